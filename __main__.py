@@ -1,0 +1,179 @@
+"""One HyperPod cluster: configuration, providers, shared modules, orchestrator, cluster, outputs."""
+
+from pathlib import Path
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_aws_native as aws_native
+from pulumi import ResourceOptions
+
+from components import cost, eks, names, provisioning, slurm
+from components.config import load
+from components.hyperpod import HyperPod, HyperPodArgs
+from components.identity import Identity, IdentityArgs
+from components.lifecycle_bucket import LifecycleBucket, LifecycleBucketArgs
+from components.network import Network, NetworkArgs
+from components.observability import Observability, ObservabilityArgs
+from components.security import SecurityGroups, SecurityGroupsArgs
+from components.storage import Storage, StorageArgs
+from components.validation import Validation, ValidationArgs
+
+config = load()
+settings, region = config.settings, config.region
+on_eks = settings.orchestrator == "eks"
+account = aws.get_caller_identity().account_id
+name = names.for_stack(
+    cluster=settings.cluster_name,
+    region=region.name,
+    account=account,
+    project=pulumi.get_project(),
+    stack=pulumi.get_stack(),
+)
+tags = {**settings.tags, "hyperpod:cluster": name.cluster, names.CLUSTER_ID_TAG: name.cluster_id}
+shared = ResourceOptions(
+    providers=[
+        aws.Provider("aws", region=region.name, default_tags={"tags": tags}),
+        aws_native.Provider("aws-native", region=region.name),
+    ]
+)
+
+network = Network(
+    "network",
+    NetworkArgs(
+        config=settings.network,
+        region=region,
+        zone_id=config.zone_id,
+        cluster=name.cluster,
+        flow_log_role=name.role("flow-logs"),
+        eks_zone_ids=config.eks_zone_ids,
+        metrics=settings.observability,
+    ),
+    shared,
+)
+security = SecurityGroups(
+    "security",
+    SecurityGroupsArgs(
+        vpc_id=network.vpc_id,
+        cluster=name.cluster,
+        existing=settings.network.security_group_ids,
+        closed=settings.network.closed,
+        cidr_blocks=network.cidr_blocks,
+        s3_prefix_list_id=network.s3_prefix_list_id,
+        retain_storage=settings.fsx.retain_on_delete,
+    ),
+    shared,
+)
+identity = Identity(
+    "identity",
+    IdentityArgs(
+        names=name,
+        partition=region.partition,
+        account=account,
+        kinds=config.node_kinds,
+        kubernetes=on_eks,
+        metrics=settings.observability,
+        existing_role_arn=settings.existing_role_arn,
+    ),
+    shared,
+)
+storage = Storage(
+    "storage",
+    StorageArgs(
+        names=name,
+        config=settings.fsx,
+        capacity_gib=config.fsx_gib,
+        subnet_id=network.private_subnet_id,
+        security_group_ids=security.storage,
+        protect=settings.protect,
+    ),
+    shared,
+)
+lifecycle = LifecycleBucket(
+    "lifecycle",
+    LifecycleBucketArgs(
+        bucket=name.bucket,
+        partition=region.partition,
+        account=account,
+        node_roles=settings.existing_role_arn or f"arn:{region.partition}:iam::{account}:role/{name.role('*')}",
+        folder=Path("lifecycle"),
+        rendered={provisioning.FILE_NAME: provisioning.render(config, name)},
+    ),
+    shared,
+)
+
+orchestrator: slurm.Slurm | eks.Eks
+if on_eks:
+    orchestrator = eks.Eks(
+        "eks",
+        eks.EksArgs(
+            names=name,
+            partition=region.partition,
+            version=settings.kubernetes_version,
+            accelerator=config.accelerator,
+            vpc_id=network.vpc_id,
+            subnet_ids=network.eks_subnet_ids,
+            node_groups=security.nodes,
+            node_roles=identity.role_arns,
+            api_cidrs=settings.kubernetes_api_cidrs,
+            image_registry=settings.network.image_registry,
+            tags=tags,
+        ),
+        shared,
+    )
+    pulumi.export("eksClusterName", orchestrator.cluster_name)
+    pulumi.export("kubeconfig", orchestrator.kubeconfig)
+    pulumi.export("connect", eks.connect_command(name))
+else:
+    orchestrator = slurm.Slurm(
+        "slurm",
+        slurm.SlurmArgs(
+            cluster=name.cluster,
+            partition=config.accelerator.slurm_partition,
+            ssh_public_key=settings.ssh_public_key,
+        ),
+        shared,
+    )
+    pulumi.export("connect", slurm.connect_command(name))
+
+cluster = HyperPod(
+    "hyperpod",
+    HyperPodArgs(
+        cluster=name.cluster,
+        groups=config.instance_groups,
+        orchestrator=orchestrator,
+        role_arns=identity.role_arns,
+        lifecycle_uri=lifecycle.source_uri,
+        subnet_id=network.private_subnet_id,
+        security_group_ids=security.nodes,
+        node_recovery=settings.node_recovery,
+        node_provisioning=settings.node_provisioning,
+        tags=tags,
+        ready=[*network.ready, *security.ready, *identity.ready, *lifecycle.ready, *orchestrator.ready],
+        protect=settings.protect,
+    ),
+    shared,
+)
+if settings.observability:
+    metrics = Observability(
+        "observability",
+        ObservabilityArgs(names=name, account=account, accelerator=settings.accelerator),
+        shared,
+    )
+    pulumi.export("prometheusEndpoint", metrics.prometheus_endpoint)
+    pulumi.export("grafanaUrl", metrics.grafana_url)
+if settings.validation:
+    Validation(
+        "validation",
+        ValidationArgs(names=name, account=account, partition=region.partition, benchmarks=settings.benchmarks),
+        shared,
+    )
+
+pulumi.export("clusterName", name.cluster)
+pulumi.export("clusterArn", cluster.arn)
+pulumi.export("vpcId", network.vpc_id)
+pulumi.export("privateSubnetId", network.private_subnet_id)
+pulumi.export("lifecycleBucket", lifecycle.bucket)
+pulumi.export("fsxId", storage.file_system_id)
+pulumi.export("fsxDnsName", storage.dns_name)
+pulumi.export("fsxMountName", storage.mount_name)
+pulumi.export("estimatedHourlyUsd", round(cost.estimate(config).hourly_usd, 2))

@@ -1,0 +1,167 @@
+"""What the program knows about instance types, and the two accelerators it can build a cluster of.
+
+The facts are rows of ``instance_types.csv``, each with its sources. Nothing here makes a resource or asks AWS.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, TypeAlias, cast
+
+AcceleratorName: TypeAlias = Literal["gpu", "trainium"]
+Transport: TypeAlias = Literal["efa-rdma", "efa-sendrecv", "tcp"]
+PriceBasis: TypeAlias = Literal["hyperpod", "ec2", "capacity-block"]
+
+# The resource that the AWS EFA Kubernetes device plugin advertises, one per interface.
+EFA_RESOURCE = "vpc.amazonaws.com/efa"
+
+
+class UnknownInstanceType(ValueError):
+    """An instance type that the catalogue does not have; the message names the nearest ones it has."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        # A forgotten "ml." alone would outweigh the part of the name that tells types apart.
+        wanted = name if name.startswith("ml.") else f"ml.{name}"
+        near = difflib.get_close_matches(wanted, CATALOGUE, n=3, cutoff=0.6)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"the catalogue has {', '.join(CATALOGUE)}"
+        super().__init__(f'unknown instance type "{name}"; {hint}')
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceType:
+    """One instance type. Sources of the specifications and of the price are in the row itself.
+
+    ``name``: with the ``ml.`` prefix. ``hyperpod``: SageMaker's ClusterInstanceType has it.
+    ``accelerator``: empty for the CPU types of controllers and login nodes.
+    ``accelerators``: devices per node, GPUs or Trainium chips. ``accelerator_memory_gib``: per device, GiB.
+    ``neuron_cores``: logical NeuronCores per node at the default LNC, 0 without Trainium.
+    ``network_gbps``: the wire that training traffic has, Gbit/s, all cards together; CPU types burst up to it.
+    ``efa_interfaces``: how many EC2 allows at most. ``efa``: "maybe" where EC2 lists an interface and HyperPod was
+    measured without, or nobody measured an equally built size. ``rdma_read``: what the EFA device can do.
+    ``nvme_gb_each``: instance store per disk, GB.
+    ``hourly_usd``: us-east-1 list, USD an hour and instance, on-demand, None where no source names one.
+    ``price_basis``: whose rate that is; "capacity-block" is a prepaid reservation, the only way some types are sold.
+    """
+
+    name: str
+    hyperpod: bool
+    accelerator: Literal["gpu", "trainium", ""]
+    accelerator_model: str
+    accelerators: int
+    accelerator_memory_gib: int
+    neuron_cores: int
+    vcpus: int
+    memory_gib: int
+    network_gbps: float
+    efa_interfaces: int
+    efa: Literal["yes", "no", "maybe"]
+    rdma_read: bool
+    nvme_disks: int
+    nvme_gb_each: int
+    hourly_usd: float | None
+    price_basis: PriceBasis | None
+    specs_source: str
+    price_source: str
+
+    @property
+    def transport(self) -> Transport:
+        """How nodes of this type talk, by the catalogue alone; "maybe" is the safe tcp until a probe on a worker."""
+        if self.efa != "yes":
+            return "tcp"
+        return "efa-rdma" if self.rdma_read else "efa-sendrecv"
+
+    @property
+    def wire_gbytes_per_second(self) -> float:
+        """``network_gbps`` in GB/s, the unit of nccl-tests' bus bandwidth."""
+        return self.network_gbps / 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accelerator:
+    """What differs between a GPU cluster and a Trainium cluster.
+
+    ``slurm_gres``: the generic resource's name. ``kubernetes_resource``: one per device. ``core_resource``: one per
+    NeuronCore, None with GPUs.
+    """
+
+    name: AcceleratorName
+    title: str
+    default_worker_type: str
+    slurm_gres: str
+    slurm_partition: str
+    kubernetes_resource: str
+    core_resource: str | None = None
+
+
+ACCELERATORS: Mapping[str, Accelerator] = MappingProxyType(
+    {
+        "gpu": Accelerator(
+            name="gpu",
+            title="NVIDIA GPU",
+            default_worker_type="ml.p5.48xlarge",
+            slurm_gres="gpu",
+            slurm_partition="gpu",
+            kubernetes_resource="nvidia.com/gpu",
+        ),
+        "trainium": Accelerator(
+            name="trainium",
+            title="AWS Trainium",
+            default_worker_type="ml.trn1.32xlarge",
+            slurm_gres="neuron",
+            slurm_partition="trainium",
+            kubernetes_resource="aws.amazon.com/neuron",
+            core_resource="aws.amazon.com/neuroncore",
+        ),
+    }
+)
+
+
+def _flag(text: str) -> bool:
+    return {"true": True, "false": False}[text]
+
+
+def _instance_type(row: Mapping[str, str]) -> InstanceType:
+    return InstanceType(
+        name=row["instance_type"],
+        hyperpod=_flag(row["hyperpod"]),
+        accelerator=cast(Literal["gpu", "trainium", ""], row["accelerator"]),
+        accelerator_model=row["accelerator_model"],
+        accelerators=int(row["accelerators"]),
+        accelerator_memory_gib=int(row["accelerator_memory_gib"]),
+        neuron_cores=int(row["neuron_cores"]),
+        vcpus=int(row["vcpus"]),
+        memory_gib=int(row["memory_gib"]),
+        network_gbps=float(row["network_gbps"]),
+        efa_interfaces=int(row["efa_interfaces"]),
+        efa=cast(Literal["yes", "no", "maybe"], row["efa"]),
+        rdma_read=_flag(row["rdma_read"]),
+        nvme_disks=int(row["nvme_disks"]),
+        nvme_gb_each=int(row["nvme_gb_each"]),
+        hourly_usd=float(row["hourly_usd"]) if row["hourly_usd"] else None,
+        price_basis=cast(PriceBasis, row["price_basis"]) if row["price_basis"] else None,
+        specs_source=row["specs_source"],
+        price_source=row["price_source"],
+    )
+
+
+def _load() -> Mapping[str, InstanceType]:
+    with Path(__file__).with_name("instance_types.csv").open(encoding="utf-8", newline="") as file:
+        types = [_instance_type(row) for row in csv.DictReader(file)]
+    return MappingProxyType({kind.name: kind for kind in types})
+
+
+CATALOGUE: Mapping[str, InstanceType] = _load()
+
+
+def lookup(name: str) -> InstanceType:
+    """The catalogue's row of an instance type. Raises UnknownInstanceType."""
+    try:
+        return CATALOGUE[name]
+    except KeyError:
+        raise UnknownInstanceType(name) from None

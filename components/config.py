@@ -1,0 +1,329 @@
+"""The stack's configuration: what every key may hold, read once, with all problems reported together.
+
+``Pulumi.yaml`` documents the keys for people and for the engine; the models here give them types.
+What one value says about another (a GPU type with Trainium, a zone of another region) is in ``checks.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Literal, TypeAlias
+
+import pulumi
+from pulumi.runtime import config as runtime_config
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from .accelerators import ACCELERATORS, Accelerator, InstanceType, lookup
+from .regions import REGIONS, Region
+
+NAMESPACE = "hyperpod"
+REGION_KEY = "aws:region"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One thing wrong with the configuration: where, what, and what would be right."""
+
+    key: str
+    what: str
+    fix: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.what}" + (f"; {self.fix}" if self.fix else "")
+
+
+class ConfigError(pulumi.RunError):
+    """The configuration was refused; ``problems`` holds every reason. Nothing has been created."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = problems
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        super().__init__(
+            f"{count} in the configuration, nothing was created:\n" + "\n".join(f"  {p}" for p in problems)
+        )
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, strict=False)
+
+
+def _empty_is_none(value: object) -> object:
+    """Pulumi requires a default for an optional key; the empty one means "not given"."""
+    return None if value in ("", {}) else value
+
+
+OptionalText: TypeAlias = Annotated[str | None, BeforeValidator(_empty_is_none)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """A preset: worker count, FSx capacity in GiB, data volume of a worker in GiB (seeds 000, quickstart's sizes)."""
+
+    workers: int
+    fsx_gib: int
+    volume_gib: int
+
+
+SIZES: Mapping[str, Size] = {
+    "small": Size(workers=2, fsx_gib=1200, volume_gib=500),
+    "medium": Size(workers=8, fsx_gib=4800, volume_gib=500),
+    "large": Size(workers=32, fsx_gib=14400, volume_gib=1000),
+}
+
+
+class Taint(_Model):
+    """A Kubernetes taint of a worker group."""
+
+    key: str
+    value: str = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+
+class WorkerGroup(_Model):
+    """A worker instance group as configured; what is left out comes from the size and the accelerator."""
+
+    name: str
+    instance_type: str
+    count: int | None = None
+    min_count: int | None = None
+    volume_gib: int | None = Field(None, alias="volumeGiB")
+    threads_per_core: int = 1
+    training_plan_arn: str | None = None
+    capacity: Literal["on-demand", "spot"] = "on-demand"
+    deep_health_checks: tuple[Literal["InstanceStress", "InstanceConnectivity"], ...] = ()
+    labels: dict[str, str] = Field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+
+
+class Login(_Model):
+    """The Slurm login group."""
+
+    instance_type: str
+    count: int = 1
+
+
+class Fsx(_Model):
+    """FSx for Lustre: capacity in GiB, throughput in MB/s per TiB, automatic backups kept in days."""
+
+    storage_gib: int | None = Field(None, alias="storageGiB")
+    throughput: int = 250
+    compression: Literal["LZ4", "NONE"] = "LZ4"
+    linked_bucket: str | None = None
+    backup_days: int = 0
+    retain_on_delete: bool = False
+
+
+class NetworkConfig(_Model):
+    """Address ranges of a VPC to make, or the ids of one that exists."""
+
+    cidr: str = "10.0.0.0/16"
+    secondary_cidr: OptionalText = "10.1.0.0/16"
+    vpc_id: str | None = None
+    private_subnet_id: str | None = None
+    security_group_ids: tuple[str, ...] = ()
+    eks_subnet_ids: tuple[str, ...] = ()
+    closed: bool = False
+    image_registry: str | None = None
+
+
+class Settings(_Model):
+    """The keys of the ``hyperpod`` namespace, typed. ``Config`` adds what is derived from them."""
+
+    cluster_name: str = "hyperpod"
+    orchestrator: Literal["slurm", "eks"] = "slurm"
+    accelerator: Literal["gpu", "trainium"] = "gpu"
+    size: Literal["small", "medium", "large"] = "small"
+    availability_zone_id: OptionalText = None
+    workers: tuple[WorkerGroup, ...] = ()
+    controller_instance_type: str = "ml.m5.2xlarge"
+    login: Annotated[Login | None, BeforeValidator(_empty_is_none)] = None
+    kubernetes_version: str = "1.34"
+    kubernetes_api_cidrs: tuple[str, ...] = ()
+    fsx: Fsx = Fsx()
+    network: NetworkConfig = NetworkConfig()
+    existing_role_arn: OptionalText = None
+    ssh_public_key: OptionalText = None
+    observability: bool = False
+    validation: bool = True
+    benchmarks: bool = False
+    node_recovery: Literal["Automatic", "None"] = "Automatic"
+    node_provisioning: Annotated[Literal["Continuous"] | None, BeforeValidator(_empty_is_none)] = None
+    tags: dict[str, str] = Field(default_factory=dict)
+    protect: bool = False
+
+    @property
+    def groups(self) -> tuple[WorkerGroup, ...]:
+        """The worker groups as given, or the one of the accelerator's default type where none is."""
+        default = WorkerGroup(name="workers", instanceType=ACCELERATORS[self.accelerator].default_worker_type)
+        return self.workers or (default,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceGroup:
+    """One HyperPod instance group, everything resolved. ``volume_gib`` is the data volume at /opt/sagemaker."""
+
+    name: str
+    role: Literal["controller", "login", "worker"]
+    type: InstanceType
+    count: int
+    volume_gib: int
+    worker: WorkerGroup | None = None
+
+
+# Data volume of controller and login nodes: what the quickstart gives its controller (research: HQ inventory).
+HEAD_VOLUME_GIB = 200
+
+
+@dataclass(frozen=True)
+class Config:
+    """A checked configuration: the settings, the region, and what follows from both."""
+
+    settings: Settings
+    region: Region
+
+    @property
+    def variant(self) -> str:
+        """``<orchestrator>-<accelerator>``."""
+        return f"{self.settings.orchestrator}-{self.settings.accelerator}"
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """The row of data that the accelerator picks."""
+        return ACCELERATORS[self.settings.accelerator]
+
+    @property
+    def zone_id(self) -> str:
+        """Zone of workers and file system."""
+        return self.settings.availability_zone_id or self.region.eks_zone_ids()[0]
+
+    @property
+    def eks_zone_ids(self) -> tuple[str, ...]:
+        """Two zones for the EKS control plane, the workers' own where EKS has it; none with Slurm."""
+        if self.settings.orchestrator != "eks":
+            return ()
+        first = self.zone_id if self.zone_id in self.region.eks_zone_ids() else self.region.other_eks_zone(self.zone_id)
+        return first, self.region.other_eks_zone(first)
+
+    @property
+    def node_kinds(self) -> tuple[str, ...]:
+        """The roles that this cluster's nodes have, each once."""
+        return tuple(dict.fromkeys(group.role for group in self.instance_groups))
+
+    @property
+    def fsx_gib(self) -> int:
+        """Capacity of the file system, GiB."""
+        return self.settings.fsx.storage_gib or SIZES[self.settings.size].fsx_gib
+
+    @cached_property
+    def worker_groups(self) -> tuple[InstanceGroup, ...]:
+        """The worker groups, sizes filled in."""
+        size = SIZES[self.settings.size]
+        return tuple(
+            InstanceGroup(
+                name=group.name,
+                role="worker",
+                type=lookup(group.instance_type),
+                count=size.workers if group.count is None else group.count,
+                volume_gib=size.volume_gib if group.volume_gib is None else group.volume_gib,
+                worker=group,
+            )
+            for group in self.settings.groups
+        )
+
+    @cached_property
+    def instance_groups(self) -> tuple[InstanceGroup, ...]:
+        """Every instance group of the cluster: with Slurm the controller and login nodes first."""
+        return (*self._head_groups(), *self.worker_groups)
+
+    def _head_groups(self) -> tuple[InstanceGroup, ...]:
+        if self.settings.orchestrator != "slurm":
+            return ()
+        heads = [("controller", self.settings.controller_instance_type, 1)]
+        if login := self.settings.login:
+            heads.append(("login", login.instance_type, login.count))
+        return tuple(
+            InstanceGroup(name=role, role=role, type=lookup(kind), count=count, volume_gib=HEAD_VOLUME_GIB)  # type: ignore[arg-type]
+            for role, kind, count in heads
+        )
+
+
+def load() -> Config:
+    """Read and check the running stack's configuration. Raises ConfigError with every problem found."""
+    values = {**runtime_config.get_config_env(), **runtime_config.CONFIG.get()}
+    return parse(values)
+
+
+def parse(values: Mapping[str, Any]) -> Config:
+    """Check raw ``namespace:key`` values, as the engine hands them over. Raises ConfigError with every problem."""
+    from .checks import check  # checks.py needs the types above
+
+    region_name = str(values.get(REGION_KEY, ""))
+    region = REGIONS.get(region_name)
+    problems = [] if region else [_region_problem(region_name)]
+    settings, shape_problems = _parse_settings(values)
+    problems += shape_problems
+    spoilt = {p.key.split(":", 1)[1].split(".")[0].split("[")[0] for p in shape_problems}
+    problems += [p for p in check(settings, region) if p.key.split(":", 1)[1].split(".")[0].split("[")[0] not in spoilt]
+    if problems or region is None:
+        raise ConfigError(problems)
+    return Config(settings, region)
+
+
+def _region_problem(name: str) -> Problem:
+    known = ", ".join(sorted(REGIONS))
+    what = f'"{name}" is not a region with SageMaker HyperPod' if name else "no region is set"
+    return Problem(key=REGION_KEY, what=what, fix=f"one of {known}")
+
+
+def _parse_settings(values: Mapping[str, Any]) -> tuple[Settings, list[Problem]]:
+    """The settings with every malformed key at its default, and what was wrong with those."""
+    prefix = f"{NAMESPACE}:"
+    raw = {key.removeprefix(prefix): _decoded(value) for key, value in values.items() if key.startswith(prefix)}
+    problems: list[Problem] = []
+    try:
+        return Settings.model_validate(raw), problems
+    except ValidationError as refused:
+        problems = [_shape_problem(error) for error in refused.errors()]
+        bad = {str(error["loc"][0]) for error in refused.errors()}
+    return Settings.model_validate({k: v for k, v in raw.items() if k not in bad}), problems
+
+
+def _decoded(value: Any) -> Any:
+    """The engine passes objects and lists as JSON text; everything else stays as it is."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _shape_problem(error: Any) -> Problem:
+    """pydantic's error in the user's terms."""
+    path = str(error["loc"][0]) + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error["loc"][1:])
+    key = f"{NAMESPACE}:{path}"
+    match error["type"]:
+        case "extra_forbidden":
+            return Problem(key=key, what="unknown key", fix=_nearest(error["loc"]))
+        case "missing":
+            return Problem(key=key, what="is required")
+        case "literal_error":
+            return Problem(key=key, what=f"{error['input']!r} is not allowed", fix=f"one of {error['ctx']['expected']}")
+    return Problem(key=key, what=f"{error['input']!r}: {error['msg'][0].lower()}{error['msg'][1:]}")
+
+
+def _nearest(loc: tuple[str | int, ...]) -> str:
+    import difflib
+
+    model: type[BaseModel] = Settings
+    for part in loc[:-1]:
+        model = {"workers": WorkerGroup, "login": Login, "fsx": Fsx, "network": NetworkConfig, "taints": Taint}.get(
+            str(part), model
+        )
+    names = [field.alias or name for name, field in model.model_fields.items()]
+    near = difflib.get_close_matches(str(loc[-1]), names, n=1)
+    return f"did you mean {near[0]}?" if near else f"known here: {', '.join(names)}"

@@ -1,0 +1,210 @@
+"""What only EKS has: control plane, add-ons, access entries, and the charts HyperPod's nodes depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_aws_native as aws_native
+import pulumi_eks as eks
+import pulumi_kubernetes as kubernetes
+from pulumi import ComponentResource, CustomTimeouts, Input, Output, ResourceOptions
+
+from .accelerators import Accelerator
+from .helm import HyperPodChart, HyperPodChartArgs
+from .names import Names
+from .policies import document
+
+LOG_DAYS = 30
+LOG_TYPES = ("api", "audit", "authenticator")
+# Both run as DaemonSets on every node; EKS reports them active without any.
+NODE_ADDONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
+# These have Deployments, so EKS calls them active only once HyperPod's nodes are there.
+POD_ADDONS = ("coredns", "aws-ebs-csi-driver")
+_POD_ADDON_TIMEOUT = CustomTimeouts(create="2h")
+# EKS User Guide, "Amazon EBS CSI driver": its controller's service account, and the policy it needs.
+_EBS_SERVICE_ACCOUNT, _EBS_POLICY = "ebs-csi-controller-sa", "service-role/AmazonEBSCSIDriverPolicy"
+# What the control plane calls on nodes: kubelet, and webhooks on the ports that charts commonly serve them.
+_NODE_PORTS = {"https": 443, "webhook-4443": 4443, "webhook-8443": 8443, "webhook-9443": 9443, "kubelet": 10250}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EksArgs:
+    """What the control plane is made from.
+
+    ``subnet_ids`` are two, in zones EKS supports. ``api_cidrs`` may reach the public endpoint; with none the API is
+    private. ``node_groups`` are the nodes' security groups, ``node_roles`` their execution roles by kind.
+    """
+
+    names: Names
+    partition: str
+    version: str
+    accelerator: Accelerator
+    vpc_id: Input[str]
+    subnet_ids: Sequence[Input[str]]
+    node_groups: Sequence[Input[str]]
+    node_roles: Mapping[str, Input[str]]
+    api_cidrs: Sequence[str]
+    image_registry: str | None = None
+    tags: Mapping[str, str] | None = None
+
+
+class Eks(ComponentResource):
+    """Owns the EKS cluster, its add-ons and access entries, and the HyperPod chart.
+
+    No node groups: HyperPod brings the nodes. Access is by access entries alone: an ``aws-auth`` ConfigMap would need a
+    reachable API before there is one. The control plane's log group is made here, first, so that it has a retention and
+    goes with the stack; EKS alone would leave it behind. Deliberately absent: an OIDC provider (Pod Identity replaces
+    it) and whatever would wait for pods, which stay pending until HyperPod's nodes arrive.
+    """
+
+    cluster_name: Output[str]
+    kubeconfig: Output[str]
+    orchestrator: aws_native.sagemaker.ClusterOrchestratorArgs
+    ready: list[pulumi.Resource]
+
+    def __init__(self, name: str, args: EksArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:Eks", name, None, opts)
+        self._name, self._args, self._child = name, args, ResourceOptions(parent=self)
+        cluster = self._control_plane()
+        self.cluster_name = cluster.eks_cluster.name
+        self.kubeconfig = Output.secret(cluster.kubeconfig_json)
+        self.ready = self._access_entries() + self._node_access(cluster)
+        self._addons()
+        provider = kubernetes.Provider(f"{name}-kubernetes", kubeconfig=self.kubeconfig, opts=self._child)
+        chart = HyperPodChart(
+            f"{name}-chart",
+            HyperPodChartArgs(
+                region=args.names.region, accelerator=args.accelerator.name, image_registry=args.image_registry
+            ),
+            ResourceOptions(parent=self, providers=[provider]),
+        )
+        self.ready.append(chart.release)
+        self.orchestrator = aws_native.sagemaker.ClusterOrchestratorArgs(
+            eks=aws_native.sagemaker.ClusterOrchestratorEksConfigArgs(cluster_arn=cluster.eks_cluster.arn)
+        )
+        self.register_outputs({"clusterName": self.cluster_name, "kubeconfig": self.kubeconfig})
+
+    def _control_plane(self) -> eks.Cluster:
+        args, cluster_name = self._args, self._args.names.cluster
+        logs = aws.cloudwatch.LogGroup(
+            f"{self._name}-control-plane",
+            name=f"/aws/eks/{cluster_name}/cluster",
+            retention_in_days=LOG_DAYS,
+            opts=self._child,
+        )
+        if not args.api_cidrs:
+            pulumi.log.warn(
+                "the Kubernetes API is private (hyperpod:kubernetesApiCidrs is empty): run pulumi from inside the VPC, "
+                "or the charts cannot be installed",
+                self,
+            )
+        return eks.Cluster(
+            f"{self._name}-cluster",
+            eks.ClusterArgs(
+                name=cluster_name,
+                version=args.version,
+                vpc_id=args.vpc_id,
+                private_subnet_ids=list(args.subnet_ids),
+                endpoint_private_access=True,
+                endpoint_public_access=bool(args.api_cidrs),
+                public_access_cidrs=list(args.api_cidrs) or None,
+                authentication_mode=eks.AuthenticationMode.API,
+                enabled_cluster_log_types=list(LOG_TYPES),
+                skip_default_node_group=True,
+                skip_default_security_groups=True,
+                create_oidc_provider=False,
+                # Add-ons come from one table, below.
+                use_default_vpc_cni=True,
+                kube_proxy_addon_options=eks.KubeProxyAddonOptionsArgs(enabled=False),
+                tags=dict(args.tags or {}),
+            ),
+            opts=ResourceOptions(parent=self, depends_on=[logs]),
+        )
+
+    def _access_entries(self) -> list[pulumi.Resource]:
+        """Nodes may join the cluster; the deployer is its administrator through EKS's own bootstrap entry."""
+        return [
+            aws.eks.AccessEntry(
+                f"{self._name}-{kind}",
+                cluster_name=self.cluster_name,
+                principal_arn=arn,
+                type="HYPERPOD_LINUX",
+                opts=self._child,
+            )
+            for kind, arn in self._args.node_roles.items()
+        ]
+
+    def _node_access(self, cluster: eks.Cluster) -> list[pulumi.Resource]:
+        """Rules between the control plane's own security group and the nodes'."""
+        control_plane = cluster.eks_cluster.vpc_config.cluster_security_group_id  # type: ignore[union-attr]
+        nodes = self._args.node_groups[0]
+        rules: list[pulumi.Resource] = [
+            aws.vpc.SecurityGroupIngressRule(
+                f"{self._name}-api-from-nodes",
+                security_group_id=control_plane,
+                referenced_security_group_id=nodes,
+                ip_protocol="tcp",
+                from_port=443,
+                to_port=443,
+                description="Kubernetes API",
+                opts=self._child,
+            ),
+        ]
+        for what, port in _NODE_PORTS.items():
+            rules.append(
+                aws.vpc.SecurityGroupIngressRule(
+                    f"{self._name}-nodes-{what}",
+                    security_group_id=nodes,
+                    referenced_security_group_id=control_plane,
+                    ip_protocol="tcp",
+                    from_port=port,
+                    to_port=port,
+                    description=f"Control plane to {what}",
+                    opts=self._child,
+                )
+            )
+        return rules
+
+    def _addons(self) -> None:
+        role = self._ebs_role()
+        for addon in (*NODE_ADDONS, *POD_ADDONS):
+            identity = aws.eks.AddonPodIdentityAssociationArgs(role_arn=role, service_account=_EBS_SERVICE_ACCOUNT)
+            aws.eks.Addon(
+                f"{self._name}-{addon}",
+                cluster_name=self.cluster_name,
+                addon_name=addon,
+                # EKS puts its own unmanaged copies on a new cluster; the add-on takes them over.
+                resolve_conflicts_on_create="OVERWRITE",
+                resolve_conflicts_on_update="OVERWRITE",
+                pod_identity_associations=[identity] if addon == "aws-ebs-csi-driver" else None,
+                opts=ResourceOptions(parent=self, custom_timeouts=_POD_ADDON_TIMEOUT if addon in POD_ADDONS else None),
+            )
+
+    def _ebs_role(self) -> Output[str]:
+        trust = {
+            "Effect": "Allow",
+            "Principal": {"Service": "pods.eks.amazonaws.com"},
+            "Action": ["sts:AssumeRole", "sts:TagSession"],
+        }
+        role = aws.iam.Role(
+            f"{self._name}-ebs-csi",
+            name=self._args.names.role("ebs-csi"),
+            assume_role_policy=document([trust]),
+            opts=self._child,
+        )
+        attached = aws.iam.RolePolicyAttachment(
+            f"{self._name}-ebs-csi",
+            role=role.name,
+            policy_arn=f"arn:{self._args.partition}:iam::aws:policy/{_EBS_POLICY}",
+            opts=self._child,
+        )
+        # The driver must not start before its role can do something.
+        return Output.all(role.arn, attached.id).apply(lambda both: str(both[0]))
+
+
+def connect_command(names: Names) -> str:
+    """How a person reaches the cluster with kubectl."""
+    return f"aws eks update-kubeconfig --region {names.region} --name {names.cluster}"

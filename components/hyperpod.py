@@ -1,0 +1,128 @@
+"""The SageMaker HyperPod cluster: the only place that creates it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws_native as aws_native
+from pulumi import ComponentResource, CustomTimeouts, Input, Output, ResourceOptions
+
+from .config import InstanceGroup
+from .eks import Eks
+from .lifecycle_bucket import ENTRY_POINT
+from .slurm import Slurm
+
+sagemaker = aws_native.sagemaker
+
+# CreateCluster, MinInstanceCount: a group has three hours to come up before HyperPod gives up on it.
+_TIMEOUTS = CustomTimeouts(create="3h30m", update="3h30m", delete="1h")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HyperPodArgs:
+    """What the cluster is made from.
+
+    ``role_arns`` has an execution role for every role of a node. ``ready`` is everything a node needs before it boots;
+    the cluster waits for all of it, and for nothing else.
+    """
+
+    cluster: str
+    groups: Sequence[InstanceGroup]
+    orchestrator: Slurm | Eks
+    role_arns: Mapping[str, Input[str]]
+    lifecycle_uri: Input[str]
+    subnet_id: Input[str]
+    security_group_ids: Sequence[Input[str]]
+    node_recovery: str
+    node_provisioning: str | None
+    tags: Mapping[str, str]
+    ready: Sequence[pulumi.Resource]
+    protect: bool = False
+
+
+class HyperPod(ComponentResource):
+    """Owns the HyperPod cluster.
+
+    Through Cloud Control (pulumi-aws-native), since pulumi-aws has no HyperPod cluster. It does not wait for FSx: nodes
+    find the file system at boot. Scaling, labels and scripts are updates in place; only the cluster's name, its VPC and
+    its EKS cluster replace it.
+    """
+
+    arn: Output[str]
+
+    def __init__(self, name: str, args: HyperPodArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:HyperPod", name, None, opts)
+        self._args = args
+        cluster = sagemaker.Cluster(
+            f"{name}-cluster",
+            cluster_name=args.cluster,
+            instance_groups=[self._group(group) for group in args.groups],
+            orchestrator=args.orchestrator.orchestrator,
+            vpc_config=sagemaker.ClusterVpcConfigArgs(
+                security_group_ids=list(args.security_group_ids), subnets=[args.subnet_id]
+            ),
+            node_recovery=sagemaker.ClusterNodeRecovery(args.node_recovery),
+            node_provisioning_mode=sagemaker.ClusterNodeProvisioningMode(args.node_provisioning)
+            if args.node_provisioning
+            else None,
+            tags=[aws_native.TagArgs(key=key, value=value) for key, value in sorted(args.tags.items())],
+            opts=ResourceOptions(
+                parent=self, depends_on=list(args.ready), protect=args.protect, custom_timeouts=_TIMEOUTS
+            ),
+        )
+        self.arn = cluster.cluster_arn
+        self.register_outputs({"arn": self.arn})
+
+    def _group(self, group: InstanceGroup) -> sagemaker.ClusterInstanceGroupArgs:
+        args, worker = self._args, group.worker
+        slurm = args.orchestrator if isinstance(args.orchestrator, Slurm) else None
+        return sagemaker.ClusterInstanceGroupArgs(
+            instance_group_name=group.name,
+            instance_type=group.type.name,
+            instance_count=group.count,
+            min_instance_count=worker.min_count if worker else None,
+            execution_role=args.role_arns[group.role],
+            life_cycle_config=sagemaker.ClusterLifeCycleConfigArgs(
+                source_s3_uri=args.lifecycle_uri, on_create=ENTRY_POINT
+            ),
+            instance_storage_configs=[
+                sagemaker.ClusterInstanceStorageConfigArgs(
+                    ebs_volume_config=sagemaker.ClusterEbsVolumeConfigArgs(volume_size_in_gb=group.volume_gib)
+                )
+            ],
+            threads_per_core=worker.threads_per_core if worker else 1,
+            training_plan_arn=worker.training_plan_arn if worker else None,
+            capacity_requirements=_capacity(group),
+            on_start_deep_health_checks=[
+                sagemaker.ClusterDeepHealthCheckType(check) for check in worker.deep_health_checks
+            ]
+            if worker and worker.deep_health_checks
+            else None,
+            kubernetes_config=_kubernetes(group),
+            slurm_config=slurm.slurm_config(group) if slurm else None,
+        )
+
+
+def _capacity(group: InstanceGroup) -> sagemaker.ClusterCapacityRequirementsArgs | None:
+    """Spot where asked for; on-demand is what HyperPod does by itself."""
+    if group.worker and group.worker.capacity == "spot":
+        return sagemaker.ClusterCapacityRequirementsArgs(spot=sagemaker.ClusterSpotOptionsArgs())
+    return None
+
+
+def _kubernetes(group: InstanceGroup) -> sagemaker.ClusterKubernetesConfigArgs | None:
+    worker = group.worker
+    if not worker or not (worker.labels or worker.taints):
+        return None
+    return sagemaker.ClusterKubernetesConfigArgs(
+        labels=dict(worker.labels) or None,
+        taints=[
+            sagemaker.ClusterKubernetesTaintArgs(
+                key=taint.key, value=taint.value or None, effect=sagemaker.ClusterKubernetesTaintEffect(taint.effect)
+            )
+            for taint in worker.taints
+        ]
+        or None,
+    )

@@ -1,0 +1,123 @@
+"""The nodes' IAM roles: one for each kind of node, with what that kind does and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+from pulumi import ComponentResource, Output, ResourceOptions
+
+from .names import Names
+from .policies import Statement, allow, assume_role, document
+
+# Amazon SageMaker Developer Guide, "IAM role for SageMaker HyperPod": the managed policy every instance group needs
+# (lifecycle bucket, CloudWatch logs, Session Manager), and the actions to add for a VPC of one's own and for EKS.
+INSTANCE_POLICY = "AmazonSageMakerClusterInstanceRolePolicy"
+CNI_POLICY = "AmazonEKS_CNI_Policy"
+_INTERFACE_ACTIONS = (
+    "ec2:CreateNetworkInterface",
+    "ec2:CreateNetworkInterfacePermission",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DeleteNetworkInterfacePermission",
+    "ec2:DetachNetworkInterface",
+)
+# EC2 lets no Describe action name a resource.
+_DESCRIBE_ACTIONS = (
+    "ec2:DescribeDhcpOptions",
+    "ec2:DescribeInstances",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVpcs",
+)
+_PULL_ACTIONS = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdentityArgs:
+    """What the roles are made from. ``kinds`` are the kinds of node of this cluster; ``existing_role_arn`` replaces all."""
+
+    names: Names
+    partition: str
+    account: str
+    kinds: Sequence[str]
+    kubernetes: bool
+    metrics: bool
+    existing_role_arn: str | None = None
+
+
+class Identity(ComponentResource):
+    """Owns a role for each kind of node, or nothing where an existing role is given.
+
+    Nodes may read the lifecycle bucket and never write it (its own policy says so too): whoever can replace
+    ``on_create.sh`` is root on every later node. Deliberately absent: ``AmazonSSMManagedInstanceCore``, which would open
+    every parameter of the account (the instance policy has what Session Manager needs), and any write to SSM.
+    """
+
+    role_arns: Mapping[str, Output[str]]
+    ready: list[pulumi.Resource]
+
+    def __init__(self, name: str, args: IdentityArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:Identity", name, None, opts)
+        self._name, self._args, self.ready = name, args, []
+        if args.existing_role_arn:
+            self.role_arns = {kind: Output.from_input(args.existing_role_arn) for kind in args.kinds}
+        else:
+            self.role_arns = {kind: self._role(kind).arn for kind in args.kinds}
+        self.register_outputs({"roleArns": dict(self.role_arns)})
+
+    def _role(self, kind: str) -> aws.iam.Role:
+        args, child = self._args, ResourceOptions(parent=self)
+        role = aws.iam.Role(
+            f"{self._name}-{kind}",
+            name=args.names.role(kind),
+            description=f"HyperPod {kind} nodes of {args.names.cluster}",
+            assume_role_policy=assume_role("sagemaker.amazonaws.com", args.account),
+            opts=child,
+        )
+        managed = [INSTANCE_POLICY] + ([CNI_POLICY] if args.kubernetes else [])
+        for policy in managed:
+            self.ready.append(
+                aws.iam.RolePolicyAttachment(
+                    f"{self._name}-{kind}-{'cni' if policy == CNI_POLICY else 'instance'}",
+                    role=role.name,
+                    policy_arn=f"arn:{args.partition}:iam::aws:policy/{policy}",
+                    opts=child,
+                )
+            )
+        self.ready.append(
+            aws.iam.RolePolicy(
+                f"{self._name}-{kind}", role=role.name, policy=document(self._statements(kind)), opts=child
+            )
+        )
+        return role
+
+    def _statements(self, kind: str) -> list[Statement]:
+        args = self._args
+        here = f"{args.names.region}:{args.account}"
+        arn = f"arn:{args.partition}"
+        ec2 = [f"{arn}:ec2:{here}:{what}/*" for what in ("network-interface", "subnet", "security-group")]
+        statements = [
+            allow(["s3:GetObject"], [f"{arn}:s3:::{args.names.bucket}/*"]),
+            allow(["s3:ListBucket"], [f"{arn}:s3:::{args.names.bucket}"]),
+            allow(_INTERFACE_ACTIONS, ec2),
+            allow(["ec2:CreateTags"], [ec2[0]], {"StringEquals": {"ec2:CreateAction": "CreateNetworkInterface"}}),
+            allow(_DESCRIBE_ACTIONS, ["*"]),
+            allow(["fsx:DescribeFileSystems"], [f"{arn}:fsx:{here}:file-system/*"]),
+            allow(["cloudwatch:PutMetricData"], ["*"], {"StringEquals": {"cloudwatch:namespace": "HyperPod"}}),
+        ]
+        if not args.kubernetes:
+            statements.append(
+                allow(["ssm:GetParameter"], [f"{arn}:ssm:{here}:parameter/hyperpod/{args.names.cluster}/*"])
+            )
+        if args.kubernetes:
+            statements.append(allow(["ecr:GetAuthorizationToken"], ["*"]))
+            statements.append(allow(_PULL_ACTIONS, [f"{arn}:ecr:{args.names.region}:*:repository/*"]))
+            statements.append(
+                allow(["eks-auth:AssumeRoleForPodIdentity"], [f"{arn}:eks:{here}:cluster/{args.names.cluster}"])
+            )
+        if args.metrics:
+            statements.append(allow(["aps:RemoteWrite"], [f"{arn}:aps:{here}:workspace/*"]))
+        return statements

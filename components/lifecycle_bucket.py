@@ -1,0 +1,143 @@
+"""The bucket from which every node takes its lifecycle scripts, and the scripts in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pulumi
+import pulumi_aws as aws
+from pulumi import ComponentResource, FileAsset, Output, ResourceOptions, StringAsset
+
+from .policies import document
+
+ENTRY_POINT = "on_create.sh"
+PREFIX = "lifecycle"
+# Scripts are versioned so that one can be brought back; nobody needs a superseded one for longer than a quarter.
+OLD_VERSIONS_DAYS = 90
+
+
+@dataclass(frozen=True, kw_only=True)
+class LifecycleBucketArgs:
+    """What the bucket is made from. ``rendered`` are further files, name to content, next to those of ``folder``."""
+
+    bucket: str
+    partition: str
+    account: str
+    node_roles: str
+    folder: Path
+    rendered: Mapping[str, str]
+
+
+class LifecycleBucket(ComponentResource):
+    """Owns the bucket, its settings, and one object for each lifecycle file.
+
+    ``force_destroy`` empties the bucket on destroy, versions and delete markers included, which is all that the
+    quickstart's clean-up Lambda did. Its upload Lambda is a plain object here, so an edited file changes its own
+    object and nothing else. Nodes can read but not write: whoever replaces ``on_create.sh`` is root on every later node.
+    """
+
+    bucket: Output[str]
+    source_uri: Output[str]
+    ready: list[pulumi.Resource]
+
+    def __init__(self, name: str, args: LifecycleBucketArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:LifecycleBucket", name, None, opts)
+        self._name = name
+        bucket = aws.s3.Bucket(
+            f"{name}-bucket", bucket=args.bucket, force_destroy=True, opts=ResourceOptions(parent=self)
+        )
+        self.bucket = bucket.bucket
+        self.source_uri = bucket.bucket.apply(lambda b: f"s3://{b}/{PREFIX}")
+        settings = self._settings(bucket, args)
+        # Objects go in after the settings, so that each has a version and is encrypted as the bucket says.
+        after = ResourceOptions(parent=self, depends_on=settings)
+        files = {
+            path.relative_to(args.folder).as_posix(): FileAsset(str(path)) for path in lifecycle_files(args.folder)
+        }
+        rendered = {key: StringAsset(text) for key, text in args.rendered.items()}
+        self.ready = [
+            aws.s3.BucketObjectv2(
+                f"{name}-{key}", bucket=bucket.bucket, key=f"{PREFIX}/{key}", source=asset, opts=after
+            )
+            for key, asset in {**files, **rendered}.items()
+        ]
+        self.register_outputs({"bucket": self.bucket, "sourceUri": self.source_uri})
+
+    def _settings(self, bucket: aws.s3.Bucket, args: LifecycleBucketArgs) -> list[pulumi.Resource]:
+        name, child = self._name, ResourceOptions(parent=self)
+        closed = aws.s3.BucketPublicAccessBlock(
+            f"{name}-private",
+            bucket=bucket.bucket,
+            block_public_acls=True,
+            block_public_policy=True,
+            ignore_public_acls=True,
+            restrict_public_buckets=True,
+            opts=child,
+        )
+        versioning = aws.s3.BucketVersioning(
+            f"{name}-versions", bucket=bucket.bucket, versioning_configuration={"status": "Enabled"}, opts=child
+        )
+        encryption = aws.s3.BucketServerSideEncryptionConfiguration(
+            f"{name}-encryption",
+            bucket=bucket.bucket,
+            rules=[{"apply_server_side_encryption_by_default": {"sse_algorithm": "AES256"}}],
+            opts=child,
+        )
+        policy = aws.s3.BucketPolicy(
+            f"{name}-policy",
+            bucket=bucket.bucket,
+            policy=bucket_policy(args),
+            # Both change the bucket's policy status; S3 refuses one while the other is under way.
+            opts=ResourceOptions(parent=self, depends_on=[closed]),
+        )
+        aws.s3.BucketLifecycleConfiguration(
+            f"{name}-old-versions",
+            bucket=bucket.bucket,
+            rules=[
+                {
+                    "id": "expire-old-versions",
+                    "status": "Enabled",
+                    "filter": {"prefix": ""},
+                    "noncurrent_version_expiration": {"noncurrent_days": OLD_VERSIONS_DAYS},
+                }
+            ],
+            opts=ResourceOptions(parent=self, depends_on=[versioning]),
+        )
+        return [closed, versioning, encryption, policy]
+
+
+def bucket_policy(args: LifecycleBucketArgs) -> str:
+    """No request without TLS, and no write by a node's role."""
+    arns = [f"arn:{args.partition}:s3:::{args.bucket}", f"arn:{args.partition}:s3:::{args.bucket}/*"]
+    tls = {
+        "Sid": "TlsOnly",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:*",
+        "Resource": arns,
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+    # A condition, not a principal: S3 refuses a policy that names a role which does not exist yet.
+    read_only = {
+        "Sid": "NodesReadOnly",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": ["s3:PutObject*", "s3:DeleteObject*", "s3:PutBucket*", "s3:DeleteBucket*"],
+        "Resource": arns,
+        "Condition": {"ArnLike": {"aws:PrincipalArn": args.node_roles}},
+    }
+    return document([tls, read_only])
+
+
+def lifecycle_files(folder: Path) -> list[Path]:
+    """The files to ship, in a stable order; editor and bytecode leftovers stay behind."""
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file()
+        and "__pycache__" not in path.parts
+        and not path.name.startswith(".")
+        and path.suffix != ".pyc"
+    )

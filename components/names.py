@@ -1,0 +1,55 @@
+"""Names that AWS limits, and the cluster id that tells this stack's things from any other's."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+# Amazon S3 User Guide, "Bucket naming rules"; IAM User Guide, "IAM and STS quotas".
+BUCKET_LIMIT = 63
+ROLE_LIMIT = 64
+# CreateCluster, ClusterName: 1 to 63 characters.
+CLUSTER_LIMIT = 63
+
+CLUSTER_ID_TAG = "hyperpod:cluster-id"
+_DIGEST_LENGTH = 8
+
+# Every role the program can make; the longest decides whether a cluster name fits.
+ROLE_KINDS = ("controller", "login", "worker", "flow-logs", "grafana", "ebs-csi")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """The names of one stack's resources. All of them are fixed before anything is created."""
+
+    cluster: str
+    region: str
+    digest: str
+
+    @property
+    def cluster_id(self) -> str:
+        """Unique for cluster name, account, region and stack. Nodes find their file system by a tag with it."""
+        return f"{self.cluster}-{self.digest}"
+
+    @property
+    def bucket(self) -> str:
+        """HyperPod accepts lifecycle scripts only from buckets whose name begins with ``sagemaker-``."""
+        return f"sagemaker-{self.cluster}-{self.region}-{self.digest}"
+
+    def role(self, kind: str) -> str:
+        """Roles are global to the account, so their names carry the region."""
+        return f"{self.cluster}-{self.region}-{kind}-{self.digest}"
+
+
+def for_stack(*, cluster: str, region: str, account: str, project: str, stack: str) -> Names:
+    """The names of a stack. The digest keeps two stacks, accounts or regions from claiming one bucket."""
+    seed = "/".join((account, region, project, stack, cluster))
+    return Names(cluster=cluster, region=region, digest=hashlib.sha256(seed.encode()).hexdigest()[:_DIGEST_LENGTH])
+
+
+def longest_cluster_name(region: str) -> int:
+    """How many characters a cluster name may have in a region before a bucket or role name is too long."""
+    empty = Names(cluster="", region=region, digest="0" * _DIGEST_LENGTH)
+    return min(
+        CLUSTER_LIMIT, BUCKET_LIMIT - len(empty.bucket), *(ROLE_LIMIT - len(empty.role(kind)) for kind in ROLE_KINDS)
+    )

@@ -1,0 +1,291 @@
+"""The VPC: where nodes, file system and control plane live, and how they reach AWS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+from pulumi import ComponentResource, Input, Output, ResourceOptions
+
+from .config import NetworkConfig
+from .network_plan import SubnetPlan, plan_subnets
+from .policies import allow, assume_role, document
+from .regions import Region
+
+# What the quickstart's nodes use often enough to be worth keeping off the NAT gateway (research: HQ networking module).
+OPEN_ENDPOINTS = ("ecr.api", "ecr.dkr", "sts", "logs")
+# Without a NAT gateway, everything that a node or its agents call: boot (ec2, fsx, ssm, sagemaker), Session Manager
+# (ssmmessages, ec2messages), images, logs, metrics, secrets (research: peers, closed network).
+CLOSED_ENDPOINTS = (
+    *OPEN_ENDPOINTS,
+    "ec2",
+    "ec2messages",
+    "fsx",
+    "kms",
+    "monitoring",
+    "sagemaker.api",
+    "secretsmanager",
+    "ssm",
+    "ssmmessages",
+)
+CLOSED_EKS_ENDPOINTS = ("eks", "eks-auth", "autoscaling", "elasticloadbalancing")
+METRICS_ENDPOINT = "aps-workspaces"
+FLOW_LOG_DAYS = 14
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkArgs:
+    """What a network is made from.
+
+    ``config`` has the blocks of a VPC to make, or the ids of an existing one. ``zone_id`` holds nodes and file system;
+    ``eks_zone_ids`` the two control-plane subnets, none with Slurm. ``flow_log_role`` names the flow logs' role.
+    """
+
+    config: NetworkConfig
+    region: Region
+    zone_id: str
+    cluster: str
+    flow_log_role: str
+    eks_zone_ids: Sequence[str] = ()
+    metrics: bool = False
+
+
+class Network(ComponentResource):
+    """Owns VPC, subnets, routes, NAT gateway, endpoints and flow logs, or with an existing VPC nothing at all.
+
+    Nodes sit in one private subnet of one zone, since EFA does not cross zones. Deliberately absent: a NAT gateway per
+    zone (one zone computes), a backup subnet (the quickstart's was exposed to nobody), network ACLs beyond the default.
+
+    ``ready`` is what a node needs before it can boot: routes, NAT gateway and endpoints. ``cidr_blocks`` is empty and
+    ``s3_prefix_list_id`` None for an existing VPC, whose routes and endpoints are its owner's.
+    """
+
+    vpc_id: Output[str]
+    private_subnet_id: Output[str]
+    eks_subnet_ids: list[Output[str]]
+    cidr_blocks: list[str]
+    s3_prefix_list_id: Output[str] | None
+    ready: list[pulumi.Resource]
+
+    def __init__(self, name: str, args: NetworkArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:Network", name, None, opts)
+        self._name, self._args, self._child = name, args, ResourceOptions(parent=self)
+        self.cidr_blocks, self.s3_prefix_list_id, self.ready = [], None, []
+        if args.config.vpc_id and args.config.private_subnet_id:
+            self.vpc_id = Output.from_input(args.config.vpc_id)
+            self.private_subnet_id = Output.from_input(args.config.private_subnet_id)
+            self.eks_subnet_ids = [Output.from_input(subnet) for subnet in args.config.eks_subnet_ids]
+        else:
+            self._make_vpc()
+        self.register_outputs(
+            {"vpcId": self.vpc_id, "privateSubnetId": self.private_subnet_id, "eksSubnetIds": self.eks_subnet_ids}
+        )
+
+    def _make_vpc(self) -> None:
+        net, child = self._args.config, self._child
+        plan = plan_subnets(net.cidr, net.secondary_cidr)
+        vpc = aws.ec2.Vpc(
+            f"{self._name}-vpc",
+            cidr_block=net.cidr,
+            enable_dns_hostnames=True,
+            enable_dns_support=True,
+            tags=self._tags("vpc"),
+            opts=child,
+        )
+        self.vpc_id, self.cidr_blocks = vpc.id, [net.cidr]
+        blocks: list[pulumi.Resource] = []
+        if net.secondary_cidr:
+            self.cidr_blocks.append(net.secondary_cidr)
+            blocks.append(
+                aws.ec2.VpcIpv4CidrBlockAssociation(
+                    f"{self._name}-secondary", vpc_id=vpc.id, cidr_block=net.secondary_cidr, opts=child
+                )
+            )
+        # Adopted only to be emptied: whatever is started without a security group gets none of ours.
+        aws.ec2.DefaultSecurityGroup(f"{self._name}-default", vpc_id=vpc.id, ingress=[], egress=[], opts=child)
+        self._flow_logs(vpc)
+        self._subnets(vpc, plan, blocks)
+        table = aws.ec2.RouteTable(f"{self._name}-private", vpc_id=vpc.id, tags=self._tags("private"), opts=child)
+        self._associate("private", self.private_subnet_id, table)
+        for index, subnet in enumerate(self.eks_subnet_ids):
+            self._associate(f"eks-{'ab'[index]}", subnet, table)
+        if not net.closed:
+            self._nat_gateway(vpc, plan, table)
+        self._endpoints(vpc, table)
+
+    def _subnets(self, vpc: aws.ec2.Vpc, plan: SubnetPlan, blocks: list[pulumi.Resource]) -> None:
+        inside = {"kubernetes.io/role/internal-elb": "1"}
+        private = aws.ec2.Subnet(
+            f"{self._name}-private",
+            vpc_id=vpc.id,
+            cidr_block=plan.private,
+            availability_zone_id=self._args.zone_id,
+            tags=self._tags("private", inside),
+            opts=ResourceOptions(parent=self, depends_on=blocks),
+        )
+        self.private_subnet_id = private.id
+        self.eks_subnet_ids = [
+            aws.ec2.Subnet(
+                f"{self._name}-eks-{letter}",
+                vpc_id=vpc.id,
+                cidr_block=cidr,
+                availability_zone_id=zone,
+                tags=self._tags(f"eks-{letter}", inside),
+                opts=self._child,
+            ).id
+            for letter, cidr, zone in zip("ab", plan.eks, self._args.eks_zone_ids, strict=False)
+        ]
+
+    def _nat_gateway(self, vpc: aws.ec2.Vpc, plan: SubnetPlan, private: aws.ec2.RouteTable) -> None:
+        name, child = self._name, self._child
+        public = aws.ec2.Subnet(
+            f"{name}-public",
+            vpc_id=vpc.id,
+            cidr_block=plan.public,
+            availability_zone_id=self._args.zone_id,
+            tags=self._tags("public", {"kubernetes.io/role/elb": "1"}),
+            opts=child,
+        )
+        gateway = aws.ec2.InternetGateway(f"{name}-internet", vpc_id=vpc.id, tags=self._tags("internet"), opts=child)
+        table = aws.ec2.RouteTable(f"{name}-public", vpc_id=vpc.id, tags=self._tags("public"), opts=child)
+        self._associate("public", public.id, table)
+        aws.ec2.Route(
+            f"{name}-public-internet",
+            route_table_id=table.id,
+            destination_cidr_block="0.0.0.0/0",
+            gateway_id=gateway.id,
+            opts=child,
+        )
+        address = aws.ec2.Eip(f"{name}-nat", domain="vpc", tags=self._tags("nat"), opts=child)
+        nat = aws.ec2.NatGateway(
+            f"{name}-nat",
+            allocation_id=address.id,
+            subnet_id=public.id,
+            tags=self._tags("nat"),
+            # AWS refuses a public NAT gateway in a VPC without an attached internet gateway.
+            opts=ResourceOptions(parent=self, depends_on=[gateway]),
+        )
+        self.ready.append(
+            aws.ec2.Route(
+                f"{name}-private-nat",
+                route_table_id=private.id,
+                destination_cidr_block="0.0.0.0/0",
+                nat_gateway_id=nat.id,
+                opts=child,
+            )
+        )
+
+    def _endpoints(self, vpc: aws.ec2.Vpc, table: aws.ec2.RouteTable) -> None:
+        name, child = self._name, self._child
+        s3 = aws.ec2.VpcEndpoint(
+            f"{name}-s3",
+            vpc_id=vpc.id,
+            service_name=self._service("s3"),
+            vpc_endpoint_type="Gateway",
+            route_table_ids=[table.id],
+            tags=self._tags("s3"),
+            opts=child,
+        )
+        self.s3_prefix_list_id = s3.prefix_list_id
+        self.ready.append(s3)
+        group = aws.ec2.SecurityGroup(
+            f"{name}-endpoints",
+            vpc_id=vpc.id,
+            description="HTTPS from the VPC to interface endpoints",
+            tags=self._tags("endpoints"),
+            opts=child,
+        )
+        rules = [
+            aws.vpc.SecurityGroupIngressRule(
+                f"{name}-endpoints-https-{which}",
+                security_group_id=group.id,
+                ip_protocol="tcp",
+                from_port=443,
+                to_port=443,
+                cidr_ipv4=cidr,
+                description="HTTPS from the VPC",
+                opts=child,
+            )
+            for which, cidr in zip(("primary", "secondary"), self.cidr_blocks, strict=False)
+        ]
+        self.ready += rules
+        for service in self._interface_services():
+            self.ready.append(
+                aws.ec2.VpcEndpoint(
+                    f"{name}-{service.replace('.', '-')}",
+                    vpc_id=vpc.id,
+                    service_name=self._service(service),
+                    vpc_endpoint_type="Interface",
+                    subnet_ids=[self.private_subnet_id],
+                    security_group_ids=[group.id],
+                    private_dns_enabled=True,
+                    tags=self._tags(service),
+                    opts=child,
+                )
+            )
+
+    def _interface_services(self) -> tuple[str, ...]:
+        return interface_services(
+            closed=self._args.config.closed, eks=bool(self._args.eks_zone_ids), metrics=self._args.metrics
+        )
+
+    def _flow_logs(self, vpc: aws.ec2.Vpc) -> None:
+        name, child = self._name, self._child
+        log_group = aws.cloudwatch.LogGroup(
+            f"{name}-flow-logs",
+            name=f"/hyperpod/{self._args.cluster}/flow-logs",
+            retention_in_days=FLOW_LOG_DAYS,
+            opts=child,
+        )
+        role = aws.iam.Role(
+            f"{name}-flow-logs",
+            name=self._args.flow_log_role,
+            assume_role_policy=assume_role("vpc-flow-logs.amazonaws.com"),
+            opts=child,
+        )
+        write = ["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"]
+        policy = aws.iam.RolePolicy(
+            f"{name}-flow-logs",
+            role=role.name,
+            policy=log_group.arn.apply(lambda arn: document([allow(write, [arn, f"{arn}:*"])])),
+            opts=child,
+        )
+        aws.ec2.FlowLog(
+            f"{name}-flow-logs",
+            vpc_id=vpc.id,
+            traffic_type="ALL",
+            log_destination_type="cloud-watch-logs",
+            log_destination=log_group.arn,
+            iam_role_arn=role.arn,
+            tags=self._tags("flow-logs"),
+            opts=ResourceOptions(parent=self, depends_on=[policy]),
+        )
+
+    def _associate(self, which: str, subnet_id: Input[str], table: aws.ec2.RouteTable) -> None:
+        self.ready.append(
+            aws.ec2.RouteTableAssociation(
+                f"{self._name}-{which}", subnet_id=subnet_id, route_table_id=table.id, opts=self._child
+            )
+        )
+
+    def _service(self, service: str) -> str:
+        return service_name(self._args.region, service)
+
+    def _tags(self, what: str, more: dict[str, str] | None = None) -> dict[str, str]:
+        return {"Name": f"{self._args.cluster}-{what}", **(more or {})}
+
+
+def service_name(region: Region, service: str) -> str:
+    """The endpoint service's name: AWS's DNS suffix reversed, region, service (AWS PrivateLink guide)."""
+    prefix = ".".join(reversed(region.dns_suffix.split(".")))
+    # China names the S3 gateway and a few more without its own prefix; none of our regions is there.
+    return f"{prefix}.{region.name}.{service}"
+
+
+def interface_services(*, closed: bool, eks: bool, metrics: bool) -> tuple[str, ...]:
+    """The interface endpoints of a network. Cost and quota tables count the same ones."""
+    if not closed:
+        return OPEN_ENDPOINTS
+    return (*CLOSED_ENDPOINTS, *(CLOSED_EKS_ENDPOINTS if eks else ()), *((METRICS_ENDPOINT,) if metrics else ()))

@@ -1,0 +1,86 @@
+"""Metrics: Amazon Managed Prometheus with alert rules, and Amazon Managed Grafana. Nothing waits for either."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pulumi_aws as aws
+from pulumi import ComponentResource, Output, ResourceOptions
+
+from .names import Names
+from .policies import allow, assume_role, document
+
+_ALERTS = Path(__file__).parent / "alerts"
+_QUERY = ("aps:GetLabels", "aps:GetMetricMetadata", "aps:GetSeries", "aps:QueryMetrics", "aps:DescribeWorkspace")
+_CLOUDWATCH = (
+    "cloudwatch:DescribeAlarms",
+    "cloudwatch:GetMetricData",
+    "cloudwatch:ListMetrics",
+    "logs:DescribeLogGroups",
+    "logs:GetLogEvents",
+    "logs:GetQueryResults",
+    "logs:StartQuery",
+    "logs:StopQuery",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservabilityArgs:
+    """What the workspaces are made from. ``accelerator`` picks the alert rules next to the common ones."""
+
+    names: Names
+    account: str
+    accelerator: str
+
+
+class Observability(ComponentResource):
+    """Owns the Prometheus workspace, its rule groups, the Grafana workspace and Grafana's role.
+
+    Grafana signs people in through IAM Identity Center, which the account must have. Deliberately absent so far:
+    exporters on the nodes, imported dashboards, an alert manager.
+    """
+
+    prometheus_endpoint: Output[str]
+    grafana_url: Output[str]
+
+    def __init__(self, name: str, args: ObservabilityArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:Observability", name, None, opts)
+        child = ResourceOptions(parent=self)
+        workspace = aws.amp.Workspace(f"{name}-prometheus", alias=args.names.cluster, opts=child)
+        for rules in ("common", args.accelerator):
+            aws.amp.RuleGroupNamespace(
+                f"{name}-{rules}",
+                name=rules,
+                workspace_id=workspace.id,
+                data=(_ALERTS / f"{rules}.yaml").read_text(),
+                opts=child,
+            )
+        role = aws.iam.Role(
+            f"{name}-grafana",
+            name=args.names.role("grafana"),
+            assume_role_policy=assume_role("grafana.amazonaws.com", args.account),
+            opts=child,
+        )
+        aws.iam.RolePolicy(
+            f"{name}-grafana",
+            role=role.name,
+            # ListWorkspaces and CloudWatch's reads cannot name a resource.
+            policy=workspace.arn.apply(
+                lambda arn: document([allow(_QUERY, [arn]), allow(["aps:ListWorkspaces", *_CLOUDWATCH], ["*"])])
+            ),
+            opts=child,
+        )
+        grafana = aws.grafana.Workspace(
+            f"{name}-grafana",
+            name=args.names.cluster,
+            account_access_type="CURRENT_ACCOUNT",
+            authentication_providers=["AWS_SSO"],
+            permission_type="SERVICE_MANAGED",
+            data_sources=["PROMETHEUS", "CLOUDWATCH"],
+            role_arn=role.arn,
+            opts=child,
+        )
+        self.prometheus_endpoint = workspace.prometheus_endpoint
+        self.grafana_url = grafana.endpoint.apply(lambda endpoint: f"https://{endpoint}")
+        self.register_outputs({"prometheusEndpoint": self.prometheus_endpoint, "grafanaUrl": self.grafana_url})

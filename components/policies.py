@@ -1,0 +1,30 @@
+"""IAM policy documents, as JSON text with sorted keys so that an unchanged policy never shows up as a change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Statement = Mapping[str, Any]
+
+
+def document(statements: Sequence[Statement]) -> str:
+    """A policy document of these statements."""
+    return json.dumps({"Version": "2012-10-17", "Statement": list(statements)}, sort_keys=True)
+
+
+def allow(actions: Sequence[str], resources: Sequence[str], condition: Mapping[str, Any] | None = None) -> Statement:
+    """An Allow statement."""
+    statement: dict[str, Any] = {"Effect": "Allow", "Action": list(actions), "Resource": list(resources)}
+    if condition:
+        statement["Condition"] = condition
+    return statement
+
+
+def assume_role(service: str, account: str | None = None) -> str:
+    """A trust policy for one AWS service, acting for this account only where ``account`` is given."""
+    statement: dict[str, Any] = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
+    if account:
+        statement["Condition"] = {"StringEquals": {"aws:SourceAccount": account}}
+    return document([statement])

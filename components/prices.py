@@ -1,0 +1,74 @@
+"""Unit prices of what a cluster bills besides its instances, us-east-1 and us-west-2 list, USD.
+
+The figures are rows of ``prices.csv``, each with its source. Instances are priced in ``accelerators``.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, TypeAlias, cast
+
+Unit: TypeAlias = Literal["hour", "month", "GB-month", "GB", "10M samples"]
+
+# AWS bills a GB-month as 730 hours, 8,760 hours a year over twelve months (AWS Pricing Calculator, assumptions).
+HOURS_PER_MONTH = 730
+
+
+class UnknownPrice(ValueError):
+    """An item that the table does not have."""
+
+    def __init__(self, item: str) -> None:
+        self.item = item
+        near = difflib.get_close_matches(item, PRICES, n=3) or list(PRICES)
+        super().__init__(f'no price for "{item}"; there is {", ".join(near)}')
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price:
+    """One rate: ``usd`` per ``unit``. ``as_of`` is the day the source stands for, None where it names none."""
+
+    item: str
+    usd: float
+    unit: Unit
+    source: str
+    as_of: date | None
+
+    @property
+    def hourly_usd(self) -> float | None:
+        """USD an hour for one unit held all the time (a gateway, a key, a GB); None where usage is billed instead."""
+        if self.unit == "hour":
+            return self.usd
+        return self.usd / HOURS_PER_MONTH if self.unit in ("month", "GB-month") else None
+
+
+def _price(row: Mapping[str, str]) -> Price:
+    return Price(
+        item=row["item"],
+        usd=float(row["usd"]),
+        unit=cast(Unit, row["unit"]),
+        source=row["source"],
+        as_of=date.fromisoformat(row["as_of"]) if row["as_of"] else None,
+    )
+
+
+def _load() -> Mapping[str, Price]:
+    with Path(__file__).with_name("prices.csv").open(encoding="utf-8", newline="") as file:
+        prices = [_price(row) for row in csv.DictReader(file)]
+    return MappingProxyType({entry.item: entry for entry in prices})
+
+
+PRICES: Mapping[str, Price] = _load()
+
+
+def price(item: str) -> Price:
+    """The rate of an item. Raises UnknownPrice."""
+    try:
+        return PRICES[item]
+    except KeyError:
+        raise UnknownPrice(item) from None

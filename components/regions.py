@@ -1,0 +1,83 @@
+"""The regions that SageMaker HyperPod can be in, their zones, and the zones that refuse an EKS control plane.
+
+The facts are rows of ``regions.csv``, each with its source. Zones are named by id, since names differ per account.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, TypeAlias, cast
+
+Partition: TypeAlias = Literal["aws", "aws-us-gov", "aws-cn"]
+
+
+class UnknownRegion(ValueError):
+    """A region that is not in the table; the message names the nearest one and all the others."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        near = difflib.get_close_matches(name, REGIONS, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        super().__init__(f'"{name}" is not a region with SageMaker HyperPod; {hint}known are {", ".join(REGIONS)}')
+
+
+@dataclass(frozen=True, kw_only=True)
+class Region:
+    """One region. ``zone_ids`` are what EC2 DescribeAvailabilityZones lists, in order.
+
+    ``eks_unsupported_zone_ids`` may name zones that only old accounts still see and ``zone_ids`` therefore lacks.
+    """
+
+    name: str
+    partition: Partition
+    dns_suffix: str
+    zone_id_prefix: str
+    zone_ids: tuple[str, ...]
+    eks_unsupported_zone_ids: tuple[str, ...]
+    source: str
+
+    def eks_zone_ids(self) -> tuple[str, ...]:
+        """The zones that can hold a subnet of an EKS control plane, in order; always two or more."""
+        return tuple(zone for zone in self.zone_ids if zone not in self.eks_unsupported_zone_ids)
+
+    def other_eks_zone(self, zone_id: str) -> str:
+        """A second zone for the EKS control plane: the next one after ``zone_id``, from the first again at the end.
+
+        ``zone_id`` itself may be one that EKS refuses, such as a worker zone with Slurm.
+        """
+        others = [zone for zone in self.eks_zone_ids() if zone != zone_id]
+        return next((zone for zone in others if zone > zone_id), others[0])
+
+
+def _region(row: Mapping[str, str]) -> Region:
+    return Region(
+        name=row["region"],
+        partition=cast(Partition, row["partition"]),
+        dns_suffix=row["dns_suffix"],
+        zone_id_prefix=row["zone_id_prefix"],
+        zone_ids=tuple(row["zone_ids"].split()),
+        eks_unsupported_zone_ids=tuple(row["eks_unsupported_zone_ids"].split()),
+        source=row["source"],
+    )
+
+
+def _load() -> Mapping[str, Region]:
+    with Path(__file__).with_name("regions.csv").open(encoding="utf-8", newline="") as file:
+        regions = [_region(row) for row in csv.DictReader(file)]
+    return MappingProxyType({region.name: region for region in regions})
+
+
+REGIONS: Mapping[str, Region] = _load()
+
+
+def region(name: str) -> Region:
+    """The row of a region. Raises UnknownRegion."""
+    try:
+        return REGIONS[name]
+    except KeyError:
+        raise UnknownRegion(name) from None

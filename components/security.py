@@ -1,0 +1,124 @@
+"""Security groups: one for each purpose, each rule a resource of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+from pulumi import ComponentResource, Input, Output, ResourceOptions
+
+# Amazon FSx for Lustre User Guide, "File system access control with Amazon VPC": 988 and 1018-1023.
+LUSTRE_PORTS = ((988, 988), (1018, 1023))
+HTTP, HTTPS = 80, 443
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecurityGroupsArgs:
+    """What the groups are made from.
+
+    ``existing`` are ids of groups to use for everything instead of making any. ``cidr_blocks`` and
+    ``s3_prefix_list_id`` bound what nodes of a ``closed`` network may reach. ``retain_storage`` leaves the file
+    system's group behind on destroy, for a file system that stays behind.
+    """
+
+    vpc_id: Input[str]
+    cluster: str
+    existing: Sequence[str] = ()
+    closed: bool = False
+    cidr_blocks: Sequence[str] = ()
+    s3_prefix_list_id: Input[str] | None = None
+    retain_storage: bool = False
+
+
+class SecurityGroups(ComponentResource):
+    """Owns the nodes' and the file system's groups, or with existing ones nothing.
+
+    Nodes talk to each other over everything, in both directions: EFA's health checks fail without an egress rule to
+    the group itself, even next to 0.0.0.0/0 (seed 000). To the outside they speak HTTP and HTTPS, in a closed network
+    HTTPS to the VPC's endpoints and S3. Deliberately absent: ssh from outside; people come through Session Manager.
+    The control plane's group is EKS's own, its rules are in ``Eks``; the endpoints' group is the network's.
+    """
+
+    nodes: list[Output[str]]
+    storage: list[Output[str]]
+    ready: list[pulumi.Resource]
+
+    def __init__(self, name: str, args: SecurityGroupsArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:SecurityGroups", name, None, opts)
+        self._name, self._args, self.ready = name, args, []
+        if args.existing:
+            self.nodes = self.storage = [Output.from_input(group) for group in args.existing]
+        else:
+            self._make_groups()
+        self.register_outputs({"nodes": self.nodes, "storage": self.storage})
+
+    def _make_groups(self) -> None:
+        nodes = self._group("nodes", "HyperPod nodes", ResourceOptions(parent=self))
+        storage = self._group(
+            "storage", "FSx for Lustre", ResourceOptions(parent=self, retain_on_delete=self._args.retain_storage)
+        )
+        self.nodes, self.storage = [nodes.id], [storage.id]
+        for direction in ("ingress", "egress"):
+            self._rule(f"nodes-{direction}-self", nodes, direction, "EFA and MPI between nodes", peer=nodes)
+            for ports in LUSTRE_PORTS:
+                title = f"Lustre {ports[0]}"
+                self._rule(f"storage-{direction}-nodes-{ports[0]}", storage, direction, title, peer=nodes, ports=ports)
+                self._rule(f"storage-{direction}-self-{ports[0]}", storage, direction, title, peer=storage, ports=ports)
+                self._rule(f"nodes-{direction}-storage-{ports[0]}", nodes, direction, title, peer=storage, ports=ports)
+        if self._args.closed:
+            for which, cidr in zip(("primary", "secondary"), self._args.cidr_blocks, strict=False):
+                self._rule(
+                    f"nodes-egress-https-{which}", nodes, "egress", "AWS endpoints", cidr=cidr, ports=(HTTPS, HTTPS)
+                )
+            self._rule(
+                "nodes-egress-https-s3",
+                nodes,
+                "egress",
+                "S3",
+                prefix_list=self._args.s3_prefix_list_id,
+                ports=(HTTPS, HTTPS),
+            )
+        else:
+            for title, port in (("https", HTTPS), ("http", HTTP)):
+                what = f"{title.upper()} through the NAT gateway"
+                self._rule(f"nodes-egress-{title}", nodes, "egress", what, cidr="0.0.0.0/0", ports=(port, port))
+
+    def _group(self, which: str, description: str, opts: ResourceOptions) -> aws.ec2.SecurityGroup:
+        return aws.ec2.SecurityGroup(
+            f"{self._name}-{which}",
+            vpc_id=self._args.vpc_id,
+            description=description,
+            tags={"Name": f"{self._args.cluster}-{which}"},
+            opts=opts,
+        )
+
+    def _rule(
+        self,
+        which: str,
+        group: aws.ec2.SecurityGroup,
+        direction: str,
+        description: str,
+        *,
+        peer: aws.ec2.SecurityGroup | None = None,
+        cidr: str | None = None,
+        prefix_list: Input[str] | None = None,
+        ports: tuple[int, int] | None = None,
+    ) -> None:
+        """One rule; without ``ports`` it is for every protocol."""
+        kind = aws.vpc.SecurityGroupIngressRule if direction == "ingress" else aws.vpc.SecurityGroupEgressRule
+        self.ready.append(
+            kind(
+                f"{self._name}-{which}",
+                security_group_id=group.id,
+                referenced_security_group_id=peer.id if peer else None,
+                cidr_ipv4=cidr,
+                prefix_list_id=prefix_list,
+                ip_protocol="tcp" if ports else "-1",
+                from_port=ports[0] if ports else None,
+                to_port=ports[1] if ports else None,
+                description=description,
+                opts=ResourceOptions(parent=self),
+            )
+        )

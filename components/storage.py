@@ -1,0 +1,81 @@
+"""The shared file system: FSx for Lustre, found by the nodes through an exact tag."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi_aws as aws
+from pulumi import ComponentResource, Input, Output, ResourceOptions
+
+from .config import Fsx
+from .names import CLUSTER_ID_TAG, Names
+
+# Newest Lustre server version that PERSISTENT_2 offers and HyperPod's client speaks (FSx for Lustre User Guide).
+LUSTRE_VERSION = "2.15"
+DEPLOYMENT_TYPE = "PERSISTENT_2"
+LINK_PATH = "/data"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageArgs:
+    """What the file system is made from. ``capacity_gib`` is 1200 or a multiple of 2400."""
+
+    names: Names
+    config: Fsx
+    capacity_gib: int
+    subnet_id: Input[str]
+    security_group_ids: Sequence[Input[str]]
+    protect: bool = False
+
+
+class Storage(ComponentResource):
+    """Owns the Lustre file system and, with a linked bucket, its data repository association under ``/data``.
+
+    Nothing of the cluster waits for it: it takes about ten minutes, as instances do, and nodes look for the one file
+    system whose tag is exactly this stack's cluster id. AWS-owned encryption is FSx's default and cannot be off.
+    Deliberately absent: the linked bucket (it is the user's, and outlives the stack) and a second file system.
+    """
+
+    file_system_id: Output[str]
+    dns_name: Output[str]
+    mount_name: Output[str]
+
+    def __init__(self, name: str, args: StorageArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:Storage", name, None, opts)
+        fsx = args.config
+        file_system = aws.fsx.LustreFileSystem(
+            f"{name}-lustre",
+            deployment_type=DEPLOYMENT_TYPE,
+            storage_type="SSD",
+            storage_capacity=args.capacity_gib,
+            per_unit_storage_throughput=fsx.throughput,
+            data_compression_type=fsx.compression,
+            file_system_type_version=LUSTRE_VERSION,
+            automatic_backup_retention_days=fsx.backup_days,
+            copy_tags_to_backups=True if fsx.backup_days else None,
+            skip_final_backup=True,
+            subnet_ids=args.subnet_id,
+            security_group_ids=list(args.security_group_ids),
+            tags={"Name": args.names.cluster, CLUSTER_ID_TAG: args.names.cluster_id},
+            opts=ResourceOptions(parent=self, protect=args.protect, retain_on_delete=fsx.retain_on_delete),
+        )
+        if fsx.linked_bucket:
+            both_ways = {"events": ["NEW", "CHANGED", "DELETED"]}
+            aws.fsx.DataRepositoryAssociation(
+                f"{name}-link",
+                file_system_id=file_system.id,
+                data_repository_path=f"s3://{fsx.linked_bucket}",
+                file_system_path=LINK_PATH,
+                batch_import_meta_data_on_create=True,
+                s3={"auto_import_policy": both_ways, "auto_export_policy": both_ways},
+                opts=ResourceOptions(parent=self),
+            )
+        self.file_system_id, self.dns_name, self.mount_name = (
+            file_system.id,
+            file_system.dns_name,
+            file_system.mount_name,
+        )
+        self.register_outputs(
+            {"fileSystemId": self.file_system_id, "dnsName": self.dns_name, "mountName": self.mount_name}
+        )

@@ -1,0 +1,94 @@
+"""Watching the cluster: HyperPod's own events kept in a log, and the on-node checks as SSM documents."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pulumi_aws as aws
+from pulumi import ComponentResource, ResourceOptions
+
+from .names import Names
+
+# Amazon SageMaker Developer Guide, "Events that Amazon SageMaker AI sends to EventBridge".
+EVENTS = ("SageMaker HyperPod Cluster State Change", "SageMaker HyperPod Cluster Node Health Event")
+EVENT_LOG_DAYS = 90
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationArgs:
+    """What is watched. ``benchmarks`` adds the document that runs the collectives benchmark."""
+
+    names: Names
+    account: str
+    partition: str
+    benchmarks: bool
+
+
+class Validation(ComponentResource):
+    """Owns the rule and log group for HyperPod's state and node health events, and the SSM documents.
+
+    The quickstart validates in a Lambda inside the stack, whose failure rolls the cluster back. Here nothing runs
+    during a deployment and nothing can destroy anything: a person or CI starts a document on a node when it suits.
+    """
+
+    def __init__(self, name: str, args: ValidationArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:Validation", name, None, opts)
+        cluster, child = args.names.cluster, ResourceOptions(parent=self)
+        # EventBridge may write only to log groups under /aws/events/.
+        logs = aws.cloudwatch.LogGroup(
+            f"{name}-events", name=f"/aws/events/hyperpod/{cluster}", retention_in_days=EVENT_LOG_DAYS, opts=child
+        )
+        here = f"{args.names.region}:{args.account}"
+        permission = {
+            "Effect": "Allow",
+            "Principal": {"Service": ["events.amazonaws.com", "delivery.logs.amazonaws.com"]},
+            "Action": ["logs:CreateLogStream", "logs:PutLogEvents"],
+            "Resource": f"arn:{args.partition}:logs:{here}:log-group:/aws/events/hyperpod/{cluster}:*",
+        }
+        allowed = aws.cloudwatch.LogResourcePolicy(
+            f"{name}-events",
+            policy_name=f"{args.names.cluster_id}-events",
+            policy_document=json.dumps({"Version": "2012-10-17", "Statement": [permission]}, sort_keys=True),
+            opts=child,
+        )
+        rule = aws.cloudwatch.EventRule(
+            f"{name}-events",
+            name=f"{args.names.cluster_id}-events",
+            description=f"State and node health of HyperPod cluster {cluster}",
+            event_pattern=json.dumps(
+                {"source": ["aws.sagemaker"], "detail-type": list(EVENTS), "detail": {"ClusterName": [cluster]}},
+                sort_keys=True,
+            ),
+            opts=child,
+        )
+        aws.cloudwatch.EventTarget(
+            f"{name}-events",
+            rule=rule.name,
+            arn=logs.arn,
+            opts=ResourceOptions(parent=self, depends_on=[allowed]),
+        )
+        scripts = {"validate": "check the node"} | ({"benchmark": "run the benchmark"} if args.benchmarks else {})
+        for script, what in scripts.items():
+            aws.ssm.Document(
+                f"{name}-{script}",
+                name=f"{args.names.cluster_id}-{script}",
+                document_type="Session",
+                document_format="JSON",
+                content=session_document(script, what),
+                opts=child,
+            )
+        self.register_outputs({})
+
+
+def session_document(script: str, what: str) -> str:
+    """A Session Manager document that runs one of the node's commands and ends: HyperPod nodes take no Run Command."""
+    return json.dumps(
+        {
+            "schemaVersion": "1.0",
+            "description": f"HyperPod: {what}",
+            "sessionType": "NonInteractiveCommands",
+            "properties": {"linux": {"commands": f"sudo /opt/hyperpod/bin/hyperpod-{script}", "runAsElevated": True}},
+        },
+        sort_keys=True,
+    )

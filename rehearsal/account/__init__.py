@@ -1,0 +1,238 @@
+"""The embedded AWS account: create, read, update and delete, by resource type, with AWS's own refusals.
+
+moto is the account wherever it is right; elsewhere a record is accepted once the published schema says it is valid.
+Both keep to the same rules on references, quotas and faults, which are here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+# The account must never reach a real one, whatever credentials the machine has.
+_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_SESSION_TOKEN": "testing"}
+os.environ.setdefault("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
+
+import boto3  # noqa: E402
+from botocore.exceptions import BotoCoreError, ClientError  # noqa: E402
+from moto import mock_aws  # noqa: E402
+
+from . import ec2, eks, hyperpod, iam, records, s3, services  # noqa: E402
+from .audit import Inventory, take_inventory  # noqa: E402
+from .faults import Fault  # noqa: E402
+from .integrity import check_exist, check_unused, known_identifiers, references  # noqa: E402
+from .kinds import KINDS, Live, Refused  # noqa: E402
+from .quotas import check_quota  # noqa: E402
+
+__all__ = ["Account", "Fault", "Live", "Refused"]
+
+T = TypeVar("T")
+ACCOUNT_ID = "123456789012"
+# pulumi-aws retries throttled requests 25 times by default; a handful shows the same.
+_RETRIES = 5
+
+for _module in (ec2, eks, hyperpod, iam, records, s3, services):
+    _module.register_kinds()
+
+
+class Account:
+    """One AWS account in one region. Use as a context manager: moto's patches last for the ``with`` block."""
+
+    def __init__(
+        self,
+        region: str,
+        *,
+        faults: Sequence[Fault] = (),
+        quotas: Mapping[str, int] | None = None,
+        partition: str = "aws",
+    ) -> None:
+        self.region, self.partition, self.account_id = region, partition, ACCOUNT_ID
+        self.faults, self.quotas = list(faults), dict(quotas or {})
+        self.live: dict[tuple[str, str], Live] = {}
+        self.kept: set[str] = set()
+        self.now = 0.0
+        self._creates = 0
+        self._lock = threading.RLock()
+        self._mock = mock_aws()
+        self._environment: dict[str, str | None] = {}
+        self._baseline: Inventory = {}
+
+    def __enter__(self) -> Account:
+        self._environment = {key: os.environ.get(key) for key in _CREDENTIALS}
+        os.environ.update(_CREDENTIALS)
+        self._mock.start(reset=True)
+        self._baseline = take_inventory(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._mock.stop()
+        for key, value in self._environment.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+    def client(self, service: str) -> Any:
+        """A boto3 client of the account, so that botocore checks every request's shape."""
+        return _client(service, self.region)
+
+    def new_id(self, prefix: str) -> str:
+        """An id as AWS makes them."""
+        return f"{prefix}-{secrets.token_hex(8)}0"
+
+    def arn(self, service: str, resource: str, *, region: str | None = None) -> str:
+        """An ARN of this account."""
+        return (
+            f"arn:{self.partition}:{service}:{self.region if region is None else region}:{self.account_id}:{resource}"
+        )
+
+    def prefix_list(self, service: str) -> str:
+        """The id of the prefix list that a gateway endpoint's service has in this region."""
+        lists = self.client("ec2").describe_managed_prefix_lists()["PrefixLists"]
+        found = next((one["PrefixListId"] for one in lists if one["PrefixListName"] == service), None)
+        return found or f"pl-{hashlib.sha256(service.encode()).hexdigest()[:8]}"
+
+    def adopt(self, type_token: str, name: str, resource_id: str, inputs: dict[str, Any]) -> None:
+        """Take a resource that AWS made by itself into the account's books."""
+        self.live[type_token, resource_id] = Live(type_token, name, resource_id, inputs, dict(inputs), self.now)
+
+    def release(self, type_token: str, resource_id: str) -> None:
+        """Delete a resource that AWS made by itself, with what made it."""
+        KINDS[type_token].delete(self, self.live[type_token, resource_id])
+        del self.live[type_token, resource_id]
+
+    def find(self, type_token: str, *, by: float | None = None, **inputs: Any) -> Iterator[Live]:
+        """Live resources of a type whose inputs have these values, ready by a virtual time where one is given."""
+        for live in list(self.live.values()):
+            if live.type == type_token and all(live.inputs.get(key) == value for key, value in inputs.items()):
+                if by is None or live.ready_at <= by:
+                    yield live
+
+    def create(
+        self, type_token: str, name: str, inputs: Mapping[str, Any], *, at: float = 0.0, ready_at: float = 0.0
+    ) -> tuple[str, dict[str, Any]]:
+        """Create a resource, as AWS would at the virtual second ``at``. Returns its id and outputs; raises Refused."""
+        kind = _kind(type_token)
+        with self._lock:
+            self._creates += 1
+            return self._attempt(lambda: self._create(kind, name, dict(inputs), at, ready_at), type_token, name)
+
+    def _create(
+        self, kind: Any, name: str, inputs: dict[str, Any], at: float, ready_at: float
+    ) -> tuple[str, dict[str, Any]]:
+        named = frozenset(references(inputs))
+        check_exist(named, self._known())
+        check_quota(self, kind.token, inputs)
+        self.now = at
+        resource_id, outputs = kind.create(self, inputs)
+        live = Live(kind.token, name, resource_id, inputs, {**inputs, **outputs}, ready_at, references=named)
+        self.live[kind.token, resource_id] = live
+        return resource_id, live.outputs
+
+    def update(self, type_token: str, resource_id: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Change a resource in place. Raises Refused."""
+        kind, live = _kind(type_token), self._existing(type_token, resource_id)
+        with self._lock:
+            named = frozenset(references(inputs))
+            check_exist(named, self._known())
+            assert kind.update is not None, f"{type_token} has no update; diff() says replace"
+            live.outputs = {**live.outputs, **dict(inputs), **_as_refusals(lambda: kind.update(self, live, inputs))}
+            live.inputs, live.references = dict(inputs), named
+            return live.outputs
+
+    def read(self, type_token: str, resource_id: str) -> dict[str, Any]:
+        """The outputs of a resource. Raises Refused where there is none."""
+        return dict(self._existing(type_token, resource_id).outputs)
+
+    def delete(self, type_token: str, resource_id: str) -> None:
+        """Delete a resource. Raises Refused where something still uses it."""
+        kind, live = _kind(type_token), self._existing(type_token, resource_id)
+        with self._lock:
+            check_unused(live, self.live.values())
+            _as_refusals(lambda: kind.delete(self, live))
+            del self.live[type_token, resource_id]
+
+    def keep(self, type_token: str, resource_id: str) -> None:
+        """Leave a resource where it is on purpose (retain on delete): it is no leftover."""
+        live = self._existing(type_token, resource_id)
+        live.ours = False
+        self.kept.add(live.id)
+
+    def diff(self, type_token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[set[str], bool]:
+        """Which inputs differ, and whether that makes a new resource."""
+        changed = {key for key in {*old, *new} if old.get(key) != new.get(key)}
+        return changed, bool(changed) and _kind(type_token).replaces(changed)
+
+    def leftovers(self) -> list[str]:
+        """What is in the account and was not there before, and what was there and is gone. Empty after a clean destroy."""
+        now = take_inventory(self)
+        names = {live.id: live.name for live in self.live.values()}
+        found = [
+            f"{what} {one}" + (f" ({names[one]})" if one in names else "")
+            for what, ids in now.items()
+            for one in sorted(ids - self._baseline.get(what, set()) - self.kept)
+        ]
+        lost = [
+            f"{what} {one} is gone, which was not ours"
+            for what, ids in self._baseline.items()
+            for one in sorted(ids - now[what])
+        ]
+        return found + lost
+
+    def accept_as_existing(self) -> None:
+        """Take what is there now as having been there before the stack, and not being the stack's."""
+        for live in self.live.values():
+            live.ours = False
+        self._baseline = take_inventory(self)
+
+    def _known(self) -> set[str]:
+        own = known_identifiers(self.live.values())
+        lists = {live.outputs["prefixListId"] for live in self.live.values() if live.outputs.get("prefixListId")}
+        buckets = {f"s3://{live.id}" for live in self.live.values() if live.type == "aws:s3/bucket:Bucket"}
+        return own | lists | buckets
+
+    def _existing(self, type_token: str, resource_id: str) -> Live:
+        try:
+            return self.live[type_token, resource_id]
+        except KeyError:
+            raise Refused("ResourceNotFoundException", f"{resource_id} does not exist") from None
+
+    def _attempt(
+        self, act: Callable[[], tuple[str, dict[str, Any]]], type_token: str, name: str
+    ) -> tuple[str, dict[str, Any]]:
+        """Run a create against the faults that are set, retrying throttled requests as the provider does."""
+        for attempt in range(_RETRIES):
+            fault = next((f for f in self.faults if f.strikes(type_token, name, self._creates)), None)
+            if fault is None:
+                return _as_refusals(act)
+            if fault.kind != "throttling" or attempt == _RETRIES - 1:
+                raise fault.error()
+        raise AssertionError("unreachable")
+
+
+@cache
+def _client(service: str, region: str) -> Any:
+    """Clients are dear to make, and moto's patches reach those made before an account began."""
+    return boto3.client(service, region_name=region)
+
+
+def _kind(type_token: str) -> Any:
+    try:
+        return KINDS[type_token]
+    except KeyError:
+        raise Refused("NotRehearsed", f"the embedded account does not know {type_token}") from None
+
+
+def _as_refusals(act: Callable[[], T]) -> T:
+    """boto3's errors in the account's own form."""
+    try:
+        return act()
+    except ClientError as error:
+        raise Refused(error.response["Error"]["Code"], error.response["Error"]["Message"]) from error
+    except BotoCoreError as error:
+        raise Refused("ValidationError", str(error)) from error

@@ -1,0 +1,53 @@
+"""What is in the account, asked of the services themselves: moto's and the records'."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import jmespath
+
+if TYPE_CHECKING:
+    from . import Account
+
+Inventory = dict[str, set[str]]
+
+# service, operation, where the names are in its answer
+_QUERIES = (
+    ("ec2", "describe_vpcs", "Vpcs[].VpcId"),
+    ("ec2", "describe_subnets", "Subnets[].SubnetId"),
+    ("ec2", "describe_internet_gateways", "InternetGateways[].InternetGatewayId"),
+    ("ec2", "describe_nat_gateways", "NatGateways[?State!='deleted'].NatGatewayId"),
+    ("ec2", "describe_addresses", "Addresses[].AllocationId"),
+    ("ec2", "describe_route_tables", "RouteTables[].RouteTableId"),
+    ("ec2", "describe_security_groups", "SecurityGroups[].GroupId"),
+    ("ec2", "describe_vpc_endpoints", "VpcEndpoints[?State!='deleted'].VpcEndpointId"),
+    ("ec2", "describe_network_interfaces", "NetworkInterfaces[].NetworkInterfaceId"),
+    ("ec2", "describe_flow_logs", "FlowLogs[].FlowLogId"),
+    ("s3", "list_buckets", "Buckets[].Name"),
+    ("iam", "list_roles", "Roles[].RoleName"),
+    ("iam", "list_instance_profiles", "InstanceProfiles[].InstanceProfileName"),
+    ("logs", "describe_log_groups", "logGroups[].logGroupName"),
+    ("logs", "describe_resource_policies", "resourcePolicies[].policyName"),
+    ("events", "list_rules", "Rules[].Name"),
+    ("ssm", "describe_parameters", "Parameters[].Name"),
+    ("ssm", "list_documents", "DocumentIdentifiers[?Owner!='Amazon'].Name"),
+    ("amp", "list_workspaces", "workspaces[].workspaceId"),
+)
+
+
+def take_inventory(account: Account) -> Inventory:
+    """Names of everything there is, by kind, the account's own records included."""
+    found: Inventory = {}
+    for service, operation, path in _QUERIES:
+        what = f"{service} {operation.split('_', 1)[1].replace('_', '-')}"
+        found[what] = set(_names(account, service, operation, path))
+    found["record"] = {live.id for live in account.live.values() if live.ours}
+    return found
+
+
+def _names(account: Account, service: str, operation: str, path: str) -> list[str]:
+    client = account.client(service)
+    if client.can_paginate(operation):
+        pages = client.get_paginator(operation).paginate()
+        return [name for page in pages for name in jmespath.search(path, page) or []]
+    return jmespath.search(path, getattr(client, operation)()) or []

@@ -1,0 +1,270 @@
+"""EC2 networking, in moto, with the refusals moto leaves out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .kinds import Inputs, Kind, Live, Refused, register
+
+if TYPE_CHECKING:
+    from . import Account
+
+_TAGS = frozenset({"tags", "tagsAll"})
+_PROTOCOL_ALL = "-1"
+
+
+def _specs(resource_type: str, inputs: Inputs) -> list[dict[str, Any]]:
+    tags = {**inputs.get("tagsAll", {}), **inputs.get("tags", {})}
+    return [{"ResourceType": resource_type, "Tags": [{"Key": k, "Value": v} for k, v in tags.items()]}] if tags else []
+
+
+def _retag(account: Account, live: Live, inputs: Inputs) -> dict[str, Any]:
+    ec2 = account.client("ec2")
+    if old := [{"Key": key} for key in live.inputs.get("tags", {})]:
+        ec2.delete_tags(Resources=[live.id], Tags=old)
+    if new := [{"Key": key, "Value": value} for key, value in inputs.get("tags", {}).items()]:
+        ec2.create_tags(Resources=[live.id], Tags=new)
+    return {}
+
+
+def _vpc(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    ec2 = account.client("ec2")
+    vpc = ec2.create_vpc(CidrBlock=i["cidrBlock"], TagSpecifications=_specs("vpc", i))["Vpc"]
+    for name in ("EnableDnsHostnames", "EnableDnsSupport"):
+        wanted = i.get(name[0].lower() + name[1:], False)
+        ec2.modify_vpc_attribute(VpcId=vpc["VpcId"], **{name: {"Value": bool(wanted)}})
+    return vpc["VpcId"], {"arn": account.arn("ec2", f"vpc/{vpc['VpcId']}"), "ownerId": account.account_id}
+
+
+def _secondary(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    answer = account.client("ec2").associate_vpc_cidr_block(VpcId=i["vpcId"], CidrBlock=i["cidrBlock"])
+    return answer["CidrBlockAssociation"]["AssociationId"], {}
+
+
+def _delete_secondary(account: Account, live: Live) -> None:
+    account.client("ec2").disassociate_vpc_cidr_block(AssociationId=live.id)
+
+
+def _default_group(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    filters = [{"Name": "vpc-id", "Values": [i["vpcId"]]}, {"Name": "group-name", "Values": ["default"]}]
+    ec2 = account.client("ec2")
+    group = ec2.describe_security_groups(Filters=filters)["SecurityGroups"][0]
+    if group["IpPermissions"]:
+        ec2.revoke_security_group_ingress(GroupId=group["GroupId"], IpPermissions=group["IpPermissions"])
+    if group["IpPermissionsEgress"]:
+        ec2.revoke_security_group_egress(GroupId=group["GroupId"], IpPermissions=group["IpPermissionsEgress"])
+    return group["GroupId"], {"arn": account.arn("ec2", f"security-group/{group['GroupId']}")}
+
+
+def _subnet(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    subnet = account.client("ec2").create_subnet(
+        VpcId=i["vpcId"],
+        CidrBlock=i["cidrBlock"],
+        AvailabilityZoneId=i["availabilityZoneId"],
+        TagSpecifications=_specs("subnet", i),
+    )["Subnet"]
+    outputs = {"arn": subnet["SubnetArn"], "availabilityZone": subnet["AvailabilityZone"]}
+    return subnet["SubnetId"], outputs
+
+
+def _internet_gateway(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    ec2 = account.client("ec2")
+    gateway = ec2.create_internet_gateway(TagSpecifications=_specs("internet-gateway", i))["InternetGateway"]
+    ec2.attach_internet_gateway(InternetGatewayId=gateway["InternetGatewayId"], VpcId=i["vpcId"])
+    return gateway["InternetGatewayId"], {"arn": account.arn("ec2", f"internet-gateway/{gateway['InternetGatewayId']}")}
+
+
+def _delete_internet_gateway(account: Account, live: Live) -> None:
+    # moto detaches while a NAT gateway of the VPC still maps a public address; AWS does not.
+    subnets = {s.id for s in account.find("aws:ec2/subnet:Subnet", vpcId=live.inputs["vpcId"])}
+    if any(nat.inputs["subnetId"] in subnets for nat in account.find("aws:ec2/natGateway:NatGateway")):
+        raise Refused("DependencyViolation", f"{live.inputs['vpcId']} has mapped public addresses; unmap them first")
+    ec2 = account.client("ec2")
+    ec2.detach_internet_gateway(InternetGatewayId=live.id, VpcId=live.inputs["vpcId"])
+    ec2.delete_internet_gateway(InternetGatewayId=live.id)
+
+
+def _eip(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    address = account.client("ec2").allocate_address(Domain="vpc", TagSpecifications=_specs("elastic-ip", i))
+    return address["AllocationId"], {"allocationId": address["AllocationId"], "publicIp": address["PublicIp"]}
+
+
+def _delete_eip(account: Account, live: Live) -> None:
+    account.client("ec2").release_address(AllocationId=live.id)
+
+
+def _nat_gateway(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    subnet = next(account.find("aws:ec2/subnet:Subnet", by=account.now, **{}), None)
+    vpcs = {s.id: s.inputs["vpcId"] for s in account.find("aws:ec2/subnet:Subnet")}
+    vpc = vpcs.get(i["subnetId"])
+    attached = account.find("aws:ec2/internetGateway:InternetGateway", by=account.now, vpcId=vpc)
+    if subnet is not None and next(attached, None) is None:
+        raise Refused("Gateway.NotAttached", f"network {vpc} has no internet gateway attached")
+    nat = account.client("ec2").create_nat_gateway(
+        SubnetId=i["subnetId"], AllocationId=i["allocationId"], TagSpecifications=_specs("natgateway", i)
+    )["NatGateway"]
+    return nat["NatGatewayId"], {}
+
+
+def _delete_nat_gateway(account: Account, live: Live) -> None:
+    ec2 = account.client("ec2")
+    ec2.delete_nat_gateway(NatGatewayId=live.id)
+    # moto forgets the interface that a NAT gateway takes with it.
+    owned = [{"Name": "description", "Values": [f"Interface for NAT Gateway {live.id}"]}]
+    for interface in ec2.describe_network_interfaces(Filters=owned)["NetworkInterfaces"]:
+        ec2.delete_network_interface(NetworkInterfaceId=interface["NetworkInterfaceId"])
+    leaked = [{"Name": "subnet-id", "Values": [live.inputs["subnetId"]]}]
+    for interface in ec2.describe_network_interfaces(Filters=leaked)["NetworkInterfaces"]:
+        ec2.delete_network_interface(NetworkInterfaceId=interface["NetworkInterfaceId"])
+
+
+def _route_table(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    answer = account.client("ec2").create_route_table(VpcId=i["vpcId"], TagSpecifications=_specs("route-table", i))
+    table = answer["RouteTable"]["RouteTableId"]
+    return table, {"arn": account.arn("ec2", f"route-table/{table}")}
+
+
+def _route(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    target = {"NatGatewayId": i["natGatewayId"]} if i.get("natGatewayId") else {"GatewayId": i["gatewayId"]}
+    cidr = i["destinationCidrBlock"]
+    account.client("ec2").create_route(RouteTableId=i["routeTableId"], DestinationCidrBlock=cidr, **target)
+    return f"r-{i['routeTableId']}-{cidr}", {}
+
+
+def _delete_route(account: Account, live: Live) -> None:
+    account.client("ec2").delete_route(
+        RouteTableId=live.inputs["routeTableId"], DestinationCidrBlock=live.inputs["destinationCidrBlock"]
+    )
+
+
+def _association(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    answer = account.client("ec2").associate_route_table(RouteTableId=i["routeTableId"], SubnetId=i["subnetId"])
+    return answer["AssociationId"], {}
+
+
+def _delete_association(account: Account, live: Live) -> None:
+    account.client("ec2").disassociate_route_table(AssociationId=live.id)
+
+
+def _endpoint(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    # moto takes any service name; AWS's begin with its reversed DNS suffix and the region.
+    if f".amazonaws.{account.region}." not in i["serviceName"]:
+        raise Refused("InvalidServiceName", f"the Vpc Endpoint Service '{i['serviceName']}' does not exist")
+    request = {
+        "VpcId": i["vpcId"],
+        "ServiceName": i["serviceName"],
+        "VpcEndpointType": i.get("vpcEndpointType", "Gateway"),
+        "RouteTableIds": i.get("routeTableIds"),
+        "SubnetIds": i.get("subnetIds"),
+        "SecurityGroupIds": i.get("securityGroupIds"),
+        "PrivateDnsEnabled": i.get("privateDnsEnabled"),
+        "TagSpecifications": _specs("vpc-endpoint", i),
+    }
+    given = {key: value for key, value in request.items() if value is not None}
+    endpoint = account.client("ec2").create_vpc_endpoint(**given)["VpcEndpoint"]
+    outputs: dict[str, Any] = {
+        "arn": account.arn("ec2", f"vpc-endpoint/{endpoint['VpcEndpointId']}"),
+        "state": "available",
+    }
+    if i.get("vpcEndpointType") == "Gateway":
+        outputs["prefixListId"] = account.prefix_list(i["serviceName"])
+    return endpoint["VpcEndpointId"], outputs
+
+
+def _delete_endpoint(account: Account, live: Live) -> None:
+    account.client("ec2").delete_vpc_endpoints(VpcEndpointIds=[live.id])
+
+
+def _security_group(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    ec2 = account.client("ec2")
+    group = ec2.create_security_group(
+        GroupName=i["name"],
+        Description=i.get("description") or "Managed by Pulumi",
+        VpcId=i["vpcId"],
+        TagSpecifications=_specs("security-group", i),
+    )["GroupId"]
+    # Pulumi, as Terraform, takes away the rule that AWS puts on a new group.
+    everything = [{"IpProtocol": _PROTOCOL_ALL, "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]
+    ec2.revoke_security_group_egress(GroupId=group, IpPermissions=everything)
+    return group, {"arn": account.arn("ec2", f"security-group/{group}"), "ownerId": account.account_id}
+
+
+def _delete_security_group(account: Account, live: Live) -> None:
+    account.client("ec2").delete_security_group(GroupId=live.id)
+
+
+def _permission(i: Inputs) -> dict[str, Any]:
+    permission: dict[str, Any] = {"IpProtocol": i["ipProtocol"]}
+    if i["ipProtocol"] != _PROTOCOL_ALL:
+        permission |= {"FromPort": int(i["fromPort"]), "ToPort": int(i["toPort"])}
+    note = {"Description": i["description"]} if i.get("description") else {}
+    if i.get("cidrIpv4"):
+        permission["IpRanges"] = [{"CidrIp": i["cidrIpv4"], **note}]
+    elif i.get("referencedSecurityGroupId"):
+        permission["UserIdGroupPairs"] = [{"GroupId": i["referencedSecurityGroupId"]}]
+    elif i.get("prefixListId"):
+        permission["PrefixListIds"] = [{"PrefixListId": i["prefixListId"]}]
+    else:
+        raise Refused("MissingParameter", "a rule needs a CIDR block, a security group or a prefix list")
+    return permission
+
+
+def _rule(direction: str) -> Kind:
+    def create(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+        authorize = getattr(account.client("ec2"), f"authorize_security_group_{direction}")
+        rules = authorize(GroupId=i["securityGroupId"], IpPermissions=[_permission(i)])["SecurityGroupRules"]
+        rule = rules[0]["SecurityGroupRuleId"] if rules else account.new_id("sgr")
+        return rule, {"securityGroupRuleId": rule, "arn": account.arn("ec2", f"security-group-rule/{rule}")}
+
+    def delete(account: Account, live: Live) -> None:
+        revoke = getattr(account.client("ec2"), f"revoke_security_group_{direction}")
+        revoke(GroupId=live.inputs["securityGroupId"], IpPermissions=[_permission(live.inputs)])
+
+    title = direction.capitalize()
+    token = f"aws:vpc/securityGroup{title}Rule:SecurityGroup{title}Rule"
+    return Kind(token=token, create=create, delete=delete)
+
+
+def _flow_log(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    answer = account.client("ec2").create_flow_logs(
+        ResourceIds=[i["vpcId"]],
+        ResourceType="VPC",
+        TrafficType=i["trafficType"],
+        LogDestinationType=i["logDestinationType"],
+        LogDestination=i["logDestination"],
+        DeliverLogsPermissionArn=i["iamRoleArn"],
+        TagSpecifications=_specs("vpc-flow-log", i),
+    )
+    return answer["FlowLogIds"][0], {"arn": account.arn("ec2", f"vpc-flow-log/{answer['FlowLogIds'][0]}")}
+
+
+def register_kinds() -> None:
+    """Make the EC2 types known."""
+
+    def simple(operation: str, parameter: str) -> Any:
+        return lambda account, live: getattr(account.client("ec2"), operation)(**{parameter: live.id})
+
+    tagged: dict[str, tuple[Any, Any]] = {
+        "ec2/vpc:Vpc": (_vpc, simple("delete_vpc", "VpcId")),
+        "ec2/subnet:Subnet": (_subnet, simple("delete_subnet", "SubnetId")),
+        "ec2/internetGateway:InternetGateway": (_internet_gateway, _delete_internet_gateway),
+        "ec2/eip:Eip": (_eip, _delete_eip),
+        "ec2/natGateway:NatGateway": (_nat_gateway, _delete_nat_gateway),
+        "ec2/routeTable:RouteTable": (_route_table, simple("delete_route_table", "RouteTableId")),
+        "ec2/vpcEndpoint:VpcEndpoint": (_endpoint, _delete_endpoint),
+        "ec2/securityGroup:SecurityGroup": (_security_group, _delete_security_group),
+        "ec2/flowLog:FlowLog": (_flow_log, lambda a, live: a.client("ec2").delete_flow_logs(FlowLogIds=[live.id])),
+    }
+    for token, (create, delete) in tagged.items():
+        register(Kind(token=f"aws:{token}", create=create, delete=delete, update=_retag, updatable=_TAGS))
+    plain: dict[str, tuple[Any, Any]] = {
+        "ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation": (_secondary, _delete_secondary),
+        # Deleting the adopted group is a no-op in pulumi-aws: it goes with its VPC.
+        "ec2/defaultSecurityGroup:DefaultSecurityGroup": (_default_group, lambda account, live: None),
+        "ec2/route:Route": (_route, _delete_route),
+        "ec2/routeTableAssociation:RouteTableAssociation": (_association, _delete_association),
+    }
+    for token, (create, delete) in plain.items():
+        register(Kind(token=f"aws:{token}", create=create, delete=delete))
+    for direction in ("ingress", "egress"):
+        register(_rule(direction))

@@ -1,0 +1,153 @@
+"""EKS: control planes, add-ons, access entries and Helm releases, as records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .kinds import Inputs, Kind, Live, Refused, register
+from .records import record
+from .schemas import to_cloudformation
+
+if TYPE_CHECKING:
+    from . import Account
+
+CLUSTER = "aws:eks/cluster:Cluster"
+RELEASE = "kubernetes:helm.sh/v3:Release"
+ACCESS_ENTRY = "aws:eks/accessEntry:AccessEntry"
+# Amazon EKS User Guide, "Kubernetes versions": what can be created in 2026.
+_VERSIONS = ("1.30", "1.31", "1.32", "1.33", "1.34", "1.35")
+# Amazon EKS User Guide, "Subnet requirements": zones without a control plane.
+_ZONES_WITHOUT = ("use1-az3", "usw1-az2", "cac1-az3")
+
+
+def _cluster_properties(i: Inputs) -> dict[str, Any]:
+    access, vpc = i.get("accessConfig") or {}, i["vpcConfig"]
+    types = [{"Type": t} for t in i.get("enabledClusterLogTypes") or []]
+    return {
+        "Name": i["name"],
+        "RoleArn": i["roleArn"],
+        "Version": str(i["version"]),
+        "ResourcesVpcConfig": to_cloudformation("AWS::EKS::Cluster", {"resourcesVpcConfig": vpc})["ResourcesVpcConfig"],
+        "AccessConfig": {key[0].upper() + key[1:]: value for key, value in access.items() if value is not None},
+        "Logging": {"ClusterLogging": {"EnabledTypes": types}},
+    }
+
+
+def _cluster(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    if str(i["version"]) not in _VERSIONS:
+        raise Refused("InvalidParameterException", f"unsupported Kubernetes version {i['version']}")
+    if any(account.find(CLUSTER, name=i["name"])):
+        raise Refused("ResourceInUseException", f"cluster already exists with name: {i['name']}")
+    subnets = {s.id: s for s in account.find("aws:ec2/subnet:Subnet")}
+    zones = {subnets[s].inputs["availabilityZoneId"] for s in i["vpcConfig"]["subnetIds"]}
+    if len(zones) < 2:
+        raise Refused("InvalidParameterException", "subnets specified must be in at least two different AZs")
+    if bad := zones & set(_ZONES_WITHOUT):
+        raise Refused("UnsupportedAvailabilityZoneException", f"EKS has no control plane in {', '.join(sorted(bad))}")
+    vpc = next(iter(subnets[s].inputs["vpcId"] for s in i["vpcConfig"]["subnetIds"]))
+    group = account.client("ec2").create_security_group(
+        GroupName=f"eks-cluster-sg-{i['name']}", Description="EKS created security group", VpcId=vpc
+    )["GroupId"]
+    account.adopt("aws:ec2/securityGroup:SecurityGroup", f"control plane of {i['name']}", group, {"vpcId": vpc})
+    return i["name"], {
+        "arn": account.arn("eks", f"cluster/{i['name']}"),
+        "endpoint": f"https://{account.new_id('eks')[4:].upper()}.gr7.{account.region}.eks.amazonaws.com",
+        "certificateAuthority": {"data": "Y2VydGlmaWNhdGU="},
+        "certificateAuthorities": [{"data": "Y2VydGlmaWNhdGU="}],
+        "status": "ACTIVE",
+        "vpcConfig": {**i["vpcConfig"], "clusterSecurityGroupId": group, "vpcId": vpc},
+        "identities": [{"oidcs": [{"issuer": f"https://oidc.eks.{account.region}.amazonaws.com/id/{i['name']}"}]}],
+    }
+
+
+def _delete_cluster(account: Account, live: Live) -> None:
+    # EKS takes the group it made with it.
+    account.release("aws:ec2/securityGroup:SecurityGroup", live.outputs["vpcConfig"]["clusterSecurityGroupId"])
+
+
+def _in_cluster(account: Account, i: Inputs) -> Live:
+    found = next(account.find(CLUSTER, name=i["clusterName"], by=account.now), None)
+    if found is None:
+        raise Refused("ResourceNotFoundException", f"no cluster found for name: {i['clusterName']}")
+    return found
+
+
+def _addon_properties(i: Inputs) -> dict[str, Any]:
+    properties = {
+        "ClusterName": i["clusterName"],
+        "AddonName": i["addonName"],
+        "AddonVersion": i.get("addonVersion"),
+        "ResolveConflicts": i.get("resolveConflictsOnCreate"),
+        "PodIdentityAssociations": [
+            {"RoleArn": pair["roleArn"], "ServiceAccount": pair["serviceAccount"]}
+            for pair in i.get("podIdentityAssociations") or []
+        ]
+        or None,
+    }
+    return {key: value for key, value in properties.items() if value is not None}
+
+
+def _addon(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    _in_cluster(account, i)
+    arn = account.arn("eks", f"addon/{i['clusterName']}/{i['addonName']}/{account.new_id('a')[2:]}")
+    return f"{i['clusterName']}:{i['addonName']}", {"arn": arn, "addonVersion": i.get("addonVersion") or "default"}
+
+
+def _entry_properties(i: Inputs) -> dict[str, Any]:
+    keys = {"clusterName": "ClusterName", "principalArn": "PrincipalArn", "type": "Type"}
+    return {name: i[key] for key, name in keys.items() if i.get(key)}
+
+
+def _entry(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    cluster = _in_cluster(account, i)
+    if (cluster.inputs.get("accessConfig") or {}).get("authenticationMode") == "CONFIG_MAP":
+        raise Refused("InvalidRequestException", "the cluster's authentication mode does not allow access entries")
+    if any(account.find(ACCESS_ENTRY, clusterName=i["clusterName"], principalArn=i["principalArn"])):
+        raise Refused("ResourceInUseException", f"the specified access entry already exists: {i['principalArn']}")
+    arn = account.arn("eks", f"access-entry/{i['clusterName']}/{account.new_id('e')[2:]}")
+    return f"{i['clusterName']}:{i['principalArn']}", {"accessEntryArn": arn}
+
+
+def _release(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    clusters = list(account.find(CLUSTER, by=account.now))
+    if not clusters:
+        raise Refused("Unreachable", "configured Kubernetes cluster is unreachable: no EKS cluster is up")
+    if any(account.find(RELEASE, name=i.get("name"), namespace=i.get("namespace"))):
+        raise Refused("AlreadyExists", "cannot re-use a name that is still in use")
+    return f"{i['namespace']}/{i['name']}", {
+        "status": {"status": "deployed", "namespace": i["namespace"], "name": i["name"]}
+    }
+
+
+def register_kinds() -> None:
+    """Make the EKS and Helm types known."""
+    register(
+        record(
+            CLUSTER,
+            "AWS::EKS::Cluster",
+            _cluster,
+            translate=_cluster_properties,
+            fixed=frozenset({"name", "roleArn"}),
+            on_delete=_delete_cluster,
+        )
+    )
+    register(record("aws:eks/addon:Addon", "AWS::EKS::Addon", _addon, translate=_addon_properties))
+    register(
+        record(
+            ACCESS_ENTRY,
+            "AWS::EKS::AccessEntry",
+            _entry,
+            translate=_entry_properties,
+            fixed=frozenset({"clusterName", "principalArn", "type"}),
+        )
+    )
+    register(
+        Kind(
+            token=RELEASE,
+            create=_release,
+            delete=lambda account, live: None,
+            update=lambda account, live, inputs: {},
+            updatable=None,
+            fixed=frozenset({"name", "namespace"}),
+        )
+    )

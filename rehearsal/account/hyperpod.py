@@ -1,0 +1,122 @@
+"""HyperPod clusters: a record by schema, and what must be in place for the nodes to come up at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from . import eks
+from .kinds import Inputs, Refused, register
+from .quotas import check_instances
+from .records import record
+
+if TYPE_CHECKING:
+    from . import Account
+
+CLUSTER = "aws-native:sagemaker:Cluster"
+_POLICY = "AmazonSageMakerClusterInstanceRolePolicy"
+# Without a way out of the VPC, a node's first boot calls these (CLOSED_ENDPOINTS in components/network.py has them all).
+_BOOT_SERVICES = ("ec2", "fsx", "logs", "sagemaker.api", "ssm", "ssmmessages", "sts")
+
+
+def _create(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    if any(account.find(CLUSTER, clusterName=i["clusterName"])):
+        raise Refused("ResourceInUse", f"cluster {i['clusterName']} already exists")
+    for group in i["instanceGroups"]:
+        _check_role(account, group)
+        _check_lifecycle(account, group)
+    _check_network(account, i)
+    _check_fabric(account, i)
+    if (i.get("orchestrator") or {}).get("eks"):
+        _check_kubernetes(account, i["orchestrator"]["eks"]["clusterArn"])
+    check_instances(account, i["instanceGroups"])
+    cluster = account.new_id("c")[2:14]
+    arn = account.arn("sagemaker", f"cluster/{cluster}")
+    return arn, {"clusterArn": arn, "clusterStatus": "InService"}
+
+
+def _check_role(account: Account, group: Mapping[str, Any]) -> None:
+    """The role trusts SageMaker and has the instance policy by the time instances start."""
+    arn = group["executionRole"]
+    role = next((r for r in account.find("aws:iam/role:Role", by=account.now) if r.outputs["arn"] == arn), None)
+    if role is None:
+        raise Refused("ValidationException", f"could not assume role {arn}: it does not exist yet")
+    principals = [
+        statement["Principal"].get("Service") for statement in json.loads(role.inputs["assumeRolePolicy"])["Statement"]
+    ]
+    if "sagemaker.amazonaws.com" not in principals:
+        raise Refused("ValidationException", f"could not assume role {arn}: it does not trust sagemaker.amazonaws.com")
+    attached = account.find("aws:iam/rolePolicyAttachment:RolePolicyAttachment", by=account.now, role=role.id)
+    if not any(policy.inputs["policyArn"].endswith(f"/{_POLICY}") for policy in attached):
+        raise Refused(
+            "ValidationException", f"instances of {group['instanceGroupName']} start before {role.id} has {_POLICY}"
+        )
+
+
+def _check_lifecycle(account: Account, group: Mapping[str, Any]) -> None:
+    config = group["lifeCycleConfig"]
+    bucket, _, prefix = config["sourceS3Uri"].removeprefix("s3://").partition("/")
+    if not bucket.startswith("sagemaker-"):
+        raise Refused("ValidationException", "SourceS3Uri must start with s3://sagemaker-")
+    key = f"{prefix.rstrip('/')}/{config['onCreate']}" if prefix else config["onCreate"]
+    if next(account.find("aws:s3/bucketObjectv2:BucketObjectv2", by=account.now, bucket=bucket, key=key), None) is None:
+        raise Refused("ValidationException", f"lifecycle script s3://{bucket}/{key} is not there when instances start")
+
+
+def _check_network(account: Account, i: Inputs) -> None:
+    """Nodes get out through a NAT gateway, or find every endpoint they need."""
+    for subnet in i["vpcConfig"]["subnets"]:
+        associations = account.find(
+            "aws:ec2/routeTableAssociation:RouteTableAssociation", by=account.now, subnetId=subnet
+        )
+        tables = [association.inputs["routeTableId"] for association in associations]
+        routes = [
+            r for table in tables for r in account.find("aws:ec2/route:Route", by=account.now, routeTableId=table)
+        ]
+        if any(route.inputs["destinationCidrBlock"] == "0.0.0.0/0" for route in routes):
+            continue
+        endpoints = list(account.find("aws:ec2/vpcEndpoint:VpcEndpoint", by=account.now))
+        services = {endpoint.inputs["serviceName"].split(f".{account.region}.")[-1] for endpoint in endpoints}
+        s3 = any(set(tables) & set(e.inputs.get("routeTableIds") or []) for e in endpoints)
+        missing = [service for service in _BOOT_SERVICES if service not in services] + ([] if s3 else ["s3"])
+        if missing:
+            raise Refused(
+                "LifecycleScriptFailed", f"nodes in {subnet} reach neither a NAT gateway nor {', '.join(missing)}"
+            )
+
+
+def _check_fabric(account: Account, i: Inputs) -> None:
+    """EFA's health checks need a rule from the group to itself in both directions (seed 000)."""
+    groups = i["vpcConfig"]["securityGroupIds"]
+    for direction in ("Ingress", "Egress"):
+        token = f"aws:vpc/securityGroup{direction}Rule:SecurityGroup{direction}Rule"
+        for group in groups:
+            rules = account.find(
+                token, by=account.now, securityGroupId=group, referencedSecurityGroupId=group, ipProtocol="-1"
+            )
+            if next(rules, None) is not None:
+                break
+        else:
+            raise Refused(
+                "ValidationException",
+                f"EFA health checks did not run successfully: no {direction.lower()} rule to itself",
+            )
+
+
+def _check_kubernetes(account: Account, arn: str) -> None:
+    cluster = next((c for c in account.find(eks.CLUSTER, by=account.now) if c.outputs["arn"] == arn), None)
+    if cluster is None:
+        raise Refused("ValidationException", f"EKS cluster {arn} is not active when HyperPod looks at it")
+    mode = (cluster.inputs.get("accessConfig") or {}).get("authenticationMode")
+    if mode not in ("API", "API_AND_CONFIG_MAP"):
+        raise Refused(
+            "ValidationException", f"EKS cluster authentication mode {mode} is not supported: API or API_AND_CONFIG_MAP"
+        )
+    if next(account.find(eks.RELEASE, by=account.now), None) is None:
+        raise Refused("ValidationException", "the HyperPod dependencies are not installed on the EKS cluster")
+
+
+def register_kinds() -> None:
+    """Make the cluster type known."""
+    register(record(CLUSTER, "AWS::SageMaker::Cluster", _create))

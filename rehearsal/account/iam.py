@@ -1,0 +1,105 @@
+"""IAM, in moto, with trust policies checked."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from .kinds import Inputs, Kind, Live, Refused, register
+
+if TYPE_CHECKING:
+    from . import Account
+
+_ROLE_LIMIT = 64
+
+
+def _tags(i: Inputs) -> list[dict[str, str]]:
+    merged = {**i.get("tagsAll", {}), **i.get("tags", {})}
+    return [{"Key": key, "Value": value} for key, value in merged.items()]
+
+
+def _trust(text: str) -> str:
+    """A trust policy as AWS accepts it: JSON whose every statement names a principal and an action, no resource."""
+    try:
+        statements = json.loads(text)["Statement"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise Refused("MalformedPolicyDocument", f"not a policy document ({error})") from error
+    for statement in statements if isinstance(statements, list) else [statements]:
+        if "Principal" not in statement or "Action" not in statement:
+            raise Refused("MalformedPolicyDocument", "a trust policy's statement needs Principal and Action")
+        if "Resource" in statement:
+            raise Refused("MalformedPolicyDocument", "a trust policy names no Resource")
+    return text
+
+
+def _role(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    if len(i["name"]) > _ROLE_LIMIT:
+        raise Refused("ValidationError", f"role name '{i['name']}' is longer than {_ROLE_LIMIT} characters")
+    request = {
+        "RoleName": i["name"],
+        "AssumeRolePolicyDocument": _trust(i["assumeRolePolicy"]),
+        "Description": i.get("description", ""),
+        "Tags": _tags(i),
+    }
+    role = account.client("iam").create_role(**request)["Role"]
+    return i["name"], {"arn": role["Arn"].replace("arn:aws:", f"arn:{account.partition}:"), "uniqueId": role["RoleId"]}
+
+
+def _update_role(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+    iam = account.client("iam")
+    iam.update_assume_role_policy(RoleName=live.id, PolicyDocument=_trust(i["assumeRolePolicy"]))
+    iam.update_role(RoleName=live.id, Description=i.get("description", ""))
+    return {}
+
+
+def _role_policy(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    account.client("iam").put_role_policy(RoleName=i["role"], PolicyName=i["name"], PolicyDocument=i["policy"])
+    return f"{i['role']}:{i['name']}", {}
+
+
+def _update_role_policy(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+    account.client("iam").put_role_policy(
+        RoleName=i["role"], PolicyName=live.inputs["name"], PolicyDocument=i["policy"]
+    )
+    return {}
+
+
+def _delete_role_policy(account: Account, live: Live) -> None:
+    account.client("iam").delete_role_policy(RoleName=live.inputs["role"], PolicyName=live.inputs["name"])
+
+
+def _attachment(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    account.client("iam").attach_role_policy(RoleName=i["role"], PolicyArn=_in_moto(i["policyArn"]))
+    return f"{i['role']}/{i['policyArn']}", {}
+
+
+def _detach(account: Account, live: Live) -> None:
+    account.client("iam").detach_role_policy(RoleName=live.inputs["role"], PolicyArn=_in_moto(live.inputs["policyArn"]))
+
+
+def _in_moto(arn: str) -> str:
+    """moto knows AWS's managed policies under the commercial partition only."""
+    return "arn:aws:" + arn.split(":", 2)[2]
+
+
+def register_kinds() -> None:
+    """Make the IAM types known."""
+    register(
+        Kind(
+            token="aws:iam/role:Role",
+            create=_role,
+            delete=lambda account, live: account.client("iam").delete_role(RoleName=live.id),
+            update=_update_role,
+            updatable=frozenset({"assumeRolePolicy", "description", "tags", "tagsAll"}),
+        )
+    )
+    register(
+        Kind(
+            token="aws:iam/rolePolicy:RolePolicy",
+            create=_role_policy,
+            delete=_delete_role_policy,
+            update=_update_role_policy,
+            updatable=frozenset({"policy"}),
+        )
+    )
+    register(Kind(token="aws:iam/rolePolicyAttachment:RolePolicyAttachment", create=_attachment, delete=_detach))

@@ -1,0 +1,79 @@
+"""How the account knows a resource type: what creates, changes and deletes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import Account
+
+Inputs = Mapping[str, Any]
+
+
+class Refused(Exception):
+    """AWS refuses a request. The text is AWS's error code, a colon, and what is wrong."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+
+
+@dataclass
+class Live:
+    """A resource that exists. ``ready_at`` is the virtual second from which others can rely on it."""
+
+    type: str
+    name: str
+    id: str
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
+    ready_at: float = 0.0
+    ours: bool = True
+    references: frozenset[str] = frozenset()
+
+    @property
+    def identifiers(self) -> set[str]:
+        """What other resources can name it by."""
+        own = {self.id} | {
+            str(self.outputs[key]) for key in ("arn", "clusterArn", "workspaceId") if self.outputs.get(key)
+        }
+        return {identifier for identifier in own if identifier}
+
+
+Create = Callable[["Account", Inputs], tuple[str, dict[str, Any]]]
+Change = Callable[["Account", Live, Inputs], dict[str, Any]]
+Delete = Callable[["Account", Live], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A resource type.
+
+    ``updatable`` names the inputs that ``update`` can change in place; a change of any other replaces the resource.
+    With ``updatable`` None every input but ``fixed`` can change.
+    """
+
+    token: str
+    create: Create
+    delete: Delete
+    update: Change | None = None
+    updatable: frozenset[str] | None = frozenset()
+    fixed: frozenset[str] = field(default_factory=frozenset)
+
+    def replaces(self, changed: set[str]) -> bool:
+        """Whether a change of these inputs makes a new resource."""
+        if self.update is None:
+            return True
+        if self.updatable is None:
+            return bool(changed & self.fixed)
+        return not changed <= self.updatable
+
+
+KINDS: dict[str, Kind] = {}
+
+
+def register(kind: Kind) -> None:
+    """Make a type known to every account."""
+    KINDS[kind.token] = kind

@@ -1,0 +1,48 @@
+"""Service quotas of the embedded account: AWS's defaults where they bind a stack, and whatever a rehearsal sets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .kinds import Inputs, Refused
+
+if TYPE_CHECKING:
+    from . import Account
+
+# Service Quotas console, defaults of a new account: how many of a type there can be.
+_COUNTED = {
+    "aws:ec2/vpc:Vpc": ("vpcs", 5, "VpcLimitExceeded"),
+    "aws:ec2/eip:Eip": ("elastic-ips", 5, "AddressLimitExceeded"),
+    "aws:ec2/internetGateway:InternetGateway": ("internet-gateways", 5, "InternetGatewayLimitExceeded"),
+    "aws:ec2/natGateway:NatGateway": ("nat-gateways", 5, "NatGatewayLimitExceeded"),
+    "aws:eks/cluster:Cluster": ("eks-clusters", 100, "ResourceLimitExceededException"),
+    "aws:amp/workspace:Workspace": ("prometheus-workspaces", 25, "ServiceQuotaExceededException"),
+    "aws:grafana/workspace:Workspace": ("grafana-workspaces", 5, "ServiceQuotaExceededException"),
+}
+
+
+def check_quota(account: Account, type_token: str, inputs: Inputs) -> None:
+    """Raise Refused where one more of this type is too many."""
+    if type_token not in _COUNTED:
+        return
+    name, default, code = _COUNTED[type_token]
+    limit = account.quotas.get(name, default)
+    if sum(1 for live in account.live.values() if live.type == type_token) >= limit:
+        raise Refused(code, f"the maximum number of {name.replace('-', ' ')} has been reached: {limit}")
+
+
+def check_instances(account: Account, groups: Sequence[Mapping[str, Any]]) -> None:
+    """Raise Refused where an instance type's quota for cluster usage, as set, is too small."""
+    wanted: Counter[str] = Counter()
+    for group in groups:
+        wanted[group["instanceType"]] += int(group["instanceCount"])
+    for instance_type, count in wanted.items():
+        limit = account.quotas.get(instance_type)
+        if limit is not None and count > limit:
+            raise Refused(
+                "ResourceLimitExceeded",
+                f"the account-level service limit '{instance_type} for cluster usage' is {limit} Instances, "
+                f"and the request is for {count}; use AWS Service Quotas to request an increase",
+            )

@@ -1,0 +1,148 @@
+"""Resources that moto lacks or gets wrong: records, accepted only if the published schema says they are valid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .kinds import Inputs, Kind, Live, Refused, register
+from .schemas import check_valid, replacing_properties, to_cloudformation
+
+if TYPE_CHECKING:
+    from . import Account
+
+Outputs = Callable[["Account", Inputs], tuple[str, dict[str, Any]]]
+Translate = Callable[[Inputs], dict[str, Any]]
+
+
+def record(
+    token: str,
+    cfn_type: str,
+    outputs: Outputs,
+    *,
+    translate: Translate | None = None,
+    fixed: frozenset[str] | None = None,
+    on_delete: Callable[[Account, Live], None] = lambda account, live: None,
+) -> Kind:
+    """A kind whose inputs must satisfy ``cfn_type``'s schema.
+
+    ``translate`` makes the schema's properties from the inputs, by default by spelling alone. ``fixed`` inputs replace
+    the resource when they change, by default those that the schema calls create-only.
+    """
+    to_properties = translate or (lambda inputs: to_cloudformation(cfn_type, inputs))
+
+    def create(account: Account, inputs: Inputs) -> tuple[str, dict[str, Any]]:
+        check_valid(cfn_type, to_properties(inputs))
+        return outputs(account, inputs)
+
+    def update(account: Account, live: Live, inputs: Inputs) -> dict[str, Any]:
+        check_valid(cfn_type, to_properties(inputs))
+        return {}
+
+    if fixed is None:
+        fixed = frozenset(name[0].lower() + name[1:] for name in replacing_properties(cfn_type))
+    return Kind(token=token, create=create, delete=on_delete, update=update, updatable=None, fixed=fixed)
+
+
+def _tag_list(inputs: Inputs) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in inputs.get("tags", {}).items()]
+
+
+def _lustre_properties(i: Inputs) -> dict[str, Any]:
+    lustre = {
+        "DeploymentType": i.get("deploymentType"),
+        "PerUnitStorageThroughput": _int(i.get("perUnitStorageThroughput")),
+        "DataCompressionType": i.get("dataCompressionType"),
+        "AutomaticBackupRetentionDays": _int(i.get("automaticBackupRetentionDays")),
+        "CopyTagsToBackups": i.get("copyTagsToBackups"),
+    }
+    properties = {
+        "FileSystemType": "LUSTRE",
+        "FileSystemTypeVersion": i.get("fileSystemTypeVersion"),
+        "StorageCapacity": _int(i.get("storageCapacity")),
+        "StorageType": i.get("storageType"),
+        # pulumi-aws takes the one subnet as text.
+        "SubnetIds": [i["subnetIds"]] if isinstance(i["subnetIds"], str) else i["subnetIds"],
+        "SecurityGroupIds": i.get("securityGroupIds"),
+        "Tags": _tag_list(i),
+        "LustreConfiguration": {key: value for key, value in lustre.items() if value is not None},
+    }
+    return {key: value for key, value in properties.items() if value is not None}
+
+
+def _lustre(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    capacity = int(i["storageCapacity"])
+    # CreateFileSystem, StorageCapacity: what the schema leaves out.
+    if capacity != 1200 and (capacity <= 0 or capacity % 2400):
+        raise Refused("BadRequest", f"{capacity} GiB is not a capacity of PERSISTENT_2 SSD: 1200 or a multiple of 2400")
+    system = account.new_id("fs")
+    return system, {
+        "arn": account.arn("fsx", f"file-system/{system}"),
+        "dnsName": f"{system}.fsx.{account.region}.amazonaws.com",
+        "mountName": system[-8:],
+        "vpcId": next(s.inputs["vpcId"] for s in account.find("aws:ec2/subnet:Subnet") if s.id == _subnet_of(i)),
+    }
+
+
+def _subnet_of(i: Inputs) -> str:
+    return str(i["subnetIds"] if isinstance(i["subnetIds"], str) else i["subnetIds"][0])
+
+
+def _link_properties(i: Inputs) -> dict[str, Any]:
+    policies = {
+        name: {"Events": i["s3"][key]["events"]}
+        for name, key in (("AutoImportPolicy", "autoImportPolicy"), ("AutoExportPolicy", "autoExportPolicy"))
+        if i.get("s3", {}).get(key)
+    }
+    return {
+        "FileSystemId": i["fileSystemId"],
+        "FileSystemPath": i["fileSystemPath"],
+        "DataRepositoryPath": i["dataRepositoryPath"],
+        "BatchImportMetaDataOnCreate": bool(i.get("batchImportMetaDataOnCreate")),
+        "S3": policies,
+    }
+
+
+def _link(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    association = account.new_id("dra")
+    return association, {"associationId": association, "arn": account.arn("fsx", f"association/{association}")}
+
+
+def _grafana(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    workspace = account.new_id("g")
+    endpoint = f"{workspace}.grafana-workspace.{account.region}.amazonaws.com"
+    return workspace, {"arn": account.arn("grafana", f"/workspaces/{workspace}"), "endpoint": endpoint}
+
+
+def _grafana_properties(i: Inputs) -> dict[str, Any]:
+    properties = to_cloudformation("AWS::Grafana::Workspace", i)
+    return {key: value for key, value in properties.items() if key not in ("Tags", "tagsAll")}
+
+
+def _int(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def register_kinds() -> None:
+    """Make the recorded types known."""
+    register(
+        record(
+            "aws:fsx/lustreFileSystem:LustreFileSystem",
+            "AWS::FSx::FileSystem",
+            _lustre,
+            translate=_lustre_properties,
+            fixed=frozenset({"subnetIds", "securityGroupIds", "deploymentType", "storageType", "kmsKeyId", "backupId"}),
+        )
+    )
+    register(
+        record(
+            "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",
+            "AWS::FSx::DataRepositoryAssociation",
+            _link,
+            translate=_link_properties,
+            fixed=frozenset({"fileSystemId", "fileSystemPath", "dataRepositoryPath", "batchImportMetaDataOnCreate"}),
+        )
+    )
+    register(
+        record("aws:grafana/workspace:Workspace", "AWS::Grafana::Workspace", _grafana, translate=_grafana_properties)
+    )

@@ -1,0 +1,199 @@
+"""S3, in moto. Bucket policies are kept here: moto ignores their conditions and would refuse everything."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pulumi
+
+from .kinds import Inputs, Kind, Live, Refused, register
+
+if TYPE_CHECKING:
+    from . import Account
+
+_NAME = re.compile(r"(?!xn--|sthree-|\d+\.\d+\.\d+\.\d+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+
+
+def _bucket(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    name = i["bucket"]
+    if not _NAME.fullmatch(name) or ".." in name:
+        raise Refused("InvalidBucketName", f"the specified bucket is not valid: {name}")
+    place = (
+        {} if account.region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": account.region}}
+    )
+    account.client("s3").create_bucket(Bucket=name, **place)
+    arn = f"arn:{account.partition}:s3:::{name}"
+    return name, {"arn": arn, "bucketDomainName": f"{name}.s3.amazonaws.com", "bucketRegion": account.region}
+
+
+def _delete_bucket(account: Account, live: Live) -> None:
+    s3 = account.client("s3")
+    if live.inputs.get("forceDestroy"):
+        for page in s3.get_paginator("list_object_versions").paginate(Bucket=live.id):
+            for entry in [*page.get("Versions", []), *page.get("DeleteMarkers", [])]:
+                s3.delete_object(Bucket=live.id, Key=entry["Key"], VersionId=entry["VersionId"])
+    s3.delete_bucket(Bucket=live.id)
+
+
+def _exists(account: Account, bucket: str) -> None:
+    account.client("s3").head_bucket(Bucket=bucket)
+
+
+def _setting(put: str, delete: str | None, request: Any) -> tuple[Any, Any]:
+    """A bucket's setting: how to put it, how to take it away, and the request made from the inputs."""
+
+    def create(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+        getattr(account.client("s3"), put)(Bucket=i["bucket"], **request(i))
+        return i["bucket"], {}
+
+    def remove(account: Account, live: Live) -> None:
+        if delete:
+            getattr(account.client("s3"), delete)(Bucket=live.inputs["bucket"])
+
+    return create, remove
+
+
+def _encryption(i: Inputs) -> dict[str, Any]:
+    rules = [
+        {
+            "ApplyServerSideEncryptionByDefault": {
+                "SSEAlgorithm": rule["applyServerSideEncryptionByDefault"]["sseAlgorithm"]
+            }
+        }
+        for rule in i["rules"]
+    ]
+    return {"ServerSideEncryptionConfiguration": {"Rules": rules}}
+
+
+def _public_access(i: Inputs) -> dict[str, Any]:
+    keys = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
+    return {"PublicAccessBlockConfiguration": {key[0].upper() + key[1:]: bool(i.get(key)) for key in keys}}
+
+
+def _expiry(i: Inputs) -> dict[str, Any]:
+    rules = [
+        {
+            "ID": rule["id"],
+            "Status": rule["status"],
+            "Filter": {"Prefix": rule.get("filter", {}).get("prefix", "")},
+            "NoncurrentVersionExpiration": {
+                "NoncurrentDays": int(rule["noncurrentVersionExpiration"]["noncurrentDays"])
+            },
+        }
+        for rule in i["rules"]
+    ]
+    return {"LifecycleConfiguration": {"Rules": rules}}
+
+
+def _policy(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    _exists(account, i["bucket"])
+    try:
+        statements = json.loads(i["policy"])["Statement"]
+    except (ValueError, KeyError) as error:
+        raise Refused("MalformedPolicy", f"not a policy document ({error})") from error
+    own = f"arn:{account.partition}:s3:::{i['bucket']}"
+    for statement in statements:
+        resources = statement.get("Resource", [])
+        for resource in [resources] if isinstance(resources, str) else resources:
+            if resource != own and not resource.startswith(f"{own}/"):
+                raise Refused("MalformedPolicy", f"policy has invalid resource {resource}")
+    return i["bucket"], {}
+
+
+def body(source: Any) -> bytes:
+    """An asset's content."""
+    if isinstance(source, pulumi.FileAsset):
+        return Path(source.path).read_bytes()
+    if isinstance(source, pulumi.StringAsset):
+        return source.text.encode()
+    raise Refused("InvalidArgument", f"an object's source cannot be {type(source).__name__}")
+
+
+def _content(i: Inputs) -> bytes:
+    if i.get("source") is not None:
+        return body(i["source"])
+    return base64.b64decode(i["contentBase64"]) if i.get("contentBase64") else str(i.get("content", "")).encode()
+
+
+def _put(account: Account, i: Inputs) -> dict[str, Any]:
+    content = _content(i)
+    answer = account.client("s3").put_object(Bucket=i["bucket"], Key=i["key"], Body=content)
+    return {"etag": hashlib.md5(content, usedforsecurity=False).hexdigest(), "versionId": answer.get("VersionId", "")}
+
+
+def _object(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    return f"{i['bucket']}/{i['key']}", _put(account, i)
+
+
+def _delete_object(account: Account, live: Live) -> None:
+    """pulumi-aws deletes every version of an object, and its markers."""
+    s3, bucket, key = account.client("s3"), live.inputs["bucket"], live.inputs["key"]
+    for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket, Prefix=key):
+        for entry in [*page.get("Versions", []), *page.get("DeleteMarkers", [])]:
+            if entry["Key"] == key:
+                s3.delete_object(Bucket=bucket, Key=key, VersionId=entry["VersionId"])
+
+
+def register_kinds() -> None:
+    """Make the S3 types known."""
+    update = {"update": lambda account, live, i: {}}
+    register(
+        Kind(
+            token="aws:s3/bucket:Bucket",
+            create=_bucket,
+            delete=_delete_bucket,
+            updatable=frozenset({"forceDestroy", "tags"}),
+            **update,
+        )
+    )
+    versioning = _setting(
+        "put_bucket_versioning",
+        None,
+        lambda i: {"VersioningConfiguration": {"Status": i["versioningConfiguration"]["status"]}},
+    )
+    settings = {
+        "bucketVersioning:BucketVersioning": versioning,
+        "bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": _setting(
+            "put_bucket_encryption", "delete_bucket_encryption", _encryption
+        ),
+        "bucketPublicAccessBlock:BucketPublicAccessBlock": _setting(
+            "put_public_access_block", "delete_public_access_block", _public_access
+        ),
+        "bucketLifecycleConfiguration:BucketLifecycleConfiguration": _setting(
+            "put_bucket_lifecycle_configuration", "delete_bucket_lifecycle", _expiry
+        ),
+    }
+    for token, (create, delete) in settings.items():
+        register(
+            Kind(
+                token=f"aws:s3/{token}",
+                create=create,
+                delete=delete,
+                update=lambda account, live, i, create=create: create(account, i)[1],
+                updatable=None,
+                fixed=frozenset({"bucket"}),
+            )
+        )
+    register(
+        Kind(
+            token="aws:s3/bucketPolicy:BucketPolicy",
+            create=_policy,
+            delete=lambda account, live: None,
+            update=lambda account, live, i: _policy(account, i)[1],
+            updatable=frozenset({"policy"}),
+        )
+    )
+    register(
+        Kind(
+            token="aws:s3/bucketObjectv2:BucketObjectv2",
+            create=_object,
+            delete=_delete_object,
+            update=lambda account, live, i: _put(account, i),
+            updatable=frozenset({"source", "content", "tags"}),
+        )
+    )

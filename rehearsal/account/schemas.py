@@ -1,0 +1,97 @@
+"""Published schemas: what CloudFormation's registry says of a type, read from the copies that cfn-lint ships."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import regex
+from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
+from jsonschema import Draft7Validator, ValidationError, validators
+
+from .kinds import Refused
+
+# Every region has the same schema for these types; a region that cfn-lint lacks is read as this one.
+_REGION = "us-east-1"
+
+
+@cache
+def schema(cfn_type: str) -> dict[str, Any]:
+    """The registry's schema of a type."""
+    found: dict[str, Any] = PROVIDER_SCHEMA_MANAGER.get_resource_schema(_REGION, cfn_type).schema
+    return found
+
+
+def _pattern(_: Any, pattern: str, text: Any, __: Any) -> Iterator[ValidationError]:
+    """The registry's patterns are Java's, with ``\\p{L}``, which Python's own ``re`` does not read."""
+    if isinstance(text, str) and not regex.search(pattern, text):
+        yield ValidationError(f"{text!r} does not match {pattern!r}")
+
+
+_Validator = validators.extend(Draft7Validator, {"pattern": _pattern})
+
+
+@cache
+def _validator(cfn_type: str) -> Any:
+    return _Validator(schema(cfn_type))
+
+
+def replacing_properties(cfn_type: str) -> frozenset[str]:
+    """Top-level properties whose change replaces the resource."""
+    paths = (path.split("/")[2:] for path in schema(cfn_type).get("createOnlyProperties", []))
+    return frozenset(path[0] for path in paths if len(path) == 1)
+
+
+def check_valid(cfn_type: str, properties: Mapping[str, Any]) -> None:
+    """Raise Refused with everything that the schema has against these properties."""
+    faults = [_sentence(error) for error in _validator(cfn_type).iter_errors(properties)]
+    if faults:
+        raise Refused("ValidationException", f"{cfn_type}: " + "; ".join(sorted(faults)))
+
+
+def _sentence(error: Any) -> str:
+    where = ".".join(str(part) for part in error.absolute_path) or "the resource"
+    if error.context:
+        return f"{where}: " + ", or ".join(sorted({inner.message for inner in error.context}))
+    return f"{where}: {error.message}"
+
+
+def to_cloudformation(cfn_type: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    """camelCase properties as the schema writes them; the keys of maps (labels, tags) stay as they are."""
+    root = schema(cfn_type)
+    return {k: v for k, v in _convert(root, root, value).items() if v is not None}
+
+
+def _convert(root: dict[str, Any], node: dict[str, Any], value: Any) -> Any:
+    node = _resolved(root, node)
+    if isinstance(value, list):
+        return [_convert(root, node.get("items", {}), item) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if not isinstance(value, Mapping):
+        return value
+    properties = _properties(root, node)
+    by_folded = {name.lower(): name for name in properties}
+    converted = {}
+    for key, item in value.items():
+        name = by_folded.get(key.lower(), key)
+        converted[name] = _convert(root, properties.get(name, {}), item)
+    return {key: item for key, item in converted.items() if item is not None}
+
+
+def _properties(root: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+    """The properties of an object, those of its oneOf branches included."""
+    found = dict(node.get("properties", {}))
+    for branch in (*node.get("oneOf", []), *node.get("anyOf", [])):
+        found |= _properties(root, _resolved(root, branch))
+    return found
+
+
+def _resolved(root: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+    while "$ref" in node:
+        target: Any = root
+        for part in node["$ref"].removeprefix("#/").split("/"):
+            target = target[part]
+        node = target
+    return node

@@ -1,0 +1,180 @@
+"""Logs, events, SSM, KMS and managed Prometheus, in moto."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from .kinds import Inputs, Kind, Live, Refused, register
+
+if TYPE_CHECKING:
+    from . import Account
+
+# Amazon CloudWatch Logs API, PutRetentionPolicy.
+_RETENTIONS = {1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653}
+
+
+def _retention(account: Account, name: str, days: Any) -> None:
+    if not days:
+        return
+    if int(days) not in _RETENTIONS:
+        raise Refused("InvalidParameterException", f"{days} days is not a retention CloudWatch Logs offers")
+    account.client("logs").put_retention_policy(logGroupName=name, retentionInDays=int(days))
+
+
+def _log_group(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    account.client("logs").create_log_group(logGroupName=i["name"])
+    _retention(account, i["name"], i.get("retentionInDays"))
+    return i["name"], {"arn": account.arn("logs", f"log-group:{i['name']}")}
+
+
+def _update_log_group(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+    _retention(account, live.id, i.get("retentionInDays"))
+    return {}
+
+
+def _log_policy(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    account.client("logs").put_resource_policy(policyName=i["policyName"], policyDocument=i["policyDocument"])
+    return i["policyName"], {}
+
+
+def _delete_log_policy(account: Account, live: Live) -> None:
+    account.client("logs").delete_resource_policy(policyName=live.id)
+
+
+def _rule(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    json.loads(i["eventPattern"])
+    arn = account.client("events").put_rule(
+        Name=i["name"], EventPattern=i["eventPattern"], Description=i.get("description", "")
+    )["RuleArn"]
+    return i["name"], {"arn": arn}
+
+
+def _target(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    target = i.get("targetId") or account.new_id("target")
+    account.client("events").put_targets(Rule=i["rule"], Targets=[{"Id": target, "Arn": i["arn"]}])
+    return f"{i['rule']}-{target}", {"targetId": target}
+
+
+def _delete_target(account: Account, live: Live) -> None:
+    account.client("events").remove_targets(Rule=live.inputs["rule"], Ids=[live.outputs["targetId"]])
+
+
+def _parameter(account: Account, i: Inputs, overwrite: bool = False) -> tuple[str, dict[str, Any]]:
+    account.client("ssm").put_parameter(
+        Name=i["name"], Type=i["type"], Value=i["value"], Description=i.get("description", ""), Overwrite=overwrite
+    )
+    return i["name"], {"arn": account.arn("ssm", f"parameter{i['name']}"), "version": 1}
+
+
+def _document(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    if i["documentType"] == "Session":
+        _check_session(json.loads(i["content"]))
+    account.client("ssm").create_document(
+        Name=i["name"],
+        Content=i["content"],
+        DocumentType=i["documentType"],
+        DocumentFormat=i.get("documentFormat", "JSON"),
+    )
+    return i["name"], {"arn": account.arn("ssm", f"document/{i['name']}"), "status": "Active"}
+
+
+def _check_session(content: dict[str, Any]) -> None:
+    """AWS Systems Manager User Guide, "Session document schema"."""
+    kinds = ("Standard_Stream", "InteractiveCommands", "NonInteractiveCommands", "Port")
+    if content.get("schemaVersion") != "1.0" or content.get("sessionType") not in kinds:
+        raise Refused("InvalidDocumentContent", "a session document has schemaVersion 1.0 and a known sessionType")
+
+
+def _workspace(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    answer = account.client("amp").create_workspace(alias=i.get("alias", ""))
+    endpoint = f"https://aps-workspaces.{account.region}.amazonaws.com/workspaces/{answer['workspaceId']}/"
+    return answer["workspaceId"], {"arn": answer["arn"], "prometheusEndpoint": endpoint}
+
+
+def _rules(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    # moto takes any text; managed Prometheus validates the file as Prometheus does.
+    try:
+        groups = yaml.safe_load(i["data"])["groups"]
+        complete = all(
+            rule.get("expr") and (rule.get("alert") or rule.get("record")) for g in groups for rule in g["rules"]
+        )
+    except (yaml.YAMLError, KeyError, TypeError) as error:
+        raise Refused("ValidationException", f"not a rule file ({error})") from error
+    if not complete:
+        raise Refused("ValidationException", "every rule needs expr and one of alert, record")
+    account.client("amp").create_rule_groups_namespace(
+        workspaceId=i["workspaceId"], name=i["name"], data=i["data"].encode()
+    )
+    return account.arn("aps", f"rulegroupsnamespace/{i['workspaceId']}/{i['name']}"), {}
+
+
+def _update_rules(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+    account.client("amp").put_rule_groups_namespace(
+        workspaceId=i["workspaceId"], name=i["name"], data=i["data"].encode()
+    )
+    return {}
+
+
+def _delete_rules(account: Account, live: Live) -> None:
+    account.client("amp").delete_rule_groups_namespace(workspaceId=live.inputs["workspaceId"], name=live.inputs["name"])
+
+
+def register_kinds() -> None:
+    """Make these services' types known."""
+    kinds = (
+        Kind(
+            token="aws:cloudwatch/logGroup:LogGroup",
+            create=_log_group,
+            delete=lambda account, live: account.client("logs").delete_log_group(logGroupName=live.id),
+            update=_update_log_group,
+            updatable=frozenset({"retentionInDays", "tags"}),
+        ),
+        Kind(
+            token="aws:cloudwatch/logResourcePolicy:LogResourcePolicy",
+            create=_log_policy,
+            delete=_delete_log_policy,
+            update=lambda account, live, i: _log_policy(account, i)[1],
+            updatable=frozenset({"policyDocument"}),
+        ),
+        Kind(
+            token="aws:cloudwatch/eventRule:EventRule",
+            create=_rule,
+            delete=lambda account, live: account.client("events").delete_rule(Name=live.id),
+            update=lambda account, live, i: _rule(account, i)[1],
+            updatable=frozenset({"eventPattern", "description", "tags"}),
+        ),
+        Kind(token="aws:cloudwatch/eventTarget:EventTarget", create=_target, delete=_delete_target),
+        Kind(
+            token="aws:ssm/parameter:Parameter",
+            create=_parameter,
+            delete=lambda account, live: account.client("ssm").delete_parameter(Name=live.id),
+            update=lambda account, live, i: _parameter(account, i, overwrite=True)[1],
+            updatable=frozenset({"value", "description", "tags"}),
+        ),
+        Kind(
+            token="aws:ssm/document:Document",
+            create=_document,
+            delete=lambda account, live: account.client("ssm").delete_document(Name=live.id),
+        ),
+        Kind(
+            token="aws:amp/workspace:Workspace",
+            create=_workspace,
+            delete=lambda account, live: account.client("amp").delete_workspace(workspaceId=live.id),
+            update=lambda account, live, i: (
+                account.client("amp").update_workspace_alias(workspaceId=live.id, alias=i["alias"]) and {}
+            ),
+            updatable=frozenset({"alias", "tags"}),
+        ),
+        Kind(
+            token="aws:amp/ruleGroupNamespace:RuleGroupNamespace",
+            create=_rules,
+            delete=_delete_rules,
+            update=_update_rules,
+            updatable=frozenset({"data"}),
+        ),
+    )
+    for kind in kinds:
+        register(kind)

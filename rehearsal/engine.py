@@ -1,0 +1,271 @@
+"""The embedded engine: what Pulumi's deployment engine does with a program, in process and against one account.
+
+It refuses what the real engine refuses, registers independent resources concurrently, and keeps a virtual clock: a
+resource starts when the last thing it depends on is done.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from google.protobuf import empty_pb2
+from pulumi.runtime import rpc
+from pulumi.runtime.mocks import MockMonitor, MockResourceArgs, Mocks
+from pulumi.runtime.proto import resource_pb2
+
+from pulumi.runtime.sync_await import _ensure_event_loop, _sync_await
+
+from .account import Account
+from .account.kinds import KINDS, Refused
+from .autoname import with_names
+from .clock import duration
+from .eks_component import construct_eks_cluster
+from .state import PROVIDER_PREFIX, STACK_TYPE, ResourceState, State, finish_of
+
+Operation = Literal["create", "update", "replace", "same", "delete"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a resource: ``phase`` is start, done or failed."""
+
+    phase: Literal["start", "done", "failed"]
+    operation: Operation
+    resource: ResourceState
+    error: str = ""
+
+
+class DeploymentError(Exception):
+    """A deployment failed; the text names the resource and the cause."""
+
+
+class _NoMocks(Mocks):
+    """The monitor answers everything itself."""
+
+    def new_resource(self, args: MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
+        raise AssertionError("unreachable")
+
+    def call(self, args: Any) -> Any:
+        raise AssertionError("unreachable")
+
+
+class Engine(MockMonitor):
+    """The resource monitor that a program registers its resources with.
+
+    ``old`` is the state before; ``state`` grows while the program runs. With ``preview`` nothing is created and outputs
+    stay unknown. ``on_event`` hears of every step, from several threads, one at a time.
+    """
+
+    def __init__(
+        self,
+        account: Account,
+        *,
+        project: str,
+        stack: str,
+        old: Mapping[str, ResourceState] | None = None,
+        preview: bool = False,
+        on_event: Callable[[Event], None] = lambda event: None,
+    ) -> None:
+        super().__init__(_NoMocks())
+        self.account, self.project, self.stack, self.preview = account, project, stack, preview
+        self.old: dict[str, ResourceState] = dict(old or {})
+        self.state: State = {}
+        self.outputs: dict[str, Any] = {}
+        self.secret_outputs: set[str] = set()
+        self.failures: list[str] = []
+        self.operations: dict[str, Operation] = {}
+        self.replaced: list[ResourceState] = []
+        self._on_event = on_event
+        self._lock = threading.RLock()
+
+    # What the program calls -------------------------------------------------------------------------------------------
+
+    def make_urn(self, parent: str, type_: str, name: str) -> str:
+        """The URN, from the engine's own project and stack: the SDK's are not set on worker threads."""
+        if parent and not parent.split("::")[2].endswith(STACK_TYPE):
+            type_ = f"{parent.split('::')[2]}${type_}"
+        return f"urn:pulumi:{self.stack}::{self.project}::{type_}::{name}"
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802
+        """Register, and for a custom resource create, change or keep it."""
+        _ensure_event_loop()
+        urn = self.make_urn(request.parent, request.type, request.name)
+        if request.type == STACK_TYPE:
+            return resource_pb2.RegisterResourceResponse(urn=urn)
+        inputs, secrets = _plain(rpc.deserialize_properties(request.object, keep_unknowns=True))
+        dependencies = {*request.dependencies, *(u for d in request.propertyDependencies.values() for u in d.urns)}
+        if request.provider:
+            dependencies.add(request.provider.rsplit("::", 1)[0])
+        resource = ResourceState(
+            urn=urn,
+            type=request.type,
+            name=request.name,
+            custom=request.custom and not request.remote,
+            parent=request.parent,
+            inputs=inputs,
+            dependencies=tuple(sorted(dependencies)),
+            secrets=frozenset(secrets | set(request.additionalSecretOutputs)),
+            protect=request.protect,
+            retain=request.retainOnDelete,
+        )
+        self._enter(resource)
+        if request.remote:
+            resource.outputs = construct_eks_cluster(resource, self._register_child)
+        elif resource.custom:
+            self._step(resource)
+        return self._response(resource)
+
+    def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
+        """Keep the stack's own outputs; a component's add nothing to what its children show."""
+        _ensure_event_loop()
+        if request.urn.split("::")[2] == STACK_TYPE:
+            self.outputs, self.secret_outputs = _plain(rpc.deserialize_properties(request.outputs, keep_unknowns=True))
+        return empty_pb2.Empty()
+
+    def Invoke(self, request: Any) -> Any:  # noqa: N802
+        """Answer a function of a provider, or refuse one that the account does not know."""
+        _ensure_event_loop()
+        if request.tok == "pulumi:pulumi:getResource":
+            return super().Invoke(request)
+        answers = {
+            "aws:index/getCallerIdentity:getCallerIdentity": {
+                "accountId": self.account.account_id,
+                "arn": self.account.arn("iam", "user/rehearsal", region=""),
+                "id": self.account.account_id,
+                "userId": "AIDAREHEARSAL",
+            }
+        }
+        if request.tok not in answers:
+            raise DeploymentError(f"the embedded account does not answer {request.tok}")
+        answer = _sync_await(rpc.serialize_properties(answers[request.tok], {}))
+        return resource_pb2.ResourceInvokeResponse(**{"return": answer})
+
+    def ReadResource(self, request: Any) -> Any:  # noqa: N802
+        """Nothing in this project reads a resource that it does not make."""
+        raise DeploymentError(f"the embedded account does not read {request.type}")
+
+    # What becomes of it -----------------------------------------------------------------------------------------------
+
+    def _register_child(self, child: ResourceState) -> ResourceState:
+        """Register a resource of a remote component, as its provider would."""
+        child.urn = self.make_urn(child.parent, child.type, child.name)
+        self._enter(child)
+        if child.custom:
+            self._step(child)
+        self._response(child)
+        return child
+
+    def _enter(self, resource: ResourceState) -> None:
+        with self._lock:
+            if self.failures:
+                raise DeploymentError(f"{resource.name}: not started, the deployment has failed")
+            if resource.urn in self.state:
+                self._fail(resource, "create", f"Duplicate resource URN '{resource.urn}'; try giving it a unique name")
+            self.state[resource.urn] = resource
+            resource.start = resource.finish = finish_of(self.state, resource.dependencies)
+
+    def _step(self, resource: ResourceState) -> None:
+        """Bring one custom resource to what the program says."""
+        if resource.type.startswith(PROVIDER_PREFIX):
+            resource.id = f"{resource.name}-provider"
+            resource.outputs = dict(resource.inputs)
+            return
+        old = self.old.get(resource.urn)
+        resource.inputs = with_names(resource, old)
+        operation = self._operation(resource, old)
+        self.operations[resource.urn] = operation
+        if self.preview:
+            resource.outputs = dict(old.outputs if old and operation == "same" else resource.inputs)
+            resource.id = old.id if old and operation in ("same", "update") else ""
+            if resource.type not in KINDS:
+                self._fail(resource, operation, f"the embedded account does not know {resource.type}")
+            return
+        if operation == "same" and old:
+            resource.id, resource.outputs = old.id, old.outputs
+            resource.start, resource.finish = old.start, old.finish
+            return
+        self._tell(Event("start", operation, resource))
+        try:
+            self._apply(resource, old, operation)
+        except Refused as refused:
+            self._fail(resource, operation, str(refused))
+        self._tell(Event("done", operation, resource))
+
+    def _operation(self, resource: ResourceState, old: ResourceState | None) -> Operation:
+        if old is None:
+            return "create"
+        changed, replace = self.account.diff(resource.type, comparable(old.inputs), comparable(resource.inputs))
+        return "same" if not changed else "replace" if replace else "update"
+
+    def _apply(self, resource: ResourceState, old: ResourceState | None, operation: Operation) -> None:
+        resource.finish = resource.start + duration(resource.type, resource.inputs)
+        if operation == "update" and old:
+            resource.id = old.id
+            resource.outputs = self.account.update(resource.type, old.id, resource.inputs)
+            return
+        if operation == "replace" and old:
+            self.replaced.append(old)
+        resource.id, resource.outputs = self.account.create(
+            resource.type, resource.name, resource.inputs, at=resource.start, ready_at=resource.finish
+        )
+
+    def _fail(self, resource: ResourceState, operation: Operation, cause: str) -> None:
+        with self._lock:
+            message = f"{resource.name} ({resource.type}): {operation} failed: {cause}"
+            self.failures.append(message)
+            if not resource.id and self.state.get(resource.urn) is resource:
+                del self.state[resource.urn]
+                if resource.urn in self.old:
+                    self.state[resource.urn] = self.old[resource.urn]
+        self._tell(Event("failed", operation, resource, cause))
+        raise DeploymentError(message)
+
+    def _tell(self, event: Event) -> None:
+        with self._lock:
+            self._on_event(event)
+
+    def _response(self, resource: ResourceState) -> Any:
+        outputs = {
+            key: rpc_secret(value) if key in resource.secrets and value is not None else value
+            for key, value in resource.outputs.items()
+        }
+        self.resources[resource.urn] = MockMonitor.ResourceRegistration(resource.urn, resource.id, outputs)
+        answer = _sync_await(rpc.serialize_properties(outputs, {}))
+        return resource_pb2.RegisterResourceResponse(urn=resource.urn, id=resource.id, object=answer)
+
+
+def rpc_secret(value: Any) -> dict[str, Any]:
+    """A value wrapped as Pulumi's wire format wraps secrets."""
+    return {rpc._special_sig_key: rpc._special_secret_sig, "value": value}  # type: ignore[attr-defined]
+
+
+def _plain(values: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    """Values without secret wrappers, and the top-level names that had one inside."""
+    plain, secrets = {}, set()
+    for key, value in values.items():
+        plain[key], secret = _unwrapped(value)
+        if secret:
+            secrets.add(key)
+    return plain, secrets
+
+
+def _unwrapped(value: Any) -> tuple[Any, bool]:
+    if rpc.is_rpc_secret(value):
+        return _unwrapped(value["value"])[0], True
+    if isinstance(value, dict):
+        pairs = {key: _unwrapped(item) for key, item in value.items()}
+        return {key: pair[0] for key, pair in pairs.items()}, any(pair[1] for pair in pairs.values())
+    if isinstance(value, list):
+        items = [_unwrapped(item) for item in value]
+        return [item[0] for item in items], any(item[1] for item in items)
+    return value, False
+
+
+def comparable(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs with assets as their content, so that an edited file shows as a change and an unchanged one does not."""
+    from .account.s3 import body
+
+    return {key: body(value) if type(value).__name__.endswith("Asset") else value for key, value in inputs.items()}

@@ -1,0 +1,88 @@
+"""What a deployment knows of its resources, as the engine's state file does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+STACK_TYPE = "pulumi:pulumi:Stack"
+PROVIDER_PREFIX = "pulumi:providers:"
+
+
+@dataclass
+class ResourceState:
+    """One resource. ``start`` and ``finish`` are virtual seconds; ``dependencies`` are URNs."""
+
+    urn: str
+    type: str
+    name: str
+    custom: bool
+    parent: str
+    inputs: dict[str, Any] = field(default_factory=dict)
+    outputs: dict[str, Any] = field(default_factory=dict)
+    id: str = ""
+    dependencies: tuple[str, ...] = ()
+    secrets: frozenset[str] = frozenset()
+    protect: bool = False
+    retain: bool = False
+    start: float = 0.0
+    finish: float = 0.0
+
+    @property
+    def in_account(self) -> bool:
+        """Whether the account has it: not for components, providers and the stack."""
+        return self.custom and not self.type.startswith(PROVIDER_PREFIX)
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented form."""
+        keys = ("urn", "type", "name", "parent", "start", "finish")
+        return {key: getattr(self, key) for key in keys} | {"dependencies": list(self.dependencies)}
+
+
+State = dict[str, ResourceState]
+
+
+def members(state: Mapping[str, ResourceState], urn: str) -> Iterable[ResourceState]:
+    """A resource and everything below it."""
+    yield state[urn]
+    for child in state.values():
+        if child.parent == urn:
+            yield from members(state, child.urn)
+
+
+def finish_of(state: Mapping[str, ResourceState], urns: Iterable[str]) -> float:
+    """When the last of these, with everything below the components among them, is done."""
+    return max((m.finish for urn in urns if urn in state for m in members(state, urn)), default=0.0)
+
+
+def critical_path(state: Mapping[str, ResourceState]) -> list[ResourceState]:
+    """The chain of resources, first to last, that decides how long the deployment takes."""
+    done = [resource for resource in state.values() if resource.in_account]
+    if not done:
+        return []
+    path = [max(done, key=lambda r: r.finish)]
+    while path[0].start > 0:
+        before = [member for urn in path[0].dependencies if urn in state for member in members(state, urn)]
+        path.insert(0, max(before, key=lambda r: r.finish))
+    # Providers take no time, but what needs one waits for what the provider needs.
+    return [resource for resource in path if resource.in_account]
+
+
+def deletion_order(state: Mapping[str, ResourceState]) -> list[ResourceState]:
+    """Dependents before what they depend on, children before parents: the reverse of how they were made."""
+    order: list[ResourceState] = []
+    seen: set[str] = set()
+
+    def visit(resource: ResourceState) -> None:
+        if resource.urn in seen:
+            return
+        seen.add(resource.urn)
+        for urn in (*resource.dependencies, resource.parent):
+            if urn in state:
+                visit(state[urn])
+        order.append(resource)
+
+    for resource in state.values():
+        visit(resource)
+    return order[::-1]

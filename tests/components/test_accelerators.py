@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import pytest
+
+from components.accelerators import ACCELERATORS, CATALOGUE, EFA_RESOURCE, InstanceType, UnknownInstanceType, lookup
+
+KINDS = list(CATALOGUE.values())
+by_name = pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
+
+
+@cache
+def cluster_instance_types() -> frozenset[str]:
+    # botocore's loader would take a second to build the whole SageMaker service.
+    path = next(p for p in resources.files("botocore.data.sagemaker").iterdir() if p.name.startswith("20"))
+    packed = path / "service-2.json.gz"
+    return frozenset(json.loads(gzip.decompress(packed.read_bytes()))["shapes"]["ClusterInstanceType"]["enum"])
+
+
+@cache
+def described() -> dict[str, Any]:
+    packed = resources.files("moto.ec2.resources") / "instance_types.json.gz"
+    return json.loads(gzip.decompress(packed.read_bytes()))
+
+
+def known_to_ec2() -> list[InstanceType]:
+    return [kind for kind in KINDS if kind.name.removeprefix("ml.") in described()]
+
+
+@by_name
+def test_a_row_is_marked_hyperpod_exactly_where_sagemaker_accepts_it(kind: InstanceType) -> None:
+    assert kind.hyperpod == (kind.name in cluster_instance_types())
+
+
+def test_the_only_row_that_hyperpod_refuses_is_the_small_trn1() -> None:
+    assert [kind.name for kind in KINDS if not kind.hyperpod] == ["ml.trn1.2xlarge"]
+
+
+@by_name
+def test_an_accelerated_row_has_devices_with_memory_and_a_model_and_a_cpu_row_has_none(kind: InstanceType) -> None:
+    has = (kind.accelerators > 0, kind.accelerator_memory_gib > 0, bool(kind.accelerator_model))
+    assert has == (bool(kind.accelerator),) * 3
+    assert (kind.neuron_cores > 0) == (kind.accelerator == "trainium")
+    assert kind.accelerator in ("", *ACCELERATORS)
+
+
+@by_name
+def test_every_price_names_its_source_and_basis(kind: InstanceType) -> None:
+    assert (kind.hourly_usd is None) == (kind.price_basis is None) == (not kind.price_source)
+    assert kind.price_basis in ("hyperpod", "ec2", "capacity-block", None)
+    assert kind.specs_source
+    assert kind.hourly_usd is None or kind.hourly_usd > 0
+
+
+def test_counts_memory_and_disks_equal_what_ec2_describes() -> None:
+    wrong = []
+    for kind in known_to_ec2():
+        info = described()[kind.name.removeprefix("ml.")]
+        disks = (info.get("InstanceStorageInfo") or {}).get("Disks", [{"Count": 0, "SizeInGB": 0}])[0]
+        seen = {
+            "vcpus": info["VCpuInfo"]["DefaultVCpus"],
+            "memory_gib": info["MemoryInfo"]["SizeInMiB"] // 1024,
+            "efa_interfaces": (info["NetworkInfo"].get("EfaInfo") or {}).get("MaximumEfaInterfaces", 0),
+            "nvme_disks": disks["Count"],
+            "nvme_gb_each": disks["SizeInGB"],
+        }
+        for devices in (
+            (info.get("GpuInfo") or {}).get("Gpus", []),
+            (info.get("NeuronInfo") or {}).get("NeuronDevices", []),
+        ):
+            for device in devices:
+                seen |= {"accelerators": device["Count"], "accelerator_model": device["Name"]}
+                if device["Name"] != "Trainium2":
+                    seen["accelerator_memory_gib"] = device["MemoryInfo"]["SizeInMiB"] // 1024
+        wrong += [(kind.name, key) for key, value in seen.items() if getattr(kind, key) != value]
+    assert wrong == []
+
+
+def test_only_the_grace_blackwell_row_is_not_checked_against_ec2() -> None:
+    assert {kind.name for kind in KINDS} - {kind.name for kind in known_to_ec2()} == {"ml.p6e-gb200.36xlarge"}
+
+
+@pytest.mark.parametrize(
+    ("name", "interfaces"),
+    [
+        ("ml.p5.48xlarge", 32),
+        ("ml.p4d.24xlarge", 4),
+        ("ml.g5.48xlarge", 1),
+        ("ml.trn1.32xlarge", 8),
+        ("ml.trn1n.32xlarge", 16),
+    ],
+)
+def test_efa_interfaces_are_those_that_aws_documents(name: str, interfaces: int) -> None:
+    assert lookup(name).efa_interfaces == interfaces
+
+
+@pytest.mark.parametrize(
+    ("name", "cores"),
+    [
+        ("ml.trn1.32xlarge", 32),
+        ("ml.trn1.2xlarge", 2),
+        ("ml.trn2.48xlarge", 64),
+        ("ml.trn2.3xlarge", 4),
+        ("ml.p5.48xlarge", 0),
+    ],
+)
+def test_neuron_cores_are_the_logical_ones_of_a_node(name: str, cores: int) -> None:
+    assert lookup(name).neuron_cores == cores
+
+
+@pytest.mark.parametrize(
+    ("name", "transport"),
+    [
+        ("ml.p5.48xlarge", "efa-rdma"),
+        ("ml.p4d.24xlarge", "efa-rdma"),
+        ("ml.g5.48xlarge", "efa-sendrecv"),
+        ("ml.g5.16xlarge", "tcp"),
+        ("ml.trn1.32xlarge", "efa-rdma"),
+        ("ml.trn1.2xlarge", "tcp"),
+        ("ml.g6e.48xlarge", "efa-rdma"),
+        ("ml.m5.2xlarge", "tcp"),
+    ],
+)
+def test_transport_is_the_fastest_that_the_catalogue_is_sure_of(name: str, transport: str) -> None:
+    assert lookup(name).transport == transport
+
+
+@by_name
+def test_rdma_read_is_claimed_only_with_an_interface_and_never_on_g5(kind: InstanceType) -> None:
+    assert not (kind.rdma_read and (kind.efa == "no" or kind.name.startswith("ml.g5.")))
+    assert (kind.efa == "no") == (kind.efa_interfaces == 0)
+
+
+def test_efa_is_uncertain_only_on_g5_below_the_largest() -> None:
+    assert {kind.name for kind in KINDS if kind.efa == "maybe"} == {f"ml.g5.{size}xlarge" for size in (8, 12, 16, 24)}
+
+
+@pytest.mark.parametrize(
+    ("name", "gigabytes"),
+    [("ml.p4d.24xlarge", 50), ("ml.p5.48xlarge", 400), ("ml.trn1.32xlarge", 100), ("ml.g5.16xlarge", 3.125)],
+)
+def test_the_wire_in_bytes_is_all_cards_together(name: str, gigabytes: float) -> None:
+    assert lookup(name).wire_gbytes_per_second == gigabytes
+
+
+@pytest.mark.parametrize(
+    ("typo", "meant"),
+    [("ml.p5.48large", "ml.p5.48xlarge"), ("p4d.24xlarge", "ml.p4d.24xlarge"), ("ml.trn1.32xl", "ml.trn1.32xlarge")],
+)
+def test_an_unknown_type_is_answered_with_the_nearest_ones(typo: str, meant: str) -> None:
+    with pytest.raises(UnknownInstanceType, match=f'"{typo}"; did you mean .*{meant}'):
+        lookup(typo)
+
+
+def test_a_name_near_to_nothing_is_answered_with_the_catalogue() -> None:
+    with pytest.raises(ValueError, match=r"the catalogue has ml\.g5\.8xlarge"):
+        lookup("!")
+
+
+@pytest.mark.parametrize("name", ["gpu", "trainium"])
+def test_an_accelerators_default_worker_is_of_its_kind_and_has_rdma(name: str) -> None:
+    row = ACCELERATORS[name]
+    worker = lookup(row.default_worker_type)
+    assert (row.name, worker.accelerator, worker.transport, worker.hyperpod) == (name, name, "efa-rdma", True)
+
+
+def test_resource_names_are_those_of_the_device_plugins() -> None:
+    gpu, trainium = ACCELERATORS["gpu"], ACCELERATORS["trainium"]
+    assert (gpu.kubernetes_resource, gpu.core_resource) == ("nvidia.com/gpu", None)
+    assert (trainium.kubernetes_resource, trainium.core_resource) == (
+        "aws.amazon.com/neuron",
+        "aws.amazon.com/neuroncore",
+    )
+    assert EFA_RESOURCE == "vpc.amazonaws.com/efa"
+    assert (gpu.slurm_gres, trainium.slurm_gres) == ("gpu", "neuron")
+
+
+def test_the_tables_cannot_be_changed() -> None:
+    with pytest.raises(TypeError):
+        CATALOGUE["ml.x"] = KINDS[0]  # type: ignore[index]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        KINDS[0].vcpus = 1  # type: ignore[misc]

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from datetime import date
+from typing import get_args
+
+import pytest
+
+from components.prices import HOURS_PER_MONTH, PRICES, Price, Unit, UnknownPrice, price
+
+every_price = pytest.mark.parametrize("row", PRICES.values(), ids=list(PRICES))
+
+
+@every_price
+def test_every_figure_is_positive_has_a_unit_and_names_its_source(row: Price) -> None:
+    assert row.usd > 0
+    assert row.unit in get_args(Unit)
+    assert row.source
+    assert row.as_of is None or row.as_of >= date(2026, 1, 1)
+
+
+@pytest.mark.parametrize(("tier", "usd"), [(125, 0.145), (250, 0.21), (500, 0.34), (1000, 0.6)])
+def test_lustre_is_priced_by_throughput_tier(tier: int, usd: float) -> None:
+    row = price(f"fsx_lustre_{tier}")
+    assert (row.usd, row.unit) == (usd, "GB-month")
+
+
+@pytest.mark.parametrize(
+    ("item", "usd"),
+    [
+        ("eks_hour", 0.1),
+        ("eks_extended_hour", 0.6),
+        ("nat_gateway_hour", 0.045),
+        ("interface_endpoint_hour", 0.01),
+        ("public_ipv4_hour", 0.005),
+    ],
+)
+def test_what_stands_all_the_time_is_priced_by_the_hour(item: str, usd: float) -> None:
+    assert price(item).hourly_usd == price(item).usd == usd
+
+
+def test_a_month_is_730_hours() -> None:
+    assert price("kms_key").hourly_usd == pytest.approx(1 / HOURS_PER_MONTH)
+    assert price("fsx_lustre_125").hourly_usd == pytest.approx(0.145 / 730)
+
+
+@every_price
+def test_only_usage_has_no_hourly_rate(row: Price) -> None:
+    assert (row.hourly_usd is None) == (row.unit in ("GB", "10M samples"))
+
+
+def test_an_unknown_item_is_answered_with_the_nearest() -> None:
+    with pytest.raises(UnknownPrice, match="nat_gateway_hour"):
+        price("nat_gateway")

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
+
+from components.regions import REGIONS, Region, UnknownRegion, region
+
+every_region = pytest.mark.parametrize("row", REGIONS.values(), ids=list(REGIONS))
+
+
+@every_region
+def test_zones_are_those_that_ec2_lists(row: Region) -> None:
+    assert set(row.zone_ids) == {zone.zone_id for zone in RegionsAndZonesBackend.zones[row.name]}
+
+
+@every_region
+def test_zones_carry_the_regions_prefix(row: Region) -> None:
+    assert all(zone.startswith(f"{row.zone_id_prefix}-az") for zone in (*row.zone_ids, *row.eks_unsupported_zone_ids))
+
+
+@every_region
+def test_an_eks_control_plane_finds_two_different_supported_zones(row: Region) -> None:
+    for zone in row.zone_ids:
+        other = row.other_eks_zone(zone)
+        assert other != zone
+        assert other in row.eks_zone_ids()
+        assert other not in row.eks_unsupported_zone_ids
+
+
+@every_region
+def test_the_second_zone_is_the_same_every_time(row: Region) -> None:
+    assert [row.other_eks_zone(zone) for zone in row.zone_ids] == [row.other_eks_zone(zone) for zone in row.zone_ids]
+
+
+@pytest.mark.parametrize(
+    ("zone", "other"),
+    [
+        ("use1-az1", "use1-az2"),
+        ("use1-az2", "use1-az4"),
+        ("use1-az3", "use1-az4"),
+        ("use1-az6", "use1-az1"),
+    ],
+)
+def test_the_second_zone_is_the_next_one_without_the_refused(zone: str, other: str) -> None:
+    assert region("us-east-1").other_eks_zone(zone) == other
+
+
+def test_the_zones_that_eks_refuses_are_left_out() -> None:
+    assert "use1-az3" not in region("us-east-1").eks_zone_ids()
+    assert region("us-west-1").eks_zone_ids() == ("usw1-az1", "usw1-az3")
+    assert len(region("us-west-2").eks_zone_ids()) == 4
+
+
+@pytest.mark.parametrize("name", ["us-gov-west-1", "us-gov-east-1"])
+def test_govcloud_is_known_in_its_own_partition(name: str) -> None:
+    assert (region(name).partition, region(name).dns_suffix) == ("aws-us-gov", "amazonaws.com")
+
+
+@every_region
+def test_partition_follows_the_name_and_the_source_is_named(row: Region) -> None:
+    assert row.partition == ("aws-us-gov" if row.name.startswith("us-gov-") else "aws")
+    assert row.source
+
+
+@pytest.mark.parametrize(("typo", "meant"), [("us-west2", "us-west-2"), ("us-gov-west", "us-gov-west-1")])
+def test_an_unknown_region_is_answered_with_the_nearest_and_the_list(typo: str, meant: str) -> None:
+    with pytest.raises(UnknownRegion, match=f'"{typo}".*did you mean {meant}.*us-east-1'):
+        region(typo)
+
+
+def test_no_region_at_all_is_answered_with_the_list() -> None:
+    with pytest.raises(ValueError, match="known are .*us-west-2"):
+        region("")
