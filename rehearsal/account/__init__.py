@@ -7,6 +7,7 @@ Both keep to the same rules on references, quotas and faults, which are here.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import secrets
 import threading
@@ -17,10 +18,21 @@ from typing import Any, TypeVar
 # The account must never reach a real one, whatever credentials the machine has.
 _CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_SESSION_TOKEN": "testing"}
 os.environ.setdefault("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
+# Of AWS's 1,300 managed policies, those of the services in play: moto parses them anew for every partition and reset.
+_MANAGED = (
+    "AmazonSageMaker",
+    "AmazonEKS",
+    "AmazonEBSCSI",
+    "AmazonFSx",
+    "AmazonSSM",
+    "AmazonPrometheus",
+    "AmazonGrafana",
+)
 
 import boto3  # noqa: E402
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: E402
 from moto import mock_aws  # noqa: E402
+from moto.iam import models as moto_iam  # noqa: E402
 
 from . import ec2, eks, hyperpod, iam, records, s3, services  # noqa: E402
 from .audit import Inventory, take_inventory  # noqa: E402
@@ -36,6 +48,9 @@ ACCOUNT_ID = "123456789012"
 # pulumi-aws retries throttled requests 25 times by default; a handful shows the same.
 _RETRIES = 5
 
+moto_iam.aws_managed_policies_data = json.dumps(
+    {k: v for k, v in json.loads(moto_iam.aws_managed_policies_data).items() if k.startswith(_MANAGED)}
+)
 for _module in (ec2, eks, hyperpod, iam, records, s3, services):
     _module.register_kinds()
 
@@ -49,9 +64,9 @@ class Account:
         *,
         faults: Sequence[Fault] = (),
         quotas: Mapping[str, int] | None = None,
-        partition: str = "aws",
     ) -> None:
-        self.region, self.partition, self.account_id = region, partition, ACCOUNT_ID
+        self.region, self.account_id = region, ACCOUNT_ID
+        self.partition = boto3.session.Session().get_partition_for_region(region)
         self.faults, self.quotas = list(faults), dict(quotas or {})
         self.live: dict[tuple[str, str], Live] = {}
         self.kept: set[str] = set()
@@ -97,9 +112,17 @@ class Account:
         found = next((one["PrefixListId"] for one in lists if one["PrefixListName"] == service), None)
         return found or f"pl-{hashlib.sha256(service.encode()).hexdigest()[:8]}"
 
-    def adopt(self, type_token: str, name: str, resource_id: str, inputs: dict[str, Any]) -> None:
-        """Take a resource that AWS made by itself into the account's books."""
-        self.live[type_token, resource_id] = Live(type_token, name, resource_id, inputs, dict(inputs), self.now)
+    def adopt(
+        self,
+        type_token: str,
+        name: str,
+        resource_id: str,
+        inputs: dict[str, Any],
+        outputs: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Take a resource that AWS or somebody else made into the account's books."""
+        live = Live(type_token, name, resource_id, inputs, {**inputs, **(outputs or {})}, self.now)
+        self.live[type_token, resource_id] = live
 
     def release(self, type_token: str, resource_id: str) -> None:
         """Delete a resource that AWS made by itself, with what made it."""

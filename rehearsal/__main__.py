@@ -1,0 +1,116 @@
+"""``python -m rehearsal``: bring a stack up and down in an embedded AWS account, and say what it would be like."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from components.config import Config, ConfigError, parse
+
+from .project import Project, ProjectError, load_project
+
+PASSED, FAILED, BAD_CONFIG = 0, 1, 2
+_ROOT = Path(__file__).parent.parent
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code is 0 for all good, 1 for a failure or leftovers, 2 for bad input."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["nodes"]:
+        from .nodes import main as nodes_main
+
+        return nodes_main(arguments[1:])
+    options = _parser().parse_args(arguments)
+    errors = Console(stderr=True)
+    try:
+        project = load_project(_ROOT, options.stack, options.config)
+        config = parse(project.config)
+    except (ProjectError, ConfigError) as refused:
+        errors.print(str(refused), style="red", markup=False, highlight=False, soft_wrap=True)
+        return BAD_CONFIG
+    return _rehearse(project, config, options, errors)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m rehearsal",
+        description="Run the Pulumi program, unchanged, against an AWS account embedded in this process: every resource "
+        "is created, timed and priced, then destroyed, and the account is searched for leftovers. Nothing reaches AWS.",
+        epilog="Exit code: 0 all good, 1 the deployment or destroy failed or left something, 2 bad configuration. "
+        "`python -m rehearsal nodes --help` is about the nodes.",
+    )
+    parser.add_argument("--stack", default="dev", help="which Pulumi.<stack>.yaml (default: dev)")
+    parser.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set a key as `pulumi config set` does, for this run only; lists and objects as JSON. Repeatable",
+    )
+    parser.add_argument("--engine", choices=("embedded", "pulumi"), default="embedded", help="what runs the program")
+    parser.add_argument(
+        "--fail",
+        action="append",
+        default=[],
+        metavar="TARGET[=KIND]",
+        help="make a resource fail: TARGET is a type, a resource's name, or #N for the Nth create; KIND is error "
+        "(default), throttling, capacity or lifecycle. Repeatable",
+    )
+    parser.add_argument(
+        "--quota",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="set a quota of the account: an instance type, or vpcs, elastic-ips, nat-gateways, ... Repeatable",
+    )
+    parser.add_argument("--keep-up", action="store_true", help="stop after the deployment: no destroy, no audit")
+    parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a page to look at")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result for machines")
+    return parser
+
+
+def _rehearse(project: Project, config: Config, options: argparse.Namespace, errors: Console) -> int:
+    # Only now, when the configuration is good: the account takes a second to load.
+    from .account import Account
+    from .account.faults import parse_fault
+    from .outcome import rehearse
+    from .program import ProgramError
+    from .show import Progress, summary
+
+    try:
+        faults = [parse_fault(text) for text in options.fail]
+        quotas = {name: int(number) for name, _, number in (text.partition("=") for text in options.quota)}
+    except ValueError as error:
+        errors.print(f"--fail or --quota: {error}", style="red", markup=False)
+        return BAD_CONFIG
+    console = Console()
+    with Account(config.region.name, faults=faults, quotas=quotas) as account:
+        if options.engine == "pulumi":
+            return _on_real_engine(project, account, console)
+        try:
+            with Progress(console) as progress:
+                outcome = rehearse(
+                    project, config, account, keep_up=options.keep_up, on_event=progress.event, on_act=progress.begin
+                )
+        except ProgramError as refused:
+            errors.print(str(refused), style="red", markup=False, highlight=False, soft_wrap=True)
+            return BAD_CONFIG
+    console.print(summary(outcome))
+    found = outcome.as_json()
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=2) + "\n")
+    if options.report:
+        from .report import write_report
+
+        write_report(found, options.report)
+        console.print(f"Report: {options.report}")
+    return PASSED if outcome.passed else FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

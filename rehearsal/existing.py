@@ -1,0 +1,89 @@
+"""What a configuration says exists already: put into the embedded account before the program runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+from components.config import Config
+from components.policies import assume_role
+
+from .account import Account
+
+_IDS = {
+    "vpc": "moto.ec2.models.vpcs.random_vpc_id",
+    "subnet": "moto.ec2.models.subnets.random_subnet_id",
+    "sg": "moto.ec2.models.security_groups.random_security_group_id",
+}
+_CIDR = "10.0.0.0/16"
+_SUBNETS = ("10.0.1.0/24", "10.0.2.0/24", "10.0.3.0/24")
+
+
+def prepare(account: Account, config: Config) -> None:
+    """Make the VPC, subnets, groups, role and bucket that the configuration names, under those very names."""
+    net = config.settings.network
+    if net.vpc_id:
+        _network(account, config)
+    if config.settings.existing_role_arn:
+        _role(account, config.settings.existing_role_arn)
+    if config.settings.fsx.linked_bucket:
+        bucket = {"bucket": config.settings.fsx.linked_bucket}
+        account.create("aws:s3/bucket:Bucket", "existing bucket", bucket)
+    for group in config.worker_groups:
+        if group.worker and (plan := group.worker.training_plan_arn):
+            account.adopt("aws:sagemaker/trainingPlan:TrainingPlan", "existing training plan", plan, {})
+    account.accept_as_existing()
+
+
+def _network(account: Account, config: Config) -> None:
+    net = config.settings.network
+    assert net.vpc_id and net.private_subnet_id, "checked with the configuration"
+    with _next_id("vpc", net.vpc_id):
+        account.create("aws:ec2/vpc:Vpc", "existing VPC", {"cidrBlock": _CIDR, "enableDnsSupport": True})
+    zones = [config.zone_id, *config.eks_zone_ids]
+    for subnet, cidr, zone in zip([net.private_subnet_id, *net.eks_subnet_ids], _SUBNETS, zones, strict=False):
+        place = {"vpcId": net.vpc_id, "cidrBlock": cidr, "availabilityZoneId": zone}
+        with _next_id("subnet", subnet):
+            account.create("aws:ec2/subnet:Subnet", "existing subnet", place)
+    _way_out(account, net.vpc_id, net.private_subnet_id, config.zone_id)
+    for group in net.security_group_ids:
+        with _next_id("sg", group):
+            inputs = {"vpcId": net.vpc_id, "name": f"existing-{group}"}
+            account.create("aws:ec2/securityGroup:SecurityGroup", "existing group", inputs)
+        for title in ("Ingress", "Egress"):
+            token = f"aws:vpc/securityGroup{title}Rule:SecurityGroup{title}Rule"
+            rule = {"securityGroupId": group, "referencedSecurityGroupId": group, "ipProtocol": "-1"}
+            account.create(token, "existing rule", rule)
+
+
+def _way_out(account: Account, vpc: str, private: str, zone: str) -> None:
+    """The existing network's own route to the internet."""
+
+    def make(token: str, **inputs: str) -> str:
+        return account.create(f"aws:ec2/{token}", f"existing {token.split(':')[1]}", inputs)[0]
+
+    public = make("subnet:Subnet", vpcId=vpc, cidrBlock="10.0.0.0/24", availabilityZoneId=zone)
+    make("internetGateway:InternetGateway", vpcId=vpc)
+    nat = make("natGateway:NatGateway", subnetId=public, allocationId=make("eip:Eip", domain="vpc"))
+    table = make("routeTable:RouteTable", vpcId=vpc)
+    make("routeTableAssociation:RouteTableAssociation", subnetId=private, routeTableId=table)
+    make("route:Route", routeTableId=table, destinationCidrBlock="0.0.0.0/0", natGatewayId=nat)
+
+
+def _role(account: Account, arn: str) -> None:
+    name = arn.rsplit("/", 1)[1]
+    trust = {"assumeRolePolicy": assume_role("sagemaker.amazonaws.com")}
+    account.adopt("aws:iam/role:Role", "existing role", name, trust, {"arn": arn})
+    policy = f"arn:{account.partition}:iam::aws:policy/AmazonSageMakerClusterInstanceRolePolicy"
+    attached = {"role": name, "policyArn": policy}
+    account.adopt(
+        "aws:iam/rolePolicyAttachment:RolePolicyAttachment", "existing attachment", f"{name}/{policy}", attached
+    )
+
+
+@contextmanager
+def _next_id(kind: str, value: str) -> Iterator[None]:
+    """moto gives out its own ids; here the configuration has said which."""
+    with patch(_IDS[kind], return_value=value):
+        yield

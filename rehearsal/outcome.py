@@ -1,0 +1,119 @@
+"""One rehearsal from beginning to end, and what it found, in the documented JSON form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from components import cost, quotas
+from components.config import Config
+
+from .account import Account
+from .deployment import Deployment, OnEvent, destroy, up
+from .existing import prepare
+from .project import Project
+from .state import STACK_TYPE, critical_path
+
+SECRET = "[secret]"
+
+
+@dataclass
+class Outcome:
+    """What a rehearsal found. ``failures`` are of the deployment, then of the destroy."""
+
+    config: Config
+    project: Project
+    resources: list[dict[str, Any]] = field(default_factory=list)
+    critical_path: list[str] = field(default_factory=list)
+    total_seconds: float = 0.0
+    outputs: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    created: int = 0
+    destroyed: int = 0
+    kept_up: bool = False
+    retained: list[str] = field(default_factory=list)
+    leftovers: list[str] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        """Everything came up, went away, and left nothing."""
+        return not self.failures and not self.leftovers
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented form, plus what the report page shows."""
+        estimate = cost.estimate(self.config)
+        return {
+            "variant": self.config.variant,
+            "stack": self.project.stack,
+            "region": self.config.region.name,
+            "passed": self.passed,
+            "resources": self.resources,
+            "critical_path": self.critical_path,
+            "total_seconds": self.total_seconds,
+            "cost": {
+                "hourly_usd": round(estimate.hourly_usd, 4),
+                "monthly_usd": round(estimate.monthly_usd, 2),
+                "accelerator_hourly_usd": round(estimate.accelerator_hourly_usd, 4),
+                "parts": {part: round(usd, 4) for part, usd in estimate.parts.items()},
+                "notes": list(estimate.notes),
+            },
+            "quotas": [quota.as_json() for quota in quotas.needed(self.config)],
+            "outputs": self.outputs,
+            "warnings": self.warnings,
+            "failures": self.failures,
+            "destroyed": self.destroyed,
+            "retained": self.retained,
+            "leftovers": self.leftovers,
+        }
+
+
+def rehearse(
+    project: Project,
+    config: Config,
+    account: Account,
+    *,
+    keep_up: bool = False,
+    on_event: OnEvent = lambda event: None,
+    on_act: Callable[[str, Outcome], None] = lambda act, outcome: None,
+) -> Outcome:
+    """Up, destroy, audit. ``on_act`` hears "up", "destroy" and "audit" as each begins. Raises ProgramError."""
+    outcome = Outcome(config=config, project=project, kept_up=keep_up)
+    prepare(account, config)
+    on_act("up", outcome)
+    deployment = up(project, account, on_event=on_event)
+    _describe(outcome, deployment)
+    if keep_up:
+        return outcome
+    on_act("destroy", outcome)
+    state = deployment.state
+    for resource in state.values():
+        if resource.retain and resource.in_account:
+            outcome.retained.append(f"{resource.name} ({resource.id})")
+        if resource.protect and resource.in_account:
+            outcome.warnings.append(
+                f"{resource.name} is protected: pulumi destroy refuses until hyperpod:protect is false"
+            )
+            resource.protect = False
+    before = sum(resource.in_account for resource in state.values())
+    outcome.failures += destroy(state, account, on_event)
+    outcome.destroyed = before - sum(resource.in_account for resource in state.values()) - len(outcome.retained)
+    on_act("audit", outcome)
+    outcome.leftovers = account.leftovers()
+    return outcome
+
+
+def _describe(outcome: Outcome, deployment: Deployment) -> None:
+    shown = [resource for resource in deployment.state.values() if resource.type != STACK_TYPE]
+    outcome.resources = [resource.as_json() for resource in shown]
+    outcome.created = sum(resource.in_account for resource in shown)
+    path = critical_path(deployment.state)
+    outcome.critical_path = [resource.name for resource in path]
+    outcome.total_seconds = max((resource.finish for resource in shown), default=0.0)
+    outcome.outputs = {
+        key: SECRET if key in deployment.secret_outputs else value for key, value in sorted(deployment.outputs.items())
+    }
+    outcome.warnings = list(deployment.warnings)
+    if deployment.failure:
+        outcome.failures = [deployment.failure]
