@@ -59,7 +59,7 @@ def _cluster_name(settings: Settings, region: Region | None) -> Iterator[Problem
         yield Problem(
             key=key,
             what=f'"{name}" is not a usable name',
-            fix="lower-case letters, digits and single hyphens, beginning and ending with a letter or digit (S3 and HyperPod demand it)",
+            fix="lower-case letters, digits and single hyphens between them, a letter or digit at both ends",
         )
     limit = longest_cluster_name(region.name) if region else CLUSTER_LIMIT
     if len(name) > limit:

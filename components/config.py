@@ -6,6 +6,7 @@ What one value says about another (a GPU type with Trainium, a zone of another r
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -317,13 +318,16 @@ def _shape_problem(error: Any) -> Problem:
 
 
 def _nearest(loc: tuple[str | int, ...]) -> str:
-    import difflib
-
+    models: dict[str, type[BaseModel]] = {
+        "workers": WorkerGroup,
+        "login": Login,
+        "fsx": Fsx,
+        "network": NetworkConfig,
+        "taints": Taint,
+    }
     model: type[BaseModel] = Settings
     for part in loc[:-1]:
-        model = {"workers": WorkerGroup, "login": Login, "fsx": Fsx, "network": NetworkConfig, "taints": Taint}.get(
-            str(part), model
-        )
+        model = models.get(str(part), model)
     names = [field.alias or name for name, field in model.model_fields.items()]
     near = difflib.get_close_matches(str(loc[-1]), names, n=1)
     return f"did you mean {near[0]}?" if near else f"known here: {', '.join(names)}"

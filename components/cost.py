@@ -1,4 +1,4 @@
-"""What a stack costs by the hour, before anything is created. List prices; usage such as traffic and samples is apart."""
+"""What a stack costs by the hour, before anything is created. List prices; traffic and other usage is apart."""
 
 from __future__ import annotations
 

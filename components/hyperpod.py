@@ -108,7 +108,9 @@ class HyperPod(ComponentResource):
 def _capacity(group: InstanceGroup) -> sagemaker.ClusterCapacityRequirementsArgs | None:
     """Spot where asked for; on-demand is what HyperPod does by itself."""
     if group.worker and group.worker.capacity == "spot":
-        return sagemaker.ClusterCapacityRequirementsArgs(spot=sagemaker.ClusterSpotOptionsArgs())
+        return sagemaker.ClusterCapacityRequirementsArgs(
+            spot=sagemaker.ClusterSpotOptionsArgs()  # type: ignore[no-untyped-call]
+        )
     return None
 
 

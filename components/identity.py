@@ -37,7 +37,10 @@ _PULL_ACTIONS = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:Ge
 
 @dataclass(frozen=True, kw_only=True)
 class IdentityArgs:
-    """What the roles are made from. ``kinds`` are the kinds of node of this cluster; ``existing_role_arn`` replaces all."""
+    """What the roles are made from.
+
+    ``kinds`` are the kinds of node of this cluster; ``existing_role_arn`` replaces all of their roles.
+    """
 
     names: Names
     partition: str
@@ -52,7 +55,8 @@ class Identity(ComponentResource):
     """Owns a role for each kind of node, or nothing where an existing role is given.
 
     Nodes may read the lifecycle bucket and never write it (its own policy says so too): whoever can replace
-    ``on_create.sh`` is root on every later node. Deliberately absent: ``AmazonSSMManagedInstanceCore``, which would open
+    ``on_create.sh`` is root on every later node. Only workers, where jobs run, read the cluster's secrets (model hub
+    tokens). Deliberately absent: ``AmazonSSMManagedInstanceCore``, which would open
     every parameter of the account (the instance policy has what Session Manager needs), and any write to SSM.
     """
 
@@ -108,6 +112,9 @@ class Identity(ComponentResource):
             allow(["fsx:DescribeFileSystems"], [f"{arn}:fsx:{here}:file-system/*"]),
             allow(["cloudwatch:PutMetricData"], ["*"], {"StringEquals": {"cloudwatch:namespace": "HyperPod"}}),
         ]
+        if kind == "worker":
+            secrets = f"{arn}:secretsmanager:{here}:secret:hyperpod/{args.names.cluster}/*"
+            statements.append(allow(["secretsmanager:GetSecretValue"], [secrets]))
         if not args.kubernetes:
             statements.append(
                 allow(["ssm:GetParameter"], [f"{arn}:ssm:{here}:parameter/hyperpod/{args.names.cluster}/*"])

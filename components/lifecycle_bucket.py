@@ -35,7 +35,7 @@ class LifecycleBucket(ComponentResource):
 
     ``force_destroy`` empties the bucket on destroy, versions and delete markers included, which is all that the
     quickstart's clean-up Lambda did. Its upload Lambda is a plain object here, so an edited file changes its own
-    object and nothing else. Nodes can read but not write: whoever replaces ``on_create.sh`` is root on every later node.
+    object and nothing else. Nodes can read but not write: whoever replaces ``on_create.sh`` is root on later nodes.
     """
 
     bucket: Output[str]

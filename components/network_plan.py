@@ -13,7 +13,8 @@ from .config import SIZES, Problem, Settings
 # Amazon VPC User Guide, "VPC CIDR blocks": a block is /16 to /28, and 5 addresses of every subnet are AWS's own.
 _LARGEST_PREFIX, _SMALLEST_PREFIX = 16, 28
 _RESERVED_ADDRESSES = 5
-# Public and control-plane subnets are /24s at fixed places of the first block, whose upper half is the nodes' where there is no second.
+# Public and control-plane subnets are /24s at fixed places of the first block, whose upper half is the nodes' where
+# there is no second block.
 _PRIMARY_PREFIX = 20
 _PUBLIC_SLOT, _EKS_SLOTS = 0, (2, 3)
 # Amazon SageMaker Developer Guide, "Prerequisites for using SageMaker HyperPod": a p5 takes 32 addresses with Slurm
@@ -64,7 +65,7 @@ def network_problems(settings: Settings) -> Iterator[Problem]:
         yield Problem(
             key="hyperpod:network.imageRegistry",
             what="a closed network with nothing to pull images from: the charts' images are in public registries",
-            fix="mirror them to a private registry and name it, like 123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror",
+            fix="mirror them to a private registry and name it, as 123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror",
         )
     if net.image_registry and not _IMAGE_REGISTRY.fullmatch(net.image_registry):
         yield Problem(

@@ -1,4 +1,4 @@
-"""``provisioning_parameters.json``: what the lifecycle scripts need to know of the stack, rendered from its configuration."""
+"""``provisioning_parameters.json``: what the lifecycle scripts need to know, rendered from the configuration."""
 
 from __future__ import annotations
 

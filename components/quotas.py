@@ -82,5 +82,5 @@ def needed(config: Config) -> list[Quota]:
 
 
 def _interfaces(config: Config) -> int:
-    """One interface for each node's own traffic and one for each further EFA card, plus FSx, NAT and endpoints (about 10)."""
+    """One for each node's own traffic, one for each further EFA card, and about ten for FSx, NAT and endpoints."""
     return 10 + sum(group.count * max(1, group.type.efa_interfaces) for group in config.instance_groups)

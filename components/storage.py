@@ -61,14 +61,17 @@ class Storage(ComponentResource):
             opts=ResourceOptions(parent=self, protect=args.protect, retain_on_delete=fsx.retain_on_delete),
         )
         if fsx.linked_bucket:
-            both_ways = {"events": ["NEW", "CHANGED", "DELETED"]}
+            events = ["NEW", "CHANGED", "DELETED"]
             aws.fsx.DataRepositoryAssociation(
                 f"{name}-link",
                 file_system_id=file_system.id,
                 data_repository_path=f"s3://{fsx.linked_bucket}",
                 file_system_path=LINK_PATH,
                 batch_import_meta_data_on_create=True,
-                s3={"auto_import_policy": both_ways, "auto_export_policy": both_ways},
+                s3=aws.fsx.DataRepositoryAssociationS3Args(
+                    auto_import_policy=aws.fsx.DataRepositoryAssociationS3AutoImportPolicyArgs(events=events),
+                    auto_export_policy=aws.fsx.DataRepositoryAssociationS3AutoExportPolicyArgs(events=events),
+                ),
                 opts=ResourceOptions(parent=self),
             )
         self.file_system_id, self.dns_name, self.mount_name = (

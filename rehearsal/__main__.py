@@ -31,16 +31,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         project = load_project(_ROOT, options.stack, options.config)
         config = parse(project.config)
     except (ProjectError, ConfigError) as refused:
-        errors.print(str(refused), style="red", markup=False, highlight=False, soft_wrap=True)
+        _complain(errors, str(refused))
         return BAD_CONFIG
     return _rehearse(project, config, options, errors)
+
+
+def _complain(errors: Console, message: str) -> None:
+    errors.print(message, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m rehearsal",
-        description="Run the Pulumi program, unchanged, against an AWS account embedded in this process: every resource "
-        "is created, timed and priced, then destroyed, and the account is searched for leftovers. Nothing reaches AWS.",
+        description="Run the Pulumi program, unchanged, against an AWS account embedded in this process: every "
+        "resource is created, timed and priced, then destroyed, and the account is searched for leftovers. "
+        "Nothing reaches AWS.",
         epilog="Exit code: 0 all good, 1 the deployment or destroy failed or left something, 2 bad configuration. "
         "`python -m rehearsal nodes --help` is about the nodes.",
     )
@@ -78,6 +83,7 @@ def _rehearse(project: Project, config: Config, options: argparse.Namespace, err
     # Only now, when the configuration is good: the account takes a second to load.
     from .account import Account
     from .account.faults import parse_fault
+    from .existing import prepare
     from .outcome import rehearse
     from .program import ProgramError
     from .show import Progress, summary
@@ -86,21 +92,26 @@ def _rehearse(project: Project, config: Config, options: argparse.Namespace, err
         faults = [parse_fault(text) for text in options.fail]
         quotas = {name: int(number) for name, _, number in (text.partition("=") for text in options.quota)}
     except ValueError as error:
-        errors.print(f"--fail or --quota: {error}", style="red", markup=False)
+        _complain(errors, f"--fail or --quota: {error}")
         return BAD_CONFIG
     console = Console()
     with Account(config.region.name, faults=faults, quotas=quotas) as account:
         if options.engine == "pulumi":
-            return _on_real_engine(project, account, console)
+            from .real_engine import rehearse_on_real_engine
+
+            prepare(account, config)
+            run = rehearse_on_real_engine(project, account, console.out)
+            return PASSED if run.passed else FAILED
         try:
             with Progress(console) as progress:
                 outcome = rehearse(
                     project, config, account, keep_up=options.keep_up, on_event=progress.event, on_act=progress.begin
                 )
         except ProgramError as refused:
-            errors.print(str(refused), style="red", markup=False, highlight=False, soft_wrap=True)
+            _complain(errors, str(refused))
             return BAD_CONFIG
-    console.print(summary(outcome))
+    # Lines are folded for a terminal only: files and pipes keep them whole.
+    console.print(summary(outcome), soft_wrap=not console.is_terminal)
     found = outcome.as_json()
     if options.json:
         options.json.write_text(json.dumps(found, indent=2) + "\n")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from typing import Any
 
 from .state import ResourceState
 
 # Types that need a name in AWS and get one from their provider when the program leaves it out.
-_NAMED = {
+NAMED = {
     "aws:ec2/securityGroup:SecurityGroup": "name",
     "aws:iam/role:Role": "name",
     "aws:iam/rolePolicy:RolePolicy": "name",
@@ -18,13 +19,18 @@ _NAMED = {
     "aws:ssm/parameter:Parameter": "name",
     "aws:ssm/document:Document": "name",
     "aws:eks/cluster:Cluster": "name",
+    "aws-native:sagemaker:Cluster": "clusterName",
 }
 
 
 def with_names(resource: ResourceState, old: ResourceState | None) -> dict[str, Any]:
-    """The resource's inputs with its name: as given, as it was before, or the logical name and seven random digits."""
-    key = _NAMED.get(resource.type)
-    if key is None or resource.inputs.get(key):
-        return resource.inputs
-    before = old.inputs.get(key) if old else None
-    return {**resource.inputs, key: before or f"{resource.name}-{secrets.token_hex(4)[:7]}"}
+    """The resource's inputs with its name."""
+    return named(resource.type, resource.name, resource.inputs, old.inputs if old else {})
+
+
+def named(type_token: str, name: str, inputs: dict[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs with the name as given, as it was ``before``, or the logical name and seven random digits."""
+    key = NAMED.get(type_token)
+    if key is None or inputs.get(key):
+        return inputs
+    return {**inputs, key: before.get(key) or f"{name}-{secrets.token_hex(4)[:7]}"}

@@ -19,8 +19,8 @@ _POLICY = "arn:aws:iam::aws:policy/AmazonEKSClusterPolicy"
 Register = Callable[[ResourceState], ResourceState]
 
 
-def construct_eks_cluster(component: ResourceState, register: Register) -> dict[str, Any]:
-    """Register the component's children and return its outputs."""
+def construct_eks_cluster(component: ResourceState, register: Register, partition: str) -> dict[str, Any]:
+    """Register the component's children and return its outputs, in a preview those that are known."""
     if component.type != COMPONENT:
         raise NotImplementedError(f"no provider for remote component {component.type}")
     name, inputs = component.name, component.inputs
@@ -60,13 +60,12 @@ def construct_eks_cluster(component: ResourceState, register: Register) -> dict[
         description="Allows EKS to manage clusters on your behalf.",
         tags=inputs.get("tags"),
     )
-    partition = role.outputs["arn"].split(":")[1] if role.outputs.get("arn") else "aws"
     attachment = child(
         "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
         f"eksRole-{hashlib.sha1(_POLICY.encode(), usedforsecurity=False).hexdigest()[:8]}",
         service_role.urn,
         (role.urn,),
-        role=role.id or role.name,
+        role=role.id or rpc.UNKNOWN,
         policyArn=_POLICY.replace("arn:aws:", f"arn:{partition}:"),
     )
     cluster = child(
@@ -76,7 +75,7 @@ def construct_eks_cluster(component: ResourceState, register: Register) -> dict[
         (role.urn, attachment.urn, *component.dependencies),
         name=inputs.get("name"),
         version=inputs.get("version"),
-        roleArn=role.outputs.get("arn"),
+        roleArn=role.outputs.get("arn", rpc.UNKNOWN),
         vpcConfig={
             "subnetIds": inputs.get("subnetIds")
             or [*inputs.get("publicSubnetIds", []), *inputs.get("privateSubnetIds", [])],
@@ -93,8 +92,9 @@ def construct_eks_cluster(component: ResourceState, register: Register) -> dict[
         enabledClusterLogTypes=inputs.get("enabledClusterLogTypes"),
         tags={"Name": f"{name}-eksCluster", **inputs.get("tags", {})},
     )
-    child("pulumi:providers:kubernetes", "eks-k8s", component.urn, (cluster.urn,))
-    kubeconfig = _kubeconfig(cluster) if cluster.id else None
+    kubeconfig = _kubeconfig(cluster) if {"arn", "endpoint"} <= cluster.outputs.keys() else None
+    access = json.dumps(kubeconfig) if kubeconfig else rpc.UNKNOWN
+    child("pulumi:providers:kubernetes", "eks-k8s", component.urn, (cluster.urn,), kubeconfig=access)
     reference = {
         rpc._special_sig_key: rpc._special_resource_sig,  # type: ignore[attr-defined]
         "urn": cluster.urn,
@@ -103,7 +103,7 @@ def construct_eks_cluster(component: ResourceState, register: Register) -> dict[
     }
     outputs: dict[str, Any] = {"eksCluster": reference}
     if kubeconfig:
-        outputs |= {"kubeconfig": kubeconfig, "kubeconfigJson": json.dumps(kubeconfig)}
+        outputs |= {"kubeconfig": kubeconfig, "kubeconfigJson": access}
     return outputs
 
 

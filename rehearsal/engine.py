@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from google.protobuf import empty_pb2
-from pulumi.runtime import rpc
+from pulumi import FileAsset, StringAsset
 from pulumi.runtime.mocks import MockMonitor, MockResourceArgs, Mocks
 from pulumi.runtime.proto import resource_pb2
+from pulumi.runtime.sync_await import _ensure_event_loop
 
-from pulumi.runtime.sync_await import _ensure_event_loop, _sync_await
-
+from . import protocol
 from .account import Account
 from .account.kinds import KINDS, Refused
+from .account.s3 import body
 from .autoname import with_names
 from .clock import duration
 from .eks_component import construct_eks_cluster
@@ -46,10 +47,10 @@ class _NoMocks(Mocks):
     """The monitor answers everything itself."""
 
     def new_resource(self, args: MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
-        raise AssertionError("unreachable")
+        raise AssertionError(f"{args.name} bypassed the engine")
 
     def call(self, args: Any) -> Any:
-        raise AssertionError("unreachable")
+        raise AssertionError(f"{args.token} bypassed the engine")
 
 
 class Engine(MockMonitor):
@@ -95,7 +96,7 @@ class Engine(MockMonitor):
         urn = self.make_urn(request.parent, request.type, request.name)
         if request.type == STACK_TYPE:
             return resource_pb2.RegisterResourceResponse(urn=urn)
-        inputs, secrets = _plain(rpc.deserialize_properties(request.object, keep_unknowns=True))
+        inputs, secrets = protocol.deserialize(request.object)
         dependencies = {*request.dependencies, *(u for d in request.propertyDependencies.values() for u in d.urns)}
         if request.provider:
             dependencies.add(request.provider.rsplit("::", 1)[0])
@@ -105,7 +106,7 @@ class Engine(MockMonitor):
             name=request.name,
             custom=request.custom and not request.remote,
             parent=request.parent,
-            inputs=inputs,
+            inputs={key: _snapshot(value) for key, value in inputs.items()},
             dependencies=tuple(sorted(dependencies)),
             secrets=frozenset(secrets | set(request.additionalSecretOutputs)),
             protect=request.protect,
@@ -113,7 +114,7 @@ class Engine(MockMonitor):
         )
         self._enter(resource)
         if request.remote:
-            resource.outputs = construct_eks_cluster(resource, self._register_child)
+            resource.outputs = construct_eks_cluster(resource, self._register_child, self.account.partition)
         elif resource.custom:
             self._step(resource)
         return self._response(resource)
@@ -122,7 +123,7 @@ class Engine(MockMonitor):
         """Keep the stack's own outputs; a component's add nothing to what its children show."""
         _ensure_event_loop()
         if request.urn.split("::")[2] == STACK_TYPE:
-            self.outputs, self.secret_outputs = _plain(rpc.deserialize_properties(request.outputs, keep_unknowns=True))
+            self.outputs, self.secret_outputs = protocol.deserialize(request.outputs)
         return empty_pb2.Empty()
 
     def Invoke(self, request: Any) -> Any:  # noqa: N802
@@ -130,18 +131,11 @@ class Engine(MockMonitor):
         _ensure_event_loop()
         if request.tok == "pulumi:pulumi:getResource":
             return super().Invoke(request)
-        answers = {
-            "aws:index/getCallerIdentity:getCallerIdentity": {
-                "accountId": self.account.account_id,
-                "arn": self.account.arn("iam", "user/rehearsal", region=""),
-                "id": self.account.account_id,
-                "userId": "AIDAREHEARSAL",
-            }
-        }
-        if request.tok not in answers:
-            raise DeploymentError(f"the embedded account does not answer {request.tok}")
-        answer = _sync_await(rpc.serialize_properties(answers[request.tok], {}))
-        return resource_pb2.ResourceInvokeResponse(**{"return": answer})
+        try:
+            answer = protocol.invoke(self.account, request.tok)
+        except LookupError as error:
+            raise DeploymentError(str(error)) from error
+        return resource_pb2.ResourceInvokeResponse(**{"return": protocol.serialize(answer)})
 
     def ReadResource(self, request: Any) -> Any:  # noqa: N802
         """Nothing in this project reads a resource that it does not make."""
@@ -178,7 +172,9 @@ class Engine(MockMonitor):
         operation = self._operation(resource, old)
         self.operations[resource.urn] = operation
         if self.preview:
-            resource.outputs = dict(old.outputs if old and operation == "same" else resource.inputs)
+            resource.outputs = (
+                dict(old.outputs) if old and operation == "same" else protocol.planned(resource.type, resource.inputs)
+            )
             resource.id = old.id if old and operation in ("same", "update") else ""
             if resource.type not in KINDS:
                 self._fail(resource, operation, f"the embedded account does not know {resource.type}")
@@ -229,43 +225,21 @@ class Engine(MockMonitor):
 
     def _response(self, resource: ResourceState) -> Any:
         outputs = {
-            key: rpc_secret(value) if key in resource.secrets and value is not None else value
+            key: protocol.secret(value) if key in resource.secrets and value is not None else value
             for key, value in resource.outputs.items()
         }
         self.resources[resource.urn] = MockMonitor.ResourceRegistration(resource.urn, resource.id, outputs)
-        answer = _sync_await(rpc.serialize_properties(outputs, {}))
+        answer = protocol.serialize(outputs)
         return resource_pb2.RegisterResourceResponse(urn=resource.urn, id=resource.id, object=answer)
 
 
-def rpc_secret(value: Any) -> dict[str, Any]:
-    """A value wrapped as Pulumi's wire format wraps secrets."""
-    return {rpc._special_sig_key: rpc._special_secret_sig, "value": value}  # type: ignore[attr-defined]
-
-
-def _plain(values: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """Values without secret wrappers, and the top-level names that had one inside."""
-    plain, secrets = {}, set()
-    for key, value in values.items():
-        plain[key], secret = _unwrapped(value)
-        if secret:
-            secrets.add(key)
-    return plain, secrets
-
-
-def _unwrapped(value: Any) -> tuple[Any, bool]:
-    if rpc.is_rpc_secret(value):
-        return _unwrapped(value["value"])[0], True
-    if isinstance(value, dict):
-        pairs = {key: _unwrapped(item) for key, item in value.items()}
-        return {key: pair[0] for key, pair in pairs.items()}, any(pair[1] for pair in pairs.values())
-    if isinstance(value, list):
-        items = [_unwrapped(item) for item in value]
-        return [item[0] for item in items], any(item[1] for item in items)
-    return value, False
+def _snapshot(value: Any) -> Any:
+    """A file as it is now: the state must not change when somebody edits the file later."""
+    if isinstance(value, FileAsset):
+        return StringAsset(body(value).decode(errors="surrogateescape"))
+    return value
 
 
 def comparable(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Inputs with assets as their content, so that an edited file shows as a change and an unchanged one does not."""
-    from .account.s3 import body
-
-    return {key: body(value) if type(value).__name__.endswith("Asset") else value for key, value in inputs.items()}
+    """Inputs with assets as their content: asset objects are equal only to themselves."""
+    return {key: body(value) if isinstance(value, StringAsset) else value for key, value in inputs.items()}

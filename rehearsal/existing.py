@@ -38,7 +38,8 @@ def prepare(account: Account, config: Config) -> None:
 
 def _network(account: Account, config: Config) -> None:
     net = config.settings.network
-    assert net.vpc_id and net.private_subnet_id, "checked with the configuration"
+    assert net.vpc_id, "only called for an existing VPC"
+    assert net.private_subnet_id, "checked with the configuration"
     with _next_id("vpc", net.vpc_id):
         account.create("aws:ec2/vpc:Vpc", "existing VPC", {"cidrBlock": _CIDR, "enableDnsSupport": True})
     zones = [config.zone_id, *config.eks_zone_ids]

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import pulumi
 from google.protobuf import empty_pb2
@@ -96,7 +97,7 @@ async def _main(project: Project, engine: Engine, logger: logging.Logger) -> Non
 @contextmanager
 def _working_folder(project: Project) -> Iterator[None]:
     """Programs run in their own folder, with it first on the path."""
-    before, path = os.getcwd(), list(sys.path)
+    before, path = Path.cwd(), list(sys.path)
     os.chdir(project.folder)
     sys.path.insert(0, str(project.folder))
     try:

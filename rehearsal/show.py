@@ -138,7 +138,7 @@ def _time(found: dict[str, Any]) -> RenderableType:
 def _cost(found: dict[str, Any]) -> RenderableType:
     cost = found["cost"]
     share = cost["accelerator_hourly_usd"] / cost["hourly_usd"] if cost["hourly_usd"] else 0
-    title = (
+    heading = (
         f"Cost: ${cost['hourly_usd']:,.2f} an hour, ${cost['monthly_usd']:,.0f} a month, {share:.0%} of it accelerators"
     )
     title, table = _table(heading, ("part", "left"), ("$/hour", "right"), ("$/month", "right"))

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
-# The account must never reach a real one, whatever credentials the machine has.
-_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_SESSION_TOKEN": "testing"}
 os.environ.setdefault("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
 # Of AWS's 1,300 managed policies, those of the services in play: moto parses them anew for every partition and reset.
 _MANAGED = (
@@ -74,23 +72,15 @@ class Account:
         self._creates = 0
         self._lock = threading.RLock()
         self._mock = mock_aws()
-        self._environment: dict[str, str | None] = {}
         self._baseline: Inventory = {}
 
     def __enter__(self) -> Account:
-        self._environment = {key: os.environ.get(key) for key in _CREDENTIALS}
-        os.environ.update(_CREDENTIALS)
         self._mock.start(reset=True)
         self._baseline = take_inventory(self)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._mock.stop()
-        for key, value in self._environment.items():
-            if value is None:
-                os.environ.pop(key, None)
-            else:
-                os.environ[key] = value
 
     def client(self, service: str) -> Any:
         """A boto3 client of the account, so that botocore checks every request's shape."""
@@ -132,9 +122,9 @@ class Account:
     def find(self, type_token: str, *, by: float | None = None, **inputs: Any) -> Iterator[Live]:
         """Live resources of a type whose inputs have these values, ready by a virtual time where one is given."""
         for live in list(self.live.values()):
-            if live.type == type_token and all(live.inputs.get(key) == value for key, value in inputs.items()):
-                if by is None or live.ready_at <= by:
-                    yield live
+            matches = live.type == type_token and all(live.inputs.get(k) == v for k, v in inputs.items())
+            if matches and (by is None or live.ready_at <= by):
+                yield live
 
     def create(
         self, type_token: str, name: str, inputs: Mapping[str, Any], *, at: float = 0.0, ready_at: float = 0.0
@@ -192,7 +182,7 @@ class Account:
         return changed, bool(changed) and _kind(type_token).replaces(changed)
 
     def leftovers(self) -> list[str]:
-        """What is in the account and was not there before, and what was there and is gone. Empty after a clean destroy."""
+        """What is there and was not before, and what was there and is gone. Empty after a clean destroy."""
         now = take_inventory(self)
         names = {live.id: live.name for live in self.live.values()}
         found = [

@@ -94,11 +94,9 @@ def _delete_eip(account: Account, live: Live) -> None:
 
 
 def _nat_gateway(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
-    subnet = next(account.find("aws:ec2/subnet:Subnet", by=account.now, **{}), None)
-    vpcs = {s.id: s.inputs["vpcId"] for s in account.find("aws:ec2/subnet:Subnet")}
-    vpc = vpcs.get(i["subnetId"])
+    vpc = account.live["aws:ec2/subnet:Subnet", i["subnetId"]].inputs["vpcId"]
     attached = account.find("aws:ec2/internetGateway:InternetGateway", by=account.now, vpcId=vpc)
-    if subnet is not None and next(attached, None) is None:
+    if next(attached, None) is None:
         raise Refused("Gateway.NotAttached", f"network {vpc} has no internet gateway attached")
     nat = account.client("ec2").create_nat_gateway(
         SubnetId=i["subnetId"], AllocationId=i["allocationId"], TagSpecifications=_specs("natgateway", i)
@@ -110,9 +108,6 @@ def _delete_nat_gateway(account: Account, live: Live) -> None:
     ec2 = account.client("ec2")
     ec2.delete_nat_gateway(NatGatewayId=live.id)
     # moto forgets the interface that a NAT gateway takes with it.
-    owned = [{"Name": "description", "Values": [f"Interface for NAT Gateway {live.id}"]}]
-    for interface in ec2.describe_network_interfaces(Filters=owned)["NetworkInterfaces"]:
-        ec2.delete_network_interface(NetworkInterfaceId=interface["NetworkInterfaceId"])
     leaked = [{"Name": "subnet-id", "Values": [live.inputs["subnetId"]]}]
     for interface in ec2.describe_network_interfaces(Filters=leaked)["NetworkInterfaces"]:
         ec2.delete_network_interface(NetworkInterfaceId=interface["NetworkInterfaceId"])

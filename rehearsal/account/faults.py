@@ -27,7 +27,7 @@ _MESSAGES: dict[str, tuple[str, str]] = {
 
 @dataclass
 class Fault:
-    """Something that fails: ``target`` is a type token, its last part, or a resource's name.
+    """Something that fails: ``target`` is a type token, its last part, a resource's name, or TYPE::NAME.
 
     ``count`` is how often it fails; a throttled request succeeds when the provider has retried often enough.
     ``nth`` counts creates over the whole account instead, from 1.
@@ -43,7 +43,17 @@ class Fault:
         """Whether this fault takes this create, which is the account's ``creates``-th."""
         if self.hits >= self.count:
             return False
-        hit = creates == self.nth if self.nth else self.target in (type_token, type_token.rsplit(":", 1)[-1], name)
+        hit = (
+            creates == self.nth
+            if self.nth
+            else self.target
+            in (
+                type_token,
+                type_token.rsplit(":", 1)[-1],
+                name,
+                f"{type_token}::{name}",
+            )
+        )
         self.hits += hit
         return hit
 

@@ -27,7 +27,7 @@ _S3_URI = re.compile(r"s3://([a-z0-9.-]+)(/.*)?")
 
 
 def references(value: Any) -> Iterator[str]:
-    """Every id, ARN of an account, and ``s3://bucket`` in a value, at any depth. JSON documents are text, not walked."""
+    """Every id, ARN of an account, and ``s3://bucket`` in a value, at any depth. JSON documents are just text."""
     if isinstance(value, str):
         if _ID.fullmatch(value) or (_ARN.fullmatch(value) and "\n" not in value):
             yield value

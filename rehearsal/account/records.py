@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .kinds import Inputs, Kind, Live, Refused, register
-from .schemas import check_valid, replacing_properties, to_cloudformation
+from .schemas import check_shape, check_valid, replacing_properties, to_cloudformation
 
 if TYPE_CHECKING:
     from . import Account
@@ -71,6 +71,8 @@ def _lustre_properties(i: Inputs) -> dict[str, Any]:
 
 
 def _lustre(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    # The registry's schema of FSx has no enumerations.
+    check_shape("fsx", "CreateFileSystemRequest", _lustre_properties(i))
     capacity = int(i["storageCapacity"])
     # CreateFileSystem, StorageCapacity: what the schema leaves out.
     if capacity != 1200 and (capacity <= 0 or capacity % 2400):

@@ -110,7 +110,7 @@ def body(source: Any) -> bytes:
     if isinstance(source, pulumi.FileAsset):
         return Path(source.path).read_bytes()
     if isinstance(source, pulumi.StringAsset):
-        return source.text.encode()
+        return source.text.encode(errors="surrogateescape")
     raise Refused("InvalidArgument", f"an object's source cannot be {type(source).__name__}")
 
 
@@ -141,14 +141,13 @@ def _delete_object(account: Account, live: Live) -> None:
 
 def register_kinds() -> None:
     """Make the S3 types known."""
-    update = {"update": lambda account, live, i: {}}
     register(
         Kind(
             token="aws:s3/bucket:Bucket",
             create=_bucket,
             delete=_delete_bucket,
+            update=lambda account, live, i: {},
             updatable=frozenset({"forceDestroy", "tags"}),
-            **update,
         )
     )
     versioning = _setting(

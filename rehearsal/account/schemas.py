@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
+import botocore.session
 import regex
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 from jsonschema import Draft7Validator, ValidationError, validators
@@ -29,7 +30,7 @@ def _pattern(_: Any, pattern: str, text: Any, __: Any) -> Iterator[ValidationErr
         yield ValidationError(f"{text!r} does not match {pattern!r}")
 
 
-_Validator = validators.extend(Draft7Validator, {"pattern": _pattern})
+_Validator: Any = validators.extend(Draft7Validator, {"pattern": _pattern})
 
 
 @cache
@@ -48,6 +49,26 @@ def check_valid(cfn_type: str, properties: Mapping[str, Any]) -> None:
     faults = [_sentence(error) for error in _validator(cfn_type).iter_errors(properties)]
     if faults:
         raise Refused("ValidationException", f"{cfn_type}: " + "; ".join(sorted(faults)))
+
+
+def check_shape(service: str, shape_name: str, value: Mapping[str, Any]) -> None:
+    """Raise Refused for values that botocore's model of a request does not allow; botocore itself checks only types."""
+    model = botocore.session.get_session().get_service_model(service)
+    faults = list(_shape_faults(model.shape_for(shape_name), value, ""))
+    if faults:
+        raise Refused("ValidationException", "; ".join(faults))
+
+
+def _shape_faults(shape: Any, value: Any, path: str) -> Iterator[str]:
+    if shape.type_name == "structure":
+        for key, item in value.items():
+            if key in shape.members:
+                yield from _shape_faults(shape.members[key], item, f"{path}{key}.")
+    elif shape.type_name == "list":
+        for item in value:
+            yield from _shape_faults(shape.member, item, path)
+    elif getattr(shape, "enum", None) and value not in shape.enum:
+        yield f"{path.rstrip('.')}: {value!r} is not one of {', '.join(shape.enum)}"
 
 
 def _sentence(error: Any) -> str:
@@ -76,7 +97,7 @@ def _convert(root: dict[str, Any], node: dict[str, Any], value: Any) -> Any:
     converted = {}
     for key, item in value.items():
         name = by_folded.get(key.lower(), key)
-        converted[name] = _convert(root, properties.get(name, {}), item)
+        converted[name] = _convert(root, properties.get(str(name), {}), item)
     return {key: item for key, item in converted.items() if item is not None}
 
 

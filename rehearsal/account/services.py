@@ -16,21 +16,25 @@ if TYPE_CHECKING:
 _RETENTIONS = {1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653}
 
 
+def _check_retention(days: Any) -> None:
+    if days and int(days) not in _RETENTIONS:
+        raise Refused("InvalidParameterException", f"{days:g} days is not a retention CloudWatch Logs offers")
+
+
 def _retention(account: Account, name: str, days: Any) -> None:
-    if not days:
-        return
-    if int(days) not in _RETENTIONS:
-        raise Refused("InvalidParameterException", f"{days} days is not a retention CloudWatch Logs offers")
-    account.client("logs").put_retention_policy(logGroupName=name, retentionInDays=int(days))
+    if days:
+        account.client("logs").put_retention_policy(logGroupName=name, retentionInDays=int(days))
 
 
 def _log_group(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    _check_retention(i.get("retentionInDays"))
     account.client("logs").create_log_group(logGroupName=i["name"])
     _retention(account, i["name"], i.get("retentionInDays"))
     return i["name"], {"arn": account.arn("logs", f"log-group:{i['name']}")}
 
 
 def _update_log_group(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+    _check_retention(i.get("retentionInDays"))
     _retention(account, live.id, i.get("retentionInDays"))
     return {}
 

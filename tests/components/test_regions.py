@@ -69,5 +69,5 @@ def test_an_unknown_region_is_answered_with_the_nearest_and_the_list(typo: str, 
 
 
 def test_no_region_at_all_is_answered_with_the_list() -> None:
-    with pytest.raises(ValueError, match="known are .*us-west-2"):
+    with pytest.raises(ValueError, match=r"known are .*us-west-2"):
         region("")

@@ -1,0 +1,43 @@
+# The two commands of this project: `make rehearse` and `make test`.
+STACK ?= dev
+PYTHON ?= python3.11
+ARGS ?=
+VENV := venv
+BIN := $(VENV)/bin
+
+.PHONY: rehearse test test-fast test-slow check format clean
+
+## Bring a stack up and down in an embedded AWS account: make rehearse STACK=eks-gpu ARGS="--report report.html"
+rehearse: $(VENV)/.ready
+	$(BIN)/python -m rehearsal --stack $(STACK) $(ARGS)
+
+## Format, lint, types, and every test
+test: check test-fast test-slow
+
+## The fast suite: under a minute
+test-fast: $(VENV)/.ready
+	$(BIN)/python -m pytest -n auto -m "not slow and not root"
+
+## What takes longer (a failure of every single resource) or needs root (nodes booting a real Slurm)
+test-slow: $(VENV)/.ready
+	$(BIN)/python -m pytest -n auto -m "slow and not root"
+	$(BIN)/python -m pytest -m root -rs
+
+check: $(VENV)/.ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/shellcheck $$(git ls-files '*.sh' '.ci/run')
+	$(BIN)/mypy components rehearsal __main__.py
+
+format: $(VENV)/.ready
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# Made anew when a pinned dependency changes. Pulumi.yaml names the same folder.
+$(VENV)/.ready: requirements.txt requirements-dev.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,239 @@
+"""Bad configuration is refused before anything is created, with the key named and all problems at once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from components.config import SIZES, ConfigError, Settings, parse
+from tests.support import READY_STACKS, ROOT, config, project
+
+LONG = "a" * 64
+GROUP = {"name": "workers", "instanceType": "ml.g5.16xlarge"}
+EKS = {"orchestrator": "eks"}
+PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p5"
+
+
+def problems(stack: str = "dev", **settings: Any) -> dict[str, str]:
+    with pytest.raises(ConfigError) as refused:
+        config(stack, **settings)
+    return {problem.key: str(problem) for problem in refused.value.problems}
+
+
+@pytest.mark.parametrize("stack", READY_STACKS)
+def test_every_ready_stack_is_good(stack: str) -> None:
+    assert config(stack).variant in ("slurm-gpu", "slurm-trainium", "eks-gpu", "eks-trainium")
+
+
+BAD: dict[str, tuple[dict[str, Any], str, str]] = {
+    "unknown key": ({"clusterNmae": "x"}, "hyperpod:clusterNmae", "did you mean clusterName?"),
+    "unknown key inside": ({"fsx": {"storageGib": 1200}}, "hyperpod:fsx.storageGib", "did you mean storageGiB?"),
+    "unknown instance type": (
+        {"workers": [{**GROUP, "instanceType": "ml.p5.49xlarge"}]},
+        "hyperpod:workers[0].instanceType",
+        "ml.p5.48xlarge",
+    ),
+    "type HyperPod lacks": (
+        {"accelerator": "trainium", "workers": [{**GROUP, "instanceType": "ml.trn1.2xlarge"}]},
+        "hyperpod:workers[0].instanceType",
+        "does not offer",
+    ),
+    "GPU type with trainium": (
+        {"accelerator": "trainium"},
+        "hyperpod:workers[0].instanceType",
+        "hyperpod:accelerator is trainium",
+    ),
+    "CPU type as worker": (
+        {"workers": [{**GROUP, "instanceType": "ml.m5.large"}]},
+        "hyperpod:workers[0].instanceType",
+        "no accelerator",
+    ),
+    "unknown controller type": (
+        {"controllerInstanceType": "m5.large"},
+        "hyperpod:controllerInstanceType",
+        "ml.m5.large",
+    ),
+    "zone of another region": ({"availabilityZoneId": "use1-az1"}, "hyperpod:availabilityZoneId", "usw2-az1"),
+    "count 0": ({"workers": [{**GROUP, "count": 0}]}, "hyperpod:workers[0].count", "1 to"),
+    "negative count": ({"workers": [{**GROUP, "count": -1}]}, "hyperpod:workers[0].count", "1 to"),
+    "count as text": ({"workers": [{**GROUP, "count": "many"}]}, "hyperpod:workers[0].count", "integer"),
+    "64-character name": ({"clusterName": LONG}, "hyperpod:clusterName", "at most"),
+    "upper-case name": ({"clusterName": "Prod"}, "hyperpod:clusterName", "lower-case"),
+    "trailing hyphen": ({"clusterName": "prod-"}, "hyperpod:clusterName", "letter or digit"),
+    "two groups of one name": ({"workers": [GROUP, GROUP]}, "hyperpod:workers", "names must differ"),
+    "group named as a head node": (
+        {"workers": [{**GROUP, "name": "controller"}]},
+        "hyperpod:workers[0].name",
+        "head nodes",
+    ),
+    "FSx size": ({"fsx": {"storageGiB": 3600}}, "hyperpod:fsx.storageGiB", "multiple of 2400"),
+    "FSx throughput": ({"fsx": {"throughput": 200}}, "hyperpod:fsx.throughput", "125, 250, 500, 1000"),
+    "backups of a linked file system": (
+        {"fsx": {"linkedBucket": "data", "backupDays": 7}},
+        "hyperpod:fsx.backupDays",
+        "linked",
+    ),
+    "retained file system in our VPC": ({"fsx": {"retainOnDelete": True}}, "hyperpod:fsx.retainOnDelete", "vpcId"),
+    "Kubernetes version": ({**EKS, "kubernetesVersion": "1.29"}, "hyperpod:kubernetesVersion", "1.34"),
+    "overlapping blocks": (
+        {"network": {"cidr": "10.0.0.0/16", "secondaryCidr": "10.0.128.0/20"}},
+        "hyperpod:network.secondaryCidr",
+        "overlaps",
+    ),
+    "block too small for the subnets": ({"network": {"cidr": "10.0.0.0/24"}}, "hyperpod:network.cidr", "/20 or larger"),
+    "block too small for the nodes": (
+        {"network": {"secondaryCidr": "10.1.0.0/28"}, "workers": [{"name": "w", "instanceType": "ml.p5.48xlarge"}]},
+        "hyperpod:network.secondaryCidr",
+        "addresses",
+    ),
+    "not a block": ({"network": {"cidr": "10.0.0.1/16"}}, "hyperpod:network.cidr", "host bits"),
+    "blocks AWS will not join": (
+        {"network": {"secondaryCidr": "172.16.0.0/16"}},
+        "hyperpod:network.secondaryCidr",
+        "does not associate",
+    ),
+    "half an existing network": (
+        {"network": {"vpcId": "vpc-0123456789abcdef0"}},
+        "hyperpod:network.privateSubnetId",
+        "missing",
+    ),
+    "bad subnet id": (
+        {
+            "network": {
+                "vpcId": "vpc-0123456789abcdef0",
+                "privateSubnetId": "subnet-1",
+                "securityGroupIds": ["sg-0123456789abcdef0"],
+            }
+        },
+        "hyperpod:network.privateSubnetId",
+        "not an id",
+    ),
+    "volume too big": ({"workers": [{**GROUP, "volumeGiB": 20000}]}, "hyperpod:workers[0].volumeGiB", "16384"),
+    "malformed role ARN": (
+        {"existingRoleArn": "arn:aws:iam::1:role/x"},
+        "hyperpod:existingRoleArn",
+        "arn:aws:iam::ACCOUNT:role/NAME",
+    ),
+    "role of another partition": (
+        {"existingRoleArn": "arn:aws-us-gov:iam::123456789012:role/x"},
+        "hyperpod:existingRoleArn",
+        "partition",
+    ),
+    "malformed plan ARN": (
+        {"workers": [{**GROUP, "trainingPlanArn": "plan"}]},
+        "hyperpod:workers[0].trainingPlanArn",
+        "training-plan/NAME",
+    ),
+    "spot with a training plan": (
+        {"workers": [{**GROUP, "trainingPlanArn": PLAN, "capacity": "spot"}], "nodeProvisioning": "Continuous"},
+        "hyperpod:workers[0].capacity",
+        "reserved",
+    ),
+    "spot without continuous": (
+        {"workers": [{**GROUP, "capacity": "spot"}]},
+        "hyperpod:workers[0].capacity",
+        "nodeProvisioning",
+    ),
+    "minimum above count": (
+        {"workers": [{**GROUP, "count": 2, "minCount": 3}], "nodeProvisioning": "Continuous"},
+        "hyperpod:workers[0].minCount",
+        "0 to 2",
+    ),
+    "labels with Slurm": ({"workers": [{**GROUP, "labels": {"a": "b"}}]}, "hyperpod:workers[0].labels", "Kubernetes"),
+    "login nodes with EKS": ({**EKS, "login": {"instanceType": "ml.m5.large"}}, "hyperpod:login", "Slurm"),
+    "closed EKS without images": (
+        {**EKS, "network": {"closed": True}},
+        "hyperpod:network.imageRegistry",
+        "nothing to pull images from",
+    ),
+    "not a public key": ({"sshPublicKey": "ssh-rsa oops"}, "hyperpod:sshPublicKey", "OpenSSH"),
+    "reserved tag": ({"tags": {"aws:x": "y"}}, "hyperpod:tags.aws:x", "reserved"),
+    "unknown orchestrator": ({"orchestrator": "kubernetes"}, "hyperpod:orchestrator", "'slurm' or 'eks'"),
+    "unknown region": ({"region": "mars-east-1"}, "aws:region", "us-west-2"),
+    "bad API block": ({**EKS, "kubernetesApiCidrs": ["anywhere"]}, "hyperpod:kubernetesApiCidrs", "203.0.113.0/24"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_is_refused_with_key_reason_and_remedy(case: str) -> None:
+    settings, key, text = BAD[case]
+    found = problems(**settings)
+    assert key in found, f"{key} is not among {found}"
+    assert text in found[key]
+
+
+@pytest.mark.parametrize(("region", "fits"), [("us-west-2", 34), ("ap-southeast-1", 29), ("us-gov-west-1", 30)])
+def test_the_region_limits_the_name_through_bucket_and_roles(region: str, fits: int) -> None:
+    parse({"aws:region": region, "hyperpod:clusterName": "a" * fits})
+    with pytest.raises(ConfigError, match=f"at most {fits} in {region}"):
+        parse({"aws:region": region, "hyperpod:clusterName": "a" * (fits + 1)})
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    found = problems(
+        clusterName="Bad-",
+        colour="red",
+        availabilityZoneId="use1-az1",
+        fsx={"storageGiB": 5},
+        network={"cidr": "10.0.0.0/30"},
+        workers=[{"name": "w", "instanceType": "ml.p9.1xlarge", "count": 0, "volumeGiB": 99999}],
+    )
+    expected = ["clusterName", "colour", "availabilityZoneId", "fsx.storageGiB", "network.cidr"]
+    expected += [f"workers[0].{field}" for field in ("instanceType", "count", "volumeGiB")]
+    assert {f"hyperpod:{key}" for key in expected} <= set(found)
+
+
+def test_a_malformed_key_hides_no_other_keys_problem() -> None:
+    assert {"hyperpod:protect", "hyperpod:fsx.throughput"} <= set(
+        problems_raw(protect="perhaps", fsx={"throughput": 1})
+    )
+
+
+def problems_raw(**settings: Any) -> dict[str, str]:
+    """Past the schema of Pulumi.yaml, as a program sees values under mocks."""
+    values = {
+        f"hyperpod:{key}": value if isinstance(value, str) else json.dumps(value) for key, value in settings.items()
+    }
+    with pytest.raises(ConfigError) as refused:
+        parse({"aws:region": "us-west-2", **values})
+    return {problem.key: str(problem) for problem in refused.value.problems}
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_size_fills_in_what_is_not_given_and_explicit_keys_win(size: str) -> None:
+    filled = config("slurm-gpu", size=size)
+    preset = SIZES[size]
+    assert (filled.worker_groups[0].count, filled.fsx_gib, filled.worker_groups[0].volume_gib) == (
+        preset.workers,
+        preset.fsx_gib,
+        preset.volume_gib,
+    )
+    given = config(size=size, fsx={"storageGiB": 2400}, workers=[{**GROUP, "count": 3, "volumeGiB": 100}])
+    assert (given.worker_groups[0].count, given.fsx_gib, given.worker_groups[0].volume_gib) == (3, 2400, 100)
+
+
+def test_the_schema_and_the_typed_settings_agree() -> None:
+    schema = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
+    fields = {field.alias or name: field for name, field in Settings.model_fields.items()}
+    assert set(schema) == set(fields)
+    defaults = Settings.model_validate({key: entry["default"] for key, entry in schema.items()})
+    assert defaults == Settings()
+    assert all(entry["description"] for entry in schema.values())
+
+
+def test_broken_yaml_is_reported_with_file_and_line(tmp_path: Any) -> None:
+    from rehearsal.project import ProjectError, load_project
+
+    (tmp_path / "Pulumi.yaml").write_text((ROOT / "Pulumi.yaml").read_text())
+    (tmp_path / "Pulumi.bad.yaml").write_text("config:\n  hyperpod:size: [small\n")
+    with pytest.raises(ProjectError, match=r"Pulumi.bad.yaml, line 3"):
+        load_project(tmp_path, "bad")
+
+
+def test_config_values_are_text_as_the_engine_hands_them_over() -> None:
+    values = project(workers=[GROUP], protect=True).config
+    assert json.loads(values["hyperpod:workers"]) == [GROUP]
+    assert values["hyperpod:protect"] == "true"

@@ -1,0 +1,297 @@
+"""What the program registers: parents, dependencies and inputs, over variants, sizes and options."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rehearsal.deployment import Deployment
+from rehearsal.state import STACK_TYPE, State
+from tests.support import VARIANTS, everything_before, of_type, one, plan
+
+BOTH = ("slurm-gpu", "eks-gpu")
+FULL = {"observability": True, "validation": True, "benchmarks": True}
+
+
+@cache
+def planned(stack: str, options: str = "{}") -> Deployment:
+    return plan(stack, **json.loads(options))
+
+
+def state_of(stack: str, **options: Any) -> State:
+    return planned(stack, json.dumps(options)).state
+
+
+@pytest.mark.parametrize(("stack", "size"), list(product(VARIANTS, ("small", "medium", "large"))))
+def test_every_resource_has_a_component_for_parent_and_a_name_beginning_with_its(stack: str, size: str) -> None:
+    state = state_of(stack, size=size, **FULL)
+    for resource in state.values():
+        if not resource.in_account:
+            continue
+        parent = state[resource.parent]
+        assert not parent.custom, f"{resource.name} is not in a component"
+        assert resource.name.startswith(f"{parent.name}-") or parent.type == "eks:index:ServiceRole"
+
+
+@pytest.mark.parametrize("stack", VARIANTS)
+def test_the_cluster_waits_for_what_its_nodes_need_to_boot(stack: str) -> None:
+    state = state_of(stack)
+    before = everything_before(state, one(state, "hyperpod-cluster"))
+    assert {"network-private-nat", "network-s3", "network-nat", "network-private"} <= before
+    assert {f"network-{service}" for service in ("ecr-api", "ecr-dkr", "sts", "logs")} <= before
+    assert {"lifecycle-on_create.sh", "lifecycle-provisioning_parameters.json", "lifecycle-policy"} <= before
+    assert {
+        "identity-worker",
+        "identity-worker-instance",
+        "security-nodes-egress-self",
+        "security-nodes-ingress-self",
+    } <= before
+    if stack.startswith("eks"):
+        assert {"eks-chart-release", "eks-cluster-eksCluster", "eks-worker", "eks-api-from-nodes"} <= before
+
+
+@pytest.mark.parametrize("stack", VARIANTS)
+def test_the_cluster_does_not_wait_for_what_it_can_do_without(stack: str) -> None:
+    state = state_of(stack, **FULL)
+    before = everything_before(state, one(state, "hyperpod-cluster"))
+    late = {
+        "storage-lustre",
+        "observability-grafana",
+        "observability-prometheus",
+        "eks-coredns",
+        "eks-aws-ebs-csi-driver",
+    }
+    assert not before & late
+    assert not any(name.startswith("validation-") for name in before)
+
+
+@pytest.mark.parametrize("stack", VARIANTS)
+def test_names_on_aws_fit_and_the_bucket_begins_as_hyperpod_demands(stack: str) -> None:
+    state = state_of(stack)
+    bucket = one(state, "lifecycle-bucket").inputs["bucket"]
+    assert bucket.startswith("sagemaker-")
+    assert len(bucket) <= 63
+    assert all(len(role.inputs["name"]) <= 64 for role in of_type(state, "iam/role:Role"))
+
+
+@pytest.mark.parametrize("stack", VARIANTS)
+def test_the_bucket_is_private_encrypted_versioned_tls_only_and_emptied_on_destroy(stack: str) -> None:
+    state = state_of(stack)
+    assert one(state, "lifecycle-bucket").inputs["forceDestroy"] is True
+    closed = one(state, "lifecycle-private").inputs
+    assert all(
+        closed[key] for key in ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
+    )
+    assert one(state, "lifecycle-versions").inputs["versioningConfiguration"]["status"] == "Enabled"
+    assert one(state, "lifecycle-encryption").inputs["rules"]
+    denied = {s["Sid"]: s for s in json.loads(one(state, "lifecycle-policy").inputs["policy"])["Statement"]}
+    assert denied["TlsOnly"]["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    assert "s3:PutObject*" in denied["NodesReadOnly"]["Action"]
+
+
+@pytest.mark.parametrize("stack", VARIANTS)
+def test_nodes_cannot_write_their_own_lifecycle_scripts(stack: str) -> None:
+    for policy in of_type(state_of(stack), "iam/rolePolicy:RolePolicy"):
+        if policy.name.startswith("identity-"):
+            actions = [a for s in json.loads(policy.inputs["policy"])["Statement"] for a in s["Action"]]
+            assert not [a for a in actions if a.startswith("s3:") and a not in ("s3:GetObject", "s3:ListBucket")]
+            assert "ssm:PutParameter" not in actions
+
+
+# The only actions that IAM lets nobody scope to a resource, and PutMetricData, which a condition scopes.
+UNSCOPED = ("ec2:Describe", "ecr:GetAuthorizationToken", "cloudwatch:", "logs:", "aps:ListWorkspaces")
+
+
+@pytest.mark.parametrize("stack", VARIANTS)
+def test_no_policy_says_star_where_aws_takes_a_name(stack: str) -> None:
+    for policy in of_type(state_of(stack), "iam/rolePolicy:RolePolicy"):
+        text = policy.inputs["policy"]
+        for statement in json.loads(text)["Statement"] if isinstance(text, str) else []:
+            if "*" in statement["Resource"]:
+                assert all(action.startswith(UNSCOPED) for action in statement["Action"]), statement
+
+
+def test_slurm_nodes_get_no_kubernetes_permissions() -> None:
+    state = state_of("slurm-gpu")
+    assert not [p for p in of_type(state, "RolePolicyAttachment") if "CNI" in p.inputs["policyArn"]]
+    assert not [p for p in of_type(state, "iam/rolePolicy:RolePolicy") if "ecr:" in str(p.inputs["policy"])]
+
+
+@pytest.mark.parametrize("stack", BOTH)
+def test_nodes_talk_freely_among_themselves_and_only_https_and_http_to_the_outside(stack: str) -> None:
+    state = state_of(stack)
+    for direction in ("ingress", "egress"):
+        rule = one(state, f"security-nodes-{direction}-self").inputs
+        assert rule["ipProtocol"] == "-1"
+        assert "cidrIpv4" not in rule
+    outside = [r.inputs for r in of_type(state, "Rule") if r.inputs.get("cidrIpv4") == "0.0.0.0/0"]
+    assert sorted(rule["fromPort"] for rule in outside) == [80, 443]
+    assert not [r for r in of_type(state, "SecurityGroupIngressRule") if r.inputs.get("cidrIpv4") == "0.0.0.0/0"]
+
+
+def test_a_closed_network_has_no_way_out_and_every_endpoint() -> None:
+    state = state_of("dev", network={"closed": True})
+    assert not of_type(state, "NatGateway") + of_type(state, "InternetGateway") + of_type(state, "ec2/eip:Eip")
+    services = {e.inputs["serviceName"].split("us-west-2.")[1] for e in of_type(state, "VpcEndpoint")}
+    assert {"s3", "ec2", "fsx", "ssm", "ssmmessages", "sagemaker.api", "sts", "logs", "ecr.api", "ecr.dkr"} <= services
+    assert not [r for r in of_type(state, "Rule") if r.inputs.get("cidrIpv4") == "0.0.0.0/0"]
+
+
+def test_an_existing_network_and_role_are_used_as_they_are() -> None:
+    network = {
+        "vpcId": "vpc-0123456789abcdef0",
+        "privateSubnetId": "subnet-0123456789abcdef0",
+        "securityGroupIds": ["sg-0123456789abcdef0"],
+    }
+    role = "arn:aws:iam::123456789012:role/team/hyperpod"
+    state = state_of("dev", network=network, existingRoleArn=role)
+    assert not [r for r in state.values() if r.type.startswith("aws:ec2") or r.type == "aws:iam/role:Role"]
+    cluster = one(state, "hyperpod-cluster").inputs
+    assert cluster["vpcConfig"] == {
+        "securityGroupIds": network["securityGroupIds"],
+        "subnets": [network["privateSubnetId"]],
+    }
+    assert {g["executionRole"] for g in cluster["instanceGroups"]} == {role}
+
+
+def test_two_worker_groups_of_different_types_and_login_nodes() -> None:
+    workers = [
+        {"name": "train", "instanceType": "ml.p5.48xlarge", "count": 4, "threadsPerCore": 2, "volumeGiB": 900},
+        {"name": "dev", "instanceType": "ml.g5.8xlarge", "count": 1, "deepHealthChecks": ["InstanceStress"]},
+    ]
+    state = state_of("slurm-gpu", workers=workers, login={"instanceType": "ml.m5.large", "count": 2})
+    groups = {g["instanceGroupName"]: g for g in one(state, "hyperpod-cluster").inputs["instanceGroups"]}
+    assert list(groups) == ["controller", "login", "train", "dev"]
+    assert [g["instanceCount"] for g in groups.values()] == [1, 2, 4, 1]
+    assert groups["train"]["threadsPerCore"] == 2
+    assert groups["train"]["instanceStorageConfigs"] == [{"ebsVolumeConfig": {"volumeSizeInGb": 900}}]
+    assert groups["dev"]["onStartDeepHealthChecks"] == ["InstanceStress"]
+    types = {name: g["slurmConfig"]["nodeType"] for name, g in groups.items()}
+    assert types == {"controller": "Controller", "login": "Login", "train": "Compute", "dev": "Compute"}
+    assert groups["train"]["slurmConfig"]["partitionNames"] == ["gpu"]
+    assert "partitionNames" not in groups["controller"]["slurmConfig"]
+
+
+def test_eks_groups_carry_labels_taints_and_spot() -> None:
+    worker = {
+        "name": "spot",
+        "instanceType": "ml.p4d.24xlarge",
+        "minCount": 1,
+        "capacity": "spot",
+        "labels": {"team": "a"},
+        "taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}],
+    }
+    group = one(state_of("eks-gpu", workers=[worker], nodeProvisioning="Continuous"), "hyperpod-cluster").inputs[
+        "instanceGroups"
+    ][0]
+    assert group["kubernetesConfig"] == {
+        "labels": {"team": "a"},
+        "taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}],
+    }
+    assert group["capacityRequirements"] == {"spot": {}}
+    assert group["minInstanceCount"] == 1
+
+
+def test_the_file_system_is_found_by_the_stacks_own_id() -> None:
+    state = state_of("dev")
+    tag = one(state, "storage-lustre").inputs["tags"]["hyperpod:cluster-id"]
+    parameters = json.loads(one(state, "lifecycle-provisioning_parameters.json").inputs["source"].text)
+    assert parameters["hyperpod"]["cluster_id"] == tag
+    other = one(state_of("slurm-gpu"), "storage-lustre").inputs["tags"]["hyperpod:cluster-id"]
+    assert tag != other
+
+
+def test_protect_covers_cluster_and_data_and_retain_covers_the_file_system() -> None:
+    state = state_of("dev", protect=True)
+    assert {r.name for r in state.values() if r.protect} == {"hyperpod-cluster", "storage-lustre"}
+    network = {
+        "vpcId": "vpc-0123456789abcdef0",
+        "privateSubnetId": "subnet-0123456789abcdef0",
+        "securityGroupIds": ["sg-0123456789abcdef0"],
+    }
+    kept = state_of("dev", network=network, fsx={"retainOnDelete": True})
+    assert {r.name for r in kept.values() if r.retain} == {"storage-lustre"}
+
+
+def test_user_tags_reach_every_resource_through_the_providers_and_the_cluster() -> None:
+    state = state_of("dev", tags={"team": "research"})
+    defaults = json.loads(one(state, "aws", "providers:aws").inputs["defaultTags"])["tags"]
+    assert defaults["team"] == "research"
+    cluster = {t["key"]: t["value"] for t in one(state, "hyperpod-cluster").inputs["tags"]}
+    assert cluster["team"] == "research"
+
+
+def test_switches_add_and_remove_whole_components() -> None:
+    bare = state_of("dev", validation=False)
+    assert not [r for r in bare.values() if r.name.startswith(("validation", "observability"))]
+    full = state_of("dev", **FULL)
+    assert {"validation-benchmark", "validation-validate", "observability-grafana"} <= {r.name for r in full.values()}
+
+
+def test_the_ssh_key_is_a_parameter_only_where_one_is_given() -> None:
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4M2V1Q3bP8yQ0hCq7rT9p0e1k2l3m4n5o6p7q8r9s0 me"
+    assert not of_type(state_of("dev"), "ssm/parameter:Parameter")
+    assert one(state_of("dev", sshPublicKey=key), "slurm-ssh-public-key").inputs["value"] == key
+
+
+@pytest.mark.parametrize("stack", ["eks-gpu", "eks-trainium"])
+def test_eks_brings_no_nodes_no_default_groups_and_only_its_accelerators_plugins(stack: str) -> None:
+    state = state_of(stack)
+    assert not of_type(state, "NodeGroup") + of_type(state, "ManagedNodeGroup")
+    values = one(state, "eks-chart-release").inputs["values"]
+    gpu = stack == "eks-gpu"
+    assert values["nvidia-device-plugin"]["devicePlugin"]["enabled"] is gpu
+    assert values["neuron-device-plugin"]["devicePlugin"]["enabled"] is not gpu
+    assert values["global"]["region"] == "us-west-2"
+    zones = {one(state, f"network-eks-{letter}", "Subnet").inputs["availabilityZoneId"] for letter in "ab"}
+    assert len(zones) == 2
+
+
+def test_the_kubernetes_api_is_private_until_somebody_names_who_may_reach_it() -> None:
+    closed = one(state_of("eks-gpu"), "eks-cluster-eksCluster").inputs["vpcConfig"]
+    assert (closed["endpointPublicAccess"], closed["endpointPrivateAccess"]) == (False, True)
+    assert any("API is private" in warning for warning in planned("eks-gpu").warnings)
+    opened = one(state_of("eks-gpu", kubernetesApiCidrs=["203.0.113.0/24"]), "eks-cluster-eksCluster").inputs[
+        "vpcConfig"
+    ]
+    assert (opened["endpointPublicAccess"], opened["publicAccessCidrs"]) == (True, ["203.0.113.0/24"])
+
+
+def test_every_lifecycle_file_is_shipped_and_no_leftover_of_an_editor() -> None:
+    folder = Path(__file__).parents[2] / "lifecycle"
+    files = {
+        p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() and "__pycache__" not in p.parts
+    }
+    keys = {r.inputs["key"].removeprefix("lifecycle/") for r in of_type(state_of("dev"), "BucketObjectv2")}
+    assert keys == files | {"provisioning_parameters.json"}
+
+
+@pytest.mark.parametrize("stack", VARIANTS)
+def test_outputs_are_the_documented_ones(stack: str) -> None:
+    wanted = {
+        "clusterArn",
+        "clusterName",
+        "vpcId",
+        "privateSubnetId",
+        "lifecycleBucket",
+        "fsxId",
+        "fsxDnsName",
+        "fsxMountName",
+    }
+    wanted |= {"prometheusEndpoint", "grafanaUrl", "connect", "estimatedHourlyUsd"}
+    if stack.startswith("eks"):
+        wanted |= {"eksClusterName", "kubeconfig"}
+    deployment = planned(stack)
+    assert set(deployment.outputs) == wanted
+    assert deployment.secret_outputs == ({"kubeconfig"} if stack.startswith("eks") else set())
+
+
+def test_the_stack_itself_is_the_only_resource_outside_components_and_providers() -> None:
+    for resource in state_of("eks-gpu").values():
+        assert resource.type != STACK_TYPE
+        assert resource.parent or resource.type.startswith("pulumi:providers:")

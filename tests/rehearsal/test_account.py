@@ -1,0 +1,186 @@
+"""The embedded account answers as AWS does, where moto alone would not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rehearsal.account import Account, Refused
+
+VPC = "aws:ec2/vpc:Vpc"
+SUBNET = "aws:ec2/subnet:Subnet"
+GROUP = "aws:ec2/securityGroup:SecurityGroup"
+LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
+CLUSTER = "aws-native:sagemaker:Cluster"
+MISSING = "subnet-0123456789abcdef0"
+
+
+@pytest.fixture
+def account() -> Any:
+    with Account("us-west-2") as account:
+        yield account
+
+
+@pytest.fixture
+def subnet(account: Account) -> str:
+    vpc, _ = account.create(VPC, "vpc", {"cidrBlock": "10.0.0.0/16"})
+    place = {"vpcId": vpc, "cidrBlock": "10.0.1.0/24", "availabilityZoneId": "usw2-az2"}
+    return account.create(SUBNET, "subnet", place)[0]
+
+
+def lustre(subnet: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "deploymentType": "PERSISTENT_2",
+        "storageType": "SSD",
+        "storageCapacity": 1200,
+        "perUnitStorageThroughput": 250,
+        "subnetIds": subnet,
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "code"),
+    [
+        (SUBNET, {"vpcId": "vpc-0123456789abcdef0", "cidrBlock": "10.0.0.0/24"}, "InvalidVpcID.NotFound"),
+        (LUSTRE, lustre(MISSING), "InvalidSubnetID.NotFound"),
+        (
+            "aws:ec2/natGateway:NatGateway",
+            {"subnetId": MISSING, "allocationId": "eipalloc-0123456789abcdef0"},
+            "NotFound",
+        ),
+        (
+            "aws:ec2/route:Route",
+            {
+                "routeTableId": "rtb-0123456789abcdef0",
+                "destinationCidrBlock": "0.0.0.0/0",
+                "natGatewayId": "nat-0123456789abcdef0",
+            },
+            "NotFound",
+        ),
+        (
+            "aws:ec2/flowLog:FlowLog",
+            {"vpcId": "vpc-0123456789abcdef0", "iamRoleArn": "arn:aws:iam::123456789012:role/none"},
+            "NotFound",
+        ),
+        (CLUSTER, {"vpcConfig": {"subnets": [MISSING]}}, "InvalidSubnetID.NotFound"),
+    ],
+)
+def test_naming_something_that_does_not_exist_is_refused(
+    account: Account, kind: str, inputs: dict[str, Any], code: str
+) -> None:
+    with pytest.raises(Refused, match=code):
+        account.create(kind, "probe", inputs)
+
+
+def test_a_subnet_with_a_file_system_in_it_is_not_deleted(account: Account, subnet: str) -> None:
+    account.create(LUSTRE, "lustre", lustre(subnet))
+    with pytest.raises(Refused, match=r"DependencyViolation.*still used by lustre"):
+        account.delete(SUBNET, subnet)
+
+
+def test_a_security_group_that_a_rule_names_is_not_deleted(account: Account) -> None:
+    vpc, _ = account.create(VPC, "vpc", {"cidrBlock": "10.0.0.0/16"})
+    one, two = (account.create(GROUP, n, {"vpcId": vpc, "name": n, "description": n})[0] for n in ("one", "two"))
+    rule = {"securityGroupId": one, "referencedSecurityGroupId": two, "ipProtocol": "tcp", "fromPort": 1, "toPort": 2}
+    account.create("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "rule", rule)
+    with pytest.raises(Refused, match="DependencyViolation"):
+        account.delete(GROUP, two)
+
+
+def test_an_address_that_a_nat_gateway_uses_is_not_released(account: Account, subnet: str) -> None:
+    vpc = account.live[SUBNET, subnet].inputs["vpcId"]
+    account.create("aws:ec2/internetGateway:InternetGateway", "igw", {"vpcId": vpc})
+    address, _ = account.create("aws:ec2/eip:Eip", "eip", {"domain": "vpc"})
+    account.create("aws:ec2/natGateway:NatGateway", "nat", {"subnetId": subnet, "allocationId": address})
+    with pytest.raises(Refused, match="still used by nat"):
+        account.delete("aws:ec2/eip:Eip", address)
+
+
+def test_a_public_nat_gateway_needs_an_attached_internet_gateway(account: Account, subnet: str) -> None:
+    address, _ = account.create("aws:ec2/eip:Eip", "eip", {"domain": "vpc"})
+    with pytest.raises(Refused, match=r"Gateway\.NotAttached"):
+        account.create("aws:ec2/natGateway:NatGateway", "nat", {"subnetId": subnet, "allocationId": address})
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"storageCapacity": 1300}, "1200 or a multiple of 2400"),
+        ({"deploymentType": "PERSISTENT_9"}, "PERSISTENT_9"),
+        ({"dataCompressionType": "ZIP"}, "ZIP"),
+    ],
+)
+def test_a_record_must_satisfy_the_published_schema(
+    account: Account, subnet: str, changes: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(Refused, match=text):
+        account.create(LUSTRE, "lustre", lustre(subnet, **changes))
+
+
+def test_a_bucket_with_objects_is_deleted_only_with_force(account: Account) -> None:
+    for name, force in (("kept-bucket", False), ("forced-bucket", True)):
+        account.create("aws:s3/bucket:Bucket", name, {"bucket": name, "forceDestroy": force})
+        account.client("s3").put_object(Bucket=name, Key="x", Body=b"x")
+    with pytest.raises(Refused, match="BucketNotEmpty"):
+        account.delete("aws:s3/bucket:Bucket", "kept-bucket")
+    account.delete("aws:s3/bucket:Bucket", "forced-bucket")
+
+
+@pytest.mark.parametrize("name", ["Upper", "a", "x" * 64, "192.168.0.1", "two..dots"])
+def test_a_bad_bucket_name_is_refused(account: Account, name: str) -> None:
+    with pytest.raises(Refused, match="InvalidBucketName"):
+        account.create("aws:s3/bucket:Bucket", "bucket", {"bucket": name})
+
+
+def test_a_role_needs_a_real_trust_policy_and_a_name_that_fits(account: Account) -> None:
+    role = "aws:iam/role:Role"
+    with pytest.raises(Refused, match="MalformedPolicyDocument"):
+        account.create(role, "role", {"name": "r", "assumeRolePolicy": '{"Statement": [{"Effect": "Allow"}]}'})
+    with pytest.raises(Refused, match="longer than 64"):
+        account.create(role, "role", {"name": "r" * 65, "assumeRolePolicy": "{}"})
+
+
+def test_a_retention_that_logs_do_not_offer_is_refused(account: Account) -> None:
+    with pytest.raises(Refused, match="31 days"):
+        account.create("aws:cloudwatch/logGroup:LogGroup", "logs", {"name": "a", "retentionInDays": 31})
+
+
+def test_an_endpoint_of_another_region_is_refused(account: Account) -> None:
+    vpc, _ = account.create(VPC, "vpc", {"cidrBlock": "10.0.0.0/16"})
+    with pytest.raises(Refused, match="InvalidServiceName"):
+        account.create(
+            "aws:ec2/vpcEndpoint:VpcEndpoint", "s3", {"vpcId": vpc, "serviceName": "com.amazonaws.us-east-1.s3"}
+        )
+
+
+def test_alert_rules_that_prometheus_would_not_load_are_refused(account: Account) -> None:
+    workspace, _ = account.create("aws:amp/workspace:Workspace", "amp", {"alias": "a"})
+    kind = "aws:amp/ruleGroupNamespace:RuleGroupNamespace"
+    for data in ("groups: [", "nothing: here", "groups: [{name: a, rules: [{alert: x}]}]"):
+        with pytest.raises(Refused, match="ValidationException"):
+            account.create(kind, "rules", {"workspaceId": workspace, "name": "n", "data": data})
+
+
+def test_reading_what_is_not_there_is_refused(account: Account) -> None:
+    with pytest.raises(Refused, match="ResourceNotFound"):
+        account.read(VPC, "vpc-0123456789abcdef0")
+
+
+def test_the_audit_finds_what_nobody_declared(account: Account) -> None:
+    account.client("logs").create_log_group(logGroupName="/stray")
+    account.client("s3").create_bucket(
+        Bucket="stray-bucket", CreateBucketConfiguration={"LocationConstraint": "us-west-2"}
+    )
+    assert account.leftovers() == ["s3 buckets stray-bucket", "logs log-groups /stray"]
+
+
+def test_the_account_never_uses_the_machines_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "real")
+    with Account("us-west-2") as account:
+        assert os.environ["AWS_ACCESS_KEY_ID"] != "real"
+        assert account.client("sts").get_caller_identity()["Account"] == "123456789012"
+    assert os.environ["AWS_ACCESS_KEY_ID"] == "real"

@@ -1,0 +1,86 @@
+"""A cluster whose nodes could not boot is refused, whatever the order in which its requests happen to arrive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rehearsal.account import Account
+from rehearsal.deployment import up
+from rehearsal.state import State
+from tests.support import project
+
+CLUSTER = "aws-native:sagemaker:Cluster"
+
+
+@pytest.fixture(scope="module")
+def deployed() -> Any:
+    with Account("us-west-2") as account:
+        yield account, up(project(), account).state
+
+
+@pytest.fixture(scope="module")
+def deployed_eks() -> Any:
+    with Account("us-west-2") as account:
+        yield account, up(project("eks-gpu"), account).state
+
+
+def refusal(account: Account, state: State, at: float, **changes: Any) -> str:
+    """What the account says to another cluster like this one, asked for at a virtual second."""
+    cluster = next(r for r in state.values() if r.type == CLUSTER)
+    from rehearsal.account import Refused
+
+    with pytest.raises(Refused) as refused:
+        account.create(CLUSTER, "probe", {**cluster.inputs, "clusterName": "probe", **changes}, at=at)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("at", "reason"),
+    [
+        (1, "it does not exist yet"),
+        (3, "has AmazonSageMakerClusterInstanceRolePolicy"),
+        (6, "is not there when instances start"),
+        (100, "reach neither a NAT gateway nor"),
+        (132, "reach neither a NAT gateway nor"),
+    ],
+)
+def test_asked_for_too_early_it_says_what_is_not_ready(deployed: Any, at: float, reason: str) -> None:
+    assert reason in refusal(*deployed, at)
+
+
+def test_a_bucket_of_another_name_is_refused(deployed: Any) -> None:
+    account, state = deployed
+    account.create("aws:s3/bucket:Bucket", "other", {"bucket": "my-scripts"})
+    cluster = next(r for r in state.values() if r.type == CLUSTER)
+    groups = [
+        {**g, "lifeCycleConfig": {"sourceS3Uri": "s3://my-scripts/x", "onCreate": "on_create.sh"}}
+        for g in cluster.inputs["instanceGroups"]
+    ]
+    assert "must start with s3://sagemaker-" in refusal(account, state, 2000, instanceGroups=groups)
+
+
+def test_a_group_without_a_rule_to_itself_fails_the_fabric_check(deployed: Any) -> None:
+    account, state = deployed
+    storage = next(r for r in state.values() if r.name == "security-storage")
+    cluster = next(r for r in state.values() if r.type == CLUSTER)
+    vpc = {**cluster.inputs["vpcConfig"], "securityGroupIds": [storage.id]}
+    assert "EFA health checks did not run successfully" in refusal(account, state, 2000, vpcConfig=vpc)
+
+
+def test_a_second_cluster_of_one_name_is_refused(deployed: Any) -> None:
+    account, state = deployed
+    assert "already exists" in refusal(account, state, 2000, clusterName="hyperpod-dev")
+
+
+def test_an_invalid_group_is_refused_by_the_published_schema(deployed: Any) -> None:
+    account, state = deployed
+    cluster = next(r for r in state.values() if r.type == CLUSTER)
+    groups = [{**g, "threadsPerCore": 3} for g in cluster.inputs["instanceGroups"]]
+    assert "ThreadsPerCore" in refusal(account, state, 2000, instanceGroups=groups)
+
+
+@pytest.mark.parametrize(("at", "reason"), [(580, "is not active"), (600, "dependencies are not installed")])
+def test_eks_and_its_charts_must_be_there_first(deployed_eks: Any, at: float, reason: str) -> None:
+    assert reason in refusal(*deployed_eks, at)

@@ -1,0 +1,77 @@
+"""`python -m rehearsal`: exit codes, messages and files, as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rehearsal.__main__ import main
+from tests.support import ROOT
+
+
+def test_all_good_is_0_and_writes_both_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page, result = tmp_path / "r.html", tmp_path / "r.json"
+    assert main(["--stack", "dev", "--report", str(page), "--json", str(result)]) == 0
+    found = json.loads(result.read_text())
+    assert found["passed"] is True
+    assert found["leftovers"] == []
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    printed = capsys.readouterr().out
+    for text in ("Critical path", "18:13", "an hour", "Quotas needed", "Outputs", "nothing is left in the account"):
+        assert text in printed
+
+
+def test_a_failed_deployment_is_1_and_names_resource_and_cause(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--stack", "dev", "--fail", "hyperpod-cluster=capacity"]) == 1
+    printed = capsys.readouterr().out
+    assert "hyperpod-cluster (aws-native:sagemaker:Cluster): create failed: InsufficientInstanceCapacity" in printed
+    assert "nothing is left in the account" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--stack", "nowhere"], "stacks here: dev, eks-gpu"),
+        (["--config", "hyperpod:size=huge"], "hyperpod:size"),
+        (["--config", "hyperpod:protect=perhaps"], "must be of type 'boolean'"),
+        (["--config", "size"], "key=value"),
+        (["--config", "hyperpod:workers=[{"], "not JSON"),
+        (["--config", "hyperpod:workers=many"], "must be of type 'array'"),
+        (["--fail", "x=explosion"], "one of error, throttling"),
+        (["--quota", "vpcs=many"], "--quota"),
+    ],
+)
+def test_bad_input_is_2_with_the_reason_and_no_traceback(
+    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    printed = capsys.readouterr()
+    assert text in printed.err
+    assert "Traceback" not in printed.err + printed.out
+
+
+def test_several_problems_are_all_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = ["clusterName=Bad-", "accelerator=trainium", "colour=red", "availabilityZoneId=use1-az1"]
+    assert main([part for setting in settings for part in ("--config", f"hyperpod:{setting}")]) == 2
+    printed = capsys.readouterr().err
+    assert "4 problems in the configuration, nothing was created" in printed
+    for key in ("clusterName", "workers[0].instanceType", "colour", "availabilityZoneId"):
+        assert f"hyperpod:{key}:" in printed
+
+
+def test_a_quota_and_a_kept_stack(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--quota", "ml.g5.16xlarge=1"]) == 1
+    assert "'ml.g5.16xlarge for cluster usage' is 1 Instances" in capsys.readouterr().out
+    assert main(["--keep-up"]) == 0
+    assert "Left up, as asked." in capsys.readouterr().out
+
+
+def test_it_runs_as_a_module_and_its_help_explains_the_exit_codes() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "rehearsal", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "Exit code: 0 all good" in done.stdout

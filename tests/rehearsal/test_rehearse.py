@@ -1,0 +1,234 @@
+"""Whole rehearsals: every ready stack and option comes up, stays unchanged when run again, and leaves nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from components.config import parse
+from rehearsal.account import Account
+from rehearsal.deployment import destroy, up
+from rehearsal.existing import prepare
+from rehearsal.outcome import SECRET, Outcome, rehearse
+from rehearsal.state import critical_path
+from tests.support import READY_STACKS, project
+
+VPC = {
+    "vpcId": "vpc-0123456789abcdef0",
+    "privateSubnetId": "subnet-0123456789abcdef0",
+    "securityGroupIds": ["sg-0123456789abcdef0"],
+}
+EKS_VPC = {**VPC, "eksSubnetIds": ["subnet-0aaaaaaaaaaaaaaa1", "subnet-0aaaaaaaaaaaaaaa2"]}
+REGISTRY = "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"
+PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p5-week"
+OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "two worker groups of different types": (
+        "slurm-gpu",
+        {"workers": [{"name": "a", "instanceType": "ml.p5.48xlarge"}, {"name": "b", "instanceType": "ml.g5.8xlarge"}]},
+    ),
+    "login group": ("dev", {"login": {"instanceType": "ml.m5.large"}}),
+    "existing VPC": ("dev", {"network": VPC}),
+    "existing VPC with EKS": ("eks-gpu", {"network": EKS_VPC}),
+    "closed network": ("dev", {"network": {"closed": True}}),
+    "closed network with EKS": ("eks-gpu", {"network": {"closed": True, "imageRegistry": REGISTRY}}),
+    "one block": ("dev", {"network": {"cidr": "10.0.0.0/20", "secondaryCidr": ""}}),
+    "eu-central-1": ("dev", {"region": "eu-central-1", "availabilityZoneId": "euc1-az1"}),
+    "eu-central-1 with EKS": ("eks-gpu", {"region": "eu-central-1", "availabilityZoneId": "euc1-az1"}),
+    "ap-southeast-1": ("slurm-trainium", {"region": "ap-southeast-1", "availabilityZoneId": "apse1-az2"}),
+    "us-gov-west-1": ("dev", {"region": "us-gov-west-1", "availabilityZoneId": "usgw1-az1"}),
+    "us-gov-west-1 with EKS": ("eks-gpu", {"region": "us-gov-west-1", "availabilityZoneId": "usgw1-az1"}),
+    "existing role": ("dev", {"existingRoleArn": "arn:aws:iam::123456789012:role/team/hyperpod"}),
+    "linked bucket": ("dev", {"fsx": {"linkedBucket": "training-data"}}),
+    "training plan": (
+        "slurm-gpu",
+        {"workers": [{"name": "w", "instanceType": "ml.p5.48xlarge", "trainingPlanArn": PLAN}]},
+    ),
+    "spot": (
+        "eks-gpu",
+        {
+            "nodeProvisioning": "Continuous",
+            "workers": [{"name": "w", "instanceType": "ml.p4d.24xlarge", "capacity": "spot", "minCount": 1}],
+        },
+    ),
+    "large": ("eks-trainium", {"size": "large"}),
+    "benchmarks and key": (
+        "dev",
+        {
+            "benchmarks": True,
+            "sshPublicKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4M2V1Q3bP8yQ0hCq7rT9p0e1k2l3m4n5o6p7q8r9s0 me",
+        },
+    ),
+}
+
+
+def run(stack: str, **settings: Any) -> Outcome:
+    loaded = project(stack, **settings)
+    checked = parse(loaded.config)
+    with Account(checked.region.name) as account:
+        return rehearse(loaded, checked, account)
+
+
+@pytest.mark.parametrize("stack", READY_STACKS)
+def test_a_ready_stack_comes_up_stays_unchanged_and_leaves_nothing(stack: str) -> None:
+    loaded = project(stack)
+    with Account(loaded.config["aws:region"]) as account:
+        first = up(loaded, account)
+        assert not first.failure
+        again = up(loaded, account, old=first.state)
+        assert not again.failure
+        assert again.changes == {}
+        assert destroy(again.state, account) == []
+        assert account.leftovers() == []
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_comes_up_and_leaves_nothing(option: str) -> None:
+    stack, settings = OPTIONS[option]
+    outcome = run(stack, **settings)
+    assert outcome.failures == []
+    assert outcome.leftovers == []
+    assert outcome.destroyed == outcome.created > 20
+
+
+# What AWS imposes, by the durations table: VPC, subnet, NAT gateway, route, HyperPod; VPC, subnet, EKS, chart,
+# HyperPod.
+@pytest.mark.parametrize(
+    ("stack", "limit"),
+    [("dev", 1093), ("slurm-gpu", 1093), ("slurm-trainium", 1093), ("eks-gpu", 1606), ("eks-trainium", 1606)],
+)
+def test_the_critical_path_is_within_5_percent_of_what_aws_imposes(stack: str, limit: int) -> None:
+    outcome = run(stack)
+    assert limit * 0.95 <= outcome.total_seconds <= limit * 1.05
+    assert outcome.critical_path[0] == "network-vpc"
+    assert outcome.critical_path[-1] == "hyperpod-cluster"
+
+
+def test_editing_one_lifecycle_file_changes_its_object_and_nothing_else(tmp_path: Any) -> None:
+    import shutil
+
+    from tests.support import ROOT
+
+    for name in ("__main__.py", "Pulumi.yaml", "Pulumi.dev.yaml"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "components").symlink_to(ROOT / "components")
+    shutil.copytree(ROOT / "lifecycle", tmp_path / "lifecycle", ignore=shutil.ignore_patterns("__pycache__"))
+    from rehearsal.project import load_project
+
+    loaded = load_project(tmp_path, "dev")
+    with Account("us-west-2") as account:
+        before = up(loaded, account)
+        script = tmp_path / "lifecycle" / "on_create.sh"
+        script.write_text(script.read_text() + "# edited\n")
+        after = up(loaded, account, old=before.state)
+        assert {urn.rsplit("::", 1)[1]: operation for urn, operation in after.changes.items()} == {
+            "lifecycle-on_create.sh": "update"
+        }
+        body = (
+            account.client("s3")
+            .get_object(Bucket=after.outputs["lifecycleBucket"], Key="lifecycle/on_create.sh")["Body"]
+            .read()
+        )
+        assert body.endswith(b"# edited\n")
+        assert destroy(after.state, account) == []
+        assert account.leftovers() == []
+
+
+def test_destroy_empties_the_bucket_of_what_others_put_there_versions_and_markers_included() -> None:
+    loaded = project()
+    with Account("us-west-2") as account:
+        deployment = up(loaded, account)
+        bucket, s3 = deployment.outputs["lifecycleBucket"], account.client("s3")
+        for body in (b"one", b"two"):
+            s3.put_object(Bucket=bucket, Key="notes.txt", Body=body)
+        s3.delete_object(Bucket=bucket, Key="notes.txt")
+        listed = s3.list_object_versions(Bucket=bucket, Prefix="notes")
+        assert (len(listed["Versions"]), len(listed["DeleteMarkers"])) == (2, 1)
+        assert destroy(deployment.state, account) == []
+        assert account.leftovers() == []
+
+
+def test_a_protected_stack_refuses_destroy_and_keeps_everything() -> None:
+    with Account("us-west-2") as account:
+        deployment = up(project(protect=True), account)
+        count = len(deployment.state)
+        refusals = destroy(deployment.state, account)
+        assert [r.split(" ")[0] for r in refusals] == ["storage-lustre", "hyperpod-cluster"]
+        assert len(deployment.state) == count
+        unprotected = up(project(protect=False), account, old=deployment.state)
+        assert destroy(unprotected.state, account) == []
+        assert account.leftovers() == []
+
+
+def test_a_retained_file_system_stays_and_is_no_leftover() -> None:
+    outcome = run("dev", network=VPC, fsx={"retainOnDelete": True})
+    assert outcome.failures == []
+    assert outcome.leftovers == []
+    assert [kept.split(" ")[0] for kept in outcome.retained] == ["storage-lustre"]
+
+
+def test_turning_observability_off_deletes_it_and_nothing_else() -> None:
+    with Account("us-west-2") as account:
+        on = up(project(observability=True), account)
+        off = up(project(observability=False), account, old=on.state)
+        deleted = {urn.rsplit("::", 1)[1] for urn, operation in off.changes.items() if operation == "delete"}
+        changed = {urn.rsplit("::", 1)[1] for urn, operation in off.changes.items() if operation != "delete"}
+        assert deleted
+        assert all(name.startswith("observability") for name in deleted)
+        # The workers' policy no longer lets them write metrics.
+        assert changed == {"identity-controller", "identity-worker"}
+        assert destroy(off.state, account) == []
+        assert account.leftovers() == []
+
+
+def test_resizing_the_file_system_and_the_workers_replaces_neither() -> None:
+    workers = [{"name": "workers", "instanceType": "ml.g5.16xlarge", "count": 4}]
+    with Account("us-west-2") as account:
+        small = up(project(), account)
+        larger = up(project(workers=workers, fsx={"storageGiB": 2400}), account, old=small.state)
+        operations = {urn.rsplit("::", 1)[1]: operation for urn, operation in larger.changes.items()}
+        assert operations["storage-lustre"] == operations["hyperpod-cluster"] == "update"
+        assert "replace" not in operations.values()
+        assert larger.outputs["fsxId"] == small.outputs["fsxId"]
+
+
+def test_secrets_are_hidden_from_every_printed_form() -> None:
+    found = run("eks-gpu").as_json()
+    assert found["outputs"]["kubeconfig"] == SECRET
+    assert "get-token" not in str(found)
+
+
+def test_the_json_has_the_documented_keys() -> None:
+    found = run("dev").as_json()
+    documented = {
+        "variant",
+        "resources",
+        "critical_path",
+        "total_seconds",
+        "cost",
+        "quotas",
+        "outputs",
+        "destroyed",
+        "leftovers",
+    }
+    assert documented <= set(found)
+    assert {"urn", "type", "name", "parent", "dependencies", "start", "finish"} == set(found["resources"][0])
+    assert found["cost"]["hourly_usd"] == pytest.approx(sum(found["cost"]["parts"].values()), abs=0.01)
+
+
+def test_what_exists_before_is_untouched_and_its_loss_is_reported() -> None:
+    loaded = project(network=VPC)
+    checked = parse(loaded.config)
+    with Account("us-west-2") as account:
+        prepare(account, checked)
+        assert account.leftovers() == []
+        account.client("ec2").revoke_security_group_egress(
+            GroupId=VPC["securityGroupIds"][0],
+            IpPermissions=[{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": VPC["securityGroupIds"][0]}]}],
+        )
+        account.client("ec2").delete_security_group(GroupId=VPC["securityGroupIds"][0])
+        assert account.leftovers() == [f"ec2 security-groups {VPC['securityGroupIds'][0]} is gone, which was not ours"]
+
+
+def test_critical_path_of_nothing_is_empty() -> None:
+    assert critical_path({}) == []

@@ -1,0 +1,50 @@
+"""The project keeps its own promises: documentation in step, every test collected, every dependency explained."""
+
+from __future__ import annotations
+
+import csv
+import re
+
+import yaml
+
+from rehearsal.account.kinds import KINDS
+from tests.support import READY_STACKS, ROOT, plan
+
+
+def test_the_readmes_configuration_table_is_pulumi_yamls() -> None:
+    schema = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
+    readme = (ROOT / "README.md").read_text()
+    for key, entry in schema.items():
+        assert f"| `{key}` | {entry['description']} |" in readme, f"README lacks or misquotes {key}"
+
+
+def test_every_file_with_tests_is_collected() -> None:
+    for path in (ROOT / "tests").rglob("*.py"):
+        if re.search(r"^def test_", path.read_text(), re.MULTILINE):
+            assert path.name.startswith("test_"), f"{path} is never collected"
+
+
+def test_every_pinned_dependency_says_why_it_is_there() -> None:
+    for line in (ROOT / "requirements.txt").read_text().splitlines():
+        if line and not line.startswith(("#", "-r")):
+            assert re.fullmatch(r"[\w-]+==[\w.]+ +# .+", line), line
+
+
+def test_every_type_the_account_makes_has_a_duration_with_its_source() -> None:
+    with (ROOT / "rehearsal" / "durations.csv").open(newline="") as table:
+        rows = {row["type"]: row for row in csv.DictReader(table)}
+    assert all(row["source"] for row in rows.values())
+    assert set(KINDS) <= set(rows)
+
+
+def test_no_file_grows_beyond_400_lines() -> None:
+    for folder in ("components", "rehearsal", "lifecycle", "tests", "benchmarks"):
+        for path in (ROOT / folder).rglob("*.py"):
+            lines = len(path.read_text().splitlines())
+            assert lines <= 420, f"{path.relative_to(ROOT)} has {lines} lines"
+
+
+def test_every_ready_stack_is_one_variant_and_says_so_in_its_name() -> None:
+    for stack in READY_STACKS[1:]:
+        outputs = plan(stack).outputs
+        assert outputs["clusterName"] == stack
