@@ -19,7 +19,7 @@ from pulumi.runtime.sync_await import _ensure_event_loop
 
 from . import protocol
 from .account import Account
-from .account.kinds import KINDS, Refused
+from .account.kinds import KINDS, Refused, after_update
 from .account.s3 import body
 from .autoname import with_names
 from .clock import duration
@@ -172,9 +172,10 @@ class Engine(MockMonitor):
         operation = self._operation(resource, old)
         self.operations[resource.urn] = operation
         if self.preview:
-            resource.outputs = (
-                dict(old.outputs) if old and operation == "same" else protocol.planned(resource.type, resource.inputs)
-            )
+            if old and operation in ("same", "update"):
+                resource.outputs = after_update(old.outputs, old.inputs, resource.inputs)
+            else:
+                resource.outputs = protocol.planned(resource.type, resource.inputs)
             resource.id = old.id if old and operation in ("same", "update") else ""
             if resource.type not in KINDS:
                 self._fail(resource, operation, f"the embedded account does not know {resource.type}")

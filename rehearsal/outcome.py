@@ -13,7 +13,7 @@ from .account import Account
 from .deployment import Deployment, OnEvent, destroy, up
 from .existing import prepare
 from .project import Project
-from .state import STACK_TYPE, critical_path
+from .state import STACK_TYPE, ResourceState, critical_path
 
 SECRET = "[secret]"
 
@@ -25,7 +25,7 @@ class Outcome:
     config: Config
     project: Project
     resources: list[dict[str, Any]] = field(default_factory=list)
-    critical_path: list[str] = field(default_factory=list)
+    critical_path: list[ResourceState] = field(default_factory=list)
     total_seconds: float = 0.0
     outputs: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Outcome:
             "region": self.config.region.name,
             "passed": self.passed,
             "resources": self.resources,
-            "critical_path": self.critical_path,
+            "critical_path": [resource.name for resource in self.critical_path],
             "total_seconds": self.total_seconds,
             "cost": {
                 "hourly_usd": round(estimate.hourly_usd, 4),
@@ -108,8 +108,7 @@ def _describe(outcome: Outcome, deployment: Deployment) -> None:
     shown = [resource for resource in deployment.state.values() if resource.type != STACK_TYPE]
     outcome.resources = [resource.as_json() for resource in shown]
     outcome.created = sum(resource.in_account for resource in shown)
-    path = critical_path(deployment.state)
-    outcome.critical_path = [resource.name for resource in path]
+    outcome.critical_path = critical_path(deployment.state)
     outcome.total_seconds = max((resource.finish for resource in shown), default=0.0)
     outcome.outputs = {
         key: SECRET if key in deployment.secret_outputs else value for key, value in sorted(deployment.outputs.items())

@@ -23,7 +23,7 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, re
 
 from . import protocol
 from .account import Account
-from .account.kinds import KINDS, Refused
+from .account.kinds import KINDS, Refused, after_update
 from .autoname import NAMED, named
 from .eks_component import construct_eks_cluster
 from .state import PROVIDER_PREFIX, ResourceState
@@ -146,9 +146,8 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         token = _token(request)
         inputs = self._deserialize(request.news)
         if request.preview:
-            before = self._deserialize(request.olds)
-            gone = _comparable(request.old_inputs).keys() - inputs.keys()
-            outputs = {key: value for key, value in before.items() if key not in gone} | inputs
+            old_inputs, old = self._deserialize(request.old_inputs), self._deserialize(request.olds)
+            outputs = after_update(old, old_inputs, inputs)
         else:
             with _refusals(context):
                 outputs = self.account.update(token, request.id, inputs)

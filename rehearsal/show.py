@@ -96,7 +96,7 @@ def summary(outcome: Outcome) -> RenderableType:
     if outcome.failures:
         parts.append(_block("Failed", outcome.failures, "red"))
     else:
-        parts += [_time(found), _cost(found), _quotas(found), _outputs(found)]
+        parts += [_time(outcome), _cost(found), _quotas(found), _outputs(found)]
     if outcome.warnings:
         parts.append(_block("Warnings", outcome.warnings, "yellow"))
     parts.append(_ending(outcome))
@@ -116,22 +116,17 @@ def _table(title: str, *columns: tuple[str, Literal["left", "right"]]) -> tuple[
     return Text(f"\n{title}", style="bold"), table
 
 
-def _time(found: dict[str, Any]) -> RenderableType:
+def _time(outcome: Outcome) -> RenderableType:
     title, table = _table(
-        f"Critical path: {clock(found['total_seconds'])} until everything is up",
+        f"Critical path: {clock(outcome.total_seconds)} until everything is up",
         ("resource", "left"),
         ("starts", "right"),
         ("takes", "right"),
         ("done", "right"),
     )
-    rows = {
-        row["name"]: row
-        for row in found["resources"]
-        if row["name"] in found["critical_path"] and row["finish"] > row["start"]
-    }
-    for name in found["critical_path"]:
-        row = rows[name]
-        table.add_row(name, clock(row["start"]), clock(row["finish"] - row["start"]), clock(row["finish"]))
+    for resource in outcome.critical_path:
+        took = resource.finish - resource.start
+        table.add_row(resource.name, clock(resource.start), clock(took), clock(resource.finish))
     return Group(title, table)
 
 

@@ -36,7 +36,7 @@ from . import ec2, eks, hyperpod, iam, records, s3, services  # noqa: E402
 from .audit import Inventory, take_inventory  # noqa: E402
 from .faults import Fault  # noqa: E402
 from .integrity import check_exist, check_unused, known_identifiers, references  # noqa: E402
-from .kinds import KINDS, Live, Refused  # noqa: E402
+from .kinds import KINDS, Live, Refused, after_update  # noqa: E402
 from .quotas import check_quota  # noqa: E402
 
 __all__ = ["Account", "Fault", "Live", "Refused"]
@@ -154,7 +154,8 @@ class Account:
             named = frozenset(references(inputs))
             check_exist(named, self._known())
             assert kind.update is not None, f"{type_token} has no update; diff() says replace"
-            live.outputs = {**live.outputs, **dict(inputs), **_as_refusals(lambda: kind.update(self, live, inputs))}
+            computed = _as_refusals(lambda: kind.update(self, live, inputs))
+            live.outputs = {**after_update(live.outputs, live.inputs, inputs), **computed}
             live.inputs, live.references = dict(inputs), named
             return live.outputs
 

@@ -71,6 +71,17 @@ class Kind:
         return not changed <= self.updatable
 
 
+def after_update(outputs: Inputs, old: Inputs, new: Inputs) -> dict[str, Any]:
+    """Outputs once the inputs are ``new`` instead of ``old``: what AWS computed stays, inside of inputs too."""
+    kept = {key: value for key, value in outputs.items() if key not in old or key in new}
+    for key, value in new.items():
+        before, given = kept.get(key), old.get(key)
+        if isinstance(value, Mapping) and isinstance(before, Mapping) and isinstance(given, Mapping):
+            value = {**{part: before[part] for part in before.keys() - given.keys()}, **value}
+        kept[key] = value
+    return kept
+
+
 KINDS: dict[str, Kind] = {}
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pulumi
 
-from .kinds import Inputs, Kind, Live, Refused, register
+from .kinds import Change, Create, Inputs, Kind, Live, Refused, register
 
 if TYPE_CHECKING:
     from . import Account
@@ -56,6 +56,11 @@ def _setting(put: str, delete: str | None, request: Any) -> tuple[Any, Any]:
             getattr(account.client("s3"), delete)(Bucket=live.inputs["bucket"])
 
     return create, remove
+
+
+def _put_again(create: Create) -> Change:
+    """S3 has no update of a setting: putting it again replaces it."""
+    return lambda account, live, i: create(account, i)[1]
 
 
 def _encryption(i: Inputs) -> dict[str, Any]:
@@ -173,7 +178,7 @@ def register_kinds() -> None:
                 token=f"aws:s3/{token}",
                 create=create,
                 delete=delete,
-                update=lambda account, live, i, create=create: create(account, i)[1],
+                update=_put_again(create),
                 updatable=None,
                 fixed=frozenset({"bucket"}),
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -100,8 +101,10 @@ def test_comes_up_and_leaves_nothing(option: str) -> None:
 def test_the_critical_path_is_within_5_percent_of_what_aws_imposes(stack: str, limit: int) -> None:
     outcome = run(stack)
     assert limit * 0.95 <= outcome.total_seconds <= limit * 1.05
-    assert outcome.critical_path[0] == "network-vpc"
-    assert outcome.critical_path[-1] == "hyperpod-cluster"
+    assert outcome.critical_path[0].name == "network-vpc"
+    assert outcome.critical_path[-1].name == "hyperpod-cluster"
+    times = [(step.start, step.finish) for step in outcome.critical_path]
+    assert all(before[1] == after[0] for before, after in pairwise(times))
 
 
 def test_editing_one_lifecycle_file_changes_its_object_and_nothing_else(tmp_path: Any) -> None:
