@@ -137,7 +137,5 @@ def lifecycle_files(folder: Path) -> list[Path]:
         path
         for path in folder.rglob("*")
         if path.is_file()
-        and "__pycache__" not in path.parts
-        and not path.name.startswith(".")
-        and path.suffix != ".pyc"
+        and not any(part == "__pycache__" or part.startswith(".") for part in path.relative_to(folder).parts)
     )

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Entry point that HyperPod runs as root on every new node.
+# Entry point that HyperPod runs as root on every new node, from the folder it downloaded the lifecycle files into.
+# Everything else is in the Python package next to it; this only makes sure that what it says is kept.
 set -euo pipefail
-log=/var/log/hyperpod/on_create.log
-mkdir -p "$(dirname "$log")"
-exec > >(tee -a "$log") 2>&1
+
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-config=${HYPERPOD_RESOURCE_CONFIG:-/opt/ml/config/resource_config.json}
-if [[ ! -r $config ]]; then
-  echo "on_create: no resource configuration at $config"
-  exit 1
-fi
-echo "on_create: scripts in $here, resource configuration in $config"
+log=${HYPERPOD_LOG:-/var/log/hyperpod/on_create.log}
+mkdir -p "$(dirname "$log")"
+# Standard output is what HyperPod sends to CloudWatch; the file stays on the node.
+exec > >(tee -a "$log") 2>&1
+
+cd "$here"
+export PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+exec python3 -m hyperpod_node

@@ -34,3 +34,9 @@ def named(type_token: str, name: str, inputs: dict[str, Any], before: Mapping[st
     if key is None or inputs.get(key):
         return inputs
     return {**inputs, key: before.get(key) or f"{name}-{secrets.token_hex(4)[:7]}"}
+
+
+def keeps_name(type_token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether a resource and what replaces it have one and the same name, which cannot be: the old one goes first."""
+    key = NAMED.get(type_token)
+    return key is not None and old.get(key) == new.get(key)

@@ -21,7 +21,7 @@ from . import protocol
 from .account import Account
 from .account.kinds import KINDS, Refused, after_update
 from .account.s3 import body
-from .autoname import with_names
+from .autoname import keeps_name, named, with_names
 from .clock import duration
 from .eks_component import construct_eks_cluster
 from .state import PROVIDER_PREFIX, STACK_TYPE, ResourceState, State, finish_of
@@ -168,8 +168,12 @@ class Engine(MockMonitor):
             resource.outputs = dict(resource.inputs)
             return
         old = self.old.get(resource.urn)
+        given = resource.inputs
         resource.inputs = with_names(resource, old)
         operation = self._operation(resource, old)
+        if operation == "replace":
+            # The old resource has the name that was made up first.
+            resource.inputs = named(resource.type, resource.name, given, {})
         self.operations[resource.urn] = operation
         if self.preview:
             if old and operation in ("same", "update"):
@@ -204,7 +208,12 @@ class Engine(MockMonitor):
             resource.outputs = self.account.update(resource.type, old.id, resource.inputs)
             return
         if operation == "replace" and old:
-            self.replaced.append(old)
+            if keeps_name(resource.type, old.inputs, resource.inputs):
+                # A chosen name is free only when its owner is gone.
+                self.account.delete(old.type, old.id)
+                del self.old[old.urn]
+            else:
+                self.replaced.append(old)
         resource.id, resource.outputs = self.account.create(
             resource.type, resource.name, resource.inputs, at=resource.start, ready_at=resource.finish
         )
@@ -228,6 +237,8 @@ class Engine(MockMonitor):
         outputs = {
             key: protocol.secret(value) if key in resource.secrets and value is not None else value
             for key, value in resource.outputs.items()
+            # A file's content may be no text that the wire can carry, and no program reads it back.
+            if not isinstance(value, StringAsset)
         }
         self.resources[resource.urn] = MockMonitor.ResourceRegistration(resource.urn, resource.id, outputs)
         answer = protocol.serialize(outputs)

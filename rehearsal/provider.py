@@ -24,7 +24,7 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, re
 from . import protocol
 from .account import Account
 from .account.kinds import KINDS, Refused, after_update
-from .autoname import NAMED, named
+from .autoname import NAMED, keeps_name, named
 from .eks_component import construct_eks_cluster
 from .state import PROVIDER_PREFIX, ResourceState
 
@@ -107,9 +107,8 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         old, new = _comparable(request.old_inputs), _comparable(request.news)
         changed, _ = self.account.diff(token, old, new)
         replaces = {k for k in changed if self.account.diff(token, {k: old.get(k)}, {k: new.get(k)})[1]}
-        key = NAMED.get(token)
-        taken = key is not None and key not in _defaults(request.news) and old.get(key) == new.get(key)
-        return _diff_response(changed, replaces, delete_first=taken)
+        chosen = NAMED.get(token) not in _defaults(request.news)
+        return _diff_response(changed, replaces, delete_first=chosen and keeps_name(token, old, new))
 
     def Create(self, request: Any, context: Any) -> Any:
         """Create it, or in a preview say what is known of it."""

@@ -179,8 +179,9 @@ class Account:
 
     def diff(self, type_token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[set[str], bool]:
         """Which inputs differ, and whether that makes a new resource."""
-        changed = {key for key in {*old, *new} if old.get(key) != new.get(key)}
-        return changed, bool(changed) and _kind(type_token).replaces(changed)
+        changed = _differing(old, new)
+        parts = {f"{key}/{part}" for key in changed for part in _differing(_parts(old, key), _parts(new, key))}
+        return changed, bool(changed) and _kind(type_token).replaces(changed, parts)
 
     def leftovers(self) -> list[str]:
         """What is there and was not before, and what was there and is gone. Empty after a clean destroy."""
@@ -233,6 +234,15 @@ class Account:
 def _client(service: str, region: str) -> Any:
     """Clients are dear to make, and moto's patches reach those made before an account began."""
     return boto3.client(service, region_name=region)
+
+
+def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
+    return {key for key in {*old, *new} if old.get(key) != new.get(key)}
+
+
+def _parts(inputs: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = inputs.get(key)
+    return value if isinstance(value, Mapping) else {}
 
 
 def _kind(type_token: str) -> Any:

@@ -107,7 +107,9 @@ def _nat_gateway(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
 def _delete_nat_gateway(account: Account, live: Live) -> None:
     ec2 = account.client("ec2")
     ec2.delete_nat_gateway(NatGatewayId=live.id)
-    # moto forgets the interface that a NAT gateway takes with it.
+    # moto forgets that a NAT gateway gives back its address, and takes its interface with it.
+    for address in ec2.describe_addresses(AllocationIds=[live.inputs["allocationId"]])["Addresses"]:
+        ec2.disassociate_address(AssociationId=address["AssociationId"])
     leaked = [{"Name": "subnet-id", "Values": [live.inputs["subnetId"]]}]
     for interface in ec2.describe_network_interfaces(Filters=leaked)["NetworkInterfaces"]:
         ec2.delete_network_interface(NetworkInterfaceId=interface["NetworkInterfaceId"])

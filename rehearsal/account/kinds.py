@@ -52,7 +52,7 @@ class Kind:
     """A resource type.
 
     ``updatable`` names the inputs that ``update`` can change in place; a change of any other replaces the resource.
-    With ``updatable`` None every input but ``fixed`` can change.
+    With ``updatable`` None every input but ``fixed`` can change, where ``a/b`` is the part ``b`` of the input ``a``.
     """
 
     token: str
@@ -62,12 +62,12 @@ class Kind:
     updatable: frozenset[str] | None = frozenset()
     fixed: frozenset[str] = field(default_factory=frozenset)
 
-    def replaces(self, changed: set[str]) -> bool:
-        """Whether a change of these inputs makes a new resource."""
+    def replaces(self, changed: set[str], parts: set[str]) -> bool:
+        """Whether a change of these inputs makes a new resource; ``parts`` are those of them that differ."""
         if self.update is None:
             return True
         if self.updatable is None:
-            return bool(changed & self.fixed)
+            return bool((changed | parts) & self.fixed)
         return not changed <= self.updatable
 
 

@@ -40,7 +40,8 @@ def record(
         return {}
 
     if fixed is None:
-        fixed = frozenset(name[0].lower() + name[1:] for name in replacing_properties(cfn_type))
+        names = (path.split("/") for path in replacing_properties(cfn_type))
+        fixed = frozenset("/".join(name[0].lower() + name[1:] for name in path) for path in names)
     return Kind(token=token, create=create, delete=on_delete, update=update, updatable=None, fixed=fixed)
 
 

@@ -39,9 +39,9 @@ def _validator(cfn_type: str) -> Any:
 
 
 def replacing_properties(cfn_type: str) -> frozenset[str]:
-    """Top-level properties whose change replaces the resource."""
+    """Properties whose change replaces the resource, and parts of properties, as ``Orchestrator/Eks``."""
     paths = (path.split("/")[2:] for path in schema(cfn_type).get("createOnlyProperties", []))
-    return frozenset(path[0] for path in paths if len(path) == 1)
+    return frozenset("/".join(path) for path in paths)
 
 
 def check_valid(cfn_type: str, properties: Mapping[str, Any]) -> None:

@@ -262,10 +262,16 @@ def test_the_kubernetes_api_is_private_until_somebody_names_who_may_reach_it() -
     assert (opened["endpointPublicAccess"], opened["publicAccessCidrs"]) == (True, ["203.0.113.0/24"])
 
 
+def _is_litter(path: Path) -> bool:
+    return any(part == "__pycache__" or part[0] == "." for part in path.parts)
+
+
 def test_every_lifecycle_file_is_shipped_and_no_leftover_of_an_editor() -> None:
     folder = Path(__file__).parents[2] / "lifecycle"
     files = {
-        p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() and "__pycache__" not in p.parts
+        p.relative_to(folder).as_posix()
+        for p in folder.rglob("*")
+        if p.is_file() and not _is_litter(p.relative_to(folder))
     }
     keys = {r.inputs["key"].removeprefix("lifecycle/") for r in of_type(state_of("dev"), "BucketObjectv2")}
     assert keys == files | {"provisioning_parameters.json"}
