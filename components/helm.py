@@ -23,7 +23,11 @@ _TIMEOUT_SECONDS = 600
 
 @dataclass(frozen=True, kw_only=True)
 class HyperPodChartArgs:
-    """What the release is made from. ``image_registry`` mirrors the chart's images for a closed network."""
+    """What the release is made from.
+
+    ``image_registry`` mirrors, for a closed network, the three images that the chart takes from public registries:
+    k8s-device-plugin, mpi-operator, training-operator. The rest come from AWS's own ECR in the region.
+    """
 
     region: str
     accelerator: str
@@ -75,5 +79,7 @@ def chart_values(args: HyperPodChartArgs) -> dict[str, Any]:
         "job-auto-restart": {"enabled": True},
     }
     if args.image_registry:
-        values["global"]["imageRegistry"] = args.image_registry
+        values["nvidia-device-plugin"]["image"] = {"repository": f"{args.image_registry}/k8s-device-plugin"}
+        values["mpi-operator"]["mpiOperator"] = {"image": {"repository": f"{args.image_registry}/mpi-operator"}}
+        values["training-operators"] = {"image": {"repository": f"{args.image_registry}/training-operator"}}
     return values

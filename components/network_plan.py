@@ -67,6 +67,12 @@ def network_problems(settings: Settings) -> Iterator[Problem]:
             what="a closed network with nothing to pull images from: the charts' images are in public registries",
             fix="mirror them to a private registry and name it, as 123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror",
         )
+    if net.closed and settings.orchestrator == "eks" and settings.accelerator == "trainium":
+        yield Problem(
+            key="hyperpod:network.closed",
+            what="the pinned HyperPod chart takes the Neuron device plugin from public.ecr.aws and nowhere else",
+            fix="leave closed out for EKS with Trainium, or use Slurm",
+        )
     if net.image_registry and not _IMAGE_REGISTRY.fullmatch(net.image_registry):
         yield Problem(
             key="hyperpod:network.imageRegistry",

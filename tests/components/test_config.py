@@ -172,6 +172,12 @@ def test_the_region_limits_the_name_through_bucket_and_roles(region: str, fits: 
         parse({"aws:region": region, "hyperpod:clusterName": "a" * (fits + 1)})
 
 
+def test_a_closed_eks_with_trainium_is_refused_since_its_chart_pulls_from_a_public_registry() -> None:
+    registry = "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"
+    found = problems("eks-trainium", network={"closed": True, "imageRegistry": registry})
+    assert "Neuron device plugin" in found["hyperpod:network.closed"]
+
+
 def test_all_problems_are_reported_at_once() -> None:
     found = problems(
         clusterName="Bad-",

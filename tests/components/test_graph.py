@@ -252,6 +252,18 @@ def test_eks_brings_no_nodes_no_default_groups_and_only_its_accelerators_plugins
     assert len(zones) == 2
 
 
+def test_a_closed_eks_pulls_the_charts_public_images_from_the_mirror() -> None:
+    registry = "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"
+    state = state_of("eks-gpu", network={"closed": True, "imageRegistry": registry})
+    values = one(state, "eks-chart-release").inputs["values"]
+    images = [
+        values["nvidia-device-plugin"]["image"],
+        values["mpi-operator"]["mpiOperator"]["image"],
+        values["training-operators"]["image"],
+    ]
+    assert all(image["repository"].startswith(f"{registry}/") for image in images)
+
+
 def test_the_kubernetes_api_is_private_until_somebody_names_who_may_reach_it() -> None:
     closed = one(state_of("eks-gpu"), "eks-cluster-eksCluster").inputs["vpcConfig"]
     assert (closed["endpointPublicAccess"], closed["endpointPrivateAccess"]) == (False, True)
