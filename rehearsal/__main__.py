@@ -7,12 +7,16 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from components.config import Config, ConfigError, parse
 
 from .project import Project, ProjectError, load_project
+
+if TYPE_CHECKING:
+    from .account import Account
 
 PASSED, FAILED, BAD_CONFIG = 0, 1, 2
 _ROOT = Path(__file__).parent.parent
@@ -97,11 +101,8 @@ def _rehearse(project: Project, config: Config, options: argparse.Namespace, err
     console = Console()
     with Account(config.region.name, faults=faults, quotas=quotas) as account:
         if options.engine == "pulumi":
-            from .real_engine import rehearse_on_real_engine
-
             prepare(account, config)
-            run = rehearse_on_real_engine(project, account, console.out)
-            return PASSED if run.passed else FAILED
+            return _on_real_engine(project, account, console, errors)
         try:
             with Progress(console) as progress:
                 outcome = rehearse(
@@ -121,6 +122,19 @@ def _rehearse(project: Project, config: Config, options: argparse.Namespace, err
         write_report(found, options.report)
         console.print(f"Report: {options.report}")
     return PASSED if outcome.passed else FAILED
+
+
+def _on_real_engine(project: Project, account: Account, console: Console, errors: Console) -> int:
+    """The same stack through the Pulumi CLI, its state in a temporary folder, its providers the account's."""
+    from .real_engine import rehearse_on_real_engine
+
+    run = rehearse_on_real_engine(project, account, lambda line: console.out(line, highlight=False))
+    for problem in filter(None, [run.failure, *(f"left over: {leftover}" for leftover in run.leftovers)]):
+        _complain(errors, problem)
+    if run.failure or run.leftovers:
+        return FAILED
+    console.print("Up, unchanged, refreshed and destroyed on the Pulumi engine; nothing is left.", style="bold green")
+    return PASSED
 
 
 if __name__ == "__main__":
