@@ -16,6 +16,8 @@ from functools import cache
 from typing import Any, TypeVar
 
 os.environ.setdefault("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
+# Nothing here starts an instance, and five thousand images take half a second for each account.
+os.environ.setdefault("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
 # Of AWS's 1,300 managed policies, those of the services in play: moto parses them anew for every partition and reset.
 _MANAGED = (
     "AmazonSageMaker",
