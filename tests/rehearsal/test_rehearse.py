@@ -90,7 +90,23 @@ def test_a_ready_stack_comes_up_stays_unchanged_and_leaves_nothing(stack: str) -
         assert account.leftovers() == []
 
 
-@pytest.mark.parametrize("option", OPTIONS)
+# Every option runs in `make test`; these say nothing that another of the fast suite does not say nearly as well.
+SLOW = {
+    "login group",
+    "closed network with EKS",
+    "one block",
+    "eu-central-1 with EKS",
+    "ap-southeast-1",
+    "us-gov-west-1",
+    "training plan",
+    "large",
+    "benchmarks and key",
+}
+
+
+@pytest.mark.parametrize(
+    "option", [pytest.param(option, marks=[pytest.mark.slow] if option in SLOW else []) for option in OPTIONS]
+)
 def test_comes_up_and_leaves_nothing(option: str) -> None:
     stack, settings = OPTIONS[option]
     outcome = run(stack, **settings)
