@@ -1,0 +1,400 @@
+"""The embedded account as Pulumi providers: asked directly, and by the real engine where there is a Pulumi CLI."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import grpc
+import pulumi
+import pytest
+from pulumi.runtime import rpc
+from pulumi.runtime.proto import provider_pb2, resource_pb2, resource_pb2_grpc
+
+from rehearsal import protocol
+from rehearsal.account import Account, Fault
+from rehearsal.project import Project, load_project
+from rehearsal.provider import EmbeddedProvider
+from rehearsal.real_engine import NO_CLI, EngineFailure, real_stack, rehearse_on_real_engine
+from tests.support import READY_STACKS, ROOT, project
+
+LOGS = "aws:cloudwatch/logGroup:LogGroup"
+ROLE = "aws:iam/role:Role"
+OBJECT = "aws:s3/bucketObjectv2:BucketObjectv2"
+PARAMETER = "aws:ssm/parameter:Parameter"
+EKS = "aws:eks/cluster:Cluster"
+TRUST = (
+    '{"Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}]}'
+)
+
+
+class Aborted(Exception):
+    """What gRPC raises when a method gives up."""
+
+
+class Context:
+    """As much of gRPC's context as the provider uses."""
+
+    def abort(self, code: grpc.StatusCode, details: str) -> NoReturn:
+        raise Aborted(f"{code.name}: {details}")
+
+
+@pytest.fixture(scope="module")
+def account() -> Iterator[Account]:
+    with Account("us-west-2") as account:
+        yield account
+
+
+@pytest.fixture
+def aws(account: Account, tmp_path: Path) -> EmbeddedProvider:
+    return EmbeddedProvider(account, "aws", tmp_path)
+
+
+def ask(servicer: EmbeddedProvider, method: str, type_token: str, name: str = "thing", **fields: Any) -> Any:
+    """One call, with dictionaries as protobuf structs."""
+    request: Any = getattr(provider_pb2, f"{method.removesuffix('Config')}Request")
+    fields |= {"type": type_token, "name": name}
+    values = {k: protocol.serialize(v) if isinstance(v, dict) else v for k, v in fields.items()}
+    urn = f"urn:pulumi:dev::hyperpod::hyperpod:index:Network${type_token}::{name}"
+    return getattr(servicer, method)(request(urn=urn, **values), Context())
+
+
+def values(struct: Any) -> dict[str, Any]:
+    return protocol.deserialize(struct)[0]
+
+
+def test_a_resource_without_a_name_gets_one_and_keeps_it_but_not_in_its_replacement(aws: EmbeddedProvider) -> None:
+    first = ask(aws, "Check", ROLE, news={"path": "/"}).inputs
+    later = ask(aws, "Check", ROLE, olds=first, news={"path": "/a/"}).inputs
+    assert values(first)["name"] == values(later)["name"]
+    assert values(first)["name"].startswith("thing-")
+    diff = ask(aws, "Diff", ROLE, old_inputs=first, news=later)
+    assert list(diff.replaces) == ["path"]
+    assert not diff.deleteBeforeReplace
+    assert values(ask(aws, "Check", ROLE, news={"path": "/a/"}).inputs)["name"] != values(first)["name"]
+
+
+def test_a_name_that_somebody_chose_is_left_alone_and_free_only_after_the_old_resource_is_gone(
+    aws: EmbeddedProvider,
+) -> None:
+    first = ask(aws, "Check", ROLE, news={"name": "mine", "path": "/"}).inputs
+    later = ask(aws, "Check", ROLE, olds=first, news={"name": "mine", "path": "/a/"}).inputs
+    assert values(later) == {"name": "mine", "path": "/a/"}
+    assert ask(aws, "Diff", ROLE, old_inputs=first, news=later).deleteBeforeReplace
+
+
+def test_a_preview_creates_nothing_and_leaves_what_aws_computes_unknown(aws: EmbeddedProvider) -> None:
+    before = set(aws.account.live)
+    news = {"name": "preview", "vpcConfig": {"subnetIds": [rpc.UNKNOWN]}}
+    answer = ask(aws, "Create", EKS, properties=news, preview=True)
+    assert answer.id == ""
+    assert answer.properties["vpcConfig"]["clusterSecurityGroupId"] == rpc.UNKNOWN
+    assert answer.properties["vpcConfig"]["subnetIds"][0] == rpc.UNKNOWN
+    assert "arn" not in answer.properties
+    assert set(aws.account.live) == before
+
+
+def test_a_preview_of_an_update_keeps_what_aws_computed(aws: EmbeddedProvider) -> None:
+    old = {"name": "c", "vpcConfig": {"endpointPublicAccess": False}}
+    olds = {**old, "arn": "arn", "vpcConfig": {"endpointPublicAccess": False, "clusterSecurityGroupId": "sg-1"}}
+    news = {"name": "c", "vpcConfig": {"endpointPublicAccess": True}}
+    answer = values(ask(aws, "Update", EKS, old_inputs=old, olds=olds, news=news, preview=True).properties)
+    assert answer == {
+        **news,
+        "arn": "arn",
+        "vpcConfig": {"endpointPublicAccess": True, "clusterSecurityGroupId": "sg-1"},
+    }
+
+
+def test_secrets_stay_secret_all_the_way(aws: EmbeddedProvider) -> None:
+    news = {"name": "/token", "type": "String", "value": protocol.secret("hidden")}
+    inputs = ask(aws, "Check", PARAMETER, news=news).inputs
+    created = ask(aws, "Create", PARAMETER, properties=inputs)
+    read = ask(aws, "Read", PARAMETER, id=created.id, inputs=inputs, properties=created.properties)
+    updated = ask(aws, "Update", PARAMETER, id=created.id, olds=read.properties, old_inputs=inputs, news=inputs)
+    for struct in (inputs, created.properties, read.inputs, read.properties, updated.properties):
+        assert rpc.is_rpc_secret(rpc.deserialize_properties(struct)["value"])
+    assert aws.account.live[PARAMETER, "/token"].inputs["value"] == "hidden"
+    ask(aws, "Delete", PARAMETER, id=created.id)
+
+
+def test_a_refresh_of_what_nobody_touched_answers_what_the_engine_has_already(aws: EmbeddedProvider) -> None:
+    inputs = ask(aws, "Check", LOGS, "refreshed", news={"retentionInDays": 30}).inputs
+    created = ask(aws, "Create", LOGS, "refreshed", properties=inputs)
+    read = ask(aws, "Read", LOGS, id=created.id, inputs=inputs, properties=created.properties)
+    assert (read.id, read.inputs, read.properties) == (created.id, inputs, created.properties)
+
+
+def test_a_refresh_sees_what_somebody_changed_and_what_is_gone(aws: EmbeddedProvider) -> None:
+    inputs = ask(aws, "Check", LOGS, "drift", news={"retentionInDays": 30}).inputs
+    created = ask(aws, "Create", LOGS, "drift", properties=inputs)
+    aws.account.update(LOGS, created.id, {"name": created.id, "retentionInDays": 7})
+    read = ask(aws, "Read", LOGS, id=created.id, inputs=inputs, properties=created.properties)
+    assert values(read.inputs)["retentionInDays"] == values(read.properties)["retentionInDays"] == 7
+    ask(aws, "Delete", LOGS, id=created.id)
+    assert ask(aws, "Read", LOGS, id=created.id, inputs=inputs, properties=created.properties).id == ""
+
+
+def test_an_edited_file_is_a_change_and_an_unchanged_one_is_none(aws: EmbeddedProvider) -> None:
+    def source(content_hash: str) -> dict[str, Any]:
+        asset = {rpc._special_sig_key: rpc._special_asset_sig, "path": "run.sh", "hash": content_hash}  # type: ignore[attr-defined]
+        return {"bucket": "b", "key": "k", "source": asset}
+
+    unchanged = ask(aws, "Diff", OBJECT, old_inputs=source("1"), news=source("1"))
+    assert unchanged.changes == provider_pb2.DiffResponse.DIFF_NONE
+    edited = ask(aws, "Diff", OBJECT, old_inputs=source("1"), news=source("2"))
+    assert (list(edited.diffs), list(edited.replaces)) == (["source"], [])
+
+
+def test_a_file_is_found_in_the_program_s_folder_from_wherever_this_runs(aws: EmbeddedProvider) -> None:
+    (aws.folder / "run.sh").write_text("echo hello\n")
+    bucket = ask(aws, "Create", "aws:s3/bucket:Bucket", properties={"bucket": "files-of-a-test", "forceDestroy": True})
+    news = {"bucket": bucket.id, "key": "k", "source": pulumi.FileAsset("run.sh")}
+    created = ask(aws, "Create", OBJECT, properties=news)
+    body = aws.account.client("s3").get_object(Bucket=bucket.id, Key="k")["Body"].read()
+    assert body == b"echo hello\n"
+    assert created.properties["source"]["path"] == "run.sh"
+
+
+def test_another_orchestrator_is_another_cluster_but_more_workers_are_not(aws: EmbeddedProvider) -> None:
+    def cluster(orchestrator: str, count: int) -> dict[str, Any]:
+        return {"clusterName": "c", "orchestrator": {orchestrator: {}}, "instanceGroups": [{"instanceCount": count}]}
+
+    kind = "aws-native:sagemaker:Cluster"
+    replaced = ask(aws, "Diff", kind, old_inputs=cluster("slurm", 1), news=cluster("eks", 1))
+    assert list(replaced.replaces) == ["orchestrator"]
+    assert replaced.deleteBeforeReplace
+    assert list(ask(aws, "Diff", kind, old_inputs=cluster("slurm", 1), news=cluster("slurm", 2)).replaces) == []
+
+
+def test_a_type_the_account_does_not_know_is_refused_already_in_the_preview(aws: EmbeddedProvider) -> None:
+    failures = ask(aws, "Check", "aws:sqs/queue:Queue", news={}).failures
+    assert [f.reason for f in failures] == ["the embedded account does not know aws:sqs/queue:Queue"]
+
+
+def test_what_the_account_refuses_is_an_error_in_aws_s_words(aws: EmbeddedProvider) -> None:
+    subnet = {"vpcId": "vpc-0123456789abcdef0", "cidrBlock": "10.0.0.0/24", "availabilityZoneId": "usw2-az1"}
+    with pytest.raises(Aborted, match=r"^FAILED_PRECONDITION: InvalidVpcID.NotFound: the vpc 'vpc-0123456789abcdef0'"):
+        ask(aws, "Create", "aws:ec2/subnet:Subnet", properties=subnet)
+
+
+def test_it_knows_whose_account_it_is_and_refuses_functions_it_does_not_know(aws: EmbeddedProvider) -> None:
+    def invoke(token: str) -> Any:
+        return aws.Invoke(provider_pb2.InvokeRequest(tok=token), Context())
+
+    answer = invoke("aws:index/getCallerIdentity:getCallerIdentity")
+    assert getattr(answer, "return")["accountId"] == aws.account.account_id
+    with pytest.raises(Aborted, match="UNIMPLEMENTED: the embedded account does not answer aws:ec2/getAmi:getAmi"):
+        invoke("aws:ec2/getAmi:getAmi")
+
+
+def test_another_region_is_another_provider_and_other_tags_are_not(aws: EmbeddedProvider) -> None:
+    old = {"region": "us-west-2", "defaultTags": "{}"}
+    token = "pulumi:providers:aws"
+    assert list(ask(aws, "DiffConfig", token, old_inputs=old, news={**old, "region": "eu-west-1"}).replaces)
+    retagged = ask(aws, "DiffConfig", token, old_inputs=old, news={**old, "defaultTags": "x"})
+    assert (list(retagged.diffs), list(retagged.replaces)) == (["defaultTags"], [])
+
+
+class Monitor:
+    """The engine's side of a component: it keeps what is registered, and knows outputs unless it is a preview."""
+
+    preview = False
+
+    def __init__(self) -> None:
+        self.registered: dict[str, Any] = {}
+        self.finished: list[str] = []
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802
+        self.registered[request.name] = request
+        known = values(request.object)
+        if not self.preview and request.custom:
+            known |= {"arn": f"arn:aws:eks:us-west-2:1:{request.name}", "endpoint": "https://e"}
+            known |= {"certificateAuthority": {"data": "Y2E="}}
+        resource_id = "" if self.preview else f"id-of-{request.name}"
+        return resource_pb2.RegisterResourceResponse(
+            urn=f"urn:{request.name}", id=resource_id, object=protocol.serialize(known)
+        )
+
+    def RegisterResourceOutputs(self, request: Any) -> None:  # noqa: N802
+        self.finished.append(request.urn)
+
+
+def construct(aws: EmbeddedProvider, monkeypatch: pytest.MonkeyPatch, **inputs: Any) -> tuple[Any, Monitor]:
+    monitor = Monitor()
+    monkeypatch.setattr(resource_pb2_grpc, "ResourceMonitorStub", lambda channel: monitor)
+    depends = provider_pb2.ConstructRequest.PropertyDependencies(urns=["urn:subnet"])
+    request = provider_pb2.ConstructRequest(
+        type="eks:index:Cluster",
+        name="eks",
+        parent="urn:parent",
+        monitorEndpoint="127.0.0.1:1",
+        inputs=protocol.serialize({"name": "c", "version": "1.34", **inputs}),
+        inputDependencies={"privateSubnetIds": depends},
+        dependencies=["urn:logs"],
+        providers={"aws": "urn:aws::id", "aws-native": "urn:native::id"},
+    )
+    return aws.Construct(request, Context()), monitor
+
+
+def test_a_component_s_children_are_below_it_with_the_program_s_provider(
+    aws: EmbeddedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, monitor = construct(aws, monkeypatch, privateSubnetIds=["subnet-1"])
+    cluster, role = monitor.registered["eks-eksCluster"], monitor.registered["eks-eksRole-role"]
+    assert (monitor.registered["eks"].parent, cluster.parent, role.parent) == (
+        "urn:parent",
+        "urn:eks",
+        "urn:eks-eksRole",
+    )
+    assert (cluster.provider, role.provider) == ("urn:aws::id", "urn:aws::id")
+    assert monitor.registered["eks-eks-k8s"].provider == ""
+    # Its inputs' dependencies are the cluster's; what the component as a whole waits for is the component's alone.
+    assert set(cluster.dependencies) == {"urn:eks-eksRole-role", "urn:eks-eksRole-4b490823", "urn:subnet"}
+    assert list(monitor.registered["eks"].dependencies) == ["urn:logs"]
+    assert "get-token" in answer.state["kubeconfigJson"]
+    assert list(answer.stateDependencies["kubeconfig"].urns) == ["urn:eks-eksCluster"]
+    assert monitor.finished == ["urn:eks"]
+
+
+def test_a_component_s_preview_passes_unknowns_on(aws: EmbeddedProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Monitor, "preview", True)
+    answer, monitor = construct(aws, monkeypatch, privateSubnetIds=[rpc.UNKNOWN])
+    cluster = monitor.registered["eks-eksCluster"].object
+    assert cluster["roleArn"] == rpc.UNKNOWN
+    assert cluster["vpcConfig"]["subnetIds"][0] == rpc.UNKNOWN
+    assert "kubeconfig" not in answer.state
+    assert answer.state["eksCluster"]["urn"] == "urn:eks-eksCluster"
+
+
+def test_without_a_cli_it_says_so_and_touches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with Account("us-west-2") as account:
+        run = rehearse_on_real_engine(project(), account, print)
+    assert run.failure == NO_CLI
+    assert (run.counts, run.leftovers) == ({}, [])
+
+
+needs_cli = pytest.mark.skipif(shutil.which("pulumi") is None, reason="there is no Pulumi CLI on PATH")
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Any:
+    """Makes a project of a program's text."""
+
+    def make(text: str) -> Project:
+        (tmp_path / "Pulumi.yaml").write_text("name: probe\nruntime: python\n")
+        (tmp_path / "Pulumi.test.yaml").write_text("config:\n  aws:region: us-west-2\n")
+        (tmp_path / "__main__.py").write_text(f"import pulumi, pulumi_aws as aws\n{text}")
+        return load_project(tmp_path, "test")
+
+    return make
+
+
+@pytest.mark.engine
+@needs_cli
+@pytest.mark.slow
+@pytest.mark.parametrize("stack", READY_STACKS)
+def test_every_ready_stack_comes_up_settles_refreshes_and_leaves_nothing(stack: str) -> None:
+    loaded = project(stack)
+    lines: list[str] = []
+    before = (ROOT / f"Pulumi.{stack}.yaml").read_text()
+    with Account(loaded.config["aws:region"]) as account:
+        run = rehearse_on_real_engine(loaded, account, lines.append)
+    assert run.failure == ""
+    total = run.counts["up"]["create"]
+    assert total > 80
+    assert run.counts == {
+        "preview": {"create": total},
+        "up": {"create": total},
+        "second preview": {"same": total},
+        "second up": {"same": total},
+        "refresh": {"same": total},
+        "destroy": {"delete": total},
+    }
+    assert run.leftovers == []
+    urns = [resource["urn"] for resource in run.state["resources"]]
+    assert len(urns) == len(set(urns))
+    assert run.outputs["clusterArn"].startswith("arn:aws:sagemaker:us-west-2:")
+    assert (ROOT / f"Pulumi.{stack}.yaml").read_text() == before
+    assert any(line.startswith("up: ") for line in lines)
+    if loaded.config["hyperpod:orchestrator"] == "eks":
+        assert run.secret_outputs == {"kubeconfig"}
+        _assert_encrypted(run.state, "pulumi:pulumi:Stack", "outputs")
+        _assert_encrypted(run.state, "eks-kubernetes", "inputs")
+        _assert_encrypted(run.state, "eks-kubernetes", "outputs")
+
+
+def _assert_encrypted(state: dict[str, Any], resource: str, part: str) -> None:
+    found = [r for r in state["resources"] if resource in (r["type"], r["urn"].rsplit("::", 1)[1])]
+    assert len(found) == 1
+    assert "ciphertext" in found[0][part]["kubeconfig"]
+
+
+@pytest.mark.engine
+@needs_cli
+@pytest.mark.slow
+def test_an_edited_lifecycle_file_changes_its_own_object_and_nothing_else(tmp_path: Path) -> None:
+    for name in ("components", "lifecycle"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("__main__.py", "Pulumi.yaml", "Pulumi.dev.yaml"):
+        shutil.copy(ROOT / name, tmp_path)
+    with Account("us-west-2") as account, real_stack(load_project(tmp_path, "dev"), account, print) as stack:
+        total = stack.run("up")["create"]
+        with (tmp_path / "lifecycle" / "on_create.sh").open("a") as script:
+            script.write("# edited\n")
+        assert stack.run("up") == {"update": 1, "same": total - 1}
+        assert stack.changed == ["lifecycle-on_create.sh (update)"]
+        stack.run("destroy")
+        assert account.leftovers() == []
+
+
+@pytest.mark.engine
+@needs_cli
+def test_a_failed_resource_is_named_with_its_cause_and_destroy_leaves_nothing(program: Any) -> None:
+    text = "logs = aws.cloudwatch.LogGroup('logs', name='a')\naws.cloudwatch.LogGroup('later', name=logs.arn)\n"
+    with Account("us-west-2", faults=[Fault(target="later")]) as account:
+        run = rehearse_on_real_engine(program(text), account, print)
+    assert run.failure == f"later ({LOGS}): InternalFailure: injected failure"
+    # The stack itself and the provider count as well as the one resource that came up.
+    assert run.counts["destroy"] == {"delete": 2}
+    assert run.leftovers == []
+
+
+@pytest.mark.engine
+@needs_cli
+def test_a_program_that_stops_itself_says_why(program: Any) -> None:
+    with Account("us-west-2") as account:
+        run = rehearse_on_real_engine(program("raise pulumi.RunError('not today')\n"), account, print)
+    assert run.failure == "not today"
+    assert run.leftovers == []
+
+
+@pytest.mark.engine
+@needs_cli
+def test_what_is_retained_on_delete_is_no_leftover_and_what_is_protected_is_refused(program: Any) -> None:
+    text = "aws.cloudwatch.LogGroup('kept', name='kept', opts=pulumi.ResourceOptions(retain_on_delete=True))\n"
+    with Account("us-west-2") as account:
+        run = rehearse_on_real_engine(program(text), account, print)
+        assert (run.failure, run.leftovers) == ("", [])
+        assert (LOGS, "kept") in account.live
+    text = "aws.cloudwatch.LogGroup('held', name='held', opts=pulumi.ResourceOptions(protect=True))\n"
+    with Account("us-west-2") as account:
+        run = rehearse_on_real_engine(program(text), account, print)
+        assert run.failure.startswith(f"held ({LOGS}): ")
+        assert "cannot be deleted" in run.failure
+        assert run.leftovers
+
+
+@pytest.mark.engine
+@needs_cli
+def test_two_resources_of_one_urn_are_refused(program: Any) -> None:
+    text = "for _ in range(2): aws.cloudwatch.LogGroup('logs', name='a')\n"
+    with (
+        Account("us-west-2") as account,
+        real_stack(program(text), account, print) as stack,
+        pytest.raises(EngineFailure, match="Duplicate resource URN"),
+    ):
+        stack.run("preview")
