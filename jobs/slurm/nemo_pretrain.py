@@ -1,0 +1,38 @@
+"""Pretrains with a recipe of NeMo 2 on the nodes of a Slurm job; started by nemo.sbatch."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from datetime import timedelta
+
+import nemo_run
+from nemo.collections import llm
+
+
+def main() -> None:
+    """Fit the recipe to the job and run it here, in the tasks that srun has started already."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--recipe", default="llama3_8b")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--save-minutes", type=float, default=15)
+    options = parser.parse_args()
+    recipe = getattr(llm, options.recipe).pretrain_recipe(
+        name=options.recipe,
+        dir=options.out,
+        num_nodes=int(os.environ["SLURM_NNODES"]),
+        num_gpus_per_node=int(os.environ["SLURM_NTASKS_PER_NODE"]),
+    )
+    recipe.trainer.max_steps = options.steps
+    # Two checkpoints: the one before the newest is for a newest that a lost node left half written.
+    recipe.log.ckpt.train_time_interval = nemo_run.Config(timedelta, minutes=options.save_minutes)
+    recipe.log.ckpt.save_top_k = 2
+    recipe.log.ckpt.save_last = True
+    recipe.resume.resume_if_exists = True
+    recipe.resume.resume_ignore_no_checkpoint = True
+    nemo_run.run(recipe, direct=True)
+
+
+if __name__ == "__main__":
+    main()

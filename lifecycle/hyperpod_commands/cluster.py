@@ -1,0 +1,139 @@
+"""The cluster as the commands see it: this node's record, an allocation, and what its workers say of themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence
+
+BIN = "/opt/hyperpod/bin"
+LIB = "/opt/hyperpod/lib"
+STATE = "/etc/hyperpod"
+TRANSPORTS = ("tcp", "efa-sendrecv", "efa-rdma")  # the safest first
+
+
+class Trouble(Exception):
+    """The command cannot do what it was asked; the text says why and what to look at."""
+
+
+@dataclass(frozen=True)
+class Workers:
+    """The workers of an allocation, in Slurm's order, and what they have in common."""
+
+    facts: Sequence[Mapping[str, Any]]
+
+    @property
+    def names(self) -> List[str]:
+        """Host names."""
+        return [str(fact["hostname"]) for fact in self.facts]
+
+    @property
+    def first(self) -> Mapping[str, Any]:
+        """The node that rank 0 runs on."""
+        return self.facts[0]
+
+    @property
+    def transport(self) -> str:
+        """The safest transport among them: one node without EFA makes the others' useless."""
+        return min((str(fact["transport"]) for fact in self.facts), key=TRANSPORTS.index)
+
+    @property
+    def environment(self) -> Dict[str, str]:
+        """The task variables of the node with that transport."""
+        safest = next(fact for fact in self.facts if fact["transport"] == self.transport)
+        return dict(safest["environment"])
+
+    def everywhere(self, key: str) -> str:
+        """A path that all nodes have, empty unless they all have the same."""
+        values = {str(fact[key]) for fact in self.facts}
+        return values.pop() if len(values) == 1 else ""
+
+    def complaints(self) -> List[str]:
+        """Differences that people should know of."""
+        found = []
+        if len({fact["transport"] for fact in self.facts}) > 1:
+            each = ", ".join(f"{fact['hostname']} {fact['transport']}" for fact in self.facts)
+            found.append(f"the nodes' transports differ ({each}): all use {self.transport}")
+        for fact in self.facts:
+            wanted, there = int(fact["group"]["accelerators"]), int(fact["devices"])
+            if there < wanted:
+                found.append(f"{fact['hostname']} has {there} of {wanted} devices")
+        return found
+
+
+def record(path: str = f"{STATE}/node.json") -> Dict[str, Any]:
+    """This node's own record, written when it booted."""
+    try:
+        return dict(json.loads(Path(path).read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise Trouble(f"{path}: {error}; did on_create.sh succeed here? See /var/log/hyperpod/summary.json") from None
+
+
+def worker_group(own: Mapping[str, Any], partition: Optional[str]) -> Mapping[str, Any]:
+    """The first group of workers, of a partition where one is given."""
+    workers = [g for g in own["groups"] if g["role"] == "worker" and partition in (None, g["partition"])]
+    if not workers:
+        raise Trouble(f"no worker group has the partition {partition}" if partition else "the cluster has no workers")
+    return dict(workers[0])
+
+
+def run(command: Sequence[str], timeout: float = 120, env: Optional[Mapping[str, str]] = None) -> str:
+    """A command's output. Raises Trouble with its last words."""
+    try:
+        done = subprocess.run(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+            timeout=timeout,
+            env={**os.environ, **(env or {})},
+            check=False,
+        )
+    except FileNotFoundError:
+        raise Trouble(f"command not found: {command[0]}") from None
+    except subprocess.TimeoutExpired:
+        raise Trouble(f"`{' '.join(command[:4])}` did not end within {timeout:.0f} s") from None
+    if done.returncode != 0:
+        words = (done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}").splitlines()
+        raise Trouble(f"`{' '.join(command[:4])}` failed: {words[-1]}")
+    return done.stdout
+
+
+def ask_workers(nodes: int) -> Workers:
+    """Within an allocation: every node's facts, from the node itself."""
+    command = ["srun", "--mpi=none", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--gres=none"]
+    out = run([*command, f"{BIN}/hyperpod-node-facts"])
+    answers = {}
+    for line in out.splitlines():
+        if line.startswith("{"):
+            fact = json.loads(line)
+            if "error" in fact:
+                raise Trouble(f"{fact['hostname']}: {fact['error']}")
+            answers[fact["hostname"]] = fact
+    if len(answers) != nodes:
+        raise Trouble(f"{len(answers)} of {nodes} workers answered: {', '.join(answers) or 'none'}")
+    order = run(["scontrol", "show", "hostnames"]).split()
+    return Workers([answers[name] for name in order if name in answers] or list(answers.values()))
+
+
+def allocate(nodes: int, per_node: int, gres: str, partition: Optional[str], command: Sequence[str]) -> NoReturn:
+    """Become salloc, which runs the command within an allocation of whole nodes."""
+    arguments = ["salloc", "--quiet", f"--nodes={nodes}", f"--ntasks-per-node={per_node}", "--exclusive"]
+    if gres:
+        arguments.append(f"--gres={gres}:{per_node}")
+    if partition:
+        arguments.append(f"--partition={partition}")
+    try:
+        os.execvp("salloc", [*arguments, *command])
+    except FileNotFoundError:
+        raise Trouble("command not found: salloc; run this on the controller or a login node") from None
+
+
+def say(line: str = "") -> None:
+    """For people; standard error with --json, whose output is for programs."""
+    print(line, file=sys.stderr if "--json" in sys.argv else sys.stdout, flush=True)

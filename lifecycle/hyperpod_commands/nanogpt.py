@@ -1,0 +1,191 @@
+"""``run-nanogpt [nodes] [gpus]``: trains a small character-level GPT on the workers, as a batch job that survives them.
+
+The job goes back into the queue when a node is lost and goes on from its last checkpoint on the shared file system.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional
+
+from .cluster import LIB, Trouble, record, run, say, worker_group
+
+SCRIPT = """#!/bin/bash
+#SBATCH --job-name=nanogpt
+#SBATCH --nodes={nodes}
+#SBATCH --ntasks-per-node={per_node}
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output={log}
+{extra}
+# Rank, size and address from Slurm; the port changes with every restart, so that an old socket is not in the way.
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_PORT=$((20000 + (SLURM_JOB_ID * 7 + ${{SLURM_RESTART_COUNT:-0}}) % 20000))
+export MASTER_ADDR MASTER_PORT PYTHONUNBUFFERED=1
+srun --mpi=none --kill-on-bad-exit=1 {python} {trainer} --out {out} {arguments}
+code=$?
+# When a node is lost, the other ranks fail first. Ending now would end the job; a moment later Slurm requeues it.
+if ((code)); then sleep {patience}; fi
+exit $code
+"""
+# Seconds in which hyperpod-requeue has noticed a lost node for certain.
+PATIENCE = 20
+ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "NODE_FAIL")
+
+
+def main() -> int:
+    """The command."""
+    options, rest = _options().parse_known_args()
+    own = record()
+    group = worker_group(own, options.partition)
+    per_node = options.gpus or max(1, int(group["accelerators"]) if group["accelerator"] == "gpu" else 1)
+    out = Path(options.out or f"{own['mount_point']}/checkpoints/nanogpt-{time.strftime('%Y%m%d-%H%M%S')}")
+    out.mkdir(parents=True, exist_ok=True)
+    log = out / "train.log"
+    # What an earlier run left in the log was shown by that run.
+    seen = log.stat().st_size if log.exists() else 0
+    job = _submit(options, group, per_node, out, log, rest)
+    say(f"job {job}: {options.nodes} nodes x {per_node}, log {log}")
+    if options.detach:
+        if options.json:
+            print(json.dumps({"job": job, "log": str(log), "out": str(out)}))
+        return 0
+    state = _follow(job, log, seen)
+    return _report(options, job, state, out)
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="run-nanogpt",
+        description=(__doc__ or "").split("\n")[0],
+        epilog="Other options go to the trainer: --batch, --block, --layers, --heads, --embed, --rate, --data FILE.",
+    )
+    parser.add_argument("nodes", nargs="?", type=int, default=2, help="workers (default 2)")
+    parser.add_argument("gpus", nargs="?", type=int, default=0, help="processes a worker (default one a GPU)")
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--save-every", type=int, default=50, help="steps between checkpoints (default 50)")
+    parser.add_argument(
+        "--out", help="folder of checkpoints; one that has some is resumed (default: a new one on /fsx)"
+    )
+    parser.add_argument("--detach", action="store_true", help="do not wait for the end")
+    parser.add_argument("-p", "--partition")
+    parser.add_argument("--python", help="interpreter with PyTorch on the workers (default: the one they find)")
+    parser.add_argument("--json", action="store_true")
+    return parser
+
+
+def _submit(
+    options: argparse.Namespace, group: Mapping[str, Any], per_node: int, out: Path, log: Path, rest: "list[str]"
+) -> str:
+    extra = []
+    partition = options.partition or group["partition"]
+    if partition:
+        extra.append(f"#SBATCH --partition={partition}")
+    if group["accelerator"] == "gpu":
+        extra.append(f"#SBATCH --gres=gpu:{per_node}")
+    script = SCRIPT.format(
+        nodes=options.nodes,
+        per_node=per_node,
+        log=log,
+        extra="\n".join(extra),
+        python=options.python or f"bash {LIB}/training/with_torch.sh",
+        trainer=f"{LIB}/training/nanogpt.py",
+        out=out,
+        patience=PATIENCE,
+        arguments=" ".join([f"--steps {options.steps} --save-every {options.save_every}", *rest]),
+    )
+    path = out / "job.sbatch"
+    path.write_text(script, encoding="utf-8")
+    # The folder is root's where root submits: anybody may read it, and only the job writes there.
+    return run(["sbatch", "--parsable", f"--chdir={out}", str(path)]).strip().split(";")[0]
+
+
+def _state(job: str) -> str:
+    try:
+        shown = run(["scontrol", "show", "job", job, "-o"], timeout=30)
+    except Trouble:
+        return "UNKNOWN"
+    return next((word[9:] for word in shown.split() if word.startswith("JobState=")), "UNKNOWN")
+
+
+def _follow(job: str, log: Path, position: int) -> str:
+    """Show the log as it grows, until the job has ended for good. Returns its last state."""
+    last, unknown = "", 0
+    while True:
+        state = _state(job)
+        position = _show(log, position)
+        if state != last and state in ("PENDING", "RUNNING"):
+            say(f"[{time.strftime('%H:%M:%S')}] job {job} {state.lower()}")
+        unknown = unknown + 1 if state == "UNKNOWN" else 0
+        if state in ENDED or unknown > 20:
+            time.sleep(0.2)
+            _show(log, position)
+            return state
+        last = state
+        time.sleep(0.3)
+
+
+def _show(log: Path, position: int) -> int:
+    """The complete lines behind a position; returns the next one."""
+    try:
+        with log.open("rb") as file:
+            file.seek(position)
+            lines = file.read()
+    except FileNotFoundError:
+        return position
+    whole = lines[: lines.rfind(b"\n") + 1]
+    for line in whole.decode("utf-8", "replace").splitlines():
+        say(line)
+    return position + len(whole)
+
+
+def _report(options: argparse.Namespace, job: str, state: str, out: Path) -> int:
+    result: Optional[Dict[str, Any]] = None
+    with contextlib.suppress(OSError, ValueError):
+        result = json.loads((out / "result.json").read_text(encoding="utf-8"))
+    reasons = []
+    if state != "COMPLETED":
+        reasons.append(f"the job is {state}")
+    if result is None:
+        reasons.append("the trainer left no result")
+    elif not result["last_loss"] < result["first_loss"]:
+        reasons.append(f"the loss did not fall: {result['first_loss']:.4f} to {result['last_loss']:.4f}")
+    passed = not reasons
+    if options.json:
+        print(
+            json.dumps({"job": job, "state": state, "passed": passed, "reasons": reasons, "result": result}, indent=2)
+        )
+        return 0 if passed else 1
+    if result:
+        say(f"{'iterations':>12} {'loss at 0':>10} {'last loss':>10} {'ms/iter':>8} {'backend':>8} {'ranks':>6}")
+        say(
+            f"{result['steps']:>12} {result['first_loss']:>10.4f} {result['last_loss']:>10.4f} "
+            f"{result['ms_per_step']:>8.0f} {result['backend']:>8} {result['world_size']:>6}"
+        )
+        say(f"checkpoint {result['checkpoint']}")
+    for reason in reasons:
+        say(f"  {reason}")
+    if not passed:
+        say("Look at:")
+        say(f"  - {out}/train.log")
+        say("  - sinfo -R and /fsx/.hyperpod/nodes/*.json: nodes that are down or came up degraded")
+    say("PASS" if passed else "FAIL")
+    return 0 if passed else 1
+
+
+def entry() -> int:
+    """The command, its troubles in one line."""
+    try:
+        return main()
+    except Trouble as trouble:
+        print(f"run-nanogpt: {trouble}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(entry())

@@ -1,0 +1,113 @@
+"""``run-nccom-test [nodes] [workers]``: bus bandwidth of Neuron collectives between Trainium workers."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+from typing import List
+
+from . import bandwidth
+from .cluster import BIN, Trouble, Workers, allocate, ask_workers, record, say, worker_group
+from .nccl_test import run_test
+
+# nccom-test's names of the collectives.
+COLLECTIVES = {"all_reduce": "allr", "all_gather": "allg", "reduce_scatter": "redsct", "alltoall": "alltoall"}
+
+
+def main() -> int:
+    """The command."""
+    options = _options().parse_args()
+    own = record()
+    group = worker_group(own, options.partition)
+    if group["accelerator"] != "trainium":
+        raise Trouble(f"the workers are {group['instance_type']}, without NeuronCores; run-nccl-test is for GPUs")
+    if not os.environ.get("HYPERPOD_INSIDE"):
+        os.environ["HYPERPOD_INSIDE"] = "1"
+        partition = options.partition or group["partition"] or None
+        allocate(
+            options.nodes,
+            int(group["accelerators"]),
+            group["gres"],
+            partition,
+            [f"{BIN}/run-nccom-test", *sys.argv[1:]],
+        )
+    workers = ask_workers(options.nodes)
+    cores = (
+        min(int(fact["environment"].get("NEURON_RT_NUM_CORES", 0)) for fact in workers.facts) or group["neuron_cores"]
+    )
+    per_node = options.workers or int(cores)
+    say(f"{options.collective}, {options.nodes} nodes x {per_node} NeuronCores, {workers.transport}, {workers.names}")
+    for complaint in workers.complaints():
+        say(f"WARNING: {complaint}")
+    code, text = run_test(command(options, workers, per_node), options.timeout)
+    rows = bandwidth.parse_nccom(text)
+    wire, share = float(workers.first["group"]["network_gbps"]), min(1.0, per_node / max(1, int(cores)))
+    limit = bandwidth.threshold(options.collective, "nccom", wire, options.nodes, per_node, share)
+    if options.threshold is not None:
+        limit = options.threshold or None
+    rating = bandwidth.rate(rows, bandwidth.average_of(text, rows), limit)
+    if code != 0:
+        why = f"nccom-test ended with status {code}"
+        rating = dataclasses.replace(rating, passed=False, reasons=[*rating.reasons, why])
+    if options.json:
+        document = {
+            "test": "nccom",
+            "collective": options.collective,
+            "transport": workers.transport,
+            "nodes": workers.names,
+            "ranks_per_node": per_node,
+            "instance_type": workers.first["group"]["instance_type"],
+            "warnings": workers.complaints(),
+            "rows": [row.__dict__ for row in rows],
+            **rating.record(),
+        }
+        print(json.dumps(document, indent=2, sort_keys=True))
+    else:
+        say("\n".join(bandwidth.table(rows)))
+        say("\n".join(bandwidth.verdict(rating, bandwidth.hints(workers.transport))))
+    return 0 if rating.passed else 1
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="run-nccom-test", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("nodes", nargs="?", type=int, default=2, help="nodes (default 2)")
+    parser.add_argument("workers", nargs="?", type=int, default=0, help="NeuronCores a node (default all)")
+    parser.add_argument("collective", nargs="?", choices=sorted(COLLECTIVES), default="all_reduce")
+    parser.add_argument("-p", "--partition")
+    parser.add_argument(
+        "--threshold", type=float, help="GB/s that the peak must reach (default by the catalogue; 0: none)"
+    )
+    parser.add_argument("--timeout", type=float, default=1800)
+    parser.add_argument("--json", action="store_true")
+    return parser
+
+
+def command(options: argparse.Namespace, workers: Workers, per_node: int) -> List[str]:
+    """nccom-test on the first node, by its full path; it reaches the others by ssh and MPI of its own."""
+    program = str(workers.first["nccom_test"])
+    if not program:
+        raise Trouble(f"{workers.names[0]} has no /opt/aws/neuron/bin/nccom-test: the Neuron tools are not installed")
+    # It starts MPI by itself, which refuses root unless told otherwise, and root is who Session Manager makes people.
+    srun = ["srun", "--mpi=none", "--nodes=1", "--ntasks=1", f"--nodelist={workers.names[0]}", "--overlap"]
+    allowed = ["env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"]
+    arguments = [COLLECTIVES[options.collective], "--nworkers", str(options.nodes * per_node)]
+    if options.nodes > 1:
+        arguments += ["--nnodes", str(options.nodes), "--hosts", *workers.names]
+    arguments += ["--minbytes", "1kb", "--maxbytes", "128mb", "--stepfactor", "2", "--datatype", "bf16"]
+    return [*srun, *allowed, program, *arguments, "--iters", "5", "--warmup_iters", "5"]
+
+
+def entry() -> int:
+    """The command, its troubles in one line."""
+    try:
+        return main()
+    except Trouble as trouble:
+        print(f"run-nccom-test: {trouble}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(entry())

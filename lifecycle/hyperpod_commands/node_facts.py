@@ -1,0 +1,88 @@
+"""``hyperpod-node-facts``: one line of JSON about the node it runs on. The other commands ask the workers with it.
+
+Nothing that decides how a job runs is looked up on the controller, which has none of the workers' devices.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+STATE = "/etc/hyperpod"
+# Where AWS's images have nccl-tests, newest first, and where people build it.
+NCCL_TESTS = ("usr/local/cuda*/efa/test-*", "opt/nccl-tests/build", "usr/local/nccl-tests/build", "usr/local/bin")
+PYTHONS = ("python3", "/opt/pytorch/bin/python3", "/opt/conda/bin/python3", "/usr/bin/python3")
+HAS_TORCH = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+
+
+def facts(state: str = STATE) -> Dict[str, Any]:
+    """What this node is, by its own record and by a look at it now."""
+    try:
+        record = json.loads(Path(state, "node.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        return {"hostname": _hostname(), "error": f"{state}/node.json: {error}"}
+    return {
+        "hostname": _hostname(),
+        "address": record["address"],
+        "group": record["group"],
+        "transport": record["transport"],
+        "environment": task_environment(state),
+        "devices": devices(record["group"]["gres"]),
+        "nccl_tests": nccl_tests(),
+        "mpirun": _first(["/opt/amazon/openmpi/bin/mpirun", shutil.which("mpirun") or ""]),
+        "nccom_test": _first(["/opt/aws/neuron/bin/nccom-test", shutil.which("nccom-test") or ""]),
+        "python": python(),
+    }
+
+
+def task_environment(state: str = STATE) -> Dict[str, str]:
+    """The variables that a job's tasks get here."""
+    try:
+        text = Path(state, "task.env").read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    pairs = [line.partition("=") for line in text.splitlines() if "=" in line]
+    return {name: value for name, _, value in pairs}
+
+
+def devices(gres: str) -> int:
+    """Accelerators in /dev."""
+    stem = {"gpu": "nvidia", "neuron": "neuron"}.get(gres)
+    return len([p for p in Path("/dev").glob(f"{stem}[0-9]*") if p.name[len(stem) :].isdigit()]) if stem else 0
+
+
+def nccl_tests() -> str:
+    """The folder of the nccl-tests binaries, empty without."""
+    for pattern in NCCL_TESTS:
+        for folder in sorted(Path("/").glob(pattern), reverse=True):
+            if os.access(str(folder / "all_reduce_perf"), os.X_OK):
+                return str(folder)
+    return ""
+
+
+def python() -> str:
+    """A Python that has PyTorch, empty without. HYPERPOD_PYTHON comes first."""
+    for name in (os.environ.get("HYPERPOD_PYTHON", ""), *PYTHONS):
+        path: Optional[str] = shutil.which(name) if name else None
+        if path and subprocess.call([path, "-c", HAS_TORCH], stderr=subprocess.DEVNULL) == 0:
+            return path
+    return ""
+
+
+def _first(paths: List[str]) -> str:
+    return next((path for path in paths if path and os.access(path, os.X_OK)), "")
+
+
+def _hostname() -> str:
+    return socket.gethostname().split(".")[0]
+
+
+if __name__ == "__main__":
+    print(json.dumps(facts()), flush=True)
+    sys.exit(0)

@@ -1,0 +1,134 @@
+"""``hyperpod-validate``: is this node, now, what it was when it booted? One line a check, exit status by the result."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Tuple
+
+from .cluster import BIN, Trouble, record, run
+from .node_facts import devices
+
+SUMMARY = "/var/log/hyperpod/summary.json"
+Check = Tuple[str, Callable[[Mapping[str, Any]], str]]
+
+
+def boot(_: Mapping[str, Any]) -> str:
+    """How the lifecycle script ended."""
+    summary: Dict[str, Any] = json.loads(Path(SUMMARY).read_text(encoding="utf-8"))
+    bad = [s for s in summary["steps"] if s["result"] not in ("ok", "skipped")]
+    if bad:
+        said = "; ".join(f"{s['name']}: {', '.join(s['warnings']) or s['detail']}" for s in bad)
+        raise Trouble(f"{summary['status']}: {said}")
+    return f"{summary['status']} after {summary['boot_seconds']:.1f} s"
+
+
+def shared(own: Mapping[str, Any]) -> str:
+    """The shared file system takes and gives back a file."""
+    mount_point = str(own["mount_point"])
+    if not os.path.ismount(mount_point):
+        raise Trouble(f"{mount_point} is not mounted")
+    path = Path(mount_point, f".hyperpod-validate-{os.uname().nodename}-{os.getpid()}")
+    path.write_text("x", encoding="ascii")
+    path.unlink()
+    free = shutil.disk_usage(mount_point).free
+    return f"{mount_point} is writable, {free / 2**30:.0f} GiB free"
+
+
+def munge(_: Mapping[str, Any]) -> str:
+    """MUNGE accepts its own credential."""
+    credential = run(["munge", "-n"], timeout=10)
+    subprocess.run(
+        ["unmunge"], input=credential, stdout=subprocess.DEVNULL, universal_newlines=True, check=True, timeout=10
+    )
+    return "sealed and opened"
+
+
+def slurm(own: Mapping[str, Any]) -> str:
+    """The controller answers, and has a worker as one that takes jobs."""
+    ping = run(["scontrol", "ping"], timeout=20)
+    if "UP" not in ping:
+        raise Trouble(ping.strip())
+    if own["role"] != "worker":
+        return ping.strip().splitlines()[0]
+    shown = run(["scontrol", "show", "node", os.uname().nodename.split(".")[0], "-o"], timeout=20)
+    state = next((word[6:] for word in shown.split() if word.startswith("State=")), "UNKNOWN")
+    if state.split("+")[0] not in ("IDLE", "MIXED", "ALLOCATED") or any(
+        f in state for f in ("DRAIN", "FAIL", "DOWN", "*")
+    ):
+        raise Trouble(f"this node is {state}")
+    return state.lower()
+
+
+def accelerators(own: Mapping[str, Any]) -> str:
+    """As many devices as the instance type has."""
+    group = own["group"]
+    wanted, there = int(group["accelerators"]), devices(group["gres"])
+    if there < wanted:
+        raise Trouble(f"{there} of {wanted} {group['gres']} devices in /dev")
+    return f"{there} {group['gres']} devices" if wanted else "none on this type"
+
+
+def transport(own: Mapping[str, Any]) -> str:
+    """The transport is the one its type is known for."""
+    group = own["group"]
+    known = ("efa-rdma" if group["rdma_read"] else "efa-sendrecv") if group["efa"] == "yes" else own["transport"]
+    if group["accelerators"] and own["transport"] != known:
+        raise Trouble(f"{own['transport']}, and {group['instance_type']} should have {known}; probe: {own['probe']}")
+    return str(own["transport"])
+
+
+def commands(_: Mapping[str, Any]) -> str:
+    """The commands are there."""
+    missing = [n for n in ("run-nccl-test", "run-nccom-test", "run-nanogpt") if not os.access(f"{BIN}/{n}", os.X_OK)]
+    if missing:
+        raise Trouble(f"missing in {BIN}: {', '.join(missing)}")
+    return BIN
+
+
+CHECKS: List[Check] = [
+    ("boot", boot), ("shared file system", shared), ("munge", munge), ("slurm", slurm),
+    ("accelerators", accelerators), ("transport", transport), ("commands", commands),
+]  # fmt: skip
+
+
+def main() -> int:
+    """Run the checks."""
+    parser = argparse.ArgumentParser(prog="hyperpod-validate", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    try:
+        own = record()
+    except Trouble as trouble:
+        print(f"hyperpod-validate: {trouble}", file=sys.stderr)
+        return 2
+    results = [(name, *_result(check, own)) for name, check in CHECKS]
+    passed = all(good for _, good, _ in results)
+    if options.json:
+        checks = [{"name": name, "passed": good, "detail": detail} for name, good, detail in results]
+        print(
+            json.dumps(
+                {"hostname": os.uname().nodename, "role": own["role"], "passed": passed, "checks": checks}, indent=2
+            )
+        )
+    else:
+        for name, good, detail in results:
+            print(f"{'PASS' if good else 'FAIL'}  {name:<18}  {detail}")
+        print("PASS" if passed else "FAIL")
+    return 0 if passed else 1
+
+
+def _result(check: Callable[[Mapping[str, Any]], str], own: Mapping[str, Any]) -> Tuple[bool, str]:
+    try:
+        return True, check(own)
+    except (Trouble, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+        return False, str(error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

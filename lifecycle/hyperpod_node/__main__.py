@@ -1,0 +1,83 @@
+"""``python3 -m hyperpod_node``: run the steps, write the summary, exit non-zero when a required step failed."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Sequence
+
+from . import summary
+from .host import Host
+from .model import Node
+from .runner import Outcome, Runner
+from .settings import Settings
+from .steps import for_orchestrator
+
+
+def log(line: str) -> None:
+    """One line for the log and CloudWatch."""
+    print(line, flush=True)
+
+
+def boot(host: Host) -> int:
+    """All of it, on a real machine or a fake one. The exit status."""
+    node = Node(host)
+    start = host.now()
+    outcomes = Runner(node, for_orchestrator(node), log).run()
+    return report(node, outcomes, host.now() - start)
+
+
+def report(node: Node, outcomes: Sequence[Outcome], seconds: float) -> int:
+    """Print and file the summary; a failed step's reason is the last line."""
+    record = summary.document(node, outcomes, seconds)
+    log("")
+    for line in summary.table(outcomes):
+        log(line)
+    who = f"{record.get('role', 'node')} {record['hostname']}"
+    log(f"{who}: {record['status']} after {seconds:.2f} s, {len(record['changed'])} files changed")
+    # For CloudWatch: one line that a query can read. The names of the files are in the summary on disk.
+    log("summary " + json.dumps({**record, "changed": len(record["changed"])}, sort_keys=True))
+    _file(node, record)
+    reason = summary.last_line(outcomes)
+    if reason:
+        log(reason)
+    return 1 if reason else 0
+
+
+def _file(node: Node, record: "dict[str, object]") -> None:
+    """Keep the summary on the node and, where it is mounted, on the shared file system."""
+    host = node.host
+    names = [host.settings.log_folder + "/summary.json"]
+    if node.facts.get("fsx"):
+        names.append(f"{node.shared}/nodes/{host.hostname()}.json")
+    for name in names:
+        try:
+            host.write(name, summary.text(record))
+        except OSError as error:
+            log(f"summary not written to {name}: {error}")
+
+
+def main() -> int:
+    """One run at a time: a second one would race with the first for the same files."""
+    settings = Settings.from_environment()
+    os.umask(0o022)
+    if os.geteuid() != 0:
+        log("step parameters failed: must run as root")
+        return 1
+    with Path("/run/hyperpod-on-create.lock").open("w", encoding="ascii") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            log("step parameters failed: on_create is already running on this node")
+            return 1
+        return boot(Host(settings))
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    # A step that hangs in the kernel must not keep the process: its thread cannot be ended.
+    os._exit(code)

@@ -1,0 +1,67 @@
+"""The node's clock: MUNGE, TLS and request signatures all refuse one that is wrong by minutes."""
+
+from __future__ import annotations
+
+from email.utils import parsedate_to_datetime
+
+from .errors import Skip, StepError
+from .imds import Imds, Unavailable
+from .model import Node
+
+# munged(8): a credential lives 300 s. AWS signatures (IAM User Guide) bear 5 minutes too. Half of it is no drift.
+LARGEST_SKEW = 150.0
+NOTABLE_SKEW = 5.0
+
+
+def run(node: Node) -> str:
+    """Step ``clock``: the clock against the instance metadata's, which runs outside the node."""
+    skew = _skew(node)
+    if skew is None:
+        raise Skip("instance metadata gives no time to compare with")
+    if abs(skew) > NOTABLE_SKEW and node.host.which("chronyc"):
+        node.host.run("chronyc", "-a", "makestep", check=False, timeout=10)
+        skew = _fresh(node)
+    if abs(skew) > LARGEST_SKEW:
+        where = "ahead of" if skew > 0 else "behind"
+        raise StepError(
+            f"the clock is {abs(skew):.0f} s {where} the instance metadata's; "
+            "MUNGE refuses credentials older than 300 s, so no Slurm daemon would be believed"
+        )
+    if abs(skew) > NOTABLE_SKEW:
+        node.warn(f"the clock is {skew:+.0f} s off the instance metadata's")
+    return f"within {abs(skew):.0f} s of the instance metadata's"
+
+
+def synchronised(node: Node) -> str:
+    """Step ``time-sync``: chrony runs."""
+    host = node.host
+    if host.which("chronyd") is None:
+        raise StepError("chrony is not installed; nothing keeps the clock right")
+    unit = next(
+        (u for u in ("chrony", "chronyd") for d in ("/lib", "/usr/lib", "/etc") if _unit(node, d, u)), "chronyd"
+    )
+    if host.run("systemctl", "is-active", "--quiet", unit, check=False).code != 0:
+        host.run("systemctl", "enable", unit, check=False)
+        host.run("systemctl", "start", unit)
+    return f"{unit} runs"
+
+
+def _unit(node: Node, folder: str, unit: str) -> bool:
+    return node.host.path(f"{folder}/systemd/system/{unit}.service").exists()
+
+
+def _skew(node: Node) -> "float | None":
+    """Seconds the clock is ahead by the answer that the identity step had already."""
+    date = node.facts.get("imds_date")
+    return float(node.facts["imds_date_at"]) - parsedate_to_datetime(date).timestamp() if date else None
+
+
+def _fresh(node: Node) -> float:
+    imds = Imds(node.host, node.parameters.imds_v1, node.timeout("imds"))
+    try:
+        imds.get("instance-id")
+    except Unavailable as unavailable:
+        raise StepError(str(unavailable)) from None
+    if not imds.date:
+        raise StepError("instance metadata gives no time to compare with")
+    return node.host.wall() - parsedate_to_datetime(imds.date).timestamp()

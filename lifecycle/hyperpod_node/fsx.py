@@ -1,0 +1,188 @@
+"""The shared file system: found by its exact tag, waited for, mounted, and proven to be writable."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from . import aws_cli
+from .errors import NotYet, StepError
+from .model import Node
+
+# FSx API, FileSystem.Lifecycle: states that no wait ends.
+DEAD = ("FAILED", "DELETING", "MISCONFIGURED_UNAVAILABLE")
+USABLE = ("AVAILABLE", "UPDATING", "MISCONFIGURED")
+# Seconds in which a fresh role's permissions may still be on their way (IAM is eventually consistent).
+ACCESS_GRACE = 60.0
+# A cluster's nodes all ask at once; the API's rate limit is an account's.
+FIRST_WAIT, MOST_WAIT = 0.25, 8.0
+LUSTRE_OPTIONS = "relatime,flock"
+NFS_OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,timeo=600,hard"
+FSTAB = "/etc/fstab"
+
+
+def run(node: Node) -> str:
+    """Step ``fsx``."""
+    mount_point = node.parameters.fsx_mount
+    if _in_place(node, mount_point):
+        detail = f"{node.host.mounts()[mount_point][0]} is mounted at {mount_point}"
+    else:
+        file_system = _wait(node, _wanted(node))
+        detail = _mount(node, file_system, mount_point)
+    _probe(node, mount_point)
+    _folders(node)
+    node.facts["fsx"] = True
+    return detail
+
+
+def home(node: Node) -> str:
+    """Step ``home``: a second file system, for home folders."""
+    wanted = node.parameters.home_fsx_id
+    assert wanted is not None
+    if _in_place(node, "/home"):
+        return "mounted at /home"
+    detail = _mount(node, _wait(node, {"id": wanted}), "/home")
+    _probe(node, "/home")
+    return detail
+
+
+def _in_place(node: Node, mount_point: str) -> bool:
+    """Mounted now, and by a line of fstab that will mount it after a reboot."""
+    return mount_point in node.host.mounts() and _fstab_source(node, mount_point) is not None
+
+
+def _wanted(node: Node) -> Dict[str, str]:
+    if node.parameters.fsx_id:
+        return {"id": node.parameters.fsx_id}
+    key, value = node.parameters.fsx_tag
+    return {"key": key, "value": value}
+
+
+def _wait(node: Node, wanted: Mapping[str, str]) -> Mapping[str, Any]:
+    """The file system, once it can be mounted."""
+    what = wanted.get("id") or f"tag {wanted['key']}={wanted['value']}"
+    began = node.host.now()
+
+    def look() -> Optional[Mapping[str, Any]]:
+        try:
+            answer = aws_cli.call(node, "fsx", "describe-file-systems")
+        except aws_cli.Refused as refused:
+            denied = "AccessDenied" in refused.code or "Unauthorized" in refused.code
+            if denied and node.host.now() - began > ACCESS_GRACE:
+                raise StepError(f"may not look for the file system: {refused}") from None
+            raise NotYet(str(refused)) from None
+        return _pick(answer.get("FileSystems", []), wanted, what)
+
+    return node.host.poll(
+        f"the file system with {what} was not available in {node.parameters.region}",
+        look,
+        node.timeout("fsx"),
+        first=FIRST_WAIT,
+        most=MOST_WAIT,
+    )
+
+
+def _pick(systems: List[Mapping[str, Any]], wanted: Mapping[str, str], what: str) -> Mapping[str, Any]:
+    """The one that is meant, when it can be mounted. Raises NotYet, or StepError when no wait can help."""
+    matching = [s for s in systems if _matches(s, wanted)]
+    living = [s for s in matching if s.get("Lifecycle") not in DEAD]
+    if len(living) > 1:
+        both = " and ".join(str(s["FileSystemId"]) for s in living)
+        raise StepError(f"{len(living)} file systems have {what}: {both}; delete one or take its tag away")
+    if not living:
+        if matching:
+            dead = matching[0]
+            reason = (dead.get("FailureDetails") or {}).get("Message", "")
+            raise StepError(
+                f"file system {dead['FileSystemId']} is {dead['Lifecycle']}" + (f": {reason}" if reason else "")
+            )
+        others = ", ".join(str(s.get("FileSystemId")) for s in systems)
+        raise NotYet(f"none has it yet; others there: {others}" if others else "the region has no file system")
+    found = living[0]
+    if found.get("Lifecycle") not in USABLE:
+        raise NotYet(f"{found['FileSystemId']} is {found.get('Lifecycle')}")
+    return found
+
+
+def _matches(system: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
+    if "id" in wanted:
+        return system.get("FileSystemId") == wanted["id"]
+    return {"Key": wanted["key"], "Value": wanted["value"]} in [
+        {"Key": tag.get("Key"), "Value": tag.get("Value")} for tag in system.get("Tags") or []
+    ]
+
+
+def _source(system: Mapping[str, Any]) -> Tuple[str, str, str]:
+    """What to mount, as which type, with which options."""
+    dns = system["DNSName"]
+    if system.get("FileSystemType", "LUSTRE") == "LUSTRE":
+        return f"{dns}@tcp:/{system['LustreConfiguration']['MountName']}", "lustre", LUSTRE_OPTIONS
+    return f"{dns}:/fsx", "nfs", NFS_OPTIONS
+
+
+def _mount(node: Node, system: Mapping[str, Any], mount_point: str) -> str:
+    host = node.host
+    try:
+        source, kind, options = _source(system)
+    except KeyError as error:
+        raise StepError(f"file system {system.get('FileSystemId')} has no {error}") from None
+    if mount_point not in host.mounts():
+        host.folder(mount_point)
+
+        def attempt() -> bool:
+            result = host.run("mount", "-t", kind, "-o", options, source, mount_point, check=False, timeout=60)
+            if result.code == 0 or mount_point in host.mounts():
+                return True
+            if "unknown filesystem type" in result.err:
+                raise StepError(f"the {kind} client is not installed: {result.reason}")
+            raise NotYet(result.reason)
+
+        # Its name may resolve a little after the file system is available.
+        host.poll(f"{source} was not mounted at {mount_point}", attempt, node.timeout("mount"), first=0.2, most=5)
+    # After the mount, so that a line in fstab says that it has worked once.
+    _fstab(node, f"{source} {mount_point} {kind} {options},_netdev,x-systemd.automount 0 0", mount_point)
+    return f"{system['FileSystemId']} mounted at {mount_point}"
+
+
+def _fstab_source(node: Node, mount_point: str) -> Optional[str]:
+    for line in (node.host.read(FSTAB) or "").splitlines():
+        fields = line.split()
+        if len(fields) > 1 and fields[1] == mount_point and not line.lstrip().startswith("#"):
+            return fields[0]
+    return None
+
+
+def _fstab(node: Node, line: str, mount_point: str) -> None:
+    """One line for the mount point, whatever was there before."""
+    kept = []
+    for old in (node.host.read(FSTAB) or "").splitlines():
+        fields = old.split()
+        if old.lstrip().startswith("#") or len(fields) < 2 or fields[1] != mount_point:
+            kept.append(old)
+    node.host.write(FSTAB, "\n".join([*kept, line]) + "\n")
+
+
+def _probe(node: Node, mount_point: str) -> None:
+    """Write, read back, delete: a mount that answers may still be read-only, full or stale."""
+    path = node.host.path(f"{mount_point}/.hyperpod-probe-{node.host.hostname()}")
+    text = f"{node.host.hostname()} {node.host.wall()}\n"
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.read_text(encoding="utf-8") != text:
+            raise StepError(f"{mount_point} returned something else than was written to it")
+        path.unlink()
+    except OSError as error:
+        raise StepError(f"cannot write to {mount_point}: {error.strerror}") from None
+
+
+def _folders(node: Node) -> None:
+    host, shared = node.host, node.shared
+    host.folder(shared)
+    for name in ("nodes", "hosts", "slurm"):
+        host.folder(f"{shared}/{name}")
+    host.folder(node.private, mode=0o700)
+    # Checkpoints and runs of everybody.
+    host.folder(f"{node.parameters.fsx_mount}/checkpoints", mode=0o1777)

@@ -1,0 +1,92 @@
+"""Which node this is: HyperPod's resource_config.json, matched by instance id and by address."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, List, Mapping, Optional, Tuple
+
+from .errors import StepError
+from .host import Host
+from .imds import Imds, Unavailable
+from .model import Identity, Instance, Node
+
+
+def run(node: Node) -> str:
+    """Step ``identity``."""
+    instances = read_instances(node.host)
+    imds = Imds(node.host, node.parameters.imds_v1, node.timeout("imds"))
+    instance_id, trouble = "", ""
+    try:
+        instance_id = imds.get("instance-id")
+    except Unavailable as unavailable:
+        trouble = str(unavailable)
+    node.facts["imds_date"] = imds.date
+    node.facts["imds_date_at"] = node.host.wall()
+    own = node.host.addresses()
+    by_id = [i for i in instances if instance_id and i.instance_id == instance_id]
+    by_address = [i for i in instances if i.address in own]
+    found = _choose(node, by_id, by_address, instances, instance_id, own, trouble)
+    group = node.parameters.groups.get(found.group)
+    if group is None:
+        known = ", ".join(node.parameters.groups)
+        raise StepError(
+            f"this node is in group {found.group} by {node.host.settings.resource_config}, "
+            f"and provisioning_parameters.json has only {known}"
+        )
+    if trouble:
+        node.warn(f"{trouble}; identified by its address {found.address} alone")
+    node.identity_ = Identity(found, group, instances)
+    return f"{group.role}, group {group.name}, {group.instance_type}, {found.instance_id}, {found.address}"
+
+
+def _choose(
+    node: Node,
+    by_id: List[Instance],
+    by_address: List[Instance],
+    instances: Tuple[Instance, ...],
+    instance_id: str,
+    own: List[str],
+    trouble: str,
+) -> Instance:
+    path = node.host.settings.resource_config
+    if by_id and by_address and by_id[0] not in by_address:
+        raise StepError(
+            f"by its instance id {instance_id} this node is {by_id[0].name} of {path}, "
+            f"by its address {by_address[0].address} it is {by_address[0].name}"
+        )
+    found = by_id or by_address
+    if not found:
+        looked = f"instance id {instance_id or f'unknown ({trouble})'}, addresses {', '.join(own) or 'none'}"
+        listed = ", ".join(f"{i.name} {i.instance_id} {i.address}" for i in instances) or "no instance"
+        raise StepError(f"{path} does not have this node: {looked}; it has {listed}")
+    if len(found) > 1:
+        raise StepError(f"{path} has this node more than once: {', '.join(i.name for i in found)}")
+    return found[0]
+
+
+def read_instances(host: Host) -> Tuple[Instance, ...]:
+    """The instances of resource_config.json. Raises StepError when it is missing or malformed."""
+    path = host.settings.resource_config
+    text = host.read(path)
+    if text is None:
+        raise StepError(f"no resource configuration at {path}")
+    try:
+        document = json.loads(text)
+        return tuple(
+            _instance(group, record) for group in document["InstanceGroups"] for record in group.get("Instances") or []
+        )
+    except KeyError as error:
+        raise StepError(f"{path} lacks the key {error}") from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise StepError(f"{path} is malformed: {error}") from None
+
+
+def _instance(group: Mapping[str, Any], record: Mapping[str, Any]) -> Instance:
+    # The customer's address is in the cluster's own VPC; the agent's belongs to SageMaker.
+    address: Optional[str] = record.get("CustomerIpAddress") or record.get("AgentIpAddress")
+    return Instance(
+        group=str(group["Name"]),
+        name=str(record.get("InstanceName") or record["InstanceId"]),
+        address=str(address or ""),
+        instance_id=str(record["InstanceId"]),
+    )

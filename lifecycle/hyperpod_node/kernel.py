@@ -1,0 +1,75 @@
+"""Kernel settings and limits that collectives over many sockets and pinned memory need."""
+
+from __future__ import annotations
+
+from typing import Dict, List
+
+from .model import Node
+
+# Socket buffers of 512 MiB, a long device backlog and no slow start after idle: a training step is silent, then sends
+# gigabytes at once. They are upper bounds, so they cost nothing where they are not used.
+SYSCTL: Dict[str, str] = {
+    "net.core.rmem_max": "536870912",
+    "net.core.wmem_max": "536870912",
+    "net.core.netdev_max_backlog": "300000",
+    "net.core.somaxconn": "4096",
+    "net.ipv4.tcp_rmem": "4096 87380 536870912",
+    "net.ipv4.tcp_wmem": "4096 65536 536870912",
+    "net.ipv4.tcp_window_scaling": "1",
+    "net.ipv4.tcp_slow_start_after_idle": "0",
+}
+SYSCTL_FILE = "/etc/sysctl.d/90-hyperpod.conf"
+
+# RDMA pins memory, and NCCL opens a socket a channel and peer.
+LIMITS_FILE = "/etc/security/limits.d/90-hyperpod.conf"
+LIMITS = """# Made by the HyperPod lifecycle scripts.
+* soft memlock unlimited
+* hard memlock unlimited
+* soft nofile 1048576
+* hard nofile 1048576
+* soft stack unlimited
+* hard stack unlimited
+root soft memlock unlimited
+root hard memlock unlimited
+root soft nofile 1048576
+root hard nofile 1048576
+"""
+
+
+def run(node: Node) -> str:
+    """Step ``kernel``."""
+    host = node.host
+    lines = [f"{key} = {value}" for key, value in SYSCTL.items()]
+    host.write(SYSCTL_FILE, "# Made by the HyperPod lifecycle scripts.\n" + "\n".join(lines) + "\n")
+    host.write(LIMITS_FILE, LIMITS)
+    absent, refused = _apply(node)
+    if refused:
+        node.warn(f"the kernel refused {', '.join(refused)}")
+    return _mtu(node) + (f"; this kernel has no {', '.join(absent)}" if absent else "")
+
+
+def _apply(node: Node) -> "tuple[List[str], List[str]]":
+    """Set what differs, without a command a key. The keys that the kernel lacks, and those it refused."""
+    absent, refused = [], []
+    for key, value in SYSCTL.items():
+        name = "/proc/sys/" + key.replace(".", "/")
+        current = node.host.read(name)
+        if current is None:
+            absent.append(key)
+        elif current.split() != value.split():
+            try:
+                node.host.path(name).write_text(value + "\n", encoding="ascii")
+            except OSError:
+                refused.append(key)
+    return absent, refused
+
+
+def _mtu(node: Node) -> str:
+    interface = node.host.default_interface()
+    if interface is None:
+        node.warn("there is no default route")
+        return "no default route"
+    mtu, wanted = node.host.mtu(interface), node.parameters.mtu
+    if mtu is not None and mtu < wanted:
+        node.warn(f"{interface} has an MTU of {mtu}, not {wanted}: every large message costs more packets")
+    return f"{interface} MTU {mtu}"

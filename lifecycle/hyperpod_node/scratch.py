@@ -1,0 +1,72 @@
+"""Local instance-store disks as one fast scratch file system."""
+
+from __future__ import annotations
+
+from typing import List
+
+from .errors import Skip, StepError
+from .model import Node
+
+MOUNT_POINT = "/scratch"
+ARRAY = "/dev/md/hyperpod-scratch"
+LABEL = "hp-scratch"
+# What the kernel shows as model for instance store; EBS volumes are "Amazon Elastic Block Store".
+MODEL = "Amazon EC2 NVMe Instance Storage"
+# Where AWS's deep learning images mount the same disks by a service of their own.
+IMAGE_MOUNT = "/opt/dlami/nvme"
+
+
+def run(node: Node) -> str:
+    """Step ``scratch``."""
+    host, mounts = node.host, node.host.mounts()
+    if node.identity.group.nvme_disks == 0:
+        raise Skip(f"{node.identity.group.instance_type} has no instance store")
+    if IMAGE_MOUNT in mounts:
+        host.link(MOUNT_POINT, IMAGE_MOUNT)
+        return f"the image mounts the instance store at {IMAGE_MOUNT}; {MOUNT_POINT} leads there"
+    if MOUNT_POINT in mounts:
+        return f"{mounts[MOUNT_POINT][0]} is mounted at {MOUNT_POINT}"
+    disks = _disks(node)
+    if not disks and not host.path(ARRAY).exists():
+        raise Skip("no instance-store disk is attached")
+    device = _array(node, disks)
+    if host.run("blkid", "-p", "-s", "LABEL", "-o", "value", device, check=False).out.strip() != LABEL:
+        host.run("mkfs.ext4", "-q", "-L", LABEL, "-m", "0", "-E", "lazy_itable_init=1", device, timeout=300)
+    host.folder(MOUNT_POINT)
+    host.run("mount", "-o", "noatime,discard", device, MOUNT_POINT, timeout=60)
+    # Anybody may write, nobody may remove another's files. Not in fstab: the disks are empty after a stop.
+    host.path(MOUNT_POINT).chmod(0o1777)
+    return f"{device} at {MOUNT_POINT}"
+
+
+def _disks(node: Node) -> List[str]:
+    """Instance-store disks that nothing uses yet."""
+    block = node.host.path("/sys/block")
+    used = {source for source, _ in node.host.mounts().values()}
+    found = []
+    for entry in sorted(block.glob("nvme*n*")) if block.is_dir() else []:
+        model = node.host.read(f"/sys/block/{entry.name}/device/model") or ""
+        in_use = any(entry.glob(f"{entry.name}p*")) or any(entry.glob("holders/*")) or f"/dev/{entry.name}" in used
+        if model.strip() == MODEL and not in_use:
+            found.append(f"/dev/{entry.name}")
+    return found
+
+
+def _array(node: Node, disks: List[str]) -> str:
+    """The device to make the file system on: the disk where there is one, else a RAID 0 of all."""
+    host = node.host
+    if host.path(ARRAY).exists():
+        return ARRAY
+    if len(disks) == 1:
+        return disks[0]
+    if host.which("mdadm") is None:
+        raise StepError(f"mdadm is not installed; {len(disks)} instance-store disks are left unused")
+    # A run that was killed may have left the array's members marked but not assembled.
+    host.run("mdadm", "--assemble", ARRAY, *disks, check=False)
+    if not host.path(ARRAY).exists():
+        host.run(
+            "mdadm", "--create", ARRAY, "--run", "--force", "--level=0", f"--raid-devices={len(disks)}", *disks,
+            timeout=60,
+        )  # fmt: skip
+        host.changes.append(ARRAY)
+    return ARRAY

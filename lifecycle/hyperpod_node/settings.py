@@ -1,0 +1,57 @@
+"""Every path, command and time limit that the steps use, in one place."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Dict, Mapping
+
+# Seconds a step may wait for something outside the node. HYPERPOD_TIMEOUT_<NAME> in the environment overrides one.
+TIMEOUTS: Mapping[str, float] = {
+    # EC2 User Guide: instance metadata answers within milliseconds; a node under load may take longer.
+    "imds": 5,
+    # A Lustre file system takes about ten minutes, and may start after the cluster does.
+    "fsx": 1800,
+    "mount": 120,
+    # The controller may still be waiting for the file system when a worker is done with it.
+    "controller": 900,
+    "agent": 300,
+    "slurm": 120,
+    "register": 300,
+    "aws": 60,
+    "key": 300,
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where things are. ``root`` is put before every path on the node's own disk, so that tests need no real one."""
+
+    root: Path = Path("/")
+    source: Path = Path(__file__).resolve().parent.parent
+    resource_config: str = "/opt/ml/config/resource_config.json"
+    imds_url: str = "http://169.254.169.254"
+    log_folder: str = "/var/log/hyperpod"
+    state_folder: str = "/etc/hyperpod"
+    install_folder: str = "/opt/hyperpod"
+    slurm_etc: str = "/opt/slurm/etc"
+    # Searched after PATH: a login shell has them, a lifecycle script does not.
+    extra_path: str = "/opt/slurm/bin:/opt/slurm/sbin:/opt/aws/neuron/bin:/opt/amazon/efa/bin:/usr/sbin:/sbin"
+    timeouts: Mapping[str, float] = field(default_factory=lambda: dict(TIMEOUTS))
+
+    @staticmethod
+    def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
+        """The settings of a real node; HYPERPOD_RESOURCE_CONFIG and HYPERPOD_TIMEOUT_* override."""
+        timeouts: Dict[str, float] = dict(TIMEOUTS)
+        for name in timeouts:
+            value = environment.get(f"HYPERPOD_TIMEOUT_{name.upper()}")
+            if value:
+                timeouts[name] = float(value)
+        return Settings(
+            resource_config=environment.get("HYPERPOD_RESOURCE_CONFIG", Settings.resource_config),
+            imds_url=environment.get("HYPERPOD_IMDS_URL", Settings.imds_url),
+            # Next to the log, which on_create.sh keeps.
+            log_folder=str(Path(environment.get("HYPERPOD_LOG", Settings.log_folder + "/on_create.log")).parent),
+            timeouts=timeouts,
+        )

@@ -1,0 +1,34 @@
+"""Making a thing once for the whole cluster, on the shared file system, while all nodes start together.
+
+The file system's own atomicity is enough, no lock to be left behind by a killed node: a whole folder is prepared
+under a name of the node's own and renamed into place. A rename onto a folder with something in it fails, so the
+first one stays and everybody else takes it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Callable
+
+from .model import Node
+
+
+def make_once(node: Node, name: str, fill: Callable[[Path], None]) -> bool:
+    """Make the folder ``name`` of the private part, unless it is there. True when this node made it."""
+    final = node.host.path(f"{node.private}/{name}")
+    if final.is_dir():
+        return False
+    own = final.with_name(f".{name}.{node.host.hostname()}")
+    # What a killed run left is half done.
+    shutil.rmtree(str(own), ignore_errors=True)
+    own.mkdir(mode=0o700)
+    fill(own)
+    try:
+        own.rename(final)
+    except OSError:
+        if not final.is_dir():
+            raise
+        shutil.rmtree(str(own), ignore_errors=True)
+        return False
+    return True

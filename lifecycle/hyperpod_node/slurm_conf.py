@@ -1,0 +1,210 @@
+"""slurm.conf as HyperPod's agent writes it, read; and hyperpod.conf and gres.conf, which are ours, rendered."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Dict, List, Mapping, Sequence, Tuple
+
+from .model import Group, Instance
+
+INCLUDE = "hyperpod.conf"
+INCLUDE_LINE = f"include {INCLUDE}"
+HEADER = "# Made by the HyperPod lifecycle scripts; what is set in slurm.conf itself is not repeated here.\n"
+# Device files of each accelerator. File names, because with a count alone Slurm sets no CUDA_VISIBLE_DEVICES.
+DEVICES = {"gpu": "/dev/nvidia", "neuron": "/dev/neuron"}
+
+
+@dataclass(frozen=True)
+class SlurmConf:
+    """What matters of slurm.conf, without our include."""
+
+    keys: Mapping[str, str]
+    nodes: Tuple[Mapping[str, str], ...]
+    partitions: Tuple[str, ...]
+    controllers: Tuple[Tuple[str, str], ...]
+
+    def get(self, key: str, default: str = "") -> str:
+        """A setting; Slurm's names have no case."""
+        return self.keys.get(key.lower(), default)
+
+    @property
+    def port(self) -> int:
+        """The port of slurmctld; a range has the first."""
+        return int(self.get("SlurmctldPort", "6817").split("-")[0])
+
+
+def parse(text: str) -> SlurmConf:
+    """Read slurm.conf. Lines that Slurm itself would refuse are left to Slurm."""
+    keys: Dict[str, str] = {}
+    nodes: List[Mapping[str, str]] = []
+    partitions, controllers = [], []
+    for line in _logical_lines(text):
+        pairs = _pairs(line)
+        if "nodename" in pairs:
+            if pairs["nodename"].upper() != "DEFAULT":
+                nodes.append(pairs)
+        elif "partitionname" in pairs:
+            partitions.append(pairs["partitionname"])
+        elif "slurmctldhost" in pairs:
+            match = re.match(r"([^()\s]+)(?:\(([^)]*)\))?", pairs["slurmctldhost"])
+            if match:
+                controllers.append((match.group(1), match.group(2) or ""))
+        else:
+            keys.update(pairs)
+    return SlurmConf(keys, tuple(nodes), tuple(p for p in partitions if p.upper() != "DEFAULT"), tuple(controllers))
+
+
+def _logical_lines(text: str) -> List[str]:
+    lines = [line.split("#")[0].strip() for line in re.sub(r"\\\n", " ", text).splitlines()]
+    return [line for line in lines if line]
+
+
+def _pairs(line: str) -> Dict[str, str]:
+    found = re.findall(r'(\w+)\s*=\s*("[^"]*"|\S+)', line)
+    return {key.lower(): value.strip('"') for key, value in found}
+
+
+def expand(names: str) -> List[str]:
+    """``ip-10-1-0-[1-3,7]`` as single names."""
+    found: List[str] = []
+    for part in re.split(r",(?![^\[]*\])", names):
+        match = re.match(r"(.*)\[([^\]]+)\](.*)$", part)
+        if not match:
+            found.append(part)
+            continue
+        head, ranges, tail = match.groups()
+        for piece in ranges.split(","):
+            first, _, last = piece.partition("-")
+            width = len(first) if first.startswith("0") else 0
+            numbers = range(int(first), int(last or first) + 1)
+            found.extend(f"{head}{number:0{width}d}{tail}" for number in numbers)
+    return found
+
+
+def gres(group: Group) -> str:
+    """``gpu:8``, empty without accelerators."""
+    return f"{group.gres}:{group.accelerators}" if group.gres and group.accelerators else ""
+
+
+def groups_of_nodes(
+    conf: SlurmConf, instances: Sequence[Instance], recorded: Mapping[str, str], groups: Mapping[str, Group]
+) -> Dict[str, Group]:
+    """Slurm's node names to worker groups: by address, by HyperPod's name for it, or by what the node itself filed."""
+    by_address = {i.address: i.group for i in instances if i.address}
+    by_address.update({"ip-" + address.replace(".", "-"): name for address, name in list(by_address.items())})
+    workers = {name: group for name, group in groups.items() if group.role == "worker"}
+    only = next(iter(workers)) if len(workers) == 1 else ""
+    found = {}
+    for entry in conf.nodes:
+        addresses = expand(entry.get("nodeaddr", "")) if entry.get("nodeaddr") else []
+        for index, name in enumerate(expand(entry["nodename"])):
+            address = addresses[index] if index < len(addresses) else ""
+            group = by_address.get(address) or by_address.get(name) or recorded.get(name) or only
+            if group in workers:
+                found[name] = workers[group]
+    return found
+
+
+def render(conf: SlurmConf, groups: Mapping[str, Group], bin_folder: str) -> str:
+    """hyperpod.conf: each of our settings that slurm.conf does not have itself. Slurm complains of a second one."""
+    workers = [group for group in groups.values() if group.role == "worker"]
+    wanted = {
+        # A job whose node is lost goes back into the queue, and a node that comes back takes jobs again.
+        "JobRequeue": "1",
+        "ReturnToService": "2",
+        # hyperpod-requeue notices a lost node long before; this is for when it does not run.
+        "SlurmdTimeout": "60",
+        "KillWait": "10",
+        # Where the job's srun ran on the lost node, the survivors first try to tell it how their tasks ended, several
+        # times and this long each.
+        "TCPTimeout": "1",
+        # Three seconds by default, for clusters of thousands of short jobs.
+        "SchedulerParameters": "batch_sched_delay=1",
+        "Prolog": f"{bin_folder}/hyperpod-prolog",
+        "Epilog": f"{bin_folder}/hyperpod-epilog",
+        "TaskProlog": f"{bin_folder}/hyperpod-task-prolog",
+    }
+    kinds = sorted({group.gres for group in workers if gres(group)})
+    if kinds:
+        wanted["GresTypes"] = ",".join(kinds)
+    if "enable_configless" not in conf.get("SlurmctldParameters") and not conf.get("SlurmctldParameters"):
+        wanted["SlurmctldParameters"] = "enable_configless"
+    lines = [f"{key}={value}" for key, value in wanted.items() if not conf.get(key)]
+    lines += _node_defaults(conf, workers)
+    names = [name for name in dict.fromkeys(group.partition for group in workers) if name]
+    first = not conf.partitions
+    for name in names:
+        if name not in conf.partitions:
+            lines.append(f"PartitionName={name} Nodes=ALL Default={'YES' if first else 'NO'} MaxTime=INFINITE State=UP")
+            first = False
+    return HEADER + "\n".join(lines) + "\n"
+
+
+def _node_defaults(conf: SlurmConf, workers: Sequence[Group]) -> List[str]:
+    """GRES for NodeName lines without any, where all workers have the same. It holds for later nodes too."""
+    kinds = {gres(group) for group in workers}
+    if len(kinds) != 1 or kinds == {""} or all("gres" in entry for entry in conf.nodes):
+        return []
+    return [f"NodeName=DEFAULT Gres={kinds.pop()}"]
+
+
+def missing_keys(conf: SlurmConf, bin_folder: str) -> List[str]:
+    """What slurm.conf sets otherwise and our hooks need, in the words of a warning."""
+    found = []
+    hook = conf.get("TaskProlog")
+    if hook and not hook.startswith(bin_folder):
+        found.append(
+            f"slurm.conf has a TaskProlog of its own ({hook}): jobs do not get this node's transport variables"
+        )
+    if conf.get("SlurmctldParameters") and "enable_configless" not in conf.get("SlurmctldParameters"):
+        found.append("slurm.conf sets SlurmctldParameters without enable_configless: workers cannot fetch it")
+    if conf.get("JobRequeue") == "0":
+        found.append("slurm.conf sets JobRequeue=0: a job whose node is lost is not put back into the queue")
+    return found
+
+
+def with_include(text: str) -> str:
+    """slurm.conf with the one line that reads hyperpod.conf, before the first node: it has the nodes' defaults."""
+    if re.search(rf"^\s*include\s+\S*{re.escape(INCLUDE)}\s*$", text, re.MULTILINE | re.IGNORECASE):
+        return text
+    lines = text.splitlines()
+    where = next(
+        (i for i, line in enumerate(lines) if re.match(r"\s*(NodeName|PartitionName)\s*=", line, re.IGNORECASE)),
+        len(lines),
+    )
+    return "\n".join([*lines[:where], INCLUDE_LINE, *lines[where:]]) + "\n"
+
+
+def with_gres(text: str, by_node: Mapping[str, Group]) -> str:
+    """NodeName lines without Gres get their group's. Only where groups differ, which no default can say."""
+    if len({gres(group) for group in by_node.values()}) < 2:
+        return text
+    lines = []
+    for line in text.splitlines():
+        pairs = _pairs(line.split("#")[0])
+        name = pairs.get("nodename", "")
+        if name and name.upper() != "DEFAULT" and "gres" not in pairs:
+            kinds = {gres(by_node[n]) for n in expand(name) if n in by_node}
+            if len(kinds) == 1 and kinds != {""}:
+                line = f"{line.rstrip()} Gres={kinds.pop()}"
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def render_gres(by_node: Mapping[str, Group]) -> str:
+    """gres.conf: device files a node. No node names where all nodes are alike, so that later ones are meant too."""
+    lines = ["AutoDetect=off"]
+    kinds = {(group.gres, group.accelerators) for group in by_node.values()}
+    for kind, count in sorted(kinds):
+        if not kind or not count:
+            continue
+        nodes = "" if len(kinds) == 1 else _names(by_node, kind, count)
+        files = DEVICES[kind] + (f"[0-{count - 1}]" if count > 1 else "0")
+        lines.append(f"{nodes}Name={kind} File={files}")
+    return HEADER + "\n".join(lines) + "\n"
+
+
+def _names(by_node: Mapping[str, Group], kind: str, count: int) -> str:
+    names = sorted(name for name, group in by_node.items() if (group.gres, group.accelerators) == (kind, count))
+    return f"NodeName={','.join(names)} "

@@ -1,0 +1,44 @@
+"""The steps, in the order people read them in; each starts as soon as those it needs are done."""
+
+from __future__ import annotations
+
+from typing import List
+
+from . import clock, environment, fsx, identity, install, kernel, munge, parameters, scratch, slurm, ssh
+from .errors import StepError
+from .model import Node
+from .runner import Step
+
+# Every limit is above the sum of what the step may wait for by settings.TIMEOUTS.
+LIMIT = 2400.0
+
+SLURM: List[Step] = [
+    Step("parameters", parameters.run, 10),
+    Step("identity", identity.run, 30, ("parameters",)),
+    Step("clock", clock.run, 40, ("identity",)),
+    Step("time-sync", clock.synchronised, 60, ("identity",), required=False),
+    Step("fsx", fsx.run, LIMIT, ("identity",)),
+    Step("scratch", scratch.run, 600, ("identity",), required=False),
+    Step("kernel", kernel.run, 30, ("identity",), required=False),
+    Step("environment", environment.run, 120, ("identity",)),
+    Step("commands", install.run, 60, ("identity",)),
+    Step("munge", munge.run, LIMIT, ("fsx", "clock")),
+    Step("ssh", ssh.run, 120, ("fsx",)),
+    Step("users-key", ssh.users_key, 90, ("identity",), required=False),
+    Step("slurm", slurm.run, LIMIT, ("munge", "environment", "commands")),
+]
+HOME = Step("home", fsx.home, LIMIT, ("fsx",), required=False)
+
+# On EKS the file system comes by a CSI driver, jobs' variables by their manifests, and pods start everything else.
+EKS: List[Step] = [step for step in SLURM if step.name in ("parameters", "identity", "clock", "scratch", "kernel")]
+
+
+def for_orchestrator(node: Node) -> List[Step]:
+    """The steps of this cluster's kind; Slurm's where the parameters cannot be read, so that they say why."""
+    try:
+        found = parameters.parse(parameters.load(node), parameters.FILE_NAME)
+    except StepError:
+        return SLURM
+    if found.orchestrator == "eks":
+        return EKS
+    return [*SLURM, HOME] if found.home_fsx_id else SLURM

@@ -1,0 +1,10 @@
+#!/bin/bash
+# Slurm's Epilog: runs as root on a node after a job's last task there, and takes away what the job left on it.
+state=${HYPERPOD_STATE:-/etc/hyperpod}
+scratch=''
+if [[ -r $state/prolog.env ]]; then
+  # shellcheck source=/dev/null
+  source "$state/prolog.env"
+fi
+if [[ -n $scratch && ${SLURM_JOB_ID-} =~ ^[0-9]+$ ]]; then rm -rf -- "$scratch/job-$SLURM_JOB_ID"; fi
+exit 0

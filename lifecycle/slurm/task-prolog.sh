@@ -1,0 +1,44 @@
+#!/bin/bash
+# Slurm's TaskProlog: what it prints sets the environment of a task, on the node that runs it.
+#
+# A variable that the user's job sets stays as it is. One that an earlier task prolog of the same job set (the batch
+# script's, on another node perhaps) is replaced by this node's own value: HYPERPOD_DEFAULTS remembers those.
+file=${HYPERPOD_TASK_ENV:-/etc/hyperpod/task.env}
+before=";${HYPERPOD_DEFAULTS-};"
+now=
+declare -A here=()
+if [[ -r $file ]]; then
+  while IFS='=' read -r name value; do
+    [[ -n $name ]] || continue
+    here[$name]=1
+    if [[ -z ${!name+set} || $before == *";$name=${!name};"* ]]; then
+      echo "export $name=$value"
+      now+="$name=$value;"
+    fi
+  done <"$file"
+fi
+IFS=';' read -ra earlier <<<"${HYPERPOD_DEFAULTS-}"
+for pair in "${earlier[@]}"; do
+  name=${pair%%=*}
+  if [[ -n $name && -z ${here[$name]-} && ${!name-} == "${pair#*=}" ]]; then
+    echo "unset $name"
+  fi
+done
+echo "export HYPERPOD_DEFAULTS=$now"
+
+add() { # variable folder...: append the folders that exist and are not in it
+  local -n list=$1
+  local folder changed=
+  shift
+  for folder in "$@"; do
+    if [[ -d $folder && ":${list-}:" != *":$folder:"* ]]; then
+      list="${list:+$list:}$folder"
+      changed=1
+    fi
+  done
+  if [[ -n $changed ]]; then echo "export ${!list}=$list"; fi
+}
+add PATH /opt/slurm/bin /opt/amazon/openmpi/bin /opt/amazon/efa/bin /opt/aws/neuron/bin /opt/hyperpod/bin
+add LD_LIBRARY_PATH /opt/amazon/ofi-nccl/lib /opt/amazon/ofi-nccl/lib/x86_64-linux-gnu /opt/amazon/efa/lib \
+  /opt/amazon/openmpi/lib /usr/local/cuda/lib64 /opt/aws/neuron/lib
+exit 0

@@ -1,0 +1,318 @@
+"""Trains a small character-level GPT on all ranks of a Slurm job, with checkpoints on the shared file system.
+
+One process a GPU (or a node), started by srun: rank and size come from SLURM_*, the address from MASTER_ADDR. Needs
+PyTorch 1.13 or newer and nothing else: the text is generated, or read from --data. A job that was put back into the
+queue goes on from its newest whole checkpoint; every batch depends on step and rank alone, so the loss goes on too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import math
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+KEPT = 2  # checkpoints; the one before the newest is for a newest that cannot be read
+
+
+def main() -> int:
+    """One rank."""
+    options = _options().parse_args()
+    rank, world, local = _place()
+    threads = options.threads or int(os.environ.get("SLURM_CPUS_PER_TASK", "1"))
+    # Before PyTorch is loaded: its libraries make their threads by it, and more of them than CPUs only spin.
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    torch = _torch()
+    torch.set_num_threads(threads)
+    backend = _join(torch, rank, world)
+    device = f"cuda:{local}" if torch.cuda.is_available() else "cpu"
+    text = Path(options.data).read_text(encoding="utf-8") if options.data else make_text(options.seed, 400_000)
+    symbols = sorted(set(text))
+    data = _encode(torch, text, symbols)
+    torch.manual_seed(options.seed)
+    model = build(torch, len(symbols), options).to(device)
+    whole = _distributed(torch, model, local, world)
+    optimizer = torch.optim.AdamW(whole.parameters(), lr=options.rate, betas=(0.9, 0.95), weight_decay=0.1)
+    out = Path(options.out)
+    start, history = _resume(torch, out, model, optimizer, device)
+    if rank == 0:
+        size = sum(p.numel() for p in model.parameters()) / 1e6
+        print(f"model {size:.2f}M parameters, {len(symbols)} characters, {world} ranks, {backend}, PyTorch {torch.__version__}")
+        print(f"resumed after iter {start - 1}" if start else "started from nothing", flush=True)
+    asked, stop = _on_signal(), False
+    times: List[float] = []
+    for step in range(start, options.steps + 1):
+        began = time.perf_counter()
+        loss = _step(torch, whole, optimizer, data, options, step, rank, world, device)
+        times.append((time.perf_counter() - began) * 1000)
+        if step % options.log_every == 0 or step == options.steps:
+            history.append((step, loss))
+            if rank == 0:
+                recent = times[-options.log_every :]
+                print(f"iter {step}: loss {loss:.4f}, {sum(recent) / len(recent):.0f} ms", flush=True)
+        last = step == options.steps
+        stop = step % options.log_every == 0 and _agreed(torch, asked, world, device)
+        if rank == 0 and (last or stop or (step % options.save_every == 0 and step > start)):
+            _save(torch, out, model, optimizer, step, history)
+            print(f"checkpoint at iter {step}", flush=True)
+        if stop:
+            break
+    if rank == 0 and not stop:
+        _result(out, options, history, times, backend, world)
+    if world > 1:
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
+    return 0
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--out", required=True, help="folder of checkpoints, shared by all ranks")
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--save-every", type=int, default=50)
+    parser.add_argument("--log-every", type=int, default=10)
+    parser.add_argument("--data", help="a text file; without one the text is generated")
+    parser.add_argument("--batch", type=int, default=12, help="sequences a rank and step")
+    parser.add_argument("--block", type=int, default=64, help="characters a sequence")
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--embed", type=int, default=128)
+    parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--seed", type=int, default=1337)
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads a rank (default: Slurm's CPUs a task)")
+    return parser
+
+
+def _place() -> Tuple[int, int, int]:
+    """Rank, number of ranks, and rank on this node: torchrun's variables, else Slurm's, else a single one."""
+    for names in (("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")):
+        if all(name in os.environ for name in names):
+            rank, world, local = (int(os.environ[name]) for name in names)
+            return rank, world, local
+    return 0, 1, 0
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise SystemExit(f"this Python ({sys.executable}) has no PyTorch: {error}") from None
+    return torch
+
+
+def _join(torch: Any, rank: int, world: int) -> str:
+    """Join the other ranks. nccl only where every rank has a GPU and EFA: mixed backends wait for each other for ever."""
+    fast = torch.cuda.is_available() and os.environ.get("HYPERPOD_TRANSPORT", "efa").startswith("efa")
+    if world == 1:
+        return "nccl" if torch.cuda.is_available() else "gloo"
+    address, port = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "29500"))
+    wait = datetime.timedelta(seconds=300)
+    store = torch.distributed.TCPStore(address, port, world, rank == 0, timeout=wait)
+    store.set(f"wish/{rank}", "nccl" if fast else "gloo")
+    wishes = {store.get(f"wish/{other}").decode("ascii") for other in range(world)}
+    backend = wishes.pop() if len(wishes) == 1 else "gloo"
+    torch.distributed.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=wait)
+    return str(backend)
+
+
+def make_text(seed: int, length: int) -> str:
+    """Sentences of a small grammar: enough structure for a loss that falls, and nothing to download."""
+    choose = random.Random(seed).choice
+    names = "Ada Bo Cyrus Dinah Edgar Fern Gus Hazel Iris Jonas Kit Lena".split()
+    nouns = "river lantern orchard engine letter mountain garden window harbour kettle compass meadow".split()
+    verbs = "carried found mended followed painted counted watched remembered lost measured".split()
+    marks = "slowly,quietly,at dawn,before winter,with care,without a word,by the gate,once more".split(",")
+    adjectives = "old silver narrow quiet broken bright heavy green distant small".split()
+    parts: List[str] = []
+    size = 0
+    while size < length:
+        noun = f"the {choose(adjectives)} {choose(nouns)}"
+        sentence = choose(
+            [
+                f"{choose(names)} {choose(verbs)} {noun} {choose(marks)}.\n",
+                f'"Where is {noun}?" asked {choose(names)}.\n',
+                f"{choose(names)} and {choose(names)} {choose(verbs)} {noun}, then {choose(verbs)} the {choose(nouns)}.\n",
+                f"In year {choose('123456789')}{choose('0123456789')}, {noun} was {choose(adjectives)} again!\n",
+            ]
+        )
+        parts.append(sentence)
+        size += len(sentence)
+    return "".join(parts)
+
+
+def _encode(torch: Any, text: str, symbols: List[str]) -> Any:
+    index = {symbol: number for number, symbol in enumerate(symbols)}
+    return torch.tensor([index[symbol] for symbol in text], dtype=torch.long)
+
+
+def build(torch: Any, symbols: int, options: argparse.Namespace) -> Any:
+    """A decoder of pre-norm blocks, its embedding shared with its head."""
+    nn = torch.nn
+
+    class Attention(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv = nn.Linear(options.embed, 3 * options.embed)
+            self.out = nn.Linear(options.embed, options.embed)
+
+        def forward(self, x: Any) -> Any:
+            b, t, e = x.shape
+            q, k, v = (part.view(b, t, options.heads, -1).transpose(1, 2) for part in self.qkv(x).split(e, dim=2))
+            if hasattr(nn.functional, "scaled_dot_product_attention"):
+                y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            else:
+                # Made here, not kept as a buffer: DDP refuses to send one of booleans around.
+                later = torch.ones(t, t, dtype=torch.bool, device=x.device).triu(1)
+                weights = (q @ k.transpose(-2, -1)) / math.sqrt(q.size(-1))
+                y = weights.masked_fill(later, float("-inf")).softmax(-1) @ v
+            return self.out(y.transpose(1, 2).reshape(b, t, e))
+
+    class Block(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.before, self.attention = nn.LayerNorm(options.embed), Attention()
+            self.between = nn.LayerNorm(options.embed)
+            self.mlp = nn.Sequential(
+                nn.Linear(options.embed, 4 * options.embed), nn.GELU(), nn.Linear(4 * options.embed, options.embed)
+            )
+
+        def forward(self, x: Any) -> Any:
+            x = x + self.attention(self.before(x))
+            return x + self.mlp(self.between(x))
+
+    class Gpt(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.tokens = nn.Embedding(symbols, options.embed)
+            self.places = nn.Embedding(options.block, options.embed)
+            self.blocks = nn.Sequential(*(Block() for _ in range(options.layers)))
+            self.last = nn.LayerNorm(options.embed)
+            self.apply(self._start)
+
+        @staticmethod
+        def _start(module: Any) -> None:
+            if isinstance(module, (nn.Linear, nn.Embedding)):
+                nn.init.normal_(module.weight, std=0.02)
+
+        def forward(self, x: Any, y: Any) -> Any:
+            h = self.tokens(x) + self.places(torch.arange(x.size(1), device=x.device))
+            logits = self.last(self.blocks(h)) @ self.tokens.weight.t()
+            return nn.functional.cross_entropy(logits.flatten(0, 1), y.flatten())
+
+    return Gpt()
+
+
+def _distributed(torch: Any, model: Any, local: int, world: int) -> Any:
+    if world == 1:
+        return model
+    return torch.nn.parallel.DistributedDataParallel(model, device_ids=[local] if torch.cuda.is_available() else None)
+
+
+def _step(
+    torch: Any, model: Any, optimizer: Any, data: Any, options: argparse.Namespace, step: int, rank: int, world: int, device: str
+) -> float:
+    """One step; the mean loss of all ranks."""
+    generator = torch.Generator().manual_seed(options.seed + step * 100_003 + rank)
+    starts = torch.randint(len(data) - options.block - 1, (options.batch,), generator=generator)
+    x = torch.stack([data[i : i + options.block] for i in starts]).to(device)
+    y = torch.stack([data[i + 1 : i + 1 + options.block] for i in starts]).to(device)
+    loss = model(x, y)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    mean = loss.detach()
+    if world > 1 and (step % options.log_every == 0 or step == options.steps):
+        torch.distributed.all_reduce(mean)
+        mean = mean / world
+    return float(mean)
+
+
+def _checkpoints(out: Path) -> List[Path]:
+    return sorted(out.glob("checkpoint-*.pt"))
+
+
+def _save(torch: Any, out: Path, model: Any, optimizer: Any, step: int, history: List[Tuple[int, float]]) -> None:
+    """Whole or not at all: written aside, flushed, renamed."""
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / f"checkpoint-{step:08d}.pt"
+    aside = out / f".{path.name}.new"
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step, "history": history}
+    with aside.open("wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(str(aside), str(path))
+    for old in _checkpoints(out)[:-KEPT]:
+        old.unlink()
+
+
+def _resume(torch: Any, out: Path, model: Any, optimizer: Any, device: str) -> Tuple[int, List[Tuple[int, float]]]:
+    """The next step and the losses so far, by the newest checkpoint that can be read."""
+    for path in reversed(_checkpoints(out)):
+        try:
+            state: Dict[str, Any] = torch.load(str(path), map_location=device)
+        except Exception as error:
+            print(f"{path.name} cannot be read ({error}); trying the one before", flush=True)
+            continue
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        return int(state["step"]) + 1, [(int(step), float(loss)) for step, loss in state["history"]]
+    return 0, []
+
+
+def _agreed(torch: Any, asked: "_Flag", world: int, device: str) -> bool:
+    """Whether any rank was asked to stop; all learn it at the same step, or some would wait for the others for ever."""
+    if world == 1:
+        return bool(asked)
+    flag = torch.tensor([1.0 if asked else 0.0], device=device)
+    torch.distributed.all_reduce(flag)
+    return bool(flag.item())
+
+
+class _Flag:
+    """True once a signal has come."""
+
+    def __init__(self) -> None:
+        self.value = False
+
+    def __bool__(self) -> bool:
+        return self.value
+
+
+def _on_signal() -> _Flag:
+    """SIGUSR1, which ``#SBATCH --signal`` sends before the time limit, ends the run with a checkpoint."""
+    flag = _Flag()
+    signal.signal(signal.SIGUSR1, lambda *_: setattr(flag, "value", True))
+    return flag
+
+
+def _result(
+    out: Path, options: argparse.Namespace, history: List[Tuple[int, float]], times: List[float], backend: str, world: int
+) -> None:
+    newest: Optional[Path] = _checkpoints(out)[-1] if _checkpoints(out) else None
+    result = {
+        "steps": options.steps,
+        "first_loss": history[0][1],
+        "last_loss": history[-1][1],
+        "history": history,
+        "ms_per_step": sum(times) / len(times) if times else 0.0,
+        "backend": backend,
+        "world_size": world,
+        "checkpoint": str(newest),
+    }
+    aside = out / ".result.json.new"
+    aside.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    os.replace(str(aside), str(out / "result.json"))
+    print(f"done: {options.steps} iterations, loss {history[0][1]:.4f} -> {history[-1][1]:.4f}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,9 @@
+#!/bin/bash
+# Runs a script with the first Python on this node that has PyTorch. HYPERPOD_PYTHON names another.
+for python in ${HYPERPOD_PYTHON:+"$HYPERPOD_PYTHON"} python3 /opt/pytorch/bin/python3 /opt/conda/bin/python3 /usr/bin/python3; do
+  if "$python" -c "import importlib.util as i, sys; sys.exit(i.find_spec('torch') is None)" 2>/dev/null; then
+    exec "$python" "$@"
+  fi
+done
+echo "$(hostname): no Python with PyTorch here; HYPERPOD_PYTHON may name one" >&2
+exit 127

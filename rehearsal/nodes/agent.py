@@ -1,0 +1,189 @@
+"""HyperPod's part on the nodes: resource_config.json, slurm.conf, the MUNGE key, and running the lifecycle scripts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from .hosts import Host
+from .stack import Stack
+
+RESOURCE_CONFIG = "/opt/ml/config/resource_config.json"
+LIFECYCLE_FOLDER = "/opt/ml/lifecycle"
+SLURM_CONF = "/opt/slurm/etc/slurm.conf"
+ENTRY_POINT = "on_create.sh"
+# Settings that HyperPod's agent makes, as far as Debian's Slurm has them; cgroups are the machine's, not a host's.
+_SLURM_CONF = """# Made by HyperPod.
+ClusterName={cluster}
+{controllers}
+AuthType=auth/munge
+CryptoType=crypto/munge
+SlurmUser=slurm
+SlurmctldPort=6817
+SlurmdPort=6818
+StateSaveLocation=/var/spool/slurmctld
+SlurmdSpoolDir=/var/spool/slurmd
+SlurmctldPidFile=/run/slurmctld.pid
+SlurmdPidFile=/run/slurmd.pid
+SlurmctldLogFile=/var/log/slurm/slurmctld.log
+SlurmdLogFile=/var/log/slurm/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SchedulerType=sched/backfill
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmctldParameters=enable_configless
+SlurmdParameters=config_overrides
+ReturnToService=2
+InactiveLimit=0
+Waittime=0
+
+{nodes}
+PartitionName=dev Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+# Slurm reads it even when it uses no cgroups.
+_CGROUP_CONF = "CgroupAutomount=no\nCgroupPlugin=cgroup/v1\n"
+
+
+@dataclass
+class Agent:
+    """One cluster's agent. ``munge_key``: what it gives every node; empty: it gives none."""
+
+    stack: Stack
+    munge_key: bytes = field(default_factory=lambda: secrets.token_bytes(128))
+
+    def resource_config(self, hosts: Iterable[Host]) -> str:
+        """The file as HyperPod writes it, from the hosts that the cluster has now."""
+        groups: dict[str, list[Host]] = {name: [] for name in self.stack.groups}
+        for host in hosts:
+            groups[host.group].append(host)
+        document = {
+            "ClusterConfig": {"ClusterName": self.stack.cluster_name, "ClusterArn": self.stack.cluster_arn},
+            "InstanceGroups": [
+                {
+                    "Name": name,
+                    "InstanceType": self.stack.groups[name]["instanceType"],
+                    "Instances": [
+                        {
+                            "InstanceName": host.name,
+                            "AgentIpAddress": f"172.16.{host.address.split('.', 2)[2]}",
+                            "CustomerIpAddress": host.address,
+                            "InstanceId": host.instance_id,
+                        }
+                        for host in members
+                    ],
+                }
+                for name, members in groups.items()
+            ],
+        }
+        return json.dumps(document, indent=2)
+
+    def slurm_conf(self, hosts: Iterable[Host]) -> str:
+        """slurm.conf of the controller."""
+        hosts = list(hosts)
+        heads = [host for host in hosts if host.role == "controller"]
+        return _SLURM_CONF.format(
+            cluster=self.stack.cluster_name,
+            controllers="\n".join(f"SlurmctldHost={host.hostname}({host.address})" for host in heads),
+            nodes="\n".join(_node_line(host) for host in hosts if host.role == "worker"),
+        )
+
+    def prepare(self, host: Host, hosts: Iterable[Host]) -> None:
+        """What is on a node before its lifecycle script starts."""
+        host.write(RESOURCE_CONFIG, self.resource_config(hosts))
+        host.write("/opt/slurm/etc/cgroup.conf", _CGROUP_CONF)
+        if host.role == "controller":
+            host.write(SLURM_CONF, self.slurm_conf(hosts), owner="slurm")
+        if self.munge_key:
+            host.write("/etc/munge/munge.key", self.munge_key, mode=0o400, owner="munge")
+
+    def replace_node(self, gone: Host, fresh: Host, hosts: Iterable[Host]) -> None:
+        """The cluster's other nodes learn of a replacement: both files, and Slurm's controller reads its own again.
+
+        Lines of slurm.conf that others added stay.
+        """
+        hosts = list(hosts)
+        text = self.resource_config(hosts)
+        for host in hosts:
+            if host.running:
+                host.write(RESOURCE_CONFIG, text)
+        for head in (host for host in hosts if host.role == "controller"):
+            line = rf"^NodeName={re.escape(gone.hostname)} .*$"
+            head.write(SLURM_CONF, re.sub(line, _node_line(fresh), head.read(SLURM_CONF), flags=re.M), owner="slurm")
+            # Slurm before 23.11 takes other nodes by a restart only; the reconfiguration is for everybody's slurmd.
+            head.run(["systemctl", "restart", "slurmctld"])
+            head.run(["scontrol", "reconfigure"])
+
+
+def _node_line(host: Host) -> str:
+    return f"NodeName={host.hostname} NodeAddr={host.address} CPUs={host.machine.kind.vcpus} State=UNKNOWN"
+
+
+class Lifecycle:
+    """A run of the lifecycle script on one host. Its output goes to ``lines`` as it comes."""
+
+    def __init__(self, host: Host, files: Mapping[str, bytes], environment: Mapping[str, str] | None = None) -> None:
+        self.host, self.lines = host, list[str]()
+        self.code: int | None = None
+        self.began = self.ended = 0.0
+        self._files, self._environment = files, dict(environment or {})
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Put the files there as S3 has them, without modes of their own, and start the entry point as root."""
+        for name, content in self._files.items():
+            self.host.write(str(PurePosixPath(LIFECYCLE_FOLDER) / name), content)
+        self.began = time.monotonic()
+        if ENTRY_POINT not in self._files:
+            self.lines.append(f"lifecycle script {ENTRY_POINT} is not in the source bucket")
+            self.code, self.ended = 127, self.began
+            return
+        self.host.path(f"{LIFECYCLE_FOLDER}/{ENTRY_POINT}").chmod(0o755)
+        self._process = self.host.start([f"./{ENTRY_POINT}"], environment=self._environment, cwd=LIFECYCLE_FOLDER)
+        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
+        self._reader.start()
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        with process.stdout:
+            for line in process.stdout:
+                self.lines.append(line.rstrip("\n"))
+        # The output closes with the script's last process; daemons have their own.
+        code = process.wait()
+        self.ended = time.monotonic()
+        self.code = code
+
+    @property
+    def seconds(self) -> float:
+        """How long it ran, or has been running."""
+        return (self.ended or time.monotonic()) - self.began
+
+    @property
+    def last_line(self) -> str:
+        """What HyperPod shows of a failed script."""
+        return next((line for line in reversed(self.lines) if line.strip()), "")
+
+    def wait(self, timeout: float) -> int | None:
+        """The exit code, None when it still runs."""
+        if self._reader is not None:
+            self._reader.join(timeout)
+        return self.code
+
+    def kill(self) -> None:
+        """End the script and what it started, at once; daemons that are services of the host go on."""
+        if self._process is not None and self.code is None:
+            # Its process group; what systemd started for it is in others.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self.wait(5)

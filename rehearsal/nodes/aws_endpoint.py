@@ -1,0 +1,131 @@
+"""AWS as the hosts reach it: one small HTTP server in the VPC, behind which is the embedded account."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..account import Account
+from .aws_cli import Caller, Cli
+from .http_service import Handler, Service
+
+LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
+
+
+@dataclass
+class FileSystem:
+    """A Lustre file system as FSx describes it. ``ready_after``: virtual seconds until it is AVAILABLE, None: never."""
+
+    id: str
+    dns_name: str
+    mount_name: str
+    tags: dict[str, str]
+    capacity_gib: int = 1200
+    ready_after: float | None = 0.0
+    read_only: bool = False
+    arn: str = ""
+    vpc_id: str = ""
+    subnet_ids: list[str] = field(default_factory=list)
+
+    def lifecycle(self, now: float) -> str:
+        """Its state at a virtual second."""
+        return "AVAILABLE" if self.ready_after is not None and now >= self.ready_after else "CREATING"
+
+    def description(self, now: float) -> dict[str, Any]:
+        """As DescribeFileSystems has it."""
+        return {
+            "FileSystemId": self.id,
+            "FileSystemType": "LUSTRE",
+            "Lifecycle": self.lifecycle(now),
+            "StorageCapacity": self.capacity_gib,
+            "StorageType": "SSD",
+            "DNSName": self.dns_name,
+            "ResourceARN": self.arn,
+            "VpcId": self.vpc_id,
+            "SubnetIds": self.subnet_ids,
+            "Tags": [{"Key": key, "Value": value} for key, value in sorted(self.tags.items())],
+            "LustreConfiguration": {"MountName": self.mount_name, "DeploymentType": "PERSISTENT_2"},
+            "FileSystemTypeVersion": "2.15",
+        }
+
+
+def file_systems_of(account: Account) -> list[FileSystem]:
+    """Those that the stack has made."""
+    return [
+        FileSystem(
+            id=live.id,
+            dns_name=live.outputs["dnsName"],
+            mount_name=live.outputs["mountName"],
+            tags=dict(live.inputs.get("tags") or {}),
+            capacity_gib=int(live.inputs["storageCapacity"]),
+            arn=live.outputs["arn"],
+            vpc_id=live.outputs["vpcId"],
+            subnet_ids=[live.inputs["subnetIds"]]
+            if isinstance(live.inputs["subnetIds"], str)
+            else live.inputs["subnetIds"],
+        )
+        for live in account.find(LUSTRE)
+    ]
+
+
+class Endpoint:
+    """Answers hosts' ``aws`` and ``mount``. ``began`` is where the virtual clock stands at zero."""
+
+    def __init__(self, account: Account, who: Callable[[str], Caller | None]) -> None:
+        self.file_systems = file_systems_of(account)
+        self.began = time.monotonic()
+        self.calls: list[tuple[str, list[str], int]] = []
+        self._who, self._cli, self._lock = who, Cli(account, self), threading.Lock()
+        self._service: Service | None = None
+
+    def open(self, pid: int, address: str) -> None:
+        """Listen at ``address`` in the network namespace of a process."""
+        endpoint = self
+
+        class Front(Handler):
+            def do_POST(self) -> None:  # noqa: N802
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                answer = endpoint.answer(self.path.strip("/"), self.client_address[0], body)
+                self.reply(200, json.dumps(answer), "application/json")
+
+        self._service = Service(pid, address, Front)
+
+    def close(self) -> None:
+        """Stop answering."""
+        if self._service is not None:
+            self._service.close()
+            self._service = None
+
+    def now(self, slept: float) -> float:
+        """The virtual second: real time since the start, and what the caller has slept without waiting for it."""
+        return time.monotonic() - self.began + slept
+
+    def answer(self, what: str, address: str, body: dict[str, Any]) -> dict[str, Any]:
+        """One request of a host."""
+        now, caller = self.now(float(body.get("slept", 0))), self._who(address)
+        if what == "lustre":
+            return self._mount(str(body["source"]), now)
+        argv = [str(word) for word in body["argv"]]
+        if caller is None:
+            return {"rc": 253, "out": "", "err": "\nUnable to locate credentials\n", "files": {}}
+        # moto is not made for several threads at once.
+        with self._lock:
+            answer = self._cli.run(argv, dict(body.get("uploads") or {}), caller, now)
+        self.calls.append((caller.name, argv, answer["rc"]))
+        return answer
+
+    def _mount(self, source: str, now: float) -> dict[str, Any]:
+        """Which folder a Lustre source is; refused as the client refuses it."""
+        server, _, name = source.partition("@tcp:/")
+        system = next((one for one in self.file_systems if one.dns_name == server), None)
+        if system is None:
+            return {"rc": 1, "error": "Can't parse NID '" + server + "@tcp'"}
+        if system.mount_name != name:
+            return {"rc": 2, "error": "No such file or directory\nIs the MGS specification correct?"}
+        if system.lifecycle(now) != "AVAILABLE":
+            return {"rc": 5, "error": "Input/output error\nIs the MGS running?"}
+        return {"rc": 0, "folder": system.id, "read_only": system.read_only}

@@ -1,0 +1,238 @@
+"""What must be true of a booted cluster. Every check asks from inside, as a person or a job would."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from .cluster import Cluster
+from .hosts import Host
+from .machine import Machine
+
+# nccl-tests' columns, and design.md's rule: what NCCL chooses better itself is never set.
+SWEEP_COLUMNS = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw")
+_MOST_PEERS = 7
+# Ranks share the machine's few cores: a small model, and no threads that wait for each other.
+TRAINER = "--threads 1 --layers 2 --embed 64 --batch 4"
+THREADS = "export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1;"
+NEVER_SET = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_TREE_THRESHOLD")
+_HELLO = Path(__file__).parent / "stubs/mpi_hello.py"
+
+
+class CheckFailed(Exception):
+    """The text says what was found instead."""
+
+
+@dataclass
+class Check:
+    """The result of one check."""
+
+    name: str
+    passed: bool
+    detail: str
+    seconds: float = 0.0
+
+
+Act = Callable[[Cluster], str]
+
+
+def require(condition: object, what: str) -> None:
+    """Raise CheckFailed unless the condition holds."""
+    if not condition:
+        raise CheckFailed(what)
+
+
+def output(host: Host, command: str, *, timeout: float = 60.0, user: str = "root") -> str:
+    """A command's output. Raises CheckFailed with its last words when it fails."""
+    done = host.run(command, timeout=timeout, user=user)
+    if done.returncode:
+        words = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        why = "no end in time" if done.returncode == 124 else words[-1] if words else "no output"
+        raise CheckFailed(f"`{command.splitlines()[0][:60]}` on {host.name}: {why} (code {done.returncode})")
+    return done.stdout
+
+
+def scripts_succeeded(cluster: Cluster) -> str:
+    """Every lifecycle script ended with 0."""
+    failed = [f"{name}: {run.last_line}" for name, run in cluster.scripts.items() if run.code != 0]
+    require(not failed, "; ".join(failed))
+    return f"{len(cluster.scripts)} scripts"
+
+
+def all_idle(cluster: Cluster) -> str:
+    """Slurm has every worker and calls it idle."""
+    states = dict(line.split() for line in output(cluster.controller, "sinfo -h -N -o '%n %t' | sort -u").splitlines())
+    wanted = {host.hostname for host in cluster.workers}
+    require(set(states) == wanted, f"Slurm has {', '.join(sorted(states))}, not {', '.join(sorted(wanted))}")
+    busy = {name: state for name, state in states.items() if state != "idle"}
+    require(not busy, f"not idle: {busy}")
+    return f"{len(states)} workers idle"
+
+
+def hostname_everywhere(cluster: Cluster) -> str:
+    """``srun hostname``, from the controller and from every login node."""
+    wanted = sorted(host.hostname for host in cluster.workers)
+    for host in [cluster.controller, *cluster.of_role("login")]:
+        found = sorted(output(host, f"srun -N {len(wanted)} hostname").split())
+        require(found == wanted, f"from {host.name}: {' '.join(found)}")
+    return " ".join(wanted)
+
+
+def ssh_between_all(cluster: Cluster) -> str:
+    """Between any two nodes, without a prompt and without a question about host keys: root everywhere, ubuntu around.
+
+    In a large cluster every node goes to its next few.
+    """
+    names = [host.hostname for host in cluster.hosts]
+    loop = (
+        "for h in {}; do ssh -o BatchMode=yes -o ConnectTimeout=5 $h hostname </dev/null 2>&1 || echo $h failed; done"
+    )
+    around = {name: (names * 2)[place + 1 : place + len(names)] for place, name in enumerate(names)}
+
+    def one(job: tuple[Host, str, int]) -> list[str]:
+        host, user, count = job
+        others = around[host.hostname][:count]
+        said = output(host, loop.format(" ".join(others)), user=user).splitlines()
+        return [f"{user}@{host.name}: {line}" for line in said if line not in others] or others[len(said) :]
+
+    jobs = [(host, user, count) for user, count in (("root", _MOST_PEERS), ("ubuntu", 1)) for host in cluster.hosts]
+    with ThreadPoolExecutor(4) as pool:
+        troubles = [trouble for found in pool.map(one, jobs) for trouble in found]
+    require(not troubles, "; ".join(troubles[:3]))
+    return f"{sum(len(around[host.hostname][:count]) for host, _, count in jobs)} logins"
+
+
+def ssh_from_outside(cluster: Cluster) -> str:
+    """Somebody in the VPC with a key of their own is refused by every node."""
+    key = cluster.sandbox.path("outsider")
+    if not key.exists():
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True, capture_output=True)
+    options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "ConnectTimeout=5"]
+    base = ["nsenter", "-t", str(cluster.sandbox.pid), "-n", "ssh", "-F", "/dev/null", "-i", str(key)]
+    for host in cluster.hosts:
+        for user in ("root", "ubuntu"):
+            flags = [word for option in options for word in ("-o", option)]
+            done = subprocess.run(
+                [*base, *flags, f"{user}@{host.address}", "true"],
+                capture_output=True,
+                text=True,
+                env=cluster.sandbox.environment,
+                stdin=subprocess.DEVNULL,
+            )
+            require(done.returncode, f"{host.name} let an outsider in as {user}")
+            require("Permission denied" in done.stderr, f"{host.name} did not answer: {done.stderr.strip()[-80:]}")
+    return f"{len(cluster.hosts)} nodes refuse"
+
+
+def expected_transport(machine: Machine) -> str:
+    """By design: RDMA only where catalogue and device have it."""
+    if not machine.efa_devices:
+        return "tcp"
+    return "efa-rdma" if machine.kind.rdma_read else "efa-sendrecv"
+
+
+def expected_environment(machine: Machine) -> dict[str, str | None]:
+    """What a job's process must have on such a worker; None: it must not have it."""
+    transport, kind = expected_transport(machine), machine.kind
+    wanted: dict[str, str | None] = dict.fromkeys(NEVER_SET)
+    if not kind.accelerator:
+        return wanted
+    wanted["FI_PROVIDER"] = "efa" if transport != "tcp" else None
+    rdma = {"efa-rdma": "1", "efa-sendrecv": "0", "tcp": None}
+    wanted["FI_EFA_USE_DEVICE_RDMA"] = rdma[transport]
+    wanted["FI_EFA_FORK_SAFE"] = "1"
+    if kind.accelerator == "gpu":
+        wanted |= {"NCCL_BUFFSIZE": "8388608", "NCCL_P2P_NET_CHUNKSIZE": "524288", "NCCL_DEBUG": "WARN"}
+    else:
+        wanted["NEURON_RT_NUM_CORES"] = str(kind.neuron_cores)
+    return wanted
+
+
+def job_environment(cluster: Cluster) -> str:
+    """The variables of a job's processes on the workers, against the catalogue and the devices that are there."""
+    text = output(
+        cluster.controller, f'srun -N {len(cluster.workers)} -l bash -c \'hostname; env -0 | tr "\\n\\0" " \\n"\''
+    )
+    found: dict[str, dict[str, str]] = {}
+    for line in text.splitlines():
+        task, _, rest = line.partition(": ")
+        key, separator, value = rest.partition("=")
+        if separator:
+            found.setdefault(task, {})[key] = value
+        else:
+            found.setdefault(task, {})[""] = rest
+    by_name = {values[""]: values for values in found.values()}
+    for host in cluster.workers:
+        values = by_name.get(host.hostname, {})
+        for key, wanted in expected_environment(host.machine).items():
+            require(values.get(key) == wanted, f"{host.name}: {key} is {values.get(key)}, not {wanted}")
+    kinds = {f"{host.machine.kind.name} {expected_transport(host.machine)}" for host in cluster.workers}
+    return ", ".join(sorted(kinds))
+
+
+def mpi_hello(cluster: Cluster) -> str:
+    """An MPI program on every worker: all ranks add their numbers."""
+    nodes = len(cluster.workers)
+    cluster.shared("mpi_hello.py").write_bytes(_HELLO.read_bytes())
+    command = (
+        f"salloc -Q -N {nodes} --ntasks-per-node=1 /opt/amazon/openmpi/bin/mpirun --allow-run-as-root -np {nodes} "
+        "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_exclude lo,docker0 /usr/bin/python3 /fsx/mpi_hello.py"
+    )
+    lines = [line for line in output(cluster.controller, command, timeout=60).splitlines() if line.startswith("rank ")]
+    wanted = {f"rank {rank} of {nodes}, sum {nodes * (nodes - 1) // 2}" for rank in range(nodes)}
+    require({line.split(" on ")[0] for line in lines} == wanted, f"{len(lines)} of {nodes} ranks: {lines[:2]}")
+    return f"{nodes} ranks"
+
+
+def collective_sweep(cluster: Cluster) -> str:
+    """``run-nccl-test``: a gloo all-reduce over all workers, in nccl-tests' columns.
+
+    Its threshold is the instance type's wire, which a bridge on this machine is not: a result below it still passes.
+    """
+    command = f"{THREADS} run-nccl-test {len(cluster.workers)} 1 all_reduce --backend gloo -b 8 -e 4M -n 5 --json"
+    done = cluster.controller.run(command, timeout=120)
+    try:
+        result = json.loads(done.stdout)
+    except ValueError:
+        raise CheckFailed(f"code {done.returncode}: {done.stderr.strip()[-120:]}") from None
+    rows = result["rows"]
+    require(rows and rows[0]["size"] == 8 and rows[-1]["size"] == 4 << 20, f"{len(rows)} sizes, {result['reasons']}")
+    peak = max(float(row["busbw"]) for row in rows)
+    require(peak > 0, "no bandwidth")
+    return f"{len(rows)} sizes, peak busbw {peak:.2f} GB/s"
+
+
+def training(cluster: Cluster) -> str:
+    """``run-nanogpt``: 200 steps on all workers, the loss falls, checkpoints are there."""
+    done = cluster.controller.run(
+        f"{THREADS} run-nanogpt {len(cluster.workers)} 1 --steps 200 --save-every 50 "
+        f"--out /fsx/checkpoints/rehearsal {TRAINER}",
+        timeout=240,
+    )
+    last = (done.stdout.strip() or done.stderr.strip()).splitlines()[-1:]
+    require(done.returncode == 0, f"code {done.returncode}: {' '.join(last)}")
+    losses = [float(found) for found in re.findall(r"^iter \d+: loss ([\d.]+)", done.stdout, re.M)]
+    require(len(losses) > 2 and losses[-1] < 0.9 * losses[0], f"losses {losses[:1]} to {losses[-1:]}")
+    saved = re.findall(r"^checkpoint at iter (\d+)", done.stdout, re.M)
+    require(saved[-1:] == ["200"], f"checkpoints at {saved}")
+    return f"200 steps, loss {losses[0]:.2f} to {losses[-1]:.2f}, checkpoints at {', '.join(saved)}"
+
+
+BOOT: tuple[tuple[str, Act], ...] = (
+    ("scripts", scripts_succeeded),
+    ("all idle", all_idle),
+)
+AFTER: tuple[tuple[str, Act], ...] = (
+    ("srun hostname", hostname_everywhere),
+    ("ssh between nodes", ssh_between_all),
+    ("ssh from outside", ssh_from_outside),
+    ("job environment", job_environment),
+    ("MPI hello", mpi_hello),
+    ("gloo all-reduce", collective_sweep),
+    ("training", training),
+)

@@ -1,0 +1,244 @@
+"""The nodes of a stack, as hosts: all of them booted at once, one lost and replaced, one rebooted."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from . import imds
+from .agent import Agent, Lifecycle
+from .aws_cli import Caller
+from .aws_endpoint import Endpoint
+from .hosts import Host
+from .http_service import Service
+from .image import build_image, snapshot_sysctl
+from .machine import Machine
+from .network import Network
+from .sandbox import Sandbox
+from .stack import Stack
+
+# No lifecycle script may take longer here; on HyperPod it is an hour.
+SCRIPT_SECONDS = 180.0
+OnTick = Callable[["Cluster"], None]
+
+
+@dataclass
+class Metadata:
+    """How the hosts' metadata services behave."""
+
+    mode: imds.Mode = "v2"
+    delay: float = 0.0
+    skew: float = 0.0
+
+
+@dataclass
+class Options:
+    """What a scenario changes. ``efa``: whether instances have EFA where the catalogue says "maybe"."""
+
+    workers: int | None = None
+    efa: bool | None = None
+    controllers: int = 1
+    metadata: Metadata = field(default_factory=Metadata)
+    files: Mapping[str, bytes] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    no_munge_key: bool = False
+
+
+class Cluster:
+    """All hosts of one run. Use as a context manager: at the end nothing of it is left."""
+
+    def __init__(self, stack: Stack, options: Options | None = None) -> None:
+        self.stack, self.options = stack, options or Options()
+        self.sandbox = Sandbox()
+        self.network = Network(self.sandbox, stack.cidr, stack.config.region.name)
+        self.endpoint = Endpoint(stack.account, self._caller)
+        self.agent = Agent(stack, b"") if self.options.no_munge_key else Agent(stack)
+        self.hosts: list[Host] = []
+        self.scripts: dict[str, Lifecycle] = {}
+        self.idle_seconds = 0.0
+        self._metadata: dict[str, Service] = {}
+        self._numbers: dict[str, int] = {}
+        self._files: Mapping[str, bytes] = {}
+
+    def __enter__(self) -> Cluster:
+        self.sandbox.__enter__()
+        try:
+            self._build()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Power everything off. Never fails half-way: the box takes the rest with it."""
+        for service in self._metadata.values():
+            service.close()
+        self._metadata.clear()
+        self.endpoint.close()
+        for host in self.hosts:
+            host.power_off()
+        self.sandbox.__exit__()
+
+    def _build(self) -> None:
+        self.network.build()
+        self.endpoint.open(self.sandbox.pid, self.network.endpoint)
+        build_image(self.sandbox.path("image"), self.network)
+        snapshot_sysctl(self.sandbox.path("sysctl"))
+        shutil.copy(Path(__file__).parent / "stubs/boot.sh", self.sandbox.path("boot.sh"))
+        for system in self.endpoint.file_systems:
+            self.sandbox.share(system.id, f"{system.dns_name}@tcp:/{system.mount_name}")
+        self._files = self.options.files if self.options.files is not None else self.stack.lifecycle_files()
+        for group in self.stack.config.instance_groups:
+            count = {"worker": self.options.workers, "controller": self.options.controllers}.get(group.role)
+            for _ in range(group.count if count is None else count):
+                self.hosts.append(self._new_host(group.name))
+
+    def _new_host(self, group_name: str) -> Host:
+        group = next(one for one in self.stack.config.instance_groups if one.name == group_name)
+        self._numbers[group_name] = number = self._numbers.get(group_name, 0) + 1
+        efa = self.options.efa if group.type.efa == "maybe" else None
+        host = Host(
+            name=f"{group_name}-{number}",
+            instance_id=f"i-{secrets.token_hex(8)}0",
+            group=group_name,
+            role=group.role,
+            address=self.network.next_address(),
+            machine=Machine(group.type, efa),
+            sandbox=self.sandbox,
+            network=self.network,
+        )
+        host.make()
+        return host
+
+    def _caller(self, address: str) -> Caller | None:
+        """Whose credentials a request has: the role of the group of the host that it comes from."""
+        host = next((one for one in self.hosts if one.address == address), None)
+        return Caller(host.name, self.stack.groups[host.group]["executionRole"]) if host else None
+
+    def host(self, name: str) -> Host:
+        """A host by its name, such as ``workers-1``."""
+        return next(host for host in self.hosts if host.name == name)
+
+    def of_role(self, role: str) -> list[Host]:
+        """Hosts of a role."""
+        return [host for host in self.hosts if host.role == role]
+
+    @property
+    def controller(self) -> Host:
+        """The first controller."""
+        return self.of_role("controller")[0]
+
+    @property
+    def workers(self) -> list[Host]:
+        """All workers."""
+        return self.of_role("worker")
+
+    def shared(self, inside: str) -> Path:
+        """A file of the stack's file system, by its path below the mount point, as the run's process reaches it."""
+        return self.sandbox.path(f"lustre/{self.endpoint.file_systems[0].id}") / inside
+
+    def power_on(self, host: Host) -> None:
+        """Boot a host to where HyperPod's agent takes over."""
+        host.power_on()
+        config, account = self.stack.config, self.stack.account
+        instance = imds.Instance(
+            instance_id=host.instance_id,
+            instance_type=host.machine.kind.name,
+            address=host.address,
+            hostname=host.hostname,
+            region=config.region.name,
+            zone=self.stack.zone,
+            zone_id=self.stack.zone_id,
+            account=account.account_id,
+            mac=self.network.hardware_address(host.address),
+        )
+        metadata = self.options.metadata
+        service = imds.serve(host.pid, instance, mode=metadata.mode, delay=metadata.delay, skew=metadata.skew)
+        if service is not None:
+            self._metadata[host.instance_id] = service
+        if not host.read("/etc/ssh/ssh_host_ed25519_key"):
+            host.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/etc/ssh/ssh_host_ed25519_key"])
+        host.start_services()
+
+    def power_off(self, host: Host) -> None:
+        """A host loses power."""
+        host.power_off()
+        service = self._metadata.pop(host.instance_id, None)
+        if service is not None:
+            service.close()
+
+    def start_hosts(self) -> None:
+        """Power on all hosts and let the agent prepare them; no lifecycle script runs yet."""
+        # Started from this thread: a parent's death is that of the thread.
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(self.power_on, self.hosts))
+        for host in self.hosts:
+            self.agent.prepare(host, self.hosts)
+
+    def script(self, host: Host, environment: Mapping[str, str] | None = None) -> Lifecycle:
+        """Start a host's lifecycle script."""
+        run = Lifecycle(host, self._files, {**self.options.environment, **(environment or {})})
+        self.scripts[host.name] = run
+        run.start()
+        return run
+
+    def boot(self, on_tick: OnTick = lambda cluster: None) -> float:
+        """Run every host's lifecycle script at once, to the end of the last. Seconds from start to end."""
+        began = time.monotonic()
+        for host in self.hosts:
+            self.script(host)
+        self.finish(on_tick)
+        # A worker's script ends only when Slurm has the worker idle.
+        self.idle_seconds = max((run.ended for run in self.scripts.values()), default=began) - began
+        return self.idle_seconds
+
+    def finish(self, on_tick: OnTick = lambda cluster: None) -> bool:
+        """Wait for the scripts that run. Whether all succeeded."""
+        deadline = time.monotonic() + SCRIPT_SECONDS
+        while any(run.code is None for run in self.scripts.values()):
+            if time.monotonic() > deadline:
+                for run in self.scripts.values():
+                    run.kill()
+                break
+            on_tick(self)
+            time.sleep(0.05)
+        on_tick(self)
+        return all(run.code == 0 for run in self.scripts.values())
+
+    def fresh_host(self, gone: Host) -> Host:
+        """A new instance for a lost one, with another address and disk, up to where HyperPod's agent takes over."""
+        self.power_off(gone)
+        fresh = self._new_host(gone.group)
+        fresh.name = gone.name
+        self.power_on(fresh)
+        return fresh
+
+    def take_place(self, gone: Host, fresh: Host) -> None:
+        """HyperPod puts a fresh host into the place of a lost one, and tells all nodes."""
+        self.hosts[self.hosts.index(gone)] = fresh
+        self.agent.prepare(fresh, self.hosts)
+        self.agent.replace_node(gone, fresh, self.hosts)
+
+    def join(self, gone: Host, fresh: Host) -> None:
+        """``take_place``, with the fresh host's script already running."""
+        self.hosts[self.hosts.index(gone)] = fresh
+        self.agent.prepare(fresh, self.hosts)
+        self.script(fresh)
+        self.agent.replace_node(gone, fresh, self.hosts)
+
+    def reboot(self, host: Host) -> None:
+        """Orderly down and up again with the same disk. HyperPod runs no lifecycle script then."""
+        host.run(["systemctl", "reboot"])
+        self.power_off(host)
+        self.power_on(host)

@@ -1,0 +1,239 @@
+"""What can go wrong while nodes boot: each scenario sets a stage and knows the right outcome and message."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+
+from .agent import RESOURCE_CONFIG, SLURM_CONF, Lifecycle
+from .aws_endpoint import FileSystem
+from .checks import CheckFailed, require
+from .cluster import Cluster, Metadata, Options
+from .hosts import Host
+from .imds import Mode
+from .stack import Stack
+
+VIRTUAL = {"PYTHONPATH": "/usr/lib/rehearsal/virtual_time"}
+# A node that cannot succeed waits for its controller, on HyperPod a quarter of an hour.
+HASTY = {"HYPERPOD_TIMEOUT_CONTROLLER": "8", "HYPERPOD_TIMEOUT_REGISTER": "8", "HYPERPOD_TIMEOUT_SLURM": "8"}
+
+Stage = Callable[[Cluster], None]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """``options`` and ``stage`` set it; ``fails`` names who must fail and with which last line, all others succeed.
+
+    ``says``: what the log of some script must have. ``check``: what else must be true.
+    """
+
+    options: Options = field(default_factory=lambda: Options(workers=1))
+    stage: Stage = lambda cluster: None
+    fails: dict[str, str] = field(default_factory=dict)
+    says: str = ""
+    check: Stage = lambda cluster: None
+
+
+def play(stack: Stack, scenario: Scenario) -> None:
+    """Boot under the scenario. Raises CheckFailed where the outcome is not the right one."""
+    with Cluster(stack, scenario.options) as cluster:
+        cluster.start_hosts()
+        scenario.stage(cluster)
+        cluster.boot()
+        for name, run in cluster.scripts.items():
+            wanted = scenario.fails.get(name) or scenario.fails.get("*", "")
+            if not wanted:
+                require(run.code == 0, f"{name} failed: {run.last_line}")
+                continue
+            require(run.code not in (0, None), f"{name} did not fail")
+            require(re.search(wanted, run.last_line), f"{name} says {run.last_line!r}, not {wanted!r}")
+        said = "\n".join(line for run in cluster.scripts.values() for line in run.lines)
+        require(re.search(scenario.says, said), f"no script says {scenario.says!r}")
+        scenario.check(cluster)
+
+
+def _ours(cluster: Cluster) -> FileSystem:
+    return cluster.endpoint.file_systems[0]
+
+
+def _ready_after(seconds: float | None) -> Stage:
+    def stage(cluster: Cluster) -> None:
+        _ours(cluster).ready_after = seconds
+
+    return stage
+
+
+def _waited_a_minute(cluster: Cluster) -> None:
+    for name, run in cluster.scripts.items():
+        line = next((line for line in run.lines if line.startswith("step fsx ... ok")), "")
+        require(line and float(line.split()[4].rstrip("s")) > 45, f"{name} did not wait: {line!r}")
+        require(run.seconds < 45, f"{name} really waited {run.seconds:.0f} s")
+
+
+def _foreign(cluster: Cluster) -> None:
+    """Another team's file system, whose name and cluster id begin with ours; it is listed first."""
+    ours = _ours(cluster)
+    tags = {key: f"{value}-2" for key, value in ours.tags.items()}
+    theirs = replace(ours, id="fs-0foreign", dns_name="fs-0foreign.fsx.example", mount_name="foreign", tags=tags)
+    cluster.sandbox.share(theirs.id, f"{theirs.dns_name}@tcp:/{theirs.mount_name}")
+    cluster.endpoint.file_systems.insert(0, theirs)
+
+
+def _mounted_ours(cluster: Cluster) -> None:
+    ours = next(one for one in cluster.endpoint.file_systems if one.id != "fs-0foreign")
+    for host in cluster.hosts:
+        mounts = [line.split() for line in host.run(["cat", "/proc/mounts"]).stdout.splitlines()]
+        sources = [row[0] for row in mounts if row[1] == "/fsx"]
+        require(sources == [f"{ours.dns_name}@tcp:/{ours.mount_name}"], f"{host.name} mounted {sources}")
+
+
+def _twin(cluster: Cluster) -> None:
+    cluster.endpoint.file_systems.append(replace(_ours(cluster), id="fs-0twin"))
+
+
+def _read_only(cluster: Cluster) -> None:
+    _ours(cluster).read_only = True
+
+
+def _malformed(cluster: Cluster) -> None:
+    cluster.workers[0].write(RESOURCE_CONFIG, '{"ClusterConfig": ')
+
+
+def _absent(cluster: Cluster) -> None:
+    """The worker is in the file under another instance's id and address."""
+    host = cluster.workers[0]
+    text = host.read(RESOURCE_CONFIG).replace(host.instance_id, "i-0another").replace(host.address, "10.99.0.1")
+    host.write(RESOURCE_CONFIG, text)
+
+
+def _no_slurm(cluster: Cluster) -> None:
+    host = cluster.workers[0]
+    host.run(
+        "rm /opt/slurm/sbin/slurmd /usr/sbin/slurmd /etc/systemd/system/slurmd.service /lib/systemd/system/slurmd.*"
+    )
+
+
+def _rivals(cluster: Cluster) -> None:
+    """Each of two controllers has a slurm.conf that names itself alone."""
+    first, second = cluster.of_role("controller")
+    others = [host for host in cluster.hosts if host is not first]
+    second.write(SLURM_CONF, cluster.agent.slurm_conf(others), owner="slurm")
+    first.write(
+        SLURM_CONF, cluster.agent.slurm_conf([host for host in cluster.hosts if host is not second]), owner="slurm"
+    )
+
+
+def scenarios(stack: Stack) -> dict[str, Scenario]:
+    """Every fault, by its name."""
+    small = Options(workers=1, environment=HASTY)
+    virtual = Options(workers=1, environment=VIRTUAL)
+
+    def imds(mode: Mode = "v2", delay: float = 0.0, skew: float = 0.0) -> Options:
+        return replace(small, metadata=Metadata(mode, delay, skew))
+
+    def lacking(missing: str) -> Options:
+        files = {name: content for name, content in stack.lifecycle_files().items() if name != missing}
+        return replace(small, files=files)
+
+    return {
+        "fsx-after-a-minute": Scenario(virtual, _ready_after(60), check=_waited_a_minute),
+        "fsx-never": Scenario(virtual, _ready_after(None), {"*": r"^step fsx failed: .*not available.*is CREATING"}),
+        "fsx-foreign": Scenario(small, _foreign, check=_mounted_ours),
+        "fsx-twin": Scenario(small, _twin, {"*": r"^step fsx failed: 2 file systems have .*fs-\w+ and fs-0twin"}),
+        "fsx-read-only": Scenario(small, _read_only, {"*": r"^step fsx failed: .*[Rr]ead-only"}),
+        "imds-slow": Scenario(imds(delay=1.0)),
+        "imds-v1-only": Scenario(imds(mode="v1-only"), says="no session token"),
+        "imds-down": Scenario(imds(mode="down"), says="did not answer"),
+        "clock-skewed": Scenario(imds(skew=400.0), fails={"*": r"^step clock failed: the clock is 4\d\d s ahead"}),
+        "entry-point-missing": Scenario(
+            lacking("on_create.sh"), fails={"*": "on_create.sh is not in the source bucket"}
+        ),
+        "module-missing": Scenario(lacking("hyperpod_node/fsx.py"), fails={"*": r"fsx"}),
+        "parameters-missing": Scenario(
+            lacking("provisioning_parameters.json"), fails={"*": r"^step parameters failed: .*is missing"}
+        ),
+        "config-malformed": Scenario(
+            small, _malformed, {"workers-1": r"^step identity failed: .*resource_config.json is malformed"}
+        ),
+        "config-without-us": Scenario(
+            small, _absent, {"workers-1": r"^step identity failed: .*does not have this node: instance id i-\w+, addr"}
+        ),
+        "slurm-missing": Scenario(small, _no_slurm, {"workers-1": r"^step slurm failed: .*slurmd"}),
+        "no-munge-key": Scenario(replace(small, no_munge_key=True), says="key made for the cluster"),
+    }
+
+
+def two_controllers(stack: Stack) -> str:
+    """Both claim the cluster: exactly one becomes its controller, and the other says so."""
+    with Cluster(stack, Options(workers=1, controllers=2, environment=HASTY)) as cluster:
+        cluster.start_hosts()
+        _rivals(cluster)
+        cluster.boot()
+        runs = [cluster.scripts[host.name] for host in cluster.of_role("controller")]
+        losers = [run for run in runs if run.code != 0]
+        require(len(losers) == 1, f"{len(losers)} of 2 controllers failed: {[run.last_line for run in runs]}")
+        require("two controllers claim the cluster" in losers[0].last_line, losers[0].last_line)
+        return losers[0].last_line
+
+
+_STATE = ("/etc", "/opt", "/root", "/home", "/usr/local")
+# What HyperPod itself downloads anew is not the scripts' doing.
+_FINGERPRINT = "find {} -xdev \\( -type f -o -type l \\) -not -path '/opt/ml/*' -printf '%p %l %m %u %T@ %s\\n' | sort"
+
+
+def files_of(host: Host) -> dict[str, str]:
+    """Every file that scripts may write on a host, and on the file system, with mode, owner, time and size."""
+    found = host.run(_FINGERPRINT.format(" ".join((*_STATE, "/fsx")))).stdout.splitlines()
+    return dict(line.split(" ", 1) for line in found)
+
+
+def run_twice(cluster: Cluster) -> str:
+    """``on_create.sh`` again on every booted host: nothing changes, in under 2 s."""
+    before = {host.name: files_of(host) for host in cluster.hosts}
+    slowest = 0.0
+    for host in cluster.hosts:
+        run = cluster.script(host)
+        require(run.wait(30) == 0, f"{host.name} failed the second time: {run.last_line}")
+        slowest = max(slowest, run.seconds)
+        after = files_of(host)
+        was = before[host.name]
+        changed = sorted(name for name in {*after, *was} if after.get(name) != was.get(name) and not _reports(name))
+        require(not changed, f"the second run on {host.name} changed {', '.join(changed[:5])}")
+        require(run.seconds < 2, f"the second run on {host.name} took {run.seconds:.1f} s")
+    return f"nothing changed, slowest {slowest:.2f} s"
+
+
+def _reports(name: str) -> bool:
+    """Summaries say when they were written."""
+    return PurePosixPath(name).parent.name == "nodes" and name.endswith(".json")
+
+
+STEPS = (
+    "parameters", "identity", "clock", "time-sync", "fsx", "scratch", "kernel", "environment", "commands", "munge", "ssh",
+    "users-key", "slurm",
+)  # fmt: skip
+
+
+def killed_at(cluster: Cluster, host: Host, step: str) -> str:
+    """Kill the script on a fresh host as soon as a step has ended, and run it again: it succeeds."""
+    run = cluster.script(host)
+    seen = _wait_for(run, f"step {step} ")
+    run.kill()
+    again = cluster.script(host)
+    code = again.wait(60)
+    require(code == 0, f"after a kill at {step}: {again.last_line}")
+    return "killed" if seen else "had ended"
+
+
+def _wait_for(run: Lifecycle, start: str) -> bool:
+    deadline = time.monotonic() + 60
+    while run.code is None and time.monotonic() < deadline:
+        if any(line.startswith(start) for line in list(run.lines)):
+            return True
+        time.sleep(0.002)
+    if run.code is None:
+        raise CheckFailed(f"{run.host.name} never came to {start!r}")
+    return False

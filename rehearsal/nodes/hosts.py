@@ -1,0 +1,192 @@
+"""One isolated host: its namespaces, its disk, and running things on it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .machine import Machine
+from .network import INTERFACE, Network, host_name
+from .sandbox import BOX, Sandbox, SandboxError, kill, read_line
+
+_BOOT_SECONDS = 20.0
+# A login shell's PATH on HyperPod's image.
+LOGIN = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slurm/bin",
+    "HOME": "/root",
+    "USER": "root",
+    "LOGNAME": "root",
+    "SHELL": "/bin/bash",
+    "LANG": "C.UTF-8",
+    "TERM": "dumb",
+}
+
+
+@dataclass
+class Host:
+    """A host, running or not. Its disk outlives its power: a reboot keeps files, a replacement is another host."""
+
+    name: str
+    instance_id: str
+    group: str
+    role: str
+    address: str
+    machine: Machine
+    sandbox: Sandbox
+    network: Network
+    pid: int = 0
+    facts: dict[str, Any] = field(default_factory=dict)
+    _process: subprocess.Popen[str] | None = None
+
+    @property
+    def hostname(self) -> str:
+        """What ``hostname`` prints, and the node's name in Slurm."""
+        return host_name(self.address)
+
+    @property
+    def _disk(self) -> Path:
+        return self.sandbox.path(f"disks/{self.instance_id}")
+
+    def path(self, inside: str) -> Path:
+        """A file of the running host, as the run's process reaches it."""
+        return Path(f"/proc/{self.pid}/root") / inside.lstrip("/")
+
+    def make(self) -> None:
+        """An empty disk and the instance type's devices."""
+        for name in ("upper", "work", "root", "sysctl", "sysctl-work", "dev", "sys"):
+            (self._disk / name).mkdir(parents=True)
+        facts = {"endpoint": self.network.endpoint, "interface": INTERFACE, "subnet": str(self.network.subnet)}
+        self.machine.write(self._disk, self.instance_id, {**facts, **self.facts})
+
+    def power_on(self) -> None:
+        """Boot: namespaces, root, network, process 1. Raises SandboxError. ``serve`` may be given sockets before it."""
+        boot = [
+            "sh",
+            f"{BOX}/boot.sh",
+            f"{BOX}/disks/{self.instance_id}",
+            self.hostname,
+            f"{BOX}/image",
+            f"{BOX}/lustre",
+        ]
+        namespaces = ("--uts", "--ipc", "--net", "--pid", "--mount", "--fork", "--kill-child")
+        self._process = subprocess.Popen(
+            self.sandbox.command("unshare", *namespaces, *boot),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.sandbox.environment,
+            start_new_session=True,
+        )
+        answer = read_line(self._process.stdout)
+        if not answer.isdigit():
+            self.power_off()
+            raise SandboxError(f"{self.name} does not boot: {answer}")
+        self.pid = int(answer)
+        self.network.connect(self.pid, self.address)
+
+    def start_services(self) -> None:
+        """Let process 1 go on, now that network and metadata are there, and wait until it has started the units."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write("go\n")
+        self._process.stdin.close()
+        deadline = time.monotonic() + _BOOT_SECONDS
+        while not self.path("/run/rehearsal/booted").exists():
+            if time.monotonic() > deadline or self._process.poll() is not None:
+                raise SandboxError(f"{self.name}: process 1 did not come up")
+            time.sleep(0.01)
+
+    @property
+    def running(self) -> bool:
+        """Whether the host has power."""
+        return self._process is not None and self._process.poll() is None
+
+    def power_off(self) -> None:
+        """Kill everything on the host at once, as a power failure does."""
+        if self._process is None:
+            return
+        kill(self.pid)
+        if not self.pid:
+            self._process.kill()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+        self._process.wait()
+        self._process, self.pid = None, 0
+
+    def discard(self) -> None:
+        """Power off and erase the disk."""
+        self.power_off()
+        shutil.rmtree(self._disk, ignore_errors=True)
+
+    def command(
+        self, argv: Sequence[str], *, user: str = "root", environment: Mapping[str, str] | None = None, cwd: str = "/"
+    ) -> list[str]:
+        """A command line that runs ``argv`` on the host with nothing of the machine's environment."""
+        values = {**LOGIN, **(environment or {})}
+        if user != "root":
+            values |= {"HOME": f"/home/{user}", "USER": user, "LOGNAME": user}
+            argv = ["setpriv", "--reuid", user, "--regid", user, "--init-groups", *argv]
+        assigned = [f"{key}={value}" for key, value in values.items()]
+        mark = [f"{key}={value}" for key, value in self.sandbox.environment.items() if key not in LOGIN]
+        enter = ["nsenter", "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", f"--wdns={cwd}"]
+        return [*enter, "env", "-i", *assigned, *mark, *argv]
+
+    def run(
+        self,
+        argv: Sequence[str] | str,
+        *,
+        timeout: float = 30.0,
+        user: str = "root",
+        environment: Mapping[str, str] | None = None,
+        cwd: str = "/",
+        text_in: str = "",
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command (a string: by bash, as on a login) and wait. Past ``timeout`` it ends with code 124."""
+        words = ["bash", "-lc", argv] if isinstance(argv, str) else list(argv)
+        limited = ["timeout", "-k", "1", f"{timeout:g}", *words]
+        return subprocess.run(
+            self.command(limited, user=user, environment=environment, cwd=cwd),
+            input=text_in,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=self.sandbox.environment,
+        )
+
+    def start(
+        self, argv: Sequence[str], *, environment: Mapping[str, str] | None = None, cwd: str = "/"
+    ) -> subprocess.Popen[str]:
+        """Start a command; its output, errors included, is on ``stdout``."""
+        return subprocess.Popen(
+            self.command(argv, environment=environment, cwd=cwd),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=self.sandbox.environment,
+            start_new_session=True,
+        )
+
+    def read(self, inside: str) -> str:
+        """A file's text; empty where there is none."""
+        try:
+            return self.path(inside).read_text(errors="replace")
+        except OSError:
+            return ""
+
+    def write(self, inside: str, text: str | bytes, *, mode: int = 0o644, owner: str = "") -> None:
+        """Put a file on the host."""
+        path = self.path(inside)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        path.chmod(mode)
+        if owner:
+            shutil.chown(path, owner, owner)

@@ -1,0 +1,55 @@
+"""Small HTTP servers whose sockets are in other network namespaces, answered by threads of the run's own process."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from .sandbox import in_network
+
+
+class Service:
+    """A server on ``address``:80 in the network namespace of a process. Nothing of it outlives ``close``."""
+
+    def __init__(self, pid: int, address: str, handler: type[BaseHTTPRequestHandler]) -> None:
+        self._server = ThreadingHTTPServer((address, 80), handler, bind_and_activate=False)
+        self._server.daemon_threads = True
+        self._server.socket.close()
+        # HTTPServer's own bind asks a resolver for the name of the address, and may wait for it.
+        self._server.socket = in_network(pid, lambda: _listen(address))
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _listen(address: str) -> socket.socket:
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind((address, 80))
+    listening.listen(64)
+    return listening
+
+
+class Handler(BaseHTTPRequestHandler):
+    """A request handler that writes no log."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: what went wrong is in the answer."""
+
+    def reply(self, status: int, text: str | bytes, kind: str = "text/plain") -> None:
+        """Answer and be done. A caller that hung up does not matter."""
+        body = text.encode() if isinstance(text, str) else text
+        try:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+        except OSError:
+            self.close_connection = True

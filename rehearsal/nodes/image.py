@@ -1,0 +1,198 @@
+"""The machine image that every host boots from: this Debian, with what HyperPod's image has and without what it lacks.
+
+It is a read-only layer over the machine's own root, made once for a run, in the box's memory.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+from .network import Network
+
+_STUBS = Path(__file__).parent / "stubs"
+# Where HyperPod's image has the commands that a host answers by itself.
+_PLACES = {
+    "aws": "usr/local/bin",
+    "hyperpod-efa-capabilities": "usr/local/bin",
+    "fi_info": "opt/amazon/efa/bin",
+    "neuron-ls": "opt/aws/neuron/bin",
+    "lsmod": "usr/sbin",
+    "modprobe": "usr/sbin",
+    "mdadm": "usr/sbin",
+}
+# The machine's own folders that a host sees. The developer's files are none of its business.
+_SEEN = {"bin", "etc", "lib", "lib32", "lib64", "libx32", "sbin", "usr", "var"}
+_MADE = {"dev", "home", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp"}
+# Folders of the machine that a host has its own of.
+_OWN = (
+    "etc/cron.d", "etc/munge", "etc/ssh/sshd_config.d", "etc/sysctl.d", "etc/security/limits.d", "etc/systemd/system",
+    "home", "mnt", "opt", "root", "srv", "var/lib/munge", "var/lib/slurm", "var/log", "var/spool", "var/tmp",
+)  # fmt: skip
+_CLIENTS = (
+    "sacct", "sacctmgr", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol", "sdiag", "sinfo", "sprio",
+    "squeue", "sreport", "srun", "sshare", "sstat", "strigger",
+)  # fmt: skip
+_UNIT = """[Unit]
+Description=Slurm {what} daemon
+After=munge.service network-online.target remote-fs.target
+Wants=network-online.target
+
+[Service]
+Type=simple
+EnvironmentFile=-/etc/default/{name}
+ExecStart=/opt/slurm/sbin/{name} -D -s ${options}
+ExecReload=/bin/kill -HUP $MAINPID
+KillMode=process
+{stop}LimitNOFILE=131072
+LimitMEMLOCK=infinity
+LimitSTACK=infinity
+Delegate=yes
+
+[Install]
+WantedBy=multi-user.target
+"""
+# Where HyperPod's Slurm takes new nodes by reconfiguring, Debian's 22.05 must restart, and waits seconds for lost nodes
+# after it has saved its state.
+_STOP = "TimeoutStopSec=1\n"
+UBUNTU = 1000
+
+
+def build_image(image: Path, network: Network) -> None:
+    """Make the layer in an empty folder."""
+    image.mkdir(parents=True)
+    _hide_the_machine(image)
+    _commands(image)
+    _accounts(image)
+    _slurm(image)
+    _settings(image, network)
+
+
+def snapshot_sysctl(folder: Path) -> None:
+    """A copy of the machine's kernel settings, for hosts to read and to write over without touching the machine's."""
+    for path, folders, files in os.walk("/proc/sys"):
+        target = folder / Path(path).relative_to("/proc/sys")
+        target.mkdir(parents=True, exist_ok=True)
+        folders[:] = [name for name in folders if name != "binfmt_misc"]
+        for name in files:
+            try:
+                (target / name).write_bytes((Path(path) / name).read_bytes())
+            except OSError:
+                (target / name).touch()
+
+
+def _hide_the_machine(image: Path) -> None:
+    for name in [path.name for path in Path("/").iterdir()]:
+        if name not in _SEEN | _MADE:
+            _whiteout(image / name)
+    for name in sorted(_MADE):
+        (image / name).mkdir()
+    for name in _OWN:
+        folder = image / name
+        folder.mkdir(parents=True, exist_ok=True)
+        # Overlayfs: what is below this folder in lower layers is not seen.
+        os.setxattr(folder, "trusted.overlay.opaque", b"y")
+    for key in Path("/etc/ssh").glob("ssh_host_*"):
+        _whiteout(image / "etc/ssh" / key.name)
+    (image / "root").chmod(0o700)
+    (image / "var/tmp").chmod(0o1777)
+
+
+def _whiteout(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mknod(path, stat.S_IFCHR, os.makedev(0, 0))
+
+
+def _commands(image: Path) -> None:
+    library = image / "usr/lib/rehearsal"
+    library.mkdir(parents=True)
+    for name in ("init.py", "units.py", "ask.py"):
+        shutil.copy(_STUBS / name, library)
+    shutil.copytree(_STUBS / "virtual_time", library / "virtual_time", ignore=shutil.ignore_patterns("__pycache__"))
+    for source in sorted((_STUBS / "commands").iterdir()):
+        _install(source, image / _PLACES.get(source.name, "usr/bin") / source.name)
+    shutil.copy("/usr/bin/mount", image / "usr/bin/mount.real")
+    for name in ("mkfs.ext4", "mkfs.xfs"):
+        (image / "usr/sbin" / name).symlink_to("/usr/bin/true")
+    openmpi = image / "opt/amazon/openmpi"
+    (openmpi / "bin").mkdir(parents=True)
+    (openmpi / "lib").symlink_to("/usr/lib/x86_64-linux-gnu")
+    for name in ("mpirun", "mpiexec", "mpicc", "ompi_info"):
+        if Path("/usr/bin", name).exists():
+            (openmpi / "bin" / name).symlink_to(f"/usr/bin/{name}")
+
+
+def _install(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(source, target)
+    target.chmod(0o755)
+
+
+def _accounts(image: Path) -> None:
+    """HyperPod's image has a user ubuntu, who may not log in until somebody's key is there."""
+    added = {
+        "passwd": f"ubuntu:x:{UBUNTU}:{UBUNTU}:Ubuntu:/home/ubuntu:/bin/bash",
+        "group": f"ubuntu:x:{UBUNTU}:",
+        "shadow": "ubuntu:*:19000:0:99999:7:::",
+    }
+    for name, line in added.items():
+        lines = Path("/etc", name).read_text().splitlines()
+        kept = [entry for entry in lines if not entry.startswith("ubuntu:") and f":{UBUNTU}:" not in entry]
+        path = image / "etc" / name
+        path.write_text("\n".join([*kept, line]) + "\n")
+        path.chmod(0o640 if name == "shadow" else 0o644)
+    home = image / "home/ubuntu"
+    home.mkdir()
+    os.chown(home, UBUNTU, UBUNTU)
+    for name in ("root", "home/ubuntu"):
+        (image / name / ".bashrc").write_text("# ~/.bashrc\n")
+
+
+def _slurm(image: Path) -> None:
+    slurm = image / "opt/slurm"
+    for name in ("etc", "bin", "sbin"):
+        (slurm / name).mkdir(parents=True)
+    for name in _CLIENTS:
+        (slurm / "bin" / name).symlink_to(f"/usr/bin/{name}")
+    system = image / "etc/systemd/system"
+    for name, what in (("slurmctld", "controller"), ("slurmd", "node")):
+        (slurm / "sbin" / name).symlink_to(f"/usr/sbin/{name}")
+        unit = _UNIT.format(
+            name=name, what=what, options=f"{name.upper()}_OPTIONS", stop=_STOP if name == "slurmctld" else ""
+        )
+        (system / f"{name}.service").write_text(unit)
+    # Debian's Slurm looks in /etc/slurm, HyperPod's in /opt/slurm/etc.
+    (image / "etc/slurm").symlink_to("/opt/slurm/etc")
+    for name, user in (("var/spool/slurmctld", "slurm"), ("var/spool/slurmd", "root"), ("var/log/slurm", "slurm")):
+        folder = image / name
+        folder.mkdir(parents=True)
+        shutil.chown(folder, user, user)
+    for name in ("etc/munge", "var/lib/munge", "var/log/munge"):
+        folder = image / name
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        shutil.chown(folder, "munge", "munge")
+
+
+def _settings(image: Path, network: Network) -> None:
+    etc = image / "etc"
+    (etc / "hosts").write_text(network.hosts_file())
+    # Nothing listens there: a name that is not in hosts fails at once.
+    resolver = etc / "resolv.conf"
+    resolver.write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
+    (etc / "fstab").write_text("# <source> <mount point> <type> <options> <dump> <pass>\n")
+    (etc / "environment").write_text(
+        'PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slurm/bin"\n'
+    )
+    (etc / "default").mkdir()
+    # -x: a host must never set the machine's clock.
+    (etc / "default/chrony").write_text('DAEMON_OPTS="-x -F 0"\n')
+    wanted = etc / "systemd/system/multi-user.target.wants"
+    wanted.mkdir()
+    for name in ("ssh", "chrony"):
+        (wanted / f"{name}.service").symlink_to(f"/lib/systemd/system/{name}.service")
+    for alias, name in (("sshd", "ssh"), ("chronyd", "chrony")):
+        (etc / f"systemd/system/{alias}.service").symlink_to(f"/lib/systemd/system/{name}.service")
+    (image / "var/log/journal").mkdir()

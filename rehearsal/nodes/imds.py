@@ -1,0 +1,108 @@
+"""A host's instance metadata service, as EC2's version 2 answers; or not, where a scenario says so."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from .http_service import Handler, Service
+from .network import IMDS_ADDRESS
+
+# "v1-only": no tokens are given out and none are asked for. "down": nothing listens.
+Mode: TypeAlias = Literal["v2", "v1-only", "down"]
+_TOKEN_PATH = "/latest/api/token"
+_DATA = "/latest/meta-data/"
+
+
+@dataclass(frozen=True)
+class Instance:
+    """What the service knows of its instance."""
+
+    instance_id: str
+    instance_type: str
+    address: str
+    hostname: str
+    region: str
+    zone: str
+    zone_id: str
+    account: str
+    mac: str
+
+    def documents(self) -> Mapping[str, str]:
+        """Every path under ``/latest``, and what it says. SageMaker's instances are EC2's, without ``ml.``."""
+        plain = self.instance_type.removeprefix("ml.")
+        card = f"network/interfaces/macs/{self.mac}"
+        metadata = {
+            "instance-id": self.instance_id,
+            "instance-type": plain,
+            "ami-id": "ami-0123456789abcdef0",
+            "local-ipv4": self.address,
+            "local-hostname": f"{self.hostname}.{self.region}.compute.internal",
+            "hostname": f"{self.hostname}.{self.region}.compute.internal",
+            "mac": self.mac,
+            "placement/region": self.region,
+            "placement/availability-zone": self.zone,
+            "placement/availability-zone-id": self.zone_id,
+            "services/domain": "amazonaws.com",
+            "services/partition": "aws",
+            f"{card}/device-number": "0",
+            f"{card}/local-ipv4s": self.address,
+        }
+        identity = {
+            "accountId": self.account,
+            "instanceId": self.instance_id,
+            "instanceType": plain,
+            "privateIp": self.address,
+            "region": self.region,
+            "availabilityZone": self.zone,
+        }
+        found = {_DATA + key: value for key, value in metadata.items()}
+        found["/latest/dynamic/instance-identity/document"] = json.dumps(identity, indent=2)
+        return found
+
+
+def serve(pid: int, instance: Instance, *, mode: Mode = "v2", delay: float = 0.0, skew: float = 0.0) -> Service | None:
+    """The service of a host, in its network namespace; None where it is down.
+
+    ``delay``: seconds before each answer. ``skew``: how far the host's clock is ahead, in seconds.
+    """
+    if mode == "down":
+        return None
+    documents, tokens = instance.documents(), set[str]()
+
+    class Metadata(Handler):
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return super().date_time_string((time.time() if timestamp is None else timestamp) - skew)
+
+        def do_PUT(self) -> None:  # noqa: N802
+            time.sleep(delay)
+            lifetime = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds", "")
+            if self.path != _TOKEN_PATH or mode == "v1-only":
+                self.reply(404, "")
+            elif not lifetime.isdigit() or not 1 <= int(lifetime) <= 21600:
+                self.reply(400, "")
+            else:
+                token = secrets.token_urlsafe(40)
+                tokens.add(token)
+                self.reply(200, token)
+
+        def do_GET(self) -> None:  # noqa: N802
+            time.sleep(delay)
+            if mode == "v2" and self.headers.get("X-aws-ec2-metadata-token") not in tokens:
+                self.reply(401, "")
+                return
+            path = self.path.replace("//", "/")
+            folder = path.rstrip("/") + "/"
+            below = {key[len(folder) :].split("/")[0] for key in documents if key.startswith(folder)}
+            if path in documents:
+                self.reply(200, documents[path])
+            elif below:
+                self.reply(200, "\n".join(sorted(below)))
+            else:
+                self.reply(404, "")
+
+    return Service(pid, IMDS_ADDRESS, Metadata)

@@ -1,0 +1,89 @@
+"""The hosts' network: the stack's private subnet as a bridge, addresses in it, and a wire for every host."""
+
+from __future__ import annotations
+
+import ipaddress
+import itertools
+import threading
+
+from .sandbox import Sandbox
+
+# What HyperPod's instances call the interface of the customer's VPC.
+INTERFACE = "ens6"
+IMDS_ADDRESS = "169.254.169.254"
+# EC2's jumbo frames.
+MTU = 9001
+# Hosts are numbered from here; EC2 keeps the first four addresses of a subnet.
+_FIRST_HOST = 10
+_NAMED_HOSTS = 254
+
+
+class Network:
+    """One subnet. The router has the first address, the emulated AWS endpoints the second, as EC2's resolver has."""
+
+    def __init__(self, sandbox: Sandbox, cidr: str, region: str) -> None:
+        self.subnet = ipaddress.ip_network(cidr)
+        self.sandbox, self.region = sandbox, region
+        self.router, self.endpoint = str(self.subnet[1]), str(self.subnet[2])
+        self._numbers, self._wires = itertools.count(_FIRST_HOST), itertools.count()
+        self._lock = threading.Lock()
+
+    def build(self) -> None:
+        """Make the bridge with both addresses on it."""
+        length = self.subnet.prefixlen
+        self.sandbox.ip(
+            [
+                "link add vpc type bridge",
+                f"link set vpc mtu {MTU} up",
+                f"addr add {self.router}/{length} dev vpc",
+                f"addr add {self.endpoint}/{length} dev vpc",
+            ]
+        )
+
+    def next_address(self) -> str:
+        """An address that no host of this run has had: a replaced node comes back with a new one."""
+        with self._lock:
+            return str(self.subnet[next(self._numbers)])
+
+    def connect(self, pid: int, address: str) -> None:
+        """A wire from the bridge into the network namespace of a host's first process."""
+        with self._lock:
+            wire = f"wire{next(self._wires)}"
+        # As an instance's interface, it keeps its hardware address over a reboot: neighbours have it in their caches.
+        hardware = self.hardware_address(address)
+        self.sandbox.ip(
+            [
+                f"link add {wire} mtu {MTU} type veth peer name {INTERFACE} address {hardware} mtu {MTU} netns {pid}",
+                f"link set {wire} master vpc up",
+            ]
+        )
+        self.sandbox.ip(
+            [
+                "link set lo up",
+                f"addr add {IMDS_ADDRESS}/32 dev lo",
+                f"addr add {address}/{self.subnet.prefixlen} dev {INTERFACE}",
+                f"link set {INTERFACE} up",
+                f"route add default via {self.router}",
+            ],
+            of=pid,
+        )
+
+    @staticmethod
+    def hardware_address(address: str) -> str:
+        """The interface's MAC address."""
+        return "0e:00:" + ":".join(f"{byte:02x}" for byte in ipaddress.ip_address(address).packed)
+
+    def hosts_file(self) -> str:
+        """What the VPC's resolver would answer: a name for every address that a host can get."""
+        lines = ["127.0.0.1 localhost"]
+        for number in range(_FIRST_HOST, _FIRST_HOST + _NAMED_HOSTS):
+            if number < self.subnet.num_addresses - 1:
+                address = str(self.subnet[number])
+                name = host_name(address)
+                lines.append(f"{address} {name}.{self.region}.compute.internal {name}")
+        return "\n".join(lines) + "\n"
+
+
+def host_name(address: str) -> str:
+    """EC2's name for an address, which HyperPod gives to host and Slurm node."""
+    return "ip-" + address.replace(".", "-")

@@ -1,0 +1,80 @@
+"""What a rehearsal of nodes found, in the documented JSON form."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from .agent import Lifecycle
+from .checks import Check, expected_transport
+from .cluster import Cluster
+from .recovery import Recovery
+
+# ``step fsx ... ok 0.43s  fs-0b62 mounted at /fsx``
+STEP = re.compile(r"^step (\S+) \.\.\. (ok|degraded|skipped|failed|not run) ([\d.]+)s")
+
+
+@dataclass
+class Node:
+    """One node's boot."""
+
+    name: str
+    role: str
+    instance_type: str
+    transport: str
+    boot_seconds: float
+    steps: list[dict[str, Any]]
+
+
+@dataclass
+class Outcome:
+    """Everything that a run found. ``failure``: why it ended early."""
+
+    stack: str
+    nodes: list[Node] = field(default_factory=list)
+    all_idle_seconds: float = 0.0
+    checks: list[Check] = field(default_factory=list)
+    recovery: Recovery | None = None
+    leftovers: list[str] = field(default_factory=list)
+    failure: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Every check passed, none was left out, and nothing is left."""
+        return not self.failure and not self.leftovers and bool(self.checks) and all(c.passed for c in self.checks)
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented form."""
+        return {
+            "stack": self.stack,
+            "passed": self.passed,
+            "failure": self.failure,
+            "nodes": [vars(node) for node in self.nodes],
+            "all_idle_seconds": round(self.all_idle_seconds, 3),
+            "checks": [vars(check) for check in self.checks],
+            "recovery": self.recovery.as_json() if self.recovery else None,
+            "leftovers": self.leftovers,
+        }
+
+
+def steps_of(run: Lifecycle) -> list[dict[str, Any]]:
+    """The steps that a lifecycle script has reported so far."""
+    matches = [match for line in list(run.lines) if (match := STEP.match(line))]
+    return [{"name": m.group(1), "seconds": float(m.group(3)), "result": m.group(2)} for m in matches]
+
+
+def nodes_of(cluster: Cluster) -> list[Node]:
+    """Every host as it booted."""
+    return [
+        Node(
+            name=host.name,
+            role=host.role,
+            instance_type=host.machine.kind.name,
+            transport=expected_transport(host.machine),
+            boot_seconds=round(cluster.scripts[host.name].seconds, 3),
+            steps=steps_of(cluster.scripts[host.name]),
+        )
+        for host in cluster.hosts
+        if host.name in cluster.scripts
+    ]

@@ -1,0 +1,126 @@
+"""A worker is lost in the middle of a training run, and the controller is rebooted under a job: what happens then."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .checks import THREADS, TRAINER, Act, CheckFailed, all_idle, output, require
+from .cluster import Cluster
+
+STEPS, SAVE_EVERY = 2000, 20
+_OUT = "/fsx/checkpoints/recovery"
+_WAIT_SECONDS = 120.0
+_ITER = re.compile(r"^iter (\d+): loss", re.M)
+
+
+@dataclass
+class Recovery:
+    """How a job came through the loss of a node."""
+
+    resumed_after_seconds: float = 0.0
+    steps_lost: int = 0
+    noticed_seconds: float = 0.0
+    node_back_seconds: float = 0.0
+    lost_at_step: int = 0
+    checkpoint: int = 0
+
+    def as_json(self) -> dict[str, float | int]:
+        """The documented form, and what explains it."""
+        return {
+            "resumed_after_seconds": round(self.resumed_after_seconds, 2),
+            "steps_lost": self.steps_lost,
+            "noticed_seconds": round(self.noticed_seconds, 2),
+            "node_back_seconds": round(self.node_back_seconds, 2),
+            "lost_at_step": self.lost_at_step,
+            "checkpoint": self.checkpoint,
+        }
+
+
+def lose_a_worker(cluster: Cluster) -> Recovery:
+    """Kill the last worker while all of them train; HyperPod replaces it. Raises CheckFailed."""
+    nodes, log = len(cluster.workers), cluster.shared(_OUT.removeprefix("/fsx/") + "/train.log")
+    options = f"--steps {STEPS} --save-every {SAVE_EVERY} --log-every 1 --out {_OUT} --detach --json {TRAINER}"
+    command = f"{THREADS} run-nanogpt {nodes} 1 {options}"
+    job = json.loads(output(cluster.controller, command))["job"]
+
+    def read() -> str:
+        return log.read_text(errors="replace") if log.exists() else ""
+
+    _until("the job trains", lambda: len(_ITER.findall(read())) > 2.5 * SAVE_EVERY)
+    victim = cluster.workers[-1]
+    cluster.power_off(victim)
+    lost, before = time.monotonic(), read()
+    found = Recovery(lost_at_step=int(_ITER.findall(before)[-1]))
+    fresh = cluster.fresh_host(victim)
+    # HyperPod needs minutes for a new instance. Here it waits until the cluster has noticed by itself.
+    _until("Slurm notices", lambda: _state(cluster, victim.hostname).startswith("down"))
+    found.noticed_seconds = time.monotonic() - lost
+    cluster.join(victim, fresh)
+    script = cluster.scripts[fresh.name]
+
+    def resumed() -> bool:
+        if script.code is not None and not found.node_back_seconds:
+            require(script.code == 0, f"{fresh.name} did not join: {script.last_line}")
+            found.node_back_seconds = script.ended - lost
+        return _ITER.search(read()[len(before) :].partition("resumed after iter")[2]) is not None
+
+    _until("the job resumes", resumed)
+    found.resumed_after_seconds = time.monotonic() - lost
+    tail = read()[len(before) :]
+    found.checkpoint = int(re.findall(r"resumed after iter (\d+)", tail)[-1])
+    first = int(_ITER.findall(tail.partition("resumed after iter")[2])[0])
+    # The log may have gone on for a moment after the last look at it.
+    done = [int(step) for step in _ITER.findall(before + tail.partition("resumed after iter")[0])]
+    found.lost_at_step = max(done)
+    found.steps_lost = max(0, found.lost_at_step - first + 1)
+    cluster.finish()
+    nodelist = output(cluster.controller, f"scontrol show hostnames $(squeue -h -j {job} -o %N)").split()
+    output(cluster.controller, f"scancel {job}")
+    require(fresh.hostname in nodelist, f"the job runs on {' '.join(nodelist)}, without {fresh.hostname}")
+    require(found.steps_lost <= SAVE_EVERY, f"{found.steps_lost} steps lost with a checkpoint every {SAVE_EVERY}")
+    _until("all workers are idle again", lambda: _holds(all_idle, cluster))
+    return found
+
+
+def reboot_controller(cluster: Cluster) -> str:
+    """The controller loses power with one job running and one waiting: it comes back with both, and they finish."""
+    controller, nodes = cluster.controller, len(cluster.workers)
+    submit = f"sbatch --parsable -N {nodes} --exclusive -o /fsx/reboot-%j.log --wrap"
+    running = output(controller, f"{submit} 'echo started; srun sleep 8; echo finished'").strip()
+    waiting = output(controller, f"{submit} 'srun hostname; echo finished'").strip()
+    logs = [cluster.shared(f"reboot-{job}.log") for job in (running, waiting)]
+    _until("the first job runs", lambda: logs[0].exists() and "started" in logs[0].read_text())
+    before = output(controller, "squeue -h -o '%i %T' | sort")
+    began = time.monotonic()
+    cluster.reboot(controller)
+    _until("slurmctld answers", lambda: controller.run("scontrol ping", timeout=5).returncode == 0)
+    seconds = time.monotonic() - began
+    after = output(controller, "squeue -h -o '%i %T' | sort")
+    require(after == before, f"jobs before: {before.split()}, after: {after.split()}")
+    _until("both jobs finish", lambda: all(log.exists() and "finished" in log.read_text() for log in logs))
+    _until("all workers are idle again", lambda: _holds(all_idle, cluster))
+    require(cluster.controller.run("mountpoint -q /fsx").returncode == 0, "/fsx is not mounted after the reboot")
+    return f"back in {seconds:.1f} s with a running and a waiting job, which both finished"
+
+
+def _state(cluster: Cluster, node: str) -> str:
+    return cluster.controller.run(["sinfo", "-h", "-N", "-n", node, "-o", "%T"]).stdout.strip()
+
+
+def _holds(check: Act, cluster: Cluster) -> bool:
+    try:
+        check(cluster)
+    except CheckFailed:
+        return False
+    return True
+
+
+def _until(what: str, holds: Callable[[], bool], seconds: float = 0.0) -> None:
+    deadline = time.monotonic() + (seconds or _WAIT_SECONDS)
+    while not holds():
+        require(time.monotonic() < deadline, f"{what}: not in time")
+        time.sleep(0.1)

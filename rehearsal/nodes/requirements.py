@@ -1,0 +1,53 @@
+"""What the machine must have for a rehearsal of nodes, and how to get it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# A file that tells whether a package is there, and the package. Debian 12's names.
+_PACKAGES = {
+    "/usr/sbin/slurmctld": "slurmctld",
+    "/usr/sbin/slurmd": "slurmd",
+    "/usr/bin/srun": "slurm-client",
+    "/usr/sbin/munged": "munge",
+    "/usr/sbin/sshd": "openssh-server",
+    "/usr/bin/ssh": "openssh-client",
+    "/usr/sbin/chronyd": "chrony",
+    "/usr/sbin/ip": "iproute2",
+    "/usr/bin/nsenter": "util-linux",
+    "/usr/bin/mount": "mount",
+    "/usr/bin/pkill": "procps",
+    "/usr/bin/python3": "python3",
+    "/usr/bin/mpirun": "openmpi-bin",
+    "/usr/lib/python3/dist-packages/torch": "python3-torch",
+    "/usr/lib/x86_64-linux-gnu/openblas-pthread": "libopenblas0-pthread",
+}
+_CAP_SYS_ADMIN = 21
+
+
+def missing() -> list[str]:
+    """What is missing, a line each; empty when hosts can be started."""
+    lines = []
+    if os.geteuid() != 0:
+        lines.append(
+            "root: namespaces, mounts and network links are made; run it with sudo or in a privileged container"
+        )
+    elif not _capabilities() >> _CAP_SYS_ADMIN & 1:
+        lines.append("CAP_SYS_ADMIN: this container may not make namespaces; start it with --privileged")
+    packages = [name for path, name in _PACKAGES.items() if not Path(path).exists()]
+    if packages:
+        lines.append(f"Debian packages: {', '.join(packages)}")
+        # Daemons that Debian would start are started by the hosts, each in its own namespaces.
+        lines.append("  printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d && chmod +x /usr/sbin/policy-rc.d")
+        lines.append(f"  apt-get update && apt-get install --no-install-recommends -y {' '.join(packages)}")
+    if "overlay" not in Path("/proc/filesystems").read_text():
+        lines.append("overlay: the kernel has no overlay file system (modprobe overlay)")
+    return lines
+
+
+def _capabilities() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("CapEff:"):
+            return int(line.split()[1], 16)
+    return 0

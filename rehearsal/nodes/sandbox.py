@@ -1,0 +1,134 @@
+"""The box that a run's hosts live in, and how the run's own process reaches into namespaces.
+
+Everything hangs on one process: when it dies, the kernel kills all in its PID namespace and drops its mounts and links.
+It dies with the run's process, however that ends. Nothing is ever made outside: no file, mount or link of the machine.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, TypeVar
+
+T = TypeVar("T")
+# Marks every process of a run, for the audit; its value is the run's.
+MARK = "HYPERPOD_REHEARSAL"
+# Where the box mounts its memory file system, over a directory that every Debian has and nobody's process here needs.
+BOX = "/mnt"
+_CLONE_NEWNET = 0x40000000
+# /proc stays the outer one: a process sees its outer PID there, which is the one that the run needs.
+_KEEPER = f"""
+mount --make-rprivate / && mount -t tmpfs -o mode=755 hyperpod-rehearsal {BOX} && ip link set lo up &&
+read -r pid rest < /proc/self/stat && echo "$pid" && exec sleep infinity
+"""
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class SandboxError(Exception):
+    """A namespace, mount or link could not be made."""
+
+
+class Sandbox:
+    """The outer PID, mount and network namespaces. Use as a context manager, on a thread that outlives it."""
+
+    def __init__(self) -> None:
+        self.run_id = f"{os.getpid()}-{id(self):x}"
+        self.environment = {"PATH": _PATH, "LANG": "C.UTF-8", MARK: self.run_id}
+        self.pid = 0
+        self._keeper: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Sandbox:
+        namespaces = ("--net", "--mount", "--pid", "--ipc", "--fork", "--kill-child")
+        self._keeper = subprocess.Popen(
+            ("setpriv", "--pdeathsig", "KILL", "unshare", *namespaces, "sh", "-c", _KEEPER),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.environment,
+            # A Ctrl-C in the terminal is the run's to handle.
+            start_new_session=True,
+        )
+        answer = read_line(self._keeper.stdout)
+        if not answer.isdigit():
+            self._keeper.kill()
+            raise SandboxError(f"no namespaces: {self._keeper.communicate()[1].strip() or answer}")
+        self.pid = int(answer)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._keeper is not None:
+            kill(self.pid)
+            self._keeper.kill()
+            self._keeper.communicate()
+            self._keeper = None
+
+    def path(self, inside: str) -> Path:
+        """A path in the box's memory file system, as the run's process reaches it."""
+        return Path(f"/proc/{self.pid}/root{BOX}") / inside
+
+    def command(self, *argv: str) -> list[str]:
+        """A command line that runs ``argv`` in the box's mount, PID and IPC namespaces."""
+        return ["nsenter", "-t", str(self.pid), "-m", "-p", "-i", *argv]
+
+    def share(self, name: str, source: str) -> None:
+        """A memory file system under ``lustre/`` for hosts to mount, which says that it comes from ``source``."""
+        self.path(f"lustre/{name}").mkdir(parents=True)
+        self._run(self.command("mount", "-t", "tmpfs", "-o", "mode=755", source, f"{BOX}/lustre/{name}"))
+
+    def ip(self, lines: Sequence[str], *, of: int = 0) -> None:
+        """Run lines of ``ip`` in a network namespace: that of the process ``of``, by default the box's."""
+        self._run(["nsenter", "-t", str(of or self.pid), "-n", "ip", "-batch", "-"], "\n".join(lines) + "\n")
+
+    def _run(self, argv: Sequence[str], text_in: str = "") -> None:
+        done = subprocess.run(argv, input=text_in, env=self.environment, capture_output=True, text=True)
+        if done.returncode:
+            raise SandboxError(f"{' '.join(argv)}: {done.stderr.strip()}")
+
+
+def in_network(pid: int, act: Callable[[], T]) -> T:
+    """Run ``act`` in the network namespace of a process; a socket that it makes stays there.
+
+    On a thread of its own, since a thread is what has a network namespace.
+    """
+    result: list[T] = []
+    failure: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            descriptor = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                if ctypes.CDLL(None, use_errno=True).setns(descriptor, _CLONE_NEWNET):
+                    raise OSError(ctypes.get_errno(), "setns")
+            finally:
+                os.close(descriptor)
+            result.append(act())
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return result[0]
+
+
+def kill(pid: int) -> None:
+    """SIGKILL, where the process is still there."""
+    if pid > 0:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+
+def read_line(stream: IO[str] | None) -> str:
+    """The next line of a child's output, without its end; empty when the child is gone."""
+    assert stream is not None
+    return stream.readline().strip()

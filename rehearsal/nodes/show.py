@@ -1,0 +1,110 @@
+"""A rehearsal of nodes in a terminal: nodes and their steps while they boot, checks as they pass, and the end."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from .checks import Check
+from .cluster import Cluster
+from .outcome import Node, Outcome, steps_of
+
+_TIMELINE = 20
+_COLOURS = {"ok": "green", "degraded": "yellow", "skipped": "dim", "failed": "red", "not run": "dim"}
+
+
+class Progress:
+    """The table of nodes that fills while their scripts run, and a line for every check."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._live: Live | None = None
+        self._cluster: Cluster | None = None
+
+    def booting(self, cluster: Cluster) -> None:
+        """A look at the scripts; called many times."""
+        self._cluster = cluster
+        if self.console.is_terminal and self._live is None:
+            self._live = Live(get_renderable=self._render, console=self.console, refresh_per_second=8, transient=True)
+            self._live.start()
+
+    def booted(self, nodes: list[Node], seconds: float) -> None:
+        """All scripts have ended."""
+        self.close()
+        self.console.print(timeline(nodes))
+        self.console.print(f"{len(nodes)} nodes: scripts started to all ended in [bold]{seconds:.2f} s[/]\n")
+
+    def check(self, check: Check) -> None:
+        """A check has ended."""
+        line = Text("  ✓ " if check.passed else "  ✗ ", style="green" if check.passed else "red")
+        line.append(f"{check.name}", style="bold").append(f"  {check.detail}  ").append(f"{check.seconds:.1f} s", "dim")
+        self.console.print(line, soft_wrap=True)
+
+    def close(self) -> None:
+        """Stop drawing."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _render(self) -> RenderableType:
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        for column in ("node", "role", "type", "steps", "last", "seconds"):
+            table.add_column(column)
+        assert self._cluster is not None
+        for host in self._cluster.hosts:
+            run = self._cluster.scripts.get(host.name)
+            steps = steps_of(run) if run else []
+            last = f"{steps[-1]['name']} {steps[-1]['result']}" if steps else ""
+            style = "" if run is None or run.code is None else "green" if run.code == 0 else "red"
+            seconds = f"{run.seconds:.1f}" if run else ""
+            table.add_row(host.name, host.role, host.machine.kind.name, str(len(steps)), last, seconds, style=style)
+        return table
+
+
+def timeline(nodes: list[Node]) -> RenderableType:
+    """Every node's boot as a bar, with its longest step, or those that did not go well."""
+    longest = max((node.boot_seconds for node in nodes), default=0) or 1
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("node", "type", "transport", "", "seconds", "longest step"):
+        table.add_column(column, justify="right" if column == "seconds" else "left", no_wrap=True)
+    for node in nodes:
+        bar = "━" * max(1, round(_TIMELINE * node.boot_seconds / longest))
+        bad = [step for step in node.steps if step["result"] in ("failed", "degraded")]
+        slow = sorted(node.steps, key=lambda step: -float(step["seconds"]))[:1]
+        text = Text()
+        for step in bad or slow:
+            text.append(f"{step['name']} {step['seconds']:.2f}  ", style=_COLOURS[step["result"]])
+        kind = node.instance_type.removeprefix("ml.")
+        table.add_row(node.name, kind, node.transport, bar, f"{node.boot_seconds:.2f}", text)
+    return table
+
+
+def ending(outcome: Outcome, began: float) -> RenderableType:
+    """The last words."""
+    parts: list[RenderableType] = []
+    if outcome.recovery:
+        found = outcome.recovery
+        parts.append(
+            Text(
+                f"\nA worker lost in step {found.lost_at_step}: noticed after {found.noticed_seconds:.1f} s, "
+                f"replaced by a fresh node after {found.node_back_seconds:.1f} s, "
+                f"training again after {found.resumed_after_seconds:.1f} s, {found.steps_lost} steps lost."
+            )
+        )
+    if outcome.failure:
+        parts.append(Text(f"\n{outcome.failure}", style="bold red"))
+    failed = [check.name for check in outcome.checks if not check.passed]
+    if failed:
+        parts.append(Text(f"\nFailed: {', '.join(failed)}", style="bold red"))
+    if outcome.leftovers:
+        parts.append(Text("\nLeft over:\n" + "\n".join(f"  {one}" for one in outcome.leftovers), style="bold red"))
+    elif outcome.passed:
+        seconds = time.monotonic() - began
+        parts.append(
+            Text(f"\nAll {len(outcome.checks)} checks passed in {seconds:.0f} s; nothing is left.", "bold green")
+        )
+    return Group(*parts)

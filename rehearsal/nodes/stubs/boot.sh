@@ -1,0 +1,37 @@
+# First process of a host: its root, then init. Arguments: the host's directory, its name, the machine image, the
+# directory with the shared file systems. Runs in fresh mount, PID, network, UTS and IPC namespaces.
+set -e
+read -r pid rest < /proc/self/stat
+disk=$1 name=$2 image=$3 shared=$4
+root=$disk/root
+mount -t overlay overlay -o "lowerdir=$image:/,upperdir=$disk/upper,workdir=$disk/work" "$root"
+mount -t proc proc "$root/proc"
+# Kernel settings of a host are its own: the machine's must not change.
+mount -t overlay sysctl -o "lowerdir=$disk/../../sysctl,upperdir=$disk/sysctl,workdir=$disk/sysctl-work" "$root/proc/sys"
+mount -t tmpfs -o mode=755,nosuid dev "$root/dev"
+cp -a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty "$root/dev"
+ln -s /proc/self/fd "$root/dev/fd"
+ln -s /proc/self/fd/0 "$root/dev/stdin"
+ln -s /proc/self/fd/1 "$root/dev/stdout"
+ln -s /proc/self/fd/2 "$root/dev/stderr"
+mkdir "$root/dev/pts" "$root/dev/shm"
+mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts "$root/dev/pts"
+ln -s pts/ptmx "$root/dev/ptmx"
+mount -t tmpfs -o mode=1777 shm "$root/dev/shm"
+mount -t tmpfs -o mode=755 run "$root/run"
+mount -t tmpfs -o mode=1777 tmp "$root/tmp"
+mkdir -p "$root/run/rehearsal/lustre" "$root/run/rehearsal/sysfs"
+mount --rbind "$shared" "$root/run/rehearsal/lustre"
+mount -t sysfs sysfs "$root/run/rehearsal/sysfs"
+mount -t tmpfs -o mode=755 sys "$root/sys"
+cp -a "$disk/sys/." "$root/sys"
+cp -a "$disk/dev/." "$root/dev"
+hostname "$name"
+cd "$root"
+mkdir -p .outside
+pivot_root . .outside
+umount -l .outside
+rmdir .outside
+echo "$pid"
+exec setpriv --bounding-set -sys_time,-sys_module,-sys_rawio,-syslog \
+  /usr/bin/python3 -I -S /usr/lib/rehearsal/init.py

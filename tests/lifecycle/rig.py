@@ -1,0 +1,447 @@
+"""A node that is not there: its disk is a folder, its commands are functions, its clock is a number."""
+
+# ruff: noqa: ARG002 (fakes have the signatures of what they stand for)
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hyperpod_node import parameters
+from hyperpod_node.errors import StepError
+from hyperpod_node.host import Host, Reply, Result
+from hyperpod_node.identity import run as identify
+from hyperpod_node.model import Node
+from hyperpod_node.settings import TIMEOUTS, Settings
+
+from components.accelerators import lookup
+
+LIFECYCLE = Path(__file__).parents[2] / "lifecycle"
+CLUSTER_ID = "mine-12345678"
+CLUSTER_ID_TAG = "hyperpod:cluster-id"
+UNITS = ("slurmctld", "slurmd", "munge", "ssh", "chrony")
+SLURM_CONF = """ClusterName=mine
+SlurmctldHost=ip-10-1-0-10(10.1.0.10)
+SlurmctldParameters=enable_configless
+NodeName=ip-10-1-0-[12-13] NodeAddr=10.1.0.[12-13] CPUs=8 State=UNKNOWN
+PartitionName=dev Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+Command = Callable[["FakeHost", Sequence[str], "str | None"], Result]
+
+
+def group(name: str, role: str, instance_type: str, count: int = 1) -> dict[str, Any]:
+    """An instance group of provisioning_parameters.json, as the program renders it."""
+    row = lookup(instance_type)
+    return {
+        "name": name,
+        "role": role,
+        "count": count,
+        "instance_type": row.name,
+        "accelerator": row.accelerator,
+        "accelerator_model": row.accelerator_model,
+        "accelerators": row.accelerators,
+        "neuron_cores": row.neuron_cores,
+        "gres": {"gpu": "gpu", "trainium": "neuron", "": ""}[row.accelerator],
+        "efa": row.efa,
+        "efa_interfaces": row.efa_interfaces,
+        "rdma_read": row.rdma_read,
+        "network_gbps": row.network_gbps,
+        "nvme_disks": row.nvme_disks,
+    }
+
+
+@dataclass
+class World:
+    """What the nodes of a cluster share: the account, the file system's content, and whether slurmctld is up."""
+
+    folder: Path
+    worker_type: str = "ml.p5.48xlarge"
+    file_systems: list[dict[str, Any]] = field(default_factory=list)
+    parameters: dict[str, str] = field(default_factory=dict)
+    controller_up: bool = True
+    extra: dict[str, Any] = field(default_factory=dict)
+    owners: dict[str, str] = field(default_factory=dict)
+    active: dict[str, set[str]] = field(default_factory=dict)
+    names: dict[str, list[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.file_systems = self.file_systems or [file_system("fs-0a")]
+        self.shared.mkdir(parents=True, exist_ok=True)
+        source = self.folder / "source"
+        if not source.exists():
+            source.mkdir(parents=True)
+            for path in LIFECYCLE.iterdir():
+                (source / path.name).symlink_to(path)
+        self.source = source
+        self.render()
+
+    @property
+    def shared(self) -> Path:
+        return self.folder / "lustre"
+
+    def render(self, **changes: Any) -> None:
+        """Write provisioning_parameters.json."""
+        accelerator = lookup(self.worker_type).accelerator or "gpu"
+        document = {
+            "workload_manager": "slurm",
+            "worker_groups": [{"instance_group_name": "workers", "partition_name": accelerator}],
+            "hyperpod": {
+                "cluster_id": CLUSTER_ID,
+                "cluster_name": "mine",
+                "region": "us-west-2",
+                "accelerator": accelerator,
+                "fsx": {"tag": {CLUSTER_ID_TAG: CLUSTER_ID}, "mount_point": "/fsx"},
+                "ssh_public_key_parameter": "/hyperpod/mine/ssh-public-key" if self.parameters else None,
+                "instance_groups": [
+                    group("controller", "controller", "ml.m5.2xlarge"),
+                    group("login", "login", "ml.m5.large"),
+                    group("workers", "worker", self.worker_type, 2),
+                ],
+                **self.extra,
+                **changes,
+            },
+        }
+        (self.source / parameters.FILE_NAME).write_text(json.dumps(document))
+
+    def node(self, role: str = "worker", **options: Any) -> FakeHost:
+        """A node of the cluster."""
+        address = {"controller": "10.1.0.10", "login": "10.1.0.11", "worker": "10.1.0.12"}[role]
+        return FakeHost(self, options.pop("address", address), **options)
+
+
+def file_system(name: str, state: str = "AVAILABLE", tag: str = CLUSTER_ID) -> dict[str, Any]:
+    """An entry of DescribeFileSystems."""
+    return {
+        "FileSystemId": name,
+        "FileSystemType": "LUSTRE",
+        "Lifecycle": state,
+        "DNSName": f"{name}.fsx.us-west-2.amazonaws.com",
+        "LustreConfiguration": {"MountName": "abcdefgh"},
+        "Tags": [{"Key": "Name", "Value": "mine"}, {"Key": CLUSTER_ID_TAG, "Value": tag}],
+    }
+
+
+class Killed(Exception):
+    """The process was killed here."""
+
+
+class FakeHost(Host):
+    """A host whose every effect stays in its folder. ``fail[command]`` makes a command fail."""
+
+    def __init__(self, world: World, address: str, real_time: bool = False, patience: float = 10.0) -> None:
+        root = world.folder / f"node-{address}"
+        timeouts = {name: (patience if real_time else seconds) for name, seconds in TIMEOUTS.items()}
+        super().__init__(Settings(root=root, source=world.source, timeouts=timeouts))
+        self.world, self.address, self.real_time = world, address, real_time
+        self.clock, self.skew = 1000.0, 0.0
+        # What outlives a run of the scripts.
+        self.owners, self.active = world.owners, world.active.setdefault(address, set())
+        self.calls: list[tuple[str, ...]] = []
+        self.missing: set[str] = set()
+        self.fail: dict[str, Result] = {}
+        self.imds: Mapping[str, Any] = {"mode": "v2"}
+        self.on_sleep: Callable[[], None] = lambda: None
+        self.kill_at: int | None = None
+        self.operations = 0
+        self.lock = threading.Lock()
+        self.commands: dict[str, Command] = dict(COMMANDS)
+        if not root.exists():
+            self._install()
+
+    def _install(self) -> None:
+        def put(name: str, text: str = "") -> None:
+            path = self.path(name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+        instances = {"controller": "10.1.0.10", "login": "10.1.0.11", "workers": "10.1.0.12 10.1.0.13"}
+        put(
+            self.settings.resource_config,
+            json.dumps(
+                {
+                    "ClusterConfig": {"ClusterName": "mine", "ClusterArn": "arn:aws:sagemaker:us-west-2:1:cluster/x"},
+                    "InstanceGroups": [
+                        {
+                            "Name": name,
+                            "InstanceType": "any",
+                            "Instances": [
+                                {
+                                    "InstanceName": f"{name}-{number}",
+                                    "AgentIpAddress": "172.16.0.1",
+                                    "CustomerIpAddress": a,
+                                    "InstanceId": instance_id(a),
+                                }
+                                for number, a in enumerate(addresses.split(), 1)
+                            ],
+                        }
+                        for name, addresses in instances.items()
+                    ],
+                }
+            ),
+        )
+        put("/proc/net/fib_trie", f"  |-- 127.0.0.1\n     /32 host LOCAL\n  |-- {self.address}\n     /32 host LOCAL\n")
+        put(
+            "/proc/net/route",
+            "Iface Destination Gateway Flags RefCnt Use Metric Mask\nens6 00000000 0101000A 0003 0 0 0 00000000 0\n",
+        )
+        put("/proc/self/mounts", "overlay / overlay rw 0 0\n")
+        put("/proc/sys/net/core/rmem_max", "212992\n")
+        put("/proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n")
+        put("/etc/fstab", "# <source>\nLABEL=root / ext4 defaults 0 1\n")
+        put("/etc/environment", 'PATH="/usr/bin:/bin"\n')
+        put("/etc/ssh/ssh_config", "Include /etc/ssh/ssh_config.d/*.conf\n")
+        put("/etc/ssh/sshd_config", "Include /etc/ssh/sshd_config.d/*.conf\n")
+        put("/etc/ssh/ssh_host_ed25519_key.pub", f"ssh-ed25519 HOSTKEY{self.address} root@x\n")
+        put("/root/.bashrc")
+        put("/home/ubuntu/.bashrc")
+        for unit in UNITS:
+            put(f"/lib/systemd/system/{unit}.service", f"[Service]\nExecStart=/usr/sbin/{unit} -D -s $OPTIONS\n")
+        put("/etc/munge/munge.key", "k" * 128)
+        self.owners[os.path.realpath(self.path("/etc/munge/munge.key"))] = "munge"
+        self.path("/etc/munge/munge.key").chmod(0o400)
+        if self.address == "10.1.0.10":
+            put("/opt/slurm/etc/slurm.conf", SLURM_CONF)
+        if self.address.startswith("10.1.0.1") and self.address not in ("10.1.0.10", "10.1.0.11"):
+            self._devices(put)
+
+    def _devices(self, put: Callable[..., None]) -> None:
+        row = lookup(self.world.worker_type)
+        for number in range(row.efa_interfaces if row.efa == "yes" else 0):
+            put(f"/sys/class/infiniband/rdmap{number}s27/device/vendor", "0x1d0f\n")
+            put(f"/sys/class/infiniband/rdmap{number}s27/device/device", "0xefa2\n" if row.rdma_read else "0xefa0\n")
+        stem = {"gpu": "nvidia", "trainium": "neuron"}.get(row.accelerator, "none")
+        for number in range(row.accelerators):
+            put(f"/dev/{stem}{number}")
+
+    def node(self, *, identified: bool = True) -> Node:
+        """The steps' view of this host, with the first two steps done."""
+        found = Node(self)
+        if identified:
+            parameters.run(found)
+            identify(found)
+        return found
+
+    # What the steps reach through Host
+
+    def tick(self) -> None:
+        """One operation; the process may die before it."""
+        with self.lock:
+            self.operations += 1
+            if self.kill_at is not None and self.operations >= self.kill_at:
+                raise Killed
+
+    def now(self) -> float:
+        return super().now() if self.real_time else self.clock
+
+    def wall(self) -> float:
+        return 1_790_000_000.0 + self.skew + (0 if self.real_time else self.clock)
+
+    def sleep(self, seconds: float) -> None:
+        if self.real_time:
+            super().sleep(seconds)
+            return
+        self.clock += seconds
+        self.on_sleep()
+
+    def hostname(self) -> str:
+        return "ip-" + self.address.replace(".", "-")
+
+    def which(self, command: str) -> str | None:
+        name = Path(command).name
+        return f"/usr/bin/{name}" if name in self.commands and name not in self.missing else None
+
+    def execute(self, args: tuple[str, ...], timeout: float, stdin: str | None, env: Mapping[str, str]) -> Result:
+        self.tick()
+        name = Path(args[0]).name
+        with self.lock:
+            self.calls.append(args)
+        if name in self.fail:
+            return self.fail[name]
+        if name not in self.commands or name in self.missing:
+            raise StepError(f"command not found: {args[0]}")
+        return self.commands[name](self, args, stdin)
+
+    def write_bytes(self, name: str, data: bytes, mode: int = 0o644, owner: str | None = None) -> bool:
+        self.tick()
+        return super().write_bytes(name, data, mode, owner)
+
+    def folder(self, name: str, mode: int = 0o755, owner: str | None = None) -> None:
+        self.tick()
+        super().folder(name, mode, owner)
+
+    def link(self, name: str, target: str) -> None:
+        self.tick()
+        super().link(name, target)
+
+    def owner(self, name: str) -> str:
+        return self.owners.get(os.path.realpath(self.path(name)), "root")
+
+    def chown(self, path: str, owner: str) -> None:
+        real = os.path.realpath(path)
+        self.owners[real] = owner
+        # A file that is being replaced gets its name a moment later.
+        name = Path(real).name
+        if name.startswith(".") and name.endswith(".new"):
+            final = name[1:].rsplit(f".{self.hostname()}.new", 1)[0]
+            self.owners[str(Path(real).with_name(final))] = owner
+
+    def home(self, user: str) -> str | None:
+        return {"root": "/root", "ubuntu": "/home/ubuntu", "munge": "/var/lib/munge"}.get(user)
+
+    def mtu(self, interface: str) -> int | None:
+        return 9001
+
+    def answers(self, address: str, port: int, timeout: float = 1.0) -> bool:
+        return self.world.controller_up
+
+    def resolve(self, name: str) -> list[str]:
+        return [name] if name[0].isdigit() else self.world.names.get(name, [])
+
+    def http(self, method: str, url: str, headers: Mapping[str, str], timeout: float) -> Reply:
+        mode = self.imds["mode"]
+        if mode == "down":
+            self.clock += timeout
+            raise OSError("timed out")
+        if mode == "flaky":
+            self.imds = {"mode": "v2"}
+            raise OSError("connection refused")
+        if method == "PUT":
+            return Reply(403) if mode == "v1" else Reply(200, "token", self._date())
+        if mode == "v2" and headers.get("X-aws-ec2-metadata-token") != "token":
+            return Reply(401)
+        return Reply(200, self.imds.get("instance_id", instance_id(self.address)), self._date())
+
+    def _date(self) -> str:
+        from email.utils import formatdate
+
+        return formatdate(self.wall() - self.skew, usegmt=True)
+
+    # What tests ask
+
+    def text(self, name: str) -> str:
+        """A file's text; it must be there."""
+        found = self.read(name)
+        assert found is not None, f"{name} is missing"
+        return found
+
+    def tree(self) -> dict[str, tuple[int, str]]:
+        """Every file of the node with its mode, without logs and what a kernel makes; the shared files too."""
+        found = {}
+        for top, prefix in ((self.settings.root, ""), (self.world.shared, "/fsx")):
+            for folder, folders, names in os.walk(top):
+                folders[:] = [name for name in folders if name not in ("log", "proc", "sys", "dev", "nodes")]
+                for name in names:
+                    path = Path(folder) / name
+                    if path.is_symlink():
+                        found[prefix + str(path.relative_to(top))] = (0, str(path.readlink()))
+                    else:
+                        mode = path.stat().st_mode & 0o777
+                        found[prefix + str(path.relative_to(top))] = (mode, path.read_text(errors="replace"))
+        return found
+
+    def ran(self, *words: str) -> bool:
+        """A command that begins so was run."""
+        return any(call[: len(words)] == words for call in self.calls)
+
+
+def instance_id(address: str) -> str:
+    """The instance id of an address."""
+    return "i-" + address.replace(".", "").rjust(17, "0")
+
+
+# Commands
+
+
+def _systemctl(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    verb, unit = args[1], args[-1]
+    if verb == "is-active":
+        return Result(0 if unit in host.active else 3)
+    if verb in ("start", "restart"):
+        host.active.add(unit)
+    if verb == "stop":
+        host.active.discard(unit)
+    return Result(0)
+
+
+def _aws(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    if args[1] == "fsx":
+        return Result(0, json.dumps({"FileSystems": host.world.file_systems}))
+    name = args[args.index("--name") + 1]
+    if name in host.world.parameters:
+        return Result(0, json.dumps({"Parameter": {"Value": host.world.parameters[name]}}))
+    return Result(254, "", "An error occurred (ParameterNotFound) when calling the GetParameter operation: ")
+
+
+def _mount(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    source, target = args[-2], host.path(args[-1])
+    if args[2] in ("lustre", "nfs"):
+        target.rmdir()
+        target.symlink_to(host.world.shared)
+    mounts = host.path("/proc/self/mounts")
+    mounts.write_text(mounts.read_text() + f"{source} {args[-1]} {args[2]} rw 0 0\n")
+    return Result(0)
+
+
+def _ssh_keygen(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    if "-f" in args:
+        path = Path(args[args.index("-f") + 1])
+        path.write_text(f"PRIVATE {host.hostname()}\n")
+        path.chmod(0o600)
+        path.with_name(path.name + ".pub").write_text(f"ssh-ed25519 CLUSTER{host.hostname()} hyperpod\n")
+    return Result(0)
+
+
+def _scontrol(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    if args[1] == "ping":
+        up = host.world.controller_up and (host.address != "10.1.0.10" or "slurmctld" in host.active)
+        return Result(0, "Slurmctld(primary) at ip-10-1-0-10 is UP\n") if up else Result(1, "", "is DOWN")
+    if args[1] == "show":
+        up = "slurmd" in host.active
+        return Result(0, f"NodeName={args[3]} State={'IDLE' if up else 'UNKNOWN'} CPUs=8\n")
+    return Result(0)
+
+
+def _neuron_ls(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    row = lookup(host.world.worker_type)
+    if not row.neuron_cores:
+        return Result(1, "", "no neuron device found")
+    each = row.neuron_cores // row.accelerators
+    return Result(0, json.dumps([{"neuron_device": i, "nc_count": each} for i in range(row.accelerators)]))
+
+
+def _yes(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    return Result(0, "credential")
+
+
+COMMANDS: dict[str, Command] = {
+    "systemctl": _systemctl,
+    "aws": _aws,
+    "mount": _mount,
+    "ssh-keygen": _ssh_keygen,
+    "scontrol": _scontrol,
+    "neuron-ls": _neuron_ls,
+    "sinfo": _yes,
+    "ssh": _yes,
+    "munge": _yes,
+    "unmunge": _yes,
+    "chronyc": _yes,
+    "chronyd": _yes,
+    "mdadm": lambda host, args, stdin: Result(0, "", "") if not _touch(host, "/dev/md/hyperpod-scratch") else Result(0),
+    "blkid": lambda host, args, stdin: Result(2),
+    "mkfs.ext4": _yes,
+    "fi_info": lambda host, args, stdin: Result(61, "", "fi_getinfo: -61 (No data available)"),
+    "python": lambda host, args, stdin: Result(1, "", "no libefa"),
+    "python3": lambda host, args, stdin: Result(1, "", "no libefa"),
+    "python3.11": lambda host, args, stdin: Result(1, "", "no libefa"),
+}
+
+
+def _touch(host: FakeHost, name: str) -> bool:
+    path = host.path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    return True

@@ -1,0 +1,268 @@
+"""What people run: bandwidth read and rated, commands built from what the workers say."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hyperpod_commands import bandwidth, benchmark, cluster, nanogpt, nccl_test, nccom_test, node_facts, validate
+from hyperpod_commands.cluster import Trouble, Workers
+
+from tests.lifecycle.rig import group
+
+# As nccl-tests print it: a release with a root column and both halves, and an old one with one half.
+NCCL = """# nThread 1 nGpus 1 minBytes 8 maxBytes 17179869184 step: 2(factor) warmup iters: 5 iters: 100 agg iters: 1
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+           8             2     float     sum      -1    65.20    0.00    0.00      0    64.90    0.00    0.00      0
+   134217728      33554432     float     sum      -1   5230.1   25.66   48.12      0   5210.4   25.76   48.30      0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 24.1050
+"""
+OLD = """   134217728      33554432     float     sum    44510.9    3.02    3.02      0
+  4294967296    1073741824     float     sum    1427063    3.01    3.01      0
+# Avg bus bandwidth: 1.18
+"""
+NCCOM = """ size(B)  count(elems)  type  time:avg(us)  algbw(GB/s)  busbw(GB/s)
+ 1048576        524288  bf16        145.12         7.23        14.00
+134217728     67108864  bf16       7025.52        19.10        37.01
+Avg bus bandwidth:      13.2900GB/s
+"""
+
+
+def fact(name: str, kind: str = "ml.p5.48xlarge", transport: str = "efa-rdma", **changes: Any) -> dict[str, Any]:
+    row = group("workers", "worker", kind)
+    return {
+        "hostname": name,
+        "address": "10.1.0.12",
+        "group": row,
+        "transport": transport,
+        "environment": {"HYPERPOD_TRANSPORT": transport, "NCCL_DEBUG": "WARN", "FI_PROVIDER": "efa"},
+        "devices": row["accelerators"],
+        "nccl_tests": "/usr/local/cuda/efa/test-cuda-12",
+        "mpirun": "/opt/amazon/openmpi/bin/mpirun",
+        "nccom_test": "/opt/aws/neuron/bin/nccom-test",
+        "python": "/usr/bin/python3",
+        **changes,
+    }
+
+
+def options(**changes: Any) -> Namespace:
+    found = nccl_test._options().parse_args([])
+    for name, value in changes.items():
+        setattr(found, name, value)
+    return found
+
+
+def test_both_forms_of_nccl_tests_output_are_read() -> None:
+    rows = bandwidth.parse_nccl(NCCL)
+    assert [(row.size, row.busbw, row.wrong) for row in rows] == [(8, 0.0, 0), (134217728, 48.30, 0)]
+    assert bandwidth.average_of(NCCL, rows) == 24.105
+    old = bandwidth.parse_nccl(OLD)
+    assert [(row.time_us, row.busbw) for row in old] == [(44510.9, 3.02), (1427063.0, 3.01)]
+    assert bandwidth.average_of(OLD, old) == 1.18
+
+
+def test_nccom_tests_output_is_read() -> None:
+    rows = bandwidth.parse_nccom(NCCOM)
+    assert [(row.size, row.type, row.busbw) for row in rows] == [(1048576, "bf16", 14.0), (134217728, "bf16", 37.01)]
+    assert bandwidth.average_of(NCCOM, rows) == 13.29
+
+
+@pytest.mark.parametrize(
+    ("kind", "healthy", "sick"),
+    [
+        ("ml.p5.48xlarge", 350, 100),
+        ("ml.p4d.24xlarge", 35, 10),
+        ("ml.g5.48xlarge", 12, 4),
+        ("ml.g5.16xlarge", 3.02, 1),
+    ],
+)
+def test_the_threshold_lies_between_healthy_and_sick_nodes(kind: str, healthy: float, sick: float) -> None:
+    limit = bandwidth.threshold("all_reduce", "nccl", group("w", "worker", kind)["network_gbps"], 2, 8)
+    assert limit is not None
+    assert sick < limit <= healthy
+
+
+def test_the_threshold_follows_from_the_wire_the_share_of_gpus_and_the_collective() -> None:
+    assert bandwidth.threshold("all_reduce", "nccl", 3200, 2, 8) == pytest.approx(280)
+    assert bandwidth.threshold("all_reduce", "nccl", 3200, 16, 8) == pytest.approx(280)
+    assert bandwidth.threshold("all_reduce", "nccl", 3200, 2, 4, 0.5) == pytest.approx(140)
+    assert bandwidth.threshold("alltoall", "nccl", 3200, 2, 8) == pytest.approx(280 / 8 * 15 / 8)
+    assert bandwidth.threshold("sendrecv", "nccl", 3200, 2, 8) is None
+    assert bandwidth.threshold("all_reduce", "nccl", 3200, 1, 8) is None
+
+
+def test_the_reported_trn1_result_passes() -> None:
+    limit = bandwidth.threshold("all_reduce", "nccom", 800, 2, 32)
+    assert bandwidth.rate(bandwidth.parse_nccom(NCCOM), 13.29, limit).passed
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "reason"),
+    [
+        (NCCL, 50.0, "peak 48.30 GB/s is below 50.00 GB/s"),
+        ("nothing", 1.0, "the test printed no result"),
+        (NCCL.replace("48.30      0", "48.30      3"), 1.0, "3 wrong values"),
+    ],
+)
+def test_slow_silent_and_wrong_results_fail_with_the_reason(text: str, limit: float, reason: str) -> None:
+    rating = bandwidth.rate(bandwidth.parse_nccl(text), 0, limit)
+    assert not rating.passed
+    assert reason in rating.reasons[0]
+    lines = bandwidth.verdict(rating, bandwidth.hints("tcp"))
+    assert lines[-1] == "FAIL"
+    assert any("EFA expected" in line for line in lines)
+
+
+def test_mpirun_keeps_mpi_on_sockets_and_gives_ranks_the_workers_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NCCL_DEBUG", raising=False)
+    workers = Workers([fact("n1"), fact("n2")])
+    command = " ".join(nccl_test.mpirun(options(nodes=2), workers, 8, root=True))
+    assert command.startswith("/opt/amazon/openmpi/bin/mpirun --allow-run-as-root -np 16 --map-by ppr:8:node")
+    assert "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_exclude lo,docker0" in command
+    assert "-x FI_PROVIDER=efa -x NCCL_DEBUG=WARN" in command
+    assert command.endswith("/all_reduce_perf -b 8 -e 16G -f 2 -g 1 -c 1 -n 100")
+    assert "HYPERPOD" not in command
+    assert "--allow-run-as-root" not in nccl_test.mpirun(options(nodes=2), workers, 8, root=False)
+
+
+def test_one_node_without_efa_makes_all_use_tcp_and_is_named() -> None:
+    slow = fact("n2", transport="tcp", environment={"NCCL_NET_PLUGIN": "none"})
+    workers = Workers([fact("n1"), slow])
+    assert workers.transport == "tcp"
+    assert workers.environment == {"NCCL_NET_PLUGIN": "none"}
+    assert "n2 tcp" in workers.complaints()[0]
+
+
+def test_a_lost_gpu_of_a_worker_is_named() -> None:
+    assert Workers([fact("n1", devices=7)]).complaints() == ["n1 has 7 of 8 devices"]
+
+
+def test_gloo_is_used_only_where_the_workers_have_nothing_better() -> None:
+    assert nccl_test.choose(Workers([fact("n1")])) == "nccl"
+    assert nccl_test.choose(Workers([fact("n1", transport="tcp", nccl_tests="")])) == "gloo"
+    with pytest.raises(Trouble, match=r"the workers \(n1\) have no nccl-tests, looked for all_reduce_perf in"):
+        nccl_test.choose(Workers([fact("n1", nccl_tests="")]))
+
+
+def test_gloo_without_pytorch_names_the_nodes() -> None:
+    workers = Workers([fact("n1", python=""), fact("n2")])
+    with pytest.raises(Trouble, match=r"no Python with PyTorch on n1"):
+        nccl_test._gloo(options(nodes=2), workers)
+    with pytest.raises(Trouble, match=r"gloo has no alltoall"):
+        nccl_test._gloo(options(nodes=2, collective="alltoall"), workers)
+
+
+def test_all_nine_collectives_are_known() -> None:
+    assert len(nccl_test.COLLECTIVES) == 9
+
+
+def test_nccom_test_runs_by_its_full_path_and_as_root() -> None:
+    workers = Workers([fact("n1", "ml.trn1.32xlarge"), fact("n2", "ml.trn1.32xlarge")])
+    found = " ".join(nccom_test.command(Namespace(collective="all_reduce", nodes=2), workers, 32))
+    assert "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 /opt/aws/neuron/bin/nccom-test allr" in found
+    assert (
+        "--nworkers 64 --nnodes 2 --hosts n1 n2 --minbytes 1kb --maxbytes 128mb --stepfactor 2 --datatype bf16" in found
+    )
+    with pytest.raises(Trouble, match=r"the Neuron tools are not installed"):
+        nccom_test.command(Namespace(collective="all_reduce", nodes=1), Workers([fact("n1", nccom_test="")]), 32)
+
+
+def test_workers_that_do_not_answer_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {"srun": json.dumps(fact("n1")) + "\n", "scontrol": "n1\nn2\n"}
+    monkeypatch.setattr(cluster, "run", lambda command, **_: answers[command[0]])
+    with pytest.raises(Trouble, match=r"1 of 2 workers answered: n1"):
+        cluster.ask_workers(2)
+    assert cluster.ask_workers(1).names == ["n1"]
+
+
+def test_a_missing_record_points_to_the_summary(tmp_path: Path) -> None:
+    with pytest.raises(Trouble, match=r"did on_create.sh succeed here"):
+        cluster.record(str(tmp_path / "node.json"))
+
+
+def test_a_nodes_facts_come_from_its_own_files(tmp_path: Path) -> None:
+    (tmp_path / "task.env").write_text("FI_PROVIDER=efa\nNEURON_CC_FLAGS=--a=b\n")
+    row = group("workers", "worker", "ml.m5.large")
+    (tmp_path / "node.json").write_text(json.dumps({"address": "1.2.3.4", "group": row, "transport": "tcp"}))
+    found = node_facts.facts(str(tmp_path))
+    assert found["environment"] == {"FI_PROVIDER": "efa", "NEURON_CC_FLAGS": "--a=b"}
+    assert found["devices"] == 0
+    assert "node.json" in node_facts.facts(str(tmp_path / "none"))["error"]
+
+
+def test_the_training_job_is_requeued_and_sets_rank_and_address_from_slurm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nanogpt, "run", lambda command, **_: "42\n")
+    found = Namespace(nodes=4, partition=None, steps=200, save_every=50, python=None)
+    row = {**group("workers", "worker", "ml.p5.48xlarge"), "partition": "gpu"}
+    assert nanogpt._submit(found, row, 8, tmp_path, tmp_path / "log", ["--layers", "2"]) == "42"
+    script = (tmp_path / "job.sbatch").read_text()
+    for line in (
+        "--nodes=4",
+        "--ntasks-per-node=8",
+        "--requeue",
+        "--open-mode=append",
+        "--partition=gpu",
+        "--gres=gpu:8",
+    ):
+        assert f"#SBATCH {line}\n" in script
+    assert 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)' in script
+    assert "SLURM_RESTART_COUNT" in script
+    assert "--steps 200 --save-every 50 --layers 2" in script
+    assert "$(hostname)" not in script
+
+
+@pytest.mark.parametrize(
+    ("state", "result", "code", "said"),
+    [
+        ("COMPLETED", {"first_loss": 4.1, "last_loss": 2.5}, 0, "PASS"),
+        ("COMPLETED", {"first_loss": 2.5, "last_loss": 4.1}, 1, "the loss did not fall: 2.5000 to 4.1000"),
+        ("FAILED", None, 1, "the job is FAILED"),
+        ("COMPLETED", None, 1, "the trainer left no result"),
+    ],
+)
+def test_a_training_run_is_rated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], state: str, result: dict[str, Any] | None, code: int, said: str
+) -> None:
+    if result:
+        whole = {**result, "steps": 200, "ms_per_step": 143.0, "backend": "gloo", "world_size": 4, "checkpoint": "c"}
+        (tmp_path / "result.json").write_text(json.dumps(whole))
+    assert nanogpt._report(Namespace(json=False), "1", state, tmp_path) == code
+    assert said in capsys.readouterr().out
+
+
+def test_a_growing_log_is_shown_in_whole_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log"
+    assert nanogpt._show(log, 0) == 0
+    log.write_text("iter 0: loss 4.1\niter 1")
+    position = nanogpt._show(log, 0)
+    log.write_text("iter 0: loss 4.1\niter 10: ü\n")
+    nanogpt._show(log, position)
+    assert capsys.readouterr().out == "iter 0: loss 4.1\niter 10: ü\n"
+
+
+def test_a_benchmark_takes_the_idle_workers_and_the_accelerators_own_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {**group("workers", "worker", "ml.trn1.32xlarge"), "partition": "trainium"}
+    monkeypatch.setattr(benchmark, "record", lambda: {"role": "controller", "groups": [row]})
+    monkeypatch.setattr(benchmark, "run", lambda command: "3\n")
+    monkeypatch.setattr(sys, "argv", ["hyperpod-benchmark", "--json"])
+    became: list[Any] = []
+    monkeypatch.setattr(os, "execv", lambda path, words: became.append((path, words)))
+    benchmark.main()
+    assert became == [("/opt/hyperpod/bin/run-nccom-test", ["run-nccom-test", "3", "--json"])]
+
+
+def test_validation_fails_on_a_transport_below_the_instance_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = {"group": group("w", "worker", "ml.p5.48xlarge"), "transport": "tcp", "probe": {}}
+    assert validate._result(validate.transport, own) == (
+        False,
+        "tcp, and ml.p5.48xlarge should have efa-rdma; probe: {}",
+    )
+    assert validate._result(validate.transport, {**own, "transport": "efa-rdma"}) == (True, "efa-rdma")

@@ -1,0 +1,183 @@
+"""The shared file system: found, waited for, mounted once, proven to be writable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hyperpod_node import fsx
+from hyperpod_node.errors import StepError
+from hyperpod_node.host import Result
+from hyperpod_node.model import Node
+
+from tests.lifecycle.rig import FakeHost, World, file_system
+
+FSTAB_LINE = (
+    "fs-0a.fsx.us-west-2.amazonaws.com@tcp:/abcdefgh /fsx lustre relatime,flock,_netdev,x-systemd.automount 0 0"
+)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.fixture
+def host(world: World) -> FakeHost:
+    return world.node("worker")
+
+
+@pytest.fixture
+def node(host: FakeHost) -> Node:
+    return host.node()
+
+
+def test_it_is_mounted_and_in_fstab_once(host: FakeHost, node: Node) -> None:
+    assert fsx.run(node) == "fs-0a mounted at /fsx"
+    fsx.run(host.node())
+    assert [call[:5] for call in host.calls if call[0] == "mount"] == [
+        ("mount", "-t", "lustre", "-o", "relatime,flock")
+    ]
+    assert host.text("/etc/fstab").splitlines() == ["# <source>", "LABEL=root / ext4 defaults 0 1", FSTAB_LINE]
+
+
+def test_a_second_run_asks_aws_nothing(host: FakeHost, node: Node) -> None:
+    fsx.run(node)
+    host.calls.clear()
+    fsx.run(host.node())
+    assert not host.ran("aws")
+
+
+def test_a_run_that_was_killed_before_fstab_is_completed(host: FakeHost, node: Node) -> None:
+    fsx.run(node)
+    host.path("/etc/fstab").write_text("")
+    fsx.run(host.node())
+    assert host.text("/etc/fstab") == FSTAB_LINE + "\n"
+
+
+def test_it_is_waited_for_while_it_is_created(world: World, host: FakeHost, node: Node) -> None:
+    world.file_systems = [file_system("fs-0a", "CREATING")]
+
+    def later() -> None:
+        if host.clock > 1060:
+            world.file_systems = [file_system("fs-0a")]
+
+    host.on_sleep = later
+    fsx.run(node)
+    assert 1060 < host.clock < 1070
+
+
+def test_it_is_waited_for_before_it_exists(world: World, host: FakeHost, node: Node) -> None:
+    world.file_systems = [file_system("fs-other", tag="other-1")]
+
+    def later() -> None:
+        if host.clock > 1100 and len(world.file_systems) == 1:
+            world.file_systems.append(file_system("fs-0a", "CREATING"))
+        if host.clock > 1200:
+            world.file_systems[-1] = file_system("fs-0a")
+
+    host.on_sleep = later
+    assert fsx.run(node) == "fs-0a mounted at /fsx"
+
+
+def test_one_that_never_comes_ends_the_wait_and_says_what_was_seen(world: World, host: FakeHost, node: Node) -> None:
+    world.file_systems = [file_system("fs-other", tag="mine-123456789")]
+    with pytest.raises(StepError) as error:
+        fsx.run(node)
+    assert str(error.value) == (
+        "the file system with tag hyperpod:cluster-id=mine-12345678 was not available in us-west-2 within 1800 s: "
+        "none has it yet; others there: fs-other"
+    )
+    assert host.clock == pytest.approx(2800, abs=1)
+    assert len([call for call in host.calls if call[0] == "aws"]) < 300
+
+
+def test_a_foreign_file_system_whose_tag_contains_ours_is_never_taken(world: World, host: FakeHost, node: Node) -> None:
+    world.file_systems = [file_system("fs-foreign", tag="mine-12345678-trn"), file_system("fs-0a")]
+    assert fsx.run(node) == "fs-0a mounted at /fsx"
+
+
+def test_two_with_our_tag_fail_naming_both(world: World, node: Node) -> None:
+    world.file_systems = [file_system("fs-0a"), file_system("fs-0b", "CREATING")]
+    with pytest.raises(StepError, match=r"2 file systems have tag .*: fs-0a and fs-0b"):
+        fsx.run(node)
+
+
+def test_one_that_is_being_deleted_does_not_count(world: World, node: Node) -> None:
+    world.file_systems = [file_system("fs-old", "DELETING"), file_system("fs-0a")]
+    assert fsx.run(node) == "fs-0a mounted at /fsx"
+
+
+def test_a_failed_one_ends_the_wait_at_once(world: World, host: FakeHost, node: Node) -> None:
+    world.file_systems = [{**file_system("fs-0a", "FAILED"), "FailureDetails": {"Message": "no capacity"}}]
+    with pytest.raises(StepError, match=r"file system fs-0a is FAILED: no capacity"):
+        fsx.run(node)
+    assert host.clock == 1000
+
+
+def test_a_denied_call_is_retried_for_a_minute_and_then_named(host: FakeHost, node: Node) -> None:
+    host.fail["aws"] = Result(
+        254, "", "An error occurred (AccessDeniedException) when calling DescribeFileSystems: not authorized"
+    )
+    with pytest.raises(StepError, match=r"may not look for the file system: .*not authorized"):
+        fsx.run(node)
+    assert 1060 <= host.clock < 1080
+
+
+def test_a_throttled_call_is_asked_again(host: FakeHost, node: Node) -> None:
+    host.fail["aws"] = Result(254, "", "An error occurred (ThrottlingException) when calling: Rate exceeded")
+    host.on_sleep = lambda: host.fail.clear() if host.clock > 1005 else None
+    fsx.run(node)
+
+
+def test_a_missing_aws_command_is_named(host: FakeHost, node: Node) -> None:
+    host.missing.add("aws")
+    with pytest.raises(StepError, match=r"command not found: aws"):
+        fsx.run(node)
+
+
+def test_a_mount_that_fails_at_first_is_tried_again(host: FakeHost, node: Node) -> None:
+    host.fail["mount"] = Result(32, "", "mount.lustre: No such device or address")
+    host.on_sleep = lambda: host.fail.clear() if host.clock > 1002 else None
+    fsx.run(node)
+
+
+def test_a_mount_that_never_works_says_what_mount_said(host: FakeHost, node: Node) -> None:
+    host.fail["mount"] = Result(32, "", "mount.lustre: Connection timed out")
+    with pytest.raises(StepError, match=r"was not mounted at /fsx within 120 s: mount.lustre: Connection timed out"):
+        fsx.run(node)
+    assert "lustre" not in host.text("/etc/fstab")
+
+
+def test_a_read_only_mount_fails(host: FakeHost, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Path.open
+
+    def refuse(path: Path, *args: object, **kwargs: object) -> object:
+        if ".hyperpod-probe" in path.name:
+            raise OSError(30, "Read-only file system")
+        return whole(path, *args, **kwargs)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(StepError, match=r"cannot write to /fsx: Read-only file system"):
+        fsx.run(node)
+
+
+def test_the_probe_leaves_nothing_and_the_private_part_is_private(world: World, node: Node) -> None:
+    fsx.run(node)
+    assert not list(world.shared.glob(".hyperpod-probe*"))
+    assert (world.shared / ".hyperpod/private").stat().st_mode & 0o777 == 0o700
+
+
+def test_an_old_line_in_fstab_for_the_mount_point_is_replaced(host: FakeHost, node: Node) -> None:
+    host.path("/etc/fstab").write_text("old@tcp:/x /fsx lustre defaults 0 0\nUUID=1 /data ext4 defaults 0 0\n")
+    fsx.run(node)
+    assert host.text("/etc/fstab").splitlines() == ["UUID=1 /data ext4 defaults 0 0", FSTAB_LINE]
+
+
+def test_a_second_file_system_serves_home_folders_when_configured(tmp_path: Path) -> None:
+    openzfs = {**file_system("fs-home"), "FileSystemType": "OPENZFS", "Tags": []}
+    world = World(tmp_path, file_systems=[file_system("fs-0a"), openzfs], extra={"home": {"file_system_id": "fs-home"}})
+    host = world.node("worker")
+    host.path("/home").rename(host.path("/home.old"))
+    assert fsx.home(host.node()) == "fs-home mounted at /home"
+    assert host.ran("mount", "-t", "nfs")

@@ -1,0 +1,180 @@
+"""Which node is this? resource_config.json, instance metadata, addresses, and the clock they tell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hyperpod_node import clock, identity, parameters
+from hyperpod_node.errors import Skip, StepError
+from hyperpod_node.model import Node
+
+from tests.lifecycle.rig import FakeHost, World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def identified(host: FakeHost) -> Node:
+    node = host.node(identified=False)
+    node.enter("identity")
+    parameters.run(node)
+    identity.run(node)
+    return node
+
+
+def edit(host: FakeHost, change: Callable[[Any], None]) -> None:
+    path = host.path(host.settings.resource_config)
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize("role", ["controller", "login", "worker"])
+def test_a_node_finds_its_group_role_and_catalogue_row(world: World, role: str) -> None:
+    node = identified(world.node(role))
+    assert node.role == role
+    assert node.identity.group.instance_type == {"worker": "ml.p5.48xlarge"}.get(
+        role, node.identity.group.instance_type
+    )
+    assert not node.warnings
+
+
+def test_without_metadata_the_controller_is_still_the_controller_and_says_how_it_knows(world: World) -> None:
+    host = world.node("controller")
+    host.imds = {"mode": "down"}
+    node = identified(host)
+    assert node.role == "controller"
+    assert "did not answer" in node.warnings["identity"][0]
+    assert "identified by its address 10.1.0.10 alone" in node.warnings["identity"][0]
+
+
+def test_metadata_that_refuses_a_first_connection_is_asked_again(world: World) -> None:
+    host = world.node("worker")
+    host.imds = {"mode": "flaky"}
+    assert not identified(host).warnings
+
+
+def test_imdsv1_is_not_used_unless_the_configuration_allows_it(world: World) -> None:
+    host = world.node("worker")
+    host.imds = {"mode": "v1"}
+    assert "IMDSv1 is not allowed" in identified(host).warnings["identity"][0]
+
+
+def test_imdsv1_is_used_where_the_configuration_allows_it(world: World) -> None:
+    world.render(imds_v1=True)
+    host = world.node("worker")
+    host.imds = {"mode": "v1"}
+    node = identified(host)
+    assert not node.warnings
+    assert node.identity.instance.instance_id.endswith("101012")
+
+
+def test_an_unknown_node_fails_naming_what_was_looked_at(world: World) -> None:
+    host = world.node("worker", address="10.1.9.9")
+    with pytest.raises(
+        StepError, match=r"does not have this node: instance id i-\d+, addresses 10\.1\.9\.9; it has"
+    ) as e:
+        identified(host)
+    assert "workers-1" in str(e.value)
+
+
+def test_an_instance_id_and_an_address_of_two_nodes_are_refused(world: World) -> None:
+    host = world.node("worker")
+    host.imds = {"mode": "v2", "instance_id": "i-00000000000101013"}
+    with pytest.raises(StepError, match=r"this node is workers-2 .* by its address 10\.1\.0\.12 it is workers-1"):
+        identified(host)
+
+
+def test_a_group_without_parameters_fails_naming_both(world: World) -> None:
+    host = world.node("worker")
+    edit(host, lambda d: d["InstanceGroups"][2].update(Name="batch"))
+    with pytest.raises(StepError, match=r"in group batch by .* has only controller, login, workers"):
+        identified(host)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "no resource configuration at /opt/ml/config/resource_config.json"),
+        ("{", "is malformed"),
+        ("{}", "lacks the key 'InstanceGroups'"),
+        ('{"InstanceGroups": [{"Name": "workers", "Instances": [{}]}]}', "lacks the key 'InstanceId'"),
+        ('{"InstanceGroups": 7}', "is malformed"),
+    ],
+)
+def test_a_bad_resource_configuration_is_named(world: World, text: str | None, said: str) -> None:
+    host = world.node("worker")
+    path = host.path(host.settings.resource_config)
+    path.unlink() if text is None else path.write_text(text)
+    with pytest.raises(StepError, match=said):
+        identified(host)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "is missing; the lifecycle bucket should have it"),
+        ("[", "cannot be read"),
+        ("[]", "is no JSON object"),
+        ("{}", "has no key hyperpod"),
+        ('{"hyperpod": {"cluster_id": "x"}}', "lacks the key 'instance_groups'"),
+        (
+            '{"hyperpod": {"instance_groups": [{"name": "a", "role": "boss", "instance_type": "x"}]}}',
+            "group a has the role boss, which is none of controller, login, worker",
+        ),
+    ],
+)
+def test_bad_parameters_are_named(world: World, text: str | None, said: str) -> None:
+    path = world.source / parameters.FILE_NAME
+    path.unlink() if text is None else path.write_text(text)
+    with pytest.raises(StepError, match=said):
+        parameters.run(world.node("worker").node(identified=False))
+
+
+def test_a_clock_that_is_right_passes(world: World) -> None:
+    assert clock.run(identified(world.node("worker"))).startswith("within 0 s")
+
+
+@pytest.mark.parametrize("skew", [3600, -3600])
+def test_a_clock_that_is_wrong_by_an_hour_fails_and_says_why_it_matters(world: World, skew: int) -> None:
+    host = world.node("worker")
+    host.skew = skew
+    where = "ahead of" if skew > 0 else "behind"
+    with pytest.raises(StepError, match=f"the clock is 3600 s {where} the instance metadata's; MUNGE refuses"):
+        clock.run(identified(host))
+    assert host.ran("chronyc", "-a", "makestep")
+
+
+def test_a_clock_that_chrony_puts_right_passes(world: World) -> None:
+    host = world.node("worker")
+    host.skew = 900
+    from hyperpod_node.host import Result
+
+    def makestep(h: FakeHost, args: object, stdin: object) -> Result:
+        h.skew = 0
+        return Result(0)
+
+    host.commands["chronyc"] = makestep
+    assert clock.run(identified(host)).startswith("within 0 s")
+
+
+def test_a_clock_that_is_off_by_seconds_is_a_warning(world: World) -> None:
+    host = world.node("worker")
+    host.skew = 30
+    node = identified(host)
+    node.enter("clock")
+    clock.run(node)
+    assert node.warnings["clock"] == ["the clock is +30 s off the instance metadata's"]
+
+
+def test_without_metadata_there_is_nothing_to_compare_the_clock_with(world: World) -> None:
+    host = world.node("worker")
+    host.imds = {"mode": "down"}
+    with pytest.raises(Skip):
+        clock.run(identified(host))

@@ -1,0 +1,247 @@
+"""MUNGE and SSH: keys that are the same everywhere, made once, private, and never asked about."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from hyperpod_node import fsx, munge, shared, ssh
+from hyperpod_node.errors import Skip, StepError
+from hyperpod_node.host import Result
+from hyperpod_node.model import Node
+
+from tests.lifecycle.rig import FakeHost, World
+
+KEY = "/etc/munge/munge.key"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def ready(host: FakeHost) -> Node:
+    node = host.node()
+    fsx.run(node)
+    node.enter("keys")
+    return node
+
+
+# MUNGE
+
+
+def test_the_agents_key_is_taken_and_compared_on_every_node(world: World) -> None:
+    assert munge.run(ready(world.node("controller"))).startswith("the key was there")
+    worker = world.node("worker")
+    assert munge.run(ready(worker)).startswith("the key is the controller's")
+    assert "munge" in worker.active
+    assert worker.ran("unmunge")
+    assert not (world.shared / ".hyperpod/private/munge").exists()
+
+
+def test_another_key_than_the_controllers_fails_with_both_digests(world: World) -> None:
+    munge.run(ready(world.node("controller")))
+    worker = world.node("worker")
+    worker.path(KEY).chmod(0o600)
+    worker.path(KEY).write_text("x" * 128)
+    with pytest.raises(
+        StepError, match=r"munge.key differs from the controller's within 20 s: sha256 \w{12} here, \w{12}"
+    ):
+        munge.run(ready(worker))
+
+
+def test_the_digest_of_a_replaced_controller_is_waited_out(world: World) -> None:
+    worker = world.node("worker")
+    node = ready(worker)
+    stale = world.shared / ".hyperpod/private/munge.sha256"
+    stale.write_text("0" * 64)
+    controller = ready(world.node("controller"))
+    worker.on_sleep = lambda: setattr(world, "said", munge.run(controller))
+    munge.run(node)
+
+
+def test_without_a_key_the_controller_makes_one_and_the_others_take_it(world: World) -> None:
+    hosts = {role: world.node(role) for role in ("controller", "login", "worker")}
+    for host in hosts.values():
+        host.path(KEY).unlink()
+        munge.run(ready(host))
+    keys = {host.path(KEY).read_bytes() for host in hosts.values()}
+    assert len(keys) == 1
+    assert len(keys.pop()) == munge.KEY_BYTES
+    for host in hosts.values():
+        assert host.path(KEY).stat().st_mode & 0o777 == 0o400
+        assert host.owner(KEY) == "munge"
+    assert (world.shared / ".hyperpod/private/munge/munge.key").stat().st_mode & 0o077 == 0
+
+
+def test_a_controller_killed_between_publishing_and_installing_uses_the_published_key(world: World) -> None:
+    host = world.node("controller")
+    host.path(KEY).unlink()
+    node = ready(host)
+    shared.make_once(node, "munge", munge._new_key)
+    published = (world.shared / ".hyperpod/private/munge/munge.key").read_bytes()
+    assert munge.run(node).startswith("the cluster's key")
+    assert host.path(KEY).read_bytes() == published
+
+
+def test_a_worker_without_the_agents_key_says_who_should_have_brought_it(world: World) -> None:
+    munge.run(ready(world.node("controller")))
+    worker = world.node("worker")
+    worker.path(KEY).unlink()
+    with pytest.raises(StepError, match=r"was put there by HyperPod's agent, which should have put the same one"):
+        munge.run(ready(worker))
+
+
+def test_a_key_that_others_can_read_is_closed_and_said(world: World) -> None:
+    host = world.node("controller")
+    host.path(KEY).chmod(0o644)
+    host.owners.clear()
+    node = ready(host)
+    munge.run(node)
+    assert host.path(KEY).stat().st_mode & 0o777 == 0o400
+    assert node.warnings["keys"] == [f"{KEY} belonged to root with mode 0644; now munge, 0400"]
+
+
+def test_a_key_that_is_too_short_fails(world: World) -> None:
+    host = world.node("controller")
+    host.path(KEY).chmod(0o600)
+    host.path(KEY).write_text("short")
+    with pytest.raises(StepError, match=r"has 5 bytes"):
+        munge.run(ready(host))
+
+
+def test_a_daemon_that_does_not_accept_its_own_credential_fails(world: World) -> None:
+    host = world.node("controller")
+    host.fail["unmunge"] = Result(15, "", "unmunge: Error: Expired credential")
+    with pytest.raises(StepError, match=r"does not accept its own credential within 20 s: unmunge: Error: Expired"):
+        munge.run(ready(host))
+
+
+def test_a_controller_that_never_publishes_ends_the_wait(world: World) -> None:
+    with pytest.raises(StepError, match=r"the digest of the controller's MUNGE key was not there within 900 s"):
+        munge.run(ready(world.node("worker")))
+
+
+def test_a_running_daemon_with_an_unchanged_key_is_left_alone(world: World) -> None:
+    host = world.node("controller")
+    munge.run(ready(host))
+    host.calls.clear()
+    munge.run(ready(host))
+    assert not host.ran("systemctl", "start", "munge")
+    assert not host.ran("systemctl", "restart", "munge")
+
+
+# Made once
+
+
+def test_nodes_that_start_together_make_a_thing_once(world: World) -> None:
+    nodes = [ready(world.node("worker", address=f"10.1.0.{n}")) for n in (12, 13)] + [ready(world.node("controller"))]
+    barrier, made = threading.Barrier(len(nodes)), []
+
+    def start(node: Node, number: int) -> None:
+        def fill(folder: Path) -> None:
+            (folder / "who").write_text(str(number))
+            barrier.wait()
+
+        made.append(shared.make_once(node, "thing", fill))
+
+    threads = [threading.Thread(target=start, args=(node, n)) for n, node in enumerate(nodes)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    private = world.shared / ".hyperpod/private"
+    assert sorted(made) == [False, False, True]
+    assert [path.name for path in private.iterdir()] == ["thing"]
+
+
+def test_what_a_killed_node_left_half_made_is_made_anew(world: World) -> None:
+    node = ready(world.node("worker"))
+    half = world.shared / ".hyperpod/private/.thing.ip-10-1-0-12"
+    half.mkdir()
+    (half / "half").touch()
+    assert shared.make_once(node, "thing", lambda folder: (folder / "whole").touch())
+    assert [path.name for path in (world.shared / ".hyperpod/private/thing").iterdir()] == ["whole"]
+
+
+# SSH
+
+
+def test_all_nodes_have_one_key_pair_and_know_each_other(world: World) -> None:
+    hosts = [world.node("controller"), world.node("worker"), world.node("worker", address="10.1.0.13")]
+    for host in hosts:
+        ssh.run(ready(host))
+    assert {host.text("/root/.ssh/id_hyperpod") for host in hosts} == {"PRIVATE ip-10-1-0-10\n"}
+    for host in hosts:
+        for home in ("/root", "/home/ubuntu"):
+            assert host.path(f"{home}/.ssh/id_hyperpod").stat().st_mode & 0o777 == 0o600
+            assert host.text(f"{home}/.ssh/authorized_keys").count("CLUSTER") == 1
+        assert host.owner("/home/ubuntu/.ssh/id_hyperpod") == "ubuntu"
+    known = (world.shared / ".hyperpod/known_hosts").read_text()
+    for host in hosts:
+        assert f"{host.hostname()},{host.address} ssh-ed25519 HOSTKEY{host.address}\n" in known
+
+
+def test_host_keys_are_always_checked_and_only_ours_are_meant(world: World) -> None:
+    host = world.node("worker")
+    ssh.run(ready(host))
+    text = (world.shared / ".hyperpod/ssh_config").read_text()
+    assert "StrictHostKeyChecking yes" in text
+    assert "Host 10.1.0.12 ip-10-1-0-12\n" in text
+    assert "Include /fsx/.hyperpod/ssh_config" in host.text(ssh.CLIENT)
+    every = "".join(text for _, text in host.tree().values())
+    assert "StrictHostKeyChecking no" not in every
+    assert "Host *" not in every
+
+
+def test_a_replaced_node_of_the_same_name_is_known_by_its_new_key(world: World) -> None:
+    ssh.run(ready(world.node("worker")))
+    host = world.node("worker")
+    host.path("/etc/ssh/ssh_host_ed25519_key.pub").write_text("ssh-ed25519 NEWKEY root@x\n")
+    ssh.run(ready(host))
+    known = (world.shared / ".hyperpod/known_hosts").read_text()
+    assert "NEWKEY" in known
+    assert "HOSTKEY10.1.0.12" not in known
+
+
+def test_the_cluster_key_works_from_the_clusters_addresses_alone_where_they_are_known(tmp_path: Path) -> None:
+    world = World(tmp_path, extra={"cidrs": ["10.1.0.0/16"]})
+    host = world.node("worker")
+    ssh.run(ready(host))
+    assert host.text("/root/.ssh/authorized_keys").startswith('from="10.1.0.0/16" ssh-ed25519 CLUSTER')
+
+
+def test_other_peoples_lines_in_authorized_keys_stay(world: World) -> None:
+    host = world.node("worker")
+    host.path("/root/.ssh").mkdir(mode=0o700)
+    host.path("/root/.ssh/authorized_keys").write_text("# mine\nssh-rsa AAAA somebody\n")
+    ssh.run(ready(host))
+    assert host.text("/root/.ssh/authorized_keys").startswith("# mine\nssh-rsa AAAA somebody\nssh-ed25519 CLUSTER")
+
+
+def test_passwords_are_refused(world: World) -> None:
+    host = world.node("worker")
+    host.active.add("ssh")
+    ssh.run(ready(host))
+    assert "PasswordAuthentication no" in host.text(ssh.SERVER)
+    assert host.ran("systemctl", "reload", "ssh")
+
+
+def test_a_persons_key_from_parameter_store_lets_them_in_as_ubuntu(tmp_path: Path) -> None:
+    world = World(tmp_path, parameters={"/hyperpod/mine/ssh-public-key": "ssh-ed25519 PERSON me@laptop"})
+    host = world.node("worker")
+    ssh.users_key(ready(host))
+    assert "ssh-ed25519 PERSON me@laptop\n" in host.text("/home/ubuntu/.ssh/authorized_keys")
+    assert host.read("/root/.ssh/authorized_keys") is None
+
+
+def test_without_a_configured_key_there_is_nothing_to_fetch(world: World) -> None:
+    with pytest.raises(Skip):
+        ssh.users_key(ready(world.node("worker")))
+
+
+def test_a_missing_parameter_is_named(tmp_path: Path) -> None:
+    world = World(tmp_path, parameters={"/other": "x"})
+    with pytest.raises(StepError, match=r"parameter /hyperpod/mine/ssh-public-key: .*ParameterNotFound"):
+        ssh.users_key(ready(world.node("worker")))

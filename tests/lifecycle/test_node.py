@@ -1,0 +1,273 @@
+"""Kernel, scratch, installed commands, and the machinery under the steps."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hyperpod_node import clock, install, kernel, scratch
+from hyperpod_node.errors import NotYet, Skip, StepError
+from hyperpod_node.host import Host, Result
+from hyperpod_node.model import Node
+from hyperpod_node.runner import Runner, Step
+from hyperpod_node.settings import Settings
+
+from tests.lifecycle.rig import FakeHost, World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.fixture
+def host(world: World) -> FakeHost:
+    return world.node("worker")
+
+
+@pytest.fixture
+def node(host: FakeHost) -> Node:
+    found = host.node()
+    found.enter("step")
+    return found
+
+
+# Kernel and time
+
+
+def test_kernel_settings_are_kept_for_reboots_and_set_now(host: FakeHost, node: Node) -> None:
+    detail = kernel.run(node)
+    assert "net.core.rmem_max = 536870912" in host.text("/etc/sysctl.d/90-hyperpod.conf")
+    assert "* hard memlock unlimited" in host.text("/etc/security/limits.d/90-hyperpod.conf")
+    assert host.text("/proc/sys/net/core/rmem_max") == "536870912\n"
+    assert host.text("/proc/sys/net/ipv4/tcp_rmem") == "4096 87380 536870912\n"
+    assert "this kernel has no net.core.wmem_max" in detail
+
+
+def test_a_kernel_that_refuses_is_a_warning(host: FakeHost, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> int:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    kernel.run(node)
+    assert "the kernel refused net.core.rmem_max, net.ipv4.tcp_rmem" in node.warnings["step"]
+
+
+def test_a_small_mtu_is_a_warning(host: FakeHost, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "mtu", lambda interface: 1500)
+    kernel.run(node)
+    assert "ens6 has an MTU of 1500, not 9001" in node.warnings["step"][0]
+
+
+def test_chrony_is_started_where_it_does_not_run(host: FakeHost, node: Node) -> None:
+    assert clock.synchronised(node) == "chrony runs"
+    assert "chrony" in host.active
+
+
+# Scratch
+
+
+def disks(host: FakeHost, count: int) -> None:
+    for number in range(count + 1):
+        path = host.path(f"/sys/block/nvme{number}n1/device/model")
+        path.parent.mkdir(parents=True)
+        path.write_text("Amazon EC2 NVMe Instance Storage  \n" if number else "Amazon Elastic Block Store   \n")
+
+
+def test_instance_store_becomes_one_scratch_file_system_and_ebs_is_never_touched(host: FakeHost, node: Node) -> None:
+    disks(host, 8)
+    assert scratch.run(node) == "/dev/md/hyperpod-scratch at /scratch"
+    created = next(call for call in host.calls if call[:2] == ("mdadm", "--create") or "--assemble" in call)
+    assert "/dev/nvme8n1" in created
+    assert not any("/dev/nvme0n1" in call for call in host.calls)
+    assert host.path("/scratch").stat().st_mode & 0o7777 == 0o1777
+    host.calls.clear()
+    scratch.run(node)
+    assert not host.ran("mkfs.ext4")
+
+
+def test_one_disk_needs_no_array(host: FakeHost, node: Node) -> None:
+    disks(host, 1)
+    assert scratch.run(node) == "/dev/nvme1n1 at /scratch"
+    assert not host.ran("mdadm")
+
+
+def test_disks_that_something_uses_are_left_alone(host: FakeHost, node: Node) -> None:
+    disks(host, 2)
+    host.path("/sys/block/nvme1n1/nvme1n1p1").mkdir()
+    host.path("/sys/block/nvme2n1/holders/md127").mkdir(parents=True)
+    with pytest.raises(Skip, match=r"no instance-store disk"):
+        scratch.run(node)
+
+
+def test_an_image_that_mounts_the_disks_itself_is_used(host: FakeHost, node: Node) -> None:
+    mounts = host.path("/proc/self/mounts")
+    mounts.write_text("/dev/vg/lv /opt/dlami/nvme ext4 rw 0 0\n")
+    scratch.run(node)
+    assert str(host.path("/scratch").readlink()) == "/opt/dlami/nvme"
+
+
+def test_a_file_system_of_a_run_that_was_killed_is_not_made_again(host: FakeHost, node: Node) -> None:
+    disks(host, 1)
+    host.commands["blkid"] = lambda h, args, stdin: Result(0, "hp-scratch\n")
+    scratch.run(node)
+    assert not host.ran("mkfs.ext4")
+
+
+def test_types_without_instance_store_skip(world: World) -> None:
+    with pytest.raises(Skip, match=r"ml.m5.2xlarge has no instance store"):
+        scratch.run(world.node("controller").node())
+
+
+# Commands
+
+
+@pytest.mark.parametrize(("role", "linked"), [("controller", True), ("login", True), ("worker", False)])
+def test_commands_are_on_the_path_of_the_nodes_people_log_in_to(world: World, role: str, linked: bool) -> None:
+    host = world.node(role)
+    install.run(host.node())
+    for command in ("run-nccl-test", "run-nccom-test", "run-nanogpt", "hyperpod-validate", "hyperpod-benchmark"):
+        assert host.path(f"/opt/hyperpod/bin/{command}").stat().st_mode & 0o111
+        assert host.path(f"/usr/local/bin/{command}").is_symlink() == linked
+
+
+# The machinery
+
+
+def real(tmp_path: Path) -> Host:
+    return Host(Settings(root=tmp_path))
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = real(tmp_path)
+    host.write("/etc/x", "old\n")
+
+    def die(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", die)
+        with pytest.raises(KeyboardInterrupt):
+            host.write("/etc/x", "new\n")
+    assert host.read("/etc/x") == "old\n"
+    assert host.write("/etc/x", "new\n")
+    assert not host.write("/etc/x", "new\n")
+    assert [path.name for path in (tmp_path / "etc").iterdir()] == ["x"]
+
+
+def test_a_secret_is_never_readable_on_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host, seen = real(tmp_path), []
+    whole = os.fdopen
+
+    def look(descriptor: int, mode: str) -> object:
+        seen.append(os.fstat(descriptor).st_mode & 0o777)
+        return whole(descriptor, mode)
+
+    monkeypatch.setattr(os, "fdopen", look)
+    host.write("/etc/secret", "x", mode=0o600)
+    assert seen == [0o600]
+
+
+def test_a_link_to_a_file_stays_a_link_when_the_file_is_written(tmp_path: Path) -> None:
+    host = real(tmp_path)
+    host.write("/opt/slurm/etc/slurm.conf", "a\n")
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/slurm.conf").symlink_to("../opt/slurm/etc/slurm.conf")
+    host.write("/etc/slurm.conf", "b\n")
+    assert (tmp_path / "etc/slurm.conf").is_symlink()
+    assert host.read("/opt/slurm/etc/slurm.conf") == "b\n"
+
+
+def test_a_command_that_takes_too_long_is_ended_and_named(tmp_path: Path) -> None:
+    with pytest.raises(StepError, match=r"`sleep 5` did not end within 0 s"):
+        real(tmp_path).run("sleep", "5", timeout=0.05)
+
+
+def test_a_command_that_fails_says_its_last_line(tmp_path: Path) -> None:
+    with pytest.raises(StepError, match=r"`sh -c .*` failed: second"):
+        real(tmp_path).run("sh", "-c", "echo first >&2; echo second >&2; exit 3")
+
+
+def test_a_poll_ends_with_the_last_state_it_saw(host: FakeHost) -> None:
+    def never() -> None:
+        raise NotYet("still CREATING")
+
+    with pytest.raises(StepError, match=r"it did not come within 30 s: still CREATING"):
+        host.poll("it did not come", never, 30)
+    assert host.clock == pytest.approx(1030)
+
+
+def test_a_poll_never_outlives_its_step(host: FakeHost) -> None:
+    host.begin(10)
+    with pytest.raises(StepError):
+        host.poll("it did not come", lambda: None, 1000)
+    assert host.clock == pytest.approx(1010)
+
+
+def outcomes(host: Host, *steps: Step) -> dict[str, tuple[str, str]]:
+    lines: list[str] = []
+    found = Runner(Node(host), steps, lines.append).run()
+    return {outcome.name: (outcome.result, outcome.detail) for outcome in found}
+
+
+def fail(node: Node) -> str:
+    raise StepError("broken")
+
+
+def test_a_required_failure_ends_the_waits_of_the_other_steps(tmp_path: Path) -> None:
+    def wait(node: Node) -> str:
+        node.host.poll("nothing came", lambda: None, 60)
+        return "never"
+
+    found = outcomes(real(tmp_path), Step("wait", wait, 60), Step("bad", fail, 5), Step("after", fail, 5, ("wait",)))
+    assert found["bad"] == ("failed", "broken")
+    assert found["wait"] == ("not run", "a required step failed")
+    assert found["after"][0] == "not run"
+
+
+def test_an_optional_failure_stops_only_what_needs_it(tmp_path: Path) -> None:
+    found = outcomes(
+        real(tmp_path),
+        Step("bad", fail, 5, required=False),
+        Step("after", lambda node: "done", 5, ("bad",), required=False),
+        Step("other", lambda node: "done", 5),
+    )
+    assert found["after"] == ("not run", "needs bad")
+    assert found["other"] == ("ok", "done")
+
+
+def test_a_step_that_hangs_in_the_kernel_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import threading
+
+    from hyperpod_node import runner
+
+    monkeypatch.setattr(runner, "GRACE", 0.05)
+    hung = threading.Event()
+    found = outcomes(real(tmp_path), Step("hangs", lambda node: str(hung.wait(10)), 0.05))
+    hung.set()
+    assert found["hangs"] == ("failed", "did not end within 0.05 s")
+
+
+def test_independent_steps_overlap(tmp_path: Path) -> None:
+    import threading
+
+    both = threading.Barrier(2, timeout=5)
+    found = outcomes(
+        real(tmp_path), *(Step(name, lambda node: "done" if both.wait() >= 0 else "", 5) for name in ("a", "b"))
+    )
+    assert found == {"a": ("ok", "done"), "b": ("ok", "done")}
+
+
+def test_a_step_with_a_warning_is_degraded(tmp_path: Path) -> None:
+    def warn(node: Node) -> str:
+        node.warn("careful")
+        return "done"
+
+    assert outcomes(real(tmp_path), Step("careful", warn, 5))["careful"] == ("degraded", "done")
+
+
+def test_time_limits_come_from_the_environment() -> None:
+    found = Settings.from_environment({"HYPERPOD_TIMEOUT_FSX": "7", "HYPERPOD_RESOURCE_CONFIG": "/x"})
+    assert found.timeouts["fsx"] == 7
+    assert found.resource_config == "/x"

@@ -1,0 +1,180 @@
+"""The service that notices a lost node and puts its jobs back to work."""
+
+# ruff: noqa: ARG002 (fakes have the signatures of what they stand for)
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hyperpod_node import requeue
+from hyperpod_node.host import Result
+
+from tests.lifecycle.rig import FakeHost, World
+
+
+class Cluster:
+    """Slurm's answers, and which addresses answer."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.host = World(tmp_path).node("controller")
+        self.nodes = {"n1": "allocated", "n2": "allocated", "n3": "allocated"}
+        self.reasons: dict[str, str] = {}
+        self.jobs = {"7": ("RUNNING", "None")}
+        self.gone: set[str] = set()
+        self.lines: list[str] = []
+        self.host.commands.update(sinfo=self._sinfo, squeue=self._squeue, scontrol=self._scontrol)
+        self.watch = requeue.Watch(self.host, self._probe, self.lines.append)
+
+    def _probe(self, addresses: Sequence[str]) -> set[str]:
+        return {address for address in addresses if address not in self.gone}
+
+    def _sinfo(self, host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+        rows = (
+            f"{name:<64}{'10.0.0.' + name[1:]:<64}{state:<32}{self.reasons.get(name, 'none'):<128}"
+            for name, state in self.nodes.items()
+        )
+        return Result(0, "\n".join(rows) + "\n")
+
+    def _squeue(self, host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+        if "-w" in args:
+            return Result(0, "n[1-3]\n")
+        return Result(0, "".join(f"{job}|{state}|{reason}\n" for job, (state, reason) in self.jobs.items()))
+
+    def _scontrol(self, host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+        if "State=DOWN" in args:
+            self.nodes.pop(args[2].removeprefix("NodeName="))
+            self.jobs = dict.fromkeys(self.jobs, ("PENDING", "BeginTime"))
+        if "StartTime=now" in args:
+            self.jobs[args[2].removeprefix("JobId=")] = ("RUNNING", "None")
+        return Result(0)
+
+    def run(self, seconds: float) -> None:
+        end = self.host.clock + seconds
+        while self.host.clock < end:
+            self.watch.round()
+            self.host.clock += 0.3 if self.watch.suspicious else requeue.INTERVAL
+
+    def downed(self) -> bool:
+        return any("State=DOWN" in call for call in self.host.calls)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    found = Cluster(tmp_path)
+    found.run(2)
+    return found
+
+
+def test_a_lost_node_is_set_down_and_its_job_started_again_within_five_seconds(cluster: Cluster) -> None:
+    cluster.gone.add("10.0.0.2")
+    began = cluster.host.clock
+    while cluster.jobs["7"][0] != "RUNNING" or not cluster.downed():
+        cluster.run(0.1)
+        assert cluster.host.clock - began < 5
+    assert "n2" not in cluster.nodes
+    assert cluster.lines[0].startswith("n2 is lost: hyperpod-requeue: no answer for ")
+    assert cluster.lines[-1] == "job 7 may start again"
+
+
+def test_the_survivors_of_the_job_are_told_for_a_while_that_the_address_is_gone(cluster: Cluster) -> None:
+    cluster.gone.add("10.0.0.2")
+    while not cluster.downed():
+        cluster.run(0.1)
+    told = {call[5]: call[6] for call in cluster.host.calls if call[0] == "ssh"}
+    assert set(told) == {"n1", "n3"}
+    assert told["n1"].startswith("ip route add unreachable 10.0.0.2 && ")
+    assert "sleep 15; ip route del unreachable 10.0.0.2" in told["n1"]
+
+
+def test_a_job_is_not_started_in_the_second_in_which_it_was_ended(cluster: Cluster) -> None:
+    cluster.jobs["7"] = ("PENDING", "BeginTime")
+    began = cluster.host.wall()
+    while cluster.jobs["7"][0] == "PENDING":
+        cluster.run(0.1)
+    assert int(cluster.host.wall()) > int(began)
+
+
+def test_a_short_silence_is_no_loss(cluster: Cluster) -> None:
+    cluster.gone.add("10.0.0.2")
+    cluster.run(1.2)
+    cluster.gone.clear()
+    cluster.run(5)
+    assert not cluster.downed()
+
+
+def test_when_all_nodes_are_silent_the_controllers_own_network_is_suspected(cluster: Cluster) -> None:
+    cluster.gone |= {"10.0.0.1", "10.0.0.2", "10.0.0.3"}
+    cluster.run(30)
+    assert not cluster.downed()
+
+
+def test_the_only_busy_node_can_be_lost(cluster: Cluster) -> None:
+    cluster.nodes = {"n2": "allocated"}
+    cluster.gone.add("10.0.0.2")
+    cluster.run(6)
+    assert cluster.downed()
+
+
+def test_a_node_that_hyperpod_is_about_to_replace_is_left_to_it(cluster: Cluster) -> None:
+    cluster.reasons["n2"] = "Action:Replace"
+    cluster.gone.add("10.0.0.2")
+    cluster.run(30)
+    assert not cluster.downed()
+
+
+def test_a_job_that_waits_for_a_time_its_user_gave_is_not_started(cluster: Cluster) -> None:
+    cluster.jobs["8"] = ("PENDING", "BeginTime")
+    cluster.run(30)
+    assert cluster.jobs["8"] == ("PENDING", "BeginTime")
+
+
+def test_a_node_that_cannot_be_set_down_is_said_and_the_service_goes_on(cluster: Cluster) -> None:
+    cluster.host.commands["scontrol"] = lambda h, args, stdin: Result(1, "", "slurm_update error: Access denied")
+    cluster.gone.add("10.0.0.2")
+    cluster.run(6)
+    assert "n2 could not be set down: slurm_update error: Access denied" in cluster.lines
+
+
+def test_a_living_kernel_answers() -> None:
+    assert requeue.probe(["127.0.0.1"], timeout=0.4) == {"127.0.0.1"}
+
+
+def test_an_address_that_says_nothing_is_silent() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        # A full queue drops what comes, as a host that is gone does.
+        waiting = [socket.socket() for _ in range(3)]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(server.getsockname())
+        assert requeue.connect(["127.0.0.1"], server.getsockname()[1], 0.1) == set()
+        for one in waiting:
+            one.close()
+
+
+def test_a_refused_connection_is_an_answer_and_an_accepted_one_too() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        closed = server.getsockname()[1]
+        assert requeue.connect(["127.0.0.1"], closed, 0.2) == {"127.0.0.1"}
+        server.listen()
+        assert requeue.connect(["127.0.0.1"], closed, 0.2) == {"127.0.0.1"}
+
+
+def test_a_rewritten_slurm_conf_gets_its_include_back_and_slurm_reads_it(tmp_path: Path) -> None:
+    host = World(tmp_path).node("controller")
+    facts = {"groups": [], "shared": "/fsx/.hyperpod"}
+    host.path("/etc/hyperpod").mkdir(parents=True)
+    host.path("/etc/hyperpod/node.json").write_text(json.dumps(facts))
+    host.path("/fsx/.hyperpod/slurm").mkdir(parents=True)
+    lines: list[str] = []
+    configuration = requeue.Configuration(host, lines.append)
+    configuration.round()
+    assert "include hyperpod.conf" in host.text("/opt/slurm/etc/slurm.conf")
+    assert [call for call in host.calls if call == ("scontrol", "reconfigure")] == [("scontrol", "reconfigure")]
+    configuration.round()
+    assert len(host.calls) == 1

@@ -1,0 +1,146 @@
+"""The shell scripts, run as they are shipped, and the rules that every shipped file keeps."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hyperpod_node import install
+
+from tests.lifecycle.rig import LIFECYCLE
+
+SCRIPTS = sorted([*LIFECYCLE.rglob("*.sh"), *(LIFECYCLE.parent / "jobs/slurm").glob("*.s*")])
+PYTHON = sorted(LIFECYCLE.rglob("*.py"))
+
+
+def run(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", str(LIFECYCLE / "slurm" / script)],
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def task_prolog(tmp_path: Path, env: str, **environment: str) -> dict[str, str | None]:
+    """What a task has after its prolog: name to value, None where it was unset."""
+    (tmp_path / "task.env").write_text(env)
+    found: dict[str, str | None] = {}
+    for line in run("task-prolog.sh", HYPERPOD_TASK_ENV=str(tmp_path / "task.env"), **environment).stdout.splitlines():
+        verb, _, rest = line.partition(" ")
+        name, _, value = rest.partition("=")
+        found[name] = value if verb == "export" else None
+    return found
+
+
+def test_a_task_gets_its_nodes_variables(tmp_path: Path) -> None:
+    found = task_prolog(tmp_path, "FI_PROVIDER=efa\nNEURON_CC_FLAGS=--a b=c\n")
+    assert found["FI_PROVIDER"] == "efa"
+    assert found["NEURON_CC_FLAGS"] == "--a b=c"
+
+
+def test_what_a_job_sets_itself_stays(tmp_path: Path) -> None:
+    assert "NCCL_DEBUG" not in task_prolog(tmp_path, "NCCL_DEBUG=WARN\n", NCCL_DEBUG="INFO")
+
+
+def test_what_another_nodes_prolog_set_is_replaced_by_this_nodes_own(tmp_path: Path) -> None:
+    first = task_prolog(tmp_path, "FI_PROVIDER=efa\nHYPERPOD_TRANSPORT=efa-rdma\nNCCL_DEBUG=WARN\n", NCCL_DEBUG="INFO")
+    given = {name: value for name, value in first.items() if value} | {"NCCL_DEBUG": "INFO"}
+    second = task_prolog(tmp_path, "HYPERPOD_TRANSPORT=tcp\nNCCL_NET_PLUGIN=none\nNCCL_DEBUG=WARN\n", **given)
+    assert second["HYPERPOD_TRANSPORT"] == "tcp"
+    assert second["NCCL_NET_PLUGIN"] == "none"
+    assert second["FI_PROVIDER"] is None
+    assert "NCCL_DEBUG" not in second
+
+
+def test_a_node_without_a_file_gives_nothing(tmp_path: Path) -> None:
+    done = run("task-prolog.sh", HYPERPOD_TASK_ENV=str(tmp_path / "none"))
+    assert done.returncode == 0
+    assert "NCCL" not in done.stdout
+
+
+def prolog(tmp_path: Path, facts: str, mounts: str) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "prolog.env").write_text(facts)
+    (tmp_path / "mounts").write_text(mounts)
+    return run("prolog.sh", HYPERPOD_STATE=str(tmp_path), HYPERPOD_MOUNTS=str(tmp_path / "mounts"), SLURM_JOB_ID="7")
+
+
+def test_a_prolog_drains_a_node_without_its_file_system_or_with_a_lost_device(tmp_path: Path) -> None:
+    devices = tmp_path / "dev"
+    devices.mkdir()
+    (devices / "nvidia0").touch()
+    facts = f"shared='/fsx'\ndevices=1\npattern='{devices}/nvidia[0-9]*'\nscratch='/none'\n"
+    mounted = "x@tcp:/y /fsx lustre rw 0 0\n"
+    assert prolog(tmp_path, facts, mounted).returncode == 0
+    lost = prolog(tmp_path, facts, "")
+    assert (lost.returncode, lost.stderr) == (1, "hyperpod prolog: /fsx is not mounted\n")
+    (devices / "nvidia0").unlink()
+    gone = prolog(tmp_path, facts, mounted)
+    assert gone.returncode == 1
+    assert "0 of 1 devices" in gone.stderr
+
+
+def test_a_prolog_makes_a_jobs_scratch_folder_and_the_epilog_takes_it_away(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    facts = f"shared=''\ndevices=0\npattern=''\nscratch='{scratch}'\n"
+    uid = os.getuid()
+    (tmp_path / "prolog.env").write_text(facts)
+    (tmp_path / "mounts").write_text(f"/dev/md0 {scratch} ext4 rw 0 0\n")
+    given = {"HYPERPOD_STATE": str(tmp_path), "HYPERPOD_MOUNTS": str(tmp_path / "mounts"), "SLURM_JOB_ID": "7"}
+    assert run("prolog.sh", SLURM_JOB_UID=str(uid), **given).returncode == 0
+    assert (scratch / "job-7").stat().st_mode & 0o777 == 0o700
+    assert run("epilog.sh", **given).returncode == 0
+    assert not (scratch / "job-7").exists()
+
+
+def test_on_create_says_what_is_missing_in_its_last_line(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(LIFECYCLE, source, ignore=shutil.ignore_patterns("__pycache__"))
+    done = subprocess.run(
+        [str(source / "on_create.sh")],
+        env={"PATH": os.environ["PATH"], "HYPERPOD_LOG": str(tmp_path / "log"), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    last = done.stdout.strip().splitlines()[-1]
+    assert last.startswith("step parameters failed: ")
+    assert (tmp_path / "log").read_text() == done.stdout
+    assert not list(source.rglob("__pycache__"))
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+def test_shell_scripts_are_clean() -> None:
+    done = subprocess.run(["shellcheck", *map(str, SCRIPTS)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=lambda path: path.name)
+def test_node_python_is_that_of_3_8(path: Path) -> None:
+    import ast
+
+    ast.parse(path.read_text(), feature_version=(3, 8))
+
+
+@pytest.mark.parametrize("path", [*PYTHON, *SCRIPTS], ids=lambda path: path.name)
+def test_nothing_is_fetched_from_a_public_host_and_no_forbidden_variable_is_set(path: Path) -> None:
+    text = path.read_text()
+    if path.parent.name == "slurm" and path.parent.parent.name == "jobs":
+        text = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    assert not re.search(r"\b(curl|wget|git clone|pip3? install|apt-get|https?://(?!169\.254))", text)
+    assert not re.search(r"(export\s+|\b)NCCL_(ALGO|PROTO|TREE_THRESHOLD)\s*=", text)
+    assert "StrictHostKeyChecking no" not in text
+
+
+def test_every_command_has_a_module_and_every_module_is_shipped() -> None:
+    for module, _ in install.COMMANDS.values():
+        assert (LIFECYCLE / (module.replace(".", "/") + ".py")).is_file()
+    for name in install.SCRIPTS:
+        assert (LIFECYCLE / name).is_file()

@@ -1,0 +1,49 @@
+"""A deployed stack for the hosts of these tests, and a reason to skip where the machine cannot have hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from components.config import parse
+from rehearsal.account import Account
+from rehearsal.nodes import audit, requirements
+from rehearsal.nodes.stack import Stack, bring_up
+from rehearsal.project import load_project
+
+ROOT = Path(__file__).parents[3]
+Deploy = Callable[..., AbstractContextManager[Stack]]
+
+
+@contextmanager
+def deployed(name: str, *overrides: str) -> Iterator[Stack]:
+    """A stack, up in an account of its own."""
+    project = load_project(ROOT, name, overrides)
+    config = parse(project.config)
+    with Account(config.region.name) as account:
+        yield bring_up(project, config, account)
+
+
+@pytest.fixture(autouse=True)
+def able(request: pytest.FixtureRequest) -> None:
+    """Root tests say what they lack."""
+    if request.node.get_closest_marker("root") and (lacking := requirements.missing()):
+        pytest.skip("; ".join(lacking))
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    """The dev stack."""
+    with deployed("dev") as found:
+        yield found
+
+
+@pytest.fixture
+def clean() -> Iterator[None]:
+    """The test leaves nothing on the machine."""
+    before = audit.look()
+    yield
+    assert audit.leftovers(before, "none", set()) == []

@@ -1,0 +1,59 @@
+"""Every fault while nodes boot has the right outcome and message."""
+
+from __future__ import annotations
+
+import pytest
+
+from rehearsal.nodes import faults
+from rehearsal.nodes.checks import all_idle
+from rehearsal.nodes.cluster import Cluster, Options
+from rehearsal.nodes.stack import Stack
+
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
+
+SCENARIOS = (
+    "fsx-after-a-minute", "fsx-never", "fsx-foreign", "fsx-twin", "fsx-read-only", "imds-slow", "imds-v1-only",
+    "imds-down", "clock-skewed", "entry-point-missing", "module-missing", "parameters-missing", "config-malformed",
+    "config-without-us", "slurm-missing", "no-munge-key",
+)  # fmt: skip
+
+
+def test_every_scenario_is_played(stack: Stack) -> None:
+    assert set(SCENARIOS) == set(faults.scenarios(stack))
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_fault(stack: Stack, name: str) -> None:
+    faults.play(stack, faults.scenarios(stack)[name])
+
+
+def test_two_controllers(stack: Stack) -> None:
+    faults.two_controllers(stack)
+
+
+def test_run_twice(stack: Stack) -> None:
+    with Cluster(stack, Options(workers=2)) as cluster:
+        cluster.start_hosts()
+        cluster.boot()
+        faults.run_twice(cluster)
+
+
+def test_worker_killed_at_each_step(stack: Stack) -> None:
+    with Cluster(stack, Options(workers=1)) as cluster:
+        cluster.start_hosts()
+        cluster.boot()
+        for step in faults.STEPS:
+            gone = cluster.workers[0]
+            fresh = cluster.fresh_host(gone)
+            cluster.take_place(gone, fresh)
+            faults.killed_at(cluster, fresh, step)
+            all_idle(cluster)
+
+
+@pytest.mark.parametrize("step", faults.STEPS)
+def test_controller_killed_at_each_step(stack: Stack, step: str) -> None:
+    with Cluster(stack, Options(workers=1)) as cluster:
+        cluster.start_hosts()
+        faults.killed_at(cluster, cluster.controller, step)
+        assert cluster.script(cluster.workers[0]).wait(60) == 0
+        all_idle(cluster)

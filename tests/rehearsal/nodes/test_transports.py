@@ -1,0 +1,42 @@
+"""GPU and Trainium nodes of every transport boot, and a job's processes on them have the right environment."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rehearsal.nodes.checks import all_idle, expected_transport, job_environment, scripts_succeeded
+from rehearsal.nodes.cluster import Cluster, Options
+
+from .conftest import deployed
+
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
+
+
+def _groups(*types: str) -> str:
+    groups = [{"name": kind.split(".")[1], "instanceType": kind, "count": 1} for kind in types]
+    return "workers=" + json.dumps(groups)
+
+
+@pytest.mark.parametrize(
+    ("stack", "types", "efa", "transports"),
+    [
+        ("dev", ("ml.p5.48xlarge",), None, {"efa-rdma"}),
+        ("dev", ("ml.p4d.24xlarge",), None, {"efa-rdma"}),
+        ("dev", ("ml.g5.48xlarge",), None, {"efa-sendrecv"}),
+        ("dev", ("ml.g5.16xlarge",), None, {"tcp"}),
+        ("dev", ("ml.g5.16xlarge",), True, {"efa-sendrecv"}),
+        ("slurm-trainium", ("ml.trn1.32xlarge",), None, {"efa-rdma"}),
+        ("slurm-trainium", ("ml.trn2.48xlarge",), None, {"efa-rdma"}),
+        ("dev", ("ml.p5.48xlarge", "ml.g5.48xlarge", "ml.g5.16xlarge"), None, {"efa-rdma", "efa-sendrecv", "tcp"}),
+    ],
+)
+def test_transport(stack: str, types: tuple[str, ...], efa: bool | None, transports: set[str]) -> None:
+    with deployed(stack, _groups(*types)) as found, Cluster(found, Options(efa=efa)) as cluster:
+        cluster.start_hosts()
+        cluster.boot()
+        scripts_succeeded(cluster)
+        all_idle(cluster)
+        assert {expected_transport(host.machine) for host in cluster.workers} == transports
+        job_environment(cluster)
