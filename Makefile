@@ -5,11 +5,12 @@ ARGS ?=
 VENV := venv
 BIN := $(VENV)/bin
 
-.PHONY: rehearse test test-fast test-slow check format clean
+.PHONY: rehearse test test-fast test-slow check format node-packages clean
 
-## Bring a stack up and down in an embedded AWS account: make rehearse STACK=eks-gpu ARGS="--report report.html"
+## Bring a stack up and down in an embedded AWS account, then boot its nodes where the machine can: make rehearse STACK=eks-gpu ARGS="--report report.html"
 rehearse: $(VENV)/.ready
 	$(BIN)/python -m rehearsal --stack $(STACK) $(ARGS)
+	$(BIN)/python -m rehearsal nodes --stack $(STACK) --if-possible
 
 ## Format, lint, types, and every test
 test: check test-fast test-slow
@@ -26,7 +27,7 @@ test-slow: $(VENV)/.ready
 check: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/shellcheck $$(git ls-files '*.sh' '.ci/run')
+	$(BIN)/shellcheck $$(git ls-files '*.sh' '*.sbatch' '.ci/run')
 	$(BIN)/mypy components rehearsal __main__.py
 
 format: $(VENV)/.ready
@@ -38,6 +39,12 @@ $(VENV)/.ready: requirements.txt requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $@
+
+## Debian packages for the nodes' rehearsal (root): a real Slurm, MUNGE, sshd, OpenMPI, PyTorch on the CPU
+node-packages: $(VENV)/.ready
+	test -e /usr/sbin/policy-rc.d || { printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d && chmod +x /usr/sbin/policy-rc.d; }
+	apt-get update -q
+	DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$($(BIN)/python -m rehearsal.nodes.requirements)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

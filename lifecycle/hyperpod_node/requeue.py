@@ -42,8 +42,11 @@ NEXT_SECOND = 1.4
 # Seconds of silence, and how many unanswered probes at least, after which a node is lost.
 LOST_AFTER = 2.0
 LOST_PROBES = 4
-# Seconds for which survivors know that the address is gone; no instance is replaced or rebooted within them.
-FORGET = 15
+# The job's processes first: without their slurmstepd nobody else would end them. Slurm does the rest, epilog included.
+END_JOB = (
+    "for pid in $(scontrol listpids {job} 2>/dev/null | awk 'NR > 1 && $1 > 1 {{print $1}}'); do "
+    "kill -KILL $pid 2>/dev/null; done; pkill -KILL -f '^slurmstepd: .{job}[.]' || true"
+)
 SLURMD_PORT = 6818
 REASON = "hyperpod-requeue"
 
@@ -117,30 +120,30 @@ class Watch:
         return node.silent_since is not None and now - node.silent_since >= LOST_AFTER and node.probes >= LOST_PROBES
 
     def _down(self, name: str, address: str) -> None:
-        shown = self.host.run("squeue", "-h", "-w", name, "-o", "%N", check=False, timeout=10).out.split()
-        neighbours = {other for names in shown for other in slurm_conf.expand(names)} - {name}
+        shown = self.host.run("squeue", "-h", "-w", name, "-o", "%A|%N", check=False, timeout=10)
         seconds = self.host.now() - (self.nodes[name].silent_since or 0.0)
         why = f"{REASON}: no answer for {seconds:.0f} s"
         done = self.host.run("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={why}", check=False)
         self.log(f"{name} is lost: {why}" if done.code == 0 else f"{name} could not be set down: {done.reason}")
         self.nodes.pop(name)
-        for other in sorted(neighbours):
-            threading.Thread(target=self._tell, args=(other, address), daemon=True).start()
+        for line in shown.out.splitlines():
+            job, _, names = line.strip().partition("|")
+            for survivor in slurm_conf.expand(names):
+                if survivor != name and job.isdigit():
+                    threading.Thread(target=self._end, args=(survivor, job), daemon=True).start()
 
-    def _tell(self, survivor: str, address: str) -> None:
-        """Let a survivor know that an address is gone, for as long as the news is of use.
+    def _end(self, survivor: str, job: str) -> None:
+        """End what is left of a job on a node that survived.
 
-        Where the job's srun ran on the lost node, slurmstepd there tries for many seconds to tell it how its tasks
-        ended, and the job cannot start again before. With this route every try fails at once.
+        Its tasks wait for peers that are gone, and where the job's srun ran on the lost node, slurmstepd tries for
+        ten seconds and more to tell it how they ended. The job cannot start again before.
         """
-        route = f"unreachable {address}"
-        later = f"sleep {FORGET}; ip route del {route}"
-        command = f"ip route add {route} && (nohup sh -c '{later}' >/dev/null 2>&1 &)"
         done = self.host.run(
-            "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=2", survivor, command, check=False, timeout=10
-        )
+            "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=2", survivor, END_JOB.format(job=job),
+            check=False, timeout=15,
+        )  # fmt: skip
         if done.code != 0:
-            self.log(f"{survivor} was not told: {done.reason}")
+            self.log(f"job {job} was not ended on {survivor}: {done.reason}")
 
     def _jobs(self) -> None:
         """Remember what runs; take Slurm's hold off what ran and waits for its begin time since."""

@@ -129,7 +129,7 @@ def _rivals(cluster: Cluster) -> None:
 def scenarios(stack: Stack) -> dict[str, Scenario]:
     """Every fault, by its name."""
     small = Options(workers=1, environment=HASTY)
-    virtual = Options(workers=1, environment=VIRTUAL)
+    virtual = Options(workers=1, environment={**VIRTUAL, "HYPERPOD_TIMEOUT_FSX": "600"})
 
     def imds(mode: Mode = "v2", delay: float = 0.0, skew: float = 0.0) -> Options:
         return replace(small, metadata=Metadata(mode, delay, skew))
@@ -200,7 +200,7 @@ def run_twice(cluster: Cluster) -> str:
         slowest = max(slowest, run.seconds)
         after = files_of(host)
         was = before[host.name]
-        changed = sorted(name for name in {*after, *was} if after.get(name) != was.get(name) and not _reports(name))
+        changed = sorted(one for one in {*after, *was} if after.get(one) != was.get(one) and not _reports(one))
         require(not changed, f"the second run on {host.name} changed {', '.join(changed[:5])}")
         require(run.seconds < 2, f"the second run on {host.name} took {run.seconds:.1f} s")
     return f"nothing changed, slowest {slowest:.2f} s"

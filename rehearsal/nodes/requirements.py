@@ -26,6 +26,11 @@ _PACKAGES = {
 _CAP_SYS_ADMIN = 21
 
 
+def packages() -> list[str]:
+    """Every Debian package that a rehearsal of nodes needs."""
+    return list(_PACKAGES.values())
+
+
 def missing() -> list[str]:
     """What is missing, a line each; empty when hosts can be started."""
     lines = []
@@ -51,3 +56,8 @@ def _capabilities() -> int:
         if line.startswith("CapEff:"):
             return int(line.split()[1], 16)
     return 0
+
+
+if __name__ == "__main__":
+    # For apt-get: the Makefile installs what this prints.
+    print(*packages())

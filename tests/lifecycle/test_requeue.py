@@ -40,7 +40,7 @@ class Cluster:
 
     def _squeue(self, host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
         if "-w" in args:
-            return Result(0, "n[1-3]\n")
+            return Result(0, "7|n[1-3]\n")
         return Result(0, "".join(f"{job}|{state}|{reason}\n" for job, (state, reason) in self.jobs.items()))
 
     def _scontrol(self, host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
@@ -79,14 +79,15 @@ def test_a_lost_node_is_set_down_and_its_job_started_again_within_five_seconds(c
     assert cluster.lines[-1] == "job 7 may start again"
 
 
-def test_the_survivors_of_the_job_are_told_for_a_while_that_the_address_is_gone(cluster: Cluster) -> None:
+def test_what_is_left_of_the_job_on_the_survivors_is_ended(cluster: Cluster) -> None:
     cluster.gone.add("10.0.0.2")
     while not cluster.downed():
         cluster.run(0.1)
+    cluster.run(1)
     told = {call[5]: call[6] for call in cluster.host.calls if call[0] == "ssh"}
     assert set(told) == {"n1", "n3"}
-    assert told["n1"].startswith("ip route add unreachable 10.0.0.2 && ")
-    assert "sleep 15; ip route del unreachable 10.0.0.2" in told["n1"]
+    assert "scontrol listpids 7 " in told["n1"]
+    assert "'^slurmstepd: .7[.]'" in told["n1"]
 
 
 def test_a_job_is_not_started_in_the_second_in_which_it_was_ended(cluster: Cluster) -> None:

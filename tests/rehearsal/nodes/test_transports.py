@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean
 
 
 def _groups(*types: str) -> str:
-    groups = [{"name": kind.split(".")[1], "instanceType": kind, "count": 1} for kind in types]
+    groups = [{"name": kind.split(".", 1)[1].replace(".", "-"), "instanceType": kind, "count": 1} for kind in types]
     return "workers=" + json.dumps(groups)
 
 
@@ -27,6 +27,7 @@ def _groups(*types: str) -> str:
         ("dev", ("ml.g5.48xlarge",), None, {"efa-sendrecv"}),
         ("dev", ("ml.g5.16xlarge",), None, {"tcp"}),
         ("dev", ("ml.g5.16xlarge",), True, {"efa-sendrecv"}),
+        ("dev", ("ml.m5.2xlarge",), None, {"tcp"}),
         ("slurm-trainium", ("ml.trn1.32xlarge",), None, {"efa-rdma"}),
         ("slurm-trainium", ("ml.trn2.48xlarge",), None, {"efa-rdma"}),
         ("dev", ("ml.p5.48xlarge", "ml.g5.48xlarge", "ml.g5.16xlarge"), None, {"efa-rdma", "efa-sendrecv", "tcp"}),
