@@ -18,6 +18,7 @@ def render(config: Config, names: Names) -> str:
     system is named by its tag alone: its id is not known before the nodes start, and they do not wait for it.
     """
     groups = {role: [g for g in config.instance_groups if g.role == role] for role in ("controller", "login", "worker")}
+    net = config.settings.network
     document: dict[str, Any] = {
         "version": "1.0.0",
         "workload_manager": config.settings.orchestrator,
@@ -31,6 +32,7 @@ def render(config: Config, names: Names) -> str:
             "region": names.region,
             "accelerator": config.settings.accelerator,
             "fsx": {"tag": {CLUSTER_ID_TAG: names.cluster_id}, "mount_point": "/fsx"},
+            "cidrs": [cidr for cidr in (net.cidr, net.secondary_cidr) if cidr] if not net.vpc_id else [],
             "ssh_public_key_parameter": f"/hyperpod/{names.cluster}/ssh-public-key"
             if config.settings.ssh_public_key
             else None,
@@ -51,6 +53,7 @@ def _group(config: Config, group: InstanceGroup) -> dict[str, Any]:
         "count": group.count,
         "instance_type": row.name,
         "accelerator": row.accelerator,
+        "accelerator_model": row.accelerator_model,
         "accelerators": row.accelerators,
         "neuron_cores": row.neuron_cores,
         "gres": config.accelerator.slurm_gres if row.accelerator else "",

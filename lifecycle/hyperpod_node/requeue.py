@@ -42,10 +42,11 @@ NEXT_SECOND = 1.4
 # Seconds of silence, and how many unanswered probes at least, after which a node is lost.
 LOST_AFTER = 2.0
 LOST_PROBES = 4
-# The job's processes first: without their slurmstepd nobody else would end them. Slurm does the rest, epilog included.
+# The job's processes first, by the variable that all of them have: without their slurmstepd nobody else would end them,
+# and asking it for them (scontrol listpids) waits as long as it does. Slurm does the rest, epilog included.
 END_JOB = (
-    "for pid in $(scontrol listpids {job} 2>/dev/null | awk 'NR > 1 && $1 > 1 {{print $1}}'); do "
-    "kill -KILL $pid 2>/dev/null; done; pkill -KILL -f '^slurmstepd: .{job}[.]' || true"
+    "for file in $(grep -lzxs SLURM_JOB_ID={job} /proc/[0-9]*/environ); do pid=${{file#/proc/}}; "
+    "kill -KILL ${{pid%/environ}}; done 2>/dev/null; pkill -KILL -f '^slurmstepd: .{job}[.]' || true"
 )
 SLURMD_PORT = 6818
 REASON = "hyperpod-requeue"
@@ -72,6 +73,7 @@ class Watch:
     nodes: Dict[str, Watched] = field(default_factory=dict)
     running: Set[str] = field(default_factory=set)
     requeued: Dict[str, float] = field(default_factory=dict)
+    ending: Dict[str, List[threading.Thread]] = field(default_factory=dict)
 
     @property
     def suspicious(self) -> bool:
@@ -83,7 +85,7 @@ class Watch:
         busy = self._busy()
         lost = self._lost(busy)
         for name in lost:
-            self._down(name, busy[name])
+            self._down(name)
         self._jobs()
 
     def _busy(self) -> Dict[str, str]:
@@ -119,7 +121,7 @@ class Watch:
     def _gone(node: Watched, now: float) -> bool:
         return node.silent_since is not None and now - node.silent_since >= LOST_AFTER and node.probes >= LOST_PROBES
 
-    def _down(self, name: str, address: str) -> None:
+    def _down(self, name: str) -> None:
         shown = self.host.run("squeue", "-h", "-w", name, "-o", "%A|%N", check=False, timeout=10)
         seconds = self.host.now() - (self.nodes[name].silent_since or 0.0)
         why = f"{REASON}: no answer for {seconds:.0f} s"
@@ -130,7 +132,9 @@ class Watch:
             job, _, names = line.strip().partition("|")
             for survivor in slurm_conf.expand(names):
                 if survivor != name and job.isdigit():
-                    threading.Thread(target=self._end, args=(survivor, job), daemon=True).start()
+                    thread = threading.Thread(target=self._end, args=(survivor, job), daemon=True)
+                    self.ending.setdefault(job, []).append(thread)
+                    thread.start()
 
     def _end(self, survivor: str, job: str) -> None:
         """End what is left of a job on a node that survived.
@@ -164,13 +168,15 @@ class Watch:
     def _release(self, job: str) -> None:
         """Take the hold off a job that is back in the queue, once the nodes that it ran on will have it again."""
         since = self.requeued.setdefault(job, self.host.wall())
-        if self.host.wall() < int(since) + NEXT_SECOND:
+        # Never while its old processes are being ended: the new ones would be taken for them.
+        if self.host.wall() < int(since) + NEXT_SECOND or any(t.is_alive() for t in self.ending.get(job, [])):
             return
         done = self.host.run("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)
         self.log(f"job {job} may start again" if done.code == 0 else f"job {job}: {done.reason}")
         if done.code == 0:
             self.running.discard(job)
             self.requeued.pop(job)
+            self.ending.pop(job, None)
 
 
 def probe(addresses: Sequence[str], port: int = SLURMD_PORT, timeout: float = PROBE_TIMEOUT) -> Set[str]:

@@ -116,9 +116,6 @@ def render(conf: SlurmConf, groups: Mapping[str, Group], bin_folder: str) -> str
         # hyperpod-requeue notices a lost node long before; this is for when it does not run.
         "SlurmdTimeout": "60",
         "KillWait": "10",
-        # Where the job's srun ran on the lost node, the survivors first try to tell it how their tasks ended, several
-        # times and this long each.
-        "TCPTimeout": "1",
         # Three seconds by default, for clusters of thousands of short jobs.
         "SchedulerParameters": "batch_sched_delay=1",
         "Prolog": f"{bin_folder}/hyperpod-prolog",

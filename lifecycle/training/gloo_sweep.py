@@ -31,7 +31,10 @@ def main() -> int:
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
     if rank == 0:
         print(f"# {options.collective}, gloo, {world} ranks, PyTorch {torch.__version__}", flush=True)
-        print(f"# {'size':>10} {'count':>12} {'type':>8} {'redop':>6} {'root':>6} {'time':>9} {'algbw':>7} {'busbw':>7} #wrong")
+        print(
+            f"# {'size':>10} {'count':>12} {'type':>8} {'redop':>6} {'root':>6} "
+            f"{'time':>9} {'algbw':>7} {'busbw':>7} #wrong"
+        )
     size, largest, speeds = _bytes(options.min), _bytes(options.max), []
     while size <= largest:
         count = max(1, size // ELEMENT)
@@ -103,7 +106,9 @@ def _operation(torch: Any, dist: Any, name: str, count: int, rank: int, world: i
             lambda: sum((p != i + 1).sum() for i, p in enumerate(parts)) if rank == 0 else 0,
         ),
         "scatter": (
-            lambda: dist.scatter(parts[rank], [torch.full((part,), float(i + 1)) for i in range(world)] if rank == 0 else None, 0),
+            lambda: dist.scatter(
+                parts[rank], [torch.full((part,), float(i + 1)) for i in range(world)] if rank == 0 else None, 0
+            ),
             lambda: (parts[rank] != rank + 1).sum(),
         ),
         "sendrecv": (sendrecv, lambda: (parts[0] != (rank - 1) % world + 1).sum()),
@@ -113,7 +118,9 @@ def _operation(torch: Any, dist: Any, name: str, count: int, rank: int, world: i
     return table[name]
 
 
-def _measure(torch: Any, dist: Any, options: argparse.Namespace, count: int, rank: int, world: int) -> Tuple[float, int]:
+def _measure(
+    torch: Any, dist: Any, options: argparse.Namespace, count: int, rank: int, world: int
+) -> Tuple[float, int]:
     """Seconds a round, the slowest rank's, and how many values of the first were wrong."""
     operation, check = _operation(torch, dist, options.collective, count, rank, world)
     operation()

@@ -44,7 +44,10 @@ def main() -> int:
     start, history = _resume(torch, out, model, optimizer, device)
     if rank == 0:
         size = sum(p.numel() for p in model.parameters()) / 1e6
-        print(f"model {size:.2f}M parameters, {len(symbols)} characters, {world} ranks, {backend}, PyTorch {torch.__version__}")
+        print(
+            f"model {size:.2f}M parameters, {len(symbols)} characters, {world} ranks, {backend}, "
+            f"PyTorch {torch.__version__}"
+        )
         print(f"resumed after iter {start - 1}" if start else "started from nothing", flush=True)
     asked, stop = _on_signal(), False
     times: List[float] = []
@@ -108,7 +111,7 @@ def _torch() -> Any:
 
 
 def _join(torch: Any, rank: int, world: int) -> str:
-    """Join the other ranks. nccl only where every rank has a GPU and EFA: mixed backends wait for each other for ever."""
+    """Join the other ranks. nccl only where every rank has a GPU and EFA: mixed backends wait for ever."""
     fast = torch.cuda.is_available() and os.environ.get("HYPERPOD_TRANSPORT", "efa").startswith("efa")
     if world == 1:
         return "nccl" if torch.cuda.is_available() else "gloo"
@@ -125,11 +128,11 @@ def _join(torch: Any, rank: int, world: int) -> str:
 def make_text(seed: int, length: int) -> str:
     """Sentences of a small grammar: enough structure for a loss that falls, and nothing to download."""
     choose = random.Random(seed).choice
-    names = "Ada Bo Cyrus Dinah Edgar Fern Gus Hazel Iris Jonas Kit Lena".split()
+    names = ["Ada", "Bo", "Cyrus", "Dinah", "Edgar", "Fern", "Gus", "Hazel", "Iris", "Jonas", "Kit", "Lena"]
     nouns = "river lantern orchard engine letter mountain garden window harbour kettle compass meadow".split()
     verbs = "carried found mended followed painted counted watched remembered lost measured".split()
-    marks = "slowly,quietly,at dawn,before winter,with care,without a word,by the gate,once more".split(",")
-    adjectives = "old silver narrow quiet broken bright heavy green distant small".split()
+    marks = ["slowly", "quietly", "at dawn", "before winter", "with care", "without a word", "by the gate", "once more"]
+    adjectives = ["old", "silver", "narrow", "quiet", "broken", "bright", "heavy", "green", "distant", "small"]
     parts: List[str] = []
     size = 0
     while size < length:
@@ -138,7 +141,8 @@ def make_text(seed: int, length: int) -> str:
             [
                 f"{choose(names)} {choose(verbs)} {noun} {choose(marks)}.\n",
                 f'"Where is {noun}?" asked {choose(names)}.\n',
-                f"{choose(names)} and {choose(names)} {choose(verbs)} {noun}, then {choose(verbs)} the {choose(nouns)}.\n",
+                f"{choose(names)} and {choose(names)} {choose(verbs)} {noun}, "
+                f"then {choose(verbs)} the {choose(nouns)}.\n",
                 f"In year {choose('123456789')}{choose('0123456789')}, {noun} was {choose(adjectives)} again!\n",
             ]
         )
@@ -216,7 +220,15 @@ def _distributed(torch: Any, model: Any, local: int, world: int) -> Any:
 
 
 def _step(
-    torch: Any, model: Any, optimizer: Any, data: Any, options: argparse.Namespace, step: int, rank: int, world: int, device: str
+    torch: Any,
+    model: Any,
+    optimizer: Any,
+    data: Any,
+    options: argparse.Namespace,
+    step: int,
+    rank: int,
+    world: int,
+    device: str,
 ) -> float:
     """One step; the mean loss of all ranks."""
     generator = torch.Generator().manual_seed(options.seed + step * 100_003 + rank)
@@ -249,7 +261,7 @@ def _save(torch: Any, out: Path, model: Any, optimizer: Any, step: int, history:
         torch.save(state, file)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(str(aside), str(path))
+    aside.replace(path)
     for old in _checkpoints(out)[:-KEPT]:
         old.unlink()
 
@@ -295,7 +307,12 @@ def _on_signal() -> _Flag:
 
 
 def _result(
-    out: Path, options: argparse.Namespace, history: List[Tuple[int, float]], times: List[float], backend: str, world: int
+    out: Path,
+    options: argparse.Namespace,
+    history: List[Tuple[int, float]],
+    times: List[float],
+    backend: str,
+    world: int,
 ) -> None:
     newest: Optional[Path] = _checkpoints(out)[-1] if _checkpoints(out) else None
     result = {
@@ -310,7 +327,7 @@ def _result(
     }
     aside = out / ".result.json.new"
     aside.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    os.replace(str(aside), str(out / "result.json"))
+    aside.replace(out / "result.json")
     print(f"done: {options.steps} iterations, loss {history[0][1]:.4f} -> {history[-1][1]:.4f}", flush=True)
 
 

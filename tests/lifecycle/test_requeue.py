@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -86,8 +87,26 @@ def test_what_is_left_of_the_job_on_the_survivors_is_ended(cluster: Cluster) -> 
     cluster.run(1)
     told = {call[5]: call[6] for call in cluster.host.calls if call[0] == "ssh"}
     assert set(told) == {"n1", "n3"}
-    assert "scontrol listpids 7 " in told["n1"]
+    assert "grep -lzxs SLURM_JOB_ID=7 " in told["n1"]
     assert "'^slurmstepd: .7[.]'" in told["n1"]
+
+
+def test_a_job_is_not_started_while_its_old_processes_are_being_ended(cluster: Cluster) -> None:
+    ended = threading.Event()
+
+    def ssh(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+        ended.wait(10)
+        return Result(0)
+
+    cluster.host.commands["ssh"] = ssh
+    cluster.gone.add("10.0.0.2")
+    cluster.run(20)
+    assert cluster.jobs["7"] == ("PENDING", "BeginTime")
+    ended.set()
+    for thread in cluster.watch.ending["7"]:
+        thread.join()
+    cluster.run(1)
+    assert cluster.jobs["7"] == ("RUNNING", "None")
 
 
 def test_a_job_is_not_started_in_the_second_in_which_it_was_ended(cluster: Cluster) -> None:
