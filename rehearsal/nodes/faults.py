@@ -212,9 +212,20 @@ def _reports(name: str) -> bool:
 
 
 STEPS = (
-    "parameters", "identity", "clock", "time-sync", "fsx", "scratch", "kernel", "environment", "commands", "munge", "ssh",
-    "users-key", "slurm",
-)  # fmt: skip
+    "parameters",
+    "identity",
+    "clock",
+    "time-sync",
+    "fsx",
+    "scratch",
+    "kernel",
+    "environment",
+    "commands",
+    "munge",
+    "ssh",
+    "users-key",
+    "slurm",
+)
 
 
 def killed_at(cluster: Cluster, host: Host, step: str) -> str:
