@@ -27,7 +27,13 @@ def state_of(stack: str, **options: Any) -> State:
     return planned(stack, json.dumps(options)).state
 
 
-@pytest.mark.parametrize(("stack", "size"), list(product(VARIANTS, ("small", "medium", "large"))))
+@pytest.mark.parametrize(
+    ("stack", "size"),
+    [
+        pytest.param(stack, size, marks=[pytest.mark.slow] if size == "medium" else [])
+        for stack, size in product(VARIANTS, ("small", "medium", "large"))
+    ],
+)
 def test_every_resource_has_a_component_for_parent_and_a_name_beginning_with_its(stack: str, size: str) -> None:
     state = state_of(stack, size=size, **FULL)
     for resource in state.values():

@@ -25,7 +25,7 @@ def test_a_failure_of_each_single_resource_is_named_and_leaves_nothing_after_des
             assert account.leftovers() == [], f"after a failure of {name}"
 
 
-@pytest.mark.parametrize("kind", ["error", "capacity", "lifecycle"])
+@pytest.mark.parametrize("kind", ["capacity", pytest.param("lifecycle", marks=pytest.mark.slow)])
 def test_a_failed_cluster_says_why_and_destroy_leaves_nothing(kind: str) -> None:
     with Account("us-west-2", faults=[parse_fault(f"hyperpod-cluster={kind}")]) as account:
         failed = up(project(), account)

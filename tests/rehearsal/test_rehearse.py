@@ -77,7 +77,9 @@ def rehearsed(stack: str) -> Outcome:
     return run(stack)
 
 
-@pytest.mark.parametrize("stack", READY_STACKS)
+@pytest.mark.parametrize(
+    "stack", [pytest.param(s, marks=[pytest.mark.slow] if "trainium" in s else []) for s in READY_STACKS]
+)
 def test_a_ready_stack_comes_up_stays_unchanged_and_leaves_nothing(stack: str) -> None:
     loaded = project(stack)
     with Account(loaded.config["aws:region"]) as account:
@@ -93,6 +95,10 @@ def test_a_ready_stack_comes_up_stays_unchanged_and_leaves_nothing(stack: str) -
 # Every option runs in `make test`; these say nothing that another of the fast suite does not say nearly as well.
 SLOW = {
     "login group",
+    "existing VPC with EKS",
+    "eu-central-1",
+    "existing role",
+    "spot",
     "closed network with EKS",
     "one block",
     "eu-central-1 with EKS",
