@@ -5,7 +5,7 @@ ARGS ?=
 VENV := venv
 BIN := $(VENV)/bin
 
-.PHONY: rehearse test test-fast test-slow check format node-packages clean
+.PHONY: rehearse test test-fast test-slow test-nodes check format node-packages clean
 
 ## Bring a stack up and down in an embedded AWS account, then boot its nodes where the machine can: make rehearse STACK=eks-gpu ARGS="--report report.html"
 rehearse: $(VENV)/.ready
@@ -19,9 +19,12 @@ test: check test-fast test-slow
 test-fast: $(VENV)/.ready
 	$(BIN)/python -m pytest -n auto -m "not slow and not root"
 
-## What takes longer (a failure of every single resource) or needs root (nodes booting a real Slurm)
+## What takes longer: a failure of every single resource, every option of every variant
 test-slow: $(VENV)/.ready
 	$(BIN)/python -m pytest -n auto -m "slow and not root"
+
+## What needs root and the packages of `make node-packages`: every fault while nodes boot a real Slurm
+test-nodes: $(VENV)/.ready
 	$(BIN)/python -m pytest -m root -rs
 
 check: $(VENV)/.ready
