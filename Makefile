@@ -12,7 +12,7 @@ rehearse: $(VENV)/.ready
 	$(BIN)/python -m rehearsal --stack $(STACK) $(ARGS)
 	$(BIN)/python -m rehearsal nodes --stack $(STACK) --if-possible
 
-## Format, lint, types, and every test
+## Format, lint, types, and every test that needs no root
 test: check test-fast test-slow
 
 ## The fast suite: under a minute

@@ -9,7 +9,6 @@ from rehearsal.account.faults import parse_fault
 from rehearsal.deployment import destroy, up
 from tests.support import VARIANTS, plan, project
 
-
 PARTS = 6
 
 
