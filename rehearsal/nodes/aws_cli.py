@@ -101,6 +101,9 @@ class Cli:
             result = self._file_systems(request, now)
         else:
             result = getattr(client, xform_name(names[command]))(**request)
+        if names[command] == "GetCallerIdentity":
+            role = caller.role_arn.rsplit("/", 1)[-1]
+            result["Arn"] = self._account.arn("sts", f"assumed-role/{role}/{caller.name}", region="")
         result.pop("ResponseMetadata", None)
         answer["out"] = _printed(result, options)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -161,9 +162,11 @@ def _keep(cluster: Cluster, console: Console) -> None:
         console.print(f"{line}   # {host.name}", markup=False, highlight=False, soft_wrap=True)
     console.print("Enter or Ctrl-C ends them.")
     try:
-        input()
-    except EOFError:
-        signal.pause()
+        while sys.stdin.readline() == "":
+            # Nobody is there to press Enter.
+            signal.pause()
+    except Interrupted:
+        console.print("Ending.")
 
 
 def _interrupt(number: int, frame: object) -> None:

@@ -15,6 +15,8 @@ from .network import INTERFACE, Network, host_name
 from .sandbox import BOX, Sandbox, SandboxError, kill, read_line
 
 _BOOT_SECONDS = 20.0
+# How much longer than its limit a command may take to be gone.
+_GRACE = 10.0
 # A login shell's PATH on HyperPod's image.
 LOGIN = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slurm/bin",
@@ -151,14 +153,27 @@ class Host:
         """Run a command (a string: by bash, as on a login) and wait. Past ``timeout`` it ends with code 124."""
         words = ["bash", "-lc", argv] if isinstance(argv, str) else list(argv)
         limited = ["timeout", "-k", "1", f"{timeout:g}", *words]
-        return subprocess.run(
+        process = subprocess.Popen(
             self.command(limited, user=user, environment=environment, cwd=cwd),
-            input=text_in,
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
             env=self.sandbox.environment,
         )
+        try:
+            out, err = process.communicate(text_in, timeout + _GRACE)
+        except subprocess.TimeoutExpired as late:
+            # Something that the command left behind still holds its output.
+            process.kill()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+            process.wait()
+            out, err = (part.decode(errors="replace") if part else "" for part in (late.stdout, late.stderr))
+            return subprocess.CompletedProcess(words, 124, out, err)
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
 
     def start(
         self, argv: Sequence[str], *, environment: Mapping[str, str] | None = None, cwd: str = "/"

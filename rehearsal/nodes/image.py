@@ -118,7 +118,7 @@ def _commands(image: Path) -> None:
         (image / "usr/sbin" / name).symlink_to("/usr/bin/true")
     openmpi = image / "opt/amazon/openmpi"
     (openmpi / "bin").mkdir(parents=True)
-    (openmpi / "lib").symlink_to("/usr/lib/x86_64-linux-gnu")
+    (openmpi / "lib").symlink_to(next(Path("/usr/lib").glob("*-linux-gnu")))
     for name in ("mpirun", "mpiexec", "mpicc", "ompi_info"):
         if Path("/usr/bin", name).exists():
             (openmpi / "bin" / name).symlink_to(f"/usr/bin/{name}")

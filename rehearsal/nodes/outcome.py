@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from .agent import Lifecycle
-from .checks import Check, expected_transport
+from .checks import Check
 from .cluster import Cluster
+from .hosts import Host
 from .recovery import Recovery
 
 # ``step fsx ... ok 0.43s  fs-0b62 mounted at /fsx``
@@ -64,6 +66,14 @@ def steps_of(run: Lifecycle) -> list[dict[str, Any]]:
     return [{"name": m.group(1), "seconds": float(m.group(3)), "result": m.group(2)} for m in matches]
 
 
+def _said(host: Host) -> dict[str, Any]:
+    """The node's own summary, empty where its script left none."""
+    try:
+        return dict(json.loads(host.read("/var/log/hyperpod/summary.json")))
+    except ValueError:
+        return {}
+
+
 def nodes_of(cluster: Cluster) -> list[Node]:
     """Every host as it booted."""
     return [
@@ -71,7 +81,7 @@ def nodes_of(cluster: Cluster) -> list[Node]:
             name=host.name,
             role=host.role,
             instance_type=host.machine.kind.name,
-            transport=expected_transport(host.machine),
+            transport=_said(host).get("transport", ""),
             boot_seconds=round(cluster.scripts[host.name].seconds, 3),
             steps=steps_of(cluster.scripts[host.name]),
         )

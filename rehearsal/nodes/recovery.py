@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from .checks import THREADS, TRAINER, Act, CheckFailed, all_idle, output, require
 from .cluster import Cluster
@@ -14,6 +15,7 @@ from .cluster import Cluster
 STEPS, SAVE_EVERY = 2000, 20
 _OUT = "/fsx/checkpoints/recovery"
 _WAIT_SECONDS = 120.0
+_RESUMED = "resumed after iter "
 _ITER = re.compile(r"^iter (\d+): loss", re.M)
 
 
@@ -40,50 +42,71 @@ class Recovery:
         }
 
 
-def lose_a_worker(cluster: Cluster) -> Recovery:
-    """Kill the last worker while all of them train; HyperPod replaces it. Raises CheckFailed."""
-    nodes, log = len(cluster.workers), cluster.shared(_OUT.removeprefix("/fsx/") + "/train.log")
-    options = f"--steps {STEPS} --save-every {SAVE_EVERY} --log-every 1 --out {_OUT} --detach --json {TRAINER}"
-    command = f"{THREADS} run-nanogpt {nodes} 1 {options}"
-    job = json.loads(output(cluster.controller, command))["job"]
+def lose_a_worker(cluster: Cluster, ranks: int = 0) -> Recovery:
+    """Kill a worker of a training job on ``ranks`` nodes, by default on all of them. Raises CheckFailed.
 
-    def read() -> str:
-        return log.read_text(errors="replace") if log.exists() else ""
-
-    _until("the job trains", lambda: len(_ITER.findall(read())) > 2.5 * SAVE_EVERY)
-    victim = cluster.workers[-1]
+    Without a spare node HyperPod replaces the lost one, and the job waits for the fresh one.
+    """
+    nodes, found = ranks or len(cluster.workers), Recovery()
+    job, log = _train(cluster, nodes)
+    on = _nodes_of(cluster, job)
+    victim = next(host for host in cluster.workers if host.hostname == on[-1])
     cluster.power_off(victim)
-    lost, before = time.monotonic(), read()
-    found = Recovery(lost_at_step=int(_ITER.findall(before)[-1]))
-    fresh = cluster.fresh_host(victim)
+    lost, before = time.monotonic(), log.read_text(errors="replace")
+    fresh = cluster.fresh_host(victim) if nodes == len(cluster.workers) else None
     # HyperPod needs minutes for a new instance. Here it waits until the cluster has noticed by itself.
-    _until("Slurm notices", lambda: _state(cluster, victim.hostname).startswith("down"))
+    _until("Slurm notices the loss", lambda: _state(cluster, victim.hostname).startswith("down"))
     found.noticed_seconds = time.monotonic() - lost
-    cluster.join(victim, fresh)
-    script = cluster.scripts[fresh.name]
+    if fresh is not None:
+        cluster.join(victim, fresh)
 
     def resumed() -> bool:
-        if script.code is not None and not found.node_back_seconds:
+        if (
+            fresh is not None
+            and not found.node_back_seconds
+            and (script := cluster.scripts[fresh.name]).code is not None
+        ):
             require(script.code == 0, f"{fresh.name} did not join: {script.last_line}")
             found.node_back_seconds = script.ended - lost
-        return _ITER.search(read()[len(before) :].partition("resumed after iter")[2]) is not None
+        return _ITER.search(_after(log, before).partition(_RESUMED)[2]) is not None
 
     _until("the job resumes", resumed)
     found.resumed_after_seconds = time.monotonic() - lost
-    tail = read()[len(before) :]
-    found.checkpoint = int(re.findall(r"resumed after iter (\d+)", tail)[-1])
-    first = int(_ITER.findall(tail.partition("resumed after iter")[2])[0])
-    # The log may have gone on for a moment after the last look at it.
-    done = [int(step) for step in _ITER.findall(before + tail.partition("resumed after iter")[0])]
-    found.lost_at_step = max(done)
-    found.steps_lost = max(0, found.lost_at_step - first + 1)
-    cluster.finish()
-    nodelist = output(cluster.controller, f"scontrol show hostnames $(squeue -h -j {job} -o %N)").split()
+    _count_steps(found, before, _after(log, before))
+    now_on = _nodes_of(cluster, job)
     output(cluster.controller, f"scancel {job}")
-    require(fresh.hostname in nodelist, f"the job runs on {' '.join(nodelist)}, without {fresh.hostname}")
+    require(victim.hostname not in now_on, f"the job runs on {' '.join(now_on)}, one of which is lost")
     require(found.steps_lost <= SAVE_EVERY, f"{found.steps_lost} steps lost with a checkpoint every {SAVE_EVERY}")
-    _until("all workers are idle again", lambda: _holds(all_idle, cluster))
+    if fresh is not None:
+        cluster.finish()
+        _until("all workers are idle again", lambda: _holds(all_idle, cluster))
     return found
+
+
+def _train(cluster: Cluster, nodes: int) -> tuple[str, Path]:
+    """A job that has trained past its second checkpoint, and its log."""
+    options = f"--steps {STEPS} --save-every {SAVE_EVERY} --log-every 1 --out {_OUT} --detach --json {TRAINER}"
+    job = json.loads(output(cluster.controller, f"{THREADS} run-nanogpt {nodes} 1 {options}"))["job"]
+    log = cluster.shared(_OUT.removeprefix("/fsx/") + "/train.log")
+    _until("the job trains", lambda: len(_ITER.findall(_after(log, ""))) > 2.5 * SAVE_EVERY)
+    return job, log
+
+
+def _after(log: Path, before: str) -> str:
+    return log.read_text(errors="replace")[len(before) :] if log.exists() else ""
+
+
+def _count_steps(found: Recovery, before: str, after: str) -> None:
+    """Which step was the last one before the loss, and which the first one after it."""
+    # The log may have gone on for a moment after the last look at it.
+    old, _, new = after.partition(_RESUMED)
+    found.checkpoint = int(new.split()[0])
+    found.lost_at_step = max(int(step) for step in _ITER.findall(before + old))
+    found.steps_lost = max(0, found.lost_at_step - int(_ITER.findall(new)[0]) + 1)
+
+
+def _nodes_of(cluster: Cluster, job: str) -> list[str]:
+    return output(cluster.controller, f"scontrol show hostnames $(squeue -h -j {job} -o %N)").split()
 
 
 def reboot_controller(cluster: Cluster) -> str:

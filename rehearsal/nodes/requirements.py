@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-# A file that tells whether a package is there, and the package. Debian 12's names.
+# A file (or pattern) that tells whether a package is there, and the package. Debian 12's names.
 _PACKAGES = {
     "/usr/sbin/slurmctld": "slurmctld",
     "/usr/sbin/slurmd": "slurmd",
@@ -21,7 +21,7 @@ _PACKAGES = {
     "/usr/bin/python3": "python3",
     "/usr/bin/mpirun": "openmpi-bin",
     "/usr/lib/python3/dist-packages/torch": "python3-torch",
-    "/usr/lib/x86_64-linux-gnu/openblas-pthread": "libopenblas0-pthread",
+    "/usr/lib/*-linux-gnu/openblas-pthread": "libopenblas0-pthread",
 }
 _CAP_SYS_ADMIN = 21
 
@@ -40,7 +40,7 @@ def missing() -> list[str]:
         )
     elif not _capabilities() >> _CAP_SYS_ADMIN & 1:
         lines.append("CAP_SYS_ADMIN: this container may not make namespaces; start it with --privileged")
-    packages = [name for path, name in _PACKAGES.items() if not Path(path).exists()]
+    packages = [name for path, name in _PACKAGES.items() if not any(Path("/").glob(path.lstrip("/")))]
     if packages:
         lines.append(f"Debian packages: {', '.join(packages)}")
         # Daemons that Debian would start are started by the hosts, each in its own namespaces.

@@ -13,7 +13,7 @@ from .checks import Check
 from .cluster import Cluster
 from .outcome import Node, Outcome, steps_of
 
-_TIMELINE = 20
+_TIMELINE = 12
 _COLOURS = {"ok": "green", "degraded": "yellow", "skipped": "dim", "failed": "red", "not run": "dim"}
 
 

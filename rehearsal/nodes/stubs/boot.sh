@@ -1,4 +1,5 @@
 #!/bin/sh
+#!/bin/sh
 # First process of a host: its root, then init. Arguments: the host's directory, its name, the machine image, the
 # directory with the shared file systems. Runs in fresh mount, PID, network, UTS and IPC namespaces.
 set -e

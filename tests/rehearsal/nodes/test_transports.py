@@ -27,7 +27,6 @@ def _groups(*types: str) -> str:
         ("dev", ("ml.g5.48xlarge",), None, {"efa-sendrecv"}),
         ("dev", ("ml.g5.16xlarge",), None, {"tcp"}),
         ("dev", ("ml.g5.16xlarge",), True, {"efa-sendrecv"}),
-        ("dev", ("ml.m5.2xlarge",), None, {"tcp"}),
         ("slurm-trainium", ("ml.trn1.32xlarge",), None, {"efa-rdma"}),
         ("slurm-trainium", ("ml.trn2.48xlarge",), None, {"efa-rdma"}),
         ("dev", ("ml.p5.48xlarge", "ml.g5.48xlarge", "ml.g5.16xlarge"), None, {"efa-rdma", "efa-sendrecv", "tcp"}),

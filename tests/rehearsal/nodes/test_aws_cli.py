@@ -1,0 +1,102 @@
+"""The ``aws`` command as the hosts have it: the CLI's notations, outputs, errors and permissions."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from rehearsal.nodes.aws_cli import Caller
+from rehearsal.nodes.aws_endpoint import Endpoint
+from rehearsal.nodes.stack import Stack
+
+ADDRESS = "10.1.0.10"
+
+
+@pytest.fixture(scope="module")
+def endpoint(stack: Stack) -> Endpoint:
+    caller = Caller("controller-1", stack.groups["controller"]["executionRole"])
+    return Endpoint(stack.account, lambda address: caller if address == ADDRESS else None)
+
+
+def aws(endpoint: Endpoint, *argv: str, slept: float = 0.0, address: str = ADDRESS, **uploads: str) -> dict[str, Any]:
+    return endpoint.answer("aws", address, {"argv": list(argv), "slept": slept, "uploads": uploads})
+
+
+def test_describes_the_stack_s_file_system(endpoint: Endpoint, stack: Stack) -> None:
+    found = json.loads(aws(endpoint, "fsx", "describe-file-systems", "--output", "json")["out"])["FileSystems"]
+    assert next(tag["Value"] for tag in found[0]["Tags"] if tag["Key"] == "hyperpod:cluster-id").startswith(
+        "hyperpod-dev-"
+    )
+    assert found[0]["Lifecycle"] == "AVAILABLE"
+    assert found[0]["LustreConfiguration"]["MountName"]
+
+
+def test_availability_is_by_the_virtual_clock(endpoint: Endpoint) -> None:
+    endpoint.file_systems[0].ready_after = endpoint.now(0) + 60
+    query = ("fsx", "describe-file-systems", "--query", "FileSystems[0].Lifecycle", "--output", "text")
+    try:
+        assert aws(endpoint, *query)["out"] == "CREATING\n"
+        assert aws(endpoint, *query, slept=61.0)["out"] == "AVAILABLE\n"
+    finally:
+        endpoint.file_systems[0].ready_after = 0.0
+
+
+def test_unknown_ids_and_operations_are_refused(endpoint: Endpoint) -> None:
+    missing = aws(endpoint, "fsx", "describe-file-systems", "--file-system-ids", "fs-0123456789abcdef0")
+    assert missing["rc"] == 254
+    assert "(FileSystemNotFound) when calling the DescribeFileSystems operation" in missing["err"]
+    assert aws(endpoint, "fsx", "describe-everything")["rc"] == 252
+    assert aws(endpoint, "nosuch", "thing")["rc"] == 252
+    assert aws(endpoint, "ec2", "describe-vpcs", "--nonsense", "1")["rc"] == 252
+
+
+def test_shorthand_filters(endpoint: Endpoint) -> None:
+    every = aws(endpoint, "ec2", "describe-vpcs", "--query", "Vpcs[].CidrBlock", "--output", "text")["out"].split()
+    filters = f"Name=cidr,Values={every[0]},10.250.0.0/16"
+    answer = aws(
+        endpoint, "ec2", "describe-vpcs", "--filters", filters, "--query", "Vpcs[].CidrBlock", "--output", "text"
+    )
+    assert answer["rc"] == 0
+    assert answer["out"].split() == [every[0]]
+
+
+def test_a_role_may_do_what_its_policies_say_and_no_more(endpoint: Endpoint, stack: Stack) -> None:
+    uri = f"s3://{stack.bucket}/{stack.prefix}"
+    read = aws(endpoint, "s3", "cp", f"{uri}/on_create.sh", "/tmp/x/")
+    assert read["rc"] == 0
+    assert base64.b64decode(read["files"]["/tmp/x/on_create.sh"]).startswith(b"#!")
+    written = aws(endpoint, "s3", "cp", "mine", f"{uri}/on_create.sh", mine=base64.b64encode(b"evil").decode())
+    assert written["rc"] == 1
+    assert "AccessDenied" in written["err"]
+    denied = aws(
+        endpoint, "ssm", "put-parameter", "--name", "/hyperpod/hyperpod-dev/x", "--value", "y", "--type", "String"
+    )
+    assert denied["rc"] == 254
+    assert "not authorized to perform: ssm:PutParameter" in denied["err"]
+    assert "AccessDenied" in aws(endpoint, "ssm", "get-parameter", "--name", "/other/x")["err"]
+    assert "ParameterNotFound" in aws(endpoint, "ssm", "get-parameter", "--name", "/hyperpod/hyperpod-dev/x")["err"]
+
+
+def test_sync_has_every_lifecycle_file(endpoint: Endpoint, stack: Stack) -> None:
+    answer = aws(endpoint, "s3", "sync", f"s3://{stack.bucket}/{stack.prefix}", "/opt/x")
+    assert {path.removeprefix("/opt/x/") for path in answer["files"]} == set(stack.lifecycle_files())
+
+
+def test_strangers_have_no_credentials(endpoint: Endpoint) -> None:
+    assert aws(endpoint, "sts", "get-caller-identity", address="10.1.9.9")["rc"] == 253
+
+
+def test_only_an_available_file_system_is_mounted(endpoint: Endpoint) -> None:
+    ours = endpoint.file_systems[0]
+    source = f"{ours.dns_name}@tcp:/{ours.mount_name}"
+    assert endpoint.answer("lustre", ADDRESS, {"source": source})["folder"] == ours.id
+    assert endpoint.answer("lustre", ADDRESS, {"source": source + "x"})["rc"] == 2
+    assert endpoint.answer("lustre", ADDRESS, {"source": "fs-0.fsx@tcp:/x"})["rc"] == 1
+    ours.ready_after = None
+    try:
+        assert endpoint.answer("lustre", ADDRESS, {"source": source})["rc"] == 5
+    finally:
+        ours.ready_after = 0.0

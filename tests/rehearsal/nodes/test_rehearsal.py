@@ -1,0 +1,43 @@
+"""The whole node rehearsal, as its command runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rehearsal.nodes import main, requirements
+
+
+@pytest.mark.root
+@pytest.mark.slow
+@pytest.mark.usefixtures("clean")
+@pytest.mark.timeout(400)
+def test_controller_login_and_four_workers(tmp_path: Path) -> None:
+    report = tmp_path / "found.json"
+    login = 'login={"instanceType":"ml.m5.large"}'
+    code = main(["--stack", "dev", "--workers", "4", "--config", login, "--json", str(report)])
+    found = json.loads(report.read_text())
+    failed = [check for check in found["checks"] if not check["passed"]]
+    assert not failed
+    assert code == 0
+    assert [node["role"] for node in found["nodes"]] == ["controller", "login", *["worker"] * 4]
+    assert all(node["boot_seconds"] > 0 and node["steps"] for node in found["nodes"])
+    assert found["recovery"]["steps_lost"] <= 20
+    assert found["leftovers"] == []
+
+
+def test_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr(requirements, "_PACKAGES", {"/nowhere/slurmctld": "slurmctld", "/nowhere/ip": "iproute2"})
+    assert main(["--stack", "dev"]) == 2
+    said = capsys.readouterr().err
+    assert "root" in said
+    assert "apt-get install --no-install-recommends -y slurmctld iproute2" in said
+
+
+@pytest.mark.root
+def test_refuses_an_eks_stack(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--stack", "eks-gpu"]) == 1
+    assert "only Slurm nodes" in capsys.readouterr().out
