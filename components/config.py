@@ -33,6 +33,11 @@ class Problem:
     what: str
     fix: str = ""
 
+    @property
+    def top_level(self) -> str:
+        """The configuration key itself, without namespace and what is below it."""
+        return self.key.split(":", 1)[1].split(".")[0].split("[")[0]
+
     def __str__(self) -> str:
         return f"{self.key}: {self.what}" + (f"; {self.fix}" if self.fix else "")
 
@@ -267,8 +272,8 @@ def parse(values: Mapping[str, Any]) -> Config:
     problems = [] if region else [_region_problem(region_name)]
     settings, shape_problems = _parse_settings(values)
     problems += shape_problems
-    spoilt = {p.key.split(":", 1)[1].split(".")[0].split("[")[0] for p in shape_problems}
-    problems += [p for p in check(settings, region) if p.key.split(":", 1)[1].split(".")[0].split("[")[0] not in spoilt]
+    spoilt = {problem.top_level for problem in shape_problems}
+    problems += [problem for problem in check(settings, region) if problem.top_level not in spoilt]
     if problems or region is None:
         raise ConfigError(problems)
     return Config(settings, region)
