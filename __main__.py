@@ -9,6 +9,7 @@ from pulumi import ResourceOptions
 
 from components import cost, eks, names, provisioning, slurm
 from components.config import load
+from components.endpoints import interface_services
 from components.hyperpod import HyperPod, HyperPodArgs
 from components.identity import Identity, IdentityArgs
 from components.lifecycle_bucket import LifecycleBucket, LifecycleBucketArgs
@@ -46,7 +47,7 @@ network = Network(
         cluster=name.cluster,
         flow_log_role=name.role("flow-logs"),
         eks_zone_ids=config.eks_zone_ids,
-        metrics=settings.observability,
+        interface_services=interface_services(config),
     ),
     shared,
 )

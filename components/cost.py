@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from .config import Config
-from .network import interface_services
+from .endpoints import interface_services
 from .prices import HOURS_PER_MONTH, price
 
 # Kubernetes versions that EKS bills as extended support (Amazon EKS User Guide, release calendar: standard support of
 # 1.31 ended 2025-11-26, of 1.32 on 2026-03-23, of 1.33 on 2026-07-29).
 _EXTENDED = ("1.31", "1.32", "1.33")
+
+Rates = Mapping[str, float]
+_NO_RATES: Rates = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,29 +37,34 @@ class Cost:
         return self.hourly_usd * HOURS_PER_MONTH
 
 
-def estimate(config: Config) -> Cost:
-    """The stack's cost by part (prices.csv and instance_types.csv, which name each figure's source)."""
+def estimate(config: Config, rates: Rates = _NO_RATES) -> Cost:
+    """The stack's cost by part (prices.csv and instance_types.csv, which name each figure's source).
+
+    ``rates`` are hourly USD that take the place of the tables', by instance type or by item of prices.csv.
+    """
     settings = config.settings
     parts: dict[str, float] = {}
-    notes: list[str] = ["list prices of us-east-1 and us-west-2; data transfer and other usage is billed on top"]
+    notes: list[str] = []
+    if not rates:
+        notes.append("list prices of us-east-1 and us-west-2; data transfer and other usage is billed on top")
     accelerators = 0.0
     for group in config.instance_groups:
-        hourly = group.count * (group.type.hourly_usd or 0.0)
+        hourly = group.count * rates.get(group.type.name, group.type.hourly_usd or 0.0)
         parts[f"{group.name} ({group.count} x {group.type.name})"] = hourly
         if group.type.accelerator:
             accelerators += hourly
-        if group.type.price_basis != "hyperpod":
+        if group.type.name not in rates and group.type.price_basis != "hyperpod":
             notes.append(f"{group.type.name}: {group.type.price_basis} rate, no HyperPod rate is published")
         if group.worker and (group.worker.capacity == "spot" or group.worker.training_plan_arn):
             notes.append(f"{group.name}: shown at the on-demand rate; spot and training plans cost what AWS says then")
     volumes = sum(group.count * group.volume_gib for group in config.instance_groups)
-    parts["node volumes"] = volumes * price("sagemaker_volume").usd / HOURS_PER_MONTH
-    parts["FSx for Lustre"] = config.fsx_gib * price(f"fsx_lustre_{settings.fsx.throughput}").usd / HOURS_PER_MONTH
+    parts["node volumes"] = volumes * _hourly("sagemaker_volume", rates)
+    parts["FSx for Lustre"] = config.fsx_gib * _hourly(f"fsx_lustre_{settings.fsx.throughput}", rates)
     if not settings.network.vpc_id:
-        parts |= _network(config)
+        parts |= _network(config, rates)
     if settings.orchestrator == "eks":
         extended = settings.kubernetes_version in _EXTENDED
-        parts["EKS control plane"] = price("eks_extended_hour" if extended else "eks_hour").usd
+        parts["EKS control plane"] = _hourly("eks_extended_hour" if extended else "eks_hour", rates)
         if extended:
             notes.append(f"Kubernetes {settings.kubernetes_version} is under extended support, at six times the price")
     if settings.observability:
@@ -63,12 +72,18 @@ def estimate(config: Config) -> Cost:
     return Cost(parts=parts, accelerator_hourly_usd=accelerators, notes=tuple(notes))
 
 
-def _network(config: Config) -> dict[str, float]:
-    settings = config.settings
-    services = interface_services(
-        closed=settings.network.closed, eks=settings.orchestrator == "eks", metrics=settings.observability
-    )
-    parts = {"VPC endpoints": len(services) * price("interface_endpoint_hour").usd}
-    if not settings.network.closed:
-        parts["NAT gateway"] = price("nat_gateway_hour").usd + price("public_ipv4_hour").usd
-    return parts
+def _network(config: Config, rates: Rates) -> dict[str, float]:
+    endpoints = len(interface_services(config)) * _hourly("interface_endpoint_hour", rates)
+    if config.settings.network.closed:
+        return {"VPC endpoints": endpoints}
+    return {
+        "VPC endpoints": endpoints,
+        "NAT gateway": _hourly("nat_gateway_hour", rates) + _hourly("public_ipv4_hour", rates),
+    }
+
+
+def _hourly(item: str, rates: Rates) -> float:
+    """USD an hour for one unit of an item that is held all the time."""
+    hourly = rates.get(item, price(item).hourly_usd)
+    assert hourly is not None, f"{item} is billed by usage"
+    return hourly

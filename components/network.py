@@ -14,24 +14,6 @@ from .network_plan import SubnetPlan, plan_subnets
 from .policies import allow, assume_role, document
 from .regions import Region
 
-# What the quickstart's nodes use often enough to be worth keeping off the NAT gateway (research: HQ networking module).
-OPEN_ENDPOINTS = ("ecr.api", "ecr.dkr", "sts", "logs")
-# Without a NAT gateway, everything that a node or its agents call: boot (ec2, fsx, ssm, sagemaker), Session Manager
-# (ssmmessages, ec2messages), images, logs, metrics, secrets (research: peers, closed network).
-CLOSED_ENDPOINTS = (
-    *OPEN_ENDPOINTS,
-    "ec2",
-    "ec2messages",
-    "fsx",
-    "kms",
-    "monitoring",
-    "sagemaker.api",
-    "secretsmanager",
-    "ssm",
-    "ssmmessages",
-)
-CLOSED_EKS_ENDPOINTS = ("eks", "eks-auth", "autoscaling", "elasticloadbalancing")
-METRICS_ENDPOINT = "aps-workspaces"
 FLOW_LOG_DAYS = 14
 
 
@@ -41,6 +23,7 @@ class NetworkArgs:
 
     ``config`` has the blocks of a VPC to make, or the ids of an existing one. ``zone_id`` holds nodes and file system;
     ``eks_zone_ids`` the two control-plane subnets, none with Slurm. ``flow_log_role`` names the flow logs' role.
+    ``interface_services`` get an interface endpoint each.
     """
 
     config: NetworkConfig
@@ -49,7 +32,7 @@ class NetworkArgs:
     cluster: str
     flow_log_role: str
     eks_zone_ids: Sequence[str] = ()
-    metrics: bool = False
+    interface_services: Sequence[str] = ()
 
 
 class Network(ComponentResource):
@@ -211,7 +194,7 @@ class Network(ComponentResource):
             for which, cidr in zip(("primary", "secondary"), self.cidr_blocks, strict=False)
         ]
         self.ready += rules
-        for service in self._interface_services():
+        for service in self._args.interface_services:
             self.ready.append(
                 aws.ec2.VpcEndpoint(
                     f"{name}-{service.replace('.', '-')}",
@@ -225,11 +208,6 @@ class Network(ComponentResource):
                     opts=child,
                 )
             )
-
-    def _interface_services(self) -> tuple[str, ...]:
-        return interface_services(
-            closed=self._args.config.closed, eks=bool(self._args.eks_zone_ids), metrics=self._args.metrics
-        )
 
     def _flow_logs(self, vpc: aws.ec2.Vpc) -> None:
         name, child = self._name, self._child
@@ -282,10 +260,3 @@ def service_name(region: Region, service: str) -> str:
     prefix = ".".join(reversed(region.dns_suffix.split(".")))
     # China names the S3 gateway and a few more without its own prefix; none of our regions is there.
     return f"{prefix}.{region.name}.{service}"
-
-
-def interface_services(*, closed: bool, eks: bool, metrics: bool) -> tuple[str, ...]:
-    """The interface endpoints of a network. Cost and quota tables count the same ones."""
-    if not closed:
-        return OPEN_ENDPOINTS
-    return (*CLOSED_ENDPOINTS, *(CLOSED_EKS_ENDPOINTS if eks else ()), *((METRICS_ENDPOINT,) if metrics else ()))

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .config import Config
-from .network import interface_services
+from .endpoints import interface_services
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +63,7 @@ def needed(config: Config) -> list[Quota]:
     ]
     if not settings.network.vpc_id:
         quotas.append(Quota(service="vpc", name="VPCs per Region", code="L-F678F1CE", needed=1))
-        endpoints = len(
-            interface_services(
-                closed=settings.network.closed, eks=settings.orchestrator == "eks", metrics=settings.observability
-            )
-        )
+        endpoints = len(interface_services(config))
         quotas.append(Quota(service="vpc", name="Interface VPC endpoints per VPC", code="L-29B6F2EB", needed=endpoints))
         if not settings.network.closed:
             quotas.append(Quota(service="vpc", name="Internet gateways per Region", code="L-A4707A72", needed=1))

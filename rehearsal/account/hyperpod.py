@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CLUSTER = "aws-native:sagemaker:Cluster"
 _POLICY = "AmazonSageMakerClusterInstanceRolePolicy"
-# Without a way out of the VPC, a node's first boot calls these (all of CLOSED_ENDPOINTS in components/network.py).
+# Without a way out of the VPC, a node's first boot calls these (all of CLOSED_ENDPOINTS in components/endpoints.py).
 _BOOT_SERVICES = ("ec2", "fsx", "logs", "sagemaker.api", "ssm", "ssmmessages", "sts")
 
 

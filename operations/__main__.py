@@ -1,0 +1,7 @@
+"""``python -m operations``."""
+
+import sys
+
+from operations.cli import main
+
+sys.exit(main())

@@ -1,0 +1,47 @@
+"""AWS through boto3: clients that retry, pages, and who is asking."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import boto3
+from botocore.config import Config as BotoConfig
+
+# Adaptive mode also slows this client down when AWS throttles (Boto3 documentation, Retries).
+_ATTEMPTS = 8
+
+
+class Aws:
+    """One account in one region, as the environment's credentials reach it."""
+
+    def __init__(self, region: str) -> None:
+        self.region = region
+        self._clients: dict[str, Any] = {}
+
+    def client(self, service: str, region: str | None = None) -> Any:
+        """A client of a service, in the stack's region unless another is named."""
+        key = f"{service}/{region or self.region}"
+        if key not in self._clients:
+            attempts = int(os.environ.get("AWS_MAX_ATTEMPTS", _ATTEMPTS))
+            config = BotoConfig(
+                retries={"mode": "adaptive", "total_max_attempts": attempts}, connect_timeout=10, read_timeout=60
+            )
+            self._clients[key] = boto3.client(service, region_name=region or self.region, config=config)
+        return self._clients[key]
+
+    def pages(self, service: str, operation: str, key: str, **arguments: Any) -> Iterator[Any]:
+        """Every item under ``key``, from all pages of an operation."""
+        client = self.client(service)
+        if client.can_paginate(operation):
+            for page in client.get_paginator(operation).paginate(**arguments):
+                yield from page.get(key) or ()
+        else:
+            yield from getattr(client, operation)(**arguments).get(key) or ()
+
+    @cached_property
+    def account_id(self) -> str:
+        """The account that the credentials are of."""
+        return str(self.client("sts").get_caller_identity()["Account"])

@@ -1,0 +1,65 @@
+"""The command: its verbs, and the one place that turns what went wrong into a message and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from . import console
+from .costs import cost_command
+from .failures import Exit, explain
+
+EXIT_CODES = (
+    "Exit codes: 0 good; 1 the operation failed or a check found something; 2 bad input; "
+    "3 it could not be found out (no credentials, permission, network or tool); 130 Ctrl-C."
+)
+
+app = typer.Typer(
+    name="operations",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+app.command("cost")(cost_command)
+
+
+@app.callback()
+def _introduction() -> None:
+    """Deploy a HyperPod stack and look after it. STACK is one of the Pulumi.STACK.yaml files.
+
+    The first time, in this order:
+
+    \b
+      python -m operations deploy dev --rehearse   on this machine, without an AWS account
+      python -m operations cost dev                what it costs
+      python -m operations quotas dev              what to ask AWS for
+      python -m operations deploy dev              for real
+      python -m operations validate dev            is it what it should be?
+      python -m operations connect dev             a shell on the cluster
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line. Returns the exit code; a known failure is one message, never a traceback."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    own = words[: words.index("--")] if "--" in words else words
+    try:
+        app(args=words, prog_name="python -m operations")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else Exit.FAILED
+    except KeyboardInterrupt:
+        return Exit.CANCELLED
+    except BrokenPipeError:
+        return Exit.GOOD
+    except Exception as error:
+        failure = explain(error)
+        if failure is None:
+            raise
+        console.complain(failure, "--json" in own)
+        return failure.code
+    return Exit.GOOD

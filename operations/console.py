@@ -1,0 +1,107 @@
+"""What the verbs print: tables and lines for people, JSON for machines, messages on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, is_dataclass
+from datetime import date, datetime
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .failures import Failure, bad_input
+
+# Used by every verb.
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]
+Stack = Annotated[str, typer.Argument(metavar="STACK", help="Which Pulumi.STACK.yaml, as dev or slurm-gpu.")]
+StackOption = Annotated[
+    str,
+    typer.Option(
+        "--stack", "-s", metavar="STACK", envvar="HYPERPOD_STACK", help="Which Pulumi.STACK.yaml, as dev or slurm-gpu."
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+MARKS = {
+    "PASS": "green", "FAIL": "red", "UNKNOWN": "yellow", "SKIP": "dim",
+}  # fmt: skip
+
+
+def out() -> Console:
+    """Standard output, as it is now (tests and pipes replace it)."""
+    return Console(soft_wrap=not sys.stdout.isatty())
+
+
+def err() -> Console:
+    """Standard error: progress, questions and failures, so that standard output stays clean for --json."""
+    return Console(stderr=True, soft_wrap=not sys.stderr.isatty())
+
+
+def emit(document: Any) -> None:
+    """A result for machines."""
+    print(json.dumps(document, indent=2, default=_plain))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return str(value)
+
+
+def say(line: str = "", style: str = "") -> None:
+    """A line for people, as it is: nothing in it is markup."""
+    out().print(line, style=style, markup=False, highlight=False)
+
+
+def note(line: str, style: str = "dim") -> None:
+    """A line beside the result, on standard error."""
+    err().print(line, style=style, markup=False, highlight=False)
+
+
+def complain(failure: Failure, as_json: bool) -> None:
+    """Why a verb ended, and what to do next."""
+    if as_json:
+        emit(failure.as_json())
+    err().print(failure.message, style="red", markup=False, highlight=False)
+    if failure.hint:
+        err().print(f"Next: {failure.hint}", markup=False, highlight=False)
+
+
+def table(
+    title: str, columns: Sequence[str | tuple[str, Literal["left", "right"]]], rows: Iterable[Sequence[object]]
+) -> None:
+    """A table without lines; a cell that is PASS, FAIL or UNKNOWN has its colour."""
+    drawn = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, title_justify="left")
+    for column in columns:
+        name, justify = column if isinstance(column, tuple) else (column, "left")
+        drawn.add_column(name, justify=justify, overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(str(cell), style=MARKS.get(str(cell), "")) for cell in row))
+    if title:
+        say(title, style="bold")
+    # A pipe has no width: rows stay whole there.
+    console = Console() if sys.stdout.isatty() else Console(width=max(100, _widest(columns, drawn)))
+    console.print(drawn)
+
+
+def _widest(columns: Sequence[object], drawn: Table) -> int:
+    cells = [[str(cell) for cell in column.cells] for column in drawn.columns]
+    names = [str(column[0] if isinstance(column, tuple) else column) for column in columns]
+    return sum(max(map(len, [name, *texts])) + 2 for name, texts in zip(names, cells, strict=True))
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask, unless told not to. Raises Failure where the answer is no, or nobody is there to answer."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise bad_input(f"{question} Nobody is here to answer.", "add --yes")
+    if not typer.confirm(question, err=True):
+        raise Failure("nothing was changed")

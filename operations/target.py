@@ -1,0 +1,87 @@
+"""What a verb works on: a stack's checked configuration, the AWS account behind it, and the cluster of that name."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from components.config import Config, parse
+from components.names import Names, for_stack
+from rehearsal.project import Project, load_project
+
+from .aws import Aws
+from .failures import bad_input, is_missing
+
+ROOT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True)
+class Target:
+    """A stack, as its files describe it, and AWS."""
+
+    project: Project
+    config: Config
+    aws: Aws
+
+    @property
+    def stack(self) -> str:
+        """Its name."""
+        return self.project.stack
+
+    @property
+    def cluster_name(self) -> str:
+        """Name of the HyperPod cluster, and with EKS of the EKS cluster too."""
+        return self.config.settings.cluster_name
+
+    @property
+    def on_eks(self) -> bool:
+        """Whether Kubernetes schedules the jobs."""
+        return self.config.settings.orchestrator == "eks"
+
+    @cached_property
+    def names(self) -> Names:
+        """Names of the stack's resources; asks AWS for the account's id."""
+        return for_stack(
+            cluster=self.cluster_name,
+            region=self.aws.region,
+            account=self.aws.account_id,
+            project=self.project.name,
+            stack=self.stack,
+        )
+
+    @cached_property
+    def cluster(self) -> dict[str, Any]:
+        """What SageMaker says of the cluster. Raises Failure where there is none."""
+        try:
+            return dict(self.aws.client("sagemaker").describe_cluster(ClusterName=self.cluster_name))
+        except ClientError as error:
+            if not is_missing(error):
+                raise
+            raise bad_input(
+                f"there is no HyperPod cluster {self.cluster_name} in {self.aws.region}",
+                f"deploy it (`python -m operations deploy {self.stack}`), or check the credentials' account",
+            ) from None
+
+    @property
+    def cluster_id(self) -> str:
+        """The last part of the cluster's ARN, which Session Manager targets and log groups carry."""
+        return str(self.cluster["ClusterArn"]).rsplit("/", 1)[1]
+
+
+def load(stack: str, overrides: list[str] | None = None, root: Path = ROOT) -> Target:
+    """Read and check a stack's configuration. Asks AWS nothing. Raises ProjectError and ConfigError."""
+    known = sorted(path.name.split(".")[1] for path in root.glob("Pulumi.*.yaml"))
+    if stack not in known:
+        near = difflib.get_close_matches(stack, known, n=1)
+        raise bad_input(
+            f'there is no stack "{stack}": Pulumi.{stack}.yaml is missing',
+            f"did you mean {near[0]}?" if near else f"stacks here: {', '.join(known)}",
+        )
+    project = load_project(root, stack, overrides or [])
+    config = parse(project.config)
+    return Target(project=project, config=config, aws=Aws(config.region.name))
