@@ -12,8 +12,8 @@ rehearse: $(VENV)/.ready
 	$(BIN)/python -m rehearsal --stack $(STACK) $(ARGS)
 	$(BIN)/python -m rehearsal nodes --stack $(STACK) --if-possible
 
-## Format, lint, types, and every test that needs no root
-test: check test-fast test-slow
+## Format, lint, types, and every test; those that need root and packages run where they can and say so where they cannot
+test: check test-fast test-slow test-nodes
 
 ## The fast suite: under a minute
 test-fast: $(VENV)/.ready
@@ -25,7 +25,7 @@ test-slow: $(VENV)/.ready
 
 ## What needs root and the packages of `make node-packages`: every fault while nodes boot a real Slurm
 test-nodes: $(VENV)/.ready
-	$(BIN)/python -m pytest -m root -rs
+	$(BIN)/python -m pytest -n 2 -m root -rs
 
 check: $(VENV)/.ready
 	$(BIN)/ruff format --check .

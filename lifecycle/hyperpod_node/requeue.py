@@ -115,7 +115,8 @@ class Watch:
         silent = [name for name, node in self.nodes.items() if node.silent_since is not None]
         if len(silent) > 1 and len(silent) == len(self.nodes):
             return []
-        return [name for name in silent if self._gone(self.nodes[name], now)]
+        # The probe that has just ended was a part of the silence.
+        return [name for name in silent if self._gone(self.nodes[name], self.host.now())]
 
     @staticmethod
     def _gone(node: Watched, now: float) -> bool:
