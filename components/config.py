@@ -81,6 +81,9 @@ SIZES: Mapping[str, Size] = {
 }
 
 
+DEFAULT_TEAM = "training"
+
+
 class Taint(_Model):
     """A Kubernetes taint of a worker group."""
 
@@ -110,6 +113,30 @@ class Login(_Model):
 
     instance_type: str
     count: int = 1
+
+
+class Team(_Model):
+    """Who trains on a Kubernetes cluster: a namespace of that name, and who may use it.
+
+    ``accelerators`` is how many devices (GPUs, Trainium chips) the team is sure of, None for an equal share.
+    """
+
+    name: str
+    role_arns: tuple[str, ...] = ()
+    accelerators: int | None = None
+
+
+class Charts(_Model):
+    """What runs on the Kubernetes cluster besides EKS's own add-ons."""
+
+    mpi_operator: bool = True
+    training_operator: bool = True
+    hyperpod_training_operator: bool = False
+    health_monitoring: bool = True
+    deep_health_check: bool = True
+    job_auto_restart: bool = True
+    neuron_scheduler: bool = False
+    queues: Literal["kueue", "task-governance", "none"] = "kueue"
 
 
 class Fsx(_Model):
@@ -149,6 +176,9 @@ class Settings(_Model):
     login: Annotated[Login | None, BeforeValidator(_empty_is_none)] = None
     kubernetes_version: str = "1.34"
     kubernetes_api_cidrs: tuple[str, ...] = ()
+    authentication_mode: Literal["API", "API_AND_CONFIG_MAP"] = "API"
+    charts: Charts = Charts()
+    teams: tuple[Team, ...] = ()
     fsx: Fsx = Fsx()
     network: NetworkConfig = NetworkConfig()
     existing_role_arn: OptionalText = None
@@ -166,6 +196,11 @@ class Settings(_Model):
         """The worker groups as given, or the one of the accelerator's default type where none is."""
         default = WorkerGroup(name="workers", instanceType=ACCELERATORS[self.accelerator].default_worker_type)
         return self.workers or (default,)
+
+    @property
+    def namespaces(self) -> tuple[Team, ...]:
+        """The teams of a Kubernetes cluster; where none is given, one that everybody with the kubeconfig shares."""
+        return self.teams or (Team(name=DEFAULT_TEAM),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,6 +364,8 @@ def _nearest(loc: tuple[str | int, ...]) -> str:
         "fsx": Fsx,
         "network": NetworkConfig,
         "taints": Taint,
+        "teams": Team,
+        "charts": Charts,
     }
     model: type[BaseModel] = Settings
     for part in loc[:-1]:

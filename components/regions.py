@@ -16,6 +16,17 @@ from typing import Literal, TypeAlias, cast
 Partition: TypeAlias = Literal["aws", "aws-us-gov", "aws-cn"]
 
 
+# AWS Deep Learning Containers, "Available images": one account for most regions, another for those that came later.
+_DEEP_LEARNING_ACCOUNT = "763104351884"
+_DEEP_LEARNING_ACCOUNTS = {
+    "ap-southeast-3": "907027046896",
+    "ap-southeast-4": "457447274322",
+    "eu-south-2": "503227376785",
+    "us-gov-east-1": "446045086412",
+    "us-gov-west-1": "442386744353",
+}
+
+
 class UnknownRegion(ValueError):
     """A region that is not in the table; the message names the nearest one and all the others."""
 
@@ -40,6 +51,12 @@ class Region:
     zone_ids: tuple[str, ...]
     eks_unsupported_zone_ids: tuple[str, ...]
     source: str
+
+    @property
+    def deep_learning_registry(self) -> str:
+        """The private registry of AWS Deep Learning Containers in this region."""
+        account = _DEEP_LEARNING_ACCOUNTS.get(self.name, _DEEP_LEARNING_ACCOUNT)
+        return f"{account}.dkr.ecr.{self.name}.{self.dns_suffix}"
 
     def eks_zone_ids(self) -> tuple[str, ...]:
         """The zones that can hold a subnet of an EKS control plane, in order; always two or more."""

@@ -1,4 +1,4 @@
-"""Trains a Llama-class model with PyTorch's fully sharded data parallelism; started by fsdp_llama.sbatch.
+"""Trains a Llama-class model with PyTorch's fully sharded data parallelism; started by srun or torchrun.
 
 Every rank holds a slice of parameters, gradients and optimizer state, gathers a layer when it needs it, and saves and
 loads its own slice of a checkpoint. Tokens come from a flat file of 16- or 32-bit integers, or are random.
@@ -44,9 +44,11 @@ KEPT = 2
 def main() -> None:
     """One rank."""
     options = _options().parse_args()
-    rank, world, local = (int(os.environ[f"SLURM_{name}"]) for name in ("PROCID", "NTASKS", "LOCALID"))
-    # torch's env:// wants torchrun's names.
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(local))
+    if "RANK" not in os.environ:
+        # torch's env:// wants torchrun's names.
+        for ours, slurm in (("RANK", "PROCID"), ("WORLD_SIZE", "NTASKS"), ("LOCAL_RANK", "LOCALID")):
+            os.environ[ours] = os.environ[f"SLURM_{slurm}"]
+    rank, world, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     torch.cuda.set_device(local)
     dist.init_process_group("nccl", device_id=torch.device("cuda", local))
     mesh = init_device_mesh("cuda", (world,))

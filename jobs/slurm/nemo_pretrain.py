@@ -1,4 +1,4 @@
-"""Pretrains with a recipe of NeMo 2 on the nodes of a Slurm job; started by nemo.sbatch."""
+"""Pretrains with a recipe of NeMo 2 on all ranks that srun or torchrun started."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from nemo.collections import llm
 
 
 def main() -> None:
-    """Fit the recipe to the job and run it here, in the tasks that srun has started already."""
+    """Fit the recipe to the job and run it here, in the processes that are there already."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--recipe", default="llama3_8b")
     parser.add_argument("--out", required=True)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--save-minutes", type=float, default=15)
     options = parser.parse_args()
+    world = int(os.environ.get("WORLD_SIZE") or os.environ["SLURM_NTASKS"])
+    per_node = int(os.environ.get("LOCAL_WORLD_SIZE") or os.environ["SLURM_NTASKS_PER_NODE"])
     recipe = getattr(llm, options.recipe).pretrain_recipe(
         name=options.recipe,
         dir=options.out,
-        num_nodes=int(os.environ["SLURM_NNODES"]),
-        num_gpus_per_node=int(os.environ["SLURM_NTASKS_PER_NODE"]),
+        num_nodes=world // per_node,
+        num_gpus_per_node=per_node,
     )
     recipe.trainer.max_steps = options.steps
     # Two checkpoints: the one before the newest is for a newest that a lost node left half written.

@@ -1,7 +1,7 @@
 """Environment variables of login shells and of jobs, by the node's row of the catalogue and by what is found on it.
 
 Jobs get theirs on the worker that runs them, from task.env through Slurm's TaskProlog: what a shell on the controller
-has says nothing about a worker. NCCL_ALGO, NCCL_PROTO and NCCL_TREE_THRESHOLD are never set; NCCL chooses better.
+has says nothing about a worker.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import dataclasses
 import json
 from typing import Dict, List, Optional
 
-from . import transport
+from . import transport, variables
 from .errors import StepError
 from .model import Group, Node
 
@@ -42,39 +42,27 @@ def run(node: Node) -> str:
     node.transport, complaints = transport.decide(group, found)
     for complaint in complaints:
         node.warn(complaint)
-    variables = _variables(node, group)
+    job_variables = _variables(node, group)
     folder = host.settings.state_folder
-    host.write(f"{folder}/task.env", "".join(f"{name}={value}\n" for name, value in variables.items()))
+    host.write(f"{folder}/task.env", "".join(f"{name}={value}\n" for name, value in job_variables.items()))
     host.write(f"{folder}/node.json", _facts(node, found))
-    host.write("/etc/profile.d/hyperpod.sh", profile(variables))
-    _etc_environment(node, variables)
-    return f"transport {node.transport}, {len(variables)} variables" if group.accelerators else "head node, paths only"
+    host.write("/etc/profile.d/hyperpod.sh", profile(job_variables))
+    _etc_environment(node, job_variables)
+    return (
+        f"transport {node.transport}, {len(job_variables)} variables" if group.accelerators else "head node, paths only"
+    )
 
 
 def _variables(node: Node, group: Group) -> Dict[str, str]:
     """What a job's process on this node gets."""
     if not group.accelerators:
         return {}
-    interface = node.host.default_interface() or ""
-    variables = {"HYPERPOD_TRANSPORT": node.transport}
-    if node.transport == transport.TCP:
-        variables["NCCL_SOCKET_IFNAME"] = interface or "^docker,lo,veth"
-    else:
-        variables["FI_PROVIDER"] = "efa"
-        variables["FI_EFA_USE_DEVICE_RDMA"] = "1" if node.transport == transport.EFA_RDMA else "0"
-        variables["NCCL_SOCKET_IFNAME"] = "^docker,lo,veth"
-    variables["FI_EFA_FORK_SAFE"] = "1"
-    if interface:
-        variables["GLOO_SOCKET_IFNAME"] = interface
+    cores = 0
     if group.accelerator == "gpu":
-        if node.transport == transport.TCP:
-            # Without it NCCL loads the plugin for EFA, whatever MPI was told, and waits for devices that are not there.
-            variables["NCCL_NET_PLUGIN"] = "none"
-        variables.update(NCCL_DEBUG="WARN", NCCL_BUFFSIZE="8388608", NCCL_P2P_NET_CHUNKSIZE="524288")
         _check_gpus(node, group)
     if group.accelerator == "trainium":
-        variables.update(_neuron(node, group))
-    return variables
+        cores = _usable_cores(node, group)
+    return variables.for_job(node.transport, node.host.default_interface(), group.accelerator, cores)
 
 
 def _check_gpus(node: Node, group: Group) -> None:
@@ -84,7 +72,7 @@ def _check_gpus(node: Node, group: Group) -> None:
         node.warn(f"{found} of {group.accelerators} GPUs in /dev")
 
 
-def _neuron(node: Node, group: Group) -> Dict[str, str]:
+def _usable_cores(node: Node, group: Group) -> int:
     cores = neuron_cores(node)
     if cores is None:
         node.warn(f"neuron-ls told nothing; NeuronCores by the catalogue: {group.neuron_cores}")
@@ -99,15 +87,7 @@ def _neuron(node: Node, group: Group) -> Dict[str, str]:
         cores = min(cores, group.neuron_cores)
     else:
         cores = group.neuron_cores
-    return {
-        "NEURON_RT_NUM_CORES": str(cores),
-        "NEURON_CC_FLAGS": "--model-type=transformer",
-        "NEURON_FUSE_SOFTMAX": "1",
-        "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS": "5",
-        "NEURON_RT_STOCHASTIC_ROUNDING_EN": "1",
-        "OMP_NUM_THREADS": "1",
-        "MALLOC_ARENA_MAX": "70",
-    }
+    return cores
 
 
 def neuron_cores(node: Node) -> Optional[int]:
@@ -142,7 +122,7 @@ def _facts(node: Node, found: transport.Probe) -> str:
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
 
 
-def profile(variables: Dict[str, str]) -> str:
+def profile(values: Dict[str, str]) -> str:
     """/etc/profile.d/hyperpod.sh: paths that exist, and variables that are not set already."""
     lines = ["# Made by the HyperPod lifecycle scripts.", "# shellcheck shell=sh"]
     for name, folders in (("PATH", PATHS), ("LD_LIBRARY_PATH", LIBRARIES)):
@@ -151,11 +131,11 @@ def profile(variables: Dict[str, str]) -> str:
         lines.append(f'  if [ -d "$_hyperpod_dir" ]; then export {name}="${{{name}:+${name}:}}$_hyperpod_dir"; fi')
         lines.append("done")
     lines.append("unset _hyperpod_dir")
-    lines += [f'export {name}="${{{name}:-{value}}}"' for name, value in variables.items()]
+    lines += [f'export {name}="${{{name}:-{value}}}"' for name, value in values.items()]
     return "\n".join(lines) + "\n"
 
 
-def _etc_environment(node: Node, variables: Dict[str, str]) -> None:
+def _etc_environment(node: Node, values: Dict[str, str]) -> None:
     """Our block of /etc/environment; the rest of the file is others'."""
     name = "/etc/environment"
     kept: List[str] = []
@@ -167,5 +147,5 @@ def _etc_environment(node: Node, variables: Dict[str, str]) -> None:
             inside = False
         elif not inside:
             kept.append(line)
-    block = [BEGIN, *(f'{key}="{value}"' for key, value in variables.items()), END] if variables else []
+    block = [BEGIN, *(f'{key}="{value}"' for key, value in values.items()), END] if values else []
     node.host.write(name, "\n".join([*kept, *block]) + ("\n" if kept or block else ""))

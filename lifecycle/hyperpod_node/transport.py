@@ -16,8 +16,8 @@ from typing import List, Optional, Tuple
 
 from .errors import StepError
 from .model import Group, Node
+from .variables import EFA_RDMA, EFA_SENDRECV, TCP
 
-EFA_RDMA, EFA_SENDRECV, TCP = "efa-rdma", "efa-sendrecv", "tcp"
 # PCI vendor of all of Amazon's devices; an RDMA device of theirs is an EFA.
 AMAZON = "0x1d0f"
 # EFA from Nitro v4 on always has RDMA read (EC2 User Guide, Elastic Fabric Adapter, supported instance types). The

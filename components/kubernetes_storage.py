@@ -1,0 +1,3 @@
+"""Storage for pods."""
+
+CLAIM_NAME = "fsx-claim"

@@ -1,0 +1,40 @@
+"""The environment of a job's processes, by how its node talks and by what it computes on; of Slurm's jobs and of pods.
+
+NCCL_ALGO, NCCL_PROTO and NCCL_TREE_THRESHOLD are never set; NCCL chooses better.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Optional
+
+EFA_RDMA, EFA_SENDRECV, TCP = "efa-rdma", "efa-sendrecv", "tcp"
+
+
+def for_job(transport: str, interface: Optional[str], accelerator: str, neuron_cores: int = 0) -> Dict[str, str]:
+    """The variables. ``interface`` is the one with the default route, None where that is not known."""
+    variables = {"HYPERPOD_TRANSPORT": transport}
+    if transport == TCP:
+        variables["NCCL_SOCKET_IFNAME"] = interface or "^docker,lo,veth"
+    else:
+        variables["FI_PROVIDER"] = "efa"
+        variables["FI_EFA_USE_DEVICE_RDMA"] = "1" if transport == EFA_RDMA else "0"
+        variables["NCCL_SOCKET_IFNAME"] = "^docker,lo,veth"
+    variables["FI_EFA_FORK_SAFE"] = "1"
+    if interface:
+        variables["GLOO_SOCKET_IFNAME"] = interface
+    if accelerator == "gpu":
+        if transport == TCP:
+            # Without it NCCL loads the plugin for EFA, whatever MPI was told, and waits for devices that are not there.
+            variables["NCCL_NET_PLUGIN"] = "none"
+        variables.update(NCCL_DEBUG="WARN", NCCL_BUFFSIZE="8388608", NCCL_P2P_NET_CHUNKSIZE="524288")
+    if accelerator == "trainium":
+        variables.update(
+            NEURON_RT_NUM_CORES=str(neuron_cores),
+            NEURON_CC_FLAGS="--model-type=transformer",
+            NEURON_FUSE_SOFTMAX="1",
+            NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS="5",
+            NEURON_RT_STOCHASTIC_ROUNDING_EN="1",
+            OMP_NUM_THREADS="1",
+            MALLOC_ARENA_MAX="70",
+        )
+    return variables

@@ -1,0 +1,186 @@
+"""The jobs of ``jobs/eks``: template, image, scripts and command of each, and what it needs of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from components.config import InstanceGroup
+from components.pod_environment import pod_variables
+from components.regions import Region
+
+# AWS's own images, in public registries and pinned. Each was named by AWS's documentation or samples in 2026.
+_PYTORCH_IMAGE = "public.ecr.aws/deep-learning-containers/pytorch-training:2.7.1-gpu-py312-cu128-ubuntu22.04-ec2-v1.37"
+_NCCL_IMAGE = "public.ecr.aws/hpc-cloud/nccl-tests:cuda12.8.1-efa1.43.2-ofiv1.16.3-ncclv2.27.7-1-testsv2.16.9"
+_NEURON_IMAGE = "public.ecr.aws/neuron/pytorch-training-neuronx:2.8.0-neuronx-py311-sdk2.26.1-ubuntu22.04"
+_NEMO_IMAGE = "nvcr.io/nvidia/nemo:25.09.02"
+# With transformers, which the plain image lacks.
+_HUGGING_FACE_TAG = "huggingface-pytorch-training:2.8.0-transformers4.56.2-gpu-py312-cu129-ubuntu22.04"
+ETCD_IMAGE = "quay.io/coreos/etcd:v3.5.21"
+
+# Where a job's scripts lie in its pods, and where its results go.
+SCRIPTS, RESULTS = "/opt/training", "/fsx/checkpoints"
+TOKEN_SECRET, TOKEN_KEY = "hf-token", "token"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One rendering: where, on how many nodes, with how many processes each, and the script's own arguments."""
+
+    name: str
+    group: InstanceGroup
+    nodes: int
+    processes: int
+    arguments: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One job. ``scripts`` are files of this project that its pods run; ``operator`` is the chart's key it needs."""
+
+    title: str
+    template: str
+    accelerators: tuple[str, ...]
+    image: Callable[[Region], str]
+    command: Callable[[Plan], str]
+    scripts: tuple[str, ...] = ()
+    operator: Literal["mpi_operator", "training_operator"] | None = None
+    token: bool = False
+    elastic: bool = False
+
+
+def _device_check(plan: Plan) -> str:
+    row = plan.group.type
+    if row.accelerator == "gpu":
+        show, count = "nvidia-smi", "nvidia-smi -L | wc -l"
+    else:
+        show, count = "neuron-ls", "neuron-ls --json-output | grep -c neuron_device"
+    return "\n".join(
+        (
+            show,
+            f"found=$({count})",
+            f'echo "$HOSTNAME: $found of {plan.processes} devices"',
+            f'if [ "$found" -ne {plan.processes} ]; then echo FAIL; exit 1; fi',
+            "echo PASS",
+        )
+    )
+
+
+# mpirun forwards nothing by itself; a rank that sshd starts does not have its container's environment.
+_FORWARDED = ("NCCL_", "FI_")
+
+
+def _nccl_tests(plan: Plan) -> str:
+    forwarded = [f"-x {name}" for name in sorted(pod_variables(plan.group)) if name.startswith(_FORWARDED)]
+    ranks = plan.nodes * plan.processes
+    # MPI's own traffic goes over plain sockets; NCCL's as the variables say.
+    mpi = f"mpirun --allow-run-as-root -np {ranks} --map-by ppr:{plan.processes}:node --bind-to none"
+    sockets = "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_exclude lo,docker0"
+    sizes = plan.arguments or "-b 8 -e 16G -f 2 -g 1 -c 1 -n 100"
+    test = "/opt/nccl-tests/build/all_reduce_perf"
+    return f"exec {mpi} {sockets} -x PATH -x LD_LIBRARY_PATH {' '.join(forwarded)} {test} {sizes}"
+
+
+def _nccom_test(plan: Plan) -> str:
+    sizes = plan.arguments or "--minbytes 1kb --maxbytes 128mb --stepfactor 2 --datatype bf16 --iters 5"
+    nodes = f'--nnodes {plan.nodes} --hosts "${{hosts[@]}}" ' if plan.nodes > 1 else ""
+    return "\n".join(
+        (
+            "mapfile -t hosts < <(cut -d' ' -f1 /etc/mpi/hostfile)",
+            # The launcher has no NeuronCores: the first worker starts the test, and MPI from there.
+            'exec ssh -o StrictHostKeyChecking=no "${hosts[0]}" env OMPI_ALLOW_RUN_AS_ROOT=1 '
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 /opt/aws/neuron/bin/nccom-test allr "
+            f"--nworkers {plan.nodes * plan.processes} {nodes}{sizes}",
+        )
+    )
+
+
+def _torchrun(script: str, before: str = "") -> Callable[[Plan], str]:
+    """Static rendezvous: rank and address are the operator's."""
+
+    def command(plan: Plan) -> str:
+        place = '--node-rank="$RANK" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT"'
+        size = f"--nnodes={plan.nodes} --nproc-per-node={plan.processes}"
+        run = f"exec torchrun {size} {place} {SCRIPTS}/{script} --out {RESULTS}/{plan.name}"
+        return before + f"{run} {plan.arguments}".rstrip()
+
+    return command
+
+
+def _elastic(script: str) -> Callable[[Plan], str]:
+    """The operator says everything else in PET_* variables, which torchrun reads."""
+
+    def command(plan: Plan) -> str:
+        return f"exec torchrun {SCRIPTS}/{script} --out {RESULTS}/{plan.name} {plan.arguments}".rstrip()
+
+    return command
+
+
+JOBS: Mapping[str, Job] = MappingProxyType(
+    {
+        "device-check": Job(
+            title="does every node see all of its devices?",
+            template="device-check",
+            accelerators=("gpu", "trainium"),
+            image=lambda region: _PYTORCH_IMAGE,
+            command=_device_check,
+        ),
+        "nccl-tests": Job(
+            title="bus bandwidth between GPUs of all nodes",
+            template="mpi",
+            accelerators=("gpu",),
+            image=lambda region: _NCCL_IMAGE,
+            command=_nccl_tests,
+            operator="mpi_operator",
+        ),
+        "nccom-test": Job(
+            title="bus bandwidth between NeuronCores of all nodes",
+            template="mpi",
+            accelerators=("trainium",),
+            image=lambda region: _NEURON_IMAGE,
+            command=_nccom_test,
+            operator="mpi_operator",
+        ),
+        "nanogpt": Job(
+            title="a small GPT on PyTorch DDP, the first job to run on a new cluster",
+            template="pytorch",
+            accelerators=("gpu",),
+            image=lambda region: _PYTORCH_IMAGE,
+            command=_torchrun("nanogpt.py"),
+            scripts=("lifecycle/training/nanogpt.py",),
+            operator="training_operator",
+        ),
+        "fsdp-llama": Job(
+            title="Llama, 7B to 70B, on PyTorch FSDP",
+            template="elastic",
+            accelerators=("gpu",),
+            image=lambda region: f"{region.deep_learning_registry}/{_HUGGING_FACE_TAG}",
+            command=_elastic("fsdp_llama.py"),
+            scripts=("jobs/slurm/fsdp_llama.py",),
+            operator="training_operator",
+            token=True,
+            elastic=True,
+        ),
+        "nemo": Job(
+            title="Llama 3 with NVIDIA NeMo",
+            template="pytorch",
+            accelerators=("gpu",),
+            image=lambda region: _NEMO_IMAGE,
+            command=_torchrun("nemo_pretrain.py"),
+            scripts=("jobs/slurm/nemo_pretrain.py",),
+            operator="training_operator",
+        ),
+        "neuron": Job(
+            title="a small GPT with PyTorch Neuron",
+            template="pytorch",
+            accelerators=("trainium",),
+            image=lambda region: _NEURON_IMAGE,
+            # torchrun gives each process its own NeuronCore; a count would make every process ask for all of them.
+            command=_torchrun("neuron_train.py", f"unset NEURON_RT_NUM_CORES; export TRAINING={SCRIPTS}\n"),
+            scripts=("lifecycle/training/nanogpt.py", "jobs/slurm/neuron_train.py"),
+            operator="training_operator",
+        ),
+    }
+)

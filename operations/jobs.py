@@ -1,0 +1,173 @@
+"""Jobs for a Kubernetes cluster, rendered for the stack's own nodes from the templates in ``jobs/eks``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import yaml
+
+from components.config import Config, InstanceGroup
+from components.kubernetes_storage import CLAIM_NAME
+from components.pod_environment import config_map_name
+from components.pod_resources import efa_interfaces, pod_request
+
+from .job_specs import ETCD_IMAGE, TOKEN_KEY, TOKEN_SECRET, Plan
+from .job_specs import JOBS as SPECS
+
+ROOT = Path(__file__).parents[1]
+JOBS: tuple[str, ...] = tuple(SPECS)
+NAME_LABEL = "app.kubernetes.io/name"
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+LOCAL_QUEUE = "training"
+# Half of the memory that the pod asks for may be shared memory; it counts towards the pod's own limit.
+_SHARED_MEMORY_SHARE = 0.5
+
+
+class JobError(ValueError):
+    """A job that cannot run on this cluster; ``problems`` says everything that is wrong, with its fix."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))
+
+
+def jobs_of(config: Config) -> tuple[str, ...]:
+    """The jobs that this cluster's accelerator can run."""
+    return tuple(name for name, job in SPECS.items() if config.settings.accelerator in job.accelerators)
+
+
+def render(
+    name: str,
+    config: Config,
+    *,
+    namespace: str | None = None,
+    nodes: int | None = None,
+    group: str | None = None,
+    devices: int | None = None,
+    efa: int | None = None,
+    image: str | None = None,
+    arguments: str = "",
+    etcd: bool = False,
+) -> list[dict[str, Any]]:
+    """The objects of a job, ready to apply, in order: first what the others refer to.
+
+    ``namespace`` is a team's, by default the first one. ``nodes`` are of ``group``, by default all of the first worker
+    group. ``devices`` and ``efa`` are for each node, by default all that it has. Raises JobError.
+    """
+    job = SPECS.get(name)
+    if job is None:
+        raise JobError([f'there is no job "{name}"; this cluster can run {", ".join(jobs_of(config))}'])
+    namespace = config.settings.namespaces[0].name if namespace is None else namespace
+    workers, problems = _find_group(config, group)
+    nodes = workers.count if nodes is None else nodes
+    problems += _problems(name, config, workers, namespace, nodes, devices, efa)
+    if problems:
+        raise JobError(problems)
+    count = devices or workers.type.accelerators
+    cores = workers.type.neuron_cores * count // workers.type.accelerators
+    processes = cores if workers.type.accelerator == "trainium" and job.template != "device-check" else count
+    plan = Plan(name=name, group=workers, nodes=nodes, processes=processes, arguments=arguments)
+    scripts = f"{name}-scripts" if job.scripts else ""
+    text = (
+        _environment()
+        .get_template(f"{job.template}.yaml.j2")
+        .render(
+            name=name,
+            nodes=nodes,
+            image=image or job.image(config.region),
+            command=job.command(plan),
+            node=_node(workers, processes, devices, efa),
+            labels={NAME_LABEL: name},
+            env=_token() if job.token else [],
+            scripts=scripts,
+            claim=CLAIM_NAME,
+            etcd=etcd,
+            etcd_image=ETCD_IMAGE,
+        )
+    )
+    objects = [document for document in yaml.safe_load_all(text) if document]
+    if job.scripts:
+        files = {Path(path).name: (ROOT / path).read_text(encoding="utf-8") for path in job.scripts}
+        objects.insert(0, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": scripts}, "data": files})
+    for document in objects:
+        metadata = document["metadata"]
+        metadata["namespace"] = namespace
+        metadata["labels"] = {NAME_LABEL: name}
+    if config.settings.charts.queues == "kueue":
+        objects[-1]["metadata"]["labels"][QUEUE_LABEL] = LOCAL_QUEUE
+    return objects
+
+
+def _find_group(config: Config, name: str | None) -> tuple[InstanceGroup, list[str]]:
+    groups = {group.name: group for group in config.worker_groups}
+    if name is None or name in groups:
+        return groups.get(name or "", config.worker_groups[0]), []
+    return config.worker_groups[0], [f'there is no worker group "{name}"; the stack has {", ".join(groups)}']
+
+
+def _problems(
+    name: str,
+    config: Config,
+    group: InstanceGroup,
+    namespace: str,
+    nodes: int,
+    devices: int | None,
+    efa: int | None,
+) -> list[str]:
+    """What is wrong with a request, before anything is asked of the cluster."""
+    job, settings, row = SPECS[name], config.settings, group.type
+    problems = []
+    if settings.orchestrator != "eks":
+        problems.append("this stack runs Slurm (hyperpod:orchestrator); its jobs are in jobs/slurm, for sbatch")
+    if settings.accelerator not in job.accelerators:
+        problems.append(f"{name} is for {' and '.join(job.accelerators)}; here are {', '.join(jobs_of(config))}")
+    if job.operator and not getattr(settings.charts, job.operator):
+        key = {"mpi_operator": "mpiOperator", "training_operator": "trainingOperator"}[job.operator]
+        problems.append(f"{name} needs hyperpod:charts.{key}, which is false; set it to true and run `pulumi up`")
+    teams = [team.name for team in settings.namespaces]
+    if namespace not in teams:
+        problems.append(f'the stack has no namespace "{namespace}" (hyperpod:teams); it has {", ".join(teams)}')
+    if not 1 <= nodes <= group.count:
+        problems.append(f"{nodes} nodes of group {group.name}, which has {group.count}; ask for 1 to {group.count}")
+    if devices is not None and not 1 <= devices <= row.accelerators:
+        problems.append(f"{devices} devices a node; {row.name} has {row.accelerators}, ask for 1 to {row.accelerators}")
+    if efa is not None and not 0 <= efa <= efa_interfaces(group):
+        most = efa_interfaces(group)
+        problems.append(f"{efa} EFA interfaces a node; {row.name} has {most}, ask for 0 to {most}")
+    return problems
+
+
+def _node(group: InstanceGroup, processes: int, devices: int | None, efa: int | None) -> dict[str, Any]:
+    request = pod_request(group, devices=devices, efa=efa)
+    taints = group.worker.taints if group.worker else ()
+    return {
+        "type": group.type.name,
+        "group": group.name,
+        "environment": config_map_name(group.name),
+        "processes": processes,
+        "request": request,
+        "shared_memory": f"{max(1, int(int(str(request['memory'])[:-2]) * _SHARED_MEMORY_SHARE))}Gi",
+        "tolerations": [{"key": t.key, "operator": "Exists", "effect": t.effect} for t in taints],
+    }
+
+
+def _token() -> list[dict[str, Any]]:
+    """The Hugging Face token, from a Secret and into the environment alone. Without one, gated models stay shut."""
+    source = {"secretKeyRef": {"name": TOKEN_SECRET, "key": TOKEN_KEY, "optional": True}}
+    return [{"name": "HF_TOKEN", "valueFrom": source}, {"name": "HF_HOME", "value": "/fsx/checkpoints/huggingface"}]
+
+
+def _environment() -> jinja2.Environment:
+    """Objects and lists come out as JSON; an unknown name is an error."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(ROOT / "jobs" / "eks"),
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: json.dumps(value) if isinstance(value, (dict, list)) else value,
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

@@ -1,0 +1,152 @@
+"""Jobs are rendered for the stack's own nodes, and refused where they cannot run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from components.accelerators import CATALOGUE
+from operations.jobs import JOBS, JobError, jobs_of, render
+from tests.support import config
+
+
+def pods(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every pod template in the objects."""
+    found: list[dict[str, Any]] = []
+
+    def visit(value: Any) -> None:
+        if isinstance(value, dict):
+            if "containers" in value:
+                found.append(value)
+            for child in value.values():
+                visit(child)
+        elif isinstance(value, list):
+            for child in value:
+                visit(child)
+
+    visit(objects)
+    return found
+
+
+def refusal(name: str, stack: str = "eks-gpu", **options: Any) -> str:
+    settings = options.pop("settings", {})
+    with pytest.raises(JobError) as refused:
+        render(name, config(stack, **settings), **options)
+    return str(refused.value)
+
+
+def test_every_job_is_for_one_accelerator_at_least_and_no_job_is_forgotten() -> None:
+    assert set(jobs_of(config("eks-gpu"))) | set(jobs_of(config("eks-trainium"))) == set(JOBS)
+
+
+@pytest.mark.parametrize(
+    ("stack", "name"), [(stack, name) for stack in ("eks-gpu", "eks-trainium") for name in jobs_of(config(stack))]
+)
+def test_a_job_asks_for_whole_nodes_by_the_catalogue(stack: str, name: str) -> None:
+    settings = config(stack)
+    group = settings.worker_groups[0]
+    device = settings.accelerator.kubernetes_resource
+    asked = [
+        container["resources"]["limits"]
+        for pod in pods(render(name, settings))
+        for container in pod["containers"]
+        if device in container["resources"]["limits"]
+    ]
+    assert asked
+    for limits in asked:
+        assert limits[device] == group.type.accelerators
+        assert limits["vpc.amazonaws.com/efa"] == group.type.efa_interfaces
+        assert limits["hugepages-2Mi"] == "5120Mi"
+
+
+@pytest.mark.parametrize("kind", [name for name, row in CATALOGUE.items() if row.accelerator and row.hyperpod])
+def test_on_every_type_a_pod_fits_into_its_node(kind: str) -> None:
+    row = CATALOGUE[kind]
+    stack = "eks-gpu" if row.accelerator == "gpu" else "eks-trainium"
+    settings = config(stack, workers=[{"name": "workers", "instanceType": kind}])
+    for pod in pods(render("device-check", settings)):
+        limits = pod["containers"][0]["resources"]["limits"]
+        assert limits["cpu"] <= row.vcpus / 2
+        assert int(limits["memory"].removesuffix("Gi")) <= row.memory_gib * 0.75
+        # An interface that may be missing would leave the pod pending for ever.
+        assert limits.get("vpc.amazonaws.com/efa", 0) == (row.efa_interfaces if row.efa == "yes" else 0)
+
+
+def test_pods_get_their_groups_environment_and_none_talks_to_the_api() -> None:
+    for name in jobs_of(config("eks-gpu")):
+        for pod in pods(render(name, config("eks-gpu"), etcd=True)):
+            assert pod["automountServiceAccountToken"] is False
+            for container in pod["containers"]:
+                assert container["securityContext"]["allowPrivilegeEscalation"] is False
+                if container["name"] != "etcd":
+                    assert container["envFrom"] == [{"configMapRef": {"name": "environment-workers"}}]
+
+
+def test_the_token_is_in_a_secret_and_in_no_manifest() -> None:
+    job = render("fsdp-llama", config("eks-gpu"))[-1]
+    (pod,) = pods([job])
+    token = next(v for v in pod["containers"][0]["env"] if v["name"] == "HF_TOKEN")
+    assert token["valueFrom"]["secretKeyRef"]["name"] == "hf-token"
+    assert "value" not in token
+
+
+def test_mpi_forwards_the_variables_that_the_group_has_and_waits_for_the_workers() -> None:
+    job = render("nccl-tests", config("eks-gpu"), nodes=2)[-1]
+    assert job["spec"]["launcherCreationPolicy"] == "WaitForWorkersReady"
+    command = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"][-1]
+    assert "-np 16 " in command
+    assert "-x FI_EFA_USE_DEVICE_RDMA " in command
+    assert job["spec"]["runPolicy"]["backoffLimit"] == 0
+
+
+def test_torchrun_counts_nodes_and_devices() -> None:
+    job = render("nanogpt", config("eks-gpu", size="medium"), nodes=3, devices=4, arguments="--steps 7")[-1]
+    specs = job["spec"]["pytorchReplicaSpecs"]
+    assert {role: spec["replicas"] for role, spec in specs.items()} == {"Master": 1, "Worker": 2}
+    for pod in pods([job]):
+        command = pod["containers"][0]["command"][-1]
+        assert "--nnodes=3 --nproc-per-node=4" in command
+        assert command.endswith("--steps 7")
+        assert pod["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == 4
+    alone = render("nanogpt", config("eks-gpu"), nodes=1)[-1]
+    assert list(alone["spec"]["pytorchReplicaSpecs"]) == ["Master"]
+
+
+def test_trainium_starts_a_process_for_each_core() -> None:
+    (pod, _) = pods(render("neuron", config("eks-trainium")))
+    assert "--nproc-per-node=32" in pod["containers"][0]["command"][-1]
+
+
+def test_etcd_is_an_option_of_elastic_jobs() -> None:
+    kinds = [document["kind"] for document in render("fsdp-llama", config("eks-gpu"), etcd=True)]
+    assert kinds == ["ConfigMap", "Service", "Deployment", "PyTorchJob"]
+    policy = render("fsdp-llama", config("eks-gpu"))[-1]["spec"]["elasticPolicy"]
+    assert (policy["rdzvBackend"], policy["minReplicas"]) == ("c10d", 2)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "unknown job": ({"name": "nccl"}, "this cluster can run device-check, nccl-tests"),
+    "more GPUs than a node has": ({"name": "nanogpt", "devices": 9}, "ml.p5.48xlarge has 8, ask for 1 to 8"),
+    "more EFA than a node has": ({"name": "nccl-tests", "efa": 33}, "ml.p5.48xlarge has 32"),
+    "more nodes than the group has": ({"name": "nanogpt", "nodes": 3}, "which has 2; ask for 1 to 2"),
+    "unknown group": ({"name": "nanogpt", "group": "gpus"}, "the stack has workers"),
+    "unknown namespace": ({"name": "nanogpt", "namespace": "default"}, "hyperpod:teams"),
+    "other accelerator": ({"name": "nccom-test"}, "nccom-test is for trainium"),
+    "operator turned off": (
+        {"name": "nccl-tests", "settings": {"charts": {"mpiOperator": False}}},
+        "hyperpod:charts.mpiOperator",
+    ),
+    "Slurm": ({"name": "nanogpt", "stack": "slurm-gpu"}, "jobs/slurm"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_run_is_refused_with_the_fix(case: str) -> None:
+    options, fix = REFUSED[case]
+    assert fix in refusal(**options)
+
+
+def test_every_problem_is_named_at_once() -> None:
+    text = refusal("nanogpt", nodes=9, devices=9, namespace="nowhere")
+    assert all(part in text for part in ("9 nodes", "9 devices", '"nowhere"'))
