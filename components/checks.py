@@ -29,6 +29,7 @@ MAX_TAGS = 40
 
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*")
 _CLUSTER_NAME = re.compile(r"[a-z0-9](-?[a-z0-9])*")
+_FILE_SYSTEM_ID = re.compile(r"fs-[0-9a-f]{8,21}")
 _BUCKET_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _ROLE_ARN = re.compile(r"arn:(aws[a-z-]*):iam::\d{12}:role/[\w+=,.@/-]+", re.ASCII)
 _PLAN_ARN = re.compile(r"arn:(aws[a-z-]*):sagemaker:([a-z0-9-]+):\d{12}:training-plan/[\w-]+", re.ASCII)
@@ -225,6 +226,18 @@ def _fsx(settings: Settings) -> Iterator[Problem]:
                 what="FSx takes no backups of a file system linked to S3",
                 fix="0 with linkedBucket",
             )
+    if fsx.home_file_system_id is not None and not _FILE_SYSTEM_ID.fullmatch(fsx.home_file_system_id):
+        yield Problem(
+            key="hyperpod:fsx.homeFileSystemId",
+            what=f'"{fsx.home_file_system_id}" is not a file system\'s id',
+            fix="the id of an FSx file system that the nodes can reach, like fs-0123456789abcdef0",
+        )
+    if fsx.home_file_system_id and settings.orchestrator == "eks":
+        yield Problem(
+            key="hyperpod:fsx.homeFileSystemId",
+            what="pods have no home folders",
+            fix="leave it out with orchestrator eks",
+        )
     if fsx.retain_on_delete and not settings.network.vpc_id:
         yield Problem(
             key="hyperpod:fsx.retainOnDelete",

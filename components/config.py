@@ -148,6 +148,7 @@ class Fsx(_Model):
     linked_bucket: str | None = None
     backup_days: int = 0
     retain_on_delete: bool = False
+    home_file_system_id: str | None = None
 
 
 class NetworkConfig(_Model):
@@ -186,6 +187,7 @@ class Settings(_Model):
     observability: bool = False
     validation: bool = True
     benchmarks: bool = False
+    imds_v1: bool = Field(False, alias="imdsV1")
     node_recovery: Literal["Automatic", "None"] = "Automatic"
     node_provisioning: Annotated[Literal["Continuous"] | None, BeforeValidator(_empty_is_none)] = None
     tags: dict[str, str] = Field(default_factory=dict)

@@ -32,6 +32,8 @@ def render(config: Config, names: Names) -> str:
             "region": names.region,
             "accelerator": config.settings.accelerator,
             "fsx": {"tag": {CLUSTER_ID_TAG: names.cluster_id}, "mount_point": "/fsx"},
+            "home": {"file_system_id": config.settings.fsx.home_file_system_id},
+            "imds_v1": config.settings.imds_v1,
             "cidrs": [cidr for cidr in (net.cidr, net.secondary_cidr) if cidr] if not net.vpc_id else [],
             "ssh_public_key_parameter": f"/hyperpod/{names.cluster}/ssh-public-key"
             if config.settings.ssh_public_key

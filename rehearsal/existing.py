@@ -21,7 +21,7 @@ _SUBNETS = ("10.0.1.0/24", "10.0.2.0/24", "10.0.3.0/24")
 
 
 def prepare(account: Account, config: Config) -> None:
-    """Make the VPC, subnets, groups, role and bucket that the configuration names, under those very names."""
+    """Make what the configuration names (VPC, subnets, groups, role, file system, bucket) under those very names."""
     net = config.settings.network
     if net.vpc_id:
         _network(account, config)
@@ -30,6 +30,11 @@ def prepare(account: Account, config: Config) -> None:
     if config.settings.fsx.linked_bucket:
         bucket = {"bucket": config.settings.fsx.linked_bucket}
         account.create("aws:s3/bucket:Bucket", "existing bucket", bucket)
+    if home := config.settings.fsx.home_file_system_id:
+        inputs = {"storageCapacity": 1200, "subnetIds": []}
+        server = f"{home}.fsx.{config.region.name}.amazonaws.com"
+        outputs = {"dnsName": server, "mountName": "home", "arn": "", "vpcId": ""}
+        account.adopt("aws:fsx/lustreFileSystem:LustreFileSystem", "existing file system", home, inputs, outputs)
     for group in config.worker_groups:
         if group.worker and (plan := group.worker.training_plan_arn):
             account.adopt("aws:sagemaker/trainingPlan:TrainingPlan", "existing training plan", plan, {})

@@ -23,26 +23,19 @@ FSTAB = "/etc/fstab"
 
 def run(node: Node) -> str:
     """Step ``fsx``."""
-    mount_point = node.parameters.fsx_mount
-    if _in_place(node, mount_point):
-        detail = f"{node.host.mounts()[mount_point][0]} is mounted at {mount_point}"
-    else:
-        file_system = _wait(node, _wanted(node))
-        detail = _mount(node, file_system, mount_point)
-    _probe(node, mount_point)
+    detail = mount(node, _wanted(node), node.parameters.fsx_mount)
     _folders(node)
     node.facts["fsx"] = True
     return detail
 
 
-def home(node: Node) -> str:
-    """Step ``home``: a second file system, for home folders."""
-    wanted = node.parameters.home_fsx_id
-    assert wanted is not None
-    if _in_place(node, "/home"):
-        return "mounted at /home"
-    detail = _mount(node, _wait(node, {"id": wanted}), "/home")
-    _probe(node, "/home")
+def mount(node: Node, wanted: Mapping[str, str], mount_point: str) -> str:
+    """Wait for the file system with an ``id``, or with a tag of ``key`` and ``value``; mount it and write to it."""
+    if _in_place(node, mount_point):
+        detail = f"{node.host.mounts()[mount_point][0]} is mounted at {mount_point}"
+    else:
+        detail = _mount(node, _wait(node, wanted), mount_point)
+    _probe(node, mount_point)
     return detail
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 from typing import List
 
@@ -89,10 +90,13 @@ def _authorize(node: Node, user: str, line: str) -> None:
     folder = f"{host.home(user)}/.ssh"
     host.folder(folder, mode=0o700, owner=user)
     name = f"{folder}/authorized_keys"
-    lines = (host.read(name) or "").splitlines()
-    if line not in lines:
-        lines = [old for old in lines if _key(old) != _key(line)] + [line]
-    host.write(name, "\n".join(lines) + "\n", mode=0o600, owner=user)
+    # Two steps write it, and with a shared /home all nodes do.
+    with host.path(f"{folder}/.hyperpod-lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lines = (host.read(name) or "").splitlines()
+        if line not in lines:
+            lines = [old for old in lines if _key(old) != _key(line)] + [line]
+        host.write(name, "\n".join(lines) + "\n", mode=0o600, owner=user)
 
 
 def _key(line: str) -> List[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import List
 
-from . import clock, environment, fsx, identity, install, kernel, munge, parameters, scratch, slurm, ssh
+from . import clock, environment, fsx, home, identity, install, kernel, munge, parameters, scratch, slurm, ssh
 from .errors import StepError
 from .model import Node
 from .runner import Step
@@ -27,7 +28,12 @@ SLURM: List[Step] = [
     Step("users-key", ssh.users_key, 90, ("identity",), required=False),
     Step("slurm", slurm.run, LIMIT, ("munge", "environment", "commands")),
 ]
-HOME = Step("home", fsx.home, LIMIT, ("fsx",), required=False)
+# Keys go into the home folders that stay.
+HOME = Step("home", home.run, LIMIT, ("fsx",))
+SLURM_WITH_HOME: List[Step] = [
+    HOME,
+    *(replace(step, needs=(*step.needs, "home")) if step.name in ("ssh", "users-key") else step for step in SLURM),
+]
 
 # On EKS the file system comes by a CSI driver, jobs' variables by their manifests, and pods start everything else.
 EKS: List[Step] = [step for step in SLURM if step.name in ("parameters", "identity", "clock", "scratch", "kernel")]
@@ -41,4 +47,4 @@ def for_orchestrator(node: Node) -> List[Step]:
         return SLURM
     if found.orchestrator == "eks":
         return EKS
-    return [*SLURM, HOME] if found.home_fsx_id else SLURM
+    return SLURM_WITH_HOME if found.home_fsx_id else SLURM

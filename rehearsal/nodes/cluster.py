@@ -146,7 +146,7 @@ class Cluster:
 
     def shared(self, inside: str) -> Path:
         """A file of the stack's file system, by its path below the mount point, as the run's process reaches it."""
-        return self.sandbox.path(f"lustre/{self.endpoint.file_systems[0].id}") / inside
+        return self.sandbox.path(f"lustre/{self.stack.file_system}") / inside
 
     def power_on(self, host: Host) -> None:
         """Boot a host to where HyperPod's agent takes over."""

@@ -56,7 +56,7 @@ def play(stack: Stack, scenario: Scenario) -> None:
 
 
 def _ours(cluster: Cluster) -> FileSystem:
-    return cluster.endpoint.file_systems[0]
+    return next(one for one in cluster.endpoint.file_systems if one.id == cluster.stack.file_system)
 
 
 def _ready_after(seconds: float | None) -> Stage:

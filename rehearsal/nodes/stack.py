@@ -10,6 +10,7 @@ from components.config import Config
 
 from ..account import Account
 from ..deployment import Deployment, up
+from ..existing import prepare
 from ..project import Project
 
 CLUSTER = "aws-native:sagemaker:Cluster"
@@ -27,6 +28,7 @@ class Stack:
     config: Config
     cluster_name: str
     cluster_arn: str
+    file_system: str
     bucket: str
     prefix: str
     cidr: str
@@ -49,6 +51,7 @@ def bring_up(project: Project, config: Config, account: Account) -> Stack:
     """Deploy, and look up what the hosts need. Raises StackError."""
     if config.settings.orchestrator != "slurm":
         raise StackError(f"stack {project.stack} runs EKS; only Slurm nodes can be rehearsed")
+    prepare(account, config)
     deployment = up(project, account)
     if deployment.failure:
         raise StackError(f"the stack did not come up: {deployment.failure}")
@@ -67,6 +70,7 @@ def _describe(deployment: Deployment, config: Config, account: Account) -> Stack
         config=config,
         cluster_name=str(outputs["clusterName"]),
         cluster_arn=str(outputs["clusterArn"]),
+        file_system=str(outputs["fsxId"]),
         bucket=bucket,
         prefix=prefix,
         cidr=subnets[0]["CidrBlock"],

@@ -76,6 +76,16 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "hyperpod:fsx.backupDays",
         "linked",
     ),
+    "home file system by its name": (
+        {"fsx": {"homeFileSystemId": "home"}},
+        "hyperpod:fsx.homeFileSystemId",
+        "fs-0123456789abcdef0",
+    ),
+    "home file system on EKS": (
+        {"orchestrator": "eks", "fsx": {"homeFileSystemId": "fs-0123456789abcdef0"}},
+        "hyperpod:fsx.homeFileSystemId",
+        "leave it out",
+    ),
     "retained file system in our VPC": ({"fsx": {"retainOnDelete": True}}, "hyperpod:fsx.retainOnDelete", "vpcId"),
     "Kubernetes version": ({**EKS, "kubernetesVersion": "1.29"}, "hyperpod:kubernetesVersion", "1.34"),
     "overlapping blocks": (

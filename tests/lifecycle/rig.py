@@ -425,6 +425,7 @@ COMMANDS: dict[str, Command] = {
     "scontrol": _scontrol,
     "neuron-ls": _neuron_ls,
     "sinfo": _yes,
+    "chown": _yes,
     "ssh": _yes,
     "munge": _yes,
     "unmunge": _yes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hyperpod_node import fsx
+from hyperpod_node import fsx, home, steps
 from hyperpod_node.errors import StepError
 from hyperpod_node.host import Result
 from hyperpod_node.model import Node
@@ -179,5 +179,15 @@ def test_a_second_file_system_serves_home_folders_when_configured(tmp_path: Path
     world = World(tmp_path, file_systems=[file_system("fs-0a"), openzfs], extra={"home": {"file_system_id": "fs-home"}})
     host = world.node("worker")
     host.path("/home").rename(host.path("/home.old"))
-    assert fsx.home(host.node()) == "fs-home mounted at /home"
+    host.path("/home").mkdir()
+    assert home.run(host.node()) == "fs-home mounted at /home"
     assert host.ran("mount", "-t", "nfs")
+    assert host.path("/home/ubuntu").is_dir()
+    assert host.ran("chown", "-R", "ubuntu:")
+
+
+def test_keys_wait_for_the_home_folders_that_stay(tmp_path: Path) -> None:
+    world = World(tmp_path, extra={"home": {"file_system_id": "fs-home"}})
+    needs = {step.name: step.needs for step in steps.for_orchestrator(world.node("worker").node())}
+    assert "home" in needs["ssh"]
+    assert "home" in needs["users-key"]

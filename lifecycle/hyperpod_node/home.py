@@ -1,0 +1,35 @@
+"""Home folders on a file system of their own, where one is configured. It hides what the image has in /home."""
+
+from __future__ import annotations
+
+from . import fsx
+from .model import Node
+from .ssh import USERS
+
+FOLDER = "/home"
+SKELETON = "/etc/skel"
+
+
+def run(node: Node) -> str:
+    """Step ``home``."""
+    wanted = node.parameters.home_fsx_id
+    assert wanted is not None, "the step is only there when one is configured"
+    detail = fsx.mount(node, {"id": wanted}, FOLDER)
+    for user in USERS:
+        home = node.host.home(user)
+        if home and home.startswith(f"{FOLDER}/"):
+            _make(node, user, home)
+    return detail
+
+
+def _make(node: Node, user: str, home: str) -> None:
+    """A user's folder as useradd makes it; all nodes are at it, and the first one fills it."""
+    host = node.host
+    try:
+        host.path(home).mkdir()
+    except FileExistsError:
+        return
+    host.changes.append(home)
+    if host.path(SKELETON).is_dir():
+        host.run("cp", "-r", f"{host.path(SKELETON)}/.", str(host.path(home)))
+    host.run("chown", "-R", f"{user}:", str(host.path(home)))
