@@ -9,6 +9,7 @@ import typer
 
 from . import console
 from .costs import cost_command
+from .deploy_commands import deploy_command, destroy_command, preview_command
 from .failures import Exit, explain
 
 EXIT_CODES = (
@@ -25,6 +26,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+app.command("deploy")(deploy_command)
+app.command("preview")(preview_command)
+app.command("destroy")(destroy_command)
 app.command("cost")(cost_command)
 
 

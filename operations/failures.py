@@ -9,6 +9,7 @@ from botocore import exceptions as aws_errors
 from pulumi import automation
 
 from components.config import ConfigError
+from rehearsal.commands import last_words
 from rehearsal.project import ProjectError
 
 
@@ -175,12 +176,3 @@ def _command_error(error: automation.CommandError) -> Failure:
     if re.search(r"dial tcp|no such host|connection refused|i/o timeout", text):
         return cannot_know("Pulumi cannot reach its backend or plugins", "check the network, and `pulumi whoami`")
     return Failure(f"pulumi: {last_words(text)}")
-
-
-def last_words(text: str) -> str:
-    """What the CLI said at the end, where no event says it."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    said = next(
-        (line for line in reversed(lines) if line.startswith("error:")), lines[-1] if lines else "pulumi failed"
-    )
-    return said.removeprefix("error:").strip()

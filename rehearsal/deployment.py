@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from .account import Account
 from .account.kinds import Refused
-from .engine import DeploymentError, Engine, Event, Operation
+from .engine import CANCELLED, DeploymentError, Engine
+from .events import Event, Operation
 from .program import run_program
 from .project import Project
 from .state import ResourceState, State, deletion_order
@@ -39,12 +41,15 @@ def up(
     old: Mapping[str, ResourceState] | None = None,
     preview: bool = False,
     on_event: OnEvent = lambda event: None,
+    stop: threading.Event | None = None,
 ) -> Deployment:
     """Run the program and make the account what it says; with ``preview`` only say what would be done.
 
     A failed deployment is returned with ``failure`` set and the state as far as it got. Raises ProgramError.
     """
-    engine = Engine(account, project=project.name, stack=project.stack, old=old, preview=preview, on_event=on_event)
+    engine = Engine(
+        account, project=project.name, stack=project.stack, old=old, preview=preview, on_event=on_event, stop=stop
+    )
     result = Deployment(state=engine.state, operations=engine.operations)
     try:
         result.warnings = run_program(project, engine)
@@ -69,7 +74,12 @@ def _delete_replaced(engine: Engine, gone: State, on_event: OnEvent) -> None:
         raise DeploymentError(failures[0])
 
 
-def destroy(state: State, account: Account, on_event: OnEvent = lambda event: None) -> list[str]:
+def destroy(
+    state: State,
+    account: Account,
+    on_event: OnEvent = lambda event: None,
+    stop: threading.Event | None = None,
+) -> list[str]:
     """Delete everything in reverse order of dependency. Returns what could not be deleted, and leaves it in ``state``.
 
     As the real engine, it refuses to begin while a resource is protected.
@@ -80,13 +90,21 @@ def destroy(state: State, account: Account, on_event: OnEvent = lambda event: No
             f"{resource.name} ({resource.type}) is protected; set hyperpod:protect to false first"
             for resource in protected
         ]
-    return _delete(account, deletion_order(state), on_event, state)
+    return _delete(account, deletion_order(state), on_event, state, stop)
 
 
-def _delete(account: Account, order: list[ResourceState], on_event: OnEvent, state: State | None = None) -> list[str]:
+def _delete(
+    account: Account,
+    order: list[ResourceState],
+    on_event: OnEvent,
+    state: State | None = None,
+    stop: threading.Event | None = None,
+) -> list[str]:
     failures: list[str] = []
     needed: set[str] = set()
     for resource in order:
+        if stop is not None and stop.is_set():
+            return [*failures, CANCELLED]
         if resource.urn in needed:
             needed |= set(resource.dependencies)
             continue

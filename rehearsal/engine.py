@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from google.protobuf import empty_pb2
 from pulumi import FileAsset, StringAsset
@@ -24,19 +23,10 @@ from .account.s3 import body
 from .autoname import keeps_name, named, with_names
 from .clock import duration
 from .eks_component import construct_eks_cluster
+from .events import Event, Operation
 from .state import PROVIDER_PREFIX, STACK_TYPE, ResourceState, State, finish_of
 
-Operation = Literal["create", "update", "replace", "same", "delete"]
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something that happened to a resource: ``phase`` is start, done or failed."""
-
-    phase: Literal["start", "done", "failed"]
-    operation: Operation
-    resource: ResourceState
-    error: str = ""
+CANCELLED = "cancelled"
 
 
 class DeploymentError(Exception):
@@ -57,7 +47,8 @@ class Engine(MockMonitor):
     """The resource monitor that a program registers its resources with.
 
     ``old`` is the state before; ``state`` grows while the program runs. With ``preview`` nothing is created and outputs
-    stay unknown. ``on_event`` hears of every step, from several threads, one at a time.
+    stay unknown. ``on_event`` hears of every step, from several threads, one at a time. Once ``stop`` is set, nothing
+    more is begun.
     """
 
     def __init__(
@@ -69,6 +60,7 @@ class Engine(MockMonitor):
         old: Mapping[str, ResourceState] | None = None,
         preview: bool = False,
         on_event: Callable[[Event], None] = lambda event: None,
+        stop: threading.Event | None = None,
     ) -> None:
         super().__init__(_NoMocks())
         self.account, self.project, self.stack, self.preview = account, project, stack, preview
@@ -80,6 +72,7 @@ class Engine(MockMonitor):
         self.operations: dict[str, Operation] = {}
         self.replaced: list[ResourceState] = []
         self._on_event = on_event
+        self._stop = stop or threading.Event()
         self._lock = threading.RLock()
 
     # What the program calls -------------------------------------------------------------------------------------------
@@ -154,6 +147,8 @@ class Engine(MockMonitor):
 
     def _enter(self, resource: ResourceState) -> None:
         with self._lock:
+            if self._stop.is_set() and not self.failures:
+                self.failures.append(CANCELLED)
             if self.failures:
                 raise DeploymentError(f"{resource.name}: not started, the deployment has failed")
             if resource.urn in self.state:

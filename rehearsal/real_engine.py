@@ -7,7 +7,6 @@ temporary folder, and the checkout is not written to.
 from __future__ import annotations
 
 import json
-import re
 import secrets
 import shutil
 import sys
@@ -17,20 +16,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import yaml
+from pulumi import automation
 
 from .account import Account
+from .commands import Command, CommandRun, InterruptibleCommand, OnEvent, last_words, run_command
+from .events import Event
 from .project import Project
 from .provider import serve
-from .state import PROVIDER_PREFIX, STACK_TYPE
-
-if TYPE_CHECKING:
-    from pulumi import automation
 
 OnLine = Callable[[str], None]
-Command = Literal["preview", "up", "refresh", "destroy"]
 Counts = dict[str, int]
 
 NO_CLI = (
@@ -44,11 +41,6 @@ _DONE = {
     "delete-replaced": "deleted the old",
     "discard-replaced": "gave up the old",
 }
-# What the CLI says when it has already said why; a component's connection goes when one of its children fails.
-_SAYS_NOTHING = re.compile(
-    r"^(update|preview|destroy|refresh) failed|program exited with non-zero|the client connection is closing$"
-    r"|resource monitor shut down"
-)
 
 
 class EngineFailure(Exception):
@@ -119,63 +111,63 @@ def _sentence(counts: Mapping[str, int]) -> str:
 
 
 class RealStack:
-    """One stack on the real engine, while ``real_stack`` lasts."""
+    """One stack on the real engine, while ``real_stack`` lasts. ``cli`` can be interrupted."""
 
-    def __init__(self, stack: automation.Stack, backend: Path, account: Account, on_line: OnLine) -> None:
-        self._stack, self._backend, self._account, self.on_line = stack, backend, account, on_line
-        self.counts: Counts = {}
-        self._failures: list[str] = []
-        self.changed: list[str] = []
-        self.warnings: list[str] = []
+    def __init__(
+        self, stack: automation.Stack, cli: InterruptibleCommand, backend: Path, account: Account, on_line: OnLine
+    ) -> None:
+        self.stack, self.cli, self.on_line = stack, cli, on_line
+        self._backend, self._account = backend, account
+        self.last = CommandRun()
+
+    @property
+    def counts(self) -> Counts:
+        """How many resources each operation of the last command was for."""
+        return self.last.counts
+
+    @property
+    def changed(self) -> list[str]:
+        """What the last command changed."""
+        return self.last.changed
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the last command warned of."""
+        return self.last.warnings
 
     def run(self, command: Command) -> Counts:
-        """Run one command. Returns how many resources each operation was for; raises EngineFailure."""
-        from pulumi import automation
+        """Run one command and say what it does. Returns the counts; raises EngineFailure with every cause."""
 
-        counts: Counts = {}
-        self.counts, self._failures, self.changed, self.warnings = counts, [], [], []
+        def tell(event: Event) -> None:
+            if event.phase == "done" and command != "preview":
+                operation = _DONE.get(event.operation, event.operation)
+                self.on_line(f"  {operation} {event.resource.name} ({event.resource.type})")
 
-        def on_event(event: Any) -> None:
-            if event.summary_event:
-                counts.update({_text(op): n for op, n in event.summary_event.resource_changes.items()})
-            self._hear(event, quiet=command == "preview")
+        run = self.execute(command, tell)
+        if run.failed:
+            raise EngineFailure("\n".join(str(cause) for cause in run.causes) or "cancelled")
+        return run.counts
 
+    def execute(self, command: Command, on_event: OnEvent) -> CommandRun:
+        """Run one command, whatever it comes to. Raises EngineFailure where the CLI itself cannot go on."""
         if command == "destroy":
             self._keep_retained()
+        self.last = CommandRun()
         try:
-            getattr(self._stack, command)(on_event=on_event, color="never", suppress_progress=True)
+            self.last = run_command(self.stack, command, on_event)
         except automation.CommandError as error:
-            raise EngineFailure("\n".join(dict.fromkeys(self._failures)) or _last_words(str(error))) from None
-        return counts
+            raise EngineFailure(last_words(str(error))) from None
+        return self.last
 
     def outputs(self) -> tuple[dict[str, Any], set[str]]:
         """The stack's outputs, and which of them are secret."""
-        found = self._stack.outputs()
+        found = self.stack.outputs()
         return {key: one.value for key, one in found.items()}, {key for key, one in found.items() if one.secret}
 
     def state(self) -> dict[str, Any]:
         """The stack's state as it lies in the backend, its secrets encrypted."""
-        files = list(self._backend.glob(f".pulumi/stacks/*/{self._stack.name}.json"))
+        files = list(self._backend.glob(f".pulumi/stacks/*/{self.stack.name}.json"))
         return dict(json.loads(files[0].read_text())["checkpoint"]["latest"] or {}) if files else {}
-
-    def _hear(self, event: Any, *, quiet: bool) -> None:
-        """Collect what failed and what changed, and say what was done."""
-        if diagnostic := event.diagnostic_event:
-            if diagnostic.severity == "error" and not _SAYS_NOTHING.search(_message(diagnostic)):
-                self._failures.append(f"{_title(diagnostic.urn or '')}{_message(diagnostic)}")
-            elif diagnostic.severity == "warning":
-                self.warnings.append(_message(diagnostic))
-            return
-        step = event.resource_pre_event or event.res_outputs_event
-        if step is None or not _counts(step.metadata):
-            return
-        operation, name = _text(step.metadata.op), step.metadata.urn.split("::", 3)[3]
-        if event.resource_pre_event:
-            # Of a replacement, the engine announces its parts as well.
-            if operation in ("create", "update", "replace", "delete"):
-                self.changed.append(f"{name} ({operation})")
-        elif not quiet:
-            self.on_line(f"  {_DONE.get(operation, operation)} {name} ({step.metadata.type})")
 
     def _keep_retained(self) -> None:
         """The engine forgets what is retained on delete without a word to its provider."""
@@ -184,42 +176,9 @@ class RealStack:
                 self._account.keep(resource["type"], resource["id"])
 
 
-def _counts(metadata: Any) -> bool:
-    """Whether a step is about a resource that the account has, and changes it."""
-    custom = metadata.type != STACK_TYPE and not metadata.type.startswith(PROVIDER_PREFIX) and metadata.provider
-    return bool(custom) and _text(metadata.op) not in ("same", "refresh", "read")
-
-
-def _text(operation: Any) -> str:
-    return str(getattr(operation, "value", operation))
-
-
-def _title(urn: str) -> str:
-    """The resource that a message is about; nothing where it is the program's own."""
-    if not urn:
-        return ""
-    type_token, name = urn.split("::", 3)[2].rsplit("$", 1)[-1], urn.split("::", 3)[3]
-    return "" if type_token == STACK_TYPE else f"{name} ({type_token}): "
-
-
-def _message(diagnostic: Any) -> str:
-    """The text of a message, without the severity that it begins with."""
-    return str(diagnostic.message).strip().removeprefix(f"{diagnostic.severity}: ")
-
-
-def _last_words(text: str) -> str:
-    """What the CLI said at the end, where no event says it."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return next(
-        (line for line in reversed(lines) if line.startswith("error:")), lines[-1] if lines else "pulumi failed"
-    )
-
-
 @contextmanager
 def real_stack(project: Project, account: Account, on_line: OnLine) -> Iterator[RealStack]:
     """A new stack of the project, in a backend of its own, whose providers are the account."""
-    from pulumi import automation
-
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as scratch, serve(account, project.folder) as providers:
         backend, home, folder = (Path(scratch) / name for name in ("backend", "home", "project"))
         for path in (backend, home, folder):
@@ -235,14 +194,15 @@ def real_stack(project: Project, account: Account, on_line: OnLine) -> Iterator[
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         try:
+            cli = InterruptibleCommand()
             stack = automation.create_stack(
                 stack_name=project.stack,
                 work_dir=str(folder),
-                opts=automation.LocalWorkspaceOptions(env_vars=environment, pulumi_home=str(home)),
+                opts=automation.LocalWorkspaceOptions(env_vars=environment, pulumi_home=str(home), pulumi_command=cli),
             )
         except (automation.CommandError, automation.InvalidVersionError) as error:
-            raise EngineFailure(_last_words(str(error))) from None
-        yield RealStack(stack, backend, account, on_line)
+            raise EngineFailure(last_words(str(error))) from None
+        yield RealStack(stack, cli, backend, account, on_line)
 
 
 def _mirror(project: Project, folder: Path) -> None:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from .engine import Event
+from .events import Event
 from .outcome import Outcome
 from .state import ResourceState
 

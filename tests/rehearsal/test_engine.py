@@ -10,7 +10,7 @@ import pytest
 
 from rehearsal.account import Account
 from rehearsal.deployment import destroy, up
-from rehearsal.engine import Event
+from rehearsal.events import Event
 from rehearsal.program import ProgramError
 from rehearsal.project import Project
 from tests.support import project

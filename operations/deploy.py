@@ -1,0 +1,105 @@
+"""``deploy``, ``preview`` and ``destroy`` as functions: run, find the first cause, say the next step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from rehearsal.commands import Cause, Command, CommandRun
+
+from . import leftovers
+from .advice import next_step
+from .console import err
+from .engines import Engine, attend
+from .failures import Exit
+from .leftovers import Audit
+from .live import Progress
+from .node_logs import NodeLog, lifecycle_logs
+from .target import Target
+
+CLUSTER_TYPE = "aws-native:sagemaker:Cluster"
+
+
+@dataclass
+class Report:
+    """What a command came to. ``cause`` is what failed first; ``others`` failed after it, mostly because of it."""
+
+    stack: str
+    command: Command
+    engine: str
+    succeeded: bool
+    cancelled: bool = False
+    seconds: float = 0.0
+    counts: dict[str, int] = field(default_factory=dict)
+    changes: list[str] = field(default_factory=list)
+    outputs: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    cause: Cause | None = None
+    others: list[Cause] = field(default_factory=list)
+    node_logs: list[NodeLog] = field(default_factory=list)
+    next_step: str = ""
+    audit: Audit | None = None
+
+    @property
+    def code(self) -> Exit:
+        """How the verb ends."""
+        if self.cancelled:
+            return Exit.CANCELLED
+        left = self.audit.of_the_stack if self.audit else []
+        return Exit.GOOD if self.succeeded and not left else Exit.FAILED
+
+
+def run(target: Target, engine: Engine, command: Command, *, total: int = 0) -> Report:
+    """Run a command, showing what happens on standard error, and explain how it ended.
+
+    Ctrl-C cancels: what is in progress is finished, and the report says so. ``total`` is how many resources a preview
+    has announced. Raises CommandError where the CLI itself cannot run.
+    """
+    title = f"{command} {target.stack}"
+    with Progress(title, err(), total) as progress:
+        ended = attend(lambda: engine.execute(command, progress.event), engine.cancel)
+    report = Report(
+        stack=target.stack,
+        command=command,
+        engine=engine.title,
+        succeeded=not ended.failed,
+        cancelled=ended.cancelled,
+        seconds=ended.seconds,
+        counts=ended.counts,
+        changes=ended.changed,
+        warnings=ended.warnings,
+    )
+    if ended.failed:
+        _explain(target, report, ended)
+    elif command == "up":
+        report.outputs = engine.outputs()
+    return report
+
+
+def _explain(target: Target, report: Report, ended: CommandRun) -> None:
+    report.cause, report.others = next(iter(ended.causes), None), ended.causes[1:]
+    if report.cancelled:
+        report.next_step = (
+            "nothing more was begun; the same command goes on where it stopped, "
+            f"`python -m operations destroy {target.stack}` takes back what there is"
+        )
+    if report.cause is None:
+        return
+    report.next_step = report.next_step or next_step(report.cause.text, target.stack)
+    if report.cause.type == CLUSTER_TYPE and report.command == "up":
+        try:
+            report.node_logs = lifecycle_logs(target.aws, target.cluster_name)
+        except (ClientError, BotoCoreError) as error:
+            report.warnings.append(f"the nodes' logs could not be read: {error}")
+
+
+def destroy(target: Target, engine: Engine, *, total: int = 0, remove_leftovers: bool = False) -> Report:
+    """Destroy the stack, then look for what is left in the account; remove AWS's own remains where told to."""
+    report = run(target, engine, "destroy", total=total)
+    if report.succeeded:
+        report.audit = leftovers.audit(target)
+        if remove_leftovers:
+            leftovers.remove(target, report.audit)
+    return report

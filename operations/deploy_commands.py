@@ -1,0 +1,235 @@
+"""The verbs ``deploy``, ``preview`` and ``destroy``: options, questions, and how a report reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from . import console, deploy, target
+from .engines import Engine, open_stack
+from .leftovers import Audit
+from .live import clock
+from .rehearse import rehearsed
+from .target import Target
+
+Rehearse = Annotated[
+    bool, typer.Option("--rehearse", help="In an AWS account embedded in this process: no cloud, no cost.")
+]
+Fail = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail", metavar="TARGET[=KIND]", help="With --rehearse: make a resource fail. See `python -m rehearsal -h`."
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config", "-c", metavar="KEY=VALUE", help="With --rehearse: lay a value over the stack's. Repeatable."
+    ),
+]
+InstallCli = Annotated[bool, typer.Option("--install-cli", help="Install the Pulumi CLI where there is none.")]
+_DONE = {"up": "deployed", "preview": "previewed", "destroy": "destroyed", "refresh": "refreshed"}
+_WORDS = {"create": "to create", "update": "to change", "replace": "to replace", "delete": "to delete", "same": "as is"}
+_LONG = 12
+
+
+def deploy_command(
+    stack: console.Stack,
+    yes: console.Yes = False,
+    rehearse: Rehearse = False,
+    fail: Fail = None,
+    config: Set = None,
+    install_cli: InstallCli = False,
+    as_json: console.Json = False,
+) -> None:
+    """Bring a stack up, or to what its configuration says now.
+
+    Shows first what would change, and asks. Then every resource is shown with
+    the time it takes and the time it usually takes. When something fails, the
+    first cause is named, with the nodes' own log and the next step to take.
+    Ctrl-C stops cleanly. Running it again goes on where it stopped.
+
+    \b
+      python -m operations deploy dev --rehearse
+      python -m operations deploy dev
+      python -m operations deploy slurm-gpu --yes --json    in CI
+      python -m operations deploy dev --rehearse --fail hyperpod-cluster=capacity
+    """
+    chosen = _load(stack, rehearse, fail, config)
+    with _engine(chosen, rehearse, fail, create=True, install_cli=install_cli) as engine:
+        planned = deploy.run(chosen, engine, "preview")
+        if not planned.succeeded:
+            _finish(planned, as_json)
+        if not any(number for operation, number in planned.counts.items() if operation != "same"):
+            console.note("Nothing changes.")
+        elif not rehearse:
+            _show_plan(planned)
+            console.confirm("Deploy?", yes=yes)
+        _finish(deploy.run(chosen, engine, "up", total=_changes(planned)), as_json)
+
+
+def preview_command(
+    stack: console.Stack,
+    rehearse: Rehearse = False,
+    config: Set = None,
+    install_cli: InstallCli = False,
+    as_json: console.Json = False,
+) -> None:
+    """Say what deploying would change. Changes nothing.
+
+    \b
+      python -m operations preview dev
+      python -m operations preview slurm-gpu --json    in CI, on a pull request
+    """
+    chosen = _load(stack, rehearse, None, config)
+    with _engine(chosen, rehearse, None, create=True, install_cli=install_cli) as engine:
+        _finish(deploy.run(chosen, engine, "preview"), as_json)
+
+
+def destroy_command(
+    stack: console.Stack,
+    yes: console.Yes = False,
+    remove_leftovers: Annotated[
+        bool,
+        typer.Option("--remove-leftovers", help="Also delete what AWS made itself: log groups, forgotten interfaces."),
+    ] = False,
+    rehearse: Rehearse = False,
+    config: Set = None,
+    install_cli: InstallCli = False,
+    as_json: console.Json = False,
+) -> None:
+    """Delete everything of a stack, then search the account for what is left.
+
+    AWS makes things by itself, as log groups of the nodes, that no stack
+    deletes. They are listed; --remove-leftovers deletes them. Anything else
+    that is left is a failure, with the command that removes it.
+
+    \b
+      python -m operations destroy dev
+      python -m operations destroy dev --yes --remove-leftovers
+      python -m operations destroy dev --rehearse    brings it up first
+    """
+    chosen = _load(stack, rehearse, None, config)
+    with _engine(chosen, rehearse, None, create=False, install_cli=install_cli) as engine:
+        if rehearse:
+            built = deploy.run(chosen, engine, "up")
+            if not built.succeeded:
+                _finish(built, as_json)
+        else:
+            console.confirm(f"Delete everything of {stack}, its file system and all data on it included?", yes=yes)
+        _finish(deploy.destroy(chosen, engine, remove_leftovers=remove_leftovers), as_json)
+
+
+def _load(stack: str, rehearse: bool, fail: Sequence[str] | None, config: Sequence[str] | None) -> Target:
+    if not rehearse and (fail or config):
+        # A real stack's configuration is its file, which the next deployment reads again.
+        raise typer.BadParameter("--fail and --config need --rehearse; for a real stack: pulumi config set KEY VALUE")
+    return target.load(stack, list(config or []))
+
+
+@contextmanager
+def _engine(
+    chosen: Target, rehearse: bool, fail: Sequence[str] | None, *, create: bool, install_cli: bool
+) -> Iterator[Engine]:
+    if not rehearse:
+        yield open_stack(chosen, create=create, install_cli=install_cli)
+        return
+    with rehearsed(chosen, fail=fail or ()) as (engine, _):
+        console.note(f"Rehearsing on {engine.title}.")
+        yield engine
+
+
+def _changes(report: deploy.Report) -> int:
+    return sum(number for operation, number in report.counts.items() if operation != "same")
+
+
+def _finish(report: deploy.Report, as_json: bool) -> None:
+    """Show a report, and end with its exit code."""
+    if as_json:
+        console.emit(document(report))
+    else:
+        _show(report)
+    raise typer.Exit(report.code)
+
+
+def document(report: deploy.Report) -> dict[str, Any]:
+    """The documented form of --json."""
+    return {**asdict(report), "exit_code": int(report.code)}
+
+
+def counted(counts: dict[str, int]) -> str:
+    """``92 to create, 3 as is``."""
+    known = [f"{counts[operation]} {words}" for operation, words in _WORDS.items() if counts.get(operation)]
+    rest = [f"{number} {operation}" for operation, number in counts.items() if operation not in _WORDS and number]
+    return ", ".join(known + rest) or "nothing to do"
+
+
+def _show_plan(report: deploy.Report) -> None:
+    for line in report.changes[:_LONG]:
+        console.note(f"  {line}", "")
+    if len(report.changes) > _LONG:
+        console.note(f"  and {len(report.changes) - _LONG} more")
+    console.note(counted(report.counts), "bold")
+
+
+def _show(report: deploy.Report) -> None:
+    if report.cancelled:
+        console.say(f"Cancelled {report.command} of {report.stack} after {clock(report.seconds)}.", "bold yellow")
+    elif not report.succeeded:
+        console.say(f"{report.command} of {report.stack} failed after {clock(report.seconds)}.", "bold red")
+    if report.cause:
+        console.say("What failed first:", "bold")
+        console.say(f"  {report.cause}")
+    if report.others:
+        names = ", ".join(dict.fromkeys(cause.resource or cause.text.splitlines()[0] for cause in report.others))
+        console.say(f"  After it, mostly because of it: {names}", "dim")
+    for log in report.node_logs:
+        console.say(f"The end of {log.stream}:", "bold")
+        for line in log.lines:
+            console.say(f"  {line}")
+    for warning in report.warnings:
+        console.say(f"Warning: {warning}", "yellow")
+    if report.next_step:
+        console.say(f"Next: {report.next_step}")
+    if report.succeeded:
+        _show_success(report)
+
+
+def _show_success(report: deploy.Report) -> None:
+    if report.command == "preview":
+        for line in report.changes:
+            console.say(f"  {line}")
+        console.say(f"{report.stack}: {counted(report.counts)}.", "bold")
+        return
+    number = sum(n for operation, n in report.counts.items() if operation != "same")
+    did = f"{number} resources changed" if number else "nothing had to change"
+    console.say(f"{report.stack} is {_DONE[report.command]}: {did} in {clock(report.seconds)}.", "bold green")
+    width = max(map(len, report.outputs), default=0)
+    for key, value in report.outputs.items():
+        console.say(f"  {key:{width}}  {value}")
+    if report.audit:
+        _show_audit(report.stack, report.audit)
+
+
+def _show_audit(stack: str, audit: Audit) -> None:
+    for line in audit.removed:
+        console.say(f"  removed {line}")
+    for line in audit.kept:
+        console.say(f"  kept on purpose: {line}")
+    if left := audit.of_the_stack:
+        console.say(f"{len(left)} of the stack's own are left, and cost money until they are deleted:", "bold red")
+        for one in left:
+            console.say(f"  {one.kind} {one.id}    {one.command}")
+    if by_aws := [one for one in audit.leftovers if one.by_aws]:
+        console.say("AWS made these itself and keeps them:", "bold")
+        for one in by_aws:
+            console.say(f"  {one.kind} {one.id}    {one.command}")
+        console.say(f"Next: python -m operations destroy {stack} --remove-leftovers")
+    for line in audit.unknown:
+        console.say(f"  could not look: {line}", "yellow")
+    if not audit.leftovers and not audit.unknown:
+        console.say("Nothing is left in the account.", "green")

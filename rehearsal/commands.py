@@ -1,0 +1,174 @@
+"""One command of the Pulumi CLI, through the Automation API: its events, what failed first, and how to stop it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from pulumi import automation
+from pulumi.automation.errors import create_command_error
+
+from . import events
+from .events import Event
+from .state import STACK_TYPE
+
+Command = Literal["preview", "up", "refresh", "destroy"]
+OnEvent = Callable[[Event], None]
+# What the CLI says when it has already said why; a component's connection goes when one of its children fails.
+_SAYS_NOTHING = re.compile(
+    r"^(update|preview|destroy|refresh) (failed|canceled)|program exited with non-zero|resource monitor shut down"
+    r"|the client connection is closing$"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """Why something failed. ``resource`` is a logical name, empty where the program or the engine itself says it."""
+
+    text: str
+    resource: str = ""
+    type: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.resource} ({self.type}): {self.text}" if self.resource else self.text
+
+
+@dataclass
+class CommandRun:
+    """What a command came to. ``causes`` are in the order in which they were heard: the first is the root."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    changed: list[str] = field(default_factory=list)
+    causes: list[Cause] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    failed: bool = False
+    cancelled: bool = False
+
+
+class InterruptibleCommand(automation.PulumiCommand):
+    """The CLI in a process group of its own, so that Ctrl-C reaches it once and only from here.
+
+    Its first SIGINT makes the engine finish what is in progress and stop; a second one abandons it.
+    """
+
+    def __init__(self, root: str | None = None) -> None:
+        super().__init__(root=root)
+        self._running: subprocess.Popen[str] | None = None
+        self.interrupted = False
+
+    def interrupt(self) -> None:
+        """Ask the command that runs now to stop."""
+        self.interrupted = True
+        if self._running and self._running.poll() is None:
+            self._running.send_signal(signal.SIGINT)
+
+    def run(
+        self,
+        args: list[str],
+        cwd: str,
+        additional_env: Mapping[str, str],
+        on_output: Callable[[str], Any] | None = None,
+        on_error: Callable[[str], Any] | None = None,
+    ) -> automation.CommandResult:
+        """As the base class does, but for the process group."""
+        environment = {**os.environ, **additional_env, "PULUMI_AUTOMATION_API": "true"}
+        if (program := Path(self.command)).is_absolute():
+            # The language hosts lie beside it.
+            environment["PATH"] = os.pathsep.join([str(program.parent), environment.get("PATH", "")])
+        with subprocess.Popen(
+            [self.command, "--non-interactive", *args],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env=environment,
+            encoding="utf-8",
+            process_group=0,
+        ) as process:
+            self._running = process
+            assert process.stdout is not None
+            assert process.stderr is not None
+            readers = [_Lines(process.stdout, on_output), _Lines(process.stderr, on_error)]
+            for reader in readers:
+                reader.join()
+            code = process.wait()
+        out, err = ("\n".join(reader.lines) for reader in readers)
+        result = automation.CommandResult(stdout=out, stderr=err, code=code)
+        if code != 0:
+            raise create_command_error(result)
+        return result
+
+
+class _Lines(threading.Thread):
+    """Reads a stream to its end."""
+
+    def __init__(self, stream: IO[str], hear: Callable[[str], Any] | None) -> None:
+        super().__init__(daemon=True)
+        self.lines: list[str] = []
+        self._stream, self._hear = stream, hear
+        self.start()
+
+    def run(self) -> None:
+        for line in self._stream:
+            self.lines.append(line.rstrip())
+            if self._hear:
+                self._hear(line.rstrip())
+
+
+def run_command(stack: automation.Stack, command: Command, on_event: OnEvent = lambda event: None) -> CommandRun:
+    """Run a command to its end. What fails is in the result; only a CLI that cannot run at all raises CommandError."""
+    run, began = CommandRun(), time.monotonic()
+
+    def hear(event: Any) -> None:
+        if event.summary_event:
+            run.counts.update({events.text(op): n for op, n in event.summary_event.resource_changes.items()})
+        if event.diagnostic_event:
+            _note(run, event.diagnostic_event)
+        if (step := event.resource_pre_event) and _announces(step.metadata):
+            run.changed.append(f"{events.name_of(step.metadata.urn)} ({events.text(step.metadata.op)})")
+        if (heard := events.from_automation(event)) is not None:
+            on_event(heard)
+
+    try:
+        getattr(stack, command)(on_event=hear, color="never", suppress_progress=True)
+    except automation.CommandError:
+        run.failed, pulumi = True, stack.workspace.pulumi_command
+        run.cancelled = isinstance(pulumi, InterruptibleCommand) and pulumi.interrupted
+        if not run.causes and not run.cancelled:
+            raise
+    run.causes = list(dict.fromkeys(run.causes))
+    run.seconds = time.monotonic() - began
+    return run
+
+
+def _announces(metadata: Any) -> bool:
+    return events.text(metadata.op) == "replace" or (
+        events.changes(metadata) and events.text(metadata.op) in ("create", "update", "delete")
+    )
+
+
+def _note(run: CommandRun, diagnostic: Any) -> None:
+    message = str(diagnostic.message).strip().removeprefix(f"{diagnostic.severity}: ")
+    if diagnostic.severity == "warning":
+        run.warnings.append(message)
+    elif diagnostic.severity == "error" and not _SAYS_NOTHING.search(message):
+        urn = diagnostic.urn or ""
+        own = not urn or events.type_of(urn) == STACK_TYPE
+        run.causes.append(
+            Cause(text=message) if own else Cause(text=message, resource=events.name_of(urn), type=events.type_of(urn))
+        )
+
+
+def last_words(text: str) -> str:
+    """What the CLI said at the end, where no event says it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith(("error:", "stderr: error:"))]
+    return [*lines, *errors][-1].split("error: ", 1)[-1] if lines else "it said nothing"
