@@ -12,6 +12,7 @@ from components.config import load
 from components.endpoints import interface_services
 from components.hyperpod import HyperPod, HyperPodArgs
 from components.identity import Identity, IdentityArgs
+from components.image_repository import ImageRepository, ImageRepositoryArgs
 from components.lifecycle_bucket import LifecycleBucket, LifecycleBucketArgs
 from components.network import Network, NetworkArgs
 from components.observability import Observability, ObservabilityArgs
@@ -109,18 +110,25 @@ if on_eks:
         eks.EksArgs(
             names=name,
             partition=region.partition,
+            account=account,
             version=settings.kubernetes_version,
+            authentication_mode=settings.authentication_mode,
             accelerator=config.accelerator,
             vpc_id=network.vpc_id,
             subnet_ids=network.eks_subnet_ids,
             node_groups=security.nodes,
             node_roles=identity.role_arns,
             api_cidrs=settings.kubernetes_api_cidrs,
+            administrators=settings.administrator_role_arns,
+            teams=settings.namespaces,
+            bucket=settings.fsx.linked_bucket,
             image_registry=settings.network.image_registry,
             tags=tags,
         ),
         shared,
     )
+    images = ImageRepository("images", ImageRepositoryArgs(cluster=name.cluster), shared)
+    pulumi.export("trainingRepository", images.url)
     pulumi.export("eksClusterName", orchestrator.cluster_name)
     pulumi.export("kubeconfig", orchestrator.kubeconfig)
     pulumi.export("connect", eks.connect_command(name))

@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from ipaddress import IPv4Network
 
 from .accelerators import CATALOGUE, UnknownInstanceType, lookup
 from .config import SIZES, Problem, Settings, WorkerGroup
+from .kubernetes_checks import ROLE_ARN, kubernetes_problems
 from .names import CLUSTER_LIMIT, longest_cluster_name
 from .network_plan import network_problems
 from .regions import Region
-
-# Amazon EKS User Guide, "Kubernetes versions" and Amazon SageMaker Developer Guide, "Getting started with Amazon EKS
-# support in SageMaker HyperPod": offered by both in 2026; 1.31 and older only under extended support.
-KUBERNETES_VERSIONS = ("1.31", "1.32", "1.33", "1.34")
 
 # CreateCluster, InstanceCount, InstanceGroups and VolumeSizeInGB.
 MAX_COUNT = 6758
@@ -31,7 +27,6 @@ _GROUP_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*")
 _CLUSTER_NAME = re.compile(r"[a-z0-9](-?[a-z0-9])*")
 _FILE_SYSTEM_ID = re.compile(r"fs-[0-9a-f]{8,21}")
 _BUCKET_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_ROLE_ARN = re.compile(r"arn:(aws[a-z-]*):iam::\d{12}:role/[\w+=,.@/-]+", re.ASCII)
 _PLAN_ARN = re.compile(r"arn:(aws[a-z-]*):sagemaker:([a-z0-9-]+):\d{12}:training-plan/[\w-]+", re.ASCII)
 _SSH_KEY = re.compile(r"(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0-9+/]{40,}={0,3}( [^\n]*)?\n?")
 
@@ -43,8 +38,7 @@ def check(settings: Settings, region: Region | None) -> list[Problem]:
         _zone(settings, region),
         _workers(settings, region),
         _head_nodes(settings),
-        _kubernetes(settings),
-        _api_cidrs(settings),
+        kubernetes_problems(settings, region),
         _fsx(settings),
         network_problems(settings),
         _role(settings, region),
@@ -182,23 +176,6 @@ def _head_nodes(settings: Settings) -> Iterator[Problem]:
             yield Problem(key=key, what=str(unknown))
 
 
-def _kubernetes(settings: Settings) -> Iterator[Problem]:
-    if settings.orchestrator == "eks" and settings.kubernetes_version not in KUBERNETES_VERSIONS:
-        yield Problem(
-            key="hyperpod:kubernetesVersion",
-            what=f'"{settings.kubernetes_version}" is not supported',
-            fix=f"one of {', '.join(KUBERNETES_VERSIONS)} (in quotes, or YAML makes 1.30 a number)",
-        )
-
-
-def _api_cidrs(settings: Settings) -> Iterator[Problem]:
-    for text in settings.kubernetes_api_cidrs:
-        try:
-            IPv4Network(text)
-        except ValueError as error:
-            yield Problem(key="hyperpod:kubernetesApiCidrs", what=str(error), fix="blocks like 203.0.113.0/24")
-
-
 def _fsx(settings: Settings) -> Iterator[Problem]:
     fsx = settings.fsx
     if fsx.storage_gib is not None and not (
@@ -249,7 +226,7 @@ def _fsx(settings: Settings) -> Iterator[Problem]:
 def _role(settings: Settings, region: Region | None) -> Iterator[Problem]:
     if (arn := settings.existing_role_arn) is None:
         return
-    match = _ROLE_ARN.fullmatch(arn)
+    match = ROLE_ARN.fullmatch(arn)
     partition = region.partition if region else "aws"
     if not match:
         yield Problem(

@@ -19,6 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.alias_generators import to_camel
 
 from .accelerators import ACCELERATORS, Accelerator, InstanceType, lookup
+from .kubernetes_versions import DEFAULT_VERSION
 from .regions import REGIONS, Region
 
 NAMESPACE = "hyperpod"
@@ -175,8 +176,9 @@ class Settings(_Model):
     workers: tuple[WorkerGroup, ...] = ()
     controller_instance_type: str = "ml.m5.2xlarge"
     login: Annotated[Login | None, BeforeValidator(_empty_is_none)] = None
-    kubernetes_version: str = "1.34"
+    kubernetes_version: str = DEFAULT_VERSION
     kubernetes_api_cidrs: tuple[str, ...] = ()
+    administrator_role_arns: tuple[str, ...] = ()
     authentication_mode: Literal["API", "API_AND_CONFIG_MAP"] = "API"
     charts: Charts = Charts()
     teams: tuple[Team, ...] = ()

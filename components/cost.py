@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from types import MappingProxyType
 
 from .config import Config
 from .endpoints import interface_services
+from .kubernetes_versions import KUBERNETES_VERSIONS
 from .prices import HOURS_PER_MONTH, price
-
-# Kubernetes versions that EKS bills as extended support (Amazon EKS User Guide, release calendar: standard support of
-# 1.31 ended 2025-11-26, of 1.32 on 2026-03-23, of 1.33 on 2026-07-29).
-_EXTENDED = ("1.31", "1.32", "1.33")
 
 Rates = Mapping[str, float]
 _NO_RATES: Rates = MappingProxyType({})
@@ -63,7 +61,7 @@ def estimate(config: Config, rates: Rates = _NO_RATES) -> Cost:
     if not settings.network.vpc_id:
         parts |= _network(config, rates)
     if settings.orchestrator == "eks":
-        extended = settings.kubernetes_version in _EXTENDED
+        extended = KUBERNETES_VERSIONS[settings.kubernetes_version].extended_support(date.today())
         parts["EKS control plane"] = _hourly("eks_extended_hour" if extended else "eks_hour", rates)
         if extended:
             notes.append(f"Kubernetes {settings.kubernetes_version} is under extended support, at six times the price")

@@ -10,22 +10,18 @@ import pulumi_aws as aws
 import pulumi_aws_native as aws_native
 import pulumi_eks as eks
 import pulumi_kubernetes as kubernetes
-from pulumi import ComponentResource, CustomTimeouts, Input, Output, ResourceOptions
+from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from .accelerators import Accelerator
+from .config import Team
+from .eks_addons import EksAddons, EksAddonsArgs
 from .helm import HyperPodChart, HyperPodChartArgs
 from .names import Names
-from .policies import document
 
 LOG_DAYS = 30
+# KMS, ScheduleKeyDeletion: 7 to 30 days. A key that waits costs nothing.
+_KEY_WINDOW_DAYS = 7
 LOG_TYPES = ("api", "audit", "authenticator")
-# Both run as DaemonSets on every node; EKS reports them active without any.
-NODE_ADDONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
-# These have Deployments, so EKS calls them active only once HyperPod's nodes are there.
-POD_ADDONS = ("coredns", "aws-ebs-csi-driver")
-_POD_ADDON_TIMEOUT = CustomTimeouts(create="2h")
-# EKS User Guide, "Amazon EBS CSI driver": its controller's service account, and the policy it needs.
-_EBS_SERVICE_ACCOUNT, _EBS_POLICY = "ebs-csi-controller-sa", "service-role/AmazonEBSCSIDriverPolicy"
 # What the control plane calls on nodes: kubelet, and webhooks on the ports that charts commonly serve them.
 _NODE_PORTS = {"https": 443, "webhook-4443": 4443, "webhook-8443": 8443, "webhook-9443": 9443, "kubelet": 10250}
 
@@ -36,23 +32,29 @@ class EksArgs:
 
     ``subnet_ids`` are two, in zones EKS supports. ``api_cidrs`` may reach the public endpoint; with none the API is
     private. ``node_groups`` are the nodes' security groups, ``node_roles`` their execution roles by kind.
+    ``administrators`` are IAM roles besides the deployer's own. ``bucket`` is the one that pods may mount.
     """
 
     names: Names
     partition: str
+    account: str
     version: str
+    authentication_mode: str
     accelerator: Accelerator
     vpc_id: Input[str]
     subnet_ids: Sequence[Input[str]]
     node_groups: Sequence[Input[str]]
     node_roles: Mapping[str, Input[str]]
     api_cidrs: Sequence[str]
+    administrators: Sequence[str] = ()
+    teams: Sequence[Team] = ()
+    bucket: str | None = None
     image_registry: str | None = None
     tags: Mapping[str, str] | None = None
 
 
 class Eks(ComponentResource):
-    """Owns the EKS cluster, its add-ons and access entries, and the HyperPod chart.
+    """Owns the EKS cluster, the key of its secrets, its add-ons and access entries, and the HyperPod chart.
 
     No node groups: HyperPod brings the nodes. Access is by access entries alone: an ``aws-auth`` ConfigMap would need a
     reachable API before there is one. The control plane's log group is made here, first, so that it has a retention and
@@ -72,7 +74,18 @@ class Eks(ComponentResource):
         self.cluster_name = cluster.eks_cluster.name
         self.kubeconfig = Output.secret(cluster.kubeconfig_json)
         self.ready = self._access_entries() + self._node_access(cluster)
-        self._addons()
+        EksAddons(
+            f"{name}-addons",
+            EksAddonsArgs(
+                names=args.names,
+                partition=args.partition,
+                account=args.account,
+                version=args.version,
+                cluster_name=self.cluster_name,
+                bucket=args.bucket,
+            ),
+            self._child,
+        )
         provider = kubernetes.Provider(f"{name}-kubernetes", kubeconfig=self.kubeconfig, opts=self._child)
         chart = HyperPodChart(
             f"{name}-chart",
@@ -111,7 +124,8 @@ class Eks(ComponentResource):
                 endpoint_private_access=True,
                 endpoint_public_access=bool(args.api_cidrs),
                 public_access_cidrs=list(args.api_cidrs) or None,
-                authentication_mode=eks.AuthenticationMode.API,
+                authentication_mode=eks.AuthenticationMode(args.authentication_mode),
+                encryption_config_key_arn=self._secrets_key(),
                 enabled_cluster_log_types=list(LOG_TYPES),
                 skip_default_node_group=True,
                 skip_default_security_groups=True,
@@ -124,8 +138,33 @@ class Eks(ComponentResource):
             opts=ResourceOptions(parent=self, depends_on=[logs]),
         )
 
+    def _secrets_key(self) -> Output[str]:
+        """The key that encrypts Kubernetes secrets before they reach the control plane's store."""
+        key = aws.kms.Key(
+            f"{self._name}-secrets",
+            description=f"Kubernetes secrets of {self._args.names.cluster}",
+            enable_key_rotation=True,
+            deletion_window_in_days=_KEY_WINDOW_DAYS,
+            opts=self._child,
+        )
+        return key.arn
+
     def _access_entries(self) -> list[pulumi.Resource]:
-        """Nodes may join the cluster; the deployer is its administrator through EKS's own bootstrap entry."""
+        """Nodes may join the cluster. Only their entries are returned: nothing of the cluster waits for people's.
+
+        The deployer's own role is an administrator by EKS's bootstrap entry, which cannot be made twice.
+        """
+        for number, arn in enumerate(self._args.administrators):
+            self._administrator(number, arn)
+        for team in self._args.teams:
+            for number, arn in enumerate(team.role_arns):
+                aws.eks.AccessEntry(
+                    f"{self._name}-{team.name}-{number}",
+                    cluster_name=self.cluster_name,
+                    principal_arn=arn,
+                    kubernetes_groups=[team_group(team.name)],
+                    opts=self._child,
+                )
         return [
             aws.eks.AccessEntry(
                 f"{self._name}-{kind}",
@@ -136,6 +175,20 @@ class Eks(ComponentResource):
             )
             for kind, arn in self._args.node_roles.items()
         ]
+
+    def _administrator(self, number: int, arn: str) -> None:
+        policy = f"arn:{self._args.partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+        entry = aws.eks.AccessEntry(
+            f"{self._name}-administrator-{number}", cluster_name=self.cluster_name, principal_arn=arn, opts=self._child
+        )
+        aws.eks.AccessPolicyAssociation(
+            f"{self._name}-administrator-{number}",
+            cluster_name=self.cluster_name,
+            principal_arn=entry.principal_arn,
+            policy_arn=policy,
+            access_scope=aws.eks.AccessPolicyAssociationAccessScopeArgs(type="cluster"),
+            opts=self._child,
+        )
 
     def _node_access(self, cluster: eks.Cluster) -> list[pulumi.Resource]:
         """Rules between the control plane's own security group and the nodes'."""
@@ -168,41 +221,10 @@ class Eks(ComponentResource):
             )
         return rules
 
-    def _addons(self) -> None:
-        role = self._ebs_role()
-        for addon in (*NODE_ADDONS, *POD_ADDONS):
-            identity = aws.eks.AddonPodIdentityAssociationArgs(role_arn=role, service_account=_EBS_SERVICE_ACCOUNT)
-            aws.eks.Addon(
-                f"{self._name}-{addon}",
-                cluster_name=self.cluster_name,
-                addon_name=addon,
-                # EKS puts its own unmanaged copies on a new cluster; the add-on takes them over.
-                resolve_conflicts_on_create="OVERWRITE",
-                resolve_conflicts_on_update="OVERWRITE",
-                pod_identity_associations=[identity] if addon == "aws-ebs-csi-driver" else None,
-                opts=ResourceOptions(parent=self, custom_timeouts=_POD_ADDON_TIMEOUT if addon in POD_ADDONS else None),
-            )
 
-    def _ebs_role(self) -> Output[str]:
-        trust = {
-            "Effect": "Allow",
-            "Principal": {"Service": "pods.eks.amazonaws.com"},
-            "Action": ["sts:AssumeRole", "sts:TagSession"],
-        }
-        role = aws.iam.Role(
-            f"{self._name}-ebs-csi",
-            name=self._args.names.role("ebs-csi"),
-            assume_role_policy=document([trust]),
-            opts=self._child,
-        )
-        attached = aws.iam.RolePolicyAttachment(
-            f"{self._name}-ebs-csi",
-            role=role.name,
-            policy_arn=f"arn:{self._args.partition}:iam::aws:policy/{_EBS_POLICY}",
-            opts=self._child,
-        )
-        # The driver must not start before its role can do something.
-        return Output.all(role.arn, attached.id).apply(lambda both: str(both[0]))
+def team_group(team: str) -> str:
+    """The Kubernetes group that a team's IAM roles are in; RoleBindings name it."""
+    return f"team:{team}"
 
 
 def connect_command(names: Names) -> str:

@@ -89,6 +89,9 @@ def construct_eks_cluster(component: ResourceState, register: Register, partitio
         }
         if inputs.get("authenticationMode")
         else None,
+        encryptionConfig={"provider": {"keyArn": inputs["encryptionConfigKeyArn"]}, "resources": ["secrets"]}
+        if inputs.get("encryptionConfigKeyArn")
+        else None,
         enabledClusterLogTypes=inputs.get("enabledClusterLogTypes"),
         tags={"Name": f"{name}-eksCluster", **inputs.get("tags", {})},
     )

@@ -27,6 +27,9 @@ def prepare(account: Account, config: Config) -> None:
         _network(account, config)
     if config.settings.existing_role_arn:
         _role(account, config.settings.existing_role_arn)
+    settings = config.settings
+    for arn in (*settings.administrator_role_arns, *(arn for team in settings.teams for arn in team.role_arns)):
+        account.adopt("aws:iam/role:Role", "existing role", arn.rsplit("/", 1)[1], {}, {"arn": arn})
     if config.settings.fsx.linked_bucket:
         bucket = {"bucket": config.settings.fsx.linked_bucket}
         account.create("aws:s3/bucket:Bucket", "existing bucket", bucket)

@@ -31,6 +31,7 @@ _QUERIES = (
     ("events", "list_rules", "Rules[].Name"),
     ("ssm", "describe_parameters", "Parameters[].Name"),
     ("ssm", "list_documents", "DocumentIdentifiers[?Owner!='Amazon'].Name"),
+    ("ecr", "describe_repositories", "repositories[].repositoryName"),
     ("amp", "list_workspaces", "workspaces[].workspaceId"),
 )
 
@@ -41,8 +42,15 @@ def take_inventory(account: Account) -> Inventory:
     for service, operation, path in _QUERIES:
         what = f"{service} {operation.split('_', 1)[1].replace('_', '-')}"
         found[what] = set(_names(account, service, operation, path))
+    found["kms keys"] = {key for key in _names(account, "kms", "list_keys", "Keys[].KeyId") if _usable(account, key)}
     found["record"] = {live.id for live in account.live.values() if live.ours}
     return found
+
+
+def _usable(account: Account, key: str) -> bool:
+    """A key that waits for its deletion is gone as far as anybody can use it; AWS's own keys are not the account's."""
+    state = account.client("kms").describe_key(KeyId=key)["KeyMetadata"]
+    return bool(state["KeyState"] != "PendingDeletion" and state["KeyManager"] == "CUSTOMER")
 
 
 def _names(account: Account, service: str, operation: str, path: str) -> list[str]:

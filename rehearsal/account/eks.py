@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from components.kubernetes_versions import ADDON_VERSIONS, KUBERNETES_VERSIONS
+
 from .kinds import Inputs, Kind, Live, Refused, register
 from .records import record
 from .schemas import to_cloudformation
@@ -14,13 +16,16 @@ if TYPE_CHECKING:
 CLUSTER = "aws:eks/cluster:Cluster"
 RELEASE = "kubernetes:helm.sh/v3:Release"
 ACCESS_ENTRY = "aws:eks/accessEntry:AccessEntry"
-# Amazon EKS User Guide, "Kubernetes versions": what can be created in 2026.
-_VERSIONS = ("1.30", "1.31", "1.32", "1.33", "1.34", "1.35")
 # Amazon EKS User Guide, "Subnet requirements": zones without a control plane.
 _ZONES_WITHOUT = ("use1-az3", "usw1-az2", "cac1-az3")
 
 
 def _cluster_properties(i: Inputs) -> dict[str, Any]:
+    properties = _all_cluster_properties(i)
+    return {key: value for key, value in properties.items() if value is not None}
+
+
+def _all_cluster_properties(i: Inputs) -> dict[str, Any]:
     access, vpc = i.get("accessConfig") or {}, i["vpcConfig"]
     types = [{"Type": t} for t in i.get("enabledClusterLogTypes") or []]
     return {
@@ -29,12 +34,18 @@ def _cluster_properties(i: Inputs) -> dict[str, Any]:
         "Version": str(i["version"]),
         "ResourcesVpcConfig": to_cloudformation("AWS::EKS::Cluster", {"resourcesVpcConfig": vpc})["ResourcesVpcConfig"],
         "AccessConfig": {key[0].upper() + key[1:]: value for key, value in access.items() if value is not None},
+        "EncryptionConfig": _encryption(i),
         "Logging": {"ClusterLogging": {"EnabledTypes": types}},
     }
 
 
+def _encryption(i: Inputs) -> list[dict[str, Any]] | None:
+    given = i.get("encryptionConfig")
+    return [{"Provider": {"KeyArn": given["provider"]["keyArn"]}, "Resources": given["resources"]}] if given else None
+
+
 def _cluster(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
-    if str(i["version"]) not in _VERSIONS:
+    if str(i["version"]) not in KUBERNETES_VERSIONS:
         raise Refused("InvalidParameterException", f"unsupported Kubernetes version {i['version']}")
     if any(account.find(CLUSTER, name=i["name"])):
         raise Refused("ResourceInUseException", f"cluster already exists with name: {i['name']}")
@@ -87,14 +98,31 @@ def _addon_properties(i: Inputs) -> dict[str, Any]:
     return {key: value for key, value in properties.items() if value is not None}
 
 
+def _check_addon(cluster: Live, i: Inputs) -> None:
+    """CreateAddon: the version must be one for the cluster's own Kubernetes version."""
+    name, version, kubernetes = i["addonName"], i.get("addonVersion"), str(cluster.inputs["version"])
+    fitting = [row for row in ADDON_VERSIONS if row.addon == name and kubernetes in row.kubernetes_versions]
+    if not fitting:
+        raise Refused("InvalidParameterException", f"addon {name} is not supported in Kubernetes {kubernetes}")
+    if version and version not in [row.version for row in fitting]:
+        raise Refused(
+            "InvalidParameterException", f"addon version {version} of {name} is not for Kubernetes {kubernetes}"
+        )
+
+
 def _addon(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
-    _in_cluster(account, i)
+    _check_addon(_in_cluster(account, i), i)
     arn = account.arn("eks", f"addon/{i['clusterName']}/{i['addonName']}/{account.new_id('a')[2:]}")
     return f"{i['clusterName']}:{i['addonName']}", {"arn": arn, "addonVersion": i.get("addonVersion") or "default"}
 
 
 def _entry_properties(i: Inputs) -> dict[str, Any]:
-    keys = {"clusterName": "ClusterName", "principalArn": "PrincipalArn", "type": "Type"}
+    keys = {
+        "clusterName": "ClusterName",
+        "principalArn": "PrincipalArn",
+        "type": "Type",
+        "kubernetesGroups": "KubernetesGroups",
+    }
     return {name: i[key] for key, name in keys.items() if i.get(key)}
 
 
@@ -106,6 +134,16 @@ def _entry(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
         raise Refused("ResourceInUseException", f"the specified access entry already exists: {i['principalArn']}")
     arn = account.arn("eks", f"access-entry/{i['clusterName']}/{account.new_id('e')[2:]}")
     return f"{i['clusterName']}:{i['principalArn']}", {"accessEntryArn": arn}
+
+
+def _policy(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    _in_cluster(account, i)
+    if next(account.find(ACCESS_ENTRY, clusterName=i["clusterName"], principalArn=i["principalArn"]), None) is None:
+        raise Refused("ResourceNotFoundException", f"there is no access entry for {i['principalArn']}")
+    kind, namespaces = i["accessScope"]["type"], i["accessScope"].get("namespaces")
+    if kind not in ("cluster", "namespace") or (kind == "namespace") != bool(namespaces):
+        raise Refused("InvalidParameterException", "an access scope is cluster, or namespace with namespaces")
+    return f"{i['clusterName']}#{i['principalArn']}#{i['policyArn']}", {}
 
 
 def _release(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
@@ -139,6 +177,13 @@ def register_kinds() -> None:
             _entry,
             translate=_entry_properties,
             fixed=frozenset({"clusterName", "principalArn", "type"}),
+        )
+    )
+    register(
+        Kind(
+            token="aws:eks/accessPolicyAssociation:AccessPolicyAssociation",
+            create=_policy,
+            delete=lambda account, live: None,
         )
     )
     register(

@@ -126,9 +126,49 @@ def _delete_rules(account: Account, live: Live) -> None:
     account.client("amp").delete_rule_groups_namespace(workspaceId=live.inputs["workspaceId"], name=live.inputs["name"])
 
 
+def _key(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    kms = account.client("kms")
+    made = kms.create_key(Description=i.get("description", ""))["KeyMetadata"]
+    if i.get("enableKeyRotation"):
+        kms.enable_key_rotation(KeyId=made["KeyId"])
+    return made["KeyId"], {"arn": made["Arn"], "keyId": made["KeyId"]}
+
+
+def _delete_key(account: Account, live: Live) -> None:
+    days = int(live.inputs.get("deletionWindowInDays") or 30)
+    account.client("kms").schedule_key_deletion(KeyId=live.id, PendingWindowInDays=days)
+
+
+def _repository(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    made = account.client("ecr").create_repository(
+        repositoryName=i["name"],
+        imageTagMutability=i.get("imageTagMutability", "MUTABLE"),
+        imageScanningConfiguration=i.get("imageScanningConfiguration") or {},
+    )["repository"]
+    return i["name"], {"arn": made["repositoryArn"], "repositoryUrl": made["repositoryUri"]}
+
+
+def _delete_repository(account: Account, live: Live) -> None:
+    account.client("ecr").delete_repository(repositoryName=live.id, force=bool(live.inputs.get("forceDelete")))
+
+
 def register_kinds() -> None:
     """Make these services' types known."""
     kinds = (
+        Kind(
+            token="aws:kms/key:Key",
+            create=_key,
+            delete=_delete_key,
+            update=lambda account, live, i: {},
+            updatable=frozenset({"description", "enableKeyRotation", "deletionWindowInDays", "tags"}),
+        ),
+        Kind(
+            token="aws:ecr/repository:Repository",
+            create=_repository,
+            delete=_delete_repository,
+            update=lambda account, live, i: {},
+            updatable=frozenset({"imageTagMutability", "imageScanningConfiguration", "forceDelete", "tags"}),
+        ),
         Kind(
             token="aws:cloudwatch/logGroup:LogGroup",
             create=_log_group,

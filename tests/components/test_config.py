@@ -14,6 +14,7 @@ from tests.support import READY_STACKS, ROOT, config, project
 LONG = "a" * 64
 GROUP = {"name": "workers", "instanceType": "ml.g5.16xlarge"}
 EKS = {"orchestrator": "eks"}
+ROLE = "arn:aws:iam::123456789012:role/research"
 PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p5"
 
 
@@ -163,6 +164,46 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "reserved tag": ({"tags": {"aws:x": "y"}}, "hyperpod:tags.aws:x", "reserved"),
     "unknown orchestrator": ({"orchestrator": "kubernetes"}, "hyperpod:orchestrator", "'slurm' or 'eks'"),
     "unknown region": ({"region": "mars-east-1"}, "aws:region", "us-west-2"),
+    "Kubernetes version EKS lacks": ({**EKS, "kubernetesVersion": "1.30"}, "hyperpod:kubernetesVersion", "1.31, 1.32"),
+    "unknown authentication mode": (
+        {**EKS, "authenticationMode": "CONFIG_MAP"},
+        "hyperpod:authenticationMode",
+        "'API' or 'API_AND_CONFIG_MAP'",
+    ),
+    "team that cannot name a namespace": (
+        {**EKS, "teams": [{"name": "Research"}]},
+        "hyperpod:teams[0].name",
+        "lower-case",
+    ),
+    "team with a taken name": ({**EKS, "teams": [{"name": "kube-system"}]}, "hyperpod:teams[0].name", "another name"),
+    "two teams of one name": ({**EKS, "teams": [{"name": "a"}, {"name": "a"}]}, "hyperpod:teams", "must differ"),
+    "team of users": (
+        {**EKS, "teams": [{"name": "a", "roleArns": ["arn:aws:iam::123456789012:user/me"]}]},
+        "hyperpod:teams[0].roleArns",
+        "not a role",
+    ),
+    "one role in two teams": (
+        {**EKS, "teams": [{"name": name, "roleArns": [ROLE]} for name in ("a", "b")]},
+        "hyperpod:teams",
+        "name it once",
+    ),
+    "administrator of another partition": (
+        {**EKS, "administratorRoleArns": [ROLE.replace(":aws:", ":aws-cn:")]},
+        "hyperpod:administratorRoleArns",
+        "partition aws-cn",
+    ),
+    "more accelerators promised than there are": (
+        {**EKS, "teams": [{"name": "a", "accelerators": 3}]},
+        "hyperpod:teams",
+        "the workers have 2",
+    ),
+    "NeuronCores without Neuron": (
+        {**EKS, "charts": {"neuronScheduler": True}},
+        "hyperpod:charts.neuronScheduler",
+        "accelerator gpu",
+    ),
+    "unknown chart": ({**EKS, "charts": {"kubeflow": True}}, "hyperpod:charts.kubeflow", "mpiOperator"),
+    "teams with Slurm": ({"teams": [{"name": "a"}]}, "hyperpod:teams", "orchestrator slurm"),
     "bad API block": ({**EKS, "kubernetesApiCidrs": ["anywhere"]}, "hyperpod:kubernetesApiCidrs", "203.0.113.0/24"),
 }
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from components.eks_addons import NODE_ADDONS, POD_ADDONS
+from components.kubernetes_versions import KUBERNETES_VERSIONS, addon_version
 from rehearsal.deployment import Deployment
 from rehearsal.state import STACK_TYPE, State
 from tests.support import VARIANTS, everything_before, of_type, one, plan
@@ -69,8 +71,7 @@ def test_the_cluster_does_not_wait_for_what_it_can_do_without(stack: str) -> Non
         "storage-lustre",
         "observability-grafana",
         "observability-prometheus",
-        "eks-coredns",
-        "eks-aws-ebs-csi-driver",
+        *(f"eks-addons-{addon}" for addon in POD_ADDONS),
     }
     assert not before & late
     assert not any(name.startswith("validation-") for name in before)
@@ -258,6 +259,50 @@ def test_eks_brings_no_nodes_no_default_groups_and_only_its_accelerators_plugins
     assert len(zones) == 2
 
 
+@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+def test_every_addon_has_the_version_that_belongs_to_the_clusters(version: str) -> None:
+    state = state_of("eks-gpu", kubernetesVersion=version)
+    addons = {r.inputs["addonName"]: r.inputs["addonVersion"] for r in of_type(state, "eks/addon:Addon")}
+    assert addons == {addon: addon_version(addon, version) for addon in (*NODE_ADDONS, *POD_ADDONS)}
+
+
+def test_addons_that_call_aws_have_a_role_of_their_own_and_no_other_has() -> None:
+    linked = state_of("eks-gpu", fsx={"linkedBucket": "data"})
+    with_role = {r.inputs["addonName"] for r in of_type(linked, "Addon") if r.inputs.get("podIdentityAssociations")}
+    assert with_role == {"vpc-cni", "aws-ebs-csi-driver", "aws-fsx-csi-driver", "aws-mountpoint-s3-csi-driver"}
+    unlinked = of_type(state_of("eks-gpu"), "iam/role:Role")
+    assert "eks-addons-s3-csi" not in {role.name for role in unlinked}
+    policy = json.loads(one(linked, "eks-addons-s3-csi", "RolePolicy").inputs["policy"])
+    resources = {resource for statement in policy["Statement"] for resource in statement["Resource"]}
+    assert resources == {"arn:aws:s3:::data", "arn:aws:s3:::data/*"}
+
+
+def test_the_driver_for_fsx_can_delete_only_what_it_made() -> None:
+    policy = json.loads(one(state_of("eks-gpu"), "eks-addons-fsx-csi", "RolePolicy").inputs["policy"])
+    (deleting,) = [s for s in policy["Statement"] if "fsx:DeleteFileSystem" in s["Action"]]
+    assert deleting["Condition"] == {"Null": {"aws:ResourceTag/CSIVolumeName": "false"}}
+
+
+def test_kubernetes_secrets_are_encrypted_by_a_key_of_the_stack_that_rotates() -> None:
+    state = state_of("eks-gpu")
+    key = one(state, "eks-secrets")
+    assert key.inputs["enableKeyRotation"] is True
+    cluster = one(state, "eks-cluster-eksCluster")
+    assert cluster.inputs["encryptionConfig"]["resources"] == ["secrets"]
+    assert key.name in everything_before(state, cluster)
+
+
+def test_administrators_and_teams_get_access_entries_and_nothing_waits_for_them() -> None:
+    admin, user = (f"arn:aws:iam::123456789012:role/{name}" for name in ("admin", "research"))
+    teams = [{"name": "research", "roleArns": [user]}]
+    state = state_of("eks-gpu", administratorRoleArns=[admin], teams=teams)
+    entries = {r.inputs["principalArn"]: r.inputs for r in of_type(state, "AccessEntry") if "type" not in r.inputs}
+    assert entries[user]["kubernetesGroups"] == ["team:research"]
+    policy = one(state, "eks-administrator-0", "AccessPolicyAssociation").inputs
+    assert policy["policyArn"].endswith("/AmazonEKSClusterAdminPolicy")
+    assert not {"eks-administrator-0", "eks-research-0"} & everything_before(state, one(state, "hyperpod-cluster"))
+
+
 def test_a_closed_eks_pulls_the_charts_public_images_from_the_mirror() -> None:
     registry = "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"
     state = state_of("eks-gpu", network={"closed": True, "imageRegistry": registry})
@@ -309,7 +354,7 @@ def test_outputs_are_the_documented_ones(stack: str) -> None:
     }
     wanted |= {"prometheusEndpoint", "grafanaUrl", "connect", "estimatedHourlyUsd"}
     if stack.startswith("eks"):
-        wanted |= {"eksClusterName", "kubeconfig"}
+        wanted |= {"eksClusterName", "kubeconfig", "trainingRepository"}
     deployment = planned(stack)
     assert set(deployment.outputs) == wanted
     assert deployment.secret_outputs == ({"kubeconfig"} if stack.startswith("eks") else set())

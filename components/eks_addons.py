@@ -1,0 +1,170 @@
+"""EKS's own add-ons, and the IAM roles of those that call AWS."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi_aws as aws
+from pulumi import ComponentResource, CustomTimeouts, Input, Output, ResourceOptions
+
+from .kubernetes_versions import addon_version
+from .names import Names
+from .policies import Statement, allow, document
+
+# These run as DaemonSets on every node; EKS reports them active without any.
+NODE_ADDONS = ("eks-pod-identity-agent", "vpc-cni", "kube-proxy")
+# These have Deployments, so EKS calls them active only once HyperPod's nodes are there.
+POD_ADDONS = (
+    "coredns",
+    "aws-ebs-csi-driver",
+    "aws-fsx-csi-driver",
+    "aws-mountpoint-s3-csi-driver",
+    "metrics-server",
+)
+_POD_ADDON_TIMEOUT = CustomTimeouts(create="2h")
+# Without it the CNI takes NetworkPolicies and enforces none (EKS User Guide, "Limit Pod traffic").
+_CONFIGURATION = {"vpc-cni": {"enableNetworkPolicy": "true"}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EksAddonsArgs:
+    """What the add-ons are made from. ``bucket`` is the one that pods may mount, None for none."""
+
+    names: Names
+    partition: str
+    account: str
+    version: str
+    cluster_name: Input[str]
+    bucket: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Identity:
+    """The service account of an add-on and what its role may do: a managed policy, statements, or both."""
+
+    kind: str
+    service_account: str
+    managed_policy: str | None = None
+    statements: Sequence[Statement] = ()
+
+
+class EksAddons(ComponentResource):
+    """Owns the add-ons, each pinned to the version that belongs to the cluster's, and their Pod Identity roles.
+
+    Nothing waits for those that need pods. Deliberately absent: roles for add-ons that call nothing of AWS, and access
+    to any bucket but the stack's own linked one.
+    """
+
+    def __init__(self, name: str, args: EksAddonsArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:EksAddons", name, None, opts)
+        self._name, self._args, self._child = name, args, ResourceOptions(parent=self)
+        identities = self._identities()
+        for addon in (*NODE_ADDONS, *POD_ADDONS):
+            identity = identities.get(addon)
+            settings = _CONFIGURATION.get(addon)
+            aws.eks.Addon(
+                f"{name}-{addon}",
+                cluster_name=args.cluster_name,
+                addon_name=addon,
+                addon_version=addon_version(addon, args.version),
+                configuration_values=json.dumps(settings) if settings else None,
+                # EKS puts its own unmanaged copies on a new cluster; the add-on takes them over.
+                resolve_conflicts_on_create="OVERWRITE",
+                resolve_conflicts_on_update="OVERWRITE",
+                pod_identity_associations=[self._association(identity)] if identity else None,
+                opts=ResourceOptions(parent=self, custom_timeouts=_POD_ADDON_TIMEOUT if addon in POD_ADDONS else None),
+            )
+        self.register_outputs({})
+
+    def _identities(self) -> dict[str, _Identity]:
+        """Service accounts are the add-ons' own (EKS User Guide, "AWS add-ons"); so are the managed policies."""
+        args = self._args
+        here = f"{args.names.region}:{args.account}"
+        arn = f"arn:{args.partition}"
+        identities = {
+            "vpc-cni": _Identity(kind="vpc-cni", service_account="aws-node", managed_policy="AmazonEKS_CNI_Policy"),
+            "aws-ebs-csi-driver": _Identity(
+                kind="ebs-csi",
+                service_account="ebs-csi-controller-sa",
+                managed_policy="AmazonEBSCSIDriverPolicyV2",
+                # HyperPod's instances are in an account of SageMaker's, which attaches volumes to them (SageMaker
+                # Developer Guide, "Using the Amazon EBS CSI driver on SageMaker HyperPod EKS clusters").
+                statements=[
+                    allow(
+                        ["sagemaker:AttachClusterNodeVolume", "sagemaker:DetachClusterNodeVolume"],
+                        [f"{arn}:sagemaker:{here}:cluster/*"],
+                    ),
+                    allow(["eks:DescribeCluster"], [f"{arn}:eks:{here}:cluster/{args.names.cluster}"]),
+                ],
+            ),
+            "aws-fsx-csi-driver": _Identity(
+                kind="fsx-csi",
+                service_account="fsx-csi-controller-sa",
+                statements=[
+                    allow(
+                        ["fsx:CreateFileSystem", "fsx:TagResource", "fsx:DescribeFileSystems"],
+                        [f"{arn}:fsx:{here}:file-system/*"],
+                    ),
+                    # Only what the driver made itself, and so never the stack's own file system.
+                    allow(
+                        ["fsx:DeleteFileSystem", "fsx:UpdateFileSystem"],
+                        [f"{arn}:fsx:{here}:file-system/*"],
+                        {"Null": {"aws:ResourceTag/CSIVolumeName": "false"}},
+                    ),
+                ],
+            ),
+        }
+        if args.bucket:
+            bucket = f"{arn}:s3:::{args.bucket}"
+            identities["aws-mountpoint-s3-csi-driver"] = _Identity(
+                kind="s3-csi",
+                service_account="s3-csi-driver-sa",
+                statements=[
+                    allow(["s3:ListBucket"], [bucket]),
+                    allow(
+                        ["s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject"], [f"{bucket}/*"]
+                    ),
+                ],
+            )
+        return identities
+
+    def _association(self, identity: _Identity) -> aws.eks.AddonPodIdentityAssociationArgs:
+        return aws.eks.AddonPodIdentityAssociationArgs(
+            role_arn=self._role(identity), service_account=identity.service_account
+        )
+
+    def _role(self, identity: _Identity) -> Output[str]:
+        args = self._args
+        trust = {
+            "Effect": "Allow",
+            "Principal": {"Service": "pods.eks.amazonaws.com"},
+            "Action": ["sts:AssumeRole", "sts:TagSession"],
+            "Condition": {"StringEquals": {"aws:SourceAccount": args.account}},
+        }
+        role = aws.iam.Role(
+            f"{self._name}-{identity.kind}",
+            name=args.names.role(identity.kind),
+            assume_role_policy=document([trust]),
+            opts=self._child,
+        )
+        policies: list[Output[str]] = []
+        if identity.managed_policy:
+            attached = aws.iam.RolePolicyAttachment(
+                f"{self._name}-{identity.kind}",
+                role=role.name,
+                policy_arn=f"arn:{args.partition}:iam::aws:policy/{identity.managed_policy}",
+                opts=self._child,
+            )
+            policies.append(attached.id)
+        if identity.statements:
+            inline = aws.iam.RolePolicy(
+                f"{self._name}-{identity.kind}",
+                role=role.name,
+                policy=document(identity.statements),
+                opts=self._child,
+            )
+            policies.append(inline.id)
+        # An add-on must not start before its role can do something.
+        return Output.all(role.arn, *policies).apply(lambda all_of_it: str(all_of_it[0]))

@@ -1,0 +1,113 @@
+"""What is wrong with the configuration of a Kubernetes cluster. Every rule yields its own problems."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+
+from .accelerators import CATALOGUE
+from .config import SIZES, Charts, Problem, Settings
+from .kubernetes_versions import KUBERNETES_VERSIONS
+from .regions import Region
+
+ROLE_ARN = re.compile(r"arn:(aws[a-z-]*):iam::\d{12}:role/[\w+=,.@/-]+", re.ASCII)
+# Kubernetes, "Object Names and IDs": RFC 1123 labels.
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+# Kubernetes' own, and those that the charts and EKS make.
+_KUBERNETES_OWN = ("default", "kube-system", "kube-public", "kube-node-lease")
+_OF_CHARTS = ("aws-hyperpod", "kubeflow", "mpi-operator", "kueue-system", "cert-manager")
+
+
+def kubernetes_problems(settings: Settings, region: Region | None) -> Iterator[Problem]:
+    """Everything wrong with the keys that are for EKS alone."""
+    if settings.orchestrator != "eks":
+        yield from _without_kubernetes(settings)
+        return
+    if settings.kubernetes_version not in KUBERNETES_VERSIONS:
+        yield Problem(
+            key="hyperpod:kubernetesVersion",
+            what=f'"{settings.kubernetes_version}" is not supported',
+            fix=f"one of {', '.join(KUBERNETES_VERSIONS)} (in quotes, or YAML makes 1.30 a number)",
+        )
+    yield from _api_cidrs(settings)
+    yield from _roles(settings, region)
+    yield from _teams(settings)
+    if settings.charts.neuron_scheduler and settings.accelerator != "trainium":
+        yield Problem(
+            key="hyperpod:charts.neuronScheduler",
+            what="places pods on NeuronCores, and there are none",
+            fix="leave it out with accelerator gpu",
+        )
+
+
+def _without_kubernetes(settings: Settings) -> Iterator[Problem]:
+    given = {
+        "teams": bool(settings.teams),
+        "charts": settings.charts != Charts(),
+        "administratorRoleArns": bool(settings.administrator_role_arns),
+    }
+    for key, present in given.items():
+        if present:
+            yield Problem(key=f"hyperpod:{key}", what="is for EKS", fix="leave it out with orchestrator slurm")
+
+
+def _api_cidrs(settings: Settings) -> Iterator[Problem]:
+    for text in settings.kubernetes_api_cidrs:
+        try:
+            IPv4Network(text)
+        except ValueError as error:
+            yield Problem(key="hyperpod:kubernetesApiCidrs", what=str(error), fix="blocks like 203.0.113.0/24")
+
+
+def _roles(settings: Settings, region: Region | None) -> Iterator[Problem]:
+    partition = region.partition if region else "aws"
+    named = [("hyperpod:administratorRoleArns", arn) for arn in settings.administrator_role_arns]
+    named += [(f"hyperpod:teams[{n}].roleArns", arn) for n, team in enumerate(settings.teams) for arn in team.role_arns]
+    for key, arn in named:
+        match = ROLE_ARN.fullmatch(arn)
+        if not match:
+            yield Problem(key=key, what=f'"{arn}" is not a role\'s ARN', fix=f"arn:{partition}:iam::ACCOUNT:role/NAME")
+        elif region and match[1] != partition:
+            yield Problem(
+                key=key, what=f"the role is in partition {match[1]}", fix=f"{region.name} is in {region.partition}"
+            )
+    for arn, times in Counter(arn for _, arn in named).items():
+        if times > 1:
+            yield Problem(
+                key="hyperpod:teams",
+                what=f"{arn} is named {times} times",
+                fix="EKS has one access entry for each role: name it once",
+            )
+
+
+def _teams(settings: Settings) -> Iterator[Problem]:
+    for name, times in Counter(team.name for team in settings.teams).items():
+        if times > 1:
+            yield Problem(key="hyperpod:teams", what=f'{times} teams are named "{name}"', fix="names must differ")
+    for number, team in enumerate(settings.teams):
+        key = f"hyperpod:teams[{number}]"
+        if not _NAMESPACE.fullmatch(team.name):
+            fix = "lower-case letters, digits and inner hyphens, at most 63"
+            yield Problem(key=f"{key}.name", what=f'"{team.name}" cannot name a namespace', fix=fix)
+        elif team.name in _KUBERNETES_OWN + _OF_CHARTS:
+            yield Problem(
+                key=f"{key}.name", what=f'"{team.name}" is taken by Kubernetes or a chart', fix="another name"
+            )
+        if team.accelerators is not None and team.accelerators < 0:
+            yield Problem(key=f"{key}.accelerators", what=str(team.accelerators), fix="0 or more")
+    claimed = sum(team.accelerators or 0 for team in settings.teams)
+    if claimed > (there := _accelerators(settings)):
+        yield Problem(
+            key="hyperpod:teams",
+            what=f"the teams are promised {claimed} accelerators and the workers have {there}",
+            fix="promise less, or add workers",
+        )
+
+
+def _accelerators(settings: Settings) -> int:
+    """Devices of all worker groups; unknown types have none."""
+    rows = [(CATALOGUE.get(group.instance_type), group.count) for group in settings.groups]
+    default = SIZES[settings.size].workers
+    return sum(row.accelerators * (default if count is None else max(count, 0)) for row, count in rows if row)

@@ -1,0 +1,81 @@
+"""The Kubernetes versions that EKS offers, and the version of each of EKS's add-ons that belongs to it.
+
+The facts are rows of ``kubernetes_versions.csv`` and ``eks_addons.csv``, each with its source and date. Versions are
+pinned, so that two runs of one program make the same cluster; moving on is an edit of a row.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from types import MappingProxyType
+
+# The newest that SageMaker's documentation names for HyperPod.
+DEFAULT_VERSION = "1.34"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubernetesVersion:
+    """One version. ``standard_support_until`` is None where the date was not looked up.
+
+    ``hyperpod``: SageMaker's documentation names the version; EKS offers every version of the table.
+    """
+
+    version: str
+    standard_support_until: date | None
+    hyperpod: bool
+    source: str
+
+    def extended_support(self, on: date) -> bool:
+        """Whether EKS charges for extended support on that day."""
+        return self.standard_support_until is not None and on > self.standard_support_until
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddonVersion:
+    """One version of one add-on, and the Kubernetes versions that it is for."""
+
+    addon: str
+    version: str
+    kubernetes_versions: tuple[str, ...]
+    source: str
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    with Path(__file__).with_name(name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _version(row: Mapping[str, str]) -> KubernetesVersion:
+    until = row["standard_support_until"]
+    return KubernetesVersion(
+        version=row["version"],
+        standard_support_until=date.fromisoformat(until) if until else None,
+        hyperpod={"true": True, "false": False}[row["hyperpod"]],
+        source=row["source"],
+    )
+
+
+KUBERNETES_VERSIONS: Mapping[str, KubernetesVersion] = MappingProxyType(
+    {row["version"]: _version(row) for row in _rows("kubernetes_versions.csv")}
+)
+ADDON_VERSIONS: tuple[AddonVersion, ...] = tuple(
+    AddonVersion(
+        addon=row["addon"],
+        version=row["version"],
+        kubernetes_versions=tuple(row["kubernetes_versions"].split()),
+        source=row["source"],
+    )
+    for row in _rows("eks_addons.csv")
+)
+
+
+def addon_version(addon: str, kubernetes: str) -> str:
+    """The version of an add-on for a Kubernetes version. Raises KeyError where the table has none."""
+    for row in ADDON_VERSIONS:
+        if row.addon == addon and kubernetes in row.kubernetes_versions:
+            return row.version
+    raise KeyError(f"no version of {addon} for Kubernetes {kubernetes} in eks_addons.csv")
