@@ -7,10 +7,10 @@ import pulumi_aws as aws
 import pulumi_aws_native as aws_native
 from pulumi import ResourceOptions
 
-from components import cost, eks, names, provisioning, slurm
+from components import charts, cost, eks, names, provisioning, slurm
 from components.config import load
 from components.endpoints import interface_services
-from components.hyperpod import HyperPod, HyperPodArgs
+from components.hyperpod import HyperPod, HyperPodArgs, hyperpod_tags
 from components.identity import Identity, IdentityArgs
 from components.image_repository import ImageRepository, ImageRepositoryArgs
 from components.lifecycle_bucket import LifecycleBucket, LifecycleBucketArgs
@@ -21,6 +21,7 @@ from components.storage import Storage, StorageArgs
 from components.validation import Validation, ValidationArgs
 
 config = load()
+charts.require(config)
 settings, region = config.settings, config.region
 on_eks = settings.orchestrator == "eks"
 account = aws.get_caller_identity().account_id
@@ -109,7 +110,7 @@ if on_eks:
         "eks",
         eks.EksArgs(
             names=name,
-            partition=region.partition,
+            region=region,
             account=account,
             version=settings.kubernetes_version,
             authentication_mode=settings.authentication_mode,
@@ -119,6 +120,7 @@ if on_eks:
             node_groups=security.nodes,
             node_roles=identity.role_arns,
             api_cidrs=settings.kubernetes_api_cidrs,
+            charts=settings.charts,
             administrators=settings.administrator_role_arns,
             teams=settings.namespaces,
             bucket=settings.fsx.linked_bucket,
@@ -156,7 +158,7 @@ cluster = HyperPod(
         security_group_ids=security.nodes,
         node_recovery=settings.node_recovery,
         node_provisioning=settings.node_provisioning,
-        tags=tags,
+        tags=hyperpod_tags(settings, tags),
         ready=[*network.ready, *security.ready, *identity.ready, *lifecycle.ready, *orchestrator.ready],
         protect=settings.protect,
     ),

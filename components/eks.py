@@ -13,10 +13,11 @@ import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from .accelerators import Accelerator
-from .config import Team
+from .config import Charts, Team
 from .eks_addons import EksAddons, EksAddonsArgs
 from .helm import HyperPodChart, HyperPodChartArgs
 from .names import Names
+from .regions import Region
 
 LOG_DAYS = 30
 # KMS, ScheduleKeyDeletion: 7 to 30 days. A key that waits costs nothing.
@@ -36,7 +37,7 @@ class EksArgs:
     """
 
     names: Names
-    partition: str
+    region: Region
     account: str
     version: str
     authentication_mode: str
@@ -46,6 +47,7 @@ class EksArgs:
     node_groups: Sequence[Input[str]]
     node_roles: Mapping[str, Input[str]]
     api_cidrs: Sequence[str]
+    charts: Charts
     administrators: Sequence[str] = ()
     teams: Sequence[Team] = ()
     bucket: str | None = None
@@ -74,27 +76,32 @@ class Eks(ComponentResource):
         self.cluster_name = cluster.eks_cluster.name
         self.kubeconfig = Output.secret(cluster.kubeconfig_json)
         self.ready = self._access_entries() + self._node_access(cluster)
-        EksAddons(
-            f"{name}-addons",
-            EksAddonsArgs(
-                names=args.names,
-                partition=args.partition,
-                account=args.account,
-                version=args.version,
-                cluster_name=self.cluster_name,
-                bucket=args.bucket,
-            ),
-            self._child,
-        )
         provider = kubernetes.Provider(f"{name}-kubernetes", kubeconfig=self.kubeconfig, opts=self._child)
         chart = HyperPodChart(
             f"{name}-chart",
             HyperPodChartArgs(
-                region=args.names.region, accelerator=args.accelerator.name, image_registry=args.image_registry
+                region=args.region,
+                accelerator=args.accelerator.name,
+                charts=args.charts,
+                image_registry=args.image_registry,
             ),
             ResourceOptions(parent=self, providers=[provider]),
         )
         self.ready.append(chart.release)
+        EksAddons(
+            f"{name}-addons",
+            EksAddonsArgs(
+                names=args.names,
+                partition=args.region.partition,
+                account=args.account,
+                version=args.version,
+                cluster_name=self.cluster_name,
+                charts=args.charts,
+                bucket=args.bucket,
+                release=chart.release,
+            ),
+            ResourceOptions(parent=self),
+        )
         self.orchestrator = aws_native.sagemaker.ClusterOrchestratorArgs(
             eks=aws_native.sagemaker.ClusterOrchestratorEksConfigArgs(cluster_arn=cluster.eks_cluster.arn)
         )
@@ -177,7 +184,7 @@ class Eks(ComponentResource):
         ]
 
     def _administrator(self, number: int, arn: str) -> None:
-        policy = f"arn:{self._args.partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+        policy = f"arn:{self._args.region.partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
         entry = aws.eks.AccessEntry(
             f"{self._name}-administrator-{number}", cluster_name=self.cluster_name, principal_arn=arn, opts=self._child
         )

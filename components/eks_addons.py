@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi_aws as aws
-from pulumi import ComponentResource, CustomTimeouts, Input, Output, ResourceOptions
+from pulumi import ComponentResource, CustomTimeouts, Input, Output, Resource, ResourceOptions
 
+from .config import Charts
 from .kubernetes_versions import addon_version
 from .names import Names
 from .policies import Statement, allow, document
@@ -23,6 +24,11 @@ POD_ADDONS = (
     "aws-mountpoint-s3-csi-driver",
     "metrics-server",
 )
+# SageMaker's, each behind its switch.
+TRAINING_OPERATOR, TASK_GOVERNANCE = (
+    "amazon-sagemaker-hyperpod-training-operator",
+    "amazon-sagemaker-hyperpod-taskgovernance",
+)
 _POD_ADDON_TIMEOUT = CustomTimeouts(create="2h")
 # Without it the CNI takes NetworkPolicies and enforces none (EKS User Guide, "Limit Pod traffic").
 _CONFIGURATION = {"vpc-cni": {"enableNetworkPolicy": "true"}}
@@ -30,13 +36,18 @@ _CONFIGURATION = {"vpc-cni": {"enableNetworkPolicy": "true"}}
 
 @dataclass(frozen=True, kw_only=True)
 class EksAddonsArgs:
-    """What the add-ons are made from. ``bucket`` is the one that pods may mount, None for none."""
+    """What the add-ons are made from. ``bucket`` is the one that pods may mount, None for none.
+
+    ``release`` is the HyperPod chart's, whose namespace and cert-manager SageMaker's own add-ons need.
+    """
 
     names: Names
     partition: str
     account: str
     version: str
     cluster_name: Input[str]
+    charts: Charts
+    release: Resource
     bucket: str | None = None
 
 
@@ -61,7 +72,12 @@ class EksAddons(ComponentResource):
         super().__init__("hyperpod:index:EksAddons", name, None, opts)
         self._name, self._args, self._child = name, args, ResourceOptions(parent=self)
         identities = self._identities()
-        for addon in (*NODE_ADDONS, *POD_ADDONS):
+        switched = {
+            TRAINING_OPERATOR: args.charts.hyperpod_training_operator,
+            TASK_GOVERNANCE: args.charts.queues == "task-governance",
+        }
+        sagemaker = tuple(addon for addon, wanted in switched.items() if wanted)
+        for addon in (*NODE_ADDONS, *POD_ADDONS, *sagemaker):
             identity = identities.get(addon)
             settings = _CONFIGURATION.get(addon)
             aws.eks.Addon(
@@ -74,7 +90,12 @@ class EksAddons(ComponentResource):
                 resolve_conflicts_on_create="OVERWRITE",
                 resolve_conflicts_on_update="OVERWRITE",
                 pod_identity_associations=[self._association(identity)] if identity else None,
-                opts=ResourceOptions(parent=self, custom_timeouts=_POD_ADDON_TIMEOUT if addon in POD_ADDONS else None),
+                opts=ResourceOptions(
+                    parent=self,
+                    # They need the chart's cert-manager and namespace.
+                    depends_on=[args.release] if addon in sagemaker else None,
+                    custom_timeouts=None if addon in NODE_ADDONS else _POD_ADDON_TIMEOUT,
+                ),
             )
         self.register_outputs({})
 
@@ -116,6 +137,11 @@ class EksAddons(ComponentResource):
                 ],
             ),
         }
+        identities[TRAINING_OPERATOR] = _Identity(
+            kind="operator",
+            service_account="hp-training-operator-controller-manager",
+            managed_policy="AmazonSageMakerHyperPodTrainingOperatorAccess",
+        )
         if args.bucket:
             bucket = f"{arn}:s3:::{args.bucket}"
             identities["aws-mountpoint-s3-csi-driver"] = _Identity(

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pulumi
 import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, ResourceOptions
 
-# The chart is published only as a folder of a git repository, so it is pinned by commit and brought into the project.
-CHART_REPOSITORY = "aws/sagemaker-hyperpod-cli"
-CHART_COMMIT = "011ca927123e02b35a399935bbb3ab1905fe33c7"
-CHART_FOLDER = "helm_chart/HyperPodHelmChart"
-CHART_PATH = Path("charts/HyperPodHelmChart")
+from .charts import HYPERPOD
+from .config import Charts
+from .regions import Region
+
 RELEASE_NAME = "hyperpod-dependencies"
 NAMESPACE = "kube-system"
 # Applying it takes a minute; hooks have been seen to take three.
 _TIMEOUT_SECONDS = 600
+# The tag that the chart itself would take; its image is named here for the account and the region to be right.
+_HEALTH_AGENT_IMAGE = "hyperpod-health-monitoring-agent:1.0.1892.0_1.0.424.0"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,35 +29,37 @@ class HyperPodChartArgs:
     k8s-device-plugin, mpi-operator, training-operator. The rest come from AWS's own ECR in the region.
     """
 
-    region: str
+    region: Region
     accelerator: str
+    charts: Charts
     image_registry: str | None = None
 
 
 class HyperPodChart(ComponentResource):
     """Owns the Helm release that HyperPod wants to see before it accepts an EKS cluster.
 
-    Nothing waits for pods: they stay pending until HyperPod brings nodes. The region is set explicitly, since the
-    chart's own look-up guesses it from nodes that are not there yet.
+    Nothing waits for pods, neither on install nor on uninstall: they stay pending until HyperPod brings nodes. The
+    cluster roles that Kubernetes itself aggregates may outlive an uninstall: their controller writes them back while
+    they are being deleted. The release therefore takes over what it finds under its names instead of giving up on it.
     """
 
     release: kubernetes.helm.v3.Release
 
     def __init__(self, name: str, args: HyperPodChartArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:HyperPodChart", name, None, opts)
-        if not CHART_PATH.is_dir():
+        if args.charts.health_monitoring and not args.region.health_agent_account:
             pulumi.log.warn(
-                f"the HyperPod chart is not in {CHART_PATH}: take {CHART_FOLDER} of {CHART_REPOSITORY} at commit "
-                f"{CHART_COMMIT[:12]} and run `helm dependency build` in it, or the release cannot be installed",
+                f"AWS publishes no image of the health monitoring agent for {args.region.name}: nodes are not watched",
                 self,
             )
         self.release = kubernetes.helm.v3.Release(
             f"{name}-release",
             name=RELEASE_NAME,
             namespace=NAMESPACE,
-            chart=f"./{CHART_PATH}",
+            chart=f"./{HYPERPOD.path}",
             values=chart_values(args),
             skip_await=True,
+            take_ownership=True,
             timeout=_TIMEOUT_SECONDS,
             opts=ResourceOptions(parent=self),
         )
@@ -65,19 +67,29 @@ class HyperPodChart(ComponentResource):
 
 
 def chart_values(args: HyperPodChartArgs) -> dict[str, Any]:
-    """The chart's values: only what this accelerator needs is on."""
-    gpu = args.accelerator == "gpu"
+    """The chart's values: only what this accelerator needs is on, and no image is left for the chart to guess."""
+    gpu, charts, region = args.accelerator == "gpu", args.charts, args.region
+    agent = region.health_agent_account
     values: dict[str, Any] = {
-        "global": {"region": args.region},
+        "global": {"region": region.name},
+        "cert-manager": {"enabled": charts.hyperpod_training_operator},
         "nvidia-device-plugin": {"devicePlugin": {"enabled": gpu}},
         "neuron-device-plugin": {"devicePlugin": {"enabled": not gpu}},
-        "aws-efa-k8s-device-plugin": {"devicePlugin": {"enabled": True}},
-        "mpi-operator": {"enabled": True},
-        "trainingOperators": {"enabled": True},
-        "health-monitoring-agent": {"enabled": True},
-        "deep-health-check": {"enabled": True},
-        "job-auto-restart": {"enabled": True},
+        "aws-efa-k8s-device-plugin": {
+            "devicePlugin": {"enabled": True},
+            "image": {"repository": f"{region.registry(region.eks_images_account)}/eks/aws-efa-k8s-device-plugin"},
+        },
+        "mpi-operator": {"enabled": charts.mpi_operator},
+        "trainingOperators": {"enabled": charts.training_operator},
+        "health-monitoring-agent": {"enabled": charts.health_monitoring and agent is not None},
+        "deep-health-check": {"enabled": charts.deep_health_check},
+        "job-auto-restart": {"enabled": charts.job_auto_restart},
     }
+    if agent:
+        values["health-monitoring-agent"] |= {
+            "region": region.name,
+            "hmaimage": f"{region.registry(agent)}/{_HEALTH_AGENT_IMAGE}",
+        }
     if args.image_registry:
         values["nvidia-device-plugin"]["image"] = {"repository": f"{args.image_registry}/k8s-device-plugin"}
         values["mpi-operator"]["mpiOperator"] = {"image": {"repository": f"{args.image_registry}/mpi-operator"}}

@@ -9,7 +9,7 @@ import pulumi
 import pulumi_aws_native as aws_native
 from pulumi import ComponentResource, CustomTimeouts, Input, Output, ResourceOptions
 
-from .config import InstanceGroup
+from .config import InstanceGroup, Settings
 from .eks import Eks
 from .lifecycle_bucket import ENTRY_POINT
 from .slurm import Slurm
@@ -103,6 +103,13 @@ class HyperPod(ComponentResource):
             kubernetes_config=_kubernetes(group),
             slurm_config=slurm.slurm_config(group) if slurm else None,
         )
+
+
+def hyperpod_tags(settings: Settings, tags: Mapping[str, str]) -> dict[str, str]:
+    """The cluster's tags. SageMaker's training operator may only touch clusters that carry one of its own (managed
+    policy AmazonSageMakerHyperPodTrainingOperatorAccess)."""
+    operator = settings.charts.hyperpod_training_operator
+    return {**tags, **({"SageMaker": "true"} if operator else {})}
 
 
 def _capacity(group: InstanceGroup) -> sagemaker.ClusterCapacityRequirementsArgs | None:

@@ -15,7 +15,9 @@ from .regions import Region
 ROLE_ARN = re.compile(r"arn:(aws[a-z-]*):iam::\d{12}:role/[\w+=,.@/-]+", re.ASCII)
 # Kubernetes, "Object Names and IDs": RFC 1123 labels.
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-# Kubernetes' own, and those that the charts and EKS make.
+# neuron-device-plugin of the HyperPod chart at 011ca927: its DaemonSet names the types it runs on.
+_WITHOUT_DEVICE_PLUGIN = ("ml.trn2.3xlarge",)
+# Namespaces of Kubernetes' own, and those that the charts and EKS make.
 _KUBERNETES_OWN = ("default", "kube-system", "kube-public", "kube-node-lease")
 _OF_CHARTS = ("aws-hyperpod", "kubeflow", "mpi-operator", "kueue-system", "cert-manager")
 
@@ -34,6 +36,25 @@ def kubernetes_problems(settings: Settings, region: Region | None) -> Iterator[P
     yield from _api_cidrs(settings)
     yield from _roles(settings, region)
     yield from _teams(settings)
+    yield from _charts(settings)
+
+
+def _charts(settings: Settings) -> Iterator[Problem]:
+    charts = settings.charts
+    for key, needs in (("healthMonitoring", charts.health_monitoring), ("jobAutoRestart", charts.job_auto_restart)):
+        if needs and not charts.deep_health_check:
+            yield Problem(
+                key="hyperpod:charts.deepHealthCheck",
+                what=f"{key} needs the namespace that comes with it",
+                fix=f"leave it on, or set {key} to false too",
+            )
+    for number, group in enumerate(settings.groups):
+        if group.instance_type in _WITHOUT_DEVICE_PLUGIN:
+            yield Problem(
+                key=f"hyperpod:workers[{number}].instanceType",
+                what=f"the pinned HyperPod chart starts no device plugin on {group.instance_type}",
+                fix="another type, or orchestrator slurm",
+            )
     if settings.charts.neuron_scheduler and settings.accelerator != "trainium":
         yield Problem(
             key="hyperpod:charts.neuronScheduler",

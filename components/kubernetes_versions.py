@@ -36,10 +36,10 @@ class KubernetesVersion:
 
 @dataclass(frozen=True, kw_only=True)
 class AddonVersion:
-    """One version of one add-on, and the Kubernetes versions that it is for."""
+    """One version of one add-on, and the Kubernetes versions that it is for. None leaves the choice to EKS."""
 
     addon: str
-    version: str
+    version: str | None
     kubernetes_versions: tuple[str, ...]
     source: str
 
@@ -65,7 +65,7 @@ KUBERNETES_VERSIONS: Mapping[str, KubernetesVersion] = MappingProxyType(
 ADDON_VERSIONS: tuple[AddonVersion, ...] = tuple(
     AddonVersion(
         addon=row["addon"],
-        version=row["version"],
+        version=row["version"] or None,
         kubernetes_versions=tuple(row["kubernetes_versions"].split()),
         source=row["source"],
     )
@@ -73,8 +73,8 @@ ADDON_VERSIONS: tuple[AddonVersion, ...] = tuple(
 )
 
 
-def addon_version(addon: str, kubernetes: str) -> str:
-    """The version of an add-on for a Kubernetes version. Raises KeyError where the table has none."""
+def addon_version(addon: str, kubernetes: str) -> str | None:
+    """The add-on's version for a Kubernetes version, None for EKS's default. Raises KeyError for what has no row."""
     for row in ADDON_VERSIONS:
         if row.addon == addon and kubernetes in row.kubernetes_versions:
             return row.version

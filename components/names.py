@@ -15,7 +15,18 @@ CLUSTER_ID_TAG = "hyperpod:cluster-id"
 _DIGEST_LENGTH = 8
 
 # Every role the program can make; the longest decides whether a cluster name fits.
-ROLE_KINDS = ("controller", "login", "worker", "flow-logs", "grafana", "vpc-cni", "ebs-csi", "fsx-csi", "s3-csi")
+ROLE_KINDS = (
+    "controller",
+    "login",
+    "worker",
+    "flow-logs",
+    "grafana",
+    "vpc-cni",
+    "ebs-csi",
+    "fsx-csi",
+    "s3-csi",
+    "operator",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

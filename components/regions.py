@@ -16,17 +16,6 @@ from typing import Literal, TypeAlias, cast
 Partition: TypeAlias = Literal["aws", "aws-us-gov", "aws-cn"]
 
 
-# AWS Deep Learning Containers, "Available images": one account for most regions, another for those that came later.
-_DEEP_LEARNING_ACCOUNT = "763104351884"
-_DEEP_LEARNING_ACCOUNTS = {
-    "ap-southeast-3": "907027046896",
-    "ap-southeast-4": "457447274322",
-    "eu-south-2": "503227376785",
-    "us-gov-east-1": "446045086412",
-    "us-gov-west-1": "442386744353",
-}
-
-
 class UnknownRegion(ValueError):
     """A region that is not in the table; the message names the nearest one and all the others."""
 
@@ -42,6 +31,8 @@ class Region:
     """One region. ``zone_ids`` are what EC2 DescribeAvailabilityZones lists, in order.
 
     ``eks_unsupported_zone_ids`` may name zones that only old accounts still see and ``zone_ids`` therefore lacks.
+    The accounts are AWS's own, whose private registries in this region have the images of EKS's charts, of Deep
+    Learning Containers, and of HyperPod's health monitoring agent (None where AWS publishes none).
     """
 
     name: str
@@ -50,12 +41,18 @@ class Region:
     zone_id_prefix: str
     zone_ids: tuple[str, ...]
     eks_unsupported_zone_ids: tuple[str, ...]
+    eks_images_account: str
+    deep_learning_account: str
+    health_agent_account: str | None
     source: str
 
     @property
     def deep_learning_registry(self) -> str:
         """The private registry of AWS Deep Learning Containers in this region."""
-        account = _DEEP_LEARNING_ACCOUNTS.get(self.name, _DEEP_LEARNING_ACCOUNT)
+        return self.registry(self.deep_learning_account)
+
+    def registry(self, account: str) -> str:
+        """An account's private registry in this region."""
         return f"{account}.dkr.ecr.{self.name}.{self.dns_suffix}"
 
     def eks_zone_ids(self) -> tuple[str, ...]:
@@ -79,6 +76,9 @@ def _region(row: Mapping[str, str]) -> Region:
         zone_id_prefix=row["zone_id_prefix"],
         zone_ids=tuple(row["zone_ids"].split()),
         eks_unsupported_zone_ids=tuple(row["eks_unsupported_zone_ids"].split()),
+        eks_images_account=row["eks_images_account"],
+        deep_learning_account=row["deep_learning_account"],
+        health_agent_account=row["health_agent_account"] or None,
         source=row["source"],
     )
 

@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import pulumi
 from google.protobuf import empty_pb2
 from pulumi.runtime import mocks, stack
 from pulumi.runtime.settings import configure
+
+from components.charts import UNVERIFIED, UNVERIFIED_VARIABLE
 
 from .engine import DeploymentError, Engine
 from .project import Project
@@ -101,7 +104,8 @@ def _working_folder(project: Project) -> Iterator[None]:
     os.chdir(project.folder)
     sys.path.insert(0, str(project.folder))
     try:
-        yield
+        with patch.dict(os.environ, {UNVERIFIED_VARIABLE: UNVERIFIED}):
+            yield
     finally:
         os.chdir(before)
         sys.path[:] = path

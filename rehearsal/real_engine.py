@@ -21,6 +21,8 @@ from typing import Any
 import yaml
 from pulumi import automation
 
+from components.charts import UNVERIFIED, UNVERIFIED_VARIABLE
+
 from .account import Account
 from .commands import Command, CommandRun, InterruptibleCommand, OnEvent, last_words, run_command
 from .events import Event
@@ -192,6 +194,7 @@ def real_stack(project: Project, account: Account, on_line: OnLine) -> Iterator[
             # All providers are attached; a missing one must not be fetched.
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
             "PYTHONDONTWRITEBYTECODE": "1",
+            UNVERIFIED_VARIABLE: UNVERIFIED,
         }
         try:
             cli = InterruptibleCommand()

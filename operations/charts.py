@@ -1,0 +1,145 @@
+"""Bring the Helm charts that ``pulumi up`` installs on EKS, and check that they are what the project pins."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import Progress
+
+from components.charts import FOLDER, HYPERPOD, KUEUE, Chart, Dependency, faults
+
+from . import console
+from .failures import Failure, cannot_know
+
+ROOT = Path(__file__).parents[1]
+_TIMEOUT_SECONDS = 60
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brought:
+    """A chart that is in place. ``by_content`` and ``by_name`` say how its parts were verified."""
+
+    chart: str
+    version: str
+    path: str
+    by_content: tuple[str, ...]
+    by_name: tuple[str, ...]
+
+
+def bring(
+    chart: Chart, root: Path | None = None, offline: Path | None = None, progress: Progress | None = None
+) -> Brought:
+    """Put a chart into ``charts/``, all of it or nothing. Raises Failure where it cannot be had or is not as pinned.
+
+    ``offline`` is a folder with the archives under the last part of their addresses, in the network's place.
+    """
+    root = root or ROOT
+    target = root / chart.path
+    if faults(chart, target):
+        with tempfile.TemporaryDirectory(prefix="charts-", dir=_made(root / FOLDER)) as scratch:
+            made = _assemble(chart, Path(scratch), offline, progress)
+            if wrong := faults(chart, made):
+                raise Failure(
+                    f"{chart.name} is not what this project pins: {'; '.join(wrong)}",
+                    "somebody changed what is published at these addresses; use no chart that you have not read",
+                )
+            if target.exists():
+                shutil.rmtree(target)
+            made.rename(target)
+    return Brought(
+        chart=chart.name,
+        version=chart.version,
+        path=str(chart.path),
+        by_content=(chart.name, *(d.name for d in chart.dependencies if d.sha256)),
+        by_name=tuple(d.name for d in chart.dependencies if not d.sha256),
+    )
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _assemble(chart: Chart, scratch: Path, offline: Path | None, progress: Progress | None) -> Path:
+    archive = _fetch(chart.archive, f"{chart.name}.tar.gz", scratch, offline, progress)
+    with tarfile.open(archive) as package:
+        package.extractall(scratch / "archive", filter="data")
+    # An archive of a repository has one folder, named after repository and commit.
+    made = next((scratch / "archive").iterdir()) / chart.folder
+    if not made.is_dir():
+        raise Failure(f"{chart.archive} has no folder {chart.folder}", "the pin in components/charts.py is wrong")
+    for name in chart.left_out:
+        (made / name).unlink(missing_ok=True)
+    (made / "charts").mkdir(exist_ok=True)
+    for dependency in chart.dependencies:
+        package_file = _fetch(dependency.url, _file_of(dependency), scratch, offline, progress)
+        shutil.move(package_file, made / dependency.file)
+    return made
+
+
+def _file_of(dependency: Dependency) -> str:
+    return dependency.url.rsplit("/", 1)[1]
+
+
+def _fetch(url: str, name: str, scratch: Path, offline: Path | None, progress: Progress | None) -> Path:
+    target = scratch / name
+    if offline:
+        if not (offline / name).is_file():
+            raise Failure(f"{offline} has no {name}", f"put {url} there under that name")
+        return Path(shutil.copy(offline / name, target))
+    try:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer, target.open("wb") as file:
+            size = int(answer.headers.get("Content-Length") or 0) or None
+            task = progress.add_task(name, total=size) if progress else None
+            while block := answer.read(_CHUNK):
+                file.write(block)
+                if progress and task is not None:
+                    progress.update(task, advance=len(block))
+    except (urllib.error.URLError, OSError) as error:
+        raise cannot_know(
+            f"{url} cannot be fetched: {error}",
+            f"check the network and proxy; or fetch it elsewhere as {name} and give that folder with --from",
+        ) from None
+    return target
+
+
+def charts_command(
+    offline: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FOLDER",
+            help="Take the archives from this folder instead of the network.",
+            file_okay=False,
+            exists=True,
+        ),
+    ] = None,
+    as_json: console.Json = False,
+) -> None:
+    """Bring the Helm charts for EKS into charts/, and check them against the project's pins.
+
+    \b
+    The HyperPod chart is a folder of github.com/aws/sagemaker-hyperpod-cli at a pinned commit, Kueue's one of
+    github.com/kubernetes-sigs/kueue: both are checked file by file. The three packaged charts that the HyperPod chart
+    needs come from their publishers' addresses and are checked by name and version.
+    """
+    with Progress(console=console.err(), transient=True) as progress:
+        found = [bring(chart, offline=offline, progress=progress) for chart in (HYPERPOD, KUEUE)]
+    if as_json:
+        console.emit(found)
+        return
+    for one in found:
+        console.say(f"{one.path}: {one.chart} {one.version}, checked by content: {', '.join(one.by_content)}")
+        if one.by_name:
+            console.say(
+                f"  by name and version alone, their publishers' digests being unknown: {', '.join(one.by_name)}"
+            )

@@ -1,0 +1,160 @@
+"""Charts are installed only as the project pins them, and their values leave nothing to guess."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components import charts
+from components.charts import HYPERPOD, UNVERIFIED, UNVERIFIED_VARIABLE, Chart, Dependency, faults, tree_digest
+from components.config import Charts, ConfigError
+from components.helm import HyperPodChartArgs, chart_values
+from components.regions import REGIONS
+from tests.support import config
+
+
+def package(path: Path, name: str, version: str) -> None:
+    """A packaged chart with nothing in it."""
+    text = f"apiVersion: v2\nname: {name}\nversion: {version}\n".encode()
+    member = tarfile.TarInfo(f"{name}/Chart.yaml")
+    member.size = len(text)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w:gz") as archive:
+        archive.addfile(member, io.BytesIO(text))
+
+
+@pytest.fixture
+def chart(tmp_path: Path) -> tuple[Chart, Path]:
+    """A small chart as pinned, and where it is."""
+    folder = tmp_path / "charts" / "small"
+    (folder / "templates").mkdir(parents=True)
+    (folder / "Chart.yaml").write_text("apiVersion: v2\nname: small\nversion: 1.0.0\n")
+    (folder / "templates" / "one.yaml").write_text("kind: ConfigMap\n")
+    pinned = Chart(
+        name="small",
+        version="1.0.0",
+        archive="https://example.com/small.tar.gz",
+        folder="charts/small",
+        sha256=tree_digest(folder),
+        dependencies=(Dependency(name="other", version="v2.0.0", url="https://example.com/other.tgz"),),
+        left_out=("charts/old.tgz",),
+    )
+    package(folder / "charts" / "other-2.0.0.tgz", "other", "v2.0.0")
+    return pinned, folder
+
+
+def test_what_the_pin_says_has_no_fault(chart: tuple[Chart, Path]) -> None:
+    assert faults(*chart) == []
+
+
+def spoil(folder: Path, what: str) -> None:
+    match what:
+        case "changed file":
+            (folder / "templates" / "one.yaml").write_text("kind: Secret\n")
+        case "added file":
+            (folder / "templates" / "two.yaml").write_text("kind: Secret\n")
+        case "removed file":
+            (folder / "templates" / "one.yaml").unlink()
+        case "no dependency":
+            (folder / "charts" / "other-2.0.0.tgz").unlink()
+        case "other version":
+            package(folder / "charts" / "other-2.0.0.tgz", "other", "3.0.0")
+        case "no package":
+            (folder / "charts" / "other-2.0.0.tgz").write_text("<html>not found</html>")
+        case "left-out file":
+            package(folder / "charts" / "old.tgz", "old", "1.0.0")
+        case "no chart":
+            (folder / "Chart.yaml").unlink()
+
+
+SPOILT = {
+    "changed file": "the content is not that of version 1.0.0",
+    "added file": "the content is not that of version 1.0.0",
+    "removed file": "the content is not that of version 1.0.0",
+    "no dependency": "charts/other-2.0.0.tgz is missing",
+    "other version": "charts/other-2.0.0.tgz is other 3.0.0",
+    "no package": "charts/other-2.0.0.tgz is no packaged chart",
+    "left-out file": "charts/old.tgz is there besides",
+    "no chart": "the chart is not there",
+}
+
+
+@pytest.mark.parametrize("what", SPOILT)
+def test_any_other_content_is_a_fault(chart: tuple[Chart, Path], what: str) -> None:
+    pinned, folder = chart
+    spoil(folder, what)
+    (fault,) = faults(pinned, folder)
+    assert fault.startswith(SPOILT[what])
+
+
+def test_a_publishers_digest_counts_where_it_is_known(chart: tuple[Chart, Path]) -> None:
+    pinned, folder = chart
+    strict = dataclasses.replace(pinned.dependencies[0], sha256="0" * 64)
+    (fault,) = faults(dataclasses.replace(pinned, dependencies=(strict,)), folder)
+    assert fault == "the content of charts/other-2.0.0.tgz is not what was published"
+
+
+def test_without_the_charts_nothing_is_created_and_the_command_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(UNVERIFIED_VARIABLE, raising=False)
+    with pytest.raises(ConfigError, match="nothing was created") as refused:
+        charts.require(config("eks-gpu"))
+    assert [problem.key for problem in refused.value.problems] == ["charts/HyperPodHelmChart", "charts/kueue"]
+    assert all("python -m operations charts" in problem.fix for problem in refused.value.problems)
+
+
+def test_slurm_needs_no_chart_and_a_cluster_without_queues_only_hyperpods() -> None:
+    assert charts.needed(config("slurm-gpu")) == ()
+    assert charts.needed(config("eks-gpu", charts={"queues": "none"})) == (HYPERPOD,)
+
+
+def test_the_rehearsal_says_that_a_stand_in_plays_the_chart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(UNVERIFIED_VARIABLE, UNVERIFIED)
+    said: list[str] = []
+    monkeypatch.setattr("pulumi.log.warn", said.append)
+    charts.require(config("eks-gpu"))
+    assert "a stand-in plays its part" in said[0]
+
+
+def values(region: str, accelerator: str = "gpu", **switches: Any) -> dict[str, Any]:
+    return chart_values(
+        HyperPodChartArgs(region=REGIONS[region], accelerator=accelerator, charts=Charts.model_validate(switches))
+    )
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_every_regional_image_is_named_in_its_own_region_and_partition(region: str) -> None:
+    found = values(region)
+    suffix = REGIONS[region].dns_suffix
+    efa = found["aws-efa-k8s-device-plugin"]["image"]["repository"]
+    assert f".dkr.ecr.{region}.{suffix}/eks/" in efa
+    agent = found["health-monitoring-agent"]
+    if agent["enabled"]:
+        assert f".dkr.ecr.{region}.{suffix}/" in agent["hmaimage"]
+        assert agent["region"] == region
+    else:
+        assert REGIONS[region].partition != "aws"
+
+
+SWITCHES = {
+    "mpiOperator": "mpi-operator",
+    "trainingOperator": "trainingOperators",
+    "healthMonitoring": "health-monitoring-agent",
+    "deepHealthCheck": "deep-health-check",
+    "jobAutoRestart": "job-auto-restart",
+    "hyperpodTrainingOperator": "cert-manager",
+}
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_a_switch_turns_its_part_of_the_chart_on_and_off(switch: str) -> None:
+    states = [values("us-west-2", **{switch: state})[SWITCHES[switch]]["enabled"] for state in (True, False)]
+    assert states == [True, False]

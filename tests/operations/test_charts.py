@@ -1,0 +1,93 @@
+"""``charts`` brings what is pinned, all of it or nothing."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from components.charts import Chart, Dependency, faults, tree_digest
+from operations import charts
+from operations.failures import Exit, Failure
+from tests.components.test_charts import package
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> tuple[Chart, Path]:
+    """A chart in a repository's archive, its dependency, and the folder with both."""
+    repository = tmp_path / "repository-1234" / "deploy" / "small"
+    (repository / "charts").mkdir(parents=True)
+    (repository / "Chart.yaml").write_text("apiVersion: v2\nname: small\nversion: 1.0.0\n")
+    digest = tree_digest(repository)
+    (repository / "charts" / "old.tgz").write_text("an older build")
+    folder = tmp_path / "offline"
+    folder.mkdir()
+    with tarfile.open(folder / "small.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "repository-1234", "repository-1234")
+    package(folder / "other-2.0.0.tgz", "other", "2.0.0")
+    chart = Chart(
+        name="small",
+        version="1.0.0",
+        archive="https://localhost:1/small.tar.gz",
+        folder="deploy/small",
+        sha256=digest,
+        dependencies=(Dependency(name="other", version="2.0.0", url="https://localhost:1/other-2.0.0.tgz"),),
+        left_out=("charts/old.tgz",),
+    )
+    return chart, folder
+
+
+def test_brings_the_chart_with_its_dependencies_and_says_how_each_was_verified(
+    published: tuple[Chart, Path], tmp_path: Path
+) -> None:
+    chart, offline = published
+    brought = charts.bring(chart, tmp_path, offline)
+    assert faults(chart, tmp_path / "charts" / "small") == []
+    assert (brought.by_content, brought.by_name) == (("small",), ("other",))
+    assert [path.name for path in (tmp_path / "charts").iterdir()] == ["small"]
+
+
+def test_what_is_right_already_is_not_fetched_again(published: tuple[Chart, Path], tmp_path: Path) -> None:
+    chart, offline = published
+    charts.bring(chart, tmp_path, offline)
+    charts.bring(chart, tmp_path, tmp_path / "nowhere")
+
+
+def test_other_content_is_refused_and_what_was_there_stays(published: tuple[Chart, Path], tmp_path: Path) -> None:
+    chart, offline = published
+    old = tmp_path / "charts" / "small" / "Chart.yaml"
+    old.parent.mkdir(parents=True)
+    old.write_text("mine")
+    package(offline / "other-2.0.0.tgz", "other", "6.6.6")
+    with pytest.raises(Failure, match=r"other-2.0.0.tgz is other 6.6.6"):
+        charts.bring(chart, tmp_path, offline)
+    assert old.read_text() == "mine"
+    assert [path.name for path in (tmp_path / "charts").iterdir()] == ["small"]
+
+
+def test_a_missing_archive_is_named_with_its_address(published: tuple[Chart, Path], tmp_path: Path) -> None:
+    chart, offline = published
+    (offline / "other-2.0.0.tgz").unlink()
+    with pytest.raises(Failure) as failed:
+        charts.bring(chart, tmp_path, offline)
+    assert "https://localhost:1/other-2.0.0.tgz" in failed.value.hint
+
+
+def test_without_a_network_it_says_what_to_fetch(published: tuple[Chart, Path], tmp_path: Path) -> None:
+    with pytest.raises(Failure) as failed:
+        charts.bring(published[0], tmp_path)
+    assert failed.value.code == Exit.CANNOT_KNOW
+    assert "--from" in failed.value.hint
+
+
+def test_json_is_for_programs(
+    published: tuple[Chart, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chart, offline = published
+    monkeypatch.setattr(charts, "ROOT", tmp_path)
+    monkeypatch.setattr(charts, "HYPERPOD", chart)
+    monkeypatch.setattr(charts, "KUEUE", chart)
+    charts.charts_command(offline, True)
+    assert json.loads(capsys.readouterr().out)[0]["chart"] == "small"
