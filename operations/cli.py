@@ -11,6 +11,7 @@ from . import console
 from .costs import cost_command
 from .deploy_commands import deploy_command, destroy_command, preview_command
 from .failures import Exit, explain
+from .quotas_command import quotas_command
 
 EXIT_CODES = (
     "Exit codes: 0 good; 1 the operation failed or a check found something; 2 bad input; "
@@ -30,6 +31,7 @@ app.command("deploy")(deploy_command)
 app.command("preview")(preview_command)
 app.command("destroy")(destroy_command)
 app.command("cost")(cost_command)
+app.command("quotas")(quotas_command)
 
 
 @app.callback()

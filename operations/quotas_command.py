@@ -1,0 +1,60 @@
+"""The verb ``quotas``."""
+
+from __future__ import annotations
+
+import typer
+
+from . import console, quotas, target
+from .failures import Exit
+
+
+def quotas_command(stack: console.Stack, as_json: console.Json = False) -> None:
+    """Compare the service quotas that a stack needs with what the account has.
+
+    "others" is what everything in the account but this stack uses. FAIL comes
+    with the command that asks AWS for more; AWS answers within hours to days.
+    Ends with 1 when a quota is too small, with 3 when one could not be seen.
+
+    \b
+      python -m operations quotas slurm-gpu
+      python -m operations quotas slurm-gpu --json
+    """
+    checks = quotas.check(target.load(stack))
+    if as_json:
+        console.emit(checks)
+    else:
+        _show(stack, checks)
+    results = {one.result for one in checks}
+    raise typer.Exit(Exit.FAILED if "FAIL" in results else Exit.CANNOT_KNOW if "UNKNOWN" in results else Exit.GOOD)
+
+
+def _show(stack: str, checks: list[quotas.Check]) -> None:
+    console.table(
+        f"Quotas of {stack}",
+        ["", "quota", "code", ("needed", "right"), ("others", "right"), ("limit", "right")],
+        [
+            (
+                one.result,
+                f"{one.service}: {one.name}",
+                one.code or "?",
+                f"{one.needed:g}",
+                _number(one.used),
+                _number(one.limit),
+            )
+            for one in checks
+        ],
+    )
+    for one in checks:
+        if one.result == "UNKNOWN":
+            console.say(f"  UNKNOWN {one.service}: {one.name}: {one.why}", "yellow")
+    failed = [one for one in checks if one.result == "FAIL"]
+    if failed:
+        console.say(f"Ask for {len(failed)} more, with these commands:", "bold")
+        for request in quotas.requests(checks):
+            console.say(f"  {request}")
+    elif all(one.result == "PASS" for one in checks):
+        console.say("All quotas are large enough.", "bold green")
+
+
+def _number(value: float | None) -> str:
+    return "?" if value is None else f"{value:g}"
