@@ -8,10 +8,15 @@ from collections.abc import Sequence
 import typer
 
 from . import console
+from .change_commands import reboot_command, replace_command, scale_command, update_software_command
 from .costs import cost_command
 from .deploy_commands import deploy_command, destroy_command, preview_command
+from .errors_command import errors_command
 from .failures import Exit, explain
+from .kubeconfig import kubeconfig_command
+from .node_commands import connect_command, exec_command, nodes_command, ssh_config_command
 from .quotas_command import quotas_command
+from .validate_command import validate_command
 
 EXIT_CODES = (
     "Exit codes: 0 good; 1 the operation failed or a check found something; 2 bad input; "
@@ -32,6 +37,17 @@ app.command("preview")(preview_command)
 app.command("destroy")(destroy_command)
 app.command("cost")(cost_command)
 app.command("quotas")(quotas_command)
+app.command("nodes")(nodes_command)
+app.command("connect")(connect_command)
+app.command("exec")(exec_command)
+app.command("ssh-config")(ssh_config_command)
+app.command("validate")(validate_command)
+app.command("errors")(errors_command)
+app.command("replace")(replace_command)
+app.command("reboot")(reboot_command)
+app.command("scale")(scale_command)
+app.command("update-software")(update_software_command)
+app.command("kubeconfig")(kubeconfig_command)
 
 
 @app.callback()

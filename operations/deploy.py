@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from rehearsal.commands import Cause, Command, CommandRun
 
-from . import leftovers
+from . import leftovers, records
 from .advice import next_step
 from .console import err
 from .engines import Engine, attend
+from .errors import DEPLOYMENTS
 from .failures import Exit
 from .leftovers import Audit
 from .live import Progress
@@ -93,6 +94,12 @@ def _explain(target: Target, report: Report, ended: CommandRun) -> None:
             report.node_logs = lifecycle_logs(target.aws, target.cluster_name)
         except (ClientError, BotoCoreError) as error:
             report.warnings.append(f"the nodes' logs could not be read: {error}")
+
+
+def keep(target: Target, report: Report) -> None:
+    """Remember how a command ended, for ``errors``."""
+    cause = asdict(report.cause) if report.cause else None
+    records.add(target, DEPLOYMENTS, {"command": report.command, "succeeded": report.succeeded, "cause": cause})
 
 
 def destroy(target: Target, engine: Engine, *, total: int = 0, remove_leftovers: bool = False) -> Report:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -60,16 +60,16 @@ def deploy_command(
       python -m operations deploy dev --rehearse --fail hyperpod-cluster=capacity
     """
     chosen = _load(stack, rehearse, fail, config)
-    with _engine(chosen, rehearse, fail, create=True, install_cli=install_cli) as engine:
+    with open_engine(chosen, rehearse, fail, create=True, install_cli=install_cli) as engine:
         planned = deploy.run(chosen, engine, "preview")
         if not planned.succeeded:
-            _finish(planned, as_json)
+            finish(chosen, planned, as_json, rehearse=rehearse)
         if not any(number for operation, number in planned.counts.items() if operation != "same"):
             console.note("Nothing changes.")
         elif not rehearse:
-            _show_plan(planned)
+            show_plan(planned)
             console.confirm("Deploy?", yes=yes)
-        _finish(deploy.run(chosen, engine, "up", total=_changes(planned)), as_json)
+        finish(chosen, deploy.run(chosen, engine, "up", total=_changes(planned)), as_json, rehearse=rehearse)
 
 
 def preview_command(
@@ -86,8 +86,8 @@ def preview_command(
       python -m operations preview slurm-gpu --json    in CI, on a pull request
     """
     chosen = _load(stack, rehearse, None, config)
-    with _engine(chosen, rehearse, None, create=True, install_cli=install_cli) as engine:
-        _finish(deploy.run(chosen, engine, "preview"), as_json)
+    with open_engine(chosen, rehearse, None, create=True, install_cli=install_cli) as engine:
+        finish(chosen, deploy.run(chosen, engine, "preview"), as_json, rehearse=rehearse)
 
 
 def destroy_command(
@@ -114,14 +114,15 @@ def destroy_command(
       python -m operations destroy dev --rehearse    brings it up first
     """
     chosen = _load(stack, rehearse, None, config)
-    with _engine(chosen, rehearse, None, create=False, install_cli=install_cli) as engine:
+    with open_engine(chosen, rehearse, None, create=False, install_cli=install_cli) as engine:
         if rehearse:
             built = deploy.run(chosen, engine, "up")
             if not built.succeeded:
-                _finish(built, as_json)
+                finish(chosen, built, as_json, rehearse=rehearse)
         else:
             console.confirm(f"Delete everything of {stack}, its file system and all data on it included?", yes=yes)
-        _finish(deploy.destroy(chosen, engine, remove_leftovers=remove_leftovers), as_json)
+        report = deploy.destroy(chosen, engine, remove_leftovers=remove_leftovers)
+        finish(chosen, report, as_json, rehearse=rehearse)
 
 
 def _load(stack: str, rehearse: bool, fail: Sequence[str] | None, config: Sequence[str] | None) -> Target:
@@ -132,7 +133,7 @@ def _load(stack: str, rehearse: bool, fail: Sequence[str] | None, config: Sequen
 
 
 @contextmanager
-def _engine(
+def open_engine(
     chosen: Target, rehearse: bool, fail: Sequence[str] | None, *, create: bool, install_cli: bool
 ) -> Iterator[Engine]:
     if not rehearse:
@@ -147,8 +148,10 @@ def _changes(report: deploy.Report) -> int:
     return sum(number for operation, number in report.counts.items() if operation != "same")
 
 
-def _finish(report: deploy.Report, as_json: bool) -> None:
-    """Show a report, and end with its exit code."""
+def finish(chosen: Target, report: deploy.Report, as_json: bool, *, rehearse: bool) -> NoReturn:
+    """Show a report, keep it where it is of a real stack, and end with its exit code."""
+    if not rehearse and report.command != "preview":
+        deploy.keep(chosen, report)
     if as_json:
         console.emit(document(report))
     else:
@@ -168,7 +171,7 @@ def counted(counts: dict[str, int]) -> str:
     return ", ".join(known + rest) or "nothing to do"
 
 
-def _show_plan(report: deploy.Report) -> None:
+def show_plan(report: deploy.Report) -> None:
     for line in report.changes[:_LONG]:
         console.note(f"  {line}", "")
     if len(report.changes) > _LONG:

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
@@ -44,6 +44,14 @@ class Engine(Protocol):
         """Finish what is in progress and begin nothing more."""
         ...
 
+    def configure(self, values: Mapping[str, str]) -> None:
+        """Change the stack's configuration: values by path, as ``hyperpod:workers[0].count``."""
+        ...
+
+    def restore(self) -> None:
+        """Take back what ``configure`` did."""
+        ...
+
 
 class PulumiEngine:
     """A stack of the Pulumi CLI."""
@@ -51,6 +59,7 @@ class PulumiEngine:
     def __init__(self, stack: automation.Stack, cli: InterruptibleCommand) -> None:
         self.title = f"Pulumi {cli.version}"
         self._stack, self._cli = stack, cli
+        self._before: str | None = None
 
     def execute(self, command: Command, on_event: OnEvent) -> CommandRun:
         """Run a command. Raises CommandError only where the CLI cannot run at all."""
@@ -64,6 +73,20 @@ class PulumiEngine:
     def cancel(self) -> None:
         """Interrupt the CLI, once more each time."""
         self._cli.interrupt()
+
+    @property
+    def _file(self) -> Path:
+        return Path(str(self._stack.workspace.work_dir)) / f"Pulumi.{self._stack.name}.yaml"
+
+    def configure(self, values: Mapping[str, str]) -> None:
+        """Change the stack's file, as `pulumi config set --path` does."""
+        self._before = self._file.read_text()
+        self._stack.set_all_config({key: automation.ConfigValue(value) for key, value in values.items()}, path=True)
+
+    def restore(self) -> None:
+        """The stack's file as it was."""
+        if self._before is not None:
+            self._file.write_text(self._before)
 
 
 def find_cli() -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import islice
 
 from .aws import Aws
@@ -18,10 +19,11 @@ _LOOKED_AT = 50
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLog:
-    """The end of one node's log. ``stream`` has the group and the instance id."""
+    """The end of one node's log, and when it was written. ``stream`` has the group and the instance id."""
 
     stream: str
     lines: tuple[str, ...]
+    time: datetime
 
     @property
     def failed(self) -> bool:
@@ -53,4 +55,9 @@ def _tail(aws: Aws, group: str, stream: str, lines: int) -> NodeLog:
     events = aws.client("logs").get_log_events(
         logGroupName=group, logStreamName=stream, limit=lines, startFromHead=False
     )["events"]
-    return NodeLog(stream=stream, lines=tuple(str(event["message"]).rstrip() for event in events))
+    milliseconds = max((event["timestamp"] for event in events), default=0)
+    return NodeLog(
+        stream=stream,
+        lines=tuple(str(event["message"]).rstrip() for event in events),
+        time=datetime.fromtimestamp(milliseconds / 1000, UTC),
+    )

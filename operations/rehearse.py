@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rehearsal.commands import Cause, Command, CommandRun, OnEvent
 
-from .engines import SECRET, Engine
+from .engines import SECRET, Engine, PulumiEngine
 from .failures import bad_input, cannot_know
 from .target import Target
 
@@ -50,25 +52,17 @@ def rehearsed(target: Target, *, fail: Sequence[str] = ()) -> Iterator[tuple[Eng
             yield RehearsedCli(stack), account
 
 
-class RehearsedCli:
+class RehearsedCli(PulumiEngine):
     """The real CLI, whose state is in a temporary folder and whose providers are the embedded account."""
 
     def __init__(self, stack: RealStack) -> None:
-        self.title = f"Pulumi {stack.cli.version}, in an AWS account embedded in this process"
-        self._stack = stack
+        super().__init__(stack.stack, stack.cli)
+        self.title += ", in an AWS account embedded in this process"
+        self._real = stack
 
     def execute(self, command: Command, on_event: OnEvent) -> CommandRun:
-        """Run a command."""
-        return self._stack.execute(command, on_event)
-
-    def outputs(self) -> dict[str, Any]:
-        """The stack's outputs, secret ones masked."""
-        values, secret = self._stack.outputs()
-        return {key: SECRET if key in secret else value for key, value in sorted(values.items())}
-
-    def cancel(self) -> None:
-        """Interrupt the CLI."""
-        self._stack.cli.interrupt()
+        """Run a command; the account must hear of what the engine keeps without a word."""
+        return self._real.execute(command, on_event)
 
 
 class EmbeddedEngine:
@@ -76,7 +70,8 @@ class EmbeddedEngine:
 
     def __init__(self, target: Target, account: Account) -> None:
         self.title = "the embedded engine (no Pulumi CLI on PATH), in an AWS account embedded in this process"
-        self._target, self._account = target, account
+        self._project, self._account = target.project, account
+        self._before = target.project
         self._state: dict[str, Any] = {}
         self._outputs: dict[str, Any] = {}
         self._stop = threading.Event()
@@ -98,6 +93,22 @@ class EmbeddedEngine:
         """Begin nothing more."""
         self._stop.set()
 
+    def configure(self, values: Mapping[str, str]) -> None:
+        """Change what the program reads: paths as `pulumi config set --path` takes them."""
+        config = dict(self._project.config)
+        for path, value in values.items():
+            key, _, rest = path.partition("[")
+            items = json.loads(config.get(key, "[]"))
+            place, _, member = rest.partition("].")
+            items += [{} for _ in range(int(place) + 1 - len(items))]
+            items[int(place)][member] = int(value) if value.isdigit() else value
+            config[key] = json.dumps(items)
+        self._project = replace(self._project, config=config)
+
+    def restore(self) -> None:
+        """What it read at first."""
+        self._project = self._before
+
     def _preview(self, on_event: OnEvent) -> CommandRun:
         return self._deploy(on_event, preview=True)
 
@@ -110,7 +121,7 @@ class EmbeddedEngine:
 
         try:
             deployment = up(
-                self._target.project,
+                self._project,
                 self._account,
                 old=self._state,
                 preview=preview,

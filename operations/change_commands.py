@@ -1,0 +1,161 @@
+"""The verbs ``replace``, ``reboot``, ``scale`` and ``update-software``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import typer
+
+from . import changes, console, deploy, scale, target
+from . import nodes as cluster_nodes
+from .deploy_commands import InstallCli, Rehearse, finish, open_engine
+from .node_commands import NodeName
+from .nodes import Node
+from .target import Target
+
+
+def replace_command(
+    node: NodeName, stack: console.StackOption, yes: console.Yes = False, as_json: console.Json = False
+) -> None:
+    """Replace a node with a new instance.
+
+    Shows first what becomes of the jobs on it, and asks. What is on the
+    node's own disks is lost; /fsx stays.
+
+    \b
+      python -m operations replace workers-2 --stack slurm-gpu
+    """
+    _change("replace", node, stack, changes.replace_nodes, yes, as_json)
+
+
+def reboot_command(
+    node: NodeName, stack: console.StackOption, yes: console.Yes = False, as_json: console.Json = False
+) -> None:
+    """Reboot a node.
+
+    Shows first what becomes of the jobs on it, and asks. Its disks stay.
+
+    \b
+      python -m operations reboot workers-2 --stack slurm-gpu
+    """
+    _change("reboot", node, stack, changes.reboot_nodes, yes, as_json)
+
+
+def _change(
+    verb: changes.Verb,
+    name: str,
+    stack: str,
+    act: Callable[[Target, Sequence[Node]], list[str]],
+    yes: bool,
+    as_json: bool,
+) -> None:
+    chosen = target.load(stack)
+    nodes = cluster_nodes.list_nodes(chosen)
+    # A group's name would be its first node: too easily meant otherwise here.
+    wanted = cluster_nodes.find([node for node in nodes if node.group != name], name)
+    plan = changes.plan(chosen, verb, nodes, [wanted])
+    show(plan)
+    console.confirm(f"{verb.capitalize()} {wanted.name} ({wanted.instance_id})?", yes=yes)
+    accepted = act(chosen, [wanted])
+    if as_json:
+        console.emit({"verb": verb, "accepted": accepted, "jobs": plan.jobs, "unknown": plan.unknown})
+    else:
+        console.say(f"SageMaker accepted to {verb} {wanted.name}. Watch: python -m operations nodes {stack}", "green")
+
+
+def update_software_command(
+    stack: console.Stack,
+    group: Annotated[
+        list[str] | None, typer.Option("--group", "-g", metavar="GROUP", help="Only this instance group. Repeatable.")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option("--batch", min=1, help="So many nodes at a time; all at once without.")
+    ] = None,
+    yes: console.Yes = False,
+    as_json: console.Json = False,
+) -> None:
+    """Bring the nodes to AWS's newest image for HyperPod.
+
+    Every node of the groups gets a new root volume, and the lifecycle scripts
+    run again. Shows first what becomes of the jobs, and asks.
+
+    \b
+      python -m operations update-software slurm-gpu --group workers --batch 2
+    """
+    chosen = target.load(stack)
+    nodes = cluster_nodes.list_nodes(chosen)
+    groups = list(group or [])
+    affected = [node for node in nodes if not groups or node.group in groups]
+    plan = changes.plan(chosen, "update-software", nodes, affected)
+    show(plan)
+    console.confirm(f"Update the software of {len(affected)} nodes?", yes=yes)
+    arn = changes.update_software(chosen, groups, batch)
+    if as_json:
+        console.emit({"verb": "update-software", "cluster": arn, "jobs": plan.jobs, "unknown": plan.unknown})
+    else:
+        console.say(f"SageMaker is updating {chosen.cluster_name}. Watch: python -m operations nodes {stack}", "green")
+
+
+def scale_command(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="A worker group.")],
+    count: Annotated[int, typer.Argument(metavar="N", min=0, help="How many nodes it shall have.")],
+    stack: console.StackOption,
+    yes: console.Yes = False,
+    rehearse: Rehearse = False,
+    install_cli: InstallCli = False,
+    as_json: console.Json = False,
+) -> None:
+    """Give a worker group another number of nodes.
+
+    Changes the count in Pulumi.STACK.yaml and deploys. The preview is read
+    first: anything that would take away the file system, the cluster or the
+    lifecycle bucket is refused. With fewer nodes, AWS chooses which go, and the
+    jobs on them end.
+
+    \b
+      python -m operations scale workers 8 --stack slurm-gpu
+      python -m operations scale workers 4 --stack dev --rehearse
+    """
+    chosen = target.load(stack)
+    wanted = scale.scaled(chosen, group, count)
+    if wanted.before == wanted.after:
+        console.note(f"{group} has {count} nodes in the configuration already.")
+    with open_engine(chosen, rehearse, None, create=False, install_cli=install_cli) as engine:
+        if rehearse:
+            deploy.run(chosen, engine, "up")
+        engine.configure(wanted.values)
+        try:
+            planned = deploy.run(chosen, engine, "preview")
+            if not planned.succeeded:
+                finish(chosen, planned, as_json, rehearse=rehearse)
+            scale.check_preview(planned.changes)
+            console.note(
+                f"{group}: {wanted.before} to {wanted.after} nodes, "
+                f"${wanted.hourly_usd_before:,.2f} to ${wanted.hourly_usd_after:,.2f} an hour. "
+                f"Changes: {', '.join(planned.changes) or 'none'}."
+            )
+            if not rehearse:
+                if wanted.after < wanted.before:
+                    nodes = cluster_nodes.list_nodes(chosen)
+                    show(changes.plan(chosen, "scale", nodes, [node for node in nodes if node.group == group]))
+                console.confirm("Deploy?", yes=yes)
+        except BaseException:
+            engine.restore()
+            raise
+        finish(chosen, deploy.run(chosen, engine, "up", total=len(planned.changes)), as_json, rehearse=rehearse)
+
+
+def show(plan: changes.Plan) -> None:
+    """What will happen, on standard error: the question follows there."""
+    for effect in plan.effects:
+        console.note(f"  {effect}", "")
+    if plan.unknown:
+        console.note(f"  jobs unknown: {plan.unknown}", "yellow")
+    elif not plan.jobs:
+        console.note("  no job runs there", "")
+    else:
+        few = " may be affected: AWS chooses the nodes" if plan.verb == "scale" else " run there"
+        console.note(f"  {len(plan.jobs)} jobs{few}", "yellow")
+    for job in plan.jobs:
+        console.note(f"    {job.id}  {job.name}  {job.user}: {job.survives}", "yellow")

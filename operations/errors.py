@@ -1,0 +1,143 @@
+"""``errors``: root causes of what went wrong with a stack, from every place that knows some."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from . import records
+from .advice import next_step
+from .failures import code_of, is_missing
+from .node_logs import lifecycle_logs
+from .target import Target
+
+# LookupEvents answers two pages of 50 events a second, and keeps 90 days (AWS CloudTrail API Reference).
+_MOST_EVENTS = 1000
+_SERVICES = frozenset(
+    f"{name}.amazonaws.com"
+    for name in ("sagemaker", "ec2", "fsx", "eks", "iam", "s3", "ssm", "logs", "events", "aps", "grafana")
+)
+# What a program asks to find out whether something is there is no mistake when it is not.
+_HARMLESS = frozenset(
+    {"NoSuchEntityException", "NoSuchBucket", "NoSuchTagSet", "ResourceNotFoundException", "DryRunOperation"}
+)
+DEPLOYMENTS = "deployments"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One thing that went wrong. ``source`` is who says so; ``what`` the resource, node or call."""
+
+    time: datetime
+    source: str
+    what: str
+    message: str
+    next_step: str = ""
+
+
+@dataclass
+class Problems:
+    """What was found, newest first, and the places that could not be asked."""
+
+    found: list[Problem] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+
+def collect(target: Target, since: timedelta) -> Problems:
+    """Ask every source. One that cannot be asked is named in ``unknown``, and the others go on."""
+    problems = Problems()
+    start = datetime.now(UTC) - since
+    for source, look in _SOURCES:
+        try:
+            problems.found += [one for one in look(target, start) if one.time >= start]
+        except ClientError as error:
+            if not is_missing(error):
+                problems.unknown.append(f"{source}: {code_of(error)}: {error.operation_name}")
+        except BotoCoreError as error:
+            problems.unknown.append(f"{source}: {error}")
+    problems.found.sort(key=lambda one: one.time, reverse=True)
+    return problems
+
+
+def _problem(target: Target, time: datetime, source: str, what: str, message: str) -> Problem:
+    return Problem(time=time, source=source, what=what, message=message, next_step=next_step(message, target.stack))
+
+
+def _deployments(target: Target, start: datetime) -> Iterator[Problem]:
+    """The engine's own: the first cause of each command that failed, as ``deploy`` and ``destroy`` kept it."""
+    for record in records.read(target, DEPLOYMENTS):
+        if cause := record.get("cause"):
+            time = datetime.fromisoformat(record["time"])
+            yield _problem(target, time, f"pulumi {record['command']}", cause["resource"] or "program", cause["text"])
+
+
+def _cluster(target: Target, start: datetime) -> Iterator[Problem]:
+    """What SageMaker says of the cluster and its nodes now."""
+    found = target.aws.client("sagemaker").describe_cluster(ClusterName=target.cluster_name)
+    now = datetime.now(UTC)
+    if message := found.get("FailureMessage"):
+        yield _problem(target, now, "SageMaker", f"cluster {found['ClusterStatus']}", message)
+    nodes = target.aws.pages("sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", ClusterName=target.cluster_name)
+    for node in nodes:
+        status = node["InstanceStatus"]
+        if status["Status"] == "Failure" or (status.get("Message") and status["Status"] != "Running"):
+            what = f"{node['InstanceGroupName']} {node['InstanceId']} {status['Status']}"
+            yield _problem(target, now, "SageMaker", what, status.get("Message", "no message"))
+
+
+def _events(target: Target, start: datetime) -> Iterator[Problem]:
+    """The cluster's own events of the level Error and Warn."""
+    listed = target.aws.pages(
+        "sagemaker",
+        "list_cluster_events",
+        "Events",
+        ClusterName=target.cluster_name,
+        EventTimeAfter=start,
+        SortBy="EventTime",
+        SortOrder="Descending",
+    )
+    for event in islice(listed, _MOST_EVENTS):
+        if event.get("EventLevel", "Error") == "Info":
+            continue
+        what = event.get("InstanceId") or event.get("InstanceGroupName") or event["ClusterName"]
+        message = event.get("Description", "")
+        yield _problem(target, event["EventTime"], "cluster event", f"{event['ResourceType']} {what}", message)
+
+
+def _trail(target: Target, start: datetime) -> Iterator[Problem]:
+    """Calls that AWS refused and that name the cluster."""
+    changes = [{"AttributeKey": "ReadOnly", "AttributeValue": "false"}]
+    listed = target.aws.pages("cloudtrail", "lookup_events", "Events", LookupAttributes=changes, StartTime=start)
+    for event in islice(listed, _MOST_EVENTS):
+        if event.get("EventSource") not in _SERVICES:
+            continue
+        detail: dict[str, Any] = json.loads(event["CloudTrailEvent"])
+        code = detail.get("errorCode")
+        if not code or code in _HARMLESS or target.cluster_name not in event["CloudTrailEvent"]:
+            continue
+        what = f"{event['EventSource'].split('.')[0]} {event['EventName']}"
+        message = f"{code}: {detail.get('errorMessage', '')}"
+        yield _problem(target, event["EventTime"], "CloudTrail", what, message)
+
+
+def _boots(target: Target, start: datetime) -> Iterator[Problem]:
+    """Lifecycle scripts that ended badly."""
+    for log in lifecycle_logs(target.aws, target.cluster_name):
+        if log.failed:
+            yield _problem(target, log.time, "lifecycle script", log.stream.split("/", 1)[1], log.lines[-1])
+
+
+_Look = Callable[[Target, datetime], Iterator[Problem]]
+_SOURCES: tuple[tuple[str, _Look], ...] = (
+    ("pulumi", _deployments),
+    ("SageMaker", _cluster),
+    ("cluster events", _events),
+    ("lifecycle logs", _boots),
+    ("CloudTrail", _trail),
+)

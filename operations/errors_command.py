@@ -1,0 +1,44 @@
+"""The verb ``errors``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from . import console, errors, target
+from .failures import Exit
+
+
+def errors_command(
+    stack: console.Stack,
+    hours: Annotated[float, typer.Option("--hours", help="How far to look back; CloudTrail keeps 90 days.")] = 24,
+    as_json: console.Json = False,
+) -> None:
+    """Say what went wrong with a stack, newest first: causes, not the cascade.
+
+    Asks Pulumi's last commands, the cluster and its nodes, the cluster's
+    events, the nodes' lifecycle logs, and CloudTrail (about 15 minutes late).
+    Ends with 1 when something was found.
+
+    \b
+      python -m operations errors dev
+      python -m operations errors slurm-gpu --hours 72 --json
+    """
+    problems = errors.collect(target.load(stack), timedelta(hours=hours))
+    if as_json:
+        console.emit(problems)
+    else:
+        for one in problems.found:
+            console.say(f"{one.time:%Y-%m-%d %H:%M:%S}  {one.source}: {one.what}", "bold")
+            console.say(f"  {one.message}")
+            console.say(f"  Next: {one.next_step}", "dim")
+        for line in problems.unknown:
+            console.say(f"could not ask {line}", "yellow")
+        if not problems.found:
+            console.say(
+                f"Nothing went wrong with {stack} in the last {hours:g} hours, as far as could be asked.", "green"
+            )
+    found = Exit.FAILED if problems.found else Exit.CANNOT_KNOW if problems.unknown else Exit.GOOD
+    raise typer.Exit(found)

@@ -1,0 +1,151 @@
+"""The verbs ``nodes``, ``connect``, ``exec`` and ``ssh-config``."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import console, sessions, target
+from . import nodes as cluster_nodes
+from .failures import Failure, bad_input
+
+NodeName = Annotated[
+    str, typer.Argument(metavar="NODE", help="A node's name as `nodes` shows it, its group, host name or instance id.")
+]
+_MARK = "# HyperPod"
+
+
+def nodes_command(
+    stack: console.Stack,
+    no_state: Annotated[
+        bool, typer.Option("--no-state", help="Do not ask Slurm or Kubernetes: only what SageMaker knows.")
+    ] = False,
+    as_json: console.Json = False,
+) -> None:
+    """List the nodes: group, health, address, and Slurm's or Kubernetes's state.
+
+    Slurm is asked on the controller through Session Manager, Kubernetes with
+    kubectl. Where that is not possible the rest is shown all the same.
+
+    \b
+      python -m operations nodes dev
+      python -m operations nodes slurm-gpu --no-state --json
+    """
+    chosen = target.load(stack)
+    found = cluster_nodes.list_nodes(chosen)
+    if not no_state and found:
+        try:
+            found = cluster_nodes.with_states(chosen, found)
+        except Failure as failure:
+            console.note(f"state unknown: {failure.message}", "yellow")
+            console.note(f"  {failure.hint}")
+    if as_json:
+        console.emit(found)
+        return
+    scheduler = "Kubernetes" if chosen.on_eks else "Slurm"
+    console.table(
+        f"{chosen.cluster_name}: {chosen.cluster['ClusterStatus']}, {len(found)} nodes",
+        ["node", "type", "health", scheduler, "address", "instance"],
+        [(n.name, n.instance_type, n.status, n.state or "?", n.ip or n.hostname, n.instance_id) for n in found],
+    )
+    for node in found:
+        for why in filter(None, (node.message, node.reason)):
+            console.say(f"  {node.name}: {why}", "yellow")
+
+
+def connect_command(
+    stack: console.Stack,
+    node: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NODE]", help="A node's name, group, host name or instance id. Default: login, else controller."
+        ),
+    ] = None,
+) -> None:
+    """Open a shell on a node through Session Manager.
+
+    Without NODE it is the login node, else the Slurm controller, else the first
+    worker. Needs AWS's session-manager-plugin on this machine, and no open port.
+
+    \b
+      python -m operations connect dev
+      python -m operations connect dev workers-2
+    """
+    chosen = target.load(stack)
+    found = cluster_nodes.list_nodes(chosen)
+    wanted = cluster_nodes.find(found, node) if node else cluster_nodes.head(found)
+    console.note(f"{wanted.name} ({wanted.instance_type}, {wanted.instance_id})")
+    raise typer.Exit(sessions.connect(chosen, wanted))
+
+
+def exec_command(
+    node: NodeName,
+    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The command and its arguments.")],
+    stack: console.StackOption,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds that it may take.")] = 600,
+    as_json: console.Json = False,
+) -> None:
+    """Run a command on a node, and end with its exit code.
+
+    Output and errors come together. One word is taken as a shell's command line.
+    Exit codes 2 and 3 may be the command's own or this verb's; --json tells.
+
+    \b
+      python -m operations exec controller --stack dev -- sinfo
+      python -m operations exec workers-1 --stack dev -- nvidia-smi -L
+      python -m operations exec controller -s dev -- 'squeue | wc -l'
+    """
+    chosen = target.load(stack)
+    wanted = cluster_nodes.find(cluster_nodes.list_nodes(chosen), node)
+    line = command[0] if len(command) == 1 else shlex.join(command)
+    ran = sessions.run_remote(chosen, wanted, line, timeout)
+    if as_json:
+        console.emit(
+            {"node": wanted.name, "instance_id": wanted.instance_id, "exit_code": ran.code, "output": ran.output}
+        )
+    else:
+        typer.echo(ran.output, nl=False)
+    raise typer.Exit(ran.code)
+
+
+def ssh_config_command(
+    stack: console.Stack,
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", "-w", metavar="FILE", help="Write it there, in place of what this verb wrote before."),
+    ] = None,
+    as_json: console.Json = False,
+) -> None:
+    """Print what ~/.ssh/config needs to reach the nodes by name.
+
+    ssh then goes through Session Manager (AWS CLI and session-manager-plugin).
+    Your public key must be on the nodes: hyperpod:sshPublicKey.
+
+    \b
+      python -m operations ssh-config dev --write ~/.ssh/config.d/hyperpod-dev
+      ssh hyperpod-dev-controller-1
+    """
+    chosen = target.load(stack)
+    found = cluster_nodes.list_nodes(chosen)
+    text = sessions.ssh_config(chosen, found)
+    if not text:
+        raise Failure("no node is running", f"python -m operations nodes {stack}")
+    hosts = [line.split()[1] for line in text.splitlines() if line.startswith("Host ")]
+    if write is not None:
+        _write(write.expanduser(), f"{_MARK} {stack}: written by python -m operations ssh-config\n{text}")
+        console.note(f"Written. Try: ssh {hosts[0]}    (~/.ssh/config needs the line: Include {write})")
+    if as_json:
+        console.emit({"hosts": hosts, "config": text})
+    elif write is None:
+        console.out().out(text.rstrip(), highlight=False)
+
+
+def _write(path: Path, text: str) -> None:
+    """Never over a file that somebody else wrote."""
+    if path.exists() and not path.read_text().startswith(_MARK):
+        raise bad_input(f"{path} is there already, and not written by this command", "name a file of its own")
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.write_text(text)

@@ -1,0 +1,174 @@
+"""The cluster's nodes: what SageMaker knows of them, what Slurm or Kubernetes does, and finding one by a name."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from . import kubeconfig, sessions
+from .failures import Failure, bad_input, cannot_know
+from .target import Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """One node. ``name`` is its group with a number, oldest first. ``state`` is Slurm's or Kubernetes's word for it.
+
+    ``status`` is SageMaker's: Running, Pending, Failure, ShuttingDown, SystemUpdating, DeepHealthCheckInProgress.
+    """
+
+    name: str
+    group: str
+    role: str
+    instance_id: str
+    instance_type: str
+    status: str
+    message: str = ""
+    hostname: str = ""
+    ip: str = ""
+    image: str = ""
+    state: str = ""
+    reason: str = ""
+
+
+def list_nodes(target: Target) -> list[Node]:
+    """Every node, by group in the configuration's order. Raises Failure where there is no cluster."""
+    _ = target.cluster  # says clearly that there is none
+    found = list(
+        target.aws.pages("sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", ClusterName=target.cluster_name)
+    )
+    roles = {group.name: group.role for group in target.config.instance_groups}
+    order = {name: place for place, name in enumerate(roles)}
+    found.sort(key=lambda one: (order.get(one["InstanceGroupName"], 99), str(one["LaunchTime"]), one["InstanceId"]))
+    numbers: dict[str, int] = {}
+    nodes = []
+    for one in found:
+        group = one["InstanceGroupName"]
+        numbers[group] = numbers.get(group, 0) + 1
+        nodes.append(_node(one, f"{group}-{numbers[group]}", roles.get(group, "worker")))
+    return nodes
+
+
+def _node(summary: Mapping[str, Any], name: str, role: str) -> Node:
+    hostname = str(summary.get("PrivateDnsHostname", "")).split(".")[0]
+    # EC2 User Guide, "IP name": ip-10-1-2-3. Names by instance id have no address in them.
+    address = hostname.removeprefix("ip-").replace("-", ".") if hostname.startswith("ip-") else ""
+    return Node(
+        name=name,
+        group=summary["InstanceGroupName"],
+        role=role,
+        instance_id=summary["InstanceId"],
+        instance_type=summary["InstanceType"],
+        status=summary["InstanceStatus"]["Status"],
+        message=summary["InstanceStatus"].get("Message", ""),
+        hostname=hostname,
+        ip=address,
+        image=summary.get("ImageVersionStatus", ""),
+    )
+
+
+def find(nodes: Sequence[Node], wanted: str) -> Node:
+    """The node of that name, group (its first node), host name, address or instance id. Raises Failure."""
+    for node in nodes:
+        if wanted in (node.name, node.instance_id, node.hostname, node.ip, node.group):
+            return node
+    known = [node.name for node in nodes]
+    near = difflib.get_close_matches(wanted, [*known, *(node.hostname for node in nodes)], n=1)
+    raise bad_input(
+        f'there is no node "{wanted}"',
+        f"did you mean {near[0]}?" if near else f"nodes here: {', '.join(known) or 'none yet'}",
+    )
+
+
+def head(nodes: Sequence[Node]) -> Node:
+    """Where people work: the login node, else the controller, else the first worker."""
+    running = [node for node in nodes if node.status == "Running"]
+    for role in ("login", "controller", "worker"):
+        for node in running:
+            if node.role == role:
+                return node
+    raise Failure(
+        "no node is running" + (f": {', '.join(f'{n.name} {n.status}' for n in nodes)}" if nodes else ""),
+        "wait for the cluster (python -m operations nodes STACK), or see `python -m operations errors STACK`",
+    )
+
+
+def controller(nodes: Sequence[Node]) -> Node:
+    """The Slurm controller. Raises Failure where it does not run."""
+    for node in nodes:
+        if node.role == "controller" and node.status == "Running":
+            return node
+    raise Failure("the Slurm controller is not running", "python -m operations errors STACK")
+
+
+def with_states(target: Target, nodes: Sequence[Node]) -> list[Node]:
+    """The same nodes with what the scheduler says of each. Raises Failure where it cannot be asked."""
+    states = _kubernetes_states(target) if target.on_eks else _slurm_states(target, nodes)
+    result = []
+    for node in nodes:
+        key = node.instance_id if target.on_eks else node.hostname
+        state, reason = states.get(key, ("", ""))
+        result.append(replace(node, state=state, reason=reason))
+    return result
+
+
+# One line a node: name, state, and why it is down or drained (sinfo's manual, %N %T %E).
+SINFO = "sinfo --noheader --Node --format='%N|%T|%E'"
+
+
+def _slurm_states(target: Target, nodes: Sequence[Node]) -> dict[str, tuple[str, str]]:
+    ran = sessions.run_remote(target, controller(nodes), SINFO, timeout=60)
+    if ran.code != 0:
+        raise Failure(f"sinfo on the controller ended with {ran.code}: {ran.output.strip()}")
+    states = {}
+    for line in ran.output.splitlines():
+        name, _, rest = line.strip().partition("|")
+        state, _, reason = rest.partition("|")
+        if state:
+            states[name] = (state, "" if reason == "none" else reason)
+    return states
+
+
+def _kubernetes_states(target: Target) -> dict[str, tuple[str, str]]:
+    """By instance id, which HyperPod puts into the node's name (hyperpod-i-0123)."""
+    found = kubectl(target, ["get", "nodes", "--output", "json"])
+    states = {}
+    for item in json.loads(found)["items"]:
+        name = str(item["metadata"]["name"]).removeprefix("hyperpod-")
+        conditions: list[dict[str, Any]] = item["status"].get("conditions", [])
+        ready = next((c for c in conditions if c["type"] == "Ready"), {})
+        state = "Ready" if ready.get("status") == "True" else "NotReady"
+        if item["spec"].get("unschedulable"):
+            state += ",SchedulingDisabled"
+        states[name] = (state, "" if ready.get("status") == "True" else str(ready.get("message", "")))
+    return states
+
+
+def kubectl(target: Target, arguments: Sequence[str], given: str = "", timeout: float = 120) -> str:
+    """kubectl's output, with a kubeconfig of its own. Raises Failure where it is missing or fails."""
+    program = shutil.which("kubectl")
+    if program is None:
+        raise cannot_know("there is no kubectl on this machine", "https://kubernetes.io/docs/tasks/tools/")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kubeconfig"
+        path.write_text(kubeconfig.render(kubeconfig.describe(target)))
+        try:
+            done = subprocess.run(
+                [program, "--kubeconfig", str(path), *arguments],
+                input=given, capture_output=True, text=True, timeout=timeout, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise cannot_know(
+                f"kubectl {arguments[0]} did not end within {timeout:.0f} s",
+                "is the Kubernetes API reachable from here? hyperpod:kubernetesApiCidrs, or run it inside the VPC",
+            ) from None
+    if done.returncode != 0:
+        raise Failure(f"kubectl {arguments[0]}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout

@@ -1,0 +1,35 @@
+"""The verb ``validate``."""
+
+from __future__ import annotations
+
+import typer
+
+from . import console, target
+from .validate import Validation, worst
+
+
+def validate_command(stack: console.Stack, as_json: console.Json = False) -> None:
+    """Check that a cluster is what its stack says: nodes, network, file system, scheduler, devices.
+
+    Only asks; a failed check changes nothing. Nodes are asked through Session
+    Manager, Kubernetes with kubectl. Ends with 1 when a check failed, with 3
+    when one could not be made.
+
+    \b
+      python -m operations validate dev
+      python -m operations validate slurm-gpu --json
+    """
+    chosen = target.load(stack)
+    _ = chosen.cluster
+    with console.err().status(f"Checking {chosen.cluster_name} ..."):
+        checks = Validation(chosen).run()
+    if as_json:
+        console.emit(checks)
+    else:
+        console.table(f"{chosen.cluster_name}", ["", "check", "found"], [(c.result, c.name, c.detail) for c in checks])
+        for check in checks:
+            if check.hint:
+                console.say(f"  {check.result} {check.name}: {check.hint}")
+        counts = {word: sum(c.result == word for c in checks) for word in ("PASS", "FAIL", "UNKNOWN")}
+        console.say(", ".join(f"{number} {word}" for word, number in counts.items() if number), "bold")
+    raise typer.Exit(worst(checks))
