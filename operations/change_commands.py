@@ -75,7 +75,7 @@ def update_software_command(
     yes: console.Yes = False,
     as_json: console.Json = False,
 ) -> None:
-    """Bring the nodes to AWS's newest image for HyperPod.
+    """Bring nodes to AWS's newest HyperPod image.
 
     Every node of the groups gets a new root volume, and the lifecycle scripts
     run again. Shows first what becomes of the jobs, and asks.

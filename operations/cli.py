@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import typer
 
 from . import console
+from .benchmark_command import benchmark_command
 from .change_commands import reboot_command, replace_command, scale_command, update_software_command
+from .charts import charts_command
 from .costs import cost_command
 from .deploy_commands import deploy_command, destroy_command, preview_command
 from .errors_command import errors_command
@@ -35,6 +37,7 @@ app = typer.Typer(
 app.command("deploy")(deploy_command)
 app.command("preview")(preview_command)
 app.command("destroy")(destroy_command)
+app.command("charts")(charts_command)
 app.command("cost")(cost_command)
 app.command("quotas")(quotas_command)
 app.command("nodes")(nodes_command)
@@ -42,6 +45,7 @@ app.command("connect")(connect_command)
 app.command("exec")(exec_command)
 app.command("ssh-config")(ssh_config_command)
 app.command("validate")(validate_command)
+app.command("benchmark")(benchmark_command)
 app.command("errors")(errors_command)
 app.command("replace")(replace_command)
 app.command("reboot")(reboot_command)

@@ -109,7 +109,7 @@ def cost_command(
     ] = False,
     as_json: console.Json = False,
 ) -> None:
-    """Say what a stack costs by the hour and month, by part.
+    """Say what a stack costs, by part.
 
     Without --live nothing is asked of AWS: the figures are this project's tables, with their sources.
 

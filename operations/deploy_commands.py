@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from . import console, deploy, target
+from . import charts, console, deploy, target
 from .engines import Engine, open_stack
 from .leftovers import Audit
 from .live import clock
@@ -46,7 +46,7 @@ def deploy_command(
     install_cli: InstallCli = False,
     as_json: console.Json = False,
 ) -> None:
-    """Bring a stack up, or to what its configuration says now.
+    """Bring a stack up, or to its new configuration.
 
     Shows first what would change, and asks. Then every resource is shown with
     the time it takes and the time it usually takes. When something fails, the
@@ -102,7 +102,7 @@ def destroy_command(
     install_cli: InstallCli = False,
     as_json: console.Json = False,
 ) -> None:
-    """Delete everything of a stack, then search the account for what is left.
+    """Delete a stack, then search for leftovers.
 
     AWS makes things by itself, as log groups of the nodes, that no stack
     deletes. They are listed; --remove-leftovers deletes them. Anything else
@@ -137,11 +137,21 @@ def open_engine(
     chosen: Target, rehearse: bool, fail: Sequence[str] | None, *, create: bool, install_cli: bool
 ) -> Iterator[Engine]:
     if not rehearse:
+        if chosen.on_eks and create:
+            _bring_charts()
         yield open_stack(chosen, create=create, install_cli=install_cli)
         return
     with rehearsed(chosen, fail=fail or ()) as (engine, _):
         console.note(f"Rehearsing on {engine.title}.")
         yield engine
+
+
+def _bring_charts() -> None:
+    """What `pulumi up` installs on EKS, where it is not there as pinned."""
+    for chart in (HYPERPOD, KUEUE):
+        if faults(chart, target.ROOT / FOLDER / chart.name):
+            console.note(f"Bringing the chart {chart.name} {chart.version} ...")
+            charts.bring(chart)
 
 
 def _changes(report: deploy.Report) -> int:

@@ -16,7 +16,7 @@ def errors_command(
     hours: Annotated[float, typer.Option("--hours", help="How far to look back; CloudTrail keeps 90 days.")] = 24,
     as_json: console.Json = False,
 ) -> None:
-    """Say what went wrong with a stack, newest first: causes, not the cascade.
+    """Say what went wrong with a stack, newest first.
 
     Asks Pulumi's last commands, the cluster and its nodes, the cluster's
     events, the nodes' lifecycle logs, and CloudTrail (about 15 minutes late).

@@ -62,7 +62,7 @@ def kubeconfig_command(
     ] = None,
     as_json: console.Json = False,
 ) -> None:
-    """Print a kubeconfig for an EKS stack, or write it to a file.
+    """Print or write a kubeconfig for an EKS stack.
 
     It needs the AWS CLI when kubectl uses it, and holds no secret itself.
 

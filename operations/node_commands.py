@@ -25,7 +25,7 @@ def nodes_command(
     ] = False,
     as_json: console.Json = False,
 ) -> None:
-    """List the nodes: group, health, address, and Slurm's or Kubernetes's state.
+    """List nodes with health, address and scheduler's state.
 
     Slurm is asked on the controller through Session Manager, Kubernetes with
     kubectl. Where that is not possible the rest is shown all the same.
@@ -65,7 +65,7 @@ def connect_command(
         ),
     ] = None,
 ) -> None:
-    """Open a shell on a node through Session Manager.
+    """Open a shell on a node.
 
     Without NODE it is the login node, else the Slurm controller, else the first
     worker. Needs AWS's session-manager-plugin on this machine, and no open port.
@@ -119,7 +119,7 @@ def ssh_config_command(
     ] = None,
     as_json: console.Json = False,
 ) -> None:
-    """Print what ~/.ssh/config needs to reach the nodes by name.
+    """Print an SSH configuration for the nodes.
 
     ssh then goes through Session Manager (AWS CLI and session-manager-plugin).
     Your public key must be on the nodes: hyperpod:sshPublicKey.

@@ -9,7 +9,7 @@ from .failures import Exit
 
 
 def quotas_command(stack: console.Stack, as_json: console.Json = False) -> None:
-    """Compare the service quotas that a stack needs with what the account has.
+    """Compare needed service quotas with the account's.
 
     "others" is what everything in the account but this stack uses. FAIL comes
     with the command that asks AWS for more; AWS answers within hours to days.

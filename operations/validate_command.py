@@ -9,7 +9,9 @@ from .validate import Validation, worst
 
 
 def validate_command(stack: console.Stack, as_json: console.Json = False) -> None:
-    """Check that a cluster is what its stack says: nodes, network, file system, scheduler, devices.
+    """Check that a cluster is what its stack says.
+
+    Nodes, network, file system, scheduler, devices, EFA.
 
     Only asks; a failed check changes nothing. Nodes are asked through Session
     Manager, Kubernetes with kubectl. Ends with 1 when a check failed, with 3

@@ -1,0 +1,223 @@
+"""``benchmark``: the collectives test on the cluster's workers, rated against what their network can carry."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from components.config import InstanceGroup
+
+from . import jobs, records, sessions
+from . import nodes as cluster_nodes
+from .failures import Failure, bad_input
+from .target import Target
+
+# The nodes' package is shipped to them as files and not installed anywhere; parser and thresholds are shared with it.
+sys.path.append(str(Path(__file__).parents[1] / "lifecycle"))
+from hyperpod_commands import bandwidth, nccl_test, nccom_test
+from hyperpod_commands.bandwidth import Row
+
+Test = Literal["nccl", "nccom"]
+HISTORY = "benchmarks"
+# mpirun, srun --label and kubectl may put the rank before each line.
+_LABEL = re.compile(r"^\s*(?:\[\d+,\d+\]<\w+>:|\d+:)\s?", re.MULTILINE)
+_RANK = re.compile(r"^#\s+Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device", re.MULTILINE)
+_COMPLAINT = re.compile(
+    r"NCCL (?:WARN|failure)|Test .*failure|\berror\b|aborted|Killed|segmentation fault", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A test's result. Bandwidths in GB/s; ``threshold`` is None where nothing can be said (bandwidth.threshold)."""
+
+    test: Test
+    collective: str
+    nodes: int
+    ranks_per_node: int
+    instance_type: str
+    transport: str
+    rows: tuple[Row, ...]
+    average: float
+    peak: float
+    threshold: float | None
+    wrong: int
+    passed: bool
+    reasons: tuple[str, ...]
+    hints: tuple[str, ...]
+    picture: str = ""
+
+
+def collectives(target: Target) -> tuple[str, ...]:
+    """What this cluster's test knows; on Kubernetes the job to copy has all_reduce alone."""
+    if target.on_eks:
+        return ("all_reduce",)
+    return tuple(nccom_test.COLLECTIVES) if _test(target) == "nccom" else nccl_test.COLLECTIVES
+
+
+def _test(target: Target) -> Test:
+    return "nccom" if target.config.settings.accelerator == "trainium" else "nccl"
+
+
+def run(target: Target, collective: str, nodes: int | None, timeout: float) -> Result:
+    """Run the test on ``nodes`` workers of the first group, all of them without. Raises Failure where it cannot run."""
+    known = collectives(target)
+    if collective not in known:
+        raise bad_input(f'"{collective}" is not a collective of this cluster\'s test', f"one of {', '.join(known)}")
+    group = target.config.worker_groups[0]
+    number = nodes or group.count
+    if not 1 <= number <= group.count:
+        raise bad_input(f"{number} nodes", f"{group.name} has {group.count}")
+    if target.on_eks:
+        return rate_text(target, _on_kubernetes(target, number, timeout), collective, number)
+    return _on_slurm(target, group, collective, number, timeout)
+
+
+def _on_slurm(target: Target, group: InstanceGroup, collective: str, nodes: int, timeout: float) -> Result:
+    program = "run-nccom-test" if _test(target) == "nccom" else "run-nccl-test"
+    command = f"sudo -n /opt/hyperpod/bin/{program} {nodes} 0 {collective} --json --timeout {timeout:.0f}"
+    controller = cluster_nodes.controller(cluster_nodes.list_nodes(target))
+    # Slurm may have to wait for idle nodes first.
+    ran = sessions.run_remote(target, controller, command, timeout + 120)
+    found = re.search(r"^\{$.*^\}$", ran.output, re.MULTILINE | re.DOTALL)
+    if found is None:
+        said = [line for line in ran.output.splitlines() if line.strip()]
+        raise Failure(
+            f"{program} ended with {ran.code}: {said[-1].strip() if said else 'no output'}",
+            f"python -m operations exec controller --stack {target.stack} -- sinfo -R",
+        )
+    return _from_record(json.loads(found.group(0)), nodes)
+
+
+def _from_record(record: Mapping[str, Any], nodes: int) -> Result:
+    """What the commands on the nodes say with --json: rated there, by the same rules."""
+    transport = str(record["transport"])
+    return Result(
+        test=record["test"],
+        collective=record["collective"],
+        nodes=nodes,
+        ranks_per_node=record["ranks_per_node"],
+        instance_type=record["instance_type"],
+        transport=transport,
+        rows=tuple(Row(**row) for row in record["rows"]),
+        average=record["average"],
+        peak=record["peak"],
+        threshold=record["threshold"],
+        wrong=record["wrong"],
+        passed=record["passed"],
+        reasons=(*record["reasons"], *record.get("warnings", [])),
+        hints=() if record["passed"] else tuple(bandwidth.hints(transport)),
+    )
+
+
+def rate_text(target: Target, text: str, collective: str, nodes: int | None = None) -> Result:
+    """Rate what nccl-tests or nccom-test printed, whole, cut short or with errors."""
+    plain, test = _LABEL.sub("", text), _test(target)
+    group = target.config.worker_groups[0]
+    rows = bandwidth.parse_nccom(plain) if test == "nccom" else bandwidth.parse_nccl(plain)
+    ranks: dict[str, str] = dict(_RANK.findall(plain))
+    number = len(set(ranks.values())) or nodes or group.count
+    devices = group.type.neuron_cores if test == "nccom" else group.type.accelerators
+    per_node = max(1, len(ranks) // number) if ranks else max(1, devices)
+    limit = bandwidth.threshold(
+        collective, test, group.type.network_gbps, number, per_node, min(1.0, per_node / max(1, devices))
+    )
+    rating = bandwidth.rate(rows, bandwidth.average_of(plain, rows), limit)
+    reasons = [*rating.reasons, *_complaints(plain)]
+    return Result(
+        test=test,
+        collective=collective,
+        nodes=number,
+        ranks_per_node=per_node,
+        instance_type=group.type.name,
+        transport=group.type.transport,
+        rows=tuple(rows),
+        average=rating.average,
+        peak=rating.peak,
+        threshold=limit,
+        wrong=rating.wrong,
+        passed=not reasons,
+        reasons=tuple(reasons),
+        hints=tuple(bandwidth.hints(group.type.transport)) if reasons else (),
+    )
+
+
+def _complaints(text: str) -> list[str]:
+    """An output that ends before its average was cut, and the first lines that complain say why."""
+    if re.search(r"Avg bus bandwidth", text):
+        return []
+    said = [line.strip() for line in text.splitlines() if _COMPLAINT.search(line)]
+    return ["the output ends before the test did", *said[:3]]
+
+
+def _on_kubernetes(target: Target, nodes: int, timeout: float) -> str:
+    """Run the job of jobs/eks to its end and take its launcher's output; the job is deleted whatever happens."""
+    name = "nccom-test" if _test(target) == "nccom" else "nccl-tests"
+    try:
+        objects = jobs.render(name, target.config, nodes=nodes)
+    except jobs.JobError as error:
+        raise bad_input(str(error)) from None
+    text = yaml.safe_dump_all(objects, sort_keys=False)
+    job = next(one for one in objects if one["kind"] == "MPIJob")["metadata"]
+    where = ["--namespace", job["namespace"]]
+    cluster_nodes.kubectl(target, ["delete", "--ignore-not-found", "--filename", "-"], given=text)
+    cluster_nodes.kubectl(target, ["apply", "--filename", "-"], given=text)
+    try:
+        _wait(target, [*where, f"mpijob/{job['name']}"], timeout)
+        launcher = f"training.kubeflow.org/job-name={job['name']},training.kubeflow.org/job-role=launcher"
+        return cluster_nodes.kubectl(target, ["logs", *where, "--selector", launcher, "--tail", "-1"])
+    finally:
+        cluster_nodes.kubectl(target, ["delete", "--ignore-not-found", "--wait=false", "--filename", "-"], given=text)
+
+
+def _wait(target: Target, job: list[str], timeout: float, pause: float = 5) -> None:
+    """Until the job has succeeded or failed: a failed one's output says why."""
+    conditions = "jsonpath={.status.conditions[?(@.status=='True')].type}"
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        state = cluster_nodes.kubectl(target, ["get", *job, "--output", conditions]).split()
+        if {"Succeeded", "Failed"} & set(state):
+            return
+        time.sleep(pause)
+    raise Failure(f"the test did not end within {timeout:.0f} s; its state is {', '.join(state) or 'unknown'}")
+
+
+def keep(target: Target, result: Result, picture: Path | None = None) -> Result:
+    """Draw the result, and add it to the stack's history. Returns it with the picture's path."""
+    from .plot import draw
+
+    path = picture or records.folder(target) / f"{result.collective}-{time.strftime('%Y%m%dT%H%M%S')}.png"
+    if result.rows:
+        draw(result, path)
+        result = replace(result, picture=str(path))
+    record = {**result.__dict__, "rows": [row.__dict__ for row in result.rows]}
+    records.add(target, HISTORY, record)
+    return result
+
+
+def readable(size: float) -> str:
+    """``64 KiB``."""
+    units = ("B", "KiB", "MiB", "GiB")
+    for unit in units[:-1]:
+        if size < 1024:
+            return f"{size:g} {unit}"
+        size /= 1024
+    return f"{size:g} {units[-1]}"
+
+
+def before(target: Target, result: Result) -> dict[str, Any] | None:
+    """The last good result of the same test in the history, to compare with."""
+    same = [
+        one
+        for one in records.read(target, HISTORY)
+        if one["passed"] and all(one[key] == getattr(result, key) for key in ("collective", "nodes", "instance_type"))
+    ]
+    return same[-1] if same else None

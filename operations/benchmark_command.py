@@ -1,0 +1,92 @@
+"""The verb ``benchmark``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import benchmark, console, target
+from .failures import Exit, bad_input
+
+
+def benchmark_command(
+    stack: console.Stack,
+    collective: Annotated[
+        str, typer.Option("--collective", help="As all_reduce, all_gather, reduce_scatter, alltoall.")
+    ] = "all_reduce",
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", "-n", min=1, help="Workers; all of the first group without.")
+    ] = None,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds for the test itself.")] = 1800,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FILE", help="Run nothing: rate what nccl-tests or nccom-test printed into FILE."
+        ),
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", metavar="FILE", help="Where the picture goes (png, svg, pdf).")
+    ] = None,
+    as_json: console.Json = False,
+) -> None:
+    """Measure and rate the network between workers.
+
+    Runs nccl-tests (GPU) or nccom-test (Trainium) on the cluster, through Slurm
+    or as an MPIJob. The threshold follows from the instance type's wire rate.
+    Results and pictures are kept under .operations/STACK. Ends with 1 on FAIL.
+
+    \b
+      python -m operations benchmark slurm-gpu
+      python -m operations benchmark slurm-gpu --collective all_gather --nodes 2
+      python -m operations benchmark eks-gpu --from launcher.log
+    """
+    chosen = target.load(stack)
+    if output is not None:
+        try:
+            text = output.read_text(errors="replace")
+        except OSError as error:
+            raise bad_input(f"--from {output}: {error.strerror}") from None
+        result = benchmark.rate_text(chosen, text, collective, nodes)
+    else:
+        with console.err().status(f"{collective} on {chosen.cluster_name}, minutes ..."):
+            result = benchmark.run(chosen, collective, nodes, timeout)
+    earlier = benchmark.before(chosen, result)
+    result = benchmark.keep(chosen, result, picture)
+    if as_json:
+        console.emit(result.__dict__ | {"rows": [row.__dict__ for row in result.rows]})
+    else:
+        _show(result, earlier)
+    raise typer.Exit(Exit.GOOD if result.passed else Exit.FAILED)
+
+
+def _show(result: benchmark.Result, earlier: dict[str, object] | None) -> None:
+    console.table(
+        f"{result.collective}, {result.nodes} x {result.instance_type}, {result.ranks_per_node} ranks each, "
+        f"{result.transport}",
+        [
+            ("size", "right"),
+            ("time (us)", "right"),
+            ("algbw (GB/s)", "right"),
+            ("busbw (GB/s)", "right"),
+            ("wrong", "right"),
+        ],
+        [
+            (benchmark.readable(r.size), f"{r.time_us:.1f}", f"{r.algbw:.2f}", f"{r.busbw:.2f}", r.wrong)
+            for r in result.rows
+        ],
+    )
+    limit = f"{result.threshold:.2f} GB/s" if result.threshold is not None else "none: only correctness is rated"
+    console.say(f"peak {result.peak:.2f} GB/s, average {result.average:.2f} GB/s, threshold {limit}")
+    if earlier:
+        console.say(f"the last good one had a peak of {earlier['peak']:.2f} GB/s ({earlier['time']})", "dim")
+    for reason in result.reasons:
+        console.say(f"  {reason}", "red")
+    if result.hints:
+        console.say("Look at:", "bold")
+        for hint in result.hints:
+            console.say(f"  - {hint}")
+    if result.picture:
+        console.say(f"picture: {result.picture}", "dim")
+    console.say("PASS" if result.passed else "FAIL", "bold green" if result.passed else "bold red")
