@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from .page import write_page
 
 __all__ = ["write_report"]
 
@@ -83,18 +83,7 @@ class _Group:
 
 def write_report(result: Mapping[str, Any], path: Path) -> None:
     """Writes the rehearsal's result to `path` as one self-contained HTML page."""
-    # Autoescape is forced: jinja2's usual choice goes by suffix and would leave a ".j2" template unescaped.
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(clock=_clock, money=_money, monthly=_monthly)
-    page = environment.get_template("report.html.j2").render(_page(result))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
+    write_page("report.html.j2", _page(result), path, {"clock": _clock, "money": _money, "monthly": _monthly})
 
 
 def _page(result: Mapping[str, Any]) -> dict[str, Any]:

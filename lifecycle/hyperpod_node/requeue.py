@@ -261,11 +261,19 @@ class Configuration:
             instances = read_instances(self._host)
             if slurm_configure.configure(self._host, self._groups, instances, self._shared):
                 slurm_configure.publish(self._host, self._shared)
-                done = self._host.run("scontrol", "reconfigure", check=False)
-                self._log("slurm.conf changed, Slurm reads it again" if done.code == 0 else done.reason)
+                self._reread()
         except (StepError, OSError, ValueError) as error:
             self._log(f"configuration: {error}")
         self._seen = tuple(_mtime(self._host.path(name)) for name in names)
+
+    def _reread(self) -> None:
+        """Slurm reads its configuration again. Before 23.11 it dies of other node names, and has to be started."""
+        done = self._host.run("scontrol", "reconfigure", check=False)
+        if done.code == 0:
+            self._log("slurm.conf changed, Slurm reads it again")
+            return
+        again = self._host.run("systemctl", "restart", "slurmctld", check=False, timeout=60)
+        self._log(f"slurm.conf changed: {done.reason}; " + ("restarted" if again.code == 0 else again.reason))
 
 
 def _mtime(path: Path) -> float:

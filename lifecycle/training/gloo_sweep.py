@@ -10,15 +10,16 @@ import argparse
 import datetime
 import os
 import re
-import sys
 import time
 from typing import Any, Callable, Dict, Tuple
+
+from nanogpt import end, run
 
 ELEMENT = 4
 SECONDS_A_SIZE = 0.4
 
 
-def main() -> int:
+def main() -> None:
     """Run the sweep; rank 0 prints."""
     options = _options().parse_args()
     import torch
@@ -52,8 +53,7 @@ def main() -> int:
         size *= 2
     if rank == 0:
         print(f"# Avg bus bandwidth    : {sum(speeds) / len(speeds):.4f}")
-    dist.destroy_process_group()
-    return 0
+    end(0)
 
 
 def _options() -> argparse.ArgumentParser:
@@ -142,4 +142,4 @@ def _measure(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

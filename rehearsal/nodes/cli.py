@@ -20,6 +20,7 @@ from .checks import AFTER, BOOT, Act, Check, CheckFailed
 from .cluster import Cluster, Options
 from .outcome import Outcome, nodes_of
 from .recovery import lose_a_worker, reboot_controller
+from .report import write_report
 from .sandbox import SandboxError
 from .show import Progress, ending
 from .stack import StackError, bring_up
@@ -62,6 +63,9 @@ def main(argv: Sequence[str]) -> int:
     console.print(ending(outcome, began))
     if options.json:
         options.json.write_text(json.dumps(outcome.as_json(), indent=2) + "\n")
+    if options.report:
+        write_report(outcome.as_json(), options.report)
+        console.print(f"Report: {options.report}")
     return PASSED if outcome.passed else FAILED
 
 
@@ -77,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--stack", default="dev", help="which Pulumi.<stack>.yaml (default: dev)")
     parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="set a key; repeatable")
     parser.add_argument("--workers", type=int, metavar="N", help="workers to start of each group (default: its count)")
+    parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a page to look at")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result for machines")
     parser.add_argument(
         "--if-possible",

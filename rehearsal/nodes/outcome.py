@@ -60,6 +60,12 @@ class Outcome:
         }
 
 
+def _steps(host: Host, run: Lifecycle) -> list[dict[str, Any]]:
+    """All steps with when they began, which is in the node's summary; as reported where there is none."""
+    began = {step["name"]: step["began"] for step in _said(host).get("steps", [])}
+    return [{**step, "began": began.get(step["name"], 0.0)} for step in steps_of(run)]
+
+
 def steps_of(run: Lifecycle) -> list[dict[str, Any]]:
     """The steps that a lifecycle script has reported so far."""
     matches = [match for line in list(run.lines) if (match := STEP.match(line))]
@@ -83,7 +89,7 @@ def nodes_of(cluster: Cluster) -> list[Node]:
             instance_type=host.machine.kind.name,
             transport=_said(host).get("transport", ""),
             boot_seconds=round(cluster.scripts[host.name].seconds, 3),
-            steps=steps_of(cluster.scripts[host.name]),
+            steps=_steps(host, cluster.scripts[host.name]),
         )
         for host in cluster.hosts
         if host.name in cluster.scripts

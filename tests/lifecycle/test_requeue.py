@@ -198,3 +198,15 @@ def test_a_rewritten_slurm_conf_gets_its_include_back_and_slurm_reads_it(tmp_pat
     assert [call for call in host.calls if call == ("scontrol", "reconfigure")] == [("scontrol", "reconfigure")]
     configuration.round()
     assert len(host.calls) == 1
+
+
+def test_a_controller_that_dies_of_a_changed_slurm_conf_is_started_again(tmp_path: Path) -> None:
+    host = World(tmp_path).node("controller")
+    host.path("/etc/hyperpod").mkdir(parents=True)
+    host.path("/etc/hyperpod/node.json").write_text(json.dumps({"groups": [], "shared": "/fsx/.hyperpod"}))
+    host.path("/fsx/.hyperpod/slurm").mkdir(parents=True)
+    host.commands["scontrol"] = lambda h, args, stdin: Result(1, "", "Unable to contact slurm controller")
+    lines: list[str] = []
+    requeue.Configuration(host, lines.append).round()
+    assert host.ran("systemctl", "restart", "slurmctld")
+    assert lines == ["slurm.conf changed: Unable to contact slurm controller; restarted"]
