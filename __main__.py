@@ -18,6 +18,8 @@ from components.network import Network, NetworkArgs
 from components.observability import Observability, ObservabilityArgs
 from components.security import SecurityGroups, SecurityGroupsArgs
 from components.storage import Storage, StorageArgs
+from components.training import Training, TrainingArgs
+from components.training_namespace import FileSystem
 from components.validation import Validation, ValidationArgs
 
 config = load()
@@ -164,6 +166,24 @@ cluster = HyperPod(
     ),
     shared,
 )
+if isinstance(orchestrator, eks.Eks):
+    Training(
+        "training",
+        TrainingArgs(
+            config=config,
+            file_system=FileSystem(
+                file_system_id=storage.file_system_id,
+                dns_name=storage.dns_name,
+                mount_name=storage.mount_name,
+                capacity_gib=config.fsx_gib,
+            ),
+            subnet_id=network.private_subnet_id,
+            storage_groups=security.storage,
+            network_cidrs=network.cidr_blocks,
+            cluster=cluster.cluster,
+        ),
+        ResourceOptions(providers=[orchestrator.kubernetes]),
+    )
 if settings.observability:
     metrics = Observability(
         "observability",

@@ -206,6 +206,10 @@ class Settings(_Model):
         """The teams of a Kubernetes cluster; where none is given, one that everybody with the kubeconfig shares."""
         return self.teams or (Team(name=DEFAULT_TEAM),)
 
+    def namespace_of(self, team: str) -> str:
+        """A team's namespace. SageMaker's task governance has a name of its own for it (CreateComputeQuota)."""
+        return f"hyperpod-ns-{team}" if self.charts.queues == "task-governance" else team
+
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceGroup:

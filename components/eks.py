@@ -66,6 +66,7 @@ class Eks(ComponentResource):
 
     cluster_name: Output[str]
     kubeconfig: Output[str]
+    kubernetes: kubernetes.Provider
     orchestrator: aws_native.sagemaker.ClusterOrchestratorArgs
     ready: list[pulumi.Resource]
 
@@ -76,7 +77,7 @@ class Eks(ComponentResource):
         self.cluster_name = cluster.eks_cluster.name
         self.kubeconfig = Output.secret(cluster.kubeconfig_json)
         self.ready = self._access_entries() + self._node_access(cluster)
-        provider = kubernetes.Provider(f"{name}-kubernetes", kubeconfig=self.kubeconfig, opts=self._child)
+        self.kubernetes = kubernetes.Provider(f"{name}-kubernetes", kubeconfig=self.kubeconfig, opts=self._child)
         chart = HyperPodChart(
             f"{name}-chart",
             HyperPodChartArgs(
@@ -85,7 +86,7 @@ class Eks(ComponentResource):
                 charts=args.charts,
                 image_registry=args.image_registry,
             ),
-            ResourceOptions(parent=self, providers=[provider]),
+            ResourceOptions(parent=self, providers=[self.kubernetes]),
         )
         self.ready.append(chart.release)
         EksAddons(

@@ -51,11 +51,12 @@ class HyperPod(ComponentResource):
     """
 
     arn: Output[str]
+    cluster: aws_native.sagemaker.Cluster
 
     def __init__(self, name: str, args: HyperPodArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:HyperPod", name, None, opts)
         self._args = args
-        cluster = sagemaker.Cluster(
+        self.cluster = sagemaker.Cluster(
             f"{name}-cluster",
             cluster_name=args.cluster,
             instance_groups=[self._group(group) for group in args.groups],
@@ -72,7 +73,7 @@ class HyperPod(ComponentResource):
                 parent=self, depends_on=list(args.ready), protect=args.protect, custom_timeouts=_TIMEOUTS
             ),
         )
-        self.arn = cluster.cluster_arn
+        self.arn = self.cluster.cluster_arn
         self.register_outputs({"arn": self.arn})
 
     def _group(self, group: InstanceGroup) -> sagemaker.ClusterInstanceGroupArgs:

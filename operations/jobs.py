@@ -13,6 +13,7 @@ from components.config import Config, InstanceGroup
 from components.kubernetes_storage import CLAIM_NAME
 from components.pod_environment import config_map_name
 from components.pod_resources import efa_interfaces, pod_request
+from components.queues import LOCAL_QUEUE
 
 from .job_specs import ETCD_IMAGE, TOKEN_KEY, TOKEN_SECRET, Plan
 from .job_specs import JOBS as SPECS
@@ -22,7 +23,6 @@ JOBS: tuple[str, ...] = tuple(SPECS)
 NAME_LABEL = "app.kubernetes.io/name"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
-LOCAL_QUEUE = "training"
 # Half of the memory that the pod asks for may be shared memory; it counts towards the pod's own limit.
 _SHARED_MEMORY_SHARE = 0.5
 
@@ -61,7 +61,8 @@ def render(
     job = SPECS.get(name)
     if job is None:
         raise JobError([f'there is no job "{name}"; this cluster can run {", ".join(jobs_of(config))}'])
-    namespace = config.settings.namespaces[0].name if namespace is None else namespace
+    settings = config.settings
+    namespace = settings.namespace_of(settings.namespaces[0].name) if namespace is None else namespace
     workers, problems = _find_group(config, group)
     nodes = workers.count if nodes is None else nodes
     problems += _problems(name, config, workers, namespace, nodes, devices, efa)
@@ -97,8 +98,11 @@ def render(
         metadata = document["metadata"]
         metadata["namespace"] = namespace
         metadata["labels"] = {NAME_LABEL: name}
-    if config.settings.charts.queues == "kueue":
+    if settings.charts.queues == "kueue":
         objects[-1]["metadata"]["labels"][QUEUE_LABEL] = LOCAL_QUEUE
+    if settings.charts.queues == "task-governance":
+        # SageMaker Developer Guide, "Example HyperPod task governance commands": the queue it makes for a team.
+        objects[-1]["metadata"]["labels"][QUEUE_LABEL] = f"{namespace}-localqueue"
     return objects
 
 
@@ -128,7 +132,7 @@ def _problems(
     if job.operator and not getattr(settings.charts, job.operator):
         key = {"mpi_operator": "mpiOperator", "training_operator": "trainingOperator"}[job.operator]
         problems.append(f"{name} needs hyperpod:charts.{key}, which is false; set it to true and run `pulumi up`")
-    teams = [team.name for team in settings.namespaces]
+    teams = [settings.namespace_of(team.name) for team in settings.namespaces]
     if namespace not in teams:
         problems.append(f'the stack has no namespace "{namespace}" (hyperpod:teams); it has {", ".join(teams)}')
     if not 1 <= nodes <= group.count:

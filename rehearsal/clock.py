@@ -18,4 +18,5 @@ def _durations() -> dict[str, float]:
 def duration(type_token: str, inputs: Mapping[str, Any]) -> float:
     """Seconds until AWS calls the resource ready (durations.csv). Types without a row, like providers, take none."""
     table = _durations()
-    return table.get(f"{type_token}/{inputs.get('vpcEndpointType', '')}", table.get(type_token, 0.0))
+    names = (f"{type_token}/{inputs.get('vpcEndpointType', '')}", type_token, f"{type_token.split(':')[0]}:*")
+    return next((table[name] for name in names if name in table), 0.0)

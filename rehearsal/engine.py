@@ -18,7 +18,7 @@ from pulumi.runtime.sync_await import _ensure_event_loop
 
 from . import protocol
 from .account import Account
-from .account.kinds import KINDS, Refused, after_update
+from .account.kinds import Refused, after_update, find_kind
 from .account.s3 import body
 from .autoname import keeps_name, named, with_names
 from .clock import duration
@@ -176,7 +176,7 @@ class Engine(MockMonitor):
             else:
                 resource.outputs = protocol.planned(resource.type, resource.inputs)
             resource.id = old.id if old and operation in ("same", "update") else ""
-            if resource.type not in KINDS:
+            if find_kind(resource.type) is None:
                 self._fail(resource, operation, f"the embedded account does not know {resource.type}")
             return
         if operation == "same" and old:

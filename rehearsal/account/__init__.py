@@ -34,11 +34,11 @@ from botocore.exceptions import BotoCoreError, ClientError  # noqa: E402
 from moto import mock_aws  # noqa: E402
 from moto.iam import models as moto_iam  # noqa: E402
 
-from . import ec2, eks, hyperpod, iam, records, s3, services  # noqa: E402
+from . import ec2, eks, hyperpod, iam, kubernetes, records, s3, services  # noqa: E402
 from .audit import Inventory, take_inventory  # noqa: E402
 from .faults import Fault  # noqa: E402
 from .integrity import check_exist, check_unused, known_identifiers, references  # noqa: E402
-from .kinds import KINDS, Live, Refused, after_update  # noqa: E402
+from .kinds import KINDS, Live, Refused, after_update, find_kind  # noqa: E402
 from .quotas import check_quota  # noqa: E402
 
 __all__ = ["Account", "Fault", "Live", "Refused"]
@@ -51,7 +51,7 @@ _RETRIES = 5
 moto_iam.aws_managed_policies_data = json.dumps(
     {k: v for k, v in json.loads(moto_iam.aws_managed_policies_data).items() if k.startswith(_MANAGED)}
 )
-for _module in (ec2, eks, hyperpod, iam, records, s3, services):
+for _module in (ec2, eks, hyperpod, iam, kubernetes, records, s3, services):
     _module.register_kinds()
 
 
@@ -248,10 +248,10 @@ def _parts(inputs: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _kind(type_token: str) -> Any:
-    try:
-        return KINDS[type_token]
-    except KeyError:
-        raise Refused("NotRehearsed", f"the embedded account does not know {type_token}") from None
+    kind = find_kind(type_token)
+    if kind is None:
+        raise Refused("NotRehearsed", f"the embedded account does not know {type_token}")
+    return kind
 
 
 def _as_refusals(act: Callable[[], T]) -> T:

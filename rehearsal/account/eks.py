@@ -150,6 +150,9 @@ def _release(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     clusters = list(account.find(CLUSTER, by=account.now))
     if not clusters:
         raise Refused("Unreachable", "configured Kubernetes cluster is unreachable: no EKS cluster is up")
+    nodes = next(account.find("aws-native:sagemaker:Cluster", by=account.now), None)
+    if not i.get("skipAwait") and nodes is None:
+        raise Refused("Timeout", f"release {i.get('name')}: timed out waiting for its pods, no node is up")
     if any(account.find(RELEASE, name=i.get("name"), namespace=i.get("namespace"))):
         raise Refused("AlreadyExists", "cannot re-use a name that is still in use")
     return f"{i['namespace']}/{i['name']}", {

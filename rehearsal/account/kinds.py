@@ -83,8 +83,21 @@ def after_update(outputs: Inputs, old: Inputs, new: Inputs) -> dict[str, Any]:
 
 
 KINDS: dict[str, Kind] = {}
+_FAMILIES: list[Callable[[str], Kind | None]] = []
 
 
 def register(kind: Kind) -> None:
     """Make a type known to every account."""
     KINDS[kind.token] = kind
+
+
+def family(find: Callable[[str], Kind | None]) -> None:
+    """Make a whole family of types known, of which ``find`` answers for the members."""
+    _FAMILIES.append(find)
+
+
+def find_kind(token: str) -> Kind | None:
+    """What the account knows of a type, None for nothing."""
+    if token in KINDS:
+        return KINDS[token]
+    return next((kind for find in _FAMILIES if (kind := find(token))), None)

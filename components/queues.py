@@ -1,0 +1,171 @@
+"""Kueue: jobs wait in their team's queue until all of their pods fit, within what the cluster really has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+from pulumi import ComponentResource, ResourceOptions
+
+from .accelerators import EFA_RESOURCE
+from .charts import KUEUE
+from .config import InstanceGroup
+from .pod_resources import HUGE_PAGES_RESOURCE, NODE_HUGE_PAGES_MIB, device_resource, efa_interfaces, node_cpus
+
+RELEASE_NAME = "kueue"
+NAMESPACE = "kueue-system"
+LOCAL_QUEUE = "training"
+COHORT = "cluster"
+API = "kueue.x-k8s.io/v1beta1"
+# Value of each class, and what it is for; a job without one counts as 0.
+PRIORITIES = {"high": (1000, "preempts the others"), "normal": (100, "training"), "low": (10, "may wait, may be cut")}
+_IMAGE = "registry.k8s.io/kueue/kueue"
+# A node pulls images of tens of GB before its first pod is ready.
+_PODS_READY = "30m"
+_TIMEOUT_SECONDS = 900
+_FRAMEWORKS = ("batch/job", "kubeflow.org/mpijob", "kubeflow.org/pytorchjob")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuesArgs:
+    """What the queues are made from. ``shares`` is each namespace's part of the cluster, 1 in all.
+
+    ``ready`` is what must be there before Kueue's pods can run: the HyperPod cluster.
+    """
+
+    groups: Sequence[InstanceGroup]
+    shares: Mapping[str, float]
+    ready: Sequence[pulumi.Resource]
+    image_registry: str | None = None
+
+
+class Queues(ComponentResource):
+    """Owns Kueue, a flavor for each worker group, a queue for each namespace, and the priorities.
+
+    Kueue's webhooks check its own objects, and so does its release wait for its pods: all of it comes after the nodes.
+    A queue borrows what others leave idle and gives it back when they want it.
+    """
+
+    def __init__(self, name: str, args: QueuesArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:Queues", name, None, opts)
+        release = kubernetes.helm.v3.Release(
+            f"{name}-kueue",
+            name=RELEASE_NAME,
+            namespace=NAMESPACE,
+            create_namespace=True,
+            chart=f"./{KUEUE.path}",
+            values=kueue_values(args.image_registry),
+            timeout=_TIMEOUT_SECONDS,
+            opts=ResourceOptions(parent=self, depends_on=list(args.ready)),
+        )
+        after = ResourceOptions(parent=self, depends_on=[release])
+
+        def declare(which: str, kind: str, object_name: str, namespace: str | None = None, **fields: Any) -> None:
+            metadata = {"name": object_name, **({"namespace": namespace} if namespace else {})}
+            # The SDK's own class for custom resources knows spec and nothing else; a priority has none.
+            pulumi.CustomResource(
+                f"kubernetes:{API}:{kind}",
+                f"{name}-{which}",
+                {"apiVersion": API, "kind": kind, "metadata": metadata, **fields},
+                after,
+            )
+
+        for group in args.groups:
+            declare(f"flavor-{group.name}", "ResourceFlavor", flavor_name(group), spec=flavor(group))
+        for namespace, share in args.shares.items():
+            declare(f"queue-{namespace}", "ClusterQueue", namespace, spec=cluster_queue(namespace, args.groups, share))
+            declare(f"local-{namespace}", "LocalQueue", LOCAL_QUEUE, namespace, spec={"clusterQueue": namespace})
+        for priority, (value, description) in PRIORITIES.items():
+            declare(f"priority-{priority}", "WorkloadPriorityClass", priority, value=value, description=description)
+        self.register_outputs({})
+
+
+def kueue_values(image_registry: str | None) -> dict[str, Any]:
+    """The chart's values: the released image, the frameworks that are there, all or nothing."""
+    configuration = {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta1",
+        "kind": "Configuration",
+        "health": {"healthProbeBindAddress": ":8081"},
+        "metrics": {"bindAddress": ":8443"},
+        "webhook": {"port": 9443},
+        "leaderElection": {"leaderElect": True, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
+        "controller": {"groupKindConcurrency": {"Job.batch": 5, "Workload.kueue.x-k8s.io": 5}},
+        "clientConnection": {"qps": 50, "burst": 100},
+        # A job that got only some of its pods up gives everything back and queues again.
+        "waitForPodsReady": {"enable": True, "timeout": _PODS_READY, "recoveryTimeout": _PODS_READY},
+        "integrations": {"frameworks": list(_FRAMEWORKS)},
+    }
+    image = {
+        "repository": f"{image_registry}/kueue" if image_registry else _IMAGE,
+        "tag": f"v{KUEUE.version}",
+        "pullPolicy": "IfNotPresent",
+    }
+    return {
+        "controllerManager": {"replicas": 1, "manager": {"image": image}},
+        # JSON is YAML; the chart takes the file as text.
+        "managerConfig": {"controllerManagerConfigYaml": json.dumps(configuration, indent=2)},
+    }
+
+
+def flavor_name(group: InstanceGroup) -> str:
+    """A worker group's flavor."""
+    return group.name.lower()
+
+
+def flavor(group: InstanceGroup) -> dict[str, Any]:
+    """The nodes of a worker group, for Kueue."""
+    spec: dict[str, Any] = {"nodeLabels": {"sagemaker.amazonaws.com/instance-group-name": group.name}}
+    if group.worker and group.worker.taints:
+        spec["tolerations"] = [
+            {"key": taint.key, "operator": "Exists", "effect": taint.effect} for taint in group.worker.taints
+        ]
+    return spec
+
+
+def cluster_queue(namespace: str, groups: Sequence[InstanceGroup], share: float) -> dict[str, Any]:
+    """A namespace's queue: its share of every worker group, and what the others do not use."""
+    devices = sorted({device_resource(group) for group in groups})
+    covered = ["cpu", "memory", HUGE_PAGES_RESOURCE, EFA_RESOURCE, *devices]
+    flavors = [
+        {"name": flavor_name(group), "resources": [{"name": r, "nominalQuota": q} for r, q in quota.items()]}
+        for group in groups
+        for quota in [_quota(group, share, devices)]
+    ]
+    return {
+        "cohort": COHORT,
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "queueingStrategy": "BestEffortFIFO",
+        "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
+        "resourceGroups": [{"coveredResources": covered, "flavors": flavors}],
+    }
+
+
+def _quota(group: InstanceGroup, share: float, devices: Sequence[str]) -> dict[str, int | str]:
+    """A share of all of a group's nodes, in whole devices. A flavor has to name every resource that any other has."""
+
+    def part(each: float) -> int:
+        return int(each * group.count * share + 1e-9)
+
+    efa = efa_interfaces(group)
+    own = device_resource(group)
+    return {
+        "cpu": part(node_cpus(group)),
+        "memory": f"{part(group.type.memory_gib)}Gi",
+        HUGE_PAGES_RESOURCE: f"{part(NODE_HUGE_PAGES_MIB) if efa else 0}Mi",
+        EFA_RESOURCE: part(efa),
+        **{device: part(group.type.accelerators) if device == own else 0 for device in devices},
+    }
+
+
+def shares(promised: Mapping[str, int | None], total: int) -> dict[str, float]:
+    """Each namespace's part of ``total`` devices: what it was promised, or an equal part of what no promise takes."""
+    if not total:
+        return dict.fromkeys(promised, 0.0)
+    open_ones = [name for name, count in promised.items() if count is None]
+    rest = total - sum(count or 0 for count in promised.values())
+    equal = rest / len(open_ones) if open_ones else 0.0
+    return {name: (equal if count is None else count) / total for name, count in promised.items()}

@@ -1,0 +1,105 @@
+"""Objects of Kubernetes: accepted by the published schemas of the cluster's own version, in a namespace that exists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import kubernetes_validate
+
+from . import eks
+from .kinds import Inputs, Kind, Live, Refused, family
+
+if TYPE_CHECKING:
+    from . import Account
+
+PREFIX = "kubernetes:"
+CLUSTER = "aws-native:sagemaker:Cluster"
+NAMESPACE = "kubernetes:core/v1:Namespace"
+# Every cluster has them from the start.
+_OWN_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+# API group of custom resources, and the release whose chart defines them; their webhooks need that chart's pods.
+_CUSTOM = {"kueue.x-k8s.io": "kueue"}
+# Changing these makes another object.
+_FIXED = frozenset({"apiVersion", "kind", "metadata/name", "metadata/namespace"})
+
+
+def _cluster(account: Account) -> Live:
+    found = next(iter(account.find(eks.CLUSTER, by=account.now)), None)
+    if found is None:
+        raise Refused("Unreachable", "configured Kubernetes cluster is unreachable: no EKS cluster is up")
+    return found
+
+
+def _check(account: Account, i: Inputs) -> None:
+    group = i["apiVersion"].split("/")[0]
+    if group in _CUSTOM:
+        _check_custom(account, i, _CUSTOM[group])
+        return
+    version = str(_cluster(account).inputs["version"])
+    try:
+        kubernetes_validate.validate({k: v for k, v in i.items() if v is not None}, version, strict=True)
+    except kubernetes_validate.ValidationError as error:
+        where = ".".join(str(part) for part in error.absolute_path) or "the object"
+        raise Refused("Invalid", f"{i['kind']} is invalid: {where}: {error.message}") from None
+    except kubernetes_validate.SchemaNotFoundError:
+        kind = f"{i['kind']} in version {i['apiVersion']}"
+        raise Refused("NotFound", f"no matches for kind {kind} on Kubernetes {version}") from None
+
+
+def _check_custom(account: Account, i: Inputs, release: str) -> None:
+    _cluster(account)
+    if next(account.find(eks.RELEASE, by=account.now, name=release), None) is None:
+        raise Refused("NotFound", f"no matches for kind {i['kind']} in version {i['apiVersion']}")
+    if next(account.find(CLUSTER, by=account.now), None) is None:
+        raise Refused("InternalError", f"failed calling webhook of {release}: no endpoints available, no node is up")
+
+
+def _check_namespace(account: Account, i: Inputs) -> None:
+    namespace = i["metadata"].get("namespace")
+    if namespace is None or namespace in _OWN_NAMESPACES:
+        return
+    found = account.find(NAMESPACE, by=account.now)
+    if not any(live.inputs["metadata"]["name"] == namespace for live in found):
+        raise Refused("NotFound", f'namespaces "{namespace}" not found')
+
+
+def _create(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    _check(account, i)
+    _check_namespace(account, i)
+    metadata = i["metadata"]
+    name = "/".join(part for part in (metadata.get("namespace"), metadata["name"]) if part)
+    object_id = f"{i['apiVersion']}/{i['kind']}/{name}"
+    if any(live.id == object_id for live in account.live.values()):
+        raise Refused("AlreadyExists", f"{i['kind']} {name} already exists")
+    return name, {"metadata": {**metadata, "uid": account.new_id("uid")}}
+
+
+def _update(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+    _check(account, i)
+    return {}
+
+
+def _delete(account: Account, live: Live) -> None:
+    """A namespace takes everything in it along; here whatever is in it is somebody's, and must go first."""
+    if live.type != NAMESPACE:
+        return
+    name = live.inputs["metadata"]["name"]
+    inside = [one.name for one in account.live.values() if _namespace(one) == name]
+    if inside:
+        raise Refused("Conflict", f"namespace {name} still holds {', '.join(inside)}")
+
+
+def _namespace(live: Live) -> str | None:
+    metadata = live.inputs.get("metadata") if live.type.startswith(PREFIX) else None
+    return metadata.get("namespace") if metadata else None
+
+
+def _kind(token: str) -> Kind | None:
+    if not token.startswith(PREFIX):
+        return None
+    return Kind(token=token, create=_create, delete=_delete, update=_update, updatable=None, fixed=_FIXED)
+
+
+def register_kinds() -> None:
+    """Make every type of Kubernetes known."""
+    family(_kind)

@@ -1,0 +1,176 @@
+"""What the program declares inside of Kubernetes: valid for every version, and no more open than it has to be."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from components.config import Config
+from components.kubernetes_versions import KUBERNETES_VERSIONS
+from components.pod_environment import pod_variables
+from components.queues import PRIORITIES, cluster_queue, flavor, shares
+from operations.jobs import jobs_of, render
+from rehearsal.account import Account
+from rehearsal.deployment import up
+from rehearsal.state import State
+from tests.support import config, everything_before, of_type, one, plan, project
+
+TEAMS = [
+    {"name": "vision", "accelerators": 4},
+    {"name": "speech", "roleArns": ["arn:aws:iam::123456789012:role/speech"]},
+]
+
+
+@cache
+def planned(stack: str = "eks-gpu") -> State:
+    return plan(stack, teams=TEAMS).state
+
+
+def objects(state: State) -> list[dict[str, Any]]:
+    """Every object of Kubernetes' own API groups, and not the charts or custom resources."""
+    found = [r.inputs for r in state.values() if r.type.startswith("kubernetes:") and "apiVersion" in r.inputs]
+    return [{key: value for key, value in one.items() if value is not None} for one in found]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", ["small", "medium", "large"])
+@pytest.mark.parametrize("stack", ["eks-gpu", "eks-trainium"])
+def test_every_object_is_valid_on_every_supported_version(stack: str, size: str) -> None:
+    with Account("us-west-2") as account:
+        declared = objects(up(project(stack, size=size), account).state)
+    settings = config(stack, size=size)
+    jobs = [document for name in jobs_of(settings) for document in render(name, settings, etcd=True)]
+    kinds = set()
+    for document in (*declared, *jobs):
+        if document["apiVersion"].split("/")[0] in ("kueue.x-k8s.io", "kubeflow.org"):
+            continue
+        for version in KUBERNETES_VERSIONS:
+            kubernetes_validate.validate(document, version, strict=True)
+            kinds.add(document["kind"])
+    assert kinds >= {"Namespace", "ResourceQuota", "LimitRange", "NetworkPolicy", "Role", "RoleBinding", "ConfigMap"}
+    assert kinds >= {"PersistentVolume", "PersistentVolumeClaim", "StorageClass", "Job"}
+
+
+def test_nothing_in_the_cluster_holds_up_the_nodes() -> None:
+    state = planned()
+    before = everything_before(state, one(state, "hyperpod-cluster"))
+    assert not [name for name in before if name.startswith("training-")]
+
+
+def test_kueue_comes_after_the_nodes_its_objects_after_kueue_and_namespaces_before() -> None:
+    state = planned()
+    for resource in state.values():
+        if "kueue.x-k8s.io" in resource.type:
+            assert {"hyperpod-cluster", "training-queues-kueue", "training-vision-namespace"} <= everything_before(
+                state, resource
+            )
+    assert one(state, "training-queues-kueue").inputs.get("skipAwait") is not True
+
+
+def test_a_namespace_refuses_privileged_pods_and_every_object_in_it_waits_for_it() -> None:
+    state = planned()
+    labels = one(state, "training-speech-namespace").inputs["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "baseline"
+    for resource in state.values():
+        metadata = resource.inputs.get("metadata") or {}
+        if resource.type.startswith("kubernetes:") and metadata.get("namespace") == "speech":
+            assert "training-speech-namespace" in everything_before(state, resource)
+
+
+def test_pods_reach_each_other_dns_the_file_system_and_https_and_nothing_reaches_them() -> None:
+    spec = one(planned(), "training-vision-network").inputs["spec"]
+    assert spec["ingress"] == [{"from": [{"podSelector": {}}]}]
+    ports = {(port["port"], port.get("endPort")) for rule in spec["egress"] for port in rule.get("ports", [])}
+    assert ports == {(53, None), (988, None), (1018, 1023), (443, None), (80, None)}
+    (lustre,) = [r for r in spec["egress"] if any(p["port"] == 988 for p in r.get("ports", []))]
+    assert {peer["ipBlock"]["cidr"] for peer in lustre["to"]} == {"10.0.0.0/16", "10.1.0.0/16"}
+    (agent,) = [r for r in spec["egress"] if any(p["port"] == 80 for p in r.get("ports", []))]
+    assert agent["to"] == [{"ipBlock": {"cidr": "169.254.170.23/32"}}]
+
+
+def test_a_teams_group_has_rights_in_its_own_namespace_alone() -> None:
+    state = planned()
+    assert not of_type(state, "ClusterRoleBinding")
+    binding = one(state, "training-speech-members").inputs
+    assert binding["metadata"]["namespace"] == "speech"
+    assert [subject["name"] for subject in binding["subjects"]] == ["team:speech"]
+    rules = one(state, "training-speech-role").inputs["rules"]
+    assert not [rule for rule in rules if "*" in rule["verbs"] or "*" in rule["resources"]]
+    writable = {resource for rule in rules if "create" in rule["verbs"] for resource in rule["resources"]}
+    assert not writable & {"roles", "rolebindings", "resourcequotas", "limitranges", "networkpolicies"}
+
+
+def test_each_namespace_mounts_the_stacks_file_system_and_can_never_delete_it() -> None:
+    state = planned()
+    for team in ("vision", "speech"):
+        volume = one(state, f"training-{team}-fsx").inputs["spec"]
+        assert volume["persistentVolumeReclaimPolicy"] == "Retain"
+        assert volume["claimRef"] == {"namespace": team, "name": "fsx-claim"}
+        assert one(state, f"training-{team}-fsx-claim").inputs["spec"]["volumeName"] == f"fsx-{team}"
+
+
+@pytest.mark.parametrize("stack", ["eks-gpu", "eks-trainium"])
+def test_pods_get_the_variables_that_slurms_jobs_get(stack: str) -> None:
+    group = config(stack).worker_groups[0]
+    found = one(planned(stack), "training-vision-environment-workers").inputs["data"]
+    assert found == pod_variables(group)
+    assert found["FI_EFA_USE_DEVICE_RDMA"] == "1"
+    assert not {"NCCL_ALGO", "NCCL_PROTO", "NCCL_TREE_THRESHOLD"} & set(found)
+
+
+def test_where_efa_is_not_certain_pods_use_tcp() -> None:
+    group = config("eks-gpu", workers=[{"name": "a", "instanceType": "ml.g5.16xlarge"}]).worker_groups[0]
+    assert pod_variables(group)["HYPERPOD_TRANSPORT"] == "tcp"
+    assert "FI_PROVIDER" not in pod_variables(group)
+
+
+def quotas(settings: Config, share: float = 1.0) -> dict[str, dict[str, Any]]:
+    (group,) = cluster_queue("a", settings.worker_groups, share)["resourceGroups"]
+    return {f["name"]: {r["name"]: r["nominalQuota"] for r in f["resources"]} for f in group["flavors"]}
+
+
+def test_a_queue_has_what_the_nodes_have() -> None:
+    found = quotas(config("eks-gpu", size="medium"))["workers"]
+    assert (found["nvidia.com/gpu"], found["vpc.amazonaws.com/efa"], found["cpu"]) == (64, 256, 768)
+    assert found["memory"] == f"{8 * 2048}Gi"
+    half = quotas(config("eks-gpu", size="medium"), 0.5)["workers"]
+    assert half["nvidia.com/gpu"] == 32
+
+
+def test_a_queue_covers_everything_that_a_job_asks_for() -> None:
+    settings = config("eks-gpu")
+    (group,) = cluster_queue("a", settings.worker_groups, 1.0)["resourceGroups"]
+    job = render("device-check", settings)[-1]
+    asked = set(job["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"])
+    assert asked <= set(group["coveredResources"])
+
+
+def test_every_flavor_names_the_same_resources_and_its_own_groups_nodes() -> None:
+    workers = [
+        {"name": "train", "instanceType": "ml.p5.48xlarge", "count": 2},
+        {"name": "dev", "instanceType": "ml.g5.8xlarge", "count": 1,
+         "taints": [{"key": "dev", "value": "yes", "effect": "NoSchedule"}]},
+    ]  # fmt: skip
+    settings = config("eks-gpu", workers=workers)
+    found = quotas(settings)
+    assert set(found["train"]) == set(found["dev"])
+    assert found["dev"]["vpc.amazonaws.com/efa"] == 0
+    assert flavor(settings.worker_groups[1])["tolerations"][0]["key"] == "dev"
+
+
+def test_teams_get_what_they_were_promised_and_share_the_rest() -> None:
+    assert shares({"a": 4, "b": None, "c": None}, 16) == {"a": 0.25, "b": 0.375, "c": 0.375}
+    assert shares({"a": None}, 16) == {"a": 1.0}
+    assert sum(shares({"a": 3, "b": None, "c": 5}, 16).values()) == pytest.approx(1.0)
+
+
+def test_priorities_are_there_and_without_queues_nothing_of_kueue_is() -> None:
+    state = planned()
+    values = {r.inputs["metadata"]["name"]: r.inputs["value"] for r in of_type(state, "WorkloadPriorityClass")}
+    assert values == {name: value for name, (value, _) in PRIORITIES.items()}
+    bare = plan("eks-gpu", charts={"queues": "none"}, teams=TEAMS).state
+    assert not [r for r in bare.values() if r.name.startswith("training-queues")]
+    assert one(bare, "training-vision-quota").inputs["spec"]["hard"]["requests.nvidia.com/gpu"] == "4"
