@@ -92,7 +92,9 @@ def run(main: Callable[[], None]) -> NoReturn:
         main()
     except Exception:
         traceback.print_exc()
-    end(1)
+        # Here, while the traceback still holds what main made.
+        end(1)
+    raise AssertionError("main ends the process itself")
 
 
 def _options() -> argparse.ArgumentParser:
