@@ -9,6 +9,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from components.charts import FOLDER, HYPERPOD, KUEUE, faults
+
 from . import charts, console, deploy, target
 from .engines import Engine, open_stack
 from .leftovers import Audit
