@@ -7,7 +7,7 @@ import re
 # What AWS's and Pulumi's messages contain, and what helps. The first that matches is taken.
 _STEPS: tuple[tuple[str, str], ...] = (
     (
-        r"LifecycleScriptFailed|lifecycle script",
+        r"LifecycleScriptFailed|[Ll]ifecycle script",
         "the last line of the node's log names the step that failed; mend lifecycle/ or the network, then deploy again",
     ),
     (
@@ -46,9 +46,9 @@ _OTHERWISE = (
 )
 
 
-def next_step(text: str, stack: str) -> str:
-    """What to do about a failure with this text."""
+def next_step(text: str, stack: str, otherwise: str = _OTHERWISE) -> str:
+    """What to do about a failure with this text; ``otherwise`` where nothing is known about it."""
     for pattern, step in _STEPS:
         if re.search(pattern, text):
             return step.format(stack=stack)
-    return _OTHERWISE.format(stack=stack)
+    return otherwise.format(stack=stack)

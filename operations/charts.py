@@ -125,12 +125,17 @@ def charts_command(
     ] = None,
     as_json: console.Json = False,
 ) -> None:
-    """Bring the Helm charts for EKS into charts/, and check them against the project's pins.
+    """Bring the Helm charts for EKS into charts/.
+
+    The HyperPod chart is a folder of github.com/aws/sagemaker-hyperpod-cli at
+    a pinned commit, Kueue's one of github.com/kubernetes-sigs/kueue: both are
+    checked file by file. The three packaged charts that the HyperPod chart
+    needs come from their publishers' addresses and are checked by name and
+    version. `deploy` brings them by itself.
 
     \b
-    The HyperPod chart is a folder of github.com/aws/sagemaker-hyperpod-cli at a pinned commit, Kueue's one of
-    github.com/kubernetes-sigs/kueue: both are checked file by file. The three packaged charts that the HyperPod chart
-    needs come from their publishers' addresses and are checked by name and version.
+      python -m operations charts
+      python -m operations charts --from downloads/
     """
     with Progress(console=console.err(), transient=True) as progress:
         found = [bring(chart, offline=offline, progress=progress) for chart in (HYPERPOD, KUEUE)]

@@ -81,7 +81,8 @@ def table(
     drawn = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, title_justify="left")
     for column in columns:
         name, justify = column if isinstance(column, tuple) else (column, "left")
-        drawn.add_column(name, justify=justify, overflow="fold")
+        # Numbers stay whole where the terminal is narrow, and texts are folded.
+        drawn.add_column(name, justify=justify, overflow="fold", no_wrap=justify == "right")
     for row in rows:
         drawn.add_row(*(Text(str(cell), style=MARKS.get(str(cell), "")) for cell in row))
     if title:

@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from . import records
 from .advice import next_step
-from .failures import code_of, is_missing
+from .failures import is_missing, reason
 from .node_logs import lifecycle_logs
 from .target import Target
 
@@ -56,17 +56,16 @@ def collect(target: Target, since: timedelta) -> Problems:
     for source, look in _SOURCES:
         try:
             problems.found += [one for one in look(target, start) if one.time >= start]
-        except ClientError as error:
-            if not is_missing(error):
-                problems.unknown.append(f"{source}: {code_of(error)}: {error.operation_name}")
-        except BotoCoreError as error:
-            problems.unknown.append(f"{source}: {error}")
+        except (ClientError, BotoCoreError) as error:
+            if not (isinstance(error, ClientError) and is_missing(error)):
+                problems.unknown.append(f"{source}: {reason(error)}")
     problems.found.sort(key=lambda one: one.time, reverse=True)
     return problems
 
 
 def _problem(target: Target, time: datetime, source: str, what: str, message: str) -> Problem:
-    return Problem(time=time, source=source, what=what, message=message, next_step=next_step(message, target.stack))
+    step = next_step(message, target.stack, "mend it, then deploy again: it goes on where it stopped")
+    return Problem(time=time, source=source, what=what, message=message, next_step=step)
 
 
 def _deployments(target: Target, start: datetime) -> Iterator[Problem]:

@@ -104,6 +104,15 @@ def is_missing(error: aws_errors.ClientError) -> bool:
     )
 
 
+def reason(error: aws_errors.ClientError | aws_errors.BotoCoreError) -> str:
+    """Why something could not be asked, in a few words: for what goes on without the answer."""
+    if isinstance(error, aws_errors.BotoCoreError):
+        return str(error)
+    code = code_of(error)
+    what = "permission denied" if code in DENIED else "throttled by AWS" if code in THROTTLED else code
+    return f"{what}: {error.operation_name}"
+
+
 def explain(error: BaseException) -> Failure | None:
     """The failure that an error of a library amounts to; None where it is our own mistake."""
     match error:
@@ -166,9 +175,7 @@ def _command_error(error: automation.CommandError) -> Failure:
             "wait for it; if it is dead: `pulumi cancel --stack STACK`",
         )
     if re.search(r"PULUMI_ACCESS_TOKEN|not logged in|must be set for login", text):
-        return cannot_know(
-            "Pulumi has no backend to keep state in", "`pulumi login`, or set PULUMI_BACKEND_URL=s3://BUCKET"
-        )
+        return cannot_know("Pulumi has nowhere to keep state", "`pulumi login`, or set PULUMI_BACKEND_URL=s3://BUCKET")
     if "PULUMI_CONFIG_PASSPHRASE" in text or "incorrect passphrase" in text:
         return cannot_know(
             "the stack's secrets cannot be read", "set PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE"

@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from components.names import CLUSTER_ID_TAG, ROLE_KINDS
 
 from .aws import Aws
-from .failures import code_of, is_missing
+from .failures import is_missing, reason
 from .node_logs import GROUP_PREFIX
 from .target import Target
 
@@ -42,6 +42,7 @@ class Audit:
         return [one for one in self.leftovers if not one.by_aws]
 
 
+_FILE_SYSTEM = "FSx file system"
 # EC2's kinds, found by the stack's tag: operation, where the ids are, and the command that deletes one.
 _TAGGED = (
     ("VPC", "describe_vpcs", "Vpcs[].VpcId", "delete-vpc --vpc-id"),
@@ -64,11 +65,9 @@ def audit(target: Target) -> Audit:
     for what, look in _LOOKS:
         try:
             found.leftovers += list(look(target))
-        except ClientError as error:
-            if not is_missing(error):
-                found.unknown.append(f"{what}: {code_of(error)}")
-        except (BotoCoreError, NotImplementedError) as error:
-            found.unknown.append(f"{what}: {error}")
+        except (ClientError, BotoCoreError) as error:
+            if not (isinstance(error, ClientError) and is_missing(error)):
+                found.unknown.append(f"{what}: {reason(error)}")
     _set_kept_apart(target, found)
     return found
 
@@ -90,14 +89,10 @@ def remove(target: Target, found: Audit) -> None:
 
 
 def _set_kept_apart(target: Target, found: Audit) -> None:
-    """With hyperpod:fsx.retainOnDelete the file system stays, and what it is attached to."""
-    if not target.config.settings.fsx.retain_on_delete:
-        return
-    systems = [one for one in found.leftovers if one.kind == "FSx file system"]
-    if systems:
-        stays = {"FSx file system", "VPC", "subnet", "security group", "network interface"}
-        found.kept = [f"{one.kind} {one.id}" for one in found.leftovers if one.kind in stays]
-        found.leftovers = [one for one in found.leftovers if one.kind not in stays]
+    """With hyperpod:fsx.retainOnDelete the file system stays (in a VPC that is its owner's)."""
+    if target.config.settings.fsx.retain_on_delete:
+        found.kept = [f"{one.kind} {one.id}" for one in found.leftovers if one.kind == _FILE_SYSTEM]
+        found.leftovers = [one for one in found.leftovers if one.kind != _FILE_SYSTEM]
 
 
 def _ours(target: Target) -> list[dict[str, Any]]:
@@ -183,7 +178,7 @@ def _file_systems(target: Target) -> Iterator[Leftover]:
         if tag in one.get("Tags", []) and one.get("Lifecycle") != "DELETING":
             system = one["FileSystemId"]
             command = f"aws fsx delete-file-system --file-system-id {system}    # and its data"
-            yield Leftover(kind="FSx file system", id=system, by_aws=False, command=command)
+            yield Leftover(kind=_FILE_SYSTEM, id=system, by_aws=False, command=command)
 
 
 def _bucket(target: Target) -> Iterator[Leftover]:

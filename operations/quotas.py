@@ -14,7 +14,7 @@ from components.names import CLUSTER_ID_TAG
 from components.quotas import ON_DEMAND, RESERVED, SPOT, Quota, needed
 
 from .aws import Aws
-from .failures import DENIED, THROTTLED, code_of
+from .failures import reason
 from .target import Target
 
 Result = Literal["PASS", "FAIL", "UNKNOWN"]
@@ -101,15 +101,8 @@ class _Limits:
                 quotas = self._aws.pages("service-quotas", operation, "Quotas", ServiceCode=service)
                 found += [one for one in quotas if "Value" in one]
             except ClientError as error:
-                why = _reason(error)
+                why = reason(error)
         return found, why
-
-
-def _reason(error: ClientError) -> str:
-    code = code_of(error)
-    if code in DENIED:
-        return f"permission denied: {error.operation_name}"
-    return f"AWS throttled {error.operation_name}" if code in THROTTLED else f"{error.operation_name}: {code}"
 
 
 class _Usage:
@@ -124,7 +117,7 @@ class _Usage:
         try:
             return self._measure(quota), ""
         except ClientError as error:
-            return None, _reason(error)
+            return None, reason(error)
 
     def _measure(self, quota: Quota) -> float:
         if quota.service == "sagemaker" and not quota.code:

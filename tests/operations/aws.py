@@ -1,0 +1,235 @@
+"""AWS for the verbs' tests: botocore's Stubber, which checks every request and answer against the service's model."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from operations import target
+from operations.aws import Aws
+from operations.cli import main
+from operations.target import Target
+
+ACCOUNT = "123456789012"
+CLUSTER_ID = "abcdef123456"
+_SESSION = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test")
+
+
+class StubbedAws(Aws):
+    """An account that gives the answers it was told, each once and in order, and fails the test on any other call."""
+
+    def __init__(self, region: str = "us-west-2") -> None:
+        super().__init__(region)
+        self._stubs: dict[str, Stubber] = {}
+        self._expected: dict[str, list[dict[str, Any]]] = {}
+        self.__dict__["account_id"] = ACCOUNT
+
+    def client(self, service: str, region: str | None = None) -> Any:
+        """A client whose every request must have been announced."""
+        if service not in self._clients:
+            client = _SESSION.client(service, region_name=region or self.region)
+            client.meta.events.register_first("before-parameter-build.*.*", self._check)
+            self._stubs[service] = Stubber(client)
+            self._stubs[service].activate()
+            self._clients[service] = client
+        return self._clients[service]
+
+    def answer(self, service: str, operation: str, response: dict[str, Any], **expected: Any) -> None:
+        """The next call's answer; ``expected`` are parameters that it must have, all others may be anything."""
+        self.client(service)
+        self._stubs[service].add_response(operation, response)
+        self._expected.setdefault(service, []).append(expected)
+
+    def refuse(self, service: str, operation: str, code: str, message: str = "refused") -> None:
+        """The next call fails with this code."""
+        self.client(service)
+        self._stubs[service].add_client_error(operation, code, message)
+        self._expected.setdefault(service, []).append({})
+
+    def _check(self, params: dict[str, Any], model: Any, **_: Any) -> None:
+        service = {"service quotas": "service-quotas", "cloudwatch logs": "logs"}.get(
+            model.service_model.service_id.lower(), model.service_model.service_name
+        )
+        waiting = self._expected.get(service, [])
+        expected = waiting.pop(0) if waiting else {}
+        found = {key: params.get(key) for key in expected}
+        assert found == expected, f"{model.name}: {found} where {expected} should be"
+
+    def assert_all_asked(self) -> None:
+        """Every announced call was made."""
+        for stub in self._stubs.values():
+            stub.assert_no_pending_responses()
+
+
+class RefusingAws(Aws):
+    """An account that answers every request with the same error."""
+
+    def __init__(self, code: str, message: str = "no", region: str = "us-west-2") -> None:
+        super().__init__(region)
+        self._code, self._message = code, message
+
+    def client(self, service: str, region: str | None = None) -> Any:
+        """A client whose every request is refused."""
+        if service not in self._clients:
+            client = _SESSION.client(service, region_name=region or self.region)
+            client.meta.events.register("before-call", self._refuse)
+            self._clients[service] = client
+        return self._clients[service]
+
+    def _refuse(self, **_: Any) -> tuple[Any, dict[str, Any]]:
+        http = type("Response", (), {"status_code": 400})()
+        return http, {"Error": {"Code": self._code, "Message": self._message}, "ResponseMetadata": {}}
+
+
+@pytest.fixture
+def aws() -> StubbedAws:
+    return StubbedAws()
+
+
+@pytest.fixture
+def on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Aws], None]:
+    """Make the verbs talk to an account, and keep their records out of the checkout."""
+    load = target.load
+
+    def use(aws: Aws) -> None:
+        def loaded(stack: str, overrides: list[str] | None = None, root: Path = target.ROOT) -> Target:
+            found = load(stack, overrides, root)
+            return replace(found, aws=aws)
+
+        monkeypatch.setattr(target, "load", loaded)
+
+    monkeypatch.setattr("operations.records.FOLDER", str(tmp_path / "records"))
+    return use
+
+
+def stack(aws: Aws, name: str = "dev", *settings: str) -> Target:
+    """A ready stack on an account."""
+    return replace(target.load(name, list(settings)), aws=aws)
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """A command line's exit code, output and errors; a traceback in them fails the test."""
+    capsys.readouterr()
+    code = main(words)
+    out, err = capsys.readouterr()
+    assert "Traceback" not in out + err
+    assert "response stub" not in err, err
+    return code, out, err
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
+    """The same with --json: the exit code and the document, which must be all of standard output."""
+    code, out, _ = run(capsys, *words, "--json")
+    return code, json.loads(out)
+
+
+def cluster(status: str = "InService", groups: tuple[tuple[str, str, int], ...] = ()) -> dict[str, Any]:
+    """DescribeCluster's answer."""
+    chosen = groups or (("controller", "ml.m5.2xlarge", 1), ("workers", "ml.g5.16xlarge", 2))
+    return {
+        "ClusterArn": f"arn:aws:sagemaker:us-west-2:{ACCOUNT}:cluster/{CLUSTER_ID}",
+        "ClusterName": "hyperpod-dev",
+        "ClusterStatus": status,
+        "InstanceGroups": [
+            {"InstanceGroupName": name, "InstanceType": kind, "CurrentCount": count, "TargetCount": count}
+            for name, kind, count in chosen
+        ],
+        "VpcConfig": {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-1"]},
+    }
+
+
+def node(group: str, number: int, status: str = "Running", message: str = "") -> dict[str, Any]:
+    """One of ListClusterNodes' summaries."""
+    return {
+        "InstanceGroupName": group,
+        "InstanceId": f"i-{group}{number}",
+        "InstanceType": "ml.m5.2xlarge" if group == "controller" else "ml.g5.16xlarge",
+        "LaunchTime": f"2026-11-20T10:0{number}:00Z",
+        "InstanceStatus": {"Status": status, **({"Message": message} if message else {})},
+        "PrivateDnsHostname": f"ip-10-1-{0 if group == 'controller' else 1}-{number}.us-west-2.compute.internal",
+    }
+
+
+NODES = (node("controller", 1), node("workers", 1), node("workers", 2))
+
+
+def with_nodes(aws: StubbedAws, *nodes: dict[str, Any], pages: int = 1) -> None:
+    """The cluster is there, with these nodes over so many pages."""
+    aws.answer("sagemaker", "describe_cluster", cluster(), ClusterName="hyperpod-dev")
+    listed = list(nodes or NODES)
+    size = -(-len(listed) // pages)
+    for page in range(pages):
+        part = listed[page * size : (page + 1) * size]
+        more = {"NextToken": f"page{page + 1}"} if page < pages - 1 else {}
+        asked = {"NextToken": f"page{page}"} if page else {}
+        aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": part, **more}, **asked)
+
+
+def with_session(aws: StubbedAws, **expected: Any) -> None:
+    """Session Manager opens one session more."""
+    answer = {"SessionId": "s-1", "TokenValue": "very-secret-token", "StreamUrl": "wss://example"}
+    aws.answer("ssm", "start_session", answer, **expected)
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A session-manager-plugin that runs the command here, as the agent does, and notes how it was called.
+
+    Commands of the cluster are scripts in the folder that this returns; put there what sinfo shall say.
+    """
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program = folder / "session-manager-plugin"
+    program.write_text(_PLUGIN.format(python=sys.executable, calls=tmp_path / "calls.jsonl", folder=folder))
+    _executable(program)
+    command(
+        folder,
+        "sudo",
+        'while [ "${1#-}" != "$1" ]; do shift; done; program=$(basename "$1"); shift; exec "$program" "$@"',
+    )
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+def command(folder: Path, name: str, script: str) -> None:
+    """A command that the nodes have."""
+    path = folder / name
+    path.write_text(f"#!/bin/bash\n{script}\n")
+    _executable(path)
+
+
+def calls(folder: Path) -> list[dict[str, Any]]:
+    """How the plugin was called, in order."""
+    path = folder.parent / "calls.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _executable(path: Path) -> None:
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+_PLUGIN = """#!{python} -IS
+import json, os, shlex, subprocess, sys
+variable, region, operation, profile, request, endpoint = sys.argv[1:]
+session = json.loads(os.environ[variable])
+asked = json.loads(request)
+with open("{calls}", "a") as file:
+    file.write(json.dumps({{"arguments": sys.argv[1:], "session": session, "request": asked}}) + "\\n")
+print("\\nStarting session with SessionId: " + session["SessionId"], flush=True)
+if "Parameters" in asked:
+    # The agent starts the words without a shell.
+    words = shlex.split(asked["Parameters"]["command"][0])
+    environment = {{**os.environ, "PATH": "{folder}:/usr/bin:/bin"}}
+    del environment[variable]
+    subprocess.run(words, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment)
+print("\\n\\nExiting session with sessionId: " + session["SessionId"] + ".\\n", flush=True)
+"""

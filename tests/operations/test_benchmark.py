@@ -1,0 +1,218 @@
+"""``benchmark``: real outputs of nccl-tests and nccom-test, whole, cut short and broken, rated by the wire."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operations import benchmark, records
+from operations.aws import Aws
+from operations.failures import Exit, Failure
+from tests.operations.aws import StubbedAws, command, node, run, run_json, stack, with_nodes, with_session
+from tests.operations.test_nodes import EKS_CLUSTER
+
+On = Callable[[Aws], None]
+HEAD = """\
+# nThread 1 nGpus 1 minBytes 8 maxBytes 17179869184 step: 2(factor) warmup iters: 5 iters: 100 validation: 1
+#
+# Using devices
+#  Rank  0 Group  0 Pid   1001 on ip-10-1-1-1 device  0 [0000:53:00] NVIDIA H100 80GB HBM3
+#  Rank  1 Group  0 Pid   1002 on ip-10-1-1-2 device  0 [0000:53:00] NVIDIA H100 80GB HBM3
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+"""
+ROWS = """\
+           8             2     float     sum      -1    41.21    0.00    0.00      0    40.02    0.00    0.00      0
+     1048576        262144     float     sum      -1   120.50    8.70   16.31      0   119.00    8.81   16.52      0
+  1073741824     268435456     float     sum      -1  4500.00  238.61  {large:.2f}      {wrong}  4510.0  238.08  {large:.2f}      {wrong}
+"""  # noqa: E501
+TAIL = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 150.12\n#\n"
+NCCOM = """\
+     size(B)    count(elems)     type    time(us)    algbw(GB/s)    busbw(GB/s)
+        1024             512     bf16          60           0.02           0.03
+   134217728        67108864     bf16        5000          26.84          {large:.2f}
+Avg bus bandwidth:      18.1234GB/s
+"""
+
+
+def nccl(large: float = 450.0, wrong: int = 0) -> str:
+    """What all_reduce_perf prints on two p5 nodes with one rank each."""
+    return HEAD + ROWS.format(large=large, wrong=wrong) + TAIL
+
+
+@pytest.mark.parametrize(
+    ("large", "passed"),
+    # p5: 3,200 Gbit/s are 400 GB/s of wire; one of eight GPUs' share of it, and 70% of that, is the threshold.
+    [(450.0, True), (36.0, True), (34.0, False)],
+)
+def test_the_threshold_is_the_wire_rate_of_the_devices_used(large: float, passed: bool, aws: StubbedAws) -> None:
+    result = benchmark.rate_text(stack(aws, "slurm-gpu"), nccl(large), "all_reduce")
+    assert result.threshold == pytest.approx(3200 / 8 / 8 * 0.7)
+    assert (result.nodes, result.ranks_per_node) == (2, 1)
+    assert result.passed is passed
+    assert bool(result.hints) is not passed
+
+
+def test_labels_before_the_lines_change_nothing(aws: StubbedAws) -> None:
+    target, plain = stack(aws, "slurm-gpu"), nccl()
+    expected = benchmark.rate_text(target, plain, "all_reduce")
+    for label in (" 0: ", "[1,0]<stdout>:"):
+        assert benchmark.rate_text(target, textwrap.indent(plain, label, lambda line: True), "all_reduce") == expected
+
+
+def test_wrong_values_fail_however_fast(aws: StubbedAws) -> None:
+    result = benchmark.rate_text(stack(aws, "slurm-gpu"), nccl(wrong=3), "all_reduce")
+    assert not result.passed
+    assert "data is corrupted" in " ".join(result.reasons)
+
+
+def test_an_output_that_was_cut_fails_with_what_it_complained_of(aws: StubbedAws) -> None:
+    cut = HEAD + ROWS.format(large=450, wrong=0).rsplit("\n", 2)[0]
+    cut += "\nip-10-1-1-2: Test NCCL failure common.cu:958 'remote process exited or there was a network error'\n"
+    result = benchmark.rate_text(stack(aws, "slurm-gpu"), cut, "all_reduce")
+    assert not result.passed
+    assert len(result.rows) == 2
+    assert "ends before" in result.reasons[-2]
+    assert "Test NCCL failure" in result.reasons[-1]
+
+
+@pytest.mark.parametrize("text", ["", "mpirun: command not found\n", "\x00\xff garbage 1 2 3", HEAD])
+def test_an_output_without_results_fails(text: str, aws: StubbedAws) -> None:
+    result = benchmark.rate_text(stack(aws, "slurm-gpu"), text, "all_reduce")
+    assert not result.passed
+    assert "no result" in result.reasons[0]
+
+
+@pytest.mark.parametrize(("large", "passed"), [(50.0, True), (20.0, False)])
+def test_trainium_is_rated_by_its_own_test(large: float, passed: bool, aws: StubbedAws) -> None:
+    result = benchmark.rate_text(stack(aws, "slurm-trainium"), NCCOM.format(large=large), "all_reduce")
+    assert result.test == "nccom"
+    assert result.threshold == pytest.approx(800 / 8 * 0.35)
+    assert result.passed is passed
+
+
+def _on_the_nodes(passed: bool) -> dict[str, Any]:
+    """What run-nccl-test --json prints."""
+    row = {"size": 1 << 30, "count": 1, "type": "float", "time_us": 1.0, "algbw": 2.0, "busbw": 3.0, "wrong": 0}
+    return {
+        "test": "nccl", "collective": "all_gather", "backend": "gloo", "transport": "tcp", "nodes": ["a", "b"],
+        "ranks_per_node": 1, "instance_type": "ml.g5.16xlarge", "warnings": [], "rows": [row], "passed": passed,
+        "average": 2.5, "peak": 3.0, "threshold": 2.2, "wrong": 0, "reasons": [] if passed else ["too slow"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_slurm_runs_the_nodes_own_command_and_keeps_history_and_picture(
+    passed: bool, aws: StubbedAws, on: On, plugin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.dumps(_on_the_nodes(passed), indent=2)
+    command(
+        plugin, "run-nccl-test", f'echo "all_gather, 2 nodes" >&2\necho "$@" >&2\ncat <<END\n{document}\nEND\nexit 1'
+    )
+    with_nodes(aws)
+    with_session(aws)
+    on(aws)
+    picture = tmp_path / "bandwidth.png"
+    words = ("benchmark", "dev", "--collective", "all_gather", "--nodes", "2", "--picture", str(picture))
+    code, found = run_json(capsys, *words)
+    assert code == (Exit.GOOD if passed else Exit.FAILED)
+    assert (found["peak"], found["threshold"], found["transport"]) == (3.0, 2.2, "tcp")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    (kept,) = records.read(stack(aws), "benchmarks")
+    assert (kept["collective"], kept["peak"], kept["passed"]) == ("all_gather", 3.0, passed)
+    assert kept["time"]
+
+
+def test_the_last_good_result_is_compared_with(
+    aws: StubbedAws, on: On, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on(aws)
+    log = tmp_path / "launcher.log"
+    for large in (450.0, 20.0, 400.0):
+        log.write_text(nccl(large))
+        code, out, _ = run(capsys, "benchmark", "slurm-gpu", "--from", str(log))
+    assert code == Exit.GOOD
+    assert "the last good one had a peak of 450.00 GB/s" in out
+    assert out.rstrip().endswith("PASS")
+
+
+def test_trouble_on_the_cluster_is_said_in_its_own_words(
+    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(plugin, "run-nccl-test", "echo 'run-nccl-test: 1 of 2 workers answered: ip-10-1-1-1' >&2; exit 2")
+    with_nodes(aws)
+    with_session(aws)
+    on(aws)
+    code, _, err = run(capsys, "benchmark", "dev")
+    assert code == Exit.FAILED
+    assert "1 of 2 workers answered" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("slurm-trainium", "--collective", "broadcast"), "one of all_reduce"),
+        (("eks-gpu", "--collective", "all_gather"), "one of all_reduce"),
+        (("dev", "--nodes", "9"), "workers has 2"),
+        (("dev", "--from", "/nowhere/at-all"), "No such file"),
+    ],
+)
+def test_what_cannot_be_measured_is_bad_input(
+    words: tuple[str, ...], said: str, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on(aws)
+    code, _, err = run(capsys, "benchmark", *words)
+    assert code == Exit.BAD_INPUT
+    assert said in err
+
+
+KUBECTL = """
+printf '%s\\n' "$*" >> {calls}
+shift 2
+case "$1" in
+  delete|apply) cat > /dev/null ;;
+  get) echo "Created {state}" ;;
+  logs) cat {log} ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("state", ["Succeeded", "Failed"])
+def test_kubernetes_runs_the_job_reads_its_launcher_and_deletes_it(
+    state: str, aws: StubbedAws, plugin: Path, tmp_path: Path
+) -> None:
+    log, called = tmp_path / "log", tmp_path / "called"
+    log.write_text(nccl() if state == "Succeeded" else HEAD + "NCCL WARN Connect to 10.1.1.2 failed\n")
+    command(plugin, "kubectl", KUBECTL.format(calls=called, state=state, log=log))
+    for _ in range(5):
+        aws.answer("eks", "describe_cluster", EKS_CLUSTER)
+    result = benchmark.run(stack(aws, "eks-gpu"), "all_reduce", 2, timeout=5)
+    assert result.passed is (state == "Succeeded")
+    verbs = [line.split()[2] for line in called.read_text().splitlines()]
+    assert verbs == ["delete", "apply", "get", "logs", "delete"]
+
+
+def test_a_job_that_does_not_end_is_deleted_all_the_same(
+    aws: StubbedAws, plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = tmp_path / "called"
+    command(plugin, "kubectl", KUBECTL.format(calls=called, state="Running", log="/dev/null"))
+    for _ in range(9):
+        aws.answer("eks", "describe_cluster", EKS_CLUSTER)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    with pytest.raises(Failure, match="did not end within"):
+        benchmark.run(stack(aws, "eks-gpu"), "all_reduce", 2, timeout=0.05)
+    assert called.read_text().splitlines()[-1].split()[2] == "delete"
+
+
+def test_workers_alone_are_counted(aws: StubbedAws) -> None:
+    with_nodes(aws, node("workers", 1))
+    with pytest.raises(Failure, match="controller is not running"):
+        benchmark.run(stack(aws), "all_reduce", 1, timeout=1)

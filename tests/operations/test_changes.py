@@ -1,0 +1,193 @@
+"""``replace``, ``reboot``, ``scale`` and ``update-software``: jobs are named first, and only what was asked is done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from operations import scale
+from operations.aws import Aws
+from operations.failures import Exit, Failure
+from tests.operations.aws import StubbedAws, command, run, run_json, stack, with_nodes, with_session
+
+On = Callable[[Aws], None]
+SQUEUE = 'echo "7|llama|ann|RUNNING|1:02|1|"; echo "8|notebook|ben|RUNNING|0:10|0|"'
+
+
+@pytest.mark.parametrize("verb", ["replace", "reboot"])
+def test_the_jobs_on_a_node_are_named_before_it_goes(
+    verb: str, aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(plugin, "squeue", SQUEUE)
+    with_nodes(aws)
+    with_session(aws)
+    operation = f"batch_{verb}_cluster_nodes"
+    aws.answer(
+        "sagemaker", operation, {"Successful": ["i-workers2"]}, NodeIds=["i-workers2"], ClusterName="hyperpod-dev"
+    )
+    on(aws)
+    code, out, err = run(capsys, verb, "workers-2", "--stack", "dev", "--yes")
+    assert code == Exit.GOOD
+    assert "7  llama  ann: goes back into the queue" in err
+    assert "8  notebook  ben: is lost" in err
+    assert "/fsx stays" in err
+    assert "accepted" in out
+    aws.assert_all_asked()
+
+
+def test_without_a_yes_nothing_happens(
+    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    command(plugin, "squeue", SQUEUE)
+    with_nodes(aws)
+    with_session(aws)
+    on(aws)
+    code, _, err = run(capsys, "replace", "workers-2", "--stack", "dev")
+    assert code == Exit.BAD_INPUT
+    assert "--yes" in err
+    aws.assert_all_asked()
+
+
+def test_a_refused_node_is_a_failure_with_sagemakers_reason(
+    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(plugin, "squeue", "true")
+    with_nodes(aws)
+    with_session(aws)
+    failed = {"NodeId": "i-workers1", "ErrorCode": "InvalidInstanceStatus", "Message": "it is being replaced"}
+    aws.answer("sagemaker", "batch_replace_cluster_nodes", {"Failed": [failed]})
+    on(aws)
+    code, _, err = run(capsys, "replace", "workers-1", "-s", "dev", "-y")
+    assert code == Exit.FAILED
+    assert "workers-1: InvalidInstanceStatus: it is being replaced" in err
+
+
+def test_a_groups_name_is_not_taken_for_its_first_node_here(
+    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_nodes(aws)
+    on(aws)
+    code, _, err = run(capsys, "replace", "workers", "-s", "dev", "-y")
+    assert code == Exit.BAD_INPUT
+    assert 'no node "workers"' in err
+
+
+def test_a_node_can_be_replaced_while_slurm_cannot_be_asked(
+    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(plugin, "squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
+    with_nodes(aws)
+    with_session(aws)
+    aws.answer("sagemaker", "batch_replace_cluster_nodes", {"Successful": ["i-workers1"]})
+    on(aws)
+    code, document = run_json(capsys, "replace", "workers-1", "-s", "dev", "-y")
+    assert code == Exit.GOOD
+    assert "Unable to contact slurm controller" in document["unknown"]
+
+
+def test_software_is_updated_group_by_group_and_so_many_nodes_at_a_time(
+    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(plugin, "squeue", SQUEUE)
+    with_nodes(aws)
+    with_session(aws)
+    arn = "arn:aws:sagemaker:us-west-2:123456789012:cluster/abcdef123456"
+    aws.answer(
+        "sagemaker",
+        "update_cluster_software",
+        {"ClusterArn": arn},
+        InstanceGroups=[{"InstanceGroupName": "workers"}],
+        DeploymentConfig={"RollingUpdatePolicy": {"MaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": 1}}},
+    )
+    on(aws)
+    code, document = run_json(capsys, "update-software", "dev", "--group", "workers", "--batch", "1", "--yes")
+    assert (code, document["cluster"]) == (Exit.GOOD, arn)
+    with_nodes(aws)
+    code, _, err = run(capsys, "update-software", "dev", "--group", "wrokers", "--yes")
+    assert code == Exit.BAD_INPUT
+    assert "groups here: controller, workers" in err
+
+
+PODS = {
+    "items": [
+        {
+            "metadata": {"name": name, "namespace": "training", "ownerReferences": [{"kind": kind}] if kind else []},
+            "spec": {"nodeName": f"hyperpod-i-workers{number}"},
+            "status": {"phase": "Running"},
+        }
+        for name, kind, number in (
+            ("llama-worker-0", "PyTorchJob", 1),
+            ("device-plugin", "DaemonSet", 1),
+            ("alone", "", 1),
+            ("elsewhere", "PyTorchJob", 2),
+        )
+    ]
+}
+
+
+def test_pods_are_named_with_what_becomes_of_them(aws: StubbedAws, plugin: Path) -> None:
+    from operations import changes, nodes
+    from tests.operations.test_nodes import EKS_CLUSTER, with_nodes_of_eks
+
+    command(plugin, "kubectl", f"cat <<'END'\n{json.dumps(PODS)}\nEND")
+    with_nodes_of_eks(aws)
+    aws.answer("eks", "describe_cluster", EKS_CLUSTER)
+    target = stack(aws, "eks-gpu")
+    found = nodes.list_nodes(target)
+    plan = changes.plan(target, "replace", found, found[:1])
+    assert [(job.name, job.survives) for job in plan.jobs] == [
+        ("llama-worker-0", "is made anew by its PyTorchJob"),
+        ("alone", "is lost: nothing makes it anew"),
+    ]
+
+
+@pytest.mark.slow
+def test_scaling_in_the_embedded_account_changes_the_cluster_and_never_the_file_system(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    code, out, err = run(capsys, "scale", "workers", "4", "--stack", "dev", "--rehearse", "--json")
+    assert code == Exit.GOOD
+    report = json.loads(out)
+    assert report["counts"]["update"] == 2
+    assert set(report["counts"]) == {"update", "same"}
+    assert "workers: 2 to 4 nodes, $11.37 to $21.80 an hour" in err
+
+
+def test_a_preview_that_takes_the_file_system_away_is_refused() -> None:
+    scale.check_preview(["hyperpod-cluster (update)", "lifecycle-provisioning_parameters.json (update)"])
+    for change in ("storage-lustre (replace)", "hyperpod-cluster (delete)", "lifecycle-bucket (replace)"):
+        with pytest.raises(Failure, match="nothing was changed"):
+            scale.check_preview(["hyperpod-cluster (update)", change])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("wrokers", "4"), "groups here: workers"),
+        (("controller", "2"), "controller cannot be scaled"),
+        (("workers", "100000"), "hyperpod:"),
+    ],
+)
+def test_a_size_that_cannot_be_is_refused_before_anything_happens(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "scale", *words, "--stack", "dev", "--rehearse")
+    assert code == Exit.BAD_INPUT
+    assert said in err
+
+
+def test_a_group_that_comes_from_the_size_is_written_out(aws: StubbedAws) -> None:
+    target = stack(aws, "dev", "hyperpod:workers=[]", "hyperpod:clusterName=x")
+    name = target.config.worker_groups[0].name
+    values = scale.scaled(target, name, 3).values
+    assert values == {
+        "hyperpod:workers[0].name": "workers",
+        "hyperpod:workers[0].instanceType": "ml.p5.48xlarge",
+        "hyperpod:workers[0].count": "3",
+    }
+    assert scale.scaled(stack(aws), "workers", 3).values == {"hyperpod:workers[0].count": "3"}

@@ -1,0 +1,233 @@
+"""The command as a whole: its help, its exit codes, and that no known trouble ends in a traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore import exceptions
+from pulumi import automation
+
+from operations import cli, console
+from operations.aws import Aws
+from operations.failures import Exit, Failure, explain
+from tests.operations.aws import RefusingAws, run, run_json
+from tests.support import ROOT
+
+# How each verb that asks AWS is called.
+ASKING = {
+    "quotas": ("quotas", "dev"),
+    "errors": ("errors", "dev"),
+    "nodes": ("nodes", "dev"),
+    "connect": ("connect", "dev"),
+    "exec": ("exec", "controller", "--stack", "dev", "--", "true"),
+    "ssh-config": ("ssh-config", "dev"),
+    "validate": ("validate", "dev"),
+    "benchmark": ("benchmark", "dev"),
+    "replace": ("replace", "workers-1", "--stack", "dev", "--yes"),
+    "reboot": ("reboot", "workers-1", "--stack", "dev", "--yes"),
+    "update-software": ("update-software", "dev", "--yes"),
+    "cost": ("cost", "dev", "--live"),
+    "kubeconfig": ("kubeconfig", "eks-gpu"),
+}
+OFFLINE = {"deploy", "preview", "destroy", "scale", "charts"}
+VERBS = sorted(name for command in cli.app.registered_commands if (name := command.name))
+
+
+def test_every_verb_is_tried_with_every_trouble() -> None:
+    assert {*ASKING, *OFFLINE} >= set(VERBS) - {"job", "image"}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_has_an_example_and_fits_into_100_columns(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, verb, "--help")
+    assert code == Exit.GOOD
+    assert f"python -m operations {verb}" in out.split("Options:")[0].split("\n", 1)[1]
+    assert max(map(len, out.splitlines())) <= 100
+    assert "\x08" not in out
+
+
+def test_help_lists_every_verb_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--help")
+    assert code == Exit.GOOD
+    assert all(f"\n  {verb} " in out for verb in VERBS)
+    assert "..." not in out.split("Commands:")[1], "a verb's first sentence does not fit"
+    assert "0 good; 1 the operation failed" in out
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code", "said"),
+    [
+        ("AccessDeniedException", Exit.CANNOT_KNOW, "denied"),
+        ("UnauthorizedOperation", Exit.CANNOT_KNOW, "denied"),
+        ("ThrottlingException", Exit.CANNOT_KNOW, "throttle"),
+        ("ExpiredToken", Exit.CANNOT_KNOW, ""),
+        ("UnrecognizedClientException", Exit.CANNOT_KNOW, ""),
+        ("SomethingNobodyHeardOf", Exit.FAILED, "SomethingNobodyHeardOf"),
+    ],
+)
+@pytest.mark.parametrize("verb", sorted(ASKING))
+def test_no_error_of_aws_is_a_traceback_and_each_has_its_exit_code(
+    verb: str,
+    code: str,
+    exit_code: Exit,
+    said: str,
+    on: Callable[[Aws], None],
+    plugin: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    on(RefusingAws(code))
+    ended, out, err = run(capsys, *ASKING[verb])
+    # quotas and errors go on without what cannot be asked, and say that they do not know.
+    lenient = verb in ("quotas", "errors")
+    assert ended == (Exit.CANNOT_KNOW if lenient else exit_code)
+    assert said.lower() in (out + err).lower()
+    assert lenient or "Next: " in err or exit_code is Exit.FAILED
+
+
+@pytest.mark.parametrize("verb", sorted(set(ASKING) - {"quotas", "errors", "cost", "kubeconfig"}))
+def test_a_cluster_that_is_not_there_is_bad_input_with_the_next_step(
+    verb: str, on: Callable[[Aws], None], plugin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on(RefusingAws("ResourceNotFound"))
+    ended, _, err = run(capsys, *ASKING[verb])
+    assert ended == Exit.BAD_INPUT
+    assert "no HyperPod cluster hyperpod-dev in us-west-2" in err
+    assert "python -m operations deploy dev" in err
+
+
+@pytest.mark.parametrize("verb", [v for v in VERBS if v not in ("charts", "job", "image")])
+def test_a_stack_that_nobody_has_is_bad_input_and_the_near_one_is_named(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = {
+        "exec": ("exec", "controller", "--stack", "dve", "--", "true"),
+        "replace": ("replace", "x", "--stack", "dve"),
+        "reboot": ("reboot", "x", "--stack", "dve"),
+        "scale": ("scale", "workers", "3", "--stack", "dve"),
+    }.get(verb, (verb, "dve"))
+    code, _, err = run(capsys, *words)
+    assert code == Exit.BAD_INPUT
+    assert "Pulumi.dve.yaml" in err
+    assert "did you mean dev?" in err
+
+
+def test_failures_are_json_too(on: Callable[[Aws], None], capsys: pytest.CaptureFixture[str]) -> None:
+    on(RefusingAws("AccessDeniedException"))
+    code, document = run_json(capsys, "nodes", "dev")
+    assert code == Exit.CANNOT_KNOW
+    assert document["exit_code"] == Exit.CANNOT_KNOW
+    assert "permission denied" in document["error"]
+
+
+def test_json_of_the_remote_command_is_not_ours(on: Callable[[Aws], None], capsys: pytest.CaptureFixture[str]) -> None:
+    on(RefusingAws("AccessDeniedException"))
+    code, out, _ = run(capsys, "exec", "controller", "-s", "dev", "--", "squeue", "--json")
+    assert (code, out) == (Exit.CANNOT_KNOW, "")
+
+
+def _environment(**more: str) -> dict[str, str]:
+    """A machine without any credentials or CLI."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "PULUMI_"))}
+    nowhere = "/nowhere"
+    return {
+        **kept,
+        "HOME": nowhere,
+        "PATH": "/usr/bin:/bin",
+        "AWS_CONFIG_FILE": nowhere,
+        "AWS_SHARED_CREDENTIALS_FILE": nowhere,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_MAX_ATTEMPTS": "1",
+        **more,
+    }
+
+
+def _really(*words: str, **environment: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "operations", *words],
+        cwd=ROOT, env=_environment(**environment), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "said"),
+    [
+        (("nodes", "dev"), {}, "no usable AWS credentials"),
+        (("nodes", "dev"), {"AWS_PROFILE": "nobody"}, "no usable AWS credentials"),
+        (
+            ("nodes", "dev"),
+            {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"},
+            "AWS cannot be reached",
+        ),
+        (("deploy", "dev", "--yes"), {}, "there is no Pulumi CLI on this machine"),
+        (("destroy", "dev", "--yes"), {}, "there is no Pulumi CLI on this machine"),
+        (("scale", "workers", "3", "-s", "dev", "--yes"), {}, "there is no Pulumi CLI on this machine"),
+    ],
+    ids=["no credentials", "no such profile", "no network", "deploy", "destroy", "scale"],
+)
+def test_a_bare_machine_gets_one_clear_message(words: tuple[str, ...], environment: dict[str, str], said: str) -> None:
+    code, text = _really(*words, **environment)
+    assert code == Exit.CANNOT_KNOW
+    assert said in text
+    assert "Next: " in text
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (exceptions.NoCredentialsError(), Exit.CANNOT_KNOW, "credentials"),
+        (exceptions.NoRegionError(), Exit.BAD_INPUT, "region"),
+        (exceptions.EndpointConnectionError(endpoint_url="https://x"), Exit.CANNOT_KNOW, "reached"),
+        (exceptions.ConnectTimeoutError(endpoint_url="https://x"), Exit.CANNOT_KNOW, "reached"),
+        (exceptions.ParamValidationError(report="bad"), Exit.FAILED, "bad"),
+        (automation.InvalidVersionError("too old"), Exit.CANNOT_KNOW, "too old"),
+    ],
+)
+def test_errors_of_libraries_are_explained(error: Exception, code: Exit, said: str) -> None:
+    failure = explain(error)
+    assert failure is not None
+    assert (failure.code, said in failure.message) == (code, True)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "code", "said"),
+    [
+        ("error: no stack named 'dev' found", Exit.BAD_INPUT, "never been deployed"),
+        ("error: the stack is currently locked by 1 lock(s)", Exit.FAILED, "another update"),
+        ("error: PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions", 3, "nowhere to keep"),
+        ("error: passphrase must be set with PULUMI_CONFIG_PASSPHRASE", 3, "secrets cannot be read"),
+        ("error: dial tcp: lookup api.pulumi.com: no such host", 3, "cannot reach its backend"),
+        ("error: something else", Exit.FAILED, "something else"),
+    ],
+)
+def test_what_the_cli_says_is_explained(stderr: str, code: int, said: str) -> None:
+    from pulumi.automation.errors import create_command_error
+
+    failure = explain(create_command_error(automation.CommandResult(stdout="", stderr=stderr, code=255)))
+    assert failure is not None
+    assert failure.code == code
+    assert said in failure.message
+
+
+def test_our_own_mistakes_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("operations.costs.bill", broken)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["cost", "dev"])
+
+
+def test_nobody_is_asked_where_nobody_can_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    with pytest.raises(Failure, match="Nobody is here") as refused:
+        console.confirm("Delete?", yes=False)
+    assert refused.value.code == Exit.BAD_INPUT
+    console.confirm("Delete?", yes=True)

@@ -1,0 +1,137 @@
+"""``errors``: causes from every place that knows some, newest first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from operations import errors, records
+from operations.aws import Aws
+from operations.failures import Exit
+from tests.operations.aws import StubbedAws, cluster, node, run, run_json, stack
+
+On = Callable[[Aws], None]
+NOW = datetime.now(UTC)
+
+
+def ago(minutes: float) -> datetime:
+    return NOW - timedelta(minutes=minutes)
+
+
+def call(name: str, minutes: float, code: str, text: str, source: str = "ec2") -> dict[str, Any]:
+    """One of CloudTrail's events."""
+    detail = {"errorCode": code, "errorMessage": text} if code else {"requestParameters": text}
+    return {
+        "EventId": name,
+        "EventName": name,
+        "EventTime": ago(minutes),
+        "EventSource": f"{source}.amazonaws.com",
+        "CloudTrailEvent": json.dumps(detail),
+    }
+
+
+def event(minutes: float, level: str, text: str) -> dict[str, Any]:
+    """One of the cluster's events."""
+    return {
+        "EventId": "e", "ClusterArn": f"arn:aws:sagemaker:us-west-2:123456789012:cluster/{'a' * 12}",
+        "ClusterName": "hyperpod-dev", "ResourceType": "Instance", "InstanceId": "i-1", "EventTime": ago(minutes),
+        "EventLevel": level, "Description": text,
+    }  # fmt: skip
+
+
+def put(aws: StubbedAws, *, failure: str = "", trail: int = 1) -> None:
+    """A cluster with one bad node, events of three levels, a failed boot, and three pages of CloudTrail."""
+    described = cluster("Failed") | ({"FailureMessage": failure} if failure else {})
+    aws.answer("sagemaker", "describe_cluster", described)
+    bad = node("workers", 2, "Failure", "Instance is unhealthy: XID 79")
+    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [node("workers", 1), bad]})
+    listed = [event(30, "Error", "Lifecycle scripts did not run successfully"), event(31, "Info", "Created")]
+    aws.answer("sagemaker", "list_cluster_events", {"Events": listed}, ClusterName="hyperpod-dev")
+    group = "/aws/sagemaker/Clusters/hyperpod-dev/abcdef123456"
+    groups = [{"logGroupName": f"{group}-old", "creationTime": 1}, {"logGroupName": group, "creationTime": 2}]
+    aws.answer("logs", "describe_log_groups", {"logGroups": groups})
+    streams = [{"logStreamName": f"LifecycleConfig/workers/i-{n}"} for n in (1, 2)]
+    aws.answer("logs", "describe_log_streams", {"logStreams": streams}, logGroupName=group)
+    for last in ("boot is ok", "step fsx failed: no file system has the tag"):
+        written = [{"timestamp": int(ago(20).timestamp() * 1000), "message": line} for line in ("first", last)]
+        aws.answer("logs", "get_log_events", {"events": written}, logGroupName=group)
+    for page in range(trail):
+        events = [
+            call("CreateFileSystem", 10 + page, "ServiceLimitExceeded", "hyperpod-dev needs a larger quota", "fsx"),
+            call("RunInstances", 12, "", "hyperpod-dev"),
+            call("CreateVpc", 13, "VpcLimitExceeded", "of another team"),
+            call("GetRole", 14, "NoSuchEntityException", "hyperpod-dev", "iam"),
+        ]
+        more = {"NextToken": f"p{page + 1}"} if page < trail - 1 else {}
+        aws.answer("cloudtrail", "lookup_events", {"Events": events, **more})
+
+
+@pytest.mark.parametrize("pages", [1, 3])
+def test_causes_are_told_newest_first_with_the_next_step(
+    pages: int, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(aws, failure="InsufficientInstanceCapacity: no ml.g5.16xlarge in usw2-az2", trail=pages)
+    on(aws)
+    code, document = run_json(capsys, "errors", "dev")
+    assert code == Exit.FAILED
+    times = [one["time"] for one in document["found"]]
+    assert times == sorted(times, reverse=True)
+    told = [(one["source"], one["what"]) for one in document["found"]]
+    assert (
+        told[:2] == [("SageMaker", "cluster Failed"), ("SageMaker", "workers i-workers2 Failure")]
+        or told[1][0] == "SageMaker"
+    )
+    assert told.count(("CloudTrail", "fsx CreateFileSystem")) == pages
+    assert ("lifecycle script", "workers/i-2") in told
+    assert ("cluster event", "Instance i-1") in told
+    assert len(told) == 4 + pages
+    steps = {one["source"]: one["next_step"] for one in document["found"]}
+    assert "quotas dev" in steps["CloudTrail"]
+    assert "last line of the node's log" in steps["cluster event"]
+    aws.assert_all_asked()
+
+
+def test_a_cluster_that_is_gone_still_has_its_trail_and_pulumis_own_words(
+    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on(aws)
+    cause = {"resource": "storage-lustre", "type": "aws:fsx/lustreFileSystem:LustreFileSystem", "text": "AccessDenied"}
+    records.add(stack(aws), errors.DEPLOYMENTS, {"command": "up", "succeeded": False, "cause": cause})
+    records.add(stack(aws), errors.DEPLOYMENTS, {"command": "up", "succeeded": True, "cause": None})
+    for operation in ("describe_cluster", "list_cluster_events"):
+        aws.refuse("sagemaker", operation, "ResourceNotFound")
+    aws.answer("logs", "describe_log_groups", {"logGroups": []})
+    aws.answer("cloudtrail", "lookup_events", {"Events": []})
+    code, out, _ = run(capsys, "errors", "dev")
+    assert code == Exit.FAILED
+    assert "pulumi up: storage-lustre" in out
+    assert "let this principal" in out
+
+
+def test_nothing_wrong_is_good(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
+    aws.answer("sagemaker", "describe_cluster", cluster())
+    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [node("workers", 1)]})
+    aws.answer("sagemaker", "list_cluster_events", {"Events": []})
+    aws.answer("logs", "describe_log_groups", {"logGroups": []})
+    aws.answer("cloudtrail", "lookup_events", {"Events": []})
+    on(aws)
+    code, out, _ = run(capsys, "errors", "dev", "--hours", "2")
+    assert code == Exit.GOOD
+    assert "Nothing went wrong with dev in the last 2 hours" in out
+
+
+def test_one_source_that_may_not_be_asked_hides_no_other(
+    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(aws)
+    aws._stubs["cloudtrail"]._queue.clear()
+    aws.refuse("cloudtrail", "lookup_events", "AccessDeniedException")
+    on(aws)
+    code, document = run_json(capsys, "errors", "dev")
+    assert code == Exit.FAILED
+    assert document["unknown"] == ["CloudTrail: permission denied: LookupEvents"]
+    assert len(document["found"]) == 3

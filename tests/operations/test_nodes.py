@@ -1,0 +1,281 @@
+"""``nodes``, ``connect``, ``exec`` and ``ssh-config``: which node is meant, and what a session with it is like."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from operations import nodes, sessions
+from operations.aws import Aws
+from operations.failures import Exit, Failure
+from tests.operations.aws import (
+    CLUSTER_ID,
+    StubbedAws,
+    calls,
+    cluster,
+    command,
+    node,
+    run,
+    run_json,
+    stack,
+    with_nodes,
+    with_session,
+)
+
+SINFO = 'printf "ip-10-1-1-1|idle|none\\nip-10-1-1-2|down*|Node unexpectedly rebooted\\n"'
+On = Callable[[Aws], None]
+
+
+def test_nodes_come_from_every_page_in_the_configurations_order(aws: StubbedAws) -> None:
+    with_nodes(aws, node("workers", 2), node("workers", 1), node("controller", 1), pages=3)
+    found = nodes.list_nodes(stack(aws))
+    assert [one.name for one in found] == ["controller-1", "workers-1", "workers-2"]
+    assert [one.ip for one in found] == ["10.1.0.1", "10.1.1.1", "10.1.1.2"]
+    aws.assert_all_asked()
+
+
+def test_a_cluster_without_nodes_yet_is_an_empty_list(
+    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    aws.answer("sagemaker", "describe_cluster", cluster("Creating"))
+    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": []})
+    on(aws)
+    code, out, _ = run(capsys, "nodes", "dev")
+    assert code == Exit.GOOD
+    assert "Creating, 0 nodes" in out
+
+
+@pytest.mark.parametrize("wanted", ["workers-2", "i-workers2", "ip-10-1-1-2", "10.1.1.2"])
+def test_a_node_is_found_by_every_name_it_has(wanted: str, aws: StubbedAws) -> None:
+    with_nodes(aws)
+    assert nodes.find(nodes.list_nodes(stack(aws)), wanted).instance_id == "i-workers2"
+
+
+def test_a_group_means_its_first_node_and_a_typo_is_named(aws: StubbedAws) -> None:
+    with_nodes(aws)
+    found = nodes.list_nodes(stack(aws))
+    assert nodes.find(found, "workers").name == "workers-1"
+    with pytest.raises(Failure, match='no node "worker-1"') as refused:
+        nodes.find(found, "worker-1")
+    assert refused.value.code == Exit.BAD_INPUT
+    assert "workers-1" in refused.value.hint
+
+
+def test_people_are_taken_to_the_login_node_else_the_controller_else_a_worker(aws: StubbedAws) -> None:
+    with_nodes(aws, node("controller", 1, "Pending"), node("workers", 1))
+    assert nodes.head(nodes.list_nodes(stack(aws))).name == "workers-1"
+    with_nodes(aws, node("controller", 1, "Failure", "script failed"))
+    with pytest.raises(Failure, match="controller-1 Failure"):
+        nodes.head(nodes.list_nodes(stack(aws)))
+
+
+def test_slurms_state_stands_beside_sagemakers(
+    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(plugin, "sinfo", SINFO)
+    with_nodes(aws)
+    with_session(aws, Target=f"sagemaker-cluster:{CLUSTER_ID}_controller-i-controller1")
+    on(aws)
+    code, out, _ = run(capsys, "nodes", "dev")
+    assert code == Exit.GOOD
+    assert "down*" in out
+    assert "workers-2: Node unexpectedly rebooted" in out
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_nodes_are_listed_even_where_slurm_cannot_be_asked(
+    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_nodes(aws)
+    aws.refuse("ssm", "start_session", "AccessDeniedException", "not authorized to perform: ssm:StartSession")
+    on(aws)
+    # What AWS refuses here would hide the nodes, so it is only noted.
+    code, document = run_json(capsys, "nodes", "dev", "--no-state")
+    assert (code, len(document)) == (Exit.GOOD, 3)
+
+
+def test_a_command_ends_with_its_own_exit_code_and_output(
+    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_nodes(aws)
+    with_session(aws, DocumentName="AWS-StartNonInteractiveCommand")
+    on(aws)
+    words = ("exec", "controller", "-s", "dev", "--", "echo out; echo err >&2; exit 7")
+    assert run(capsys, *words)[:2] == (7, "out\nerr\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "output", "code"),
+    [
+        ("printf 'no newline'", "no newline\n", 0),
+        ("true", "", 0),
+        ("echo 'it'\"'\"'s' \"$((1 + 1))\" | tr a-z A-Z", "IT'S 2\n", 0),
+        ("echo a  # a comment", "a\n", 0),
+        ("printf '\\n\\nlast\\n'", "\n\nlast\n", 0),
+        ("( exit 3 )", "", 3),
+        ("if", None, 2),
+        ("command-nobody-has", None, 127),
+    ],
+)
+def test_any_shell_line_arrives_whole(line: str, output: str | None, code: int, aws: StubbedAws, plugin: Path) -> None:
+    with_nodes(aws)
+    with_session(aws)
+    target = stack(aws)
+    ran = sessions.run_remote(target, nodes.find(nodes.list_nodes(target), "controller"), line)
+    assert ran.code == code
+    assert output is None or ran.output == output
+
+
+def test_arguments_keep_their_spaces(aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with_nodes(aws)
+    with_session(aws)
+    on(aws)
+    code, out, _ = run(capsys, "exec", "workers-1", "-s", "dev", "--json", "--", "printf", "%s|", "a b", "c'd")
+    assert code == Exit.GOOD
+    assert json.loads(out) == {"node": "workers-1", "instance_id": "i-workers1", "exit_code": 0, "output": "a b|c'd|\n"}
+
+
+def test_the_sessions_token_is_in_no_argument(aws: StubbedAws, plugin: Path) -> None:
+    with_nodes(aws)
+    with_session(aws)
+    target = stack(aws)
+    sessions.run_remote(target, nodes.find(nodes.list_nodes(target), "controller"), "true")
+    (call,) = calls(plugin)
+    assert call["session"]["TokenValue"] == "very-secret-token"
+    assert "very-secret-token" not in json.dumps(call["arguments"])
+    assert call["arguments"][1:3] == ["us-west-2", "StartSession"]
+    assert "very-secret-token" not in json.dumps(dict(os.environ))
+
+
+def test_a_session_that_breaks_off_is_told_from_a_command_that_fails(aws: StubbedAws, plugin: Path) -> None:
+    command(
+        plugin, "session-manager-plugin", "echo; echo 'Starting session with SessionId: s-1'; echo TargetNotConnected"
+    )
+    with_nodes(aws)
+    with_session(aws)
+    target = stack(aws)
+    with pytest.raises(Failure, match="TargetNotConnected") as failed:
+        sessions.run_remote(target, nodes.find(nodes.list_nodes(target), "controller"), "true")
+    assert failed.value.code == Exit.CANNOT_KNOW
+
+
+def test_a_command_that_takes_too_long_is_ended_on_the_node_too(aws: StubbedAws, plugin: Path) -> None:
+    with_nodes(aws)
+    with_session(aws)
+    aws.answer("ssm", "terminate_session", {"SessionId": "s-1"}, SessionId="s-1")
+    target = stack(aws)
+    with pytest.raises(Failure, match="did not end within 0 s"):
+        sessions.run_remote(target, nodes.find(nodes.list_nodes(target), "controller"), "sleep 2", timeout=0.2)
+    aws.assert_all_asked()
+
+
+def test_a_node_that_is_not_running_takes_no_session(aws: StubbedAws, plugin: Path) -> None:
+    with_nodes(aws, node("controller", 1, "SystemUpdating"))
+    target = stack(aws)
+    with pytest.raises(Failure, match="controller-1 is SystemUpdating"):
+        sessions.run_remote(target, nodes.list_nodes(target)[0], "true")
+
+
+def test_a_machine_without_the_plugin_is_told_where_it_is(
+    aws: StubbedAws, on: On, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with_nodes(aws)
+    on(aws)
+    code, _, err = run(capsys, "connect", "dev")
+    assert code == Exit.CANNOT_KNOW
+    assert "install-plugin" in err
+
+
+def test_connect_opens_a_shell_without_a_document(
+    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_nodes(aws)
+    with_session(aws)
+    on(aws)
+    code, _, err = run(capsys, "connect", "dev", "workers-2")
+    assert code == Exit.GOOD
+    (call,) = calls(plugin)
+    assert call["request"] == {"Target": f"sagemaker-cluster:{CLUSTER_ID}_workers-i-workers2"}
+    assert "workers-2" in err
+
+
+def test_ssh_takes_the_configuration(
+    aws: StubbedAws, on: On, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_nodes(aws, node("controller", 1), node("workers", 1), node("workers", 2, "Pending"))
+    on(aws)
+    path = tmp_path / "config.d" / "hyperpod"
+    code, _, err = run(capsys, "ssh-config", "dev", "--write", str(path))
+    assert code == Exit.GOOD
+    assert "ssh hyperpod-dev-controller-1" in err
+    text = path.read_text()
+    assert f"HostName sagemaker-cluster:{CLUSTER_ID}_controller-i-controller1" in text
+    assert "workers-2" not in text, "a node that does not run takes no ssh"
+    # Written again over itself, but never over somebody's own file.
+    with_nodes(aws)
+    assert run(capsys, "ssh-config", "dev", "--write", str(path))[0] == Exit.GOOD
+    path.write_text("Host mine\n")
+    with_nodes(aws)
+    assert run(capsys, "ssh-config", "dev", "--write", str(path))[0] == Exit.BAD_INPUT
+    assert path.read_text() == "Host mine\n"
+
+
+KUBECTL = """
+case "$*" in
+  *"get nodes"*) cat <<'END'
+{"items": [
+  {"metadata": {"name": "hyperpod-i-workers1"}, "spec": {},
+   "status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+  {"metadata": {"name": "hyperpod-i-workers2"}, "spec": {"unschedulable": true},
+   "status": {"conditions": [{"type": "Ready", "status": "False", "message": "kubelet stopped"}]}}]}
+END
+  ;;
+  *) echo "error: $*" >&2; exit 1 ;;
+esac
+"""
+EKS_CLUSTER = {
+    "cluster": {
+        "name": "eks-gpu",
+        "arn": "arn:aws:eks:us-west-2:123456789012:cluster/eks-gpu",
+        "endpoint": "https://example",
+        "certificateAuthority": {"data": "Y2E="},
+    }
+}
+
+
+def test_kubernetes_state_stands_beside_sagemakers(aws: StubbedAws, plugin: Path) -> None:
+    command(plugin, "kubectl", KUBECTL)
+    with_nodes_of_eks(aws)
+    aws.answer("eks", "describe_cluster", EKS_CLUSTER, name="eks-gpu")
+    target = stack(aws, "eks-gpu")
+    found = nodes.with_states(target, nodes.list_nodes(target))
+    assert [(one.state, one.reason) for one in found] == [
+        ("Ready", ""),
+        ("NotReady,SchedulingDisabled", "kubelet stopped"),
+    ]
+
+
+def with_nodes_of_eks(aws: StubbedAws) -> None:
+    """Two workers of the stack eks-gpu."""
+    aws.answer("sagemaker", "describe_cluster", cluster(groups=(("workers", "ml.p5.48xlarge", 2),)))
+    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [node("workers", 1), node("workers", 2)]})
+
+
+def test_a_kubeconfig_holds_no_secret_and_is_for_its_owner_alone(
+    aws: StubbedAws, on: On, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    aws.answer("eks", "describe_cluster", EKS_CLUSTER)
+    on(aws)
+    path = tmp_path / "kube" / "config"
+    assert run(capsys, "kubeconfig", "eks-gpu", "--write", str(path))[0] == Exit.GOOD
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "get-token" in path.read_text()
+    assert "token:" not in path.read_text()
+    code, _, err = run(capsys, "kubeconfig", "dev")
+    assert code == Exit.BAD_INPUT
+    assert "Slurm stack" in err

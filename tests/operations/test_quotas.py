@@ -1,0 +1,181 @@
+"""``quotas``: what to ask AWS for, on a fresh account and on one that is in use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from components.names import CLUSTER_ID_TAG
+from components.quotas import needed
+from operations import quotas
+from operations.aws import Aws
+from operations.failures import Exit
+from operations.target import Target
+from tests.operations.aws import RefusingAws, StubbedAws, run, run_json, stack
+from tests.support import READY_STACKS, config
+
+On = Callable[[Aws], None]
+# What AWS gives a new account: no instance of any type, and its published defaults elsewhere.
+FRESH = {
+    "L-3308CCC7": 30.0, "L-2CE978FC": 20.0, "L-E13DF72A": 1024.0, "L-8F1B9C74": 100800.0, "L-FD6F2F22": 100.0,
+    "L-F678F1CE": 5.0, "L-29B6F2EB": 50.0, "L-1B52E74A": 20.0, "L-A4707A72": 5.0, "L-FE5A380F": 5.0,
+    "L-0263D0A3": 5.0, "L-DF5E4CA3": 5000.0, "L-1194D53C": 100.0,
+}  # fmt: skip
+
+
+def with_limits(aws: StubbedAws, target: Target, values: dict[str, float], pages: int = 1) -> None:
+    """Service Quotas lists these for the services in play; instance types have 0 where nothing is said."""
+    services: dict[str, list[dict[str, Any]]] = {}
+    for number, quota in enumerate(needed(target.config)):
+        code = quota.code or f"L-{number:08X}"
+        listed = services.setdefault(quota.service, [])
+        listed.append({"QuotaCode": code, "QuotaName": quota.name, "Value": values.get(quota.code or quota.name, 0.0)})
+    seen = list(dict.fromkeys(quota.service for quota in needed(target.config)))
+    for service in seen:
+        rows = services[service]
+        size = -(-len(rows) // pages)
+        for page in range(pages):
+            more = {"NextToken": f"p{page + 1}"} if page < pages - 1 else {}
+            part = {"Quotas": rows[page * size : (page + 1) * size], **more}
+            aws.answer("service-quotas", "list_service_quotas", part, ServiceCode=service)
+        aws.answer("service-quotas", "list_aws_default_service_quotas", {"Quotas": []})
+
+
+def unused(aws: StubbedAws) -> None:
+    """Nothing else is in the account (a Slurm stack's questions, in order)."""
+    aws.answer("sagemaker", "list_clusters", {"ClusterSummaries": []})
+    aws.answer("fsx", "describe_file_systems", {"FileSystems": []})
+    ec2 = (
+        ("describe_vpcs", "Vpcs"),
+        ("describe_network_interfaces", "NetworkInterfaces"),
+        ("describe_vpcs", "Vpcs"),
+        ("describe_vpc_endpoints", "VpcEndpoints"),
+        ("describe_internet_gateways", "InternetGateways"),
+        ("describe_subnets", "Subnets"),
+        ("describe_nat_gateways", "NatGateways"),
+        ("describe_addresses", "Addresses"),
+    )
+    for operation, key in ec2:
+        aws.answer("ec2", operation, {key: []})
+
+
+@pytest.mark.parametrize("pages", [1, 3])
+def test_a_fresh_account_is_told_exactly_what_to_ask_for(
+    pages: int, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_limits(aws, stack(aws), FRESH, pages)
+    unused(aws)
+    on(aws)
+    code, checks = run_json(capsys, "quotas", "dev")
+    assert code == Exit.FAILED
+    failed = {one["name"]: one for one in checks if one["result"] == "FAIL"}
+    assert set(failed) == {"ml.g5.16xlarge for cluster usage", "ml.m5.2xlarge for cluster usage"}
+    assert {one["result"] for one in checks} == {"PASS", "FAIL"}
+    request = failed["ml.g5.16xlarge for cluster usage"]["request"]
+    assert request.startswith("aws service-quotas request-service-quota-increase --region us-west-2")
+    assert "--service-code sagemaker --quota-code L-00000000 --desired-value 2" in request
+    aws.assert_all_asked()
+
+
+def test_enough_of_everything_passes_and_reads_well(
+    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plenty = {"ml.g5.16xlarge for cluster usage": 2.0, "ml.m5.2xlarge for cluster usage": 1.0}
+    with_limits(aws, stack(aws), FRESH | plenty)
+    unused(aws)
+    on(aws)
+    code, out, _ = run(capsys, "quotas", "dev")
+    assert code == Exit.GOOD
+    assert "All quotas are large enough." in out
+    assert max(map(len, out.splitlines())) <= 130
+
+
+def test_what_others_use_counts_and_what_this_stack_has_does_not(aws: StubbedAws) -> None:
+    target = stack(aws)
+    own = [{"Key": CLUSTER_ID_TAG, "Value": target.names.cluster_id}]
+    plenty = {"ml.g5.16xlarge for cluster usage": 5.0, "ml.m5.2xlarge for cluster usage": 9.0}
+    with_limits(aws, target, FRESH | plenty)
+    summaries = [
+        {"ClusterArn": f"arn:aws:sagemaker:us-west-2:123456789012:cluster/{name[:12]:0<12}", "ClusterName": name,
+         "CreationTime": "2026-01-01T00:00:00Z", "ClusterStatus": "InService"}
+        for name in ("hyperpod-dev", "others")
+    ]  # fmt: skip
+    aws.answer("sagemaker", "list_clusters", {"ClusterSummaries": summaries})
+    groups = [{"InstanceType": "ml.g5.16xlarge", "CurrentCount": 1, "TargetCount": 4}]
+    described = {"ClusterArn": summaries[1]["ClusterArn"], "ClusterStatus": "Updating", "InstanceGroups": groups}
+    aws.answer("sagemaker", "describe_cluster", described, ClusterName="others")
+    lustre = {"LustreConfiguration": {"DeploymentType": "PERSISTENT_2"}, "StorageCapacity": 100000}
+    aws.answer("fsx", "describe_file_systems", {"FileSystems": [lustre, {**lustre, "Tags": own}]})
+    aws.answer("ec2", "describe_vpcs", {"Vpcs": [{"VpcId": "vpc-own", "Tags": own}, {"VpcId": "vpc-other"}]})
+    interfaces = [{"VpcId": "vpc-own"}, {"VpcId": "vpc-other"}, {"VpcId": "vpc-other"}]
+    aws.answer("ec2", "describe_network_interfaces", {"NetworkInterfaces": interfaces})
+    aws.answer("ec2", "describe_vpcs", {"Vpcs": [{"VpcId": "vpc-own", "Tags": own}, {"VpcId": "vpc-other"}]})
+    aws.answer("ec2", "describe_vpc_endpoints", {"VpcEndpoints": []})
+    aws.answer("ec2", "describe_internet_gateways", {"InternetGateways": [{}] * 5})
+    aws.answer("ec2", "describe_subnets", {"Subnets": [{"SubnetId": "subnet-here"}]})
+    nats = [{"SubnetId": "subnet-here"}, {"SubnetId": "subnet-elsewhere"}, {"SubnetId": "subnet-here", "Tags": own}]
+    aws.answer("ec2", "describe_nat_gateways", {"NatGateways": nats})
+    aws.answer("ec2", "describe_addresses", {"Addresses": []})
+    found = {one.name: one for one in quotas.check(target)}
+    instances = found["ml.g5.16xlarge for cluster usage"]
+    assert (instances.used, instances.result) == (4, "FAIL")
+    assert "--desired-value 6" in instances.request
+    assert found["Lustre Persistent_2 storage capacity"].used == 100000
+    assert found["Lustre Persistent_2 storage capacity"].result == "FAIL"
+    assert found["VPCs per Region"].used == 1
+    assert found["Network interfaces per Region"].used == 2
+    assert found["NAT gateways per Availability Zone"].used == 1
+    assert (found["Internet gateways per Region"].used, found["Internet gateways per Region"].result) == (5, "FAIL")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [("AccessDeniedException", "permission denied"), ("ThrottlingException", "throttled"), ("Odd", "Odd")],
+)
+def test_what_cannot_be_seen_is_unknown_and_says_why(
+    code: str, said: str, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on(RefusingAws(code))
+    ended, out, _ = run(capsys, "quotas", "dev")
+    assert ended == Exit.CANNOT_KNOW
+    assert "PASS" not in out
+    assert said in out
+
+
+def test_a_service_that_lists_nothing_is_unknown_not_good(aws: StubbedAws) -> None:
+    target = stack(aws)
+    for _ in dict.fromkeys(quota.service for quota in needed(target.config)):
+        aws.answer("service-quotas", "list_service_quotas", {"Quotas": []})
+        aws.answer("service-quotas", "list_aws_default_service_quotas", {"Quotas": []})
+    unused(aws)
+    assert {one.result for one in quotas.check(target)} == {"UNKNOWN"}
+
+
+@pytest.mark.parametrize("name", READY_STACKS)
+def test_every_stack_needs_the_quickstarts_nine_and_those_it_forgot(name: str) -> None:
+    found = {quota.name: quota for quota in needed(config(name))}
+    assert {"L-3308CCC7", "L-2CE978FC", "L-E13DF72A", "L-8F1B9C74", "L-DF5E4CA3", "L-FE5A380F", "L-29B6F2EB"} <= {
+        quota.code for quota in found.values()
+    }
+    assert ("Clusters" in found) == name.startswith("eks")
+    # p5 and trn1 nodes take an address for every EFA interface.
+    assert found["Network interfaces per Region"].needed >= (12 if name == "dev" else 26)
+
+
+def test_spot_and_training_plans_count_against_their_own_quotas() -> None:
+    workers = [
+        {"name": "spot", "instanceType": "ml.g5.16xlarge", "count": 3, "capacity": "spot"},
+        {
+            "name": "planned",
+            "instanceType": "ml.p5.48xlarge",
+            "count": 2,
+            "trainingPlanArn": "arn:aws:sagemaker:us-west-2:123456789012:training-plan/mine",
+        },
+    ]
+    found = {q.name: q.needed for q in needed(config("dev", workers=workers, nodeProvisioning="Continuous"))}
+    assert found["ml.g5.16xlarge for cluster spot instance usage"] == 3
+    assert found["Total number of Spot instances allowed across SageMaker HyperPod clusters"] == 3
+    assert found["Number of ml.p5.48xlarge instances in reserved capacity across training plans per Region"] == 2
+    assert "ml.p5.48xlarge for cluster usage" not in found

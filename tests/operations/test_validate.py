@@ -1,0 +1,194 @@
+"""``validate``: every check can pass, fail and be impossible to make, and none stops the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.names import CLUSTER_ID_TAG
+from operations.aws import Aws
+from operations.failures import Exit
+from operations.validate import Validation, _gres
+from tests.operations.aws import NODES, StubbedAws, cluster, command, node, run_json, stack, with_session
+from tests.operations.test_nodes import EKS_CLUSTER, with_nodes_of_eks
+
+On = Callable[[Aws], None]
+GROUP = "sg-1"
+ITSELF = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": GROUP}]}
+SINFO = 'printf "ip-10-1-1-1|idle|gpu:1(S:0)\\nip-10-1-1-2|allocated|gpu:a10g:1\\nip-10-1-0-1|idle|(null)\\n"'
+HEALTHY = {
+    "hostname": "x",
+    "role": "worker",
+    "passed": True,
+    "checks": [{"name": "boot", "passed": True, "detail": ""}],
+}
+
+
+@dataclass
+class World:
+    """A healthy cluster; tests break one thing of it."""
+
+    status: str = "InService"
+    nodes: tuple[dict[str, Any], ...] = NODES
+    subnet: dict[str, Any] = field(default_factory=lambda: {"SubnetId": "subnet-1", "VpcId": "vpc-1"})
+    routes: list[dict[str, str]] = field(default_factory=lambda: [{"NatGatewayId": "nat-1"}])
+    own_table: bool = True
+    inside: dict[str, Any] = field(default_factory=lambda: ITSELF)
+    outside: dict[str, Any] = field(default_factory=lambda: ITSELF)
+    lifecycle: str = "AVAILABLE"
+    sinfo: str = SINFO
+    on_node: dict[str, Any] = field(default_factory=lambda: HEALTHY)
+
+    def put(self, aws: StubbedAws, plugin: Path) -> None:
+        """Answer every question of the checks, in their order."""
+        target = stack(aws)
+        command(plugin, "sinfo", self.sinfo)
+        command(plugin, "hyperpod-validate", f"cat <<'END'\n{json.dumps(self.on_node, indent=2)}\nEND")
+        aws.answer("sagemaker", "describe_cluster", cluster(self.status))
+        for page in range(3):
+            more = {"NextToken": f"p{page + 1}"} if page < 2 else {}
+            part = {"ClusterNodeSummaries": [*self.nodes][page : page + 1], **more}
+            aws.answer("sagemaker", "list_cluster_nodes", part)
+        aws.answer("ec2", "describe_subnets", {"Subnets": [self.subnet]})
+        if not self.own_table:
+            aws.answer("ec2", "describe_route_tables", {"RouteTables": []})
+        aws.answer("ec2", "describe_route_tables", {"RouteTables": [{"Routes": self.routes}]})
+        groups = [{"GroupId": GROUP, "IpPermissions": [self.inside], "IpPermissionsEgress": [self.outside]}]
+        aws.answer("ec2", "describe_security_groups", {"SecurityGroups": groups})
+        tags = [{"Key": CLUSTER_ID_TAG, "Value": target.names.cluster_id}]
+        systems = [{"FileSystemId": "fs-12345678", "Lifecycle": self.lifecycle, "Tags": tags}]
+        aws.answer("fsx", "describe_file_systems", {"FileSystems": systems})
+        for _ in range(4):
+            with_session(aws)
+
+
+def broken(aws: StubbedAws, plugin: Path, world: World) -> dict[str, str]:
+    """The checks that do not pass, with what they say."""
+    world.put(aws, plugin)
+    return {f"{c.result} {c.name}": c.detail for c in Validation(stack(aws)).run() if c.result != "PASS"}
+
+
+def test_a_healthy_cluster_passes_every_check(
+    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    World().put(aws, plugin)
+    on(aws)
+    code, checks = run_json(capsys, "validate", "dev")
+    assert [c for c in checks if c["result"] != "PASS"] == []
+    assert code == Exit.GOOD
+    names = {c["name"] for c in checks}
+    assert {
+        "cluster in service", "worker nodes of workers", "controller nodes of controller", "subnet subnet-1 private",
+        "nodes to nodes, in", "nodes to nodes, out", "FSx for Lustre", "Slurm sees workers-1", "workers-2",
+    } <= names  # fmt: skip
+    aws.assert_all_asked()
+
+
+PUBLIC = {"SubnetId": "subnet-1", "VpcId": "vpc-1", "MapPublicIpOnLaunch": True}
+ONE_DOWN = (node("controller", 1), node("workers", 1), node("workers", 2, "Failure", "EFA"))
+ANYBODY = {"IpProtocol": "-1", "UserIdGroupPairs": [], "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
+SICK = {
+    "passed": False,
+    "checks": [
+        {"name": "shared file system", "passed": False, "detail": "/fsx is read-only"},
+        {"name": "transport", "passed": True, "detail": ""},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("world", "check", "detail"),
+    [
+        (World(status="Failed"), "FAIL cluster in service", "Failed"),
+        (World(nodes=ONE_DOWN), "FAIL worker nodes of workers", "1 of 2 running; workers-2 Failure"),
+        (World(nodes=NODES[:2]), "FAIL worker nodes of workers", "1 of 2 running"),
+        (World(subnet=PUBLIC), "FAIL subnet subnet-1 private", "addresses given at launch"),
+        (World(routes=[{"GatewayId": "igw-1"}]), "FAIL subnet subnet-1 private", "a route to an internet gateway"),
+        (World(own_table=False, routes=[{"GatewayId": "igw-1"}]), "FAIL subnet subnet-1 private", "a route to an"),
+        (World(inside=ANYBODY), "FAIL nodes to nodes, in", "none of sg-1 allows itself"),
+        (World(outside=ANYBODY), "FAIL nodes to nodes, out", "none of sg-1 allows itself"),
+        (World(lifecycle="CREATING"), "FAIL FSx for Lustre", "fs-12345678 CREATING"),
+        (World(sinfo='echo "ip-10-1-1-1|idle|gpu:1"'), "FAIL Slurm sees workers-2", "not there, 0 of 1 accelerators"),
+        (World(sinfo=SINFO.replace("idle", "drained*")), "FAIL Slurm sees workers-1", "drained*, 1 of 1"),
+        (World(sinfo=SINFO.replace("gpu:1(S:0)", "(null)")), "FAIL Slurm sees workers-1", "idle, 0 of 1 accelerators"),
+        (World(sinfo="echo down >&2; exit 1"), "FAIL scheduler", "sinfo ended with 1: down"),
+        (World(on_node=SICK), "FAIL workers-1: shared file system", "/fsx is read-only"),
+    ],
+)
+def test_each_fault_fails_its_own_check(world: World, check: str, detail: str, aws: StubbedAws, plugin: Path) -> None:
+    found = broken(aws, plugin, world)
+    assert detail in found[check]
+
+
+def test_a_node_whose_scripts_never_ran_fails(aws: StubbedAws, plugin: Path) -> None:
+    World().put(aws, plugin)
+    command(plugin, "hyperpod-validate", "echo 'hyperpod-validate: no record of this node' >&2; exit 2")
+    found = [c for c in Validation(stack(aws)).run() if c.name == "workers-1"]
+    assert [(c.result, "no record of this node" in c.detail) for c in found] == [("FAIL", True)]
+
+
+def test_what_may_not_be_asked_is_unknown_and_the_rest_goes_on(
+    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    aws.answer("sagemaker", "describe_cluster", cluster())
+    aws.refuse("sagemaker", "list_cluster_nodes", "ThrottlingException")
+    for operation in ("describe_subnets", "describe_security_groups"):
+        aws.refuse("ec2", operation, "UnauthorizedOperation", "You are not authorized")
+    aws.refuse("fsx", "describe_file_systems", "AccessDeniedException")
+    for _ in range(2):
+        aws.refuse("sagemaker", "list_cluster_nodes", "SomethingNew")
+    on(aws)
+    code, checks = run_json(capsys, "validate", "dev")
+    results = {c["name"]: c["result"] for c in checks}
+    assert results["cluster in service"] == "PASS"
+    assert {results[n] for n in ("nodes", "subnet", "security groups", "file system")} == {"UNKNOWN"}
+    # What AWS refuses for a reason of its own is a failure; that nobody may ask is not.
+    assert results["scheduler"] == "FAIL"
+    assert code == Exit.FAILED
+
+
+def kubernetes_node(name: str, ready: str, gpus: int, efa: int) -> dict[str, Any]:
+    """One of kubectl's nodes."""
+    status = {
+        "conditions": [{"type": "Ready", "status": ready}],
+        "allocatable": {"nvidia.com/gpu": str(gpus), "vpc.amazonaws.com/efa": str(efa)},
+    }
+    return {"metadata": {"name": name}, "spec": {}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("ready", "gpus", "efa", "result"),
+    [("True", 8, 32, "PASS"), ("False", 8, 32, "FAIL"), ("True", 7, 32, "FAIL"), ("True", 8, 31, "FAIL")],
+)
+def test_kubernetes_must_see_every_device_and_interface(
+    ready: str, gpus: int, efa: int, result: str, aws: StubbedAws, plugin: Path
+) -> None:
+    items = [
+        kubernetes_node("hyperpod-i-workers1", ready, gpus, efa),
+        kubernetes_node("hyperpod-i-workers2", "True", 8, 32),
+    ]
+    command(plugin, "kubectl", f"cat <<'END'\n{json.dumps({'items': items})}\nEND")
+    with_nodes_of_eks(aws)
+    aws.answer("eks", "describe_cluster", EKS_CLUSTER)
+    found = {c.name: c.result for c in Validation(stack(aws, "eks-gpu")).kubernetes()}
+    assert found == {"Kubernetes sees workers-1": result, "Kubernetes sees workers-2": "PASS"}
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("gpu:8", 8),
+        ("gpu:a100:8(S:0-1)", 8),
+        ("neuron:16", 16),
+        ("(null)", 0),
+        ("gpu:h100:8(S:0-1),nvme:1", 8),
+        ("", 0),
+    ],
+)
+def test_generic_resources_are_counted_in_every_spelling(text: str, number: int) -> None:
+    assert _gres(text) == number
