@@ -8,6 +8,7 @@ import pytest
 
 from rehearsal.nodes.checks import all_idle, expected_transport, job_environment, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
+from rehearsal.nodes.outcome import nodes_of
 
 from .conftest import deployed
 
@@ -40,3 +41,6 @@ def test_transport(stack: str, types: tuple[str, ...], efa: bool | None, transpo
         all_idle(cluster)
         assert {expected_transport(host.machine) for host in cluster.workers} == transports
         job_environment(cluster)
+        # An m5 has neither accelerator nor EFA, and no job runs there.
+        heads = {(n.instance_type, n.transport) for n in nodes_of(cluster) if n.role == "controller"}
+        assert heads == {("ml.m5.2xlarge", "tcp")}
