@@ -27,7 +27,8 @@ def page(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _timeline(nodes: list[Mapping[str, Any]]) -> dict[str, Any]:
     """A block for each node with a row for each of its steps, all on one axis of seconds."""
-    span = max([node["boot_seconds"] for node in nodes] + [_end(step) for node in nodes for step in node["steps"]])
+    ends = [_end(step) for node in nodes for step in node["steps"]]
+    span = max([node["boot_seconds"] for node in nodes] + ends, default=0.0)
     scale = (WIDTH - LABELS - MARGIN) / (span or 1.0)
     blocks = []
     for node in nodes:
