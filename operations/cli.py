@@ -15,6 +15,7 @@ from .costs import cost_command
 from .deploy_commands import deploy_command, destroy_command, preview_command
 from .errors_command import errors_command
 from .failures import Exit, explain
+from .jobs_command import job_app
 from .kubeconfig import kubeconfig_command
 from .node_commands import connect_command, exec_command, nodes_command, ssh_config_command
 from .quotas_command import quotas_command
@@ -52,6 +53,7 @@ app.command("reboot")(reboot_command)
 app.command("scale")(scale_command)
 app.command("update-software")(update_software_command)
 app.command("kubeconfig")(kubeconfig_command)
+app.add_typer(job_app, name="job")
 
 
 @app.callback()

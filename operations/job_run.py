@@ -1,0 +1,230 @@
+"""Run a rendered job on the cluster: check, submit, follow, judge."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from hyperpod_commands import bandwidth  # on the path by components.pod_environment
+
+from components.config import Config, InstanceGroup
+from components.pod_resources import device_resource
+
+from .failures import Failure, bad_input
+from .job_specs import JOBS, TOKEN_KEY, TOKEN_SECRET
+from .jobs import NAME_LABEL
+
+Object = dict[str, Any]
+OnLine = Callable[[str], None]
+OnPhase = Callable[[str], None]
+# Which pod of a job speaks for it.
+_SPEAKER: Mapping[str, Mapping[str, str]] = {
+    "MPIJob": {"training.kubeflow.org/job-role": "launcher"},
+    "PyTorchJob": {"training.kubeflow.org/replica-index": "0"},
+    "Job": {},
+}
+_DONE = {"Complete": True, "Succeeded": True, "Failed": False}
+_STEP = re.compile(r"^(?:iter|step) (\d+): loss ([\d.]+)")
+
+
+class Api(Protocol):
+    """What running a job needs of Kubernetes; ``KubernetesApi`` is it."""
+
+    def apply(self, document: Object, *, dry_run: bool = False) -> None: ...
+    def get(self, document: Object) -> Object | None: ...
+    def delete(self, document: Object) -> None: ...
+    def pods(self, namespace: str, labels: Mapping[str, str]) -> list[Object]: ...
+    def log(self, pod: Object, *, follow: bool = False) -> Iterator[str]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """How a job ended. ``figures`` are what its output says: bandwidths in GB/s, the last step and its loss."""
+
+    job: str
+    namespace: str
+    passed: bool
+    seconds: float
+    reasons: tuple[str, ...] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+def check(api: Api, objects: Sequence[Object], config: Config, *, pretrained: bool = False) -> None:
+    """Refuse what the cluster would refuse, or leave pending for ever. Raises Failure with every problem at once."""
+    job = objects[-1]
+    name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
+    if api.get({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}) is None:
+        raise bad_input(f"the cluster has no namespace {namespace}", "`pulumi up` makes those of hyperpod:teams")
+    problems = []
+    if api.get(job) is not None:
+        kind = job["kind"].lower()
+        problems.append(f"{name} is there already; delete it first: kubectl delete {kind} {name} -n {namespace}")
+    if pretrained and JOBS[name].token and not _has_token(api, namespace):
+        problems.append(
+            f"a pretrained model needs a Hugging Face token, and there is no secret {TOKEN_SECRET} with {TOKEN_KEY}: "
+            f"kubectl create secret generic {TOKEN_SECRET} --from-file={TOKEN_KEY}=FILE -n {namespace}"
+        )
+    problems += _quota(api, job, config)
+    if problems:
+        raise bad_input("\n".join(problems))
+    for document in objects:
+        api.apply(document, dry_run=True)
+
+
+def _has_token(api: Api, namespace: str) -> bool:
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": TOKEN_SECRET, "namespace": namespace}}
+    found = api.get(secret)
+    return found is not None and TOKEN_KEY in (found.get("data") or {})
+
+
+def _quota(api: Api, job: Object, config: Config) -> Iterator[str]:
+    """What the namespace may still use, against what the job's pods ask for together."""
+    metadata = {"name": "quota", "namespace": job["metadata"]["namespace"]}
+    found = api.get({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata}) or {}
+    status = found.get("status") or {}
+    for group in config.worker_groups:
+        key = f"requests.{device_resource(group)}"
+        hard, used = int((status.get("hard") or {}).get(key, -1)), int((status.get("used") or {}).get(key, 0))
+        wanted = devices_of(job, device_resource(group))
+        if 0 <= hard < used + wanted:
+            yield (
+                f"{wanted} devices asked for; of the {hard} of namespace {metadata['namespace']} {used} are in use: "
+                "wait, ask for fewer --nodes, or raise hyperpod:teams"
+            )
+            return
+
+
+def devices_of(job: Object, resource: str) -> int:
+    """Devices that all pods of a job ask for together."""
+
+    def pods(spec: Mapping[str, Any], replicas: int) -> int:
+        containers = spec["template"]["spec"]["containers"]
+        return replicas * sum(int(c["resources"].get("requests", {}).get(resource, 0)) for c in containers)
+
+    spec = job["spec"]
+    replicas = spec.get("mpiReplicaSpecs") or spec.get("pytorchReplicaSpecs")
+    if replicas:
+        return sum(pods(one, one["replicas"]) for one in replicas.values())
+    return pods(spec, spec["parallelism"])
+
+
+def submit(api: Api, objects: Sequence[Object]) -> None:
+    """Apply a job's objects, in order."""
+    for document in objects:
+        api.apply(document)
+
+
+def follow(
+    api: Api, objects: Sequence[Object], on_line: OnLine, on_phase: OnPhase, timeout: float, pause: float = 2.0
+) -> tuple[bool, list[str]]:
+    """Pass on what the job says until it ends. Whether it succeeded, and its lines.
+
+    Raises Failure after ``timeout`` seconds.
+    """
+    job, started = objects[-1], time.monotonic()
+    lines: list[str] = []
+    heard: set[str] = set()
+    while (ended := _ended(api, job)) is None:
+        if time.monotonic() - started > timeout:
+            raise Failure(
+                f"{job['metadata']['name']} did not end within {timeout:.0f} s; it goes on",
+                f"kubectl describe {job['kind'].lower()} {job['metadata']['name']} -n {job['metadata']['namespace']}",
+            )
+        pods = _pods(api, job)
+        on_phase(_phase(pods))
+        speakers = [pod for pod in _speakers(job, pods) if _runs(pod) and pod["metadata"]["name"] not in heard]
+        for pod in speakers:
+            heard.add(pod["metadata"]["name"])
+            lines += _listen(api, pod, on_line)
+        if not speakers:
+            time.sleep(pause)
+    for pod in _speakers(job, _pods(api, job)):
+        if pod["metadata"]["name"] not in heard:
+            lines += _listen(api, pod, on_line)
+    return ended, lines
+
+
+def _listen(api: Api, pod: Object, on_line: OnLine) -> list[str]:
+    lines = []
+    for line in api.log(pod, follow=True):
+        on_line(line)
+        lines.append(line)
+    return lines
+
+
+def _ended(api: Api, job: Object) -> bool | None:
+    found = api.get(job)
+    if found is None:
+        raise Failure(f"{job['metadata']['name']} was deleted while it ran")
+    for condition in (found.get("status") or {}).get("conditions") or []:
+        if condition["type"] in _DONE and condition["status"] == "True":
+            return _DONE[condition["type"]]
+    return None
+
+
+def _pods(api: Api, job: Object) -> list[Object]:
+    return api.pods(job["metadata"]["namespace"], {NAME_LABEL: job["metadata"]["name"]})
+
+
+def _speakers(job: Object, pods: Sequence[Object]) -> list[Object]:
+    wanted = _SPEAKER[job["kind"]].items()
+    chosen = [pod for pod in pods if wanted <= (pod["metadata"].get("labels") or {}).items()]
+    # Of master and worker the first index is each one's own.
+    return chosen[:1] if job["kind"] == "PyTorchJob" else chosen
+
+
+def _runs(pod: Object) -> bool:
+    return pod.get("status", {}).get("phase") in ("Running", "Succeeded", "Failed")
+
+
+def _phase(pods: Sequence[Object]) -> str:
+    """What a person waits for."""
+    if not pods:
+        return "queued: no pod yet"
+    running = sum(pod.get("status", {}).get("phase") == "Running" for pod in pods)
+    for pod in pods:
+        for condition in pod.get("status", {}).get("conditions") or []:
+            if condition["type"] == "PodScheduled" and condition["status"] == "False":
+                return f"{running} of {len(pods)} pods run; {condition.get('message', 'the others wait for a node')}"
+    return f"{running} of {len(pods)} pods run"
+
+
+def judge(
+    name: str, namespace: str, group: InstanceGroup, nodes: int, succeeded: bool, lines: Sequence[str], seconds: float
+) -> Result:
+    """What a job's end and its output amount to."""
+    reasons = [] if succeeded else [f"the job failed: {_last_words(lines)}"]
+    figures: dict[str, float] = {}
+    text = "\n".join(lines)
+    if name in ("nccl-tests", "nccom-test"):
+        backend = "nccl" if name == "nccl-tests" else "nccom"
+        rows = bandwidth.parse_nccl(text) if backend == "nccl" else bandwidth.parse_nccom(text)
+        ranks = group.type.accelerators if backend == "nccl" else group.type.neuron_cores
+        limit = bandwidth.threshold("all_reduce", backend, group.type.network_gbps, nodes, ranks)
+        rating = bandwidth.rate(rows, bandwidth.average_of(text, rows), limit)
+        reasons += rating.reasons
+        figures = {"average_busbw": rating.average, "peak_busbw": rating.peak, "threshold": rating.threshold or 0.0}
+    elif name == "device-check":
+        passed = sum(line == "PASS" for line in lines)
+        figures = {"nodes_passed": float(passed)}
+        if passed < nodes:
+            reasons.append(f"{passed} of {nodes} nodes see all of their devices")
+    elif steps := [match for line in lines if (match := _STEP.match(line))]:
+        figures = {"step": float(steps[-1][1]), "loss": float(steps[-1][2])}
+    elif succeeded and name != "nemo":
+        reasons.append("the job ended and has trained no step")
+    return Result(
+        job=name,
+        namespace=namespace,
+        passed=not reasons,
+        seconds=round(seconds, 1),
+        reasons=tuple(reasons),
+        figures=figures,
+    )
+
+
+def _last_words(lines: Sequence[str]) -> str:
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")

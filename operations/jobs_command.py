@@ -1,0 +1,154 @@
+"""``job``: print a job for the stack, or run it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from . import console, job_run, kubeconfig, target
+from .failures import Failure, bad_input
+from .job_specs import JOBS
+from .jobs import JobError, render
+from .kubernetes_api import KubernetesApi
+
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", help="A team's namespace (default: the first team's).")
+]
+Nodes = Annotated[int | None, typer.Option("--nodes", "-N", help="How many nodes (default: all of the group).")]
+Group = Annotated[str | None, typer.Option("--group", help="Worker group (default: the first).")]
+Devices = Annotated[int | None, typer.Option("--devices", help="GPUs or chips a node (default: all).")]
+Efa = Annotated[int | None, typer.Option("--efa", help="EFA interfaces a node (default: all).")]
+Image = Annotated[str | None, typer.Option("--image", help="Container image (default: one of AWS's public ones).")]
+Arguments = Annotated[str, typer.Option("--arguments", "-a", help='For the script, as "--steps 500".')]
+Etcd = Annotated[bool, typer.Option("--etcd", help="Rendezvous through etcd instead of the first worker.")]
+
+job_app = typer.Typer(
+    help="Jobs for an EKS stack, rendered for its nodes: print one, or run it.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+def _rendered(stack: str, name: str, **options: Any) -> tuple[target.Target, list[dict[str, Any]]]:
+    chosen = target.load(stack)
+    try:
+        return chosen, render(name, chosen.config, **options)
+    except JobError as error:
+        raise bad_input(str(error)) from None
+
+
+def _printer(name: str) -> Callable[..., None]:
+    def command(
+        stack: console.StackOption,
+        namespace: Namespace = None,
+        nodes: Nodes = None,
+        group: Group = None,
+        devices: Devices = None,
+        efa: Efa = None,
+        image: Image = None,
+        arguments: Arguments = "",
+        etcd: Etcd = False,
+        as_json: console.Json = False,
+    ) -> None:
+        _, objects = _rendered(
+            stack,
+            name,
+            namespace=namespace,
+            nodes=nodes,
+            group=group,
+            devices=devices,
+            efa=efa,
+            image=image,
+            arguments=arguments,
+            etcd=etcd,
+        )
+        if as_json:
+            console.emit(objects)
+        else:
+            print(yaml.safe_dump_all(objects, sort_keys=False), end="")
+
+    command.__doc__ = f"Print {name}: {JOBS[name].title}."
+    return command
+
+
+for _job in JOBS:
+    job_app.command(_job)(_printer(_job))
+
+
+@job_app.command("run")
+def run_command(
+    name: Annotated[str, typer.Argument(metavar="JOB", help=f"One of {', '.join(JOBS)}.")],
+    stack: console.StackOption,
+    namespace: Namespace = None,
+    nodes: Nodes = None,
+    group: Group = None,
+    devices: Devices = None,
+    efa: Efa = None,
+    image: Image = None,
+    arguments: Arguments = "",
+    etcd: Etcd = False,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Show what it says until it ends.")] = True,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave its objects there when it has ended.")] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for its end.")] = 3600,
+    kubeconfig_file: Annotated[
+        Path | None, typer.Option("--kubeconfig", help="Use this file instead of asking EKS.", dir_okay=False)
+    ] = None,
+    as_json: console.Json = False,
+) -> None:
+    """Run a job and end as it does: 0 where it passed, 1 where it failed.
+
+    Nothing is submitted that the cluster would refuse, or would leave pending: too many devices, a namespace that is
+    not there, a quota that is used up, a missing token.
+    """
+    chosen, objects = _rendered(
+        stack,
+        name,
+        namespace=namespace,
+        nodes=nodes,
+        group=group,
+        devices=devices,
+        efa=efa,
+        image=image,
+        arguments=arguments,
+        etcd=etcd,
+    )
+    api = KubernetesApi.of(kubeconfig_file or kubeconfig.render(kubeconfig.describe(chosen)))
+    job_run.check(api, objects, chosen.config, pretrained="--pretrained" in arguments)
+    job_run.submit(api, objects)
+    where = objects[-1]["metadata"]["namespace"]
+    if not wait:
+        console.say(f"{name} is submitted: kubectl get {objects[-1]['kind'].lower()} {name} -n {where}")
+        return
+    started = time.monotonic()
+    say = (lambda line: console.note(line, "")) if as_json else console.say
+    try:
+        with console.err().status(f"{name}: submitted") as status:
+            succeeded, lines = job_run.follow(
+                api, objects, say, lambda phase: status.update(f"{name}: {phase}"), timeout
+            )
+    finally:
+        if not keep:
+            for document in reversed(objects):
+                api.delete(document)
+    groups = {one.name: one for one in chosen.config.worker_groups}
+    workers = groups[group] if group else chosen.config.worker_groups[0]
+    result = job_run.judge(name, where, workers, nodes or workers.count, succeeded, lines, time.monotonic() - started)
+    if as_json:
+        console.emit(result)
+    else:
+        _show(result)
+    if not result.passed:
+        raise Failure(f"{name} failed: {'; '.join(result.reasons)}", "python -m operations validate STACK")
+
+
+def _show(result: job_run.Result) -> None:
+    for what, value in result.figures.items():
+        console.say(f"{what}: {value:g}")
+    console.say(
+        f"{'PASS' if result.passed else 'FAIL'} after {result.seconds:.0f} s", "green" if result.passed else "red"
+    )

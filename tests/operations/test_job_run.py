@@ -1,0 +1,210 @@
+"""A job is submitted only where it can run, followed to its end, and judged by what it said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+import yaml
+from kubernetes.client.exceptions import ApiException
+
+from operations import cli, job_run, jobs_command
+from operations.failures import Exit, Failure
+from operations.jobs import render
+from operations.kubernetes_api import KubernetesApi, _in_our_terms
+from tests.support import config
+
+NCCL = """#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong
+ 1073741824  268435456  float  sum  -1  5000.0  214.7  {busbw}  0  5000.0  214.7  {busbw}  0
+# Avg bus bandwidth    : {busbw}
+"""
+
+
+class FakeApi:
+    """A cluster that knows what it is given; its job ends once its pods were listened to."""
+
+    def __init__(self, *there: dict[str, Any], says: str = "", condition: str = "Succeeded") -> None:
+        self.there = {(one["kind"], one["metadata"]["name"]): one for one in there}
+        self.applied: list[str] = []
+        self.deleted: list[str] = []
+        self.says, self.condition = says.splitlines(), condition
+        self.heard = False
+
+    def apply(self, document: dict[str, Any], *, dry_run: bool = False) -> None:
+        if not dry_run:
+            self.applied.append(document["kind"])
+            self.there[document["kind"], document["metadata"]["name"]] = dict(document)
+
+    def get(self, document: dict[str, Any]) -> dict[str, Any] | None:
+        found = self.there.get((document["kind"], document["metadata"]["name"]))
+        if found and self.heard and document["kind"] in ("Job", "MPIJob", "PyTorchJob"):
+            return {**found, "status": {"conditions": [{"type": self.condition, "status": "True"}]}}
+        return found
+
+    def delete(self, document: dict[str, Any]) -> None:
+        self.deleted.append(document["kind"])
+
+    def pods(self, namespace: str, labels: Mapping[str, str]) -> list[dict[str, Any]]:
+        name = labels["app.kubernetes.io/name"]
+        roles = {"training.kubeflow.org/job-role": "launcher", "training.kubeflow.org/replica-index": "0"}
+        metadata = {"name": f"{name}-0", "namespace": namespace, "labels": {**labels, **roles}}
+        return [{"metadata": metadata, "status": {"phase": "Running"}}]
+
+    def log(self, pod: dict[str, Any], *, follow: bool = False) -> Iterator[str]:  # noqa: ARG002
+        yield from self.says
+        self.heard = True
+
+
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "training"}}
+
+
+def refused(api: FakeApi, name: str = "nanogpt", *, pretrained: bool = False) -> str:
+    settings = config("eks-gpu")
+    with pytest.raises(Failure) as failed:
+        job_run.check(api, render(name, settings), settings, pretrained=pretrained)
+    assert api.applied == []
+    assert failed.value.code == Exit.BAD_INPUT
+    return f"{failed.value.message}\n{failed.value.hint}"
+
+
+def quota(hard: int, used: int) -> dict[str, Any]:
+    status = {"hard": {"requests.nvidia.com/gpu": str(hard)}, "used": {"requests.nvidia.com/gpu": str(used)}}
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "quota"}, "status": status}
+
+
+def test_a_namespace_that_is_not_there_is_named_with_what_makes_it() -> None:
+    assert "hyperpod:teams" in refused(FakeApi())
+
+
+def test_a_job_of_that_name_is_not_overwritten() -> None:
+    there = {"kind": "PyTorchJob", "metadata": {"name": "nanogpt"}}
+    assert "kubectl delete pytorchjob nanogpt -n training" in refused(FakeApi(NAMESPACE, there))
+
+
+def test_a_pretrained_model_needs_the_token_and_noise_does_not() -> None:
+    assert "kubectl create secret generic hf-token" in refused(FakeApi(NAMESPACE), "fsdp-llama", pretrained=True)
+    empty = {"kind": "Secret", "metadata": {"name": "hf-token"}, "data": {"other": "x"}}
+    assert "kubectl create secret" in refused(FakeApi(NAMESPACE, empty), "fsdp-llama", pretrained=True)
+    settings = config("eks-gpu")
+    job_run.check(FakeApi(NAMESPACE), render("fsdp-llama", settings), settings)
+
+
+def test_a_quota_that_is_used_up_is_said_before_the_pods_hang() -> None:
+    assert "16 devices asked for; of the 16 of namespace training 8 are in use" in refused(
+        FakeApi(NAMESPACE, quota(16, 8))
+    )
+    settings = config("eks-gpu")
+    job_run.check(FakeApi(NAMESPACE, quota(16, 0)), render("nanogpt", settings), settings)
+
+
+@pytest.mark.parametrize(("name", "devices"), [("nanogpt", 16), ("nccl-tests", 16), ("device-check", 16)])
+def test_devices_are_counted_over_all_pods(name: str, devices: int) -> None:
+    assert job_run.devices_of(render(name, config("eks-gpu"))[-1], "nvidia.com/gpu") == devices
+
+
+def run(name: str, says: str, condition: str = "Succeeded", stack: str = "eks-gpu") -> job_run.Result:
+    settings = config(stack)
+    objects, api, shown = render(name, settings), FakeApi(NAMESPACE, says=says, condition=condition), []
+    job_run.check(api, objects, settings)
+    job_run.submit(api, objects)
+    succeeded, lines = job_run.follow(api, objects, shown.append, lambda _: None, 10, pause=0)
+    assert shown == lines == says.splitlines()
+    return job_run.judge(name, "training", settings.worker_groups[0], 2, succeeded, lines, 1.0)
+
+
+def test_bandwidth_is_rated_against_the_wire() -> None:
+    good = run("nccl-tests", NCCL.format(busbw=380.0))
+    assert (good.passed, good.figures["peak_busbw"]) == (True, 380.0)
+    slow = run("nccl-tests", NCCL.format(busbw=38.0))
+    assert not slow.passed
+    assert "below 280.00 GB/s" in slow.reasons[0]
+
+
+def test_a_job_that_failed_fails_with_its_last_words() -> None:
+    result = run("nanogpt", "iter 10: loss 2.5, 3 ms\nRuntimeError: NCCL error\n\n", "Failed")
+    assert not result.passed
+    assert result.reasons == ("the job failed: RuntimeError: NCCL error",)
+
+
+def test_training_tells_its_last_step_and_a_job_without_one_did_not_train() -> None:
+    result = run("nanogpt", "iter 10: loss 2.5, 3 ms\niter 20: loss 1.5, 3 ms\n")
+    assert (result.passed, result.figures) == (True, {"step": 20.0, "loss": 1.5})
+    assert not run("nanogpt", "hello\n").passed
+
+
+def test_every_node_has_to_pass_the_device_check() -> None:
+    assert run("device-check", "node: 8 of 8 devices\nPASS\nPASS\n", "Complete").passed
+    assert "1 of 2 nodes" in run("device-check", "PASS\n", "Complete").reasons[0]
+
+
+def test_a_job_that_does_not_end_is_left_alone_and_said_so() -> None:
+    settings = config("eks-gpu")
+    objects, api = render("nanogpt", settings), FakeApi(NAMESPACE)
+    api.log = lambda pod, *, follow=False: iter(())  # type: ignore[method-assign]
+    job_run.submit(api, objects)
+    with pytest.raises(Failure, match="did not end within 0 s"):
+        job_run.follow(api, objects, lambda _: None, lambda _: None, 0, pause=0)
+
+
+def test_the_command_ends_as_the_job_does_and_takes_its_objects_away(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text("{}")
+    for condition, code in (("Succeeded", Exit.GOOD), ("Failed", Exit.FAILED)):
+        api = FakeApi(NAMESPACE, says="iter 10: loss 2.5, 3 ms", condition=condition)
+        monkeypatch.setattr(jobs_command.KubernetesApi, "of", lambda _, api=api: api)
+        words = ["job", "run", "nanogpt", "-s", "eks-gpu", "--kubeconfig", str(file), "--json"]
+        assert cli.main(words) == code
+        assert api.applied == ["ConfigMap", "PyTorchJob"]
+        assert api.deleted == ["PyTorchJob", "ConfigMap"]
+        first = json.JSONDecoder().raw_decode(capsys.readouterr().out)[0]
+        assert first["passed"] is (condition == "Succeeded")
+
+
+def test_printing_a_job_gives_yaml_that_kubectl_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["job", "nccl-tests", "-s", "eks-gpu"]) == 0
+    (job,) = yaml.safe_load_all(capsys.readouterr().out)
+    assert job["kind"] == "MPIJob"
+
+
+def test_what_cannot_be_rendered_is_bad_input_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["job", "nanogpt", "-s", "eks-gpu", "--devices", "9"]) == Exit.BAD_INPUT
+    assert "ml.p5.48xlarge has 8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "apiVersion: v1", "{not yaml"])
+def test_a_bad_kubeconfig_is_named_with_how_to_make_one(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text(text)
+    with pytest.raises(Failure, match="cannot be used") as failed:
+        KubernetesApi.of(file)
+    assert "operations kubeconfig" in failed.value.hint
+
+
+ANSWERS = {
+    401: (Exit.CANNOT_KNOW, "hyperpod:teams"),
+    403: (Exit.CANNOT_KNOW, "namespace of your team"),
+    422: (Exit.FAILED, ""),
+}
+
+
+@pytest.mark.parametrize("status", ANSWERS)
+def test_what_the_api_refuses_reads_as_a_message(status: int) -> None:
+    code, hint = ANSWERS[status]
+    error = ApiException(status=status, reason="no")
+    error.body = json.dumps({"message": "spec.nodes is unknown"})
+    with pytest.raises(Failure) as failed, _in_our_terms("Job a in b"):
+        raise error
+    assert failed.value.code == code
+    assert hint in failed.value.hint
+
+
+def test_an_api_out_of_reach_names_the_configuration_key() -> None:
+    with pytest.raises(Failure) as failed, _in_our_terms("pods"):
+        raise urllib3.exceptions.NewConnectionError(None, "refused")  # type: ignore[arg-type]
+    assert "hyperpod:kubernetesApiCidrs" in failed.value.hint
