@@ -79,6 +79,7 @@ class EmbeddedEngine:
     def execute(self, command: Command, on_event: OnEvent) -> CommandRun:
         """Run a command; refresh finds nothing here, since nobody else changes the account."""
         began = time.monotonic()
+        self._stop.clear()
         run = {"preview": self._preview, "up": self._up, "destroy": self._destroy, "refresh": self._refresh}[command](
             on_event
         )

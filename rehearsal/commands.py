@@ -126,6 +126,9 @@ class _Lines(threading.Thread):
 def run_command(stack: automation.Stack, command: Command, on_event: OnEvent = lambda event: None) -> CommandRun:
     """Run a command to its end. What fails is in the result; only a CLI that cannot run at all raises CommandError."""
     run, began = CommandRun(), time.monotonic()
+    pulumi = stack.workspace.pulumi_command
+    if isinstance(pulumi, InterruptibleCommand):
+        pulumi.interrupted = False
 
     def hear(event: Any) -> None:
         if event.summary_event:
@@ -140,7 +143,7 @@ def run_command(stack: automation.Stack, command: Command, on_event: OnEvent = l
     try:
         getattr(stack, command)(on_event=hear, color="never", suppress_progress=True)
     except automation.CommandError:
-        run.failed, pulumi = True, stack.workspace.pulumi_command
+        run.failed = True
         run.cancelled = isinstance(pulumi, InterruptibleCommand) and pulumi.interrupted
         if not run.causes and not run.cancelled:
             raise

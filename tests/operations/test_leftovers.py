@@ -92,7 +92,7 @@ def test_a_file_system_that_is_kept_on_purpose_is_no_leftover(account: Account) 
     kept = replace(target.load("dev", settings), aws=Aws("us-west-2"))
     fsx = boto3.client("fsx", region_name="us-west-2")
     made = fsx.create_file_system(
-        FileSystemType="LUSTRE", StorageCapacity=1200, SubnetIds=["subnet-1"],
+        FileSystemType="LUSTRE", StorageCapacity=1200, SubnetIds=["subnet-0123456789abcdef0"],
         Tags=[{"Key": CLUSTER_ID_TAG, "Value": kept.names.cluster_id}],
     )["FileSystem"]["FileSystemId"]  # fmt: skip
     try:
