@@ -5,7 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import List
 
-from . import clock, environment, fsx, home, identity, install, kernel, munge, parameters, scratch, slurm, ssh
+from . import (
+    clock,
+    environment,
+    fsx,
+    home,
+    identity,
+    install,
+    kernel,
+    lustre_client,
+    munge,
+    parameters,
+    pod_disk,
+    scratch,
+    slurm,
+    ssh,
+)
 from .errors import StepError
 from .model import Node
 from .runner import Step
@@ -36,7 +51,11 @@ SLURM_WITH_HOME: List[Step] = [
 ]
 
 # On EKS the file system comes by a CSI driver, jobs' variables by their manifests, and pods start everything else.
-EKS: List[Step] = [step for step in SLURM if step.name in ("parameters", "identity", "clock", "scratch", "kernel")]
+EKS: List[Step] = [
+    *(step for step in SLURM if step.name in ("parameters", "identity", "clock", "scratch", "kernel")),
+    Step("pod-disk", pod_disk.run, 900, ("scratch",), required=False),
+    Step("lustre-client", lustre_client.run, 400, ("identity",), required=False),
+]
 
 
 def for_orchestrator(node: Node) -> List[Step]:

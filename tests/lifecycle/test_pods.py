@@ -1,0 +1,152 @@
+"""Nodes of EKS: containerd's and kubelet's data on the big disk, memory that can be pinned, a Lustre client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hyperpod_node import lustre_client, pod_disk
+from hyperpod_node.errors import Skip, StepError
+from hyperpod_node.host import Result
+
+from tests.lifecycle.rig import FakeHost, World
+
+CONTAINERD, KUBELET = "/var/lib/containerd", "/var/lib/kubelet"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> FakeHost:
+    """A worker whose image mounts the instance store, with data of both programs on the root volume."""
+    node = World(tmp_path).node("worker")
+    mount(node, "/opt/dlami/nvme")
+    for folder in (CONTAINERD, KUBELET):
+        node.path(folder).mkdir(parents=True)
+        (node.path(folder) / "data").write_text(folder)
+    node.commands |= {"cp": _cp, "systemctl": _systemctl, "modprobe": lambda h, args, stdin: Result(0)}
+    return node
+
+
+def mount(host: FakeHost, where: str) -> None:
+    table = host.path("/proc/self/mounts")
+    table.write_text(table.read_text() + f"/dev/x {where} ext4 rw 0 0\n")
+
+
+def _cp(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    source, target = host.path(args[-2].removesuffix("/.")), host.path(args[-1])
+    for path in source.iterdir():
+        (target / path.name).write_bytes(path.read_bytes())
+    return Result(0)
+
+
+def _systemctl(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    if args[1] == "is-active":
+        return Result(0 if args[-1] in host.active else 3)
+    if args[1:3] == ("enable", "--now"):
+        text = host.path(f"/etc/systemd/system/{args[-1]}").read_text()
+        where = next(line for line in text.splitlines() if line.startswith("Where="))
+        mount(host, where.removeprefix("Where="))
+    elif args[1] == "stop":
+        host.active.discard(args[-1])
+    elif args[1] == "restart":
+        host.active.add(args[-1])
+    return Result(0)
+
+
+def verbs(host: FakeHost) -> list[tuple[str, ...]]:
+    """What was asked of systemd, without questions."""
+    return [call[1:] for call in host.calls if call[0] == "systemctl" and call[1] != "is-active"]
+
+
+def test_both_folders_are_bound_to_the_big_disk_with_what_was_in_them(host: FakeHost) -> None:
+    assert pod_disk.run(host.node()) == "containerd and kubelet on /opt/dlami/nvme"
+    for unit, folder in pod_disk.SERVICES:
+        assert (host.path(f"/opt/dlami/nvme/{unit}") / "data").read_text() == folder
+        text = host.text(f"/etc/systemd/system/{pod_disk.mount_unit(folder)}")
+        assert f"What=/opt/dlami/nvme/{unit}\nWhere={folder}\n" in text
+        assert f"RequiresMountsFor=/opt/dlami/nvme\nBefore={unit}.service" in text
+
+
+def test_no_configuration_of_containerd_or_kubelet_is_touched(host: FakeHost) -> None:
+    pod_disk.run(host.node())
+    assert not [path for path in host.changes if path.startswith(("/etc/containerd", "/etc/eks", "/etc/kubernetes"))]
+
+
+def test_what_runs_is_stopped_for_the_move_and_started_again_in_order(host: FakeHost) -> None:
+    host.active |= {"containerd", "kubelet"}
+    pod_disk.run(host.node())
+    asked = [call for call in verbs(host) if call[0] in ("stop", "restart")]
+    assert asked == [("stop", "kubelet"), ("stop", "containerd"), ("restart", "containerd"), ("restart", "kubelet")]
+
+
+def test_what_does_not_run_yet_is_not_started(host: FakeHost) -> None:
+    pod_disk.run(host.node())
+    assert not [call for call in verbs(host) if call[0] in ("stop", "restart")]
+
+
+def test_a_second_run_changes_nothing_and_stops_nothing(host: FakeHost) -> None:
+    pod_disk.run(host.node())
+    host.active |= {"containerd", "kubelet"}
+    before = host.tree()
+    host.calls.clear()
+    assert pod_disk.run(host.node()) == "containerd and kubelet are on /opt/dlami/nvme"
+    assert verbs(host) == []
+    assert host.tree() == before
+
+
+def test_a_copy_that_failed_starts_what_ran_and_is_made_again(host: FakeHost) -> None:
+    host.active |= {"containerd", "kubelet"}
+    host.fail["cp"] = Result(1, "", "No space left on device")
+    with pytest.raises(StepError, match="No space left"):
+        pod_disk.run(host.node())
+    assert host.active >= {"containerd", "kubelet"}
+    del host.fail["cp"]
+    assert pod_disk.run(host.node()) == "containerd and kubelet on /opt/dlami/nvme"
+
+
+def test_the_data_volume_serves_types_without_instance_store_and_nothing_serves_none(tmp_path: Path) -> None:
+    node = World(tmp_path).node("worker")
+    node.commands |= {"cp": lambda h, args, stdin: Result(0), "systemctl": _systemctl}
+    with pytest.raises(Skip, match="no disk besides the root volume"):
+        pod_disk.run(node.node())
+    mount(node, "/opt/sagemaker")
+    assert pod_disk.run(node.node()) == "containerd and kubelet on /opt/sagemaker"
+
+
+def test_running_pods_are_not_pulled_from_under_their_feet(host: FakeHost) -> None:
+    mount(host, "/var/lib/kubelet/pods/1/volumes/token")
+    host.active |= {"containerd", "kubelet"}
+    with pytest.raises(StepError, match="pods run already"):
+        pod_disk.run(host.node())
+    assert host.active >= {"containerd", "kubelet"}
+
+
+def test_containers_may_pin_memory(host: FakeHost) -> None:
+    pod_disk.run(host.node())
+    assert "LimitMEMLOCK=infinity" in host.text(pod_disk.LIMITS_FILE)
+    assert ("daemon-reload",) in verbs(host)
+
+
+def test_a_lustre_module_that_is_there_is_loaded_and_nothing_is_installed(host: FakeHost) -> None:
+    assert lustre_client.run(host.node()) == "loaded now"
+    assert not host.ran("dnf")
+    host.path("/sys/module/lustre").mkdir(parents=True)
+    assert lustre_client.run(host.node()) == "loaded"
+
+
+@pytest.mark.parametrize(
+    ("system", "command"), [('"amzn"', "dnf"), ("ubuntu", "apt-get")], ids=["Amazon Linux 2023", "Ubuntu"]
+)
+def test_a_missing_client_comes_from_the_images_own_repositories(host: FakeHost, system: str, command: str) -> None:
+    host.path("/etc/os-release").write_text(f"NAME=x\nID={system}\n")
+    answers = [Result(1, "", "not found"), Result(0)]
+    host.commands |= {"modprobe": lambda h, args, stdin: answers.pop(0), command: lambda h, args, stdin: Result(0)}
+    assert "installed (lustre-client" in lustre_client.run(host.node())
+    assert host.ran(command)
+
+
+def test_an_unknown_system_without_a_client_is_said(host: FakeHost) -> None:
+    host.path("/etc/os-release").write_text("ID=debian\n")
+    host.commands["modprobe"] = lambda h, args, stdin: Result(1)
+    with pytest.raises(StepError, match="no Lustre client for debian"):
+        lustre_client.run(host.node())
