@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
+from hyperpod_commands import bandwidth, nccl_test, nccom_test
+from hyperpod_commands.bandwidth import Row
 
 from components.config import InstanceGroup
 
-from . import jobs, records, sessions
+from . import job_run, jobs, records, sessions
 from . import nodes as cluster_nodes
 from .failures import Failure, bad_input
 from .target import Target
-
-# The nodes' package is shipped to them as files and not installed anywhere; parser and thresholds are shared with it.
-sys.path.append(str(Path(__file__).parents[1] / "lifecycle"))
-from hyperpod_commands import bandwidth, nccl_test, nccom_test
-from hyperpod_commands.bandwidth import Row
 
 Test = Literal["nccl", "nccom"]
 HISTORY = "benchmarks"
@@ -159,35 +154,21 @@ def _complaints(text: str) -> list[str]:
 
 
 def _on_kubernetes(target: Target, nodes: int, timeout: float) -> str:
-    """Run the job of jobs/eks to its end and take its launcher's output; the job is deleted whatever happens."""
+    """Run the job of jobs/eks to its end and take what it said; it is deleted whatever happens."""
     name = "nccom-test" if _test(target) == "nccom" else "nccl-tests"
     try:
         objects = jobs.render(name, target.config, nodes=nodes)
     except jobs.JobError as error:
         raise bad_input(str(error)) from None
-    text = yaml.safe_dump_all(objects, sort_keys=False)
-    job = next(one for one in objects if one["kind"] == "MPIJob")["metadata"]
-    where = ["--namespace", job["namespace"]]
-    cluster_nodes.kubectl(target, ["delete", "--ignore-not-found", "--filename", "-"], given=text)
-    cluster_nodes.kubectl(target, ["apply", "--filename", "-"], given=text)
+    api = cluster_nodes.kubernetes(target)
+    job_run.check(api, objects, target.config)
     try:
-        _wait(target, [*where, f"mpijob/{job['name']}"], timeout)
-        launcher = f"training.kubeflow.org/job-name={job['name']},training.kubeflow.org/job-role=launcher"
-        return cluster_nodes.kubectl(target, ["logs", *where, "--selector", launcher, "--tail", "-1"])
+        job_run.submit(api, objects)
+        _, lines = job_run.follow(api, objects, lambda line: None, lambda phase: None, timeout)
     finally:
-        cluster_nodes.kubectl(target, ["delete", "--ignore-not-found", "--wait=false", "--filename", "-"], given=text)
-
-
-def _wait(target: Target, job: list[str], timeout: float, pause: float = 5) -> None:
-    """Until the job has succeeded or failed: a failed one's output says why."""
-    conditions = "jsonpath={.status.conditions[?(@.status=='True')].type}"
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        state = cluster_nodes.kubectl(target, ["get", *job, "--output", conditions]).split()
-        if {"Succeeded", "Failed"} & set(state):
-            return
-        time.sleep(pause)
-    raise Failure(f"the test did not end within {timeout:.0f} s; its state is {', '.join(state) or 'unknown'}")
+        for one in reversed(objects):
+            api.delete(one)
+    return "\n".join(lines)
 
 
 def keep(target: Target, result: Result, picture: Path | None = None) -> Result:

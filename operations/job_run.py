@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from hyperpod_commands import bandwidth  # on the path by components.pod_environment
+from hyperpod_commands import bandwidth
 
 from components.config import Config, InstanceGroup
 from components.pod_resources import device_resource

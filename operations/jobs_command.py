@@ -28,7 +28,7 @@ Arguments = Annotated[str, typer.Option("--arguments", "-a", help='For the scrip
 Etcd = Annotated[bool, typer.Option("--etcd", help="Rendezvous through etcd instead of the first worker.")]
 
 job_app = typer.Typer(
-    help="Jobs for an EKS stack, rendered for its nodes: print one, or run it.",
+    help="Print or run a job for an EKS stack's nodes.",
     no_args_is_help=True,
     add_completion=False,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -54,9 +53,8 @@ def _slurm_jobs(target: Target, nodes: Sequence[Node], affected: Sequence[Node])
 
 def _pods(target: Target, affected: Sequence[Node]) -> list[Job]:
     names = {f"hyperpod-{node.instance_id}" for node in affected}
-    found = cluster_nodes.kubectl(target, ["get", "pods", "--all-namespaces", "--output", "json"])
     jobs = []
-    for pod in json.loads(found)["items"]:
+    for pod in cluster_nodes.kubernetes(target).all_pods():
         owners = {owner["kind"] for owner in pod["metadata"].get("ownerReferences", [])}
         if pod["spec"].get("nodeName") not in names or "DaemonSet" in owners or pod["status"]["phase"] != "Running":
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from .failures import Failure, bad_input, cannot_know
 
 _FIELD_MANAGER = "hyperpod-operations"
 _TIMEOUT_SECONDS = 30
+_PAGE = 500
 _REACH = "is the Kubernetes API open to this machine? hyperpod:kubernetesApiCidrs, or run it inside the VPC"
 
 Object = dict[str, Any]
@@ -91,6 +92,25 @@ class KubernetesApi:
             )
             items = [self._core.api_client.sanitize_for_serialization(pod) for pod in found.items]
         return sorted(items, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
+
+    def nodes(self) -> list[Object]:
+        """Every node of the cluster."""
+        return self._all("nodes", self._core.list_node)
+
+    def all_pods(self) -> list[Object]:
+        """The pods of all namespaces."""
+        return self._all("pods", self._core.list_pod_for_all_namespaces)
+
+    def _all(self, what: str, listing: Callable[..., Any]) -> list[Object]:
+        """Every item of a listing, page by page."""
+        items: list[Object] = []
+        token: str | None = None
+        with _in_our_terms(what):
+            while token is None or token:
+                found = listing(limit=_PAGE, _continue=token, _request_timeout=_TIMEOUT_SECONDS)
+                items += [self._core.api_client.sanitize_for_serialization(one) for one in found.items]
+                token = found.metadata._continue or ""
+        return items
 
     def log(self, pod: Object, *, follow: bool = False) -> Iterator[str]:
         """A pod's lines; with ``follow`` as they come, until it ends."""

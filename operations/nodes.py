@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import json
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import kubeconfig, sessions
-from .failures import Failure, bad_input, cannot_know
+from .failures import Failure, bad_input
 from .target import Target
+
+if TYPE_CHECKING:
+    from .kubernetes_api import KubernetesApi
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,9 +136,8 @@ def _slurm_states(target: Target, nodes: Sequence[Node]) -> dict[str, tuple[str,
 
 def _kubernetes_states(target: Target) -> dict[str, tuple[str, str]]:
     """By instance id, which HyperPod puts into the node's name (hyperpod-i-0123)."""
-    found = kubectl(target, ["get", "nodes", "--output", "json"])
     states = {}
-    for item in json.loads(found)["items"]:
+    for item in kubernetes(target).nodes():
         name = str(item["metadata"]["name"]).removeprefix("hyperpod-")
         conditions: list[dict[str, Any]] = item["status"].get("conditions", [])
         ready = next((c for c in conditions if c["type"] == "Ready"), {})
@@ -151,24 +148,8 @@ def _kubernetes_states(target: Target) -> dict[str, tuple[str, str]]:
     return states
 
 
-def kubectl(target: Target, arguments: Sequence[str], given: str = "", timeout: float = 120) -> str:
-    """kubectl's output, with a kubeconfig of its own. Raises Failure where it is missing or fails."""
-    program = shutil.which("kubectl")
-    if program is None:
-        raise cannot_know("there is no kubectl on this machine", "https://kubernetes.io/docs/tasks/tools/")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "kubeconfig"
-        path.write_text(kubeconfig.render(kubeconfig.describe(target)))
-        try:
-            done = subprocess.run(
-                [program, "--kubeconfig", str(path), *arguments],
-                input=given, capture_output=True, text=True, timeout=timeout, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise cannot_know(
-                f"kubectl {arguments[0]} did not end within {timeout:.0f} s",
-                "is the Kubernetes API reachable from here? hyperpod:kubernetesApiCidrs, or run it inside the VPC",
-            ) from None
-    if done.returncode != 0:
-        raise Failure(f"kubectl {arguments[0]}: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout
+def kubernetes(target: Target) -> KubernetesApi:
+    """The stack's Kubernetes API. Raises Failure where it cannot be reached."""
+    from .kubernetes_api import KubernetesApi  # its client takes a quarter of a second to load
+
+    return KubernetesApi.of(kubeconfig.render(kubeconfig.describe(target)))

@@ -149,8 +149,8 @@ class Validation:
 
     def kubernetes(self) -> Iterator[Check]:
         """Kubernetes sees every worker ready, with its accelerators and EFA interfaces."""
-        listed = cluster_nodes.kubectl(self._target, ["get", "nodes", "--output", "json"])
-        items = {str(item["metadata"]["name"]).removeprefix("hyperpod-"): item for item in json.loads(listed)["items"]}
+        listed = cluster_nodes.kubernetes(self._target).nodes()
+        items = {str(item["metadata"]["name"]).removeprefix("hyperpod-"): item for item in listed}
         resource = self._target.config.accelerator.kubernetes_resource
         groups = {group.name: group for group in self._target.config.worker_groups}
         for node, wanted in self._workers():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -198,6 +198,57 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     return folder
+
+
+class FakeKubernetes:
+    """A Kubernetes API with these nodes and pods, on which every job ends at once with these lines."""
+
+    def __init__(self, *, nodes: list[Any] | None = None, pods: list[Any] | None = None, log: str = "") -> None:
+        self._nodes, self._pods, self._log = nodes or [], pods or [], log
+        self.ends: str | None = "Succeeded"
+        self.there: list[str] = []
+        self.did: list[str] = []
+
+    def nodes(self) -> list[Any]:
+        return self._nodes
+
+    def all_pods(self) -> list[Any]:
+        return self._pods
+
+    def apply(self, document: Any, *, dry_run: bool = False) -> None:
+        if not dry_run:
+            self.there.append(document["kind"])
+            self.did.append(f"apply {document['kind']}")
+
+    def get(self, document: Any) -> Any:
+        if document["kind"] == "Namespace":
+            return document
+        if document["kind"] not in self.there:
+            return None
+        conditions = [{"type": self.ends, "status": "True"}] if self.ends else []
+        return {**document, "status": {"conditions": conditions}}
+
+    def delete(self, document: Any) -> None:
+        self.did.append(f"delete {document['kind']}")
+
+    def pods(self, *_: Any) -> list[Any]:
+        launcher = {"training.kubeflow.org/job-role": "launcher"}
+        return [{"metadata": {"name": "launcher", "labels": launcher}, "status": {"phase": self.ends or "Pending"}}]
+
+    def log(self, *_: Any, **__: Any) -> Iterator[str]:
+        yield from self._log.splitlines()
+
+
+@pytest.fixture
+def kubernetes(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeKubernetes]:
+    """Put a Kubernetes API in the place of the stack's."""
+
+    def make(**given: Any) -> FakeKubernetes:
+        api = FakeKubernetes(**given)
+        monkeypatch.setattr("operations.nodes.kubernetes", lambda target: api)
+        return api
+
+    return make
 
 
 def command(folder: Path, name: str, script: str) -> None:

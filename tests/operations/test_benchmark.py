@@ -13,8 +13,17 @@ import pytest
 from operations import benchmark, records
 from operations.aws import Aws
 from operations.failures import Exit, Failure
-from tests.operations.aws import StubbedAws, command, node, run, run_json, stack, with_nodes, with_session
-from tests.operations.test_nodes import EKS_CLUSTER
+from tests.operations.aws import (
+    FakeKubernetes,
+    StubbedAws,
+    command,
+    node,
+    run,
+    run_json,
+    stack,
+    with_nodes,
+    with_session,
+)
 
 On = Callable[[Aws], None]
 HEAD = """\
@@ -173,43 +182,29 @@ def test_what_cannot_be_measured_is_bad_input(
     assert said in err
 
 
-KUBECTL = """
-printf '%s\\n' "$*" >> {calls}
-shift 2
-case "$1" in
-  delete|apply) cat > /dev/null ;;
-  get) echo "Created {state}" ;;
-  logs) cat {log} ;;
-esac
-"""
-
-
-@pytest.mark.parametrize("state", ["Succeeded", "Failed"])
+@pytest.mark.parametrize("ends", ["Succeeded", "Failed"])
 def test_kubernetes_runs_the_job_reads_its_launcher_and_deletes_it(
-    state: str, aws: StubbedAws, plugin: Path, tmp_path: Path
+    ends: str, aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes]
 ) -> None:
-    log, called = tmp_path / "log", tmp_path / "called"
-    log.write_text(nccl() if state == "Succeeded" else HEAD + "NCCL WARN Connect to 10.1.1.2 failed\n")
-    command(plugin, "kubectl", KUBECTL.format(calls=called, state=state, log=log))
-    for _ in range(5):
-        aws.answer("eks", "describe_cluster", EKS_CLUSTER)
+    text = nccl() if ends == "Succeeded" else HEAD + "NCCL WARN Connect to 10.1.1.2 failed\n"
+    api = kubernetes(log=text)
+    api.ends = ends
     result = benchmark.run(stack(aws, "eks-gpu"), "all_reduce", 2, timeout=5)
-    assert result.passed is (state == "Succeeded")
-    verbs = [line.split()[2] for line in called.read_text().splitlines()]
-    assert verbs == ["delete", "apply", "get", "logs", "delete"]
+    assert result.passed is (ends == "Succeeded")
+    if ends == "Failed":
+        assert "NCCL WARN Connect to 10.1.1.2 failed" in result.reasons
+    assert api.did == ["apply MPIJob", "delete MPIJob"]
 
 
 def test_a_job_that_does_not_end_is_deleted_all_the_same(
-    aws: StubbedAws, plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    called = tmp_path / "called"
-    command(plugin, "kubectl", KUBECTL.format(calls=called, state="Running", log="/dev/null"))
-    for _ in range(9):
-        aws.answer("eks", "describe_cluster", EKS_CLUSTER)
+    api = kubernetes()
+    api.ends = None
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     with pytest.raises(Failure, match="did not end within"):
         benchmark.run(stack(aws, "eks-gpu"), "all_reduce", 2, timeout=0.05)
-    assert called.read_text().splitlines()[-1].split()[2] == "delete"
+    assert api.did[-1] == "delete MPIJob"
 
 
 def test_workers_alone_are_counted(aws: StubbedAws) -> None:

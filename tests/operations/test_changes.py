@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from operations import scale
+from operations import changes, nodes, scale
 from operations.aws import Aws
 from operations.failures import Exit, Failure
-from tests.operations.aws import StubbedAws, command, run, run_json, stack, with_nodes, with_session
+from tests.operations.aws import FakeKubernetes, StubbedAws, command, run, run_json, stack, with_nodes, with_session
+from tests.operations.test_nodes import with_nodes_of_eks
 
 On = Callable[[Aws], None]
 SQUEUE = 'echo "7|llama|ann|RUNNING|1:02|1|"; echo "8|notebook|ben|RUNNING|0:10|0|"'
@@ -112,30 +113,24 @@ def test_software_is_updated_group_by_group_and_so_many_nodes_at_a_time(
     assert "groups here: controller, workers" in err
 
 
-PODS = {
-    "items": [
-        {
-            "metadata": {"name": name, "namespace": "training", "ownerReferences": [{"kind": kind}] if kind else []},
-            "spec": {"nodeName": f"hyperpod-i-workers{number}"},
-            "status": {"phase": "Running"},
-        }
-        for name, kind, number in (
-            ("llama-worker-0", "PyTorchJob", 1),
-            ("device-plugin", "DaemonSet", 1),
-            ("alone", "", 1),
-            ("elsewhere", "PyTorchJob", 2),
-        )
-    ]
-}
+PODS = [
+    {
+        "metadata": {"name": name, "namespace": "training", "ownerReferences": [{"kind": kind}] if kind else []},
+        "spec": {"nodeName": f"hyperpod-i-workers{number}"},
+        "status": {"phase": "Running"},
+    }
+    for name, kind, number in (
+        ("llama-worker-0", "PyTorchJob", 1),
+        ("device-plugin", "DaemonSet", 1),
+        ("alone", "", 1),
+        ("elsewhere", "PyTorchJob", 2),
+    )
+]
 
 
-def test_pods_are_named_with_what_becomes_of_them(aws: StubbedAws, plugin: Path) -> None:
-    from operations import changes, nodes
-    from tests.operations.test_nodes import EKS_CLUSTER, with_nodes_of_eks
-
-    command(plugin, "kubectl", f"cat <<'END'\n{json.dumps(PODS)}\nEND")
+def test_pods_are_named_with_what_becomes_of_them(aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes]) -> None:
+    kubernetes(pods=PODS)
     with_nodes_of_eks(aws)
-    aws.answer("eks", "describe_cluster", EKS_CLUSTER)
     target = stack(aws, "eks-gpu")
     found = nodes.list_nodes(target)
     plan = changes.plan(target, "replace", found, found[:1])

@@ -14,6 +14,7 @@ from operations.aws import Aws
 from operations.failures import Exit, Failure
 from tests.operations.aws import (
     CLUSTER_ID,
+    FakeKubernetes,
     StubbedAws,
     calls,
     cluster,
@@ -225,19 +226,18 @@ def test_ssh_takes_the_configuration(
     assert path.read_text() == "Host mine\n"
 
 
-KUBECTL = """
-case "$*" in
-  *"get nodes"*) cat <<'END'
-{"items": [
-  {"metadata": {"name": "hyperpod-i-workers1"}, "spec": {},
-   "status": {"conditions": [{"type": "Ready", "status": "True"}]}},
-  {"metadata": {"name": "hyperpod-i-workers2"}, "spec": {"unschedulable": true},
-   "status": {"conditions": [{"type": "Ready", "status": "False", "message": "kubelet stopped"}]}}]}
-END
-  ;;
-  *) echo "error: $*" >&2; exit 1 ;;
-esac
-"""
+KUBERNETES_NODES = [
+    {
+        "metadata": {"name": "hyperpod-i-workers1"},
+        "spec": {},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    },
+    {
+        "metadata": {"name": "hyperpod-i-workers2"},
+        "spec": {"unschedulable": True},
+        "status": {"conditions": [{"type": "Ready", "status": "False", "message": "kubelet stopped"}]},
+    },
+]
 EKS_CLUSTER = {
     "cluster": {
         "name": "eks-gpu",
@@ -248,10 +248,9 @@ EKS_CLUSTER = {
 }
 
 
-def test_kubernetes_state_stands_beside_sagemakers(aws: StubbedAws, plugin: Path) -> None:
-    command(plugin, "kubectl", KUBECTL)
+def test_kubernetes_state_stands_beside_sagemakers(aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes]) -> None:
+    kubernetes(nodes=KUBERNETES_NODES)
     with_nodes_of_eks(aws)
-    aws.answer("eks", "describe_cluster", EKS_CLUSTER, name="eks-gpu")
     target = stack(aws, "eks-gpu")
     found = nodes.with_states(target, nodes.list_nodes(target))
     assert [(one.state, one.reason) for one in found] == [

@@ -14,8 +14,18 @@ from components.names import CLUSTER_ID_TAG
 from operations.aws import Aws
 from operations.failures import Exit
 from operations.validate import Validation, _gres
-from tests.operations.aws import NODES, StubbedAws, cluster, command, node, run_json, stack, with_session
-from tests.operations.test_nodes import EKS_CLUSTER, with_nodes_of_eks
+from tests.operations.aws import (
+    NODES,
+    FakeKubernetes,
+    StubbedAws,
+    cluster,
+    command,
+    node,
+    run_json,
+    stack,
+    with_session,
+)
+from tests.operations.test_nodes import with_nodes_of_eks
 
 On = Callable[[Aws], None]
 GROUP = "sg-1"
@@ -166,15 +176,11 @@ def kubernetes_node(name: str, ready: str, gpus: int, efa: int) -> dict[str, Any
     [("True", 8, 32, "PASS"), ("False", 8, 32, "FAIL"), ("True", 7, 32, "FAIL"), ("True", 8, 31, "FAIL")],
 )
 def test_kubernetes_must_see_every_device_and_interface(
-    ready: str, gpus: int, efa: int, result: str, aws: StubbedAws, plugin: Path
+    ready: str, gpus: int, efa: int, result: str, aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes]
 ) -> None:
-    items = [
-        kubernetes_node("hyperpod-i-workers1", ready, gpus, efa),
-        kubernetes_node("hyperpod-i-workers2", "True", 8, 32),
-    ]
-    command(plugin, "kubectl", f"cat <<'END'\n{json.dumps({'items': items})}\nEND")
+    first, second = ("hyperpod-i-workers1", ready, gpus, efa), ("hyperpod-i-workers2", "True", 8, 32)
+    kubernetes(nodes=[kubernetes_node(*first), kubernetes_node(*second)])
     with_nodes_of_eks(aws)
-    aws.answer("eks", "describe_cluster", EKS_CLUSTER)
     found = {c.name: c.result for c in Validation(stack(aws, "eks-gpu")).kubernetes()}
     assert found == {"Kubernetes sees workers-1": result, "Kubernetes sees workers-2": "PASS"}
 
