@@ -1,0 +1,99 @@
+"""The jobs' image: one recipe, one tag, the stack's own registry."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from operations import cli, image
+from operations.failures import Exit
+from operations.job_specs import JOBS
+from tests.support import ROOT, config
+
+REPOSITORY = "123456789012.dkr.ecr.us-west-2.amazonaws.com/eks-gpu/training"
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An account with the stack's repository."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    with mock_aws():
+        boto3.client("ecr", "us-west-2").create_repository(repositoryName="eks-gpu/training")
+        yield
+
+
+def test_another_recipe_has_another_tag(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM a\n")
+    first = image.tag(tmp_path)
+    (tmp_path / "Dockerfile").write_text("FROM b\n")
+    assert re.fullmatch(r"[0-9a-f]{12}", first)
+    assert image.tag(tmp_path) != first
+
+
+@pytest.mark.usefixtures("registry")
+def test_without_build_it_prints_commands_that_hold_no_password(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["image", "eks-gpu"]) == Exit.GOOD
+    said = capsys.readouterr()
+    assert f"docker push {REPOSITORY}:" in said.out
+    assert "get-login-password" in said.out
+    assert "--image" in said.err
+
+
+@pytest.mark.usefixtures("registry")
+def test_build_logs_in_through_standard_input_builds_and_pushes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    docker, log = tmp_path / "docker", tmp_path / "log"
+    docker.write_text(f'#!/bin/sh\necho "$@" >> {log}\nif [ "$1" = login ]; then cat > {tmp_path}/password; fi\n')
+    docker.chmod(docker.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert cli.main(["image", "eks-gpu", "--build", "--json"]) == Exit.GOOD
+    calls = log.read_text().splitlines()
+    assert [call.split()[0] for call in calls] == ["login", "build", "push"]
+    token = boto3.client("ecr", "us-west-2").get_authorization_token()["authorizationData"][0]["authorizationToken"]
+    password = base64.b64decode(token).decode().partition(":")[2]
+    assert (tmp_path / "password").read_text() == password
+    assert password not in log.read_text()
+    assert json.loads(capsys.readouterr().out)["image"].startswith(f"{REPOSITORY}:")
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_failed_build_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text('#!/bin/sh\n[ "$1" = login ]\n')
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert cli.main(["image", "eks-gpu", "--build"]) == Exit.FAILED
+    assert "docker build ended with status 1" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("registry")
+def test_without_docker_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert cli.main(["image", "eks-gpu", "--build"]) == Exit.CANNOT_KNOW
+    assert "no docker" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("stack", "word"), [("dev", "Slurm"), ("eks-trainium", "for GPUs")])
+def test_a_stack_that_has_no_use_for_it_is_told(stack: str, word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["image", stack]) == Exit.BAD_INPUT
+    assert word in capsys.readouterr().err
+
+
+def test_the_recipe_has_the_base_that_the_jobs_use_and_everything_in_it_is_pinned() -> None:
+    text = (ROOT / "jobs/image/Dockerfile").read_text()
+    base = re.search(r"^ARG BASE=(\S+)", text, re.MULTILINE)
+    assert base
+    assert base[1] == JOBS["nanogpt"].image(config("eks-gpu").region)
+    for line in (ROOT / "jobs/image/requirements.txt").read_text().splitlines():
+        if not line.startswith("#"):
+            assert re.fullmatch(r"[\w-]+==[\w.]+ +# .+", line), line
