@@ -15,6 +15,7 @@ from .costs import cost_command
 from .deploy_commands import deploy_command, destroy_command, preview_command
 from .errors_command import errors_command
 from .failures import Exit, explain
+from .governance import governance_command
 from .image import image_command
 from .jobs_command import job_app
 from .kubeconfig import kubeconfig_command
@@ -56,6 +57,7 @@ app.command("update-software")(update_software_command)
 app.command("kubeconfig")(kubeconfig_command)
 app.add_typer(job_app, name="job")
 app.command("image")(image_command)
+app.command("governance")(governance_command)
 
 
 @app.callback()

@@ -1,0 +1,127 @@
+"""Task governance becomes what the configuration says: created, changed, left alone, taken away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from operations import governance
+from operations.failures import Exit, Failure
+from operations.target import Target
+from tests.operations.aws import StubbedAws, run, stack
+
+ARN = "arn:aws:sagemaker:us-west-2:123456789012:cluster/abcdef123456"
+QUEUES = 'hyperpod:charts={"queues": "task-governance"}'
+TEAMS = 'hyperpod:teams=[{"name": "vision", "accelerators": 4}, {"name": "speech"}]'
+SCHEDULER = f"{ARN.replace('cluster/', 'cluster-scheduler-config/')}-1"
+CLASSES = [{"Name": name, "Weight": weight} for name, weight in governance.PRIORITIES.items()]
+
+
+def governed(aws: StubbedAws, *settings: str) -> Target:
+    aws.answer(
+        "sagemaker",
+        "describe_cluster",
+        {"ClusterArn": ARN, "ClusterName": "eks-gpu", "ClusterStatus": "InService", "InstanceGroups": []},
+    )
+    return stack(aws, "eks-gpu", QUEUES, *settings)
+
+
+def listed(aws: StubbedAws, kind: str, *summaries: dict[str, Any]) -> None:
+    key = {"cluster_scheduler_configs": "ClusterSchedulerConfigSummaries", "compute_quotas": "ComputeQuotaSummaries"}
+    aws.answer("sagemaker", f"list_{kind}", {key[kind]: list(summaries)})
+
+
+def policy(status: str = "Created", **more: Any) -> dict[str, Any]:
+    return {
+        "ClusterSchedulerConfigArn": SCHEDULER,
+        "ClusterSchedulerConfigId": "policyid1234",
+        "Name": "eks-gpu-policy",
+        "ClusterSchedulerConfigVersion": 1,
+        "Status": status,
+        "CreationTime": 1,
+        **more,
+    }
+
+
+def quota(status: str = "Created", team: str = "training", **more: Any) -> dict[str, Any]:
+    return {
+        "ComputeQuotaArn": ARN.replace("cluster/", "compute-quota/"),
+        "ComputeQuotaId": "quotaid12345",
+        "Name": f"eks-gpu-{team}",
+        "ComputeQuotaVersion": 3,
+        "Status": status,
+        "CreationTime": 1,
+        "ComputeQuotaTarget": {"TeamName": team},
+        **more,
+    }
+
+
+def created(aws: StubbedAws, kind: str, made: dict[str, Any], **expected: Any) -> None:
+    keys = {k: v for k, v in made.items() if k.endswith(("Arn", "Id"))}
+    aws.answer("sagemaker", f"create_{kind}", keys, **expected)
+    aws.answer("sagemaker", f"describe_{kind}", made)
+
+
+def test_teams_get_the_devices_they_were_promised_and_may_lend_and_borrow(aws: StubbedAws) -> None:
+    chosen = stack(aws, "eks-gpu", QUEUES, TEAMS)
+    found = {name: configuration for kind, name, configuration, _ in governance.wanted(chosen.config)}
+    assert list(found) == ["eks-gpu-policy", "eks-gpu-vision", "eks-gpu-speech"]
+    devices = {name: one["ComputeQuotaResources"] for name, one in found.items() if "ComputeQuotaResources" in one}
+    assert devices == {
+        "eks-gpu-vision": [{"InstanceType": "ml.p5.48xlarge", "Accelerators": 4}],
+        "eks-gpu-speech": [{"InstanceType": "ml.p5.48xlarge", "Accelerators": 12}],
+    }
+
+
+def test_the_first_run_creates_the_policy_then_each_quota(aws: StubbedAws) -> None:
+    chosen = governed(aws)
+    listed(aws, "cluster_scheduler_configs")
+    created(aws, "cluster_scheduler_config", policy(), Name="eks-gpu-policy", ClusterArn=ARN)
+    listed(aws, "compute_quotas")
+    created(aws, "compute_quota", quota(), ComputeQuotaTarget={"TeamName": "training", "FairShareWeight": 50})
+    changes = governance.apply(chosen, pause=0)
+    assert [change.done for change in changes] == ["created", "created"]
+    aws.assert_all_asked()
+
+
+def test_a_second_run_changes_only_what_differs(aws: StubbedAws) -> None:
+    chosen = governed(aws)
+    same = {"PriorityClasses": CLASSES, "FairShare": "Enabled", "IdleResourceSharing": "Enabled"}
+    listed(aws, "cluster_scheduler_configs", policy())
+    aws.answer("sagemaker", "describe_cluster_scheduler_config", policy(SchedulerConfig=same))
+    listed(aws, "compute_quotas", quota())
+    fewer = {"ComputeQuotaResources": [{"InstanceType": "ml.p5.48xlarge", "Accelerators": 8}]}
+    aws.answer("sagemaker", "describe_compute_quota", quota(ComputeQuotaConfig=fewer))
+    answer = {"ComputeQuotaArn": quota()["ComputeQuotaArn"], "ComputeQuotaVersion": 4}
+    aws.answer("sagemaker", "update_compute_quota", answer, TargetVersion=3, ComputeQuotaId="quotaid12345")
+    aws.answer("sagemaker", "describe_compute_quota", quota("Updated"))
+    changes = governance.apply(chosen, pause=0)
+    assert [change.done for change in changes] == ["unchanged", "updated"]
+    aws.assert_all_asked()
+
+
+def test_what_sagemaker_could_not_bring_into_the_cluster_is_said_with_its_reason(aws: StubbedAws) -> None:
+    chosen = governed(aws)
+    listed(aws, "cluster_scheduler_configs")
+    created(aws, "cluster_scheduler_config", policy("CreateFailed", FailureReason="no Kueue"))
+    with pytest.raises(Failure, match="no Kueue") as failed:
+        governance.apply(chosen, pause=0)
+    assert "taskgovernance" in failed.value.hint
+
+
+def test_remove_takes_the_quotas_first(aws: StubbedAws) -> None:
+    chosen = governed(aws)
+    listed(aws, "compute_quotas", quota())
+    aws.answer("sagemaker", "delete_compute_quota", {})
+    listed(aws, "cluster_scheduler_configs", policy())
+    aws.answer("sagemaker", "delete_cluster_scheduler_config", {})
+    assert [change.what for change in governance.remove(chosen)] == ["quota eks-gpu-training", "policy eks-gpu-policy"]
+    aws.assert_all_asked()
+
+
+@pytest.mark.parametrize("name", ["dev", "eks-gpu"])
+def test_a_stack_without_it_is_told_the_key(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "governance", name)
+    assert code == Exit.BAD_INPUT
+    assert "hyperpod:charts.queues" in err
