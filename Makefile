@@ -31,7 +31,7 @@ check: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/shellcheck $$(git ls-files '*.sh' '*.sbatch' '.ci/run')
-	$(BIN)/mypy components operations rehearsal __main__.py
+	$(BIN)/mypy components operations rehearsal docs __main__.py
 
 format: $(VENV)/.ready
 	$(BIN)/ruff format .

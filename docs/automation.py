@@ -1,0 +1,74 @@
+"""Deploy a stack from Python, through Pulumi's Automation API: price, preview, deployment, outputs. Copy and change it.
+
+venv/bin/python docs/automation.py dev --rehearse      # on this machine, without an AWS account
+venv/bin/python docs/automation.py dev                 # for real
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from operations import costs, deploy, engines, target
+from operations.engines import Engine
+from operations.failures import explain
+from operations.rehearse import rehearsed
+from operations.target import Target
+
+MOST_HOURLY_USD = 50.0
+
+
+@contextmanager
+def engine_for(chosen: Target, rehearse: bool) -> Iterator[Engine]:
+    """The stack on the Pulumi engine; in the embedded account where it is a rehearsal."""
+    if rehearse:
+        with rehearsed(chosen) as (engine, _):
+            yield engine
+    else:
+        yield engines.open_stack(chosen, create=True)
+
+
+def deploy_within_budget(stack: str, *, rehearse: bool) -> int:
+    """Deploy a stack unless it is too dear, or would replace something. Returns an exit code."""
+    chosen = target.load(stack)  # every problem of the configuration at once
+    hourly = costs.bill(chosen.config).hourly_usd
+    if hourly > MOST_HOURLY_USD:
+        print(f"{stack} costs ${hourly:.2f} an hour, more than ${MOST_HOURLY_USD:.2f}")
+        return 1
+    with engine_for(chosen, rehearse) as engine:
+        plan = deploy.run(chosen, engine, "preview")
+        replaced = [change for change in plan.changes if "replace" in change]
+        if not plan.succeeded or replaced:
+            print(f"not deployed: {plan.cause or replaced}")
+            return 1
+        report = deploy.run(chosen, engine, "up", total=len(plan.changes))
+    if not report.succeeded:
+        print(f"failed: {report.cause}\nnext: {report.next_step}")
+        return int(report.code)
+    print(f"{stack} is up for ${hourly:.2f} an hour: {report.outputs['clusterArn']}")
+    return 0
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("stack")
+    parser.add_argument("--rehearse", action="store_true")
+    options = parser.parse_args()
+    try:
+        return deploy_within_budget(options.stack, rehearse=options.rehearse)
+    except Exception as error:
+        failure = explain(error)
+        if failure is None:
+            raise
+        print(failure.message, failure.hint, sep="\n", file=sys.stderr)
+        return failure.code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""What people copy works: the workflow for GitHub, the Python example, and the commands that the README shows."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from operations import cli
+from tests.operations.aws import run
+from tests.support import ROOT
+
+WORKFLOW = ROOT / "docs" / "github-actions.yml"
+_COMMAND = re.compile(r"python -m operations ([^\n|`#<>]+)")
+_GROUPS = {group.name for group in cli.app.registered_groups}
+
+
+def check(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A command names a verb, and only options that it has."""
+    words = shlex.split(line.split("   ")[0].strip().rstrip(".,;:)"))
+    own = words[: words.index("--")] if "--" in words else words
+    if own[0] in _GROUPS or own[0] in ("VERB", "--help"):
+        return
+    code, out, _ = run(capsys, own[0], "--help")
+    assert code == 0, f"there is no verb {own[0]}"
+    for word in own[1:]:
+        if word.startswith("-"):
+            assert re.search(rf"(^|\s){re.escape(word)}\b", out), f"{own[0]} has no option {word}"
+
+
+def commands(text: str) -> Iterator[str]:
+    """The commands that a text shows."""
+    return (match.group(1) for match in _COMMAND.finditer(text))
+
+
+def workflow() -> dict[str, Any]:
+    return dict(yaml.safe_load(WORKFLOW.read_text()))
+
+
+def test_the_workflow_previews_pull_requests_and_deploys_main_without_a_stored_key() -> None:
+    found = workflow()
+    # YAML 1.1 reads the key "on" as true.
+    triggers: dict[str, Any] = found[True]  # type: ignore[index]
+    assert set(triggers) == {"pull_request", "push"}
+    assert triggers["push"]["branches"] == ["main"]
+    assert found["permissions"] == {"contents": "read", "id-token": "write"}
+    steps = {name: job["steps"] for name, job in found["jobs"].items()}
+    assert "github.event_name == 'pull_request'" in found["jobs"]["preview"]["if"]
+    for job in steps.values():
+        credentials = [step["with"] for step in job if "configure-aws-credentials" in step.get("uses", "")]
+        assert len(credentials) == 1
+        assert "role-to-assume" in credentials[0]
+        assert not any("key" in name for name in credentials[0])
+    runs = {name: " ".join(step.get("run", "") for step in job) for name, job in steps.items()}
+    assert " deploy " not in runs["preview"]
+    assert " deploy " in runs["deploy"]
+
+
+def test_the_workflow_runs_commands_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [step["run"] for job in workflow()["jobs"].values() for step in job["steps"] if "run" in step]
+    found = [line for text in lines for line in commands(text.replace("${{ vars.STACK }}", "dev"))]
+    assert len(found) >= 5
+    for line in found:
+        check(line, capsys)
+
+
+def test_a_piped_command_keeps_its_exit_code() -> None:
+    for job in workflow()["jobs"].values():
+        for step in job["steps"]:
+            if "| tee" in step.get("run", "") and "operations cost" not in step["run"]:
+                assert step["shell"] == "bash"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/github-actions.yml", "operations/cli.py"])
+def test_every_command_that_is_shown_exists(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = list(commands((ROOT / page).read_text().replace("${{ vars.STACK }}", "dev")))
+    assert found
+    for line in found:
+        check(line, capsys)
+
+
+@pytest.mark.slow
+def test_the_python_example_deploys_in_the_embedded_account() -> None:
+    done = subprocess.run(
+        [sys.executable, "docs/automation.py", "dev", "--rehearse"],
+        cwd=ROOT, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "dev is up for $11.37 an hour: arn:aws:sagemaker:us-west-2" in done.stdout
+
+
+def test_the_python_example_refuses_what_is_too_dear_and_explains_a_bad_stack() -> None:
+    for stack, said in (("slurm-gpu", "more than $50.00"), ("nope", "there is no stack")):
+        done = subprocess.run(
+            [sys.executable, "docs/automation.py", stack, "--rehearse"],
+            cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode in (1, 2)
+        assert said in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
