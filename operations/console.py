@@ -33,13 +33,13 @@ MARKS = {
 
 
 def out() -> Console:
-    """Standard output, as it is now (tests and pipes replace it)."""
-    return Console(soft_wrap=not sys.stdout.isatty())
+    """Standard output, as it is now (tests and pipes replace it). Lines are whole, so that commands can be copied."""
+    return Console(soft_wrap=True)
 
 
 def err() -> Console:
     """Standard error: progress, questions and failures, so that standard output stays clean for --json."""
-    return Console(stderr=True, soft_wrap=not sys.stderr.isatty())
+    return Console(stderr=True, soft_wrap=True)
 
 
 def emit(document: Any) -> None:

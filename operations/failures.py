@@ -181,5 +181,6 @@ def _command_error(error: automation.CommandError) -> Failure:
             "the stack's secrets cannot be read", "set PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE"
         )
     if re.search(r"dial tcp|no such host|connection refused|i/o timeout", text):
-        return cannot_know("Pulumi cannot reach its backend or plugins", "check the network, and `pulumi whoami`")
+        what = f"Pulumi cannot reach its backend or plugins: {last_words(text)}"
+        return cannot_know(what, "check the network, and `pulumi whoami`")
     return Failure(f"pulumi: {last_words(text)}")

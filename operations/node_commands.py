@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from botocore.exceptions import BotoCoreError, ClientError
 
 from . import console, sessions, target
 from . import nodes as cluster_nodes
-from .failures import Failure, bad_input
+from .failures import Failure, bad_input, explain
 
 NodeName = Annotated[
     str, typer.Argument(metavar="NODE", help="A node's name as `nodes` shows it, its group, host name or instance id.")
@@ -27,8 +28,8 @@ def nodes_command(
 ) -> None:
     """List nodes with health, address and scheduler's state.
 
-    Slurm is asked on the controller through Session Manager, Kubernetes with
-    kubectl. Where that is not possible the rest is shown all the same.
+    Slurm is asked on the controller through Session Manager, Kubernetes through
+    its API. Where that is not possible the rest is shown all the same.
 
     \b
       python -m operations nodes dev
@@ -39,7 +40,8 @@ def nodes_command(
     if not no_state and found:
         try:
             found = cluster_nodes.with_states(chosen, found)
-        except Failure as failure:
+        except (Failure, ClientError, BotoCoreError) as error:
+            failure = explain(error) or Failure(str(error))
             console.note(f"state unknown: {failure.message}", "yellow")
             console.note(f"  {failure.hint}")
     if as_json:
@@ -61,7 +63,7 @@ def connect_command(
     node: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NODE]", help="A node's name, group, host name or instance id. Default: login, else controller."
+            metavar="NODE", help="A node's name, group, host name or instance id. Default: login, else controller."
         ),
     ] = None,
 ) -> None:
@@ -83,7 +85,7 @@ def connect_command(
 
 def exec_command(
     node: NodeName,
-    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The command and its arguments.")],
+    command: Annotated[list[str], typer.Argument(metavar="CMD", help="The command and its arguments, after --.")],
     stack: console.StackOption,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds that it may take.")] = 600,
     as_json: console.Json = False,

@@ -14,7 +14,7 @@ def validate_command(stack: console.Stack, as_json: console.Json = False) -> Non
     Nodes, network, file system, scheduler, devices, EFA.
 
     Only asks; a failed check changes nothing. Nodes are asked through Session
-    Manager, Kubernetes with kubectl. Ends with 1 when a check failed, with 3
+    Manager, Kubernetes through its API. Ends with 1 when a check failed, with 3
     when one could not be made.
 
     \b

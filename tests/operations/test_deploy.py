@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from operations import deploy, engines, errors, records, rehearse, target
 from operations.aws import Aws
 from operations.deploy_commands import counted
 from operations.engines import Engine
-from operations.failures import Exit, Failure
+from operations.failures import Exit, Failure, explain
 from operations.live import Progress
 from operations.target import Target
 from rehearsal.account import Account
@@ -376,8 +377,6 @@ def test_a_cli_that_was_installed_before_is_found(bare: Path) -> None:
 
 def next_to(home: Path) -> Path:
     """What `PulumiCommand.install` makes."""
-    from importlib import metadata
-
     program = home / ".pulumi" / "versions" / metadata.version("pulumi") / "bin" / "pulumi"
     program.parent.mkdir(parents=True)
     program.write_text("#!/bin/sh\necho v3.300.0\n")
@@ -402,6 +401,29 @@ def test_an_installation_without_network_is_explained(bare: Path, monkeypatch: p
     with pytest.raises(Failure, match="could not be installed: Temporary failure") as failed:
         engines.open_cli(install=True)
     assert failed.value.code == Exit.CANNOT_KNOW
+
+
+@pytest.mark.engine
+@needs_cli
+@pytest.mark.slow
+def test_a_real_stack_is_made_once_with_the_plugins_of_the_programs_sdks(
+    project: Callable[..., Target], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "state").mkdir()
+    monkeypatch.setenv("PULUMI_BACKEND_URL", (tmp_path / "state").as_uri())
+    monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "secret")
+    installed: list[tuple[str, str]] = []
+    monkeypatch.setattr(automation.LocalWorkspace, "install_plugin", lambda _, name, at: installed.append((name, at)))
+    chosen = project()
+    with pytest.raises(automation.StackNotFoundError) as missing:
+        engines.open_stack(chosen, create=False)
+    failure = explain(missing.value)
+    assert failure is not None
+    assert failure.code == Exit.BAD_INPUT
+    assert engines.open_stack(chosen, create=True).title.startswith("Pulumi ")
+    assert engines.open_stack(chosen, create=False)
+    assert installed[:4] == [(name, f"v{metadata.version(f'pulumi-{name}')}") for name in engines._PACKAGES]
 
 
 # What is shown ----------------------------------------------------------------------------------------------------

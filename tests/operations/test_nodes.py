@@ -94,7 +94,16 @@ def test_nodes_are_listed_even_where_slurm_cannot_be_asked(
     with_nodes(aws)
     aws.refuse("ssm", "start_session", "AccessDeniedException", "not authorized to perform: ssm:StartSession")
     on(aws)
-    # What AWS refuses here would hide the nodes, so it is only noted.
+    code, out, err = run(capsys, "nodes", "dev")
+    assert code == Exit.GOOD
+    assert "workers-2" in out
+    assert "state unknown: permission denied" in err
+    assert "allow this principal ssm:StartSession" in err
+
+
+def test_without_states_no_session_is_opened(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
+    with_nodes(aws)
+    on(aws)
     code, document = run_json(capsys, "nodes", "dev", "--no-state")
     assert (code, len(document)) == (Exit.GOOD, 3)
 
