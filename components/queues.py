@@ -52,15 +52,20 @@ class Queues(ComponentResource):
 
     def __init__(self, name: str, args: QueuesArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Queues", name, None, opts)
+        # Helm would make the namespace too, and leave it behind.
+        home = kubernetes.core.v1.Namespace(
+            f"{name}-namespace",
+            metadata=kubernetes.meta.v1.ObjectMetaArgs(name=NAMESPACE),
+            opts=ResourceOptions(parent=self),
+        )
         release = kubernetes.helm.v3.Release(
             f"{name}-kueue",
             name=RELEASE_NAME,
             namespace=NAMESPACE,
-            create_namespace=True,
             chart=f"./{KUEUE.path}",
             values=kueue_values(args.image_registry),
             timeout=_TIMEOUT_SECONDS,
-            opts=ResourceOptions(parent=self, depends_on=list(args.ready)),
+            opts=ResourceOptions(parent=self, depends_on=[home, *args.ready]),
         )
         after = ResourceOptions(parent=self, depends_on=[release])
 
