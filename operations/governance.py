@@ -166,9 +166,13 @@ def governance_command(
     take_away: Annotated[bool, typer.Option("--remove", help="Take policy and quotas away, before a destroy.")] = False,
     as_json: console.Json = False,
 ) -> None:
-    """Make SageMaker's task governance what the configuration says: priorities, and a quota for each team.
+    """Set task governance up as configured.
 
-    For stacks with hyperpod:charts.queues set to task-governance, after every deploy that changes teams or workers.
+    SageMaker's priorities, and a quota for each team: for stacks with hyperpod:charts.queues set to task-governance,
+    after every deploy that changes teams or workers.
+
+    \b
+      python -m operations governance eks-gpu
     """
     chosen = target.load(stack)
     changes = remove(chosen) if take_away else apply(chosen)

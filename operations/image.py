@@ -93,10 +93,14 @@ def image_command(
     ] = False,
     as_json: console.Json = False,
 ) -> None:
-    """Print how to build the jobs' image and push it to the stack's registry, or do it.
+    """Print how to build the jobs' image, or build it.
 
     The image is AWS's Deep Learning Container with EFA, nccl-tests and what the training scripts import:
-    jobs/image/Dockerfile. Use it with `job run NAME --image IMAGE`.
+    jobs/image/Dockerfile. It goes to the stack's registry. Use it with `job run NAME --image IMAGE`.
+
+    \b
+      python -m operations image eks-gpu
+      python -m operations image eks-gpu --build
     """
     chosen = target.load(stack)
     wanted = plan(repository_of(chosen))
