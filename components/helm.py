@@ -17,6 +17,10 @@ RELEASE_NAME = "hyperpod-dependencies"
 NAMESPACE = "kube-system"
 # Applying it takes a minute; hooks have been seen to take three.
 _TIMEOUT_SECONDS = 600
+# AWS Neuron documentation, "Neuron Scheduler Extension": a scheduler of its own, which places pods on neighbouring
+# cores. 1.10.0 is the version that public configurations of 2026 install.
+NEURON_SCHEDULER = "neuron-scheduler"
+_NEURON_CHART, _NEURON_CHART_VERSION = "oci://public.ecr.aws/neuron/neuron-helm-chart", "1.10.0"
 # The tag that the chart itself would take; its image is named here for the account and the region to be right.
 _HEALTH_AGENT_IMAGE = "hyperpod-health-monitoring-agent:1.0.1892.0_1.0.424.0"
 
@@ -36,7 +40,7 @@ class HyperPodChartArgs:
 
 
 class HyperPodChart(ComponentResource):
-    """Owns the Helm release that HyperPod wants to see before it accepts an EKS cluster.
+    """Owns the Helm release that HyperPod wants to see before it accepts an EKS cluster, and Neuron's scheduler.
 
     Nothing waits for pods, neither on install nor on uninstall: they stay pending until HyperPod brings nodes. The
     cluster roles that Kubernetes itself aggregates may outlive an uninstall: their controller writes them back while
@@ -63,6 +67,23 @@ class HyperPodChart(ComponentResource):
             timeout=_TIMEOUT_SECONDS,
             opts=ResourceOptions(parent=self),
         )
+        if args.charts.neuron_scheduler:
+            kubernetes.helm.v3.Release(
+                f"{name}-neuron-scheduler",
+                name=NEURON_SCHEDULER,
+                namespace=NAMESPACE,
+                chart=_NEURON_CHART,
+                version=_NEURON_CHART_VERSION,
+                # The device plugin comes with the HyperPod chart, node recovery is HyperPod's own.
+                values={
+                    "devicePlugin": {"enabled": False},
+                    "npd": {"enabled": False},
+                    "scheduler": {"enabled": True, "customScheduler": {"fullnameOverride": NEURON_SCHEDULER}},
+                },
+                skip_await=True,
+                timeout=_TIMEOUT_SECONDS,
+                opts=ResourceOptions(parent=self),
+            )
         self.register_outputs({})
 
 

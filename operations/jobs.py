@@ -10,6 +10,7 @@ import jinja2
 import yaml
 
 from components.config import Config, InstanceGroup
+from components.helm import NEURON_SCHEDULER
 from components.kubernetes_storage import CLAIM_NAME
 from components.pod_environment import config_map_name
 from components.pod_resources import efa_interfaces, pod_request
@@ -86,6 +87,7 @@ def render(
             env=_token() if job.token else [],
             scripts=scripts,
             claim=CLAIM_NAME,
+            scheduler=NEURON_SCHEDULER if settings.charts.neuron_scheduler else "",
             etcd=etcd,
             etcd_image=ETCD_IMAGE,
         )

@@ -27,12 +27,12 @@ def construct_eks_cluster(component: ResourceState, register: Register, partitio
     provider = tuple(urn for urn in component.dependencies if "pulumi:providers:" in urn)
 
     def child(
-        kind: str, suffix: str, parent: str, after: tuple[str, ...] = (), custom: bool = True, **args: Any
+        token: str, suffix: str, parent: str, after: tuple[str, ...] = (), custom: bool = True, **args: Any
     ) -> ResourceState:
         return register(
             ResourceState(
                 urn="",
-                type=kind,
+                type=token,
                 name=f"{name}-{suffix}",
                 custom=custom,
                 parent=parent,
@@ -97,7 +97,19 @@ def construct_eks_cluster(component: ResourceState, register: Register, partitio
     )
     kubeconfig = _kubeconfig(cluster) if {"arn", "endpoint"} <= cluster.outputs.keys() else None
     access = json.dumps(kubeconfig) if kubeconfig else rpc.UNKNOWN
-    child("pulumi:providers:kubernetes", "eks-k8s", component.urn, (cluster.urn,), kubeconfig=access)
+    access_provider = child("pulumi:providers:kubernetes", "eks-k8s", component.urn, (cluster.urn,), kubeconfig=access)
+    if "CONFIG_MAP" in str(inputs.get("authenticationMode")):
+        child(
+            "kubernetes:core/v1:ConfigMap",
+            "nodeAccess",
+            component.urn,
+            (cluster.urn, access_provider.urn),
+            apiVersion="v1",
+            kind="ConfigMap",
+            immutable=False,
+            metadata={"name": "aws-auth", "namespace": "kube-system", "annotations": {"pulumi.com/patchForce": "true"}},
+            data={"mapRoles": "[]\n"},
+        )
     reference = {
         rpc._special_sig_key: rpc._special_resource_sig,  # type: ignore[attr-defined]
         "urn": cluster.urn,

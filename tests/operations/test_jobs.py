@@ -152,3 +152,9 @@ def test_what_cannot_run_is_refused_with_the_fix(case: str) -> None:
 def test_every_problem_is_named_at_once() -> None:
     text = refusal("nanogpt", nodes=9, devices=9, namespace="nowhere")
     assert all(part in text for part in ("9 nodes", "9 devices", '"nowhere"'))
+
+
+def test_neurons_scheduler_places_the_pods_where_it_is_installed() -> None:
+    settings = config("eks-trainium", charts={"neuronScheduler": True})
+    assert {pod.get("schedulerName") for pod in pods(render("neuron", settings))} == {"neuron-scheduler"}
+    assert not [pod for pod in pods(render("neuron", config("eks-trainium"))) if "schedulerName" in pod]

@@ -53,6 +53,23 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
             "workers": [{"name": "w", "instanceType": "ml.p4d.24xlarge", "capacity": "spot", "minCount": 1}],
         },
     ),
+    "aws-auth ConfigMap too": ("eks-gpu", {"authenticationMode": "API_AND_CONFIG_MAP"}),
+    "SageMaker's own operators": (
+        "eks-gpu",
+        {"charts": {"hyperpodTrainingOperator": True, "queues": "task-governance"}},
+    ),
+    "Neuron's scheduler, nothing queued": (
+        "eks-trainium",
+        {"charts": {"neuronScheduler": True, "queues": "none", "mpiOperator": False}},
+    ),
+    "teams": (
+        "eks-gpu",
+        {
+            "administratorRoleArns": ["arn:aws:iam::123456789012:role/admin"],
+            "teams": [{"name": "a", "roleArns": ["arn:aws:iam::123456789012:role/a"]}, {"name": "b"}],
+        },
+    ),
+    "newest Kubernetes": ("eks-gpu", {"kubernetesVersion": "1.36"}),
     "large": ("eks-trainium", {"size": "large"}),
     "benchmarks and key": (
         "dev",
@@ -105,6 +122,11 @@ SLOW = {
     "ap-southeast-1",
     "us-gov-west-1",
     "training plan",
+    "aws-auth ConfigMap too",
+    "SageMaker's own operators",
+    "Neuron's scheduler, nothing queued",
+    "teams",
+    "newest Kubernetes",
     "large",
     "benchmarks and key",
 }
