@@ -48,6 +48,12 @@ def _charts(settings: Settings) -> Iterator[Problem]:
                 what=f"{key} needs the namespace that comes with it",
                 fix=f"leave it on, or set {key} to false too",
             )
+    if settings.network.closed and charts.hyperpod_training_operator:
+        yield Problem(
+            key="hyperpod:charts.hyperpodTrainingOperator",
+            what="cert-manager's images are in quay.io, which a closed network does not reach",
+            fix="leave one of the two out",
+        )
     for number, group in enumerate(settings.groups):
         if group.instance_type in _WITHOUT_DEVICE_PLUGIN:
             yield Problem(

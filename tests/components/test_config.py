@@ -202,6 +202,25 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "hyperpod:charts.neuronScheduler",
         "accelerator gpu",
     ),
+    "agent without its namespace": (
+        {**EKS, "charts": {"deepHealthCheck": False}},
+        "hyperpod:charts.deepHealthCheck",
+        "needs the namespace",
+    ),
+    "cert-manager out of reach": (
+        {
+            **EKS,
+            "charts": {"hyperpodTrainingOperator": True},
+            "network": {"closed": True, "imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"},
+        },
+        "hyperpod:charts.hyperpodTrainingOperator",
+        "quay.io",
+    ),
+    "type without a device plugin": (
+        {**EKS, "accelerator": "trainium", "workers": [{**GROUP, "instanceType": "ml.trn2.3xlarge"}]},
+        "hyperpod:workers[0].instanceType",
+        "no device plugin",
+    ),
     "unknown chart": ({**EKS, "charts": {"kubeflow": True}}, "hyperpod:charts.kubeflow", "mpiOperator"),
     "teams with Slurm": ({"teams": [{"name": "a"}]}, "hyperpod:teams", "orchestrator slurm"),
     "bad API block": ({**EKS, "kubernetesApiCidrs": ["anywhere"]}, "hyperpod:kubernetesApiCidrs", "203.0.113.0/24"),
