@@ -1,0 +1,75 @@
+"""Where a release's chart comes from on this machine, and what was really played."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import yaml
+
+from .binaries import folder
+from .kubectl import Manifest
+from .objects import Release
+
+_ROOT = Path(__file__).parents[2]
+_STAND_IN = Path(__file__).with_name("stand_in_chart")
+_HYPERPOD, _KUEUE = "HyperPodHelmChart", "kueue"
+# The HyperPod chart's own MPIJob schema knows these volumes and no others.
+_MPI_VOLUMES = ("configMap", "emptyDir", "fc", "hostPath", "persistentVolumeClaim", "secret", "name")
+
+
+class ChartMissing(Exception):
+    """A chart that a release names is not on this machine."""
+
+
+class Charts:
+    """Finds charts; what has to be put together lies in ``workspace``.
+
+    ``played``: "hyperpod" where the HyperPod chart is there, "stand-in" where ours plays its part.
+    """
+
+    def __init__(self, workspace: Path, root: Path = _ROOT) -> None:
+        self._workspace, self._root = workspace, root
+        self.played = "hyperpod" if self._hyperpod().is_dir() else "stand-in"
+
+    def find(self, release: Release) -> Path:
+        """The folder of a release's chart. Raises ChartMissing."""
+        name = Path(release.chart).name
+        if name == _HYPERPOD and self.played == "stand-in":
+            return self._stand_in()
+        local = self._root / release.chart
+        if local.exists():
+            return local
+        if name == _KUEUE and (built := folder("kueue-chart")):
+            return built
+        raise ChartMissing(f"release {release.name}: the chart {release.chart} is not on this machine")
+
+    def _hyperpod(self) -> Path:
+        return self._root / "charts" / _HYPERPOD
+
+    def _stand_in(self) -> Path:
+        """Our chart, with the jobs' real schemas from the operators' own Go modules."""
+        chart = self._workspace / "hyperpod-stand-in"
+        if chart.is_dir():
+            return chart
+        training, mpi = folder("training-operator-crds"), folder("mpi-operator-crds")
+        assert training and mpi, "built with the programs"
+        shutil.copytree(_STAND_IN, chart)
+        (chart / "crds").mkdir()
+        for path in sorted(training.glob("kubeflow.org_*jobs.yaml")):
+            # The MPI operator brings its own, newer MPIJob.
+            if "mpijobs" not in path.name:
+                shutil.copy(path, chart / "crds")
+        schema = yaml.safe_load((mpi / "kubeflow.org_mpijobs.yaml").read_text())
+        _prune_volumes(schema)
+        (chart / "templates" / "mpijob-crd.yaml").write_text(yaml.safe_dump(schema))
+        return chart
+
+
+def _prune_volumes(schema: Manifest) -> None:
+    """Leave of a pod's volumes what the HyperPod chart's schema has, so that strict validation refuses the others."""
+    for version in schema["spec"]["versions"]:
+        spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        replica = spec["properties"]["mpiReplicaSpecs"]["additionalProperties"]
+        volumes = replica["properties"]["template"]["properties"]["spec"]["properties"]["volumes"]["items"]
+        volumes["properties"] = {kind: volumes["properties"][kind] for kind in _MPI_VOLUMES}

@@ -1,0 +1,75 @@
+"""The program's own objects, brought to an API server and taken away again in Pulumi's order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import yaml
+
+from .charts import Charts, ChartMissing
+from .kubectl import Kubectl, Manifest, Refused
+from .objects import Release, Step
+
+# A release that waits for pods does so for at most this long here; nothing on this machine is slow.
+_LONGEST_WAIT = 60
+
+
+class DeployFailed(Exception):
+    """A resource could not be made; the text names it."""
+
+
+@dataclass
+class Deployer:
+    """Applies steps as pulumi-kubernetes does: releases through Helm, everything else by server-side apply."""
+
+    kubectl: Kubectl
+    charts: Charts
+    say: Callable[[str], None] = lambda text: None
+
+    def apply(self, steps: Iterable[Step]) -> None:
+        """Make every resource, in order. Raises DeployFailed."""
+        for step in steps:
+            self.say(step.name)
+            try:
+                if step.release:
+                    self._install(step.release)
+                elif step.manifest:
+                    self.kubectl.apply([step.manifest])
+            except (Refused, ChartMissing) as refused:
+                raise DeployFailed(f"{step.name}: {refused}") from refused
+
+    def remove(self, steps: Iterable[Step]) -> list[str]:
+        """Delete every resource, the youngest first; what cannot be deleted is said and does not stop the rest."""
+        problems = []
+        for step in reversed(list(steps)):
+            self.say(step.name)
+            try:
+                if step.release:
+                    self._uninstall(step.release)
+                elif step.manifest:
+                    self.kubectl.delete([step.manifest])
+            except Refused as refused:
+                problems.append(f"{step.name}: {refused}")
+        return problems
+
+    def count(self, steps: Iterable[Step]) -> int:
+        """How many objects the steps have on the server: their own, and those that Helm made."""
+        return sum(len(self._members(step.release)) if step.release else 1 for step in steps)
+
+    def _members(self, release: Release) -> list[Manifest]:
+        text = self.kubectl.helm("get", "manifest", release.name, "-n", release.namespace)
+        return [document for document in yaml.safe_load_all(text) if document]
+
+    def _install(self, release: Release) -> None:
+        chart = self.charts.find(release)
+        options = ["--create-namespace"] * release.create_namespace + ["--skip-crds"] * release.skip_crds
+        seconds = min(release.timeout, _LONGEST_WAIT)
+        if release.wait:
+            options += ["--wait", f"--timeout={seconds}s"]
+        where = [release.name, str(chart), "--namespace", release.namespace, "--values=-"]
+        self.kubectl.helm("install", *where, *options, given=yaml.safe_dump(release.values))
+
+    def _uninstall(self, release: Release) -> None:
+        where = [release.name, "--namespace", release.namespace]
+        self.kubectl.helm("uninstall", *where, "--wait", f"--timeout={_LONGEST_WAIT}s")

@@ -1,0 +1,103 @@
+"""kubectl and helm, asked as a person asks them: objects as dictionaries, refusals as exceptions."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Manifest = dict[str, Any]
+FIELD_MANAGER = "pulumi-kubernetes"
+_SECONDS = 120.0
+
+
+class Refused(Exception):
+    """The command's own words on why it did not work."""
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """One API server, as the user that a kubeconfig names."""
+
+    binaries: Mapping[str, Path]
+    kubeconfig: Path
+
+    def run(
+        self, *arguments: str, given: str | None = None, program: str = "kubectl", seconds: float = _SECONDS
+    ) -> str:
+        """A command's output. Raises Refused."""
+        # Its caches belong to this run: kubectl and helm keep them by the server's address, and ports come again.
+        home = str(self.kubeconfig.parent)
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": home, "KUBECACHEDIR": f"{home}/cache"}
+        try:
+            done = subprocess.run(
+                [str(self.binaries[program]), *arguments],
+                input=given,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+            )
+        except subprocess.TimeoutExpired:
+            raise Refused(f"`{program} {' '.join(arguments[:4])}` did not end in {seconds:.0f} s") from None
+        if done.returncode:
+            raise Refused(done.stderr.strip() or f"{program} {arguments[0]} ended with {done.returncode}")
+        return done.stdout
+
+    def helm(self, *arguments: str, given: str | None = None, seconds: float = _SECONDS) -> str:
+        """A helm command's output. Raises Refused."""
+        return self.run(*arguments, given=given, program="helm", seconds=seconds)
+
+    def apply(self, objects: Sequence[Manifest], *, dry_run: bool = False) -> None:
+        """Server-side apply under strict validation: an unknown or doubled field is an error. Raises Refused."""
+        dry = ["--dry-run=server"] if dry_run else []
+        options = ["--server-side", "--validate=strict", "--force-conflicts", f"--field-manager={FIELD_MANAGER}"]
+        given = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+        self.run("apply", *options, *dry, "-f", "-", given=given)
+
+    def delete(self, objects: Sequence[Manifest], *, wait: bool = True) -> None:
+        """Delete, and wait until they are gone. What is not there is no problem. Raises Refused."""
+        given = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+        self.run("delete", "--ignore-not-found", f"--wait={str(wait).lower()}", "-f", "-", given=given)
+
+    def list(self, kind: str, *, namespace: str = "", selector: str = "") -> list[Manifest]:
+        """Every object of a kind, of all namespaces if none is named."""
+        where = ["-n", namespace] if namespace else ["-A"]
+        chosen = ["-l", selector] if selector else []
+        return list(json.loads(self.run("get", kind, *where, *chosen, "-o", "json"))["items"])
+
+    def get(self, kind: str, name: str, namespace: str = "default") -> Manifest | None:
+        """One object, None if it is not there."""
+        text = self.run("get", kind, name, "-n", namespace, "--ignore-not-found", "-o", "json")
+        return json.loads(text) if text else None
+
+    def patch_status(self, kind: str, name: str, status: Manifest, namespace: str = "default") -> None:
+        """Merge into an object's status, as its kubelet does."""
+        patch = json.dumps({"status": status})
+        self.run("patch", kind, name, "-n", namespace, "--subresource=status", "--type=merge", "-p", patch)
+
+    def may(self, verb: str, resource: str, namespace: str, *, user: str, groups: Sequence[str] = ()) -> bool:
+        """``kubectl auth can-i`` as somebody else."""
+        who = [f"--as={user}", *(f"--as-group={group}" for group in groups)]
+        try:
+            return self.run("auth", "can-i", verb, resource, "-n", namespace, *who).strip() == "yes"
+        except Refused as refused:
+            # "no" is said with exit code 1, and nothing but a warning on stderr.
+            if "rror" in str(refused) and "ended with 1" not in str(refused):
+                raise
+            return False
+
+
+def until(condition: Callable[[], object], seconds: float, *, every: float = 0.15) -> bool:
+    """Whether the condition came true in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(every)
+    return True

@@ -1,0 +1,100 @@
+"""The nodes that HyperPod would bring: objects with its labels and the catalogue's capacity; kwok keeps them alive."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from components.accelerators import EFA_RESOURCE
+from components.config import Config, InstanceGroup
+from components.pod_resources import device_resource, node_capacity
+
+from .kubectl import Kubectl, Manifest, until
+
+# SageMaker Developer Guide, "Resilience-related Kubernetes labels by SageMaker HyperPod", and the labels that the
+# HyperPod chart's own affinities ask for.
+_LABELS = "sagemaker.amazonaws.com"
+HEALTH_LABEL, SCHEDULABLE = f"{_LABELS}/node-health-status", "Schedulable"
+TYPE_LABEL, GROUP_LABEL = "node.kubernetes.io/instance-type", f"{_LABELS}/instance-group-name"
+# Amazon EKS User Guide, "Amazon VPC CNI": the maximum of a large instance with prefix delegation or without.
+_PODS = 250
+_JOIN_SECONDS = 60.0
+
+
+def nodes_of(config: Config) -> list[Manifest]:
+    """A Node object for every instance of every worker group."""
+    return [_node(config, group, index) for group in config.worker_groups for index in range(group.count)]
+
+
+def group_of(config: Config, node: Manifest) -> InstanceGroup:
+    """The worker group that a node belongs to."""
+    name = node["metadata"]["labels"][GROUP_LABEL]
+    return next(group for group in config.worker_groups if group.name == name)
+
+
+def join(kubectl: Kubectl, nodes: Sequence[Manifest]) -> bool:
+    """Create the nodes with what their kubelets report, and wait until all are ready. False: some did not become so."""
+    kubectl.apply([{key: value for key, value in node.items() if key != "status"} for node in nodes])
+    for node in nodes:
+        kubectl.patch_status("node", node["metadata"]["name"], node["status"])
+
+    def ready() -> bool:
+        return all(is_ready(node) for node in kubectl.list("nodes"))
+
+    return until(ready, _JOIN_SECONDS)
+
+
+def is_ready(node: Manifest) -> bool:
+    """Ready, and without a taint that only a node that is not ready has."""
+    conditions = {one["type"]: one["status"] for one in node.get("status", {}).get("conditions", [])}
+    taints = [taint["key"] for taint in node["spec"].get("taints", [])]
+    return conditions.get("Ready") == "True" and not any(key.startswith("node.kubernetes.io/") for key in taints)
+
+
+def advertise(kubectl: Kubectl, config: Config, node: Manifest, resources: Sequence[str]) -> None:
+    """What a device plugin on the node adds to its capacity: that much of each resource as the catalogue says."""
+    capacity = node_capacity(group_of(config, node))
+    added = {name: str(capacity[name]) for name in resources if name in capacity}
+    kubectl.patch_status("node", node["metadata"]["name"], {"capacity": added, "allocatable": added})
+
+
+def device_resources(config: Config) -> dict[str, set[str]]:
+    """Extended resources that pods can only use once a plugin advertises them, by worker group."""
+    found = {}
+    for group in config.worker_groups:
+        offered = {device_resource(group), EFA_RESOURCE} & set(node_capacity(group))
+        found[group.name] = offered
+    return found
+
+
+def _node(config: Config, group: InstanceGroup, index: int) -> Manifest:
+    # The same name in every run, and one that EC2 could have given.
+    digest = hashlib.sha256(f"{config.names.cluster}/{group.name}/{index}".encode()).hexdigest()
+    name = f"hyperpod-i-{digest[:17]}"
+    labels = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        TYPE_LABEL: group.type.name,
+        "topology.kubernetes.io/region": config.region.name,
+        f"{_LABELS}/compute-type": "hyperpod",
+        f"{_LABELS}/cluster-name": config.names.cluster,
+        GROUP_LABEL: group.name,
+        HEALTH_LABEL: SCHEDULABLE,
+    }
+    spec: Manifest = {"providerID": f"aws:///{config.region.name}/sagemaker/cluster/{name}"}
+    if group.worker:
+        labels |= group.worker.labels
+        taints = [taint.model_dump(exclude_none=True) for taint in group.worker.taints]
+        spec |= {"taints": taints} if taints else {}
+    # Devices come with the plugins' pods, as on a real node.
+    devices = {device_resource(group), EFA_RESOURCE}
+    capacity = {key: str(value) for key, value in node_capacity(group).items() if key not in devices}
+    capacity |= {"pods": str(_PODS), "ephemeral-storage": f"{group.volume_gib}Gi"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": spec,
+        "status": {"capacity": capacity, "allocatable": capacity},
+    }

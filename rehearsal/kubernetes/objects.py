@@ -1,0 +1,99 @@
+"""What the program declares for Kubernetes, taken from a deployment's state: Helm releases and objects, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..state import ResourceState, State, deletion_order
+from .kubectl import Manifest
+
+_PREFIX = "kubernetes:"
+_RELEASE = "kubernetes:helm.sh/v3:Release"
+_CLUSTER = "aws-native:sagemaker:Cluster"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """A Helm release. ``timeout``: seconds. ``wait``: until its pods are ready."""
+
+    name: str
+    namespace: str
+    chart: str
+    values: dict[str, Any] = field(default_factory=dict)
+    wait: bool = True
+    timeout: int = 300
+    create_namespace: bool = False
+    skip_crds: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """One resource of the program; exactly one of release and manifest is set."""
+
+    name: str
+    release: Release | None = None
+    manifest: Manifest | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The program's own order: what can be applied before any node has joined, and what comes after."""
+
+    before_nodes: tuple[Step, ...]
+    after_nodes: tuple[Step, ...]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All, in order."""
+        return (*self.before_nodes, *self.after_nodes)
+
+
+def plan(state: State) -> Plan:
+    """Sort a deployment's Kubernetes resources by when the program could create them.
+
+    Nodes join when the HyperPod cluster is there; whatever starts earlier must do without them.
+    """
+    nodes_at = next((resource.finish for resource in state.values() if resource.type == _CLUSTER), 0.0)
+    # Sorting is stable: among resources of the same second, dependencies stay first.
+    ordered = sorted(reversed(deletion_order(state)), key=lambda resource: resource.start)
+    wanted = [resource for resource in ordered if resource.custom and resource.type.startswith(_PREFIX)]
+    early = tuple(_step(resource) for resource in wanted if resource.start < nodes_at)
+    return Plan(early, tuple(_step(resource) for resource in wanted if resource.start >= nodes_at))
+
+
+def _step(resource: ResourceState) -> Step:
+    inputs = _whole_numbers(resource.inputs)
+    if resource.type == _RELEASE:
+        return Step(resource.name, release=_release(resource.name, inputs))
+    return Step(resource.name, manifest=_manifest(resource, inputs))
+
+
+def _release(name: str, inputs: dict[str, Any]) -> Release:
+    return Release(
+        name=inputs.get("name") or name,
+        namespace=inputs.get("namespace") or "default",
+        chart=str(inputs["chart"]),
+        values=inputs.get("values") or {},
+        wait=not inputs.get("skipAwait", False),
+        timeout=int(inputs.get("timeout") or Release.timeout),
+        create_namespace=bool(inputs.get("createNamespace", False)),
+        skip_crds=bool(inputs.get("skipCrds", False)),
+    )
+
+
+def _manifest(resource: ResourceState, inputs: dict[str, Any]) -> Manifest:
+    """The object as the provider would send it; without a name of its own it is named as the resource."""
+    manifest = {key: value for key, value in inputs.items() if value is not None}
+    metadata = dict(manifest.get("metadata") or {})
+    metadata.setdefault("name", resource.name)
+    return {**manifest, "metadata": metadata}
+
+
+def _whole_numbers(value: Any) -> Any:
+    """Pulumi's protocol has no integers; Kubernetes insists on them."""
+    if isinstance(value, dict):
+        return {key: _whole_numbers(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_whole_numbers(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
