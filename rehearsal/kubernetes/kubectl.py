@@ -31,14 +31,11 @@ class Kubectl:
         self, *arguments: str, given: str | None = None, program: str = "kubectl", seconds: float = _SECONDS
     ) -> str:
         """A command's output. Raises Refused."""
-        # Its caches belong to this run: kubectl and helm keep them by the server's address, and ports come again.
-        home = str(self.kubeconfig.parent)
-        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": home, "KUBECACHEDIR": f"{home}/cache"}
         try:
             done = subprocess.run(
                 [str(self.binaries[program]), *arguments],
                 input=given,
-                env=environment,
+                env=self._environment(),
                 capture_output=True,
                 text=True,
                 timeout=seconds,
@@ -48,6 +45,18 @@ class Kubectl:
         if done.returncode:
             raise Refused(done.stderr.strip() or f"{program} {arguments[0]} ended with {done.returncode}")
         return done.stdout
+
+    def watch(self, kind: str) -> subprocess.Popen[str]:
+        """Follow every object of a kind: events as JSON documents on stdout, until it is killed."""
+        command = [str(self.binaries["kubectl"]), "get", kind, "-A", "--watch", "--output-watch-events", "-o", "json"]
+        return subprocess.Popen(
+            command, env=self._environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def _environment(self) -> dict[str, str]:
+        """Its caches belong to this run: kubectl and helm keep them by the server's address, and ports come again."""
+        home = str(self.kubeconfig.parent)
+        return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": home, "KUBECACHEDIR": f"{home}/cache"}
 
     def helm(self, *arguments: str, given: str | None = None, seconds: float = _SECONDS) -> str:
         """A helm command's output. Raises Refused."""

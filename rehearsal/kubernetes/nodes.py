@@ -69,7 +69,7 @@ def device_resources(config: Config) -> dict[str, set[str]]:
 
 def _node(config: Config, group: InstanceGroup, index: int) -> Manifest:
     # The same name in every run, and one that EC2 could have given.
-    digest = hashlib.sha256(f"{config.names.cluster}/{group.name}/{index}".encode()).hexdigest()
+    digest = hashlib.sha256(f"{config.settings.cluster_name}/{group.name}/{index}".encode()).hexdigest()
     name = f"hyperpod-i-{digest[:17]}"
     labels = {
         "kubernetes.io/hostname": name,
@@ -78,7 +78,7 @@ def _node(config: Config, group: InstanceGroup, index: int) -> Manifest:
         TYPE_LABEL: group.type.name,
         "topology.kubernetes.io/region": config.region.name,
         f"{_LABELS}/compute-type": "hyperpod",
-        f"{_LABELS}/cluster-name": config.names.cluster,
+        f"{_LABELS}/cluster-name": config.settings.cluster_name,
         GROUP_LABEL: group.name,
         HEALTH_LABEL: SCHEDULABLE,
     }

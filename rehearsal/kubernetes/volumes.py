@@ -1,0 +1,90 @@
+"""The volumes of pods that run as processes: what kubelet would mount, as folders of this machine."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import threading
+from pathlib import Path
+
+from .container import Mount
+from .kubectl import Kubectl, Manifest
+
+_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+# Stands in for the image's own programs.
+IMAGE = Path(__file__).with_name("image")
+
+
+class Volumes:
+    """Makes folders for ConfigMaps, Secrets, claims and empty directories; claims are shared by all pods."""
+
+    def __init__(self, kubectl: Kubectl, workspace: Path) -> None:
+        self._kubectl, self._workspace = kubectl, workspace
+        self._lock = threading.Lock()
+
+    def data(self, kind: str, name: str, pod: Manifest) -> dict[str, str]:
+        """The content of a ConfigMap or Secret of the pod's namespace, as text."""
+        found = self._kubectl.get(kind, name, pod["metadata"]["namespace"]) or {}
+        content = found.get("data") or {}
+        if kind == "secret":
+            return {key: base64.b64decode(value).decode() for key, value in content.items()}
+        return {key: str(value) for key, value in content.items()}
+
+    def mounts(self, pod: Manifest, container: Manifest) -> list[Mount]:
+        """Everything that the container mounts, its service account's token included."""
+        volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes", [])}
+        mounts = [Mount(IMAGE, "/image")]
+        for one in container.get("volumeMounts", []):
+            if one["mountPath"] == _ACCOUNT:
+                mounts.append(Mount(self._account(pod), _ACCOUNT))
+            elif folder := self._folder(volumes[one["name"]], pod):
+                mounts.append(Mount(folder / one.get("subPath", ""), one["mountPath"]))
+        return mounts
+
+    def claim(self, namespace: str, name: str) -> Path:
+        """Where a claim's files lie."""
+        return self._make("claim", namespace, name)
+
+    def refresh(self, pod: Manifest) -> None:
+        """Secrets change while a pod runs, as when an operator writes its own certificates."""
+        for volume in pod["spec"].get("volumes", []):
+            if "secret" in volume:
+                folder = self._make(pod["metadata"]["uid"], volume["name"])
+                if not any(folder.iterdir()):
+                    self._write(folder, self.data("secret", volume["secret"]["secretName"], pod))
+
+    def _folder(self, volume: Manifest, pod: Manifest) -> Path | None:
+        """A volume's folder, None for kinds that only a real node has."""
+        if claim := volume.get("persistentVolumeClaim"):
+            return self.claim(pod["metadata"]["namespace"], claim["claimName"])
+        if "emptyDir" in volume:
+            return self._make(pod["metadata"]["uid"], volume["name"])
+        for kind, key, field in (("configmap", "configMap", "name"), ("secret", "secret", "secretName")):
+            if key in volume:
+                folder = self._make(pod["metadata"]["uid"], volume["name"])
+                self._write(folder, self.data(kind, volume[key][field], pod))
+                return folder
+        return None
+
+    def _account(self, pod: Manifest) -> Path:
+        """What a pod proves itself by: a token of its service account, and the authority to trust."""
+        namespace, folder = pod["metadata"]["namespace"], self._make(pod["metadata"]["uid"], "account")
+        account = pod["spec"].get("serviceAccountName", "default")
+        token = self._kubectl.run("create", "token", account, "-n", namespace, "--duration=24h").strip()
+        authority = self._workspace / "ca.crt"
+        shutil.copy(authority, folder / "ca.crt")
+        self._write(folder, {"token": token, "namespace": namespace})
+        return folder
+
+    def _make(self, *parts: str) -> Path:
+        folder = self._workspace.joinpath("volumes", *parts)
+        with self._lock:
+            folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    @staticmethod
+    def _write(folder: Path, files: dict[str, str]) -> None:
+        for name, content in files.items():
+            path = folder / name
+            path.touch(mode=0o600)
+            path.write_text(content)
