@@ -34,7 +34,7 @@ def command_line(root: Path, mounts: Sequence[Mount], command: Sequence[str]) ->
     for name in _SYSTEM:
         path, target = Path("/", name), f"{inside}/{name}"
         if path.is_symlink():
-            lines.append(f"ln -s {shlex.quote(os.readlink(path))} {target}")
+            lines.append(f"ln -s {shlex.quote(str(path.readlink()))} {target}")
         elif path.is_dir():
             lines.append(f"mkdir {target} && mount --rbind {path} {target}")
     for mount in mounts:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from .charts import Charts, ChartMissing
+from .charts import ChartMissing, Charts
 from .kubectl import Kubectl, Manifest, Refused
 from .objects import Release, Step
 
@@ -63,7 +63,12 @@ class Deployer:
 
     def _install(self, release: Release) -> None:
         chart = self.charts.find(release)
-        options = ["--create-namespace"] * release.create_namespace + ["--skip-crds"] * release.skip_crds
+        flags = {
+            "--create-namespace": release.create_namespace,
+            "--skip-crds": release.skip_crds,
+            "--take-ownership": release.take_ownership,
+        }
+        options = [flag for flag, given in flags.items() if given]
         seconds = min(release.timeout, _LONGEST_WAIT)
         if release.wait:
             options += ["--wait", f"--timeout={seconds}s"]
@@ -72,4 +77,5 @@ class Deployer:
 
     def _uninstall(self, release: Release) -> None:
         where = [release.name, "--namespace", release.namespace]
-        self.kubectl.helm("uninstall", *where, "--wait", f"--timeout={_LONGEST_WAIT}s")
+        # The provider waits for the end only where it waited for the beginning.
+        self.kubectl.helm("uninstall", *where, *(["--wait", f"--timeout={_LONGEST_WAIT}s"] if release.wait else []))

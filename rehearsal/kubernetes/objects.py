@@ -25,6 +25,7 @@ class Release:
     timeout: int = 300
     create_namespace: bool = False
     skip_crds: bool = False
+    take_ownership: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def plan(state: State) -> Plan:
     """
     nodes_at = next((resource.finish for resource in state.values() if resource.type == _CLUSTER), 0.0)
     # Sorting is stable: among resources of the same second, dependencies stay first.
-    ordered = sorted(reversed(deletion_order(state)), key=lambda resource: resource.start)
+    ordered = sorted(deletion_order(state)[::-1], key=lambda resource: resource.start)
     wanted = [resource for resource in ordered if resource.custom and resource.type.startswith(_PREFIX)]
     early = tuple(_step(resource) for resource in wanted if resource.start < nodes_at)
     return Plan(early, tuple(_step(resource) for resource in wanted if resource.start >= nodes_at))
@@ -79,6 +80,7 @@ def _release(name: str, inputs: dict[str, Any]) -> Release:
         timeout=int(inputs.get("timeout") or Release.timeout),
         create_namespace=bool(inputs.get("createNamespace", False)),
         skip_crds=bool(inputs.get("skipCrds", False)),
+        take_ownership=bool(inputs.get("takeOwnership", False)),
     )
 
 

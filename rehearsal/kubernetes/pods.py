@@ -119,10 +119,9 @@ class Pods:
         if gone:
             if (process := self._running.pop(uid, None)) is not None:
                 process.stop()
-        elif uid not in self._running and pod["spec"].get("nodeName") and has_process(pod):
-            if pod.get("status", {}).get("phase") == "Pending":
-                self._running[uid] = None
-                self._spawn(self._run, pod)
+        elif uid not in self._running and _waits(pod) and has_process(pod):
+            self._running[uid] = None
+            self._spawn(self._run, pod)
 
     def _run(self, pod: Manifest) -> None:
         """One pod, from its volumes to its exit code."""
@@ -226,7 +225,7 @@ class Pods:
     def _report(self, pod: Manifest, phase: str, *, ready: bool = False, code: int | None = None) -> None:
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         said = str(ready).capitalize()
-        conditions = [{"type": kind, "status": said} for kind in ("Ready", "ContainersReady")]
+        conditions = {"PodScheduled": "True", "Initialized": "True", "Ready": said, "ContainersReady": said}
         ended = {"terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error", "finishedAt": now}}
         containers = [
             {
@@ -245,11 +244,15 @@ class Pods:
             "podIP": self.plane.address,
             "podIPs": [{"ip": self.plane.address}],
             "startTime": now,
-            "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Initialized", "status": "True"}]
-            + conditions,
+            "conditions": [{"type": kind, "status": value} for kind, value in conditions.items()],
             "containerStatuses": containers,
         }
         self.plane.kubectl.patch_status("pod", pod["metadata"]["name"], dict(status), pod["metadata"]["namespace"])
+
+
+def _waits(pod: Manifest) -> bool:
+    """On a node, and not started yet."""
+    return bool(pod["spec"].get("nodeName")) and pod.get("status", {}).get("phase") == "Pending"
 
 
 def _is_name(text: str) -> bool:

@@ -7,9 +7,9 @@ import re
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
+from ..checks import CheckFailed, require
 from .cluster import Cluster
 from .hosts import Host
 from .machine import Machine
@@ -24,27 +24,7 @@ NEVER_SET = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_TREE_THRESHOLD")
 _HELLO = Path(__file__).parent / "stubs/mpi_hello.py"
 
 
-class CheckFailed(Exception):
-    """The text says what was found instead."""
-
-
-@dataclass
-class Check:
-    """The result of one check."""
-
-    name: str
-    passed: bool
-    detail: str
-    seconds: float = 0.0
-
-
 Act = Callable[[Cluster], str]
-
-
-def require(condition: object, what: str) -> None:
-    """Raise CheckFailed unless the condition holds."""
-    if not condition:
-        raise CheckFailed(what)
 
 
 def output(host: Host, command: str, *, timeout: float = 60.0, user: str = "root") -> str:

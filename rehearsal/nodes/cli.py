@@ -14,9 +14,10 @@ from rich.console import Console
 
 from components.config import Config, ConfigError, parse
 
+from ..checks import Check, CheckFailed
 from ..project import Project, ProjectError, load_project
 from . import audit, requirements
-from .checks import AFTER, BOOT, Act, Check, CheckFailed
+from .checks import AFTER, BOOT, Act
 from .cluster import Cluster, Options
 from .outcome import Outcome, nodes_of
 from .recovery import lose_a_worker, reboot_controller

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
+from ..checks import CheckFailed, require
 from .agent import RESOURCE_CONFIG, SLURM_CONF, Lifecycle
 from .aws_endpoint import FileSystem
-from .checks import CheckFailed, require
 from .cluster import Cluster, Metadata, Options
 from .hosts import Host
 from .imds import Mode

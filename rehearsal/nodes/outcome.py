@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..checks import Check
 from .agent import Lifecycle
-from .checks import Check
 from .cluster import Cluster
 from .hosts import Host
 from .recovery import Recovery

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .checks import THREADS, TRAINER, Act, CheckFailed, all_idle, output, require
+from ..checks import CheckFailed, require
+from .checks import THREADS, TRAINER, Act, all_idle, output
 from .cluster import Cluster
 
 STEPS, SAVE_EVERY = 2000, 20

@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from .checks import Check
+from ..checks import Check
 from .cluster import Cluster
 from .outcome import Node, Outcome, steps_of
 
@@ -40,9 +40,7 @@ class Progress:
 
     def check(self, check: Check) -> None:
         """A check has ended."""
-        line = Text("  ✓ " if check.passed else "  ✗ ", style="green" if check.passed else "red")
-        line.append(f"{check.name}", style="bold").append(f"  {check.detail}  ").append(f"{check.seconds:.1f} s", "dim")
-        self.console.print(line, soft_wrap=True)
+        self.console.print(check.line(), soft_wrap=True)
 
     def close(self) -> None:
         """Stop drawing."""

@@ -1,0 +1,93 @@
+"""Checks of what runs before any job: objects, device plugins where their devices are, operators at work."""
+
+from __future__ import annotations
+
+from components.accelerators import EFA_RESOURCE
+
+from ..checks import CheckFailed, require
+from .kubectl import Manifest, until
+from .nodes import GROUP_LABEL, advertise, device_resources
+from .run import Run, is_ready
+
+_SECONDS = 60.0
+# The DaemonSet that advertises each resource, by a part of its name.
+PLUGINS = {
+    "nvidia.com/gpu": "nvidia-device-plugin",
+    "aws.amazon.com/neuron": "neuron-device-plugin",
+    EFA_RESOURCE: "aws-efa-k8s-device-plugin",
+}
+
+
+def device_plugins(run: Run) -> str:
+    """Every node has a plugin for each device that it has, ready, and none for a device that it lacks."""
+    wanted = device_resources(run.config)
+    found: dict[str, set[str]] = {}
+
+    def placed() -> bool:
+        found.clear()
+        for node in run.kubectl.list("nodes"):
+            found[node["metadata"]["name"]] = _advertised(run, node)
+        return all(found[name] == wanted[group] for name, group in _groups(run).items())
+
+    if not until(placed, _SECONDS):
+        groups = _groups(run)
+        wrong = [
+            f"{name} has plugins for {', '.join(sorted(has)) or 'nothing'}, not {', '.join(sorted(wanted[groups[name]]))}"
+            for name, has in sorted(found.items())
+            if has != wanted[groups[name]]
+        ]
+        raise CheckFailed("; ".join(wrong))
+    for node in run.kubectl.list("nodes"):
+        advertise(run.kubectl, run.config, node, sorted(found[node["metadata"]["name"]]))
+    plugins = sorted({PLUGINS[resource] for resources in found.values() for resource in resources})
+    return f"{' and '.join(plugins)} on {len(found)} nodes, and on no other"
+
+
+def health_agents(run: Run) -> str:
+    """The health monitoring agent watches every node, if the stack wants it."""
+    nodes = {node["metadata"]["name"] for node in run.kubectl.list("nodes")}
+    if not run.config.settings.charts.health_monitoring:
+        require(not _nodes_with(run, "health-monitoring-agent"), "there are agents, and the stack wants none")
+        return "the stack wants none, and there is none"
+    require(
+        until(lambda: _nodes_with(run, "health-monitoring-agent") == nodes, _SECONDS),
+        f"agents run on {sorted(_nodes_with(run, 'health-monitoring-agent'))}, not on {sorted(nodes)}",
+    )
+    return f"on {len(nodes)} nodes"
+
+
+def operators(run: Run) -> str:
+    """The operators' own programs run with the rights that the charts give them."""
+    charts = run.config.settings.charts
+    wanted = {
+        program
+        for program, on in (
+            ("training-operator", charts.training_operator),
+            ("mpi-operator", charts.mpi_operator),
+            ("kueue", charts.queues == "kueue"),
+        )
+        if on
+    }
+    if not until(lambda: set(run.operators()) == wanted, _SECONDS):
+        said = "; ".join(run.pods.problems[-2:]) or "no word from their processes"
+        raise CheckFailed(f"ready: {', '.join(sorted(run.operators())) or 'none'} of {', '.join(sorted(wanted))}; {said}")
+    return ", ".join(sorted(wanted))
+
+
+def _groups(run: Run) -> dict[str, str]:
+    return {node["metadata"]["name"]: node["metadata"]["labels"][GROUP_LABEL] for node in run.kubectl.list("nodes")}
+
+
+def _advertised(run: Run, node: Manifest) -> set[str]:
+    name = node["metadata"]["name"]
+    return {resource for resource, plugin in PLUGINS.items() if name in _nodes_with(run, plugin)}
+
+
+def _nodes_with(run: Run, daemon_set: str) -> set[str]:
+    """Nodes that have a ready pod of a DaemonSet whose name contains this."""
+    return {
+        pod["spec"]["nodeName"]
+        for pod in run.kubectl.list("pods")
+        for owner in pod["metadata"].get("ownerReferences", [])
+        if owner["kind"] == "DaemonSet" and daemon_set in owner["name"] and is_ready(pod)
+    }

@@ -1,0 +1,134 @@
+"""One run: the stack's objects on a real API server, with its nodes, up and down as often as asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.config import Config
+
+from .charts import Charts
+from .control_plane import ControlPlane
+from .deploy import Deployer, DeployFailed
+from .kubectl import Kubectl, Manifest, Refused, until
+from .nodes import join, nodes_of
+from .objects import Plan
+from .pods import Pods, operator_of
+
+# Objects that Kubernetes makes and removes by itself, at its own pace.
+_PASSING = ("events", "leases", "endpointslices", "endpoints", "pods", "nodes", "controllerrevisions", "replicasets")
+_SETTLE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything a check needs."""
+
+    plane: ControlPlane
+    config: Config
+    plan: Plan
+    pods: Pods
+    deployer: Deployer
+
+    @property
+    def kubectl(self) -> Kubectl:
+        """The administrator's."""
+        return self.plane.kubectl
+
+    @property
+    def charts(self) -> Charts:
+        """Where releases came from."""
+        return self.deployer.charts
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Where teams train."""
+        return tuple(team.name for team in self.config.settings.namespaces)
+
+    def declared(self, kind: str, namespace: str | None = None) -> list[Manifest]:
+        """The program's own objects of a kind, charts apart."""
+        manifests = [step.manifest for step in self.plan.steps if step.manifest and step.manifest.get("kind") == kind]
+        return [one for one in manifests if namespace in (None, one["metadata"].get("namespace"))]
+
+    def bring_up(self) -> int:
+        """Apply everything in the program's order, nodes included. Returns how many objects. Raises DeployFailed."""
+        self.deployer.apply(self.plan.before_nodes)
+        if not join(self.kubectl, nodes_of(self.config)):
+            raise DeployFailed("not every node became ready")
+        self.deployer.apply(self.plan.after_nodes)
+        return self.deployer.count(self.plan.steps)
+
+    def take_down(self) -> list[str]:
+        """Delete everything in Pulumi's order: what needs nodes, the nodes, the rest. Returns what went wrong."""
+        problems = self.deployer.remove(self.plan.after_nodes)
+        self.kubectl.delete(nodes_of(self.config))
+        return problems + self.deployer.remove(self.plan.before_nodes)
+
+    def leftovers(self, before: frozenset[str]) -> list[str]:
+        """What is there now and was not ``before``, once the controllers have had time to tidy up."""
+        found: list[str] = []
+
+        def clean() -> bool:
+            found[:] = sorted(self.look() - before)
+            return not found
+
+        until(clean, _SETTLE_SECONDS, every=0.5)
+        return found
+
+    def look(self) -> frozenset[str]:
+        """Every object of every kind that the API server has, as kind.group/namespace/name."""
+        kinds = self.kubectl.run("api-resources", "--verbs=list", "-o", "name").split()
+        wanted = [kind for kind in kinds if kind.split(".")[0] not in _PASSING]
+        found = json.loads(self.kubectl.run("get", ",".join(wanted), "-A", "-o", "json", "--ignore-not-found") or "{}")
+        return frozenset(_describe(one) for one in found.get("items", []))
+
+    def operators(self) -> dict[str, Manifest]:
+        """Pods of operators that are ready, by the program they run."""
+        found = {}
+        for pod in self.kubectl.list("pods"):
+            operator = operator_of(pod)
+            if operator and is_ready(pod):
+                found[operator.program] = pod
+        return found
+
+
+@contextmanager
+def started(plane: ControlPlane, config: Config, plan: Plan, say: Callable[[str], None]) -> Iterator[Run]:
+    """A run on a control plane; the pods' processes end with it."""
+    workspace = Path(plane.folder)
+    pods = Pods(plane, workspace)
+    pods.start()
+    try:
+        yield Run(plane, config, plan, pods, Deployer(plane.kubectl, Charts(workspace), say))
+    finally:
+        pods.stop()
+
+
+def is_ready(pod: Manifest) -> bool:
+    """Whether a pod's containers are ready."""
+    conditions = {one["type"]: one["status"] for one in pod.get("status", {}).get("conditions", [])}
+    return conditions.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]
+
+
+def scheduled(pod: Manifest) -> bool:
+    """Whether a pod has a node."""
+    return bool(pod["spec"].get("nodeName"))
+
+
+def why_pending(kubectl: Kubectl, pod: Manifest) -> str:
+    """The scheduler's own words on a pod without a node."""
+    found = kubectl.get("pod", pod["metadata"]["name"], pod["metadata"]["namespace"]) or pod
+    conditions = [one for one in found.get("status", {}).get("conditions", []) if one["type"] == "PodScheduled"]
+    return next((one.get("message", "") for one in conditions if one["status"] == "False"), "")
+
+
+def _describe(one: Manifest) -> str:
+    group = one["apiVersion"].split("/")[0] if "/" in one["apiVersion"] else ""
+    where = one["metadata"].get("namespace", "")
+    return "/".join(part for part in (f"{one['kind']}.{group}".rstrip("."), where, one["metadata"]["name"]) if part)
+
+
+__all__ = ["DeployFailed", "Refused", "Run", "is_ready", "scheduled", "started", "why_pending"]
