@@ -29,6 +29,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from .nodes import main as nodes_main
 
         return nodes_main(arguments[1:])
+    if arguments[:1] == ["eks"]:
+        from .kubernetes import main as eks_main
+
+        return eks_main(arguments[1:])
     options = _parser().parse_args(arguments)
     errors = Console(stderr=True)
     try:

@@ -46,6 +46,10 @@ class Kubectl:
             raise Refused(done.stderr.strip() or f"{program} {arguments[0]} ended with {done.returncode}")
         return done.stdout
 
+    def server_version(self) -> str:
+        """The API server's own, as v1.34.4."""
+        return str(json.loads(self.run("version", "-o", "json"))["serverVersion"]["gitVersion"])
+
     def watch(self, kind: str) -> subprocess.Popen[str]:
         """Follow every object of a kind: events as JSON documents on stdout, until it is killed."""
         command = [str(self.binaries["kubectl"]), "get", kind, "-A", "--watch", "--output-watch-events", "-o", "json"]

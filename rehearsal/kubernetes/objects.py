@@ -57,7 +57,8 @@ def plan(state: State) -> Plan:
     """
     nodes_at = next((resource.finish for resource in state.values() if resource.type == _CLUSTER), 0.0)
     # Sorting is stable: among resources of the same second, dependencies stay first.
-    ordered = sorted(deletion_order(state)[::-1], key=lambda resource: resource.start)
+    created = deletion_order(state)[::-1]
+    ordered = sorted(created, key=lambda resource: resource.start)
     wanted = [resource for resource in ordered if resource.custom and resource.type.startswith(_PREFIX)]
     early = tuple(_step(resource) for resource in wanted if resource.start < nodes_at)
     return Plan(early, tuple(_step(resource) for resource in wanted if resource.start >= nodes_at))

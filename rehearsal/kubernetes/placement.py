@@ -30,11 +30,10 @@ def device_plugins(run: Run) -> str:
         return all(found[name] == wanted[group] for name, group in _groups(run).items())
 
     if not until(placed, _SECONDS):
-        groups = _groups(run)
         wrong = [
-            f"{name} has plugins for {', '.join(sorted(has)) or 'nothing'}, not {', '.join(sorted(wanted[groups[name]]))}"
-            for name, has in sorted(found.items())
-            if has != wanted[groups[name]]
+            f"{name} has plugins for {_words(found[name])}, not {_words(wanted[group])}"
+            for name, group in sorted(_groups(run).items())
+            if found[name] != wanted[group]
         ]
         raise CheckFailed("; ".join(wrong))
     for node in run.kubectl.list("nodes"):
@@ -70,8 +69,14 @@ def operators(run: Run) -> str:
     }
     if not until(lambda: set(run.operators()) == wanted, _SECONDS):
         said = "; ".join(run.pods.problems[-2:]) or "no word from their processes"
-        raise CheckFailed(f"ready: {', '.join(sorted(run.operators())) or 'none'} of {', '.join(sorted(wanted))}; {said}")
+        raise CheckFailed(
+            f"ready: {', '.join(sorted(run.operators())) or 'none'} of {', '.join(sorted(wanted))}; {said}"
+        )
     return ", ".join(sorted(wanted))
+
+
+def _words(resources: set[str]) -> str:
+    return ", ".join(sorted(resources)) or "nothing"
 
 
 def _groups(run: Run) -> dict[str, str]:

@@ -1,0 +1,108 @@
+"""Checks of what a team may do: its rights, its quota, what its pods may be, whom they may talk to."""
+
+from __future__ import annotations
+
+from components.eks import team_group
+from components.pod_resources import device_resource, node_capacity
+
+from ..checks import require
+from .kubectl import Manifest, Refused
+from .run import Run
+
+_USER = "somebody"
+# Verb, resource: what a team needs in its own namespace, and what it must have nowhere else.
+_OWN = (("create", "pytorchjobs.kubeflow.org"), ("delete", "mpijobs.kubeflow.org"), ("get", "pods/log"))
+_NEVER = (("delete", "nodes"), ("create", "clusterrolebindings"), ("update", "resourcequotas"))
+_ELSEWHERE = "kube-system"
+_DNS, _LUSTRE = 53, 988
+
+
+def rights(run: Run) -> str:
+    """A team works in its own namespace, and has no rights in another's, the system's, or over the cluster."""
+    wrong, asked = [], 0
+    for team in run.namespaces:
+        groups = [team_group(team), "system:authenticated"]
+        questions = [(verb, what, team, True) for verb, what in _OWN]
+        for other in (*(one for one in run.namespaces if one != team), _ELSEWHERE):
+            questions += [(verb, what, other, False) for verb, what in (*_OWN, ("get", "secrets"))]
+        questions += [(verb, what, team, False) for verb, what in _NEVER]
+        for verb, what, where, expected in questions:
+            asked += 1
+            if run.kubectl.may(verb, what, where, user=_USER, groups=groups) != expected:
+                wrong.append(f"team {team} may {'not ' if expected else ''}{verb} {what} in {where}")
+    require(not wrong, "; ".join(wrong))
+    return f"{asked} answers, as expected"
+
+
+def quota(run: Run) -> str:
+    """A namespace's quota refuses what is more than the whole cluster."""
+    group = run.config.worker_groups[0]
+    device = device_resource(group)
+    every = sum(int(node_capacity(one).get(device, 0)) for one in run.config.worker_groups)
+    pod = _pod(run.namespaces[0], "too-many", {device: every + 1})
+    said = _refusal(run, pod)
+    require(said, f"a pod with {every + 1} {device} was accepted, and the cluster has {every}")
+    require("exceeded quota" in said or "maximum" in said, f"refused for another reason: {said}")
+    return said.splitlines()[0]
+
+
+def pod_security(run: Run) -> str:
+    """A team's namespace takes no privileged pod."""
+    pod = _pod(run.namespaces[0], "privileged", {})
+    pod["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+    said = _refusal(run, pod)
+    require("PodSecurity" in said, f"a privileged pod: {said or 'accepted'}")
+    return said.splitlines()[0]
+
+
+def network_policies(run: Run) -> str:
+    """Every training namespace starts from nothing allowed, and lets its pods reach each other, DNS and Lustre.
+
+    Nothing on this machine enforces policies: this reads what the API server has, as the VPC CNI would.
+    """
+    for namespace in run.namespaces:
+        policies = [one["spec"] for one in run.kubectl.list("networkpolicies", namespace=namespace)]
+        whole = [spec for spec in policies if not spec.get("podSelector")]
+        kinds = {kind for spec in whole for kind in spec.get("policyTypes", [])}
+        require(kinds >= {"Ingress", "Egress"}, f"{namespace}: no policy for all pods, both ways (has {sorted(kinds)})")
+        out = [rule for spec in whole for rule in spec.get("egress", [])]
+        inward = [rule for spec in whole for rule in spec.get("ingress", [])]
+        ports = {port.get("port") for rule in out for port in rule.get("ports", [])}
+        require(_DNS in ports, f"{namespace}: pods cannot ask DNS")
+        require(_LUSTRE in ports, f"{namespace}: pods cannot reach Lustre")
+        require(
+            any(_among_themselves(rule.get("to", [])) for rule in out), f"{namespace}: pods cannot reach each other"
+        )
+        require(
+            any(_among_themselves(rule.get("from", [])) for rule in inward), f"{namespace}: nor be reached by others"
+        )
+        require(all(rule.get("from") for rule in inward), f"{namespace}: anybody may reach its pods")
+    return f"in {', '.join(run.namespaces)}: declared, and not enforced here"
+
+
+def _among_themselves(peers: list[Manifest]) -> bool:
+    """Whether every pod of the same namespace is among these."""
+    return any(peer.get("podSelector") == {} and "namespaceSelector" not in peer for peer in peers)
+
+
+def _refusal(run: Run, pod: Manifest) -> str:
+    """Why the API server does not take a pod, empty where it does."""
+    try:
+        run.kubectl.apply([pod], dry_run=True)
+    except Refused as refused:
+        return str(refused)
+    return ""
+
+
+def _pod(namespace: str, name: str, resources: Manifest) -> Manifest:
+    container = {
+        "name": "main",
+        "image": "image.invalid/none",
+        "resources": {"limits": {"cpu": "1", "memory": "1Gi", **{key: str(value) for key, value in resources.items()}}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"containers": [container]},
+    }

@@ -1,0 +1,229 @@
+"""``python -m rehearsal eks``: a stack's Kubernetes objects, jobs and nodes on a real API server of this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from components.config import Config, ConfigError, parse
+from operations.jobs import jobs_of
+
+from ..checks import Check, CheckFailed
+from ..project import Project, ProjectError, load_project
+from . import access, placement, workloads
+from .binaries import Missing, find_all, missing
+from .container import available
+from .control_plane import ControlPlane, ControlPlaneError
+from .deploy import DeployFailed
+from .kubectl import Refused
+from .objects import Plan, plan
+from .outcome import Outcome
+from .run import Run, started
+from .show import Progress, ending
+from .training import trains_across_nodes
+
+PASSED, FAILED, CANNOT = 0, 1, 2
+_ROOT = Path(__file__).parents[2]
+Act = Callable[[Run], str]
+
+
+class Interrupted(BaseException):
+    """A signal asked the run to end."""
+
+
+class StackFailed(Exception):
+    """The stack did not come up in the embedded account."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command line. 0: all good, 1: a failed check or leftovers, 2: it cannot run here."""
+    options = _parser().parse_args(argv)
+    errors, console = Console(stderr=True), Console()
+    try:
+        project = load_project(_ROOT, options.stack, options.config)
+        config = parse(project.config)
+    except (ProjectError, ConfigError) as refused:
+        return _cannot(errors, str(refused))
+    if config.settings.orchestrator != "eks":
+        if options.if_possible:
+            return PASSED
+        return _cannot(errors, f"stack {options.stack} runs Slurm; `python -m rehearsal nodes` rehearses it")
+    if options.if_possible and (lacking := _lacking()):
+        errors.print(f"Kubernetes was not rehearsed: {lacking} (`python -m rehearsal eks` says more).")
+        return PASSED
+    if not available():
+        return _cannot(
+            errors, "this machine lets nobody make mount namespaces (`unshare --mount`); operators need them"
+        )
+    try:
+        binaries = find_all(console)
+    except Missing as missing_programs:
+        return _cannot(errors, str(missing_programs))
+    outcome, began = Outcome(stack=options.stack), time.monotonic()
+    previous = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        run(project, config, outcome, console, ControlPlane(binaries), cycles=options.cycles)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    console.print(ending(outcome, time.monotonic() - began))
+    if options.json:
+        options.json.write_text(json.dumps(outcome.as_json(), indent=2) + "\n")
+    return PASSED if outcome.passed else FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m rehearsal eks",
+        description="Bring an EKS stack up in the embedded AWS account, then apply its Kubernetes objects to a real "
+        "API server on this machine, through real Helm and server-side apply, with nodes as the catalogue describes "
+        "them. Jobs are submitted, placed, queued and refused; one trains. Everything is removed again.",
+        epilog="Exit code: 0 every check passed and nothing is left, 1 otherwise, 2 the machine or the configuration "
+        "does not allow a run.",
+    )
+    parser.add_argument("--stack", default="eks-gpu", help="which Pulumi.<stack>.yaml (default: eks-gpu)")
+    parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="set a key; repeatable")
+    parser.add_argument("--cycles", type=_count, default=2, metavar="N", help="times up and down (default: 2)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result for machines")
+    parser.add_argument(
+        "--if-possible",
+        action="store_true",
+        help="where programs are missing or the stack runs Slurm, say so and exit 0; nothing is built",
+    )
+    return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a number of times; 1 or more')
+    return int(text)
+
+
+def _lacking() -> str:
+    """What keeps this machine from a run, empty if nothing does."""
+    if names := missing():
+        return f"not built yet: {', '.join(names)} (make kubernetes-tools)"
+    return "" if available() else "no mount namespaces"
+
+
+def _cannot(errors: Console, why: str) -> int:
+    errors.print(why, style="red", markup=False, highlight=False, soft_wrap=True)
+    return CANNOT
+
+
+def run(
+    project: Project, config: Config, outcome: Outcome, console: Console, plane: ControlPlane, *, cycles: int
+) -> None:
+    """The whole rehearsal; what it finds goes into ``outcome``, an interruption and leftovers included."""
+    progress = Progress(console)
+    try:
+        console.print(f"[bold]Rehearsing Kubernetes[/] of {project.stack}: {config.variant} in {config.region.name}")
+        progress.say("the program, in the embedded account")
+        declared = _declared(project, config)
+        progress.say("the control plane")
+        with plane, started(plane, config, declared, progress.say) as here:
+            outcome.version = here.kubectl.server_version()
+            outcome.chart = here.charts.played
+            before = here.look()
+            for cycle in range(1, cycles + 1):
+                if not _cycle(here, outcome, progress, cycle, before):
+                    return
+    except (StackFailed, ControlPlaneError, DeployFailed, Refused) as error:
+        outcome.failure = str(error)
+    except Interrupted as signalled:
+        outcome.failure = f"ended by {signalled}"
+    finally:
+        progress.close()
+        # Also where it never came to its context.
+        plane.processes.stop_all()
+        shutil.rmtree(plane.folder, ignore_errors=True)
+
+
+def _declared(project: Project, config: Config) -> Plan:
+    # The account takes a second to load, and is not needed to say what a machine lacks.
+    from ..account import Account
+    from ..deployment import up
+    from ..program import ProgramError
+
+    try:
+        with Account(config.region.name) as account:
+            deployment = up(project, account)
+    except ProgramError as refused:
+        raise StackFailed(str(refused)) from refused
+    if deployment.failure:
+        raise StackFailed(f"the stack did not come up: {deployment.failure}")
+    return plan(deployment.state)
+
+
+def _cycle(here: Run, outcome: Outcome, progress: Progress, cycle: int, before: frozenset[str]) -> bool:
+    """Up, the checks, down, and a look for leftovers. The first time with every check. False ends the run."""
+
+    def perform(name: str, act: Act) -> bool:
+        progress.say(name)
+        began = time.monotonic()
+        try:
+            passed, detail = True, act(here)
+        except (CheckFailed, DeployFailed, Refused) as failed:
+            passed, detail = False, str(failed)
+        check = Check(name, passed, detail, round(time.monotonic() - began, 3))
+        outcome.checks.append(check)
+        progress.check(check)
+        return passed
+
+    def bring_up(here: Run) -> str:
+        outcome.objects = here.bring_up()
+        return f"{outcome.objects} objects, {len(here.kubectl.list('nodes'))} nodes"
+
+    def take_down(here: Run) -> str:
+        problems = here.take_down()
+        outcome.leftovers = here.leftovers(before)
+        if problems or outcome.leftovers:
+            raise CheckFailed("; ".join(problems + [f"left over: {one}" for one in outcome.leftovers]))
+        return "nothing is left"
+
+    suffix = f" ({cycle})" if cycle > 1 else ""
+    up = perform(f"up{suffix}", bring_up)
+    for name, act in _checks(here, full=cycle == 1) if up else ():
+        perform(f"{name}{suffix}", act)
+    down = perform(f"down{suffix}", take_down)
+    outcome.cycles = cycle
+    return up and down
+
+
+def _checks(here: Run, *, full: bool) -> list[tuple[str, Act]]:
+    placed: list[tuple[str, Act]] = [
+        ("device plugins", placement.device_plugins),
+        ("health monitoring", placement.health_agents),
+        ("operators", placement.operators),
+    ]
+    if not full:
+        return placed
+    jobs: list[tuple[str, Act]] = [
+        (f"job {name}", lambda run, name=name: workloads.admitted_and_placed(run, name))  # type: ignore[misc]
+        for name in jobs_of(here.config)
+    ]
+    training: list[tuple[str, Act]] = [("training", trains_across_nodes)] if "nanogpt" in jobs_of(here.config) else []
+    return [
+        *placed,
+        *jobs,
+        ("strict validation", workloads.unknown_field_refused),
+        ("all or none", workloads.all_or_none),
+        ("second job queues", workloads.second_job_queues),
+        ("oversize job", workloads.oversize_refused),
+        ("rights of teams", access.rights),
+        ("quota", access.quota),
+        ("pod security", access.pod_security),
+        ("network policies", access.network_policies),
+        *training,
+    ]
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise Interrupted(signal.Signals(number).name)

@@ -1,0 +1,69 @@
+"""A rehearsal on a Kubernetes API in a terminal: what is under way, checks as they end, a table, the last words."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group, RenderableType
+from rich.status import Status
+from rich.table import Table
+from rich.text import Text
+
+from ..checks import Check
+from .outcome import Outcome
+
+_CHARTS = {
+    "hyperpod": "the HyperPod chart, from charts/",
+    "stand-in": "a stand-in for the HyperPod chart, which is not in charts/ (`python -m operations charts` brings it)",
+}
+
+
+class Progress:
+    """A line that says what is under way, and one for every check that has ended."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._status: Status | None = None
+
+    def say(self, text: str) -> None:
+        """Something has begun."""
+        if self.console.is_terminal and self._status is None:
+            self._status = self.console.status("")
+            self._status.start()
+        if self._status:
+            self._status.update(text)
+
+    def check(self, check: Check) -> None:
+        """A check has ended."""
+        self.console.print(check.line(), soft_wrap=not self.console.is_terminal)
+
+    def close(self) -> None:
+        """Stop drawing."""
+        if self._status:
+            self._status.stop()
+            self._status = None
+
+
+def ending(outcome: Outcome, seconds: float) -> RenderableType:
+    """The table of checks, and the last words."""
+    table = Table(
+        title=f"Kubernetes {outcome.version}, {outcome.stack}: {len(outcome.checks)} checks", title_justify="left"
+    )
+    for column in ("check", "passed", "seconds"):
+        table.add_column(column, justify="right" if column == "seconds" else "left")
+    for check in outcome.checks:
+        style = "" if check.passed else "bold red"
+        table.add_row(check.name, "yes" if check.passed else "no", f"{check.seconds:.1f}", style=style)
+    parts: list[RenderableType] = [Text(), table]
+    if outcome.chart:
+        parts.append(Text(f"Installed: {_CHARTS[outcome.chart]}; {outcome.objects} objects in all."))
+    if outcome.failure:
+        parts.append(Text(f"\n{outcome.failure}", style="bold red"))
+    if failed := [check.name for check in outcome.checks if not check.passed]:
+        parts.append(Text(f"\nFailed: {', '.join(failed)}", style="bold red"))
+    if outcome.leftovers:
+        parts.append(Text("\nLeft over:\n" + "\n".join(f"  {one}" for one in outcome.leftovers), style="bold red"))
+    elif outcome.passed:
+        times = f", {outcome.cycles} times" if outcome.cycles > 1 else ""
+        parts.append(
+            Text(f"\nAll checks passed, up and down{times} in {seconds:.0f} s; nothing is left.", "bold green")
+        )
+    return Group(*parts)

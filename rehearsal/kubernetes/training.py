@@ -1,0 +1,73 @@
+"""A PyTorchJob whose pods run: the training operator gives rank and address, this machine the processes."""
+
+from __future__ import annotations
+
+import re
+
+from operations.jobs import jobs_of
+
+from ..checks import CheckFailed, require
+from .control_plane import PLAYED_LABEL
+from .kubectl import Manifest, until
+from .run import Run
+from .workloads import Submitted, submitted
+
+# Small enough that two processes share a few cores; the gloo backend, since nothing here has a GPU.
+_ARGUMENTS = "--steps 30 --log-every 10 --save-every 30 --threads 1 --layers 2 --embed 64 --batch 4"
+_SECONDS = 240.0
+_LOSS = re.compile(r"iter (\d+): loss ([\d.]+)")
+
+
+def trains_across_nodes(run: Run) -> str:
+    """nanoGPT on two nodes, one process each: ranks differ, both know the first one's address, and the loss falls."""
+    name = "nanogpt"
+    if name not in jobs_of(run.config):
+        raise CheckFailed(f"{name} is not among this stack's jobs")
+    with submitted(run, name, change=_play, devices=1, arguments=_ARGUMENTS) as job:
+        if not until(lambda: len(job.pods()) == job.wanted, _SECONDS):
+            raise CheckFailed(f"{len(job.pods())} of {job.wanted} pods: {job.reason() or 'no reason'}")
+        address = _ranks_and_address(run, job)
+        logs: dict[str, str] = {}
+
+        def ended() -> bool:
+            for pod in job.pods():
+                logs[pod["metadata"]["name"]] = run.pods.log(pod["metadata"]["name"])
+            return _state(run, job) in ("Succeeded", "Failed")
+
+        until(ended, _SECONDS, every=0.5)
+        text = "\n".join(logs.values())
+        losses = [float(loss) for _, loss in _LOSS.findall(text)]
+        last = " | ".join(text.strip().splitlines()[-3:])
+        require(_state(run, job) == "Succeeded", f"the job is {_state(run, job) or 'without a state'}: {last}")
+        require(len(losses) > 1 and losses[-1] < losses[0], f"the loss did not fall: {losses}")
+        require("2 ranks, gloo" in text, f"not two ranks on gloo: {last}")
+        return f"2 ranks on 2 nodes, address {address}, loss {losses[0]:.2f} to {losses[-1]:.2f}"
+
+
+def _play(job: Manifest) -> None:
+    """Let the pods' own commands run here."""
+    for replica in job["spec"]["pytorchReplicaSpecs"].values():
+        replica["template"]["metadata"]["labels"][PLAYED_LABEL] = "true"
+
+
+def _ranks_and_address(run: Run, job: Submitted) -> str:
+    """What the operator wrote into the pods, and the Service behind the address. Returns the address."""
+    ranks, addresses = set(), set()
+    for pod in job.pods():
+        variables = {one["name"]: one.get("value") for one in pod["spec"]["containers"][0].get("env", [])}
+        ranks.add(variables.get("RANK"))
+        addresses.add(variables.get("MASTER_ADDR"))
+        require(variables.get("MASTER_PORT"), f"{pod['metadata']['name']} has no MASTER_PORT")
+    require(ranks == {str(rank) for rank in range(job.wanted)}, f"ranks are {sorted(map(str, ranks))}")
+    require(len(addresses) == 1, f"the pods know different addresses: {sorted(map(str, addresses))}")
+    # The first replica calls itself localhost in some versions; a Service's name is what all can resolve.
+    address = str(addresses.pop())
+    require(run.kubectl.get("service", address, job.namespace), f"no Service is called {address}")
+    return address
+
+
+def _state(run: Run, job: Submitted) -> str:
+    found = run.kubectl.get("pytorchjobs.kubeflow.org", job.name, job.namespace) or {}
+    conditions = found.get("status", {}).get("conditions", [])
+    true = [one["type"] for one in conditions if one["status"] == "True"]
+    return next((kind for kind in ("Succeeded", "Failed") if kind in true), "")

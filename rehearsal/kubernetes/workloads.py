@@ -1,0 +1,201 @@
+"""Checks with jobs: each is admitted and placed, gangs run whole or not at all, and what cannot fit is refused."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from operations.jobs import NAME_LABEL, JobError, jobs_of, render
+
+from ..checks import CheckFailed, require
+from .kubectl import Manifest, Refused, until
+from .nodes import GROUP_LABEL
+from .run import Run, scheduled, why_pending
+
+_SECONDS = 60.0
+# How long nothing must happen before it counts as not happening.
+_STILL_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A job on the server."""
+
+    run: Run
+    name: str
+    objects: list[Manifest]
+
+    @property
+    def job(self) -> Manifest:
+        """The job itself; what comes before it are its ConfigMaps."""
+        return self.objects[-1]
+
+    @property
+    def namespace(self) -> str:
+        """Its team's."""
+        return str(self.job["metadata"]["namespace"])
+
+    @property
+    def wanted(self) -> int:
+        """How many pods make it up, an MPI launcher apart: that one comes when the others are ready."""
+        return _size(self.job)
+
+    def pods(self) -> list[Manifest]:
+        """Its pods that are not on their way out, launchers apart."""
+        found = self.run.kubectl.list("pods", namespace=self.namespace, selector=f"{NAME_LABEL}={self.name}")
+        return [
+            pod
+            for pod in found
+            if "deletionTimestamp" not in pod["metadata"]
+            and pod["metadata"]["labels"].get("training.kubeflow.org/job-role") != "launcher"
+        ]
+
+    def placed(self) -> bool:
+        """Every pod has a node."""
+        return sum(map(scheduled, self.pods())) == self.wanted
+
+    def reason(self) -> str:
+        """Why it does not run: Kueue's words on its workload, else the scheduler's on its pods."""
+        for workload in (
+            self.run.kubectl.list("workloads.kueue.x-k8s.io", namespace=self.namespace) if self.queued else []
+        ):
+            owners = [owner["name"] for owner in workload["metadata"].get("ownerReferences", [])]
+            if self.name in owners:
+                conditions = workload.get("status", {}).get("conditions", [])
+                return "; ".join(one["message"] for one in conditions if one["status"] == "False")
+        return next(filter(None, (why_pending(self.run.kubectl, pod) for pod in self.pods())), "")
+
+    @property
+    def queued(self) -> bool:
+        """Whether Kueue decides when it starts."""
+        return self.run.config.settings.charts.queues == "kueue"
+
+
+@contextmanager
+def submitted(
+    run: Run, name: str, *, change: Callable[[Manifest], None] | None = None, **options: Any
+) -> Iterator[Submitted]:
+    """A job as `operations job` renders it, from its submission until nothing of it is left."""
+    objects = render(name, run.config, **options)
+    if change:
+        change(objects[-1])
+    job = Submitted(run, name, objects)
+    run.kubectl.apply(objects)
+    try:
+        yield job
+    finally:
+        run.kubectl.delete(objects[::-1])
+        until(lambda: not job.pods(), _SECONDS)
+
+
+def admitted_and_placed(run: Run, name: str) -> str:
+    """Strict validation accepts the job, and each of its pods gets a node of its group, with all it asked for."""
+    run.kubectl.apply(render(name, run.config), dry_run=True)
+    with submitted(run, name) as job:
+        if not until(job.placed, _SECONDS):
+            raise CheckFailed(
+                f"{len(job.pods())} of {job.wanted} pods, not all with a node: {job.reason() or 'no reason'}"
+            )
+        pods = job.pods()
+        on = {pod["spec"]["nodeName"] for pod in pods}
+        group = run.config.worker_groups[0]
+        nodes = {one["metadata"]["name"]: one["metadata"]["labels"][GROUP_LABEL] for one in run.kubectl.list("nodes")}
+        require({nodes[name] for name in on} == {group.name}, f"placed outside of group {group.name}: {sorted(on)}")
+        require(len(on) == len(pods), f"{len(pods)} pods share {len(on)} nodes")
+        requests = pods[0]["spec"]["containers"][0]["resources"]["requests"]
+        asked = ", ".join(f"{value} {key}" for key, value in sorted(requests.items()) if "/" in key or "huge" in key)
+        return f"{len(pods)} pods on {len(on)} nodes, each with {asked}"
+
+
+def unknown_field_refused(run: Run) -> str:
+    """The validation is a strict one: it refuses a job with a field that its schema lacks."""
+    objects = copy.deepcopy(render(_jobs(run)[0], run.config))
+    objects[-1]["spec"]["notAField"] = True
+    try:
+        run.kubectl.apply(objects, dry_run=True)
+    except Refused as refused:
+        require("notAField" in str(refused), f"refused for another reason: {refused}")
+        return str(refused).splitlines()[0]
+    raise CheckFailed("a job with an unknown field was accepted")
+
+
+def all_or_none(run: Run) -> str:
+    """While a small job holds one node, a job for all nodes gets not even one."""
+    first, second = _jobs(run)[:2]
+    with submitted(run, first, nodes=1) as small:
+        _wait(small)
+        with submitted(run, second) as whole:
+            _stays_out(whole)
+            reason = whole.reason()
+            run.kubectl.delete(small.objects[::-1])
+            _wait(whole)
+            return f"{second} waited with no pod ({reason}), then all {whole.wanted} ran"
+
+
+def second_job_queues(run: Run) -> str:
+    """A job for all nodes waits while another has them, and runs when that one is gone."""
+    first, second = _jobs(run)[:2]
+    with submitted(run, first) as running:
+        _wait(running)
+        with submitted(run, second) as waiting:
+            _stays_out(waiting)
+            reason = waiting.reason()
+            require(reason, f"{second} waits, and nobody says why")
+            require(running.placed(), f"{first} lost its pods")
+            run.kubectl.delete(running.objects[::-1])
+            _wait(waiting)
+            return f"{second} waited: {reason}"
+
+
+def oversize_refused(run: Run) -> str:
+    """More nodes than there are: refused when rendered; and a job written by hand never starts, with the reason."""
+    name, most = _jobs(run)[0], run.config.worker_groups[0].count
+    try:
+        render(name, run.config, nodes=most + 1)
+    except JobError as error:
+        said = error.problems[0]
+    else:
+        raise CheckFailed(f"operations rendered {name} for {most + 1} of {most} nodes")
+
+    def grow(job: Manifest) -> None:
+        job["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = most
+
+    with submitted(run, name, change=grow) as job:
+        _stays_out(job)
+        require(until(job.reason, _SECONDS), "it does not start, and nobody says why")
+        return f"rendering: {said}; by hand: {job.reason()}"
+
+
+def _jobs(run: Run) -> list[str]:
+    """A job of each operator, the training operator's first: two that can stand in each other's way."""
+    first: dict[str, str] = {}
+    for name in jobs_of(run.config):
+        first.setdefault(render(name, run.config)[-1]["kind"], name)
+    return [first[kind] for kind in ("PyTorchJob", "MPIJob") if kind in first]
+
+
+def _wait(job: Submitted) -> None:
+    if not until(job.placed, _SECONDS):
+        raise CheckFailed(f"{job.name} did not get its nodes: {job.reason() or 'no reason'}")
+
+
+def _stays_out(job: Submitted) -> None:
+    """Not one pod of the job gets a node, for long enough to mean it."""
+    end = time.monotonic() + _STILL_SECONDS
+    while time.monotonic() < end:
+        placed = sum(map(scheduled, job.pods()))
+        require(placed == 0, f"{placed} of {job.wanted} pods of {job.name} got a node")
+        time.sleep(0.3)
+
+
+def _size(job: Manifest) -> int:
+    spec = job["spec"]
+    if "pytorchReplicaSpecs" in spec:
+        return sum(int(one["replicas"]) for one in spec["pytorchReplicaSpecs"].values())
+    if "mpiReplicaSpecs" in spec:
+        return int(spec["mpiReplicaSpecs"]["Worker"]["replicas"])
+    return int(spec.get("parallelism", 1))
