@@ -38,7 +38,7 @@ def quota(run: Run) -> str:
     """A namespace's quota refuses what is more than the whole cluster."""
     group = run.config.worker_groups[0]
     device = device_resource(group)
-    every = sum(int(node_capacity(one).get(device, 0)) for one in run.config.worker_groups)
+    every = sum(int(node_capacity(one).get(device, 0)) * one.count for one in run.config.worker_groups)
     pod = _pod(run.namespaces[0], "too-many", {device: every + 1})
     said = _refusal(run, pod)
     require(said, f"a pod with {every + 1} {device} was accepted, and the cluster has {every}")

@@ -7,6 +7,7 @@ import json
 import shutil
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from .deploy import DeployFailed
 from .kubectl import Refused
 from .objects import Plan, plan
 from .outcome import Outcome
-from .run import Run, started
+from .run import Run, describe, started
 from .show import Progress, ending
 from .training import trains_across_nodes
 
@@ -133,7 +134,7 @@ def run(
             outcome.chart = here.charts.played
             before = here.look()
             for cycle in range(1, cycles + 1):
-                if not _cycle(here, outcome, progress, cycle, before):
+                if not _cycle(here, outcome, progress, cycle, cycles, before):
                     return
     except (StackFailed, ControlPlaneError, DeployFailed, Refused) as error:
         outcome.failure = str(error)
@@ -162,8 +163,11 @@ def _declared(project: Project, config: Config) -> Plan:
     return plan(deployment.state)
 
 
-def _cycle(here: Run, outcome: Outcome, progress: Progress, cycle: int, before: frozenset[str]) -> bool:
-    """Up, the checks, down, and a look for leftovers. The first time with every check. False ends the run."""
+def _cycle(here: Run, outcome: Outcome, progress: Progress, cycle: int, cycles: int, before: frozenset[str]) -> bool:
+    """Up, the checks, down, and a look for leftovers. The first time with every check. False ends the run.
+
+    What an uninstall may leave stays for the next cycle to cope with; the last one ends as the EKS cluster's end does.
+    """
 
     def perform(name: str, act: Act) -> bool:
         progress.say(name)
@@ -182,11 +186,17 @@ def _cycle(here: Run, outcome: Outcome, progress: Progress, cycle: int, before: 
         return f"{outcome.objects} objects, {len(here.kubectl.list('nodes'))} nodes"
 
     def take_down(here: Run) -> str:
-        problems = here.take_down()
-        outcome.leftovers = here.leftovers(before)
+        kept = here.deployer.kept(here.plan.steps)
+        problems, allowed = here.take_down(), frozenset(map(describe, kept))
+        outcome.leftovers = here.leftovers(before, allowed)
+        stays = Counter(one.split(".")[0] for one in here.look() - before)
+        if cycle == cycles:
+            here.end_of_cluster(kept)
+            outcome.leftovers += here.leftovers(before)
         if problems or outcome.leftovers:
             raise CheckFailed("; ".join(problems + [f"left over: {one}" for one in outcome.leftovers]))
-        return "nothing is left"
+        said = ", ".join(f"{count} {kind}" for kind, count in sorted(stays.items()))
+        return f"nothing is left but what goes with the cluster: {said}" if said else "nothing is left"
 
     suffix = f" ({cycle})" if cycle > 1 else ""
     up = perform(f"up{suffix}", bring_up)

@@ -57,6 +57,19 @@ class Deployer:
         """How many objects the steps have on the server: their own, and those that Helm made."""
         return sum(len(self._members(step.release)) if step.release else 1 for step in steps)
 
+    def kept(self, steps: Iterable[Step]) -> list[Manifest]:
+        """What may outlive an uninstall, until the cluster itself goes.
+
+        Helm never deletes what is in a chart's ``crds`` folder; and Kubernetes' controller of aggregated cluster roles
+        can write one back while it is being deleted.
+        """
+        found: list[Manifest] = []
+        for release in (step.release for step in steps if step.release):
+            for path in sorted(self.charts.find(release).rglob("crds/*.yaml")):
+                found += [document for document in yaml.safe_load_all(path.read_text()) if document]
+            found += [one for one in self._members(release) if one.get("aggregationRule")]
+        return found
+
     def _members(self, release: Release) -> list[Manifest]:
         text = self.kubectl.helm("get", "manifest", release.name, "-n", release.namespace)
         return [document for document in yaml.safe_load_all(text) if document]

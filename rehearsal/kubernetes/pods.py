@@ -66,7 +66,10 @@ def has_process(pod: Manifest) -> bool:
 
 @dataclass
 class Pods:
-    """Follows the API server's pods from ``start`` to ``stop``, and runs those that are to be run."""
+    """Follows the API server's pods from ``start`` to ``stop``, and runs those that are to be run.
+
+    ``problems`` are what kept pods from running, ``codes`` the exit codes of those that ran, by the pod's name.
+    """
 
     plane: ControlPlane
     workspace: Path
@@ -74,6 +77,7 @@ class Pods:
 
     def __post_init__(self) -> None:
         self.volumes = Volumes(self.plane.kubectl, self.workspace)
+        self.codes: dict[str, int] = {}
         self._running: dict[str, Process | None] = {}
         self._threads: list[threading.Thread] = []
         self._stopping = False
@@ -135,6 +139,7 @@ class Pods:
                 time.sleep(_LOOK_SECONDS)
                 self.volumes.refresh(pod)
             if pod["metadata"]["uid"] in self._running:
+                self.codes[pod["metadata"]["name"]] = process.code
                 self._report(pod, "Failed" if process.code else "Succeeded", code=process.code)
         except (Refused, OSError, KeyError) as error:
             # What goes wrong because the pod goes away, or the run ends, is nobody's problem.

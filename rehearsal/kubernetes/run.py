@@ -67,12 +67,20 @@ class Run:
         self.kubectl.delete(nodes_of(self.config))
         return problems + self.deployer.remove(self.plan.before_nodes)
 
-    def leftovers(self, before: frozenset[str]) -> list[str]:
-        """What is there now and was not ``before``, once the controllers have had time to tidy up."""
+    def end_of_cluster(self, kept: list[Manifest]) -> None:
+        """What goes with the EKS cluster and not before."""
+        self.kubectl.delete(kept)
+
+    def leftovers(self, before: frozenset[str], allowed: frozenset[str] = frozenset()) -> list[str]:
+        """What is there now, was not ``before`` and is not ``allowed``, once the controllers have tidied up."""
         found: list[str] = []
 
         def clean() -> bool:
-            found[:] = sorted(self.look() - before)
+            try:
+                found[:] = sorted(self.look() - before - allowed)
+            except Refused:
+                # A kind went away between the question which there are and the question for its objects.
+                return False
             return not found
 
         until(clean, _SETTLE_SECONDS, every=0.5)
@@ -83,7 +91,7 @@ class Run:
         kinds = self.kubectl.run("api-resources", "--verbs=list", "-o", "name").split()
         wanted = [kind for kind in kinds if kind.split(".")[0] not in _PASSING]
         found = json.loads(self.kubectl.run("get", ",".join(wanted), "-A", "-o", "json", "--ignore-not-found") or "{}")
-        return frozenset(_describe(one) for one in found.get("items", []))
+        return frozenset(describe(one) for one in found.get("items", []) if not _automatic(one))
 
     def operators(self) -> dict[str, Manifest]:
         """Pods of operators that are ready, by the program they run."""
@@ -125,7 +133,13 @@ def why_pending(kubectl: Kubectl, pod: Manifest) -> str:
     return next((one.get("message", "") for one in conditions if one["status"] == "False"), "")
 
 
-def _describe(one: Manifest) -> str:
+def _automatic(one: Manifest) -> bool:
+    """The API server's own registration of a custom resource's group."""
+    return "kube-aggregator.kubernetes.io/automanaged" in (one["metadata"].get("labels") or {})
+
+
+def describe(one: Manifest) -> str:
+    """An object's kind, group, namespace and name, as ``look`` gives them."""
     group = one["apiVersion"].split("/")[0] if "/" in one["apiVersion"] else ""
     where = one["metadata"].get("namespace", "")
     return "/".join(part for part in (f"{one['kind']}.{group}".rstrip("."), where, one["metadata"]["name"]) if part)

@@ -29,15 +29,20 @@ def trains_across_nodes(run: Run) -> str:
         address = _ranks_and_address(run, job)
         logs: dict[str, str] = {}
 
+        names = [pod["metadata"]["name"] for pod in job.pods()]
+
         def ended() -> bool:
-            for pod in job.pods():
-                logs[pod["metadata"]["name"]] = run.pods.log(pod["metadata"]["name"])
+            for name in names:
+                # Read as it grows: it goes with its pod.
+                logs[name] = run.pods.log(name)
+                # The operator would begin again; once is enough to know.
+                require(not run.pods.codes.get(name), f"{name} failed: {_end(logs[name])}")
             return _state(run, job) in ("Succeeded", "Failed")
 
         until(ended, _SECONDS, every=0.5)
         text = "\n".join(logs.values())
         losses = [float(loss) for _, loss in _LOSS.findall(text)]
-        last = " | ".join(text.strip().splitlines()[-3:])
+        last = _end(text)
         require(_state(run, job) == "Succeeded", f"the job is {_state(run, job) or 'without a state'}: {last}")
         require(len(losses) > 1 and losses[-1] < losses[0], f"the loss did not fall: {losses}")
         require("2 ranks, gloo" in text, f"not two ranks on gloo: {last}")
@@ -64,6 +69,10 @@ def _ranks_and_address(run: Run, job: Submitted) -> str:
     address = str(addresses.pop())
     require(run.kubectl.get("service", address, job.namespace), f"no Service is called {address}")
     return address
+
+
+def _end(text: str) -> str:
+    return " | ".join(text.strip().splitlines()[-3:])
 
 
 def _state(run: Run, job: Submitted) -> str:
