@@ -139,7 +139,11 @@ def _join(torch: Any, rank: int, world: int) -> str:
         return "nccl" if torch.cuda.is_available() else "gloo"
     address, port = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "29500"))
     wait = datetime.timedelta(seconds=300)
-    store = torch.distributed.TCPStore(address, port, world, rank == 0, timeout=wait)
+    # torchrun may have a store at that port already, for all attempts of the job; then every rank is its client.
+    shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    store = torch.distributed.TCPStore(address, port, world, rank == 0 and not shared, timeout=wait)
+    if shared:
+        store = torch.distributed.PrefixStore(f"attempt/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     store.set(f"wish/{rank}", "nccl" if fast else "gloo")
     wishes = {store.get(f"wish/{other}").decode("ascii") for other in range(world)}
     backend = wishes.pop() if len(wishes) == 1 else "gloo"

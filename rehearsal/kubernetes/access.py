@@ -43,7 +43,7 @@ def quota(run: Run) -> str:
     said = _refusal(run, pod)
     require(said, f"a pod with {every + 1} {device} was accepted, and the cluster has {every}")
     require("exceeded quota" in said or "maximum" in said, f"refused for another reason: {said}")
-    return said.splitlines()[0]
+    return said
 
 
 def pod_security(run: Run) -> str:
@@ -52,7 +52,7 @@ def pod_security(run: Run) -> str:
     pod["spec"]["containers"][0]["securityContext"] = {"privileged": True}
     said = _refusal(run, pod)
     require("PodSecurity" in said, f"a privileged pod: {said or 'accepted'}")
-    return said.splitlines()[0]
+    return said
 
 
 def network_policies(run: Run) -> str:
@@ -90,7 +90,8 @@ def _refusal(run: Run, pod: Manifest) -> str:
     try:
         run.kubectl.apply([pod], dry_run=True)
     except Refused as refused:
-        return str(refused)
+        # Warnings come before it, of what is allowed and should not be done.
+        return next((line for line in str(refused).splitlines() if line.startswith("Error")), str(refused))
     return ""
 
 

@@ -23,7 +23,7 @@ from .binaries import Missing, find_all, missing
 from .container import available
 from .control_plane import ControlPlane, ControlPlaneError
 from .deploy import DeployFailed
-from .kubectl import Refused
+from .kubectl import Refused, until
 from .objects import Plan, plan
 from .outcome import Outcome
 from .run import Run, describe, started
@@ -32,6 +32,7 @@ from .training import trains_across_nodes
 
 PASSED, FAILED, CANNOT = 0, 1, 2
 _ROOT = Path(__file__).parents[2]
+_SETTLE_SECONDS = 30.0
 Act = Callable[[Run], str]
 
 
@@ -132,6 +133,7 @@ def run(
         with plane, started(plane, config, declared, progress.say) as here:
             outcome.version = here.kubectl.server_version()
             outcome.chart = here.charts.played
+            until(here.settled, _SETTLE_SECONDS)
             before = here.look()
             for cycle in range(1, cycles + 1):
                 if not _cycle(here, outcome, progress, cycle, cycles, before):

@@ -46,7 +46,8 @@ class Run:
     @property
     def namespaces(self) -> tuple[str, ...]:
         """Where teams train."""
-        return tuple(team.name for team in self.config.settings.namespaces)
+        settings = self.config.settings
+        return tuple(settings.namespace_of(team.name) for team in settings.namespaces)
 
     def declared(self, kind: str, namespace: str | None = None) -> list[Manifest]:
         """The program's own objects of a kind, charts apart."""
@@ -65,7 +66,18 @@ class Run:
         """Delete everything in Pulumi's order: what needs nodes, the nodes, the rest. Returns what went wrong."""
         problems = self.deployer.remove(self.plan.after_nodes)
         self.kubectl.delete(nodes_of(self.config))
+        self._collect_pods()
         return problems + self.deployer.remove(self.plan.before_nodes)
+
+    def _collect_pods(self) -> None:
+        """Pods of nodes that are gone: Kubernetes' own collector takes them too, a minute later."""
+        nodes = {node["metadata"]["name"] for node in self.kubectl.list("nodes")}
+        lost = [pod for pod in self.kubectl.list("pods") if pod["spec"].get("nodeName") not in (None, *nodes)]
+        for pod in lost:
+            name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+            self.kubectl.run(
+                "delete", "pod", name, "-n", namespace, "--force", "--grace-period=0", "--ignore-not-found"
+            )
 
     def end_of_cluster(self, kept: list[Manifest]) -> None:
         """What goes with the EKS cluster and not before."""
@@ -85,6 +97,15 @@ class Run:
 
         until(clean, _SETTLE_SECONDS, every=0.5)
         return found
+
+    def settled(self) -> bool:
+        """Whether the controllers have put into every namespace what they put into each."""
+        namespaces = {one["metadata"]["name"] for one in self.kubectl.list("namespaces")}
+        return all(
+            namespaces
+            == {one["metadata"]["namespace"] for one in self.kubectl.list(kind) if one["metadata"]["name"] == name}
+            for kind, name in (("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default"))
+        )
 
     def look(self) -> frozenset[str]:
         """Every object of every kind that the API server has, as kind.group/namespace/name."""

@@ -66,7 +66,11 @@ class Submitted:
             owners = [owner["name"] for owner in workload["metadata"].get("ownerReferences", [])]
             if self.name in owners:
                 conditions = workload.get("status", {}).get("conditions", [])
-                return "; ".join(one["message"] for one in conditions if one["status"] == "False")
+                waits = [
+                    one["message"] for one in conditions if (one["type"], one["status"]) == ("QuotaReserved", "False")
+                ]
+                # Kueue names every resource that lacks, in one sentence; the first is enough.
+                return ", ".join(waits[0].split(", ")[:2]) if waits else ""
         return next(filter(None, (why_pending(self.run.kubectl, pod) for pod in self.pods())), "")
 
     @property
