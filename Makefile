@@ -5,27 +5,32 @@ ARGS ?=
 VENV := venv
 BIN := $(VENV)/bin
 
-.PHONY: rehearse test test-fast test-slow test-nodes check format node-packages clean
+.PHONY: rehearse test test-fast test-slow test-nodes test-kubernetes check format node-packages kubernetes-tools clean
 
 ## Bring a stack up and down in an embedded AWS account, then boot its nodes where the machine can: make rehearse STACK=eks-gpu ARGS="--report report.html"
 rehearse: $(VENV)/.ready
 	$(BIN)/python -m rehearsal --stack $(STACK) $(ARGS)
 	$(BIN)/python -m rehearsal nodes --stack $(STACK) --if-possible
+	$(BIN)/python -m rehearsal eks --stack $(STACK) --if-possible
 
 ## Format, lint, types, and every test; those that need root and packages run where they can and say so where they cannot
 test: check test-fast test-slow test-nodes
 
 ## The fast suite: under a minute
 test-fast: $(VENV)/.ready
-	$(BIN)/python -m pytest -n auto -m "not slow and not root"
+	$(BIN)/python -m pytest -n auto -m "not slow and not root and not kubernetes"
 
 ## What takes longer: a failure of every single resource, every option of every variant
 test-slow: $(VENV)/.ready
-	$(BIN)/python -m pytest -n auto -m "slow and not root"
+	$(BIN)/python -m pytest -n auto -m "slow and not root and not kubernetes"
 
 ## What needs root and the packages of `make node-packages`: every fault while nodes boot a real Slurm
 test-nodes: $(VENV)/.ready
 	$(BIN)/python -m pytest -n 2 -m root -rs
+
+## What needs the programs of `make kubernetes-tools`: jobs, rights and removal on a real Kubernetes API
+test-kubernetes: $(VENV)/.ready
+	$(BIN)/python -m pytest -m kubernetes -rs
 
 check: $(VENV)/.ready
 	$(BIN)/ruff format --check .
@@ -48,6 +53,10 @@ node-packages: $(VENV)/.ready
 	test -e /usr/sbin/policy-rc.d || { printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d && chmod +x /usr/sbin/policy-rc.d; }
 	apt-get update -q
 	DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$($(BIN)/python -m rehearsal.nodes.requirements)
+
+## Kubernetes' own programs for the rehearsal of EKS stacks, built with Go and kept in ~/.cache/hyperpod-tools
+kubernetes-tools: $(VENV)/.ready
+	$(BIN)/python -m rehearsal.kubernetes.binaries
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

@@ -20,12 +20,12 @@ _DNS, _LUSTRE = 53, 988
 def rights(run: Run) -> str:
     """A team works in its own namespace, and has no rights in another's, the system's, or over the cluster."""
     wrong, asked = [], 0
-    for team in run.namespaces:
+    for team, own in run.teams.items():
         groups = [team_group(team), "system:authenticated"]
-        questions = [(verb, what, team, True) for verb, what in _OWN]
-        for other in (*(one for one in run.namespaces if one != team), _ELSEWHERE):
+        questions = [(verb, what, own, True) for verb, what in _OWN]
+        for other in (*(one for one in run.namespaces if one != own), _ELSEWHERE):
             questions += [(verb, what, other, False) for verb, what in (*_OWN, ("get", "secrets"))]
-        questions += [(verb, what, team, False) for verb, what in _NEVER]
+        questions += [(verb, what, own, False) for verb, what in _NEVER]
         for verb, what, where, expected in questions:
             asked += 1
             if run.kubectl.may(verb, what, where, user=_USER, groups=groups) != expected:

@@ -44,15 +44,15 @@ class Run:
         return self.deployer.charts
 
     @property
+    def teams(self) -> dict[str, str]:
+        """Each team's namespace."""
+        settings = self.config.settings
+        return {team.name: settings.namespace_of(team.name) for team in settings.namespaces}
+
+    @property
     def namespaces(self) -> tuple[str, ...]:
         """Where teams train."""
-        settings = self.config.settings
-        return tuple(settings.namespace_of(team.name) for team in settings.namespaces)
-
-    def declared(self, kind: str, namespace: str | None = None) -> list[Manifest]:
-        """The program's own objects of a kind, charts apart."""
-        manifests = [step.manifest for step in self.plan.steps if step.manifest and step.manifest.get("kind") == kind]
-        return [one for one in manifests if namespace in (None, one["metadata"].get("namespace"))]
+        return tuple(self.teams.values())
 
     def bring_up(self) -> int:
         """Apply everything in the program's order, nodes included. Returns how many objects. Raises DeployFailed."""
