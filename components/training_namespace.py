@@ -86,8 +86,9 @@ class TrainingNamespace(ComponentResource):
             metadata=kubernetes.meta.v1.ObjectMetaArgs(name=args.namespace, labels=labels),
             opts=ResourceOptions(parent=self),
         )
-        # By name alone Pulumi would not know that the namespace comes first.
-        self._inside = ResourceOptions(parent=self, depends_on=[self.namespace])
+        # By name alone Pulumi would not know that the namespace comes first. It takes everything along when it goes:
+        # one by one, the claim of a job that still runs would never end.
+        self._inside = ResourceOptions(parent=self, depends_on=[self.namespace], deleted_with=self.namespace)
         self._limits()
         self._network_policy()
         self._rights()
@@ -188,7 +189,10 @@ class TrainingNamespace(ComponentResource):
             )
 
     def _storage(self) -> None:
-        """A volume serves one claim, so every namespace has a volume of the same file system."""
+        """A volume serves one claim, so every namespace has a volume of the same file system.
+
+        The volume is not in the namespace and waits for nothing: it ends when its claim does, with the namespace.
+        """
         args, system = self._args, self._args.file_system
         capacity: Mapping[str, str] = {"storage": f"{system.capacity_gib}Gi"}
         modes, volume_name = ["ReadWriteMany"], f"fsx-{args.namespace}"
@@ -209,7 +213,7 @@ class TrainingNamespace(ComponentResource):
                     volume_attributes={"dnsname": system.dns_name, "mountname": system.mount_name},
                 ),
             ),
-            opts=self._inside,
+            opts=ResourceOptions(parent=self),
         )
         core.PersistentVolumeClaim(
             f"{self._name}-fsx-claim",

@@ -102,13 +102,15 @@ def _delete(
 ) -> list[str]:
     failures: list[str] = []
     needed: set[str] = set()
+    going = {resource.urn for resource in order}
     for resource in order:
         if stop is not None and stop.is_set():
             return [*failures, CANCELLED]
         if resource.urn in needed:
             needed |= set(resource.dependencies)
             continue
-        if resource.in_account:
+        # What goes with another is not deleted by itself, as the real engine has it.
+        if resource.in_account and resource.deleted_with not in going:
             failure = _delete_one(account, resource, on_event)
             if failure:
                 failures.append(failure)

@@ -104,6 +104,7 @@ class Engine(MockMonitor):
             secrets=frozenset(secrets | set(request.additionalSecretOutputs)),
             protect=request.protect,
             retain=request.retainOnDelete,
+            deleted_with=request.deletedWith,
         )
         self._enter(resource)
         if request.remote:

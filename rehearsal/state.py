@@ -12,7 +12,10 @@ PROVIDER_PREFIX = "pulumi:providers:"
 
 @dataclass
 class ResourceState:
-    """One resource. ``start`` and ``finish`` are virtual seconds; ``dependencies`` are URNs."""
+    """One resource. ``start`` and ``finish`` are virtual seconds; ``dependencies`` are URNs.
+
+    ``deleted_with``: the URN of the resource whose deletion takes this one along.
+    """
 
     urn: str
     type: str
@@ -26,6 +29,7 @@ class ResourceState:
     secrets: frozenset[str] = frozenset()
     protect: bool = False
     retain: bool = False
+    deleted_with: str = ""
     start: float = 0.0
     finish: float = 0.0
 

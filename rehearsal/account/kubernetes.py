@@ -80,13 +80,13 @@ def _update(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
 
 
 def _delete(account: Account, live: Live) -> None:
-    """A namespace takes everything in it along; here whatever is in it is somebody's, and must go first."""
+    """A namespace takes everything in it along."""
     if live.type != NAMESPACE:
         return
     name = live.inputs["metadata"]["name"]
-    inside = [one.name for one in account.live.values() if _namespace(one) == name]
-    if inside:
-        raise Refused("Conflict", f"namespace {name} still holds {', '.join(inside)}")
+    for key, one in list(account.live.items()):
+        if _namespace(one) == name:
+            del account.live[key]
 
 
 def _namespace(live: Live) -> str | None:

@@ -174,3 +174,25 @@ def test_priorities_are_there_and_without_queues_nothing_of_kueue_is() -> None:
     bare = plan("eks-gpu", charts={"queues": "none"}, teams=TEAMS).state
     assert not [r for r in bare.values() if r.name.startswith("training-queues")]
     assert one(bare, "training-vision-quota").inputs["spec"]["hard"]["requests.nvidia.com/gpu"] == "4"
+
+
+def test_what_is_in_a_namespace_goes_with_it_and_the_volume_does_not_wait_for_it() -> None:
+    state = planned()
+    namespace = one(state, "training-vision-namespace")
+    for resource in state.values():
+        inside = (resource.inputs.get("metadata") or {}).get("namespace") == "vision"
+        if resource.type.startswith("kubernetes:") and inside and "kueue" not in resource.type:
+            assert resource.deleted_with == namespace.urn
+    volume = one(state, "training-vision-fsx")
+    assert namespace.name not in everything_before(state, volume)
+
+
+def test_a_namespace_that_goes_leaves_nothing_of_it_behind() -> None:
+    with Account("us-west-2") as account:
+        deployment = up(project("eks-gpu", teams=[{"name": "vision"}]), account)
+        inside = [live.name for live in account.live.values() if live.name.startswith("training-vision-")]
+        assert len(inside) > 8
+        namespace = one(deployment.state, "training-vision-namespace")
+        account.delete(namespace.type, namespace.id)
+        left = [live.name for live in account.live.values() if live.name.startswith("training-vision-")]
+        assert left == ["training-vision-fsx"]
