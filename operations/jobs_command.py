@@ -14,7 +14,6 @@ from . import console, job_run, kubeconfig, target
 from .failures import Failure, bad_input
 from .job_specs import JOBS
 from .jobs import JobError, render
-from .kubernetes_api import KubernetesApi
 
 Namespace = Annotated[
     str | None, typer.Option("--namespace", "-n", help="A team's namespace (default: the first team's).")
@@ -117,6 +116,8 @@ def run_command(
         arguments=arguments,
         etcd=etcd,
     )
+    from .kubernetes_api import KubernetesApi  # its client takes half of the command's time to load
+
     api = KubernetesApi.of(kubeconfig_file or kubeconfig.render(kubeconfig.describe(chosen)))
     job_run.check(api, objects, chosen.config, pretrained="--pretrained" in arguments)
     job_run.submit(api, objects)

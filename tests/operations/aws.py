@@ -7,6 +7,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,12 @@ CLUSTER_ID = "abcdef123456"
 _SESSION = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test")
 
 
+@cache
+def _client(service: str, region: str, use: str) -> Any:
+    """Clients are dear to make; each test puts its own handlers on them and takes them off again."""
+    return _SESSION.client(service, region_name=region)
+
+
 class StubbedAws(Aws):
     """An account that gives the answers it was told, each once and in order, and fails the test on any other call."""
 
@@ -36,8 +43,8 @@ class StubbedAws(Aws):
     def client(self, service: str, region: str | None = None) -> Any:
         """A client whose every request must have been announced."""
         if service not in self._clients:
-            client = _SESSION.client(service, region_name=region or self.region)
-            client.meta.events.register_first("before-parameter-build.*.*", self._check)
+            client = _client(service, region or self.region, "stubbed")
+            client.meta.events.register_first("before-parameter-build.*.*", self._check, unique_id="check")
             self._stubs[service] = Stubber(client)
             self._stubs[service].activate()
             self._clients[service] = client
@@ -64,6 +71,13 @@ class StubbedAws(Aws):
         found = {key: params.get(key) for key in expected}
         assert found == expected, f"{model.name}: {found} where {expected} should be"
 
+    def close(self) -> None:
+        """Leave the clients as they were."""
+        for service, stub in self._stubs.items():
+            stub.deactivate()
+            events = self._clients[service].meta.events
+            events.unregister("before-parameter-build.*.*", self._check, unique_id="check")
+
     def assert_all_asked(self) -> None:
         """Every announced call was made."""
         for stub in self._stubs.values():
@@ -80,10 +94,15 @@ class RefusingAws(Aws):
     def client(self, service: str, region: str | None = None) -> Any:
         """A client whose every request is refused."""
         if service not in self._clients:
-            client = _SESSION.client(service, region_name=region or self.region)
-            client.meta.events.register("before-call", self._refuse)
+            client = _client(service, region or self.region, "refusing")
+            client.meta.events.register("before-call", self._refuse, unique_id="refuse")
             self._clients[service] = client
         return self._clients[service]
+
+    def close(self) -> None:
+        """Leave the clients as they were."""
+        for client in self._clients.values():
+            client.meta.events.unregister("before-call", self._refuse, unique_id="refuse")
 
     def _refuse(self, **_: Any) -> tuple[Any, dict[str, Any]]:
         http = type("Response", (), {"status_code": 400})()
@@ -91,8 +110,24 @@ class RefusingAws(Aws):
 
 
 @pytest.fixture
-def aws() -> StubbedAws:
-    return StubbedAws()
+def aws() -> Iterator[StubbedAws]:
+    account = StubbedAws()
+    yield account
+    account.close()
+
+
+@pytest.fixture
+def refusing() -> Iterator[Callable[..., RefusingAws]]:
+    """Makes an account that refuses everything with one code."""
+    made: list[RefusingAws] = []
+
+    def make(code: str) -> RefusingAws:
+        made.append(RefusingAws(code))
+        return made[-1]
+
+    yield make
+    for account in made:
+        account.close()
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 """Fixtures of the verbs' tests."""
 
-from tests.operations.aws import aws, kubernetes, on, plugin
+from tests.operations.aws import aws, kubernetes, on, plugin, refusing
 
-__all__ = ["aws", "kubernetes", "on", "plugin"]
+__all__ = ["aws", "kubernetes", "on", "plugin", "refusing"]

@@ -76,6 +76,7 @@ def test_help_lists_every_verb_and_the_exit_codes(capsys: pytest.CaptureFixture[
 )
 @pytest.mark.parametrize("verb", sorted(ASKING))
 def test_no_error_of_aws_is_a_traceback_and_each_has_its_exit_code(
+    refusing: Callable[..., RefusingAws],
     verb: str,
     code: str,
     exit_code: Exit,
@@ -84,7 +85,7 @@ def test_no_error_of_aws_is_a_traceback_and_each_has_its_exit_code(
     plugin: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    on(RefusingAws(code))
+    on(refusing(code))
     ended, out, err = run(capsys, *ASKING[verb])
     # quotas and errors go on without what cannot be asked, and say that they do not know.
     lenient = verb in ("quotas", "errors")
@@ -95,9 +96,13 @@ def test_no_error_of_aws_is_a_traceback_and_each_has_its_exit_code(
 
 @pytest.mark.parametrize("verb", sorted(set(ASKING) - {"quotas", "errors", "cost", "kubeconfig", "image"}))
 def test_a_cluster_that_is_not_there_is_bad_input_with_the_next_step(
-    verb: str, on: Callable[[Aws], None], plugin: Path, capsys: pytest.CaptureFixture[str]
+    refusing: Callable[..., RefusingAws],
+    verb: str,
+    on: Callable[[Aws], None],
+    plugin: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    on(RefusingAws("ResourceNotFound"))
+    on(refusing("ResourceNotFound"))
     ended, _, err = run(capsys, *ASKING[verb])
     assert ended == Exit.BAD_INPUT
     assert "no HyperPod cluster hyperpod-dev in us-west-2" in err
@@ -120,16 +125,20 @@ def test_a_stack_that_nobody_has_is_bad_input_and_the_near_one_is_named(
     assert "did you mean dev?" in err
 
 
-def test_failures_are_json_too(on: Callable[[Aws], None], capsys: pytest.CaptureFixture[str]) -> None:
-    on(RefusingAws("AccessDeniedException"))
+def test_failures_are_json_too(
+    refusing: Callable[..., RefusingAws], on: Callable[[Aws], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    on(refusing("AccessDeniedException"))
     code, document = run_json(capsys, "nodes", "dev")
     assert code == Exit.CANNOT_KNOW
     assert document["exit_code"] == Exit.CANNOT_KNOW
     assert "permission denied" in document["error"]
 
 
-def test_json_of_the_remote_command_is_not_ours(on: Callable[[Aws], None], capsys: pytest.CaptureFixture[str]) -> None:
-    on(RefusingAws("AccessDeniedException"))
+def test_json_of_the_remote_command_is_not_ours(
+    refusing: Callable[..., RefusingAws], on: Callable[[Aws], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    on(refusing("AccessDeniedException"))
     code, out, _ = run(capsys, "exec", "controller", "-s", "dev", "--", "squeue", "--json")
     assert (code, out) == (Exit.CANNOT_KNOW, "")
 
@@ -170,16 +179,28 @@ def _really(*words: str, **environment: str) -> tuple[int, str]:
             "AWS cannot be reached",
         ),
         (("deploy", "dev", "--yes"), {}, "there is no Pulumi CLI on this machine"),
-        (("destroy", "dev", "--yes"), {}, "there is no Pulumi CLI on this machine"),
-        (("scale", "workers", "3", "-s", "dev", "--yes"), {}, "there is no Pulumi CLI on this machine"),
     ],
-    ids=["no credentials", "no such profile", "no network", "deploy", "destroy", "scale"],
+    ids=["no credentials", "no such profile", "no network", "no CLI"],
 )
 def test_a_bare_machine_gets_one_clear_message(words: tuple[str, ...], environment: dict[str, str], said: str) -> None:
     code, text = _really(*words, **environment)
     assert code == Exit.CANNOT_KNOW
     assert said in text
     assert "Next: " in text
+
+
+@pytest.mark.parametrize(
+    "words", [("deploy", "dev"), ("preview", "dev"), ("destroy", "dev"), ("scale", "workers", "3")]
+)
+def test_without_a_cli_no_verb_goes_on(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("HOME", "/nowhere")
+    more = ("--stack", "dev", "--yes") if words[0] == "scale" else () if words[0] == "preview" else ("--yes",)
+    code, out, err = run(capsys, *words, *more)
+    assert (code, out) == (Exit.CANNOT_KNOW, "")
+    assert "--install-cli" in err
 
 
 @pytest.mark.parametrize(

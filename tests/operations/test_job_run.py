@@ -12,7 +12,7 @@ import urllib3
 import yaml
 from kubernetes.client.exceptions import ApiException
 
-from operations import cli, job_run, jobs_command
+from operations import cli, job_run
 from operations.failures import Exit, Failure
 from operations.jobs import render
 from operations.kubernetes_api import KubernetesApi, _in_our_terms
@@ -157,7 +157,7 @@ def test_the_command_ends_as_the_job_does_and_takes_its_objects_away(
     file.write_text("{}")
     for condition, code in (("Succeeded", Exit.GOOD), ("Failed", Exit.FAILED)):
         api = FakeApi(NAMESPACE, says="iter 10: loss 2.5, 3 ms", condition=condition)
-        monkeypatch.setattr(jobs_command.KubernetesApi, "of", lambda _, api=api: api)
+        monkeypatch.setattr(KubernetesApi, "of", lambda _, api=api: api)
         words = ["job", "run", "nanogpt", "-s", "eks-gpu", "--kubeconfig", str(file), "--json"]
         assert cli.main(words) == code
         assert api.applied == ["ConfigMap", "PyTorchJob"]

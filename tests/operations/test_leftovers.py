@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -107,8 +107,10 @@ def test_a_file_system_that_is_kept_on_purpose_is_no_leftover(account: Account) 
 @pytest.mark.parametrize(
     ("code", "said"), [("AccessDenied", "permission denied"), ("ThrottlingException", "throttled"), ("Odd", "Odd")]
 )
-def test_what_may_not_be_looked_at_is_said_and_not_taken_for_clean(code: str, said: str) -> None:
-    aws = RefusingAws(code)
+def test_what_may_not_be_looked_at_is_said_and_not_taken_for_clean(
+    refusing: Callable[..., RefusingAws], code: str, said: str
+) -> None:
+    aws = refusing(code)
     aws.__dict__["account_id"] = "123456789012"
     found = leftovers.audit(stack(aws))
     assert found.leftovers == []

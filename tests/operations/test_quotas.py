@@ -135,9 +135,9 @@ def test_what_others_use_counts_and_what_this_stack_has_does_not(aws: StubbedAws
     [("AccessDeniedException", "permission denied"), ("ThrottlingException", "throttled"), ("Odd", "Odd")],
 )
 def test_what_cannot_be_seen_is_unknown_and_says_why(
-    code: str, said: str, on: On, capsys: pytest.CaptureFixture[str]
+    refusing: Callable[..., RefusingAws], code: str, said: str, on: On, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    on(RefusingAws(code))
+    on(refusing(code))
     ended, out, _ = run(capsys, "quotas", "dev")
     assert ended == Exit.CANNOT_KNOW
     assert "PASS" not in out

@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 
 from components.names import CLUSTER_ID_TAG
+from operations import sessions
 from operations.aws import Aws
 from operations.failures import Exit
+from operations.nodes import Node
+from operations.sessions import Remote
+from operations.target import Target
 from operations.validate import Validation, _gres
 from tests.operations.aws import (
     NODES,
@@ -30,7 +34,7 @@ from tests.operations.test_nodes import with_nodes_of_eks
 On = Callable[[Aws], None]
 GROUP = "sg-1"
 ITSELF = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": GROUP}]}
-SINFO = 'printf "ip-10-1-1-1|idle|gpu:1(S:0)\\nip-10-1-1-2|allocated|gpu:a10g:1\\nip-10-1-0-1|idle|(null)\\n"'
+SINFO = "ip-10-1-1-1|idle|gpu:1(S:0)\nip-10-1-1-2|allocated|gpu:a10g:1\nip-10-1-0-1|idle|(null)\n"
 HEALTHY = {
     "hostname": "x",
     "role": "worker",
@@ -52,13 +56,19 @@ class World:
     outside: dict[str, Any] = field(default_factory=lambda: ITSELF)
     lifecycle: str = "AVAILABLE"
     sinfo: str = SINFO
+    sinfo_code: int = 0
     on_node: dict[str, Any] = field(default_factory=lambda: HEALTHY)
 
-    def put(self, aws: StubbedAws, plugin: Path) -> None:
-        """Answer every question of the checks, in their order."""
-        target = stack(aws)
-        command(plugin, "sinfo", self.sinfo)
+    def put_nodes(self, aws: StubbedAws, plugin: Path) -> None:
+        """What the nodes answer through Session Manager."""
+        command(plugin, "sinfo", f"cat <<'END'\n{self.sinfo}END\nexit {self.sinfo_code}")
         command(plugin, "hyperpod-validate", f"cat <<'END'\n{json.dumps(self.on_node, indent=2)}\nEND")
+        for _ in range(4):
+            with_session(aws)
+
+    def put(self, aws: StubbedAws) -> None:
+        """Answer every question of the checks to AWS, in their order."""
+        target = stack(aws)
         aws.answer("sagemaker", "describe_cluster", cluster(self.status))
         for page in range(3):
             more = {"NextToken": f"p{page + 1}"} if page < 2 else {}
@@ -73,20 +83,26 @@ class World:
         tags = [{"Key": CLUSTER_ID_TAG, "Value": target.names.cluster_id}]
         systems = [{"FileSystemId": "fs-12345678", "Lifecycle": self.lifecycle, "Tags": tags}]
         aws.answer("fsx", "describe_file_systems", {"FileSystems": systems})
-        for _ in range(4):
-            with_session(aws)
 
 
-def broken(aws: StubbedAws, plugin: Path, world: World) -> dict[str, str]:
-    """The checks that do not pass, with what they say."""
-    world.put(aws, plugin)
+def broken(aws: StubbedAws, monkeypatch: pytest.MonkeyPatch, world: World) -> dict[str, str]:
+    """The checks that do not pass, with what they say. Sessions are the tests' of `exec`; here are none."""
+
+    def run_remote(target: Target, node: Node, line: str, timeout: float) -> Remote:
+        if line.startswith("sinfo"):
+            return Remote(code=world.sinfo_code, output=world.sinfo)
+        return Remote(code=0, output=json.dumps(world.on_node))
+
+    monkeypatch.setattr(sessions, "run_remote", run_remote)
+    world.put(aws)
     return {f"{c.result} {c.name}": c.detail for c in Validation(stack(aws)).run() if c.result != "PASS"}
 
 
 def test_a_healthy_cluster_passes_every_check(
     aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    World().put(aws, plugin)
+    World().put(aws)
+    World().put_nodes(aws, plugin)
     on(aws)
     code, checks = run_json(capsys, "validate", "dev")
     assert [c for c in checks if c["result"] != "PASS"] == []
@@ -123,20 +139,23 @@ SICK = {
         (World(inside=ANYBODY), "FAIL nodes to nodes, in", "none of sg-1 allows itself"),
         (World(outside=ANYBODY), "FAIL nodes to nodes, out", "none of sg-1 allows itself"),
         (World(lifecycle="CREATING"), "FAIL FSx for Lustre", "fs-12345678 CREATING"),
-        (World(sinfo='echo "ip-10-1-1-1|idle|gpu:1"'), "FAIL Slurm sees workers-2", "not there, 0 of 1 accelerators"),
+        (World(sinfo="ip-10-1-1-1|idle|gpu:1\n"), "FAIL Slurm sees workers-2", "not there, 0 of 1 accelerators"),
         (World(sinfo=SINFO.replace("idle", "drained*")), "FAIL Slurm sees workers-1", "drained*, 1 of 1"),
         (World(sinfo=SINFO.replace("gpu:1(S:0)", "(null)")), "FAIL Slurm sees workers-1", "idle, 0 of 1 accelerators"),
-        (World(sinfo="echo down >&2; exit 1"), "FAIL scheduler", "sinfo ended with 1: down"),
+        (World(sinfo="down\n", sinfo_code=1), "FAIL scheduler", "sinfo ended with 1: down"),
         (World(on_node=SICK), "FAIL workers-1: shared file system", "/fsx is read-only"),
     ],
 )
-def test_each_fault_fails_its_own_check(world: World, check: str, detail: str, aws: StubbedAws, plugin: Path) -> None:
-    found = broken(aws, plugin, world)
+def test_each_fault_fails_its_own_check(
+    world: World, check: str, detail: str, aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = broken(aws, monkeypatch, world)
     assert detail in found[check]
 
 
 def test_a_node_whose_scripts_never_ran_fails(aws: StubbedAws, plugin: Path) -> None:
-    World().put(aws, plugin)
+    World().put(aws)
+    World().put_nodes(aws, plugin)
     command(plugin, "hyperpod-validate", "echo 'hyperpod-validate: no record of this node' >&2; exit 2")
     found = [c for c in Validation(stack(aws)).run() if c.name == "workers-1"]
     assert [(c.result, "no record of this node" in c.detail) for c in found] == [("FAIL", True)]
