@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from components.eks_addons import NODE_ADDONS, POD_ADDONS
-from components.kubernetes_versions import KUBERNETES_VERSIONS, addon_version
+from components.kubernetes_versions import DEFAULT_VERSION, KUBERNETES_VERSIONS, addon_version
 from rehearsal.deployment import Deployment
 from rehearsal.state import STACK_TYPE, State
 from tests.support import VARIANTS, everything_before, of_type, one, plan
@@ -259,7 +259,10 @@ def test_eks_brings_no_nodes_no_default_groups_and_only_its_accelerators_plugins
     assert len(zones) == 2
 
 
-@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+@pytest.mark.parametrize(
+    "version",
+    [pytest.param(v, marks=[pytest.mark.slow] if v != DEFAULT_VERSION else []) for v in KUBERNETES_VERSIONS],
+)
 def test_every_addon_has_the_version_that_belongs_to_the_clusters(version: str) -> None:
     state = state_of("eks-gpu", kubernetesVersion=version)
     addons = {r.inputs["addonName"]: r.inputs["addonVersion"] for r in of_type(state, "eks/addon:Addon")}

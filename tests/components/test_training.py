@@ -25,8 +25,13 @@ TEAMS = [
 
 
 @cache
-def planned(stack: str = "eks-gpu") -> State:
+def _planned(stack: str) -> State:
     return plan(stack, teams=TEAMS).state
+
+
+def planned(stack: str = "eks-gpu") -> State:
+    """What a stack with two teams declares."""
+    return _planned(stack)
 
 
 def objects(state: State) -> list[dict[str, Any]]:
@@ -187,6 +192,7 @@ def test_what_is_in_a_namespace_goes_with_it_and_the_volume_does_not_wait_for_it
     assert namespace.name not in everything_before(state, volume)
 
 
+@pytest.mark.slow
 def test_a_namespace_that_goes_leaves_nothing_of_it_behind() -> None:
     with Account("us-west-2") as account:
         deployment = up(project("eks-gpu", teams=[{"name": "vision"}]), account)

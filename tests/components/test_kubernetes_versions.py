@@ -1,0 +1,50 @@
+"""The tables of Kubernetes versions and add-ons agree with each other."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+
+import pytest
+
+from components.eks_addons import NODE_ADDONS, POD_ADDONS, TASK_GOVERNANCE, TRAINING_OPERATOR
+from components.kubernetes_versions import ADDON_VERSIONS, DEFAULT_VERSION, KUBERNETES_VERSIONS, addon_version
+
+
+def test_the_default_is_a_version_that_hyperpod_documents() -> None:
+    assert KUBERNETES_VERSIONS[DEFAULT_VERSION].hyperpod
+
+
+def test_versions_are_in_order_without_a_gap() -> None:
+    minors = [int(version.split(".")[1]) for version in KUBERNETES_VERSIONS]
+    assert minors == list(range(31, 31 + len(minors)))
+
+
+@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+def test_every_version_has_exactly_one_version_of_every_addon(version: str) -> None:
+    for addon in (*NODE_ADDONS, *POD_ADDONS, TRAINING_OPERATOR, TASK_GOVERNANCE):
+        rows = [row for row in ADDON_VERSIONS if row.addon == addon and version in row.kubernetes_versions]
+        assert len(rows) == 1, f"{addon} has {len(rows)} rows for {version}"
+        assert rows[0].source
+
+
+@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+def test_kube_proxy_is_of_the_clusters_own_minor_version(version: str) -> None:
+    assert str(addon_version("kube-proxy", version)).startswith(f"v{version}.")
+
+
+def test_addon_versions_look_as_eks_writes_them() -> None:
+    for row in ADDON_VERSIONS:
+        assert row.version is None or re.fullmatch(r"v\d+\.\d+\.\d+-eksbuild\.\d+", row.version), row
+
+
+def test_an_addon_that_a_version_lacks_is_an_error_and_not_a_guess() -> None:
+    with pytest.raises(KeyError, match="Kubernetes 1.30"):
+        addon_version("coredns", "1.30")
+
+
+def test_extended_support_begins_the_day_after_standard_support_ends() -> None:
+    version = KUBERNETES_VERSIONS["1.34"]
+    assert not version.extended_support(date(2026, 12, 2))
+    assert version.extended_support(date(2026, 12, 3))
+    assert not KUBERNETES_VERSIONS["1.36"].extended_support(date(2030, 1, 1))
