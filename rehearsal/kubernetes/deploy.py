@@ -13,6 +13,8 @@ from .objects import Release, Step
 
 # A release that waits for pods does so for at most this long here; nothing on this machine is slow.
 _LONGEST_WAIT = 60
+# The schemas of custom resources are tens of thousands of lines.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class DeployFailed(Exception):
@@ -66,13 +68,13 @@ class Deployer:
         found: list[Manifest] = []
         for release in (step.release for step in steps if step.release):
             for path in sorted(self.charts.find(release).rglob("crds/*.yaml")):
-                found += [document for document in yaml.safe_load_all(path.read_text()) if document]
+                found += _documents(path.read_text())
             found += [one for one in self._members(release) if one.get("aggregationRule")]
         return found
 
     def _members(self, release: Release) -> list[Manifest]:
         text = self.kubectl.helm("get", "manifest", release.name, "-n", release.namespace)
-        return [document for document in yaml.safe_load_all(text) if document]
+        return _documents(text)
 
     def _install(self, release: Release) -> None:
         chart = self.charts.find(release)
@@ -92,3 +94,7 @@ class Deployer:
         where = [release.name, "--namespace", release.namespace]
         # The provider waits for the end only where it waited for the beginning.
         self.kubectl.helm("uninstall", *where, *(["--wait", f"--timeout={_LONGEST_WAIT}s"] if release.wait else []))
+
+
+def _documents(text: str) -> list[Manifest]:
+    return [document for document in yaml.load_all(text, _LOADER) if document]
