@@ -11,8 +11,8 @@ from .charts import ChartMissing, Charts
 from .kubectl import Kubectl, Manifest, Refused
 from .objects import Release, Step
 
-# A release that waits for pods does so for at most this long here; nothing on this machine is slow.
-_LONGEST_WAIT = 60
+# A release that waits for pods does so for at most this long here, seconds.
+_LONGEST_WAIT = 180
 # The schemas of custom resources are tens of thousands of lines.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

@@ -1,0 +1,170 @@
+"""The whole rehearsal on a real API server: it passes, and it notices what is broken."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from components.config import Config, parse
+from rehearsal.checks import CheckFailed
+from rehearsal.kubernetes import placement
+from rehearsal.kubernetes.binaries import find_all, missing
+from rehearsal.kubernetes.charts import Charts
+from rehearsal.kubernetes.cli import _declared
+from rehearsal.kubernetes.container import available
+from rehearsal.kubernetes.control_plane import ControlPlane, ControlPlaneError
+from rehearsal.kubernetes.deploy import DeployFailed
+from rehearsal.kubernetes.kubectl import Refused, until
+from rehearsal.kubernetes.objects import Plan, Release, Step
+from rehearsal.kubernetes.run import Run, describe, started
+from rehearsal.project import load_project
+
+ROOT = Path(__file__).parents[3]
+pytestmark = [
+    pytest.mark.kubernetes,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(missing()) or not available(), reason="`make kubernetes-tools` was not run here"),
+]
+
+
+@pytest.mark.parametrize("stack", ["eks-gpu", "eks-trainium"])
+def test_a_ready_stack_passes_and_comes_up_again(stack: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "rehearsal", "eks", "--stack", stack, "--json", str(tmp_path / "found.json")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["leftovers"] == []
+    assert found["cycles"] == 2
+    assert found["objects"] > 100
+    assert found["chart"] == Charts(tmp_path).played
+    assert all(check["passed"] for check in found["checks"])
+
+
+def test_an_interrupted_run_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "rehearsal", "eks", "--stack", "eks-gpu", "--json", str(tmp_path / "found.json")]
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path), "HOME": str(Path.home())},
+    )
+    assert until(lambda: _children(tmp_path), 60)
+    time.sleep(3)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "ended by SIGTERM" in output
+    assert _children(tmp_path) == []
+    assert not list(tmp_path.glob("hyperpod-kubernetes-*"))
+
+
+def _children(folder: Path) -> list[str]:
+    """Command lines of processes that work below a folder, the rehearsal's own apart."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            text = path.read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        if str(folder) in text and "-m rehearsal" not in text:
+            lines.append(text)
+    return lines
+
+
+@pytest.fixture(scope="module")
+def config() -> Config:
+    return parse(load_project(ROOT, "eks-gpu", []).config)
+
+
+@pytest.fixture(scope="module")
+def declared(config: Config) -> Plan:
+    return _declared(load_project(ROOT, "eks-gpu", []), config)
+
+
+@pytest.fixture
+def run(config: Config, declared: Plan) -> Iterator[Run]:
+    with (
+        ControlPlane(find_all(Console(quiet=True))) as plane,
+        started(plane, config, declared, lambda text: None) as here,
+    ):
+        assert until(here.settled, 30)
+        yield here
+
+
+def test_a_node_without_its_device_plugin_is_noticed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "_SECONDS", 5.0)
+    run.bring_up()
+    run.kubectl.run("delete", "daemonset", "hyperpod-dependencies-nvidia-device-plugin", "-n", "kube-system")
+    with pytest.raises(CheckFailed, match=r"has plugins for vpc.amazonaws.com/efa, not nvidia.com/gpu"):
+        placement.device_plugins(run)
+
+
+def test_an_aggregated_role_that_outlived_its_release_does_not_stop_the_next_up(run: Run) -> None:
+    """As Kubernetes' controller writes it back while Helm deletes it: without the labels that Helm knows its own by."""
+    for name in ("kubeflow-training-admin", "hyperpod-dependencies-mpi-operator-kubeflow-mpijobs-admin"):
+        run.kubectl.run("create", "clusterrole", name, "--verb=get", "--resource=pods")
+    before = run.look()
+    run.deployer.apply(run.plan.before_nodes)
+    assert until(lambda: _rules(run, "kubeflow-training-admin"), 30), "the role is not the chart's"
+    assert "ClusterRole.rbac.authorization.k8s.io/kubeflow-training-admin" in before
+
+
+def test_helm_itself_refuses_such_a_role(run: Run) -> None:
+    """What the test above would meet without taking ownership: it can fail."""
+    run.kubectl.run("create", "clusterrole", "kubeflow-training-admin", "--verb=get", "--resource=pods")
+    plain = [Step(step.name, _without_ownership(step.release)) for step in run.plan.before_nodes if step.release]
+    with pytest.raises(DeployFailed, match=r"(?s)kubeflow-training-admin.*exists and cannot be imported"):
+        run.deployer.apply(plain)
+
+
+def test_a_failed_up_does_not_stop_the_next_one(run: Run) -> None:
+    steps = run.plan.before_nodes
+    broken = Step("broken", manifest={"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "Not A Name"}})
+    before = run.look()
+    with pytest.raises(DeployFailed, match="broken"):
+        run.deployer.apply([*steps, broken])
+    kept = run.deployer.kept(steps)
+    assert run.deployer.remove(steps) == []
+    assert run.leftovers(before, frozenset(map(describe, kept))) == []
+    run.deployer.apply(steps)
+
+
+def test_what_is_left_over_is_found(run: Run) -> None:
+    before = run.look()
+    run.kubectl.run("create", "configmap", "forgotten", "-n", "default")
+    assert run.look() - before == {"ConfigMap/default/forgotten"}
+
+
+def test_unknown_fields_are_refused_by_the_server(run: Run) -> None:
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}, "dta": {}}
+    with pytest.raises(Refused, match="dta"):
+        run.kubectl.apply([manifest])
+
+
+def test_a_component_that_dies_is_named_with_its_last_words(config: Config) -> None:
+    with ControlPlane(find_all(Console(quiet=True))) as plane:
+        plane.processes.running[0].popen.kill()
+        plane.processes.running[0].popen.wait()
+        with pytest.raises(ControlPlaneError, match="etcd ended with"):
+            plane.check()
+
+
+def _rules(run: Run, role: str) -> list[dict[str, Any]]:
+    """An aggregated role's rules, once the controller has filled them in."""
+    found = run.kubectl.get("clusterrole", role) or {}
+    return [rule for rule in found.get("rules") or [] if "kubeflow.org" in rule.get("apiGroups", [])]
+
+
+def _without_ownership(release: Release) -> Release:
+    return replace(release, take_ownership=False)

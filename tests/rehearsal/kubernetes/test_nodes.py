@@ -1,0 +1,62 @@
+"""Played nodes are what HyperPod would bring, as the catalogue describes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.config import Config, parse
+from rehearsal.kubernetes.nodes import device_resources, is_ready, nodes_of
+
+
+def _config(instance_type: str, **more: object) -> Config:
+    accelerator = "trainium" if "trn" in instance_type else "gpu"
+    workers = [{"name": "workers", "instanceType": instance_type, "count": 3, **more}]
+    return parse(
+        {
+            "aws:region": "us-west-2",
+            "hyperpod:clusterName": "c",
+            "hyperpod:orchestrator": "eks",
+            "hyperpod:accelerator": accelerator,
+            "hyperpod:workers": workers,
+            "hyperpod:kubernetesApiCidrs": ["203.0.113.0/24"],
+        }
+    )
+
+
+def test_every_instance_of_every_group_is_a_node_with_a_name_of_its_own() -> None:
+    nodes = nodes_of(_config("ml.p5.48xlarge"))
+    assert len({node["metadata"]["name"] for node in nodes}) == 3
+    assert {node["metadata"]["labels"]["node.kubernetes.io/instance-type"] for node in nodes} == {"ml.p5.48xlarge"}
+
+
+def test_devices_are_not_there_before_their_plugins() -> None:
+    capacity = nodes_of(_config("ml.p5.48xlarge"))[0]["status"]["capacity"]
+    assert {"cpu", "memory", "hugepages-2Mi"} < set(capacity)
+    assert not any("/" in name for name in capacity)
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "devices"),
+    [
+        ("ml.p5.48xlarge", {"nvidia.com/gpu", "vpc.amazonaws.com/efa"}),
+        ("ml.trn1.32xlarge", {"aws.amazon.com/neuron", "vpc.amazonaws.com/efa"}),
+        # EC2 lists an interface and HyperPod was measured without: nothing may count on it.
+        ("ml.g5.16xlarge", {"nvidia.com/gpu"}),
+    ],
+)
+def test_plugins_are_expected_for_what_the_catalogue_is_sure_of(instance_type: str, devices: set[str]) -> None:
+    assert device_resources(_config(instance_type)) == {"workers": devices}
+
+
+def test_labels_and_taints_of_the_configuration_are_on_the_nodes() -> None:
+    taint = {"key": "team", "value": "a", "effect": "NoSchedule"}
+    node = nodes_of(_config("ml.p5.48xlarge", labels={"pool": "big"}, taints=[taint]))[0]
+    assert node["metadata"]["labels"]["pool"] == "big"
+    assert node["spec"]["taints"] == [taint]
+
+
+def test_a_node_with_a_taint_of_nodes_that_are_not_ready_is_not_ready() -> None:
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    assert is_ready({"spec": {}, "status": ready})
+    assert not is_ready({"spec": {"taints": [{"key": "node.kubernetes.io/not-ready"}]}, "status": ready})
+    assert not is_ready({"spec": {}, "status": {}})

@@ -1,0 +1,86 @@
+"""Processes of a run end with it, and their pods see what a kubelet would give them."""
+
+from __future__ import annotations
+
+import io
+import ssl
+import stat
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from rehearsal.kubernetes.certificates import Authority
+from rehearsal.kubernetes.container import Mount, available, command_line
+from rehearsal.kubernetes.pods import _documents, has_process, operator_of
+from rehearsal.kubernetes.processes import Processes, free_ports
+
+needs_namespaces = pytest.mark.skipif(not available(), reason="this machine makes no mount namespaces")
+
+
+def test_processes_end_even_when_they_ignore_the_first_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rehearsal.kubernetes.processes._GRACE_SECONDS", 0.3)
+    processes = Processes(tmp_path)
+    process = processes.start("deaf", ["sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done"])
+    while "up" not in process.last_words():
+        time.sleep(0.02)
+    processes.stop_all()
+    assert process.code == -9
+    assert processes.running == []
+
+
+def test_the_last_words_of_a_process_are_kept(tmp_path: Path) -> None:
+    process = Processes(tmp_path).start("talker", ["sh", "-c", "echo one; echo two; exit 3"])
+    process.popen.wait(10)
+    assert (process.code, process.last_words(1)) == (3, "two")
+
+
+def test_free_ports_are_different() -> None:
+    assert len(set(free_ports(5))) == 5
+
+
+@needs_namespaces
+def test_a_container_sees_its_volumes_and_not_the_machine(tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    (volume / "file").write_text("content")
+    mounts = [Mount(volume, "/data"), Mount(volume / "file", "/config.yaml")]
+    line = command_line(
+        tmp_path / "root", mounts, ["sh", "-c", "cat /data/file /config.yaml; ls -d /home /data; exit 7"]
+    )
+    done = subprocess.run(line, capture_output=True, text=True)
+    assert done.returncode == 7, done.stderr
+    assert done.stdout.startswith("contentcontent")
+    assert "/home" not in done.stdout
+    assert list((tmp_path / "root").iterdir()) == []
+
+
+def test_keys_are_their_owners_alone_and_certificates_good_for_the_server(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.server(["127.0.0.1"])
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    context.load_cert_chain(certificate, key)
+    user, _ = authority.client("system:kube-scheduler", "group")
+    decoded = ssl._ssl._test_decode_cert(str(user))  # type: ignore[attr-defined]
+    assert (("commonName", "system:kube-scheduler"),) in decoded["subject"]
+    assert (("organizationName", "group"),) in decoded["subject"]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"type": "ADDED"}\n{"type": "DELETED"}\n', '{\n    "type": "ADDED"\n}\n{\n    "type": "DELETED"\n}\n']
+)
+def test_events_are_read_as_soon_as_they_are_whole(text: str) -> None:
+    assert [event["type"] for event in _documents(io.StringIO(text))] == ["ADDED", "DELETED"]
+
+
+def test_only_operators_and_labelled_pods_have_processes() -> None:
+    def pod(**labels: str) -> dict[str, object]:
+        return {"metadata": {"name": "p", "labels": labels}}
+
+    operator = operator_of(pod(**{"control-plane": "kubeflow-training-operator"}))
+    assert operator is not None
+    assert operator.program == "training-operator"
+    assert has_process(pod(**{"rehearsal.hyperpod/process": "true"}))
+    assert not has_process(pod(app="something"))
