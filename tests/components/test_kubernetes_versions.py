@@ -39,7 +39,7 @@ def test_addon_versions_look_as_eks_writes_them() -> None:
 
 
 def test_an_addon_that_a_version_lacks_is_an_error_and_not_a_guess() -> None:
-    with pytest.raises(KeyError, match="Kubernetes 1.30"):
+    with pytest.raises(KeyError, match=r"Kubernetes 1\.30"):
         addon_version("coredns", "1.30")
 
 
