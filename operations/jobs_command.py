@@ -127,15 +127,12 @@ def run_command(
         return
     started = time.monotonic()
     say = (lambda line: console.note(line, "")) if as_json else console.say
-    try:
-        with console.err().status(f"{name}: submitted") as status:
-            succeeded, lines = job_run.follow(
-                api, objects, say, lambda phase: status.update(f"{name}: {phase}"), timeout
-            )
-    finally:
-        if not keep:
-            for document in reversed(objects):
-                api.delete(document)
+    with console.err().status(f"{name}: submitted") as status:
+        succeeded, lines = job_run.follow(api, objects, say, lambda phase: status.update(f"{name}: {phase}"), timeout)
+    # Not after a timeout or Ctrl-C: then the job goes on.
+    if not keep:
+        for document in reversed(objects):
+            api.delete(document)
     groups = {one.name: one for one in chosen.config.worker_groups}
     workers = groups[group] if group else chosen.config.worker_groups[0]
     result = job_run.judge(name, where, workers, nodes or workers.count, succeeded, lines, time.monotonic() - started)

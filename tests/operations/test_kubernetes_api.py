@@ -1,0 +1,74 @@
+"""Checks and refusals on a real API server, where one is built (`python -m rehearsal eks` builds it)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from operations import job_run
+from operations.failures import Exit, Failure
+from operations.jobs import render
+from operations.kubernetes_api import KubernetesApi
+from rehearsal.kubernetes import binaries
+from rehearsal.kubernetes.control_plane import ControlPlane
+from tests.support import config
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(binaries.missing()), reason=f"not built: {', '.join(binaries.missing())}"),
+]
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "training"}}
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    """A control plane without nodes."""
+    programs = {name: path for name in binaries.PROGRAMS if (path := binaries.find(name))}
+    with ControlPlane(programs) as running:
+        KubernetesApi.of(running.folder / "admin.kubeconfig").apply(NAMESPACE)
+        yield running
+
+
+@pytest.fixture
+def api(plane: ControlPlane) -> KubernetesApi:
+    return KubernetesApi.of(plane.folder / "admin.kubeconfig")
+
+
+def test_an_unknown_field_is_refused_by_name(api: KubernetesApi) -> None:
+    (job,) = render("device-check", config("eks-gpu"))
+    with pytest.raises(Failure, match=r"\.spec\.oops"):
+        api.apply({**job, "spec": {**job["spec"], "oops": 1}}, dry_run=True)
+    assert api.get(job) is None
+
+
+def test_a_job_without_its_operator_names_the_configuration_key(api: KubernetesApi) -> None:
+    settings = config("eks-gpu")
+    with pytest.raises(Failure) as failed:
+        job_run.check(api, render("nanogpt", settings), settings)
+    assert "hyperpod:charts" in failed.value.hint
+
+
+def test_a_job_is_submitted_once_watched_and_taken_away(api: KubernetesApi) -> None:
+    settings = config("eks-gpu")
+    objects, phases = render("device-check", settings), list[str]()
+    job_run.check(api, objects, settings)
+    job_run.submit(api, objects)
+    with pytest.raises(Failure, match="is there already"):
+        job_run.check(api, objects, settings)
+    with pytest.raises(Failure, match="did not end"):
+        job_run.follow(api, objects, lambda _: None, phases.append, 5, pause=0.5)
+    assert "0 of 2 pods run; no nodes available" in phases[-1]
+    api.delete(objects[0])
+    end = time.monotonic() + 20
+    while api.get(objects[0]) is not None:
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+def test_an_identity_without_rights_is_told_so(plane: ControlPlane) -> None:
+    nobody = KubernetesApi.of(plane._user("nobody", "team:other", name="nobody"))
+    with pytest.raises(Failure, match="cannot patch resource") as failed:
+        nobody.apply(render("device-check", config("eks-gpu"))[0])
+    assert failed.value.code == Exit.CANNOT_KNOW
