@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,13 @@ def config(stack: str = "dev", **settings: Any) -> Config:
 
 
 def plan(stack: str = "dev", **settings: Any) -> Deployment:
-    """What ``pulumi preview`` would say: every registration, outputs unknown, nothing created."""
-    loaded = project(stack, **settings)
+    """What ``pulumi preview`` would say: every registration, outputs unknown, nothing created. Once, for all to read."""
+    return _plan(stack, json.dumps(settings))
+
+
+@cache
+def _plan(stack: str, settings: str) -> Deployment:
+    loaded = project(stack, **json.loads(settings))
     deployment = up(loaded, Account(loaded.config["aws:region"]), preview=True)
     assert not deployment.failure, deployment.failure
     return deployment

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 
 from components.eks_addons import NODE_ADDONS, POD_ADDONS
 from components.kubernetes_versions import DEFAULT_VERSION, KUBERNETES_VERSIONS, addon_version
-from rehearsal.deployment import Deployment
 from rehearsal.state import STACK_TYPE, State
 from tests.support import VARIANTS, everything_before, of_type, one, plan
 
@@ -20,19 +18,14 @@ BOTH = ("slurm-gpu", "eks-gpu")
 FULL = {"observability": True, "validation": True, "benchmarks": True}
 
 
-@cache
-def planned(stack: str, options: str = "{}") -> Deployment:
-    return plan(stack, **json.loads(options))
-
-
 def state_of(stack: str, **options: Any) -> State:
-    return planned(stack, json.dumps(options)).state
+    return plan(stack, **options).state
 
 
 @pytest.mark.parametrize(
     ("stack", "size"),
     [
-        pytest.param(stack, size, marks=[pytest.mark.slow] if size == "medium" else [])
+        pytest.param(stack, size, marks=[pytest.mark.slow] if size != "small" else [])
         for stack, size in product(VARIANTS, ("small", "medium", "large"))
     ],
 )
@@ -321,7 +314,7 @@ def test_a_closed_eks_pulls_the_charts_public_images_from_the_mirror() -> None:
 def test_the_kubernetes_api_is_private_until_somebody_names_who_may_reach_it() -> None:
     closed = one(state_of("eks-gpu"), "eks-cluster-eksCluster").inputs["vpcConfig"]
     assert (closed["endpointPublicAccess"], closed["endpointPrivateAccess"]) == (False, True)
-    assert any("API is private" in warning for warning in planned("eks-gpu").warnings)
+    assert any("API is private" in warning for warning in plan("eks-gpu").warnings)
     opened = one(state_of("eks-gpu", kubernetesApiCidrs=["203.0.113.0/24"]), "eks-cluster-eksCluster").inputs[
         "vpcConfig"
     ]
@@ -358,7 +351,7 @@ def test_outputs_are_the_documented_ones(stack: str) -> None:
     wanted |= {"prometheusEndpoint", "grafanaUrl", "connect", "estimatedHourlyUsd"}
     if stack.startswith("eks"):
         wanted |= {"eksClusterName", "kubeconfig", "trainingRepository"}
-    deployment = planned(stack)
+    deployment = plan(stack)
     assert set(deployment.outputs) == wanted
     assert deployment.secret_outputs == ({"kubeconfig"} if stack.startswith("eks") else set())
 

@@ -95,7 +95,7 @@ def rehearsed(stack: str) -> Outcome:
 
 
 @pytest.mark.parametrize(
-    "stack", [pytest.param(s, marks=[pytest.mark.slow] if "trainium" in s else []) for s in READY_STACKS]
+    "stack", [pytest.param(s, marks=[] if s in ("dev", "eks-gpu") else [pytest.mark.slow]) for s in READY_STACKS]
 )
 def test_a_ready_stack_comes_up_stays_unchanged_and_leaves_nothing(stack: str) -> None:
     loaded = project(stack)
@@ -111,6 +111,10 @@ def test_a_ready_stack_comes_up_stays_unchanged_and_leaves_nothing(stack: str) -
 
 # Every option runs in `make test`; these say nothing that another of the fast suite does not say nearly as well.
 SLOW = {
+    "two worker groups of different types",
+    "closed network",
+    "linked bucket",
+    "us-gov-west-1 with EKS",
     "login group",
     "existing VPC with EKS",
     "eu-central-1",
@@ -147,7 +151,14 @@ def test_comes_up_and_leaves_nothing(option: str) -> None:
 # HyperPod.
 @pytest.mark.parametrize(
     ("stack", "limit"),
-    [("dev", 1093), ("slurm-gpu", 1093), ("slurm-trainium", 1093), ("eks-gpu", 1606), ("eks-trainium", 1606)],
+    [
+        ("dev", 1093),
+        ("eks-gpu", 1606),
+        *(
+            pytest.param(stack, limit, marks=pytest.mark.slow)
+            for stack, limit in (("slurm-gpu", 1093), ("slurm-trainium", 1093), ("eks-trainium", 1606))
+        ),
+    ],
 )
 def test_the_critical_path_is_within_5_percent_of_what_aws_imposes(stack: str, limit: int) -> None:
     outcome = rehearsed(stack)
