@@ -10,11 +10,11 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from components.charts import FOLDER, HYPERPOD, KUEUE, faults
+from rehearsal.clock import clock
 
 from . import charts, console, deploy, target
 from .engines import Engine, open_stack
 from .leftovers import Audit
-from .live import clock
 from .rehearse import rehearsed
 from .target import Target
 

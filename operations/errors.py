@@ -10,10 +10,14 @@ from itertools import islice
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
+from pulumi import automation
+
+from rehearsal.events import name_of
 
 from . import records
 from .advice import next_step
-from .failures import is_missing, reason
+from .engines import find_cli, open_cli
+from .failures import explain, is_missing, reason
 from .node_logs import lifecycle_logs
 from .target import Target
 
@@ -56,6 +60,9 @@ def collect(target: Target, since: timedelta) -> Problems:
     for source, look in _SOURCES:
         try:
             problems.found += [one for one in look(target, start) if one.time >= start]
+        except automation.CommandError as error:
+            failure = explain(error)
+            problems.unknown.append(f"{source}: {failure.message if failure else error}")
         except (ClientError, BotoCoreError) as error:
             if not (isinstance(error, ClientError) and is_missing(error)):
                 problems.unknown.append(f"{source}: {reason(error)}")
@@ -74,6 +81,22 @@ def _deployments(target: Target, start: datetime) -> Iterator[Problem]:
         if cause := record.get("cause"):
             time = datetime.fromisoformat(record["time"])
             yield _problem(target, time, f"pulumi {record['command']}", cause["resource"] or "program", cause["text"])
+
+
+def _state(target: Target, start: datetime) -> Iterator[Problem]:
+    """What an interrupted command left half-way, as the engine's state has it; nothing where no CLI is installed."""
+    if find_cli() is None:
+        return
+    options = automation.LocalWorkspaceOptions(pulumi_command=open_cli())
+    try:
+        stack = automation.select_stack(target.stack, work_dir=str(target.project.folder), opts=options)
+    except automation.StackNotFoundError:
+        return
+    for pending in (stack.export_stack().deployment or {}).get("pending_operations") or []:
+        urn = pending["resource"]["urn"]
+        message = f"{pending['type']} was interrupted: the resource may be there without Pulumi knowing it"
+        step = f"pulumi refresh --stack {target.stack}    # it asks about each, then deploy again"
+        yield Problem(time=datetime.now(UTC), source="pulumi state", what=name_of(urn), message=message, next_step=step)
 
 
 def _cluster(target: Target, start: datetime) -> Iterator[Problem]:
@@ -135,6 +158,7 @@ def _boots(target: Target, start: datetime) -> Iterator[Problem]:
 _Look = Callable[[Target, datetime], Iterator[Problem]]
 _SOURCES: tuple[tuple[str, _Look], ...] = (
     ("pulumi", _deployments),
+    ("pulumi state", _state),
     ("SageMaker", _cluster),
     ("cluster events", _events),
     ("lifecycle logs", _boots),

@@ -11,20 +11,13 @@ from rich.live import Live
 from rich.text import Text
 from rich.tree import Tree
 
-from rehearsal.clock import duration
+from rehearsal.clock import clock, duration
 from rehearsal.events import Event, name_of
 
 _MARKS = {"start": ("…", "yellow"), "done": ("✓", "green"), "failed": ("✗", "red")}
 # Without a terminal, what takes longer than this is announced when it starts.
 _LONG_SECONDS = 60
 _ROWS_OF_A_COMPONENT = 4
-
-
-def clock(seconds: float) -> str:
-    """``18:13``, or ``1:02:03`` from an hour on."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 @dataclass

@@ -143,7 +143,8 @@ class Validation:
             seen[name] = (state, _gres(gres))
         for node, wanted in self._workers():
             state, number = seen.get(node.hostname, ("not there", 0))
-            up = not re.match(r"down|drain|fail|not there|unk|power", state)
+            # A star: the node does not answer (sinfo's manual, node state codes).
+            up = not re.match(r"down|drain|fail|not there|unk|power", state) and not state.endswith("*")
             detail = f"{state}, {number} of {wanted} accelerators"
             yield _check(f"Slurm sees {node.name}", up and number == wanted, detail, "scontrol show node; sinfo -R")
 

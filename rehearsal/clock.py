@@ -20,3 +20,10 @@ def duration(type_token: str, inputs: Mapping[str, Any]) -> float:
     table = _durations()
     names = (f"{type_token}/{inputs.get('vpcEndpointType', '')}", type_token, f"{type_token.split(':')[0]}:*")
     return next((table[name] for name in names if name in table), 0.0)
+
+
+def clock(seconds: float) -> str:
+    """``18:13``, or ``1:02:03`` from an hour on."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

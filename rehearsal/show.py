@@ -11,19 +11,13 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from .clock import clock
 from .events import Event
 from .outcome import Outcome
 from .state import ResourceState
 
 _MARKS = {"start": ("…", "yellow"), "done": ("✓", "green"), "failed": ("✗", "red")}
 _LONG_LIST = 12
-
-
-def clock(seconds: float) -> str:
-    """``18:13``, or ``1:02:03`` from an hour on."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 class Progress:

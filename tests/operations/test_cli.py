@@ -85,7 +85,7 @@ def test_no_error_of_aws_is_a_traceback_and_each_has_its_exit_code(
     plugin: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    on(refusing(code))
+    on(refusing(code))  # plugin's PATH has no Pulumi CLI
     ended, out, err = run(capsys, *ASKING[verb])
     # quotas and errors go on without what cannot be asked, and say that they do not know.
     lenient = verb in ("quotas", "errors")

@@ -26,7 +26,7 @@ from rich.console import Console
 from operations import deploy, engines, errors, records, rehearse, target
 from operations.advice import next_step
 from operations.aws import Aws
-from operations.deploy_commands import counted
+from operations.deploy_commands import counted, open_engine
 from operations.engines import Engine
 from operations.failures import Exit, Failure, explain
 from operations.live import Progress
@@ -420,6 +420,22 @@ def test_a_real_stack_is_made_once_with_the_plugins_of_the_programs_sdks(
     assert engines.open_stack(chosen, create=True).title.startswith("Pulumi ")
     assert engines.open_stack(chosen, create=False)
     assert installed[:4] == [(name, f"v{metadata.version(f'pulumi-{name}')}") for name in engines._PACKAGES]
+
+
+def test_an_eks_stack_gets_the_charts_that_it_lacks_before_the_engine_starts(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brought: list[str] = []
+    monkeypatch.setattr(
+        "operations.deploy_commands.faults", lambda chart, folder: [chart.name][: chart.name != "kueue"]
+    )
+    monkeypatch.setattr("operations.charts.bring", lambda chart: brought.append(chart.name))
+    with (
+        pytest.raises(Failure, match="no Pulumi CLI"),
+        open_engine(target.load("eks-gpu"), False, None, create=True, install_cli=False),
+    ):
+        pass
+    assert brought == ["HyperPodHelmChart"]
 
 
 # What is shown ----------------------------------------------------------------------------------------------------

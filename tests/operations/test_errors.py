@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pulumi import automation
 
 from operations import errors, records
 from operations.aws import Aws
@@ -16,6 +19,12 @@ from tests.operations.aws import StubbedAws, cluster, node, run, run_json, stack
 
 On = Callable[[Aws], None]
 NOW = datetime.now(UTC)
+
+
+@pytest.fixture(autouse=True)
+def without_a_cli(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pulumi's own state is in no question of these tests, but of the last one."""
+    monkeypatch.setattr(errors, "find_cli", lambda: None)
 
 
 def ago(minutes: float) -> datetime:
@@ -135,3 +144,26 @@ def test_one_source_that_may_not_be_asked_hides_no_other(
     assert code == Exit.FAILED
     assert document["unknown"] == ["CloudTrail: permission denied: LookupEvents"]
     assert len(document["found"]) == 3
+
+
+def test_what_an_interrupted_command_left_half_way_is_told(
+    aws: StubbedAws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    urn = "urn:pulumi:dev::hyperpod::hyperpod:index:Network$aws:ec2/natGateway:NatGateway::network-nat"
+    left = {"pending_operations": [{"type": "creating", "resource": {"urn": urn}}]}
+    stack_of_pulumi = SimpleNamespace(export_stack=lambda: SimpleNamespace(deployment=left))
+    monkeypatch.setattr(errors, "find_cli", lambda: tmp_path)
+    monkeypatch.setattr(errors, "open_cli", lambda: None)
+    monkeypatch.setattr(automation, "select_stack", lambda *_, **__: stack_of_pulumi)
+    (problem,) = errors._state(stack(aws), NOW)
+    assert problem.what == "network-nat"
+    assert "creating was interrupted" in problem.message
+    assert "pulumi refresh" in problem.next_step
+
+    def no_backend(*_: object, **__: object) -> None:
+        raise automation.CommandError(automation.CommandResult(stdout="", stderr="error: not logged in", code=1))
+
+    monkeypatch.setattr(automation, "select_stack", no_backend)
+    monkeypatch.setattr(errors, "_SOURCES", (("pulumi state", errors._state),))
+    found = errors.collect(stack(aws), timedelta(hours=1))
+    assert (found.found, found.unknown) == ([], ["pulumi state: Pulumi has nowhere to keep state"])

@@ -141,6 +141,7 @@ SICK = {
         (World(lifecycle="CREATING"), "FAIL FSx for Lustre", "fs-12345678 CREATING"),
         (World(sinfo="ip-10-1-1-1|idle|gpu:1\n"), "FAIL Slurm sees workers-2", "not there, 0 of 1 accelerators"),
         (World(sinfo=SINFO.replace("idle", "drained*")), "FAIL Slurm sees workers-1", "drained*, 1 of 1"),
+        (World(sinfo=SINFO.replace("idle", "idle*")), "FAIL Slurm sees workers-1", "idle*, 1 of 1"),
         (World(sinfo=SINFO.replace("gpu:1(S:0)", "(null)")), "FAIL Slurm sees workers-1", "idle, 0 of 1 accelerators"),
         (World(sinfo="down\n", sinfo_code=1), "FAIL scheduler", "sinfo ended with 1: down"),
         (World(on_node=SICK), "FAIL workers-1: shared file system", "/fsx is read-only"),

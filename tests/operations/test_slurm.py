@@ -1,0 +1,137 @@
+"""The verbs read what a real Slurm prints: a controller and one node with two GPUs, here and for this test alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from operations import jobs_on_nodes, nodes, sessions
+from operations.nodes import Node
+from operations.sessions import Remote
+from operations.target import Target
+from operations.validate import Validation
+from tests.operations.aws import StubbedAws, stack
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0 or shutil.which("slurmctld") is None, reason="needs root and Slurm's daemons"),
+]
+HOST = socket.gethostname().split(".")[0]
+CONFIGURATION = """
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+SlurmctldPort={controller}
+SlurmdPort={daemon}
+AuthType=auth/none
+CredType=cred/none
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+GresTypes=gpu
+NodeName={host} NodeAddr=127.0.0.1 CPUs=1 Gres=gpu:2
+PartitionName=gpu Nodes=ALL Default=YES State=UP
+"""
+CONTROLLER = Node(
+    name="controller-1", group="controller", role="controller", instance_id="i-0", instance_type="", status="Running"
+)
+WORKER = Node(
+    name="workers-1",
+    group="workers",
+    role="worker",
+    instance_id="i-1",
+    instance_type="ml.g5.16xlarge",
+    status="Running",
+    hostname=HOST,
+)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A Slurm whose node is idle; the environment that its commands need."""
+    folder = tmp_path_factory.mktemp("slurm")
+    for name in ("state", "spool"):
+        (folder / name).mkdir()
+    ports = {"controller": free_port(), "daemon": free_port()}
+    (folder / "slurm.conf").write_text(CONFIGURATION.format(host=HOST, folder=folder, **ports))
+    (folder / "gres.conf").write_text("Name=gpu Count=2 File=/dev/null,/dev/zero\n")
+    environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
+    daemons = []
+    try:
+        for name in ("slurmctld", "slurmd"):
+            log = (folder / f"{name}.log").open("w")
+            daemons.append(subprocess.Popen([name, "-D"], env=environment, stdout=log, stderr=log))
+        _wait(environment, "sinfo --noheader --format=%T", "idle")
+        yield environment
+    finally:
+        for daemon in daemons:
+            daemon.terminate()
+        for daemon in daemons:
+            daemon.wait(20)
+
+
+def _run(environment: dict[str, str], line: str) -> Remote:
+    done = subprocess.run(["bash", "-c", line], env=environment, capture_output=True, text=True, check=False)
+    return Remote(code=done.returncode, output=done.stdout + done.stderr)
+
+
+def _wait(environment: dict[str, str], line: str, wanted: str) -> None:
+    for _ in range(60):
+        if wanted == (said := _run(environment, line).output.strip()):
+            return
+        time.sleep(0.5)
+    pytest.fail(f"{line} never said {wanted}, at last {said}")
+
+
+@pytest.fixture
+def target(aws: StubbedAws, slurm: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Target:
+    """The stack dev, whose controller's commands are this Slurm's."""
+
+    def run_remote(target: Target, node: Node, line: str, timeout: float) -> Remote:
+        return _run(slurm, line)
+
+    monkeypatch.setattr(sessions, "run_remote", run_remote)
+    return stack(aws)
+
+
+def test_states_and_their_reasons_are_read(target: Target, slurm: dict[str, str]) -> None:
+    (_, worker) = nodes.with_states(target, [CONTROLLER, WORKER])
+    assert (worker.state, worker.reason) == ("idle", "")
+    _run(slurm, f"scontrol update nodename={HOST} state=drain reason='XID 79, fallen off the bus'")
+    (_, worker) = nodes.with_states(target, [CONTROLLER, WORKER])
+    assert (worker.state, worker.reason) == ("drained", "XID 79, fallen off the bus")
+    _run(slurm, f"scontrol update nodename={HOST} state=resume")
+    _wait(slurm, "sinfo --noheader --format=%T", "idle")
+
+
+def test_accelerators_are_counted(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    validation = Validation(target)
+    validation.__dict__["_nodes"] = [CONTROLLER, WORKER]
+    monkeypatch.setattr(Validation, "_workers", lambda self: iter([(WORKER, 2)]))
+    (check,) = validation.slurm()
+    assert (check.result, check.detail) == ("PASS", "idle, 2 of 2 accelerators")
+
+
+def test_jobs_are_read_with_what_becomes_of_them(target: Target, slurm: dict[str, str]) -> None:
+    _run(slurm, "sbatch --chdir=/tmp --output=/dev/null --requeue --job-name='my llama' --wrap 'sleep 60'")
+    _run(slurm, "sbatch --chdir=/tmp --output=/dev/null --no-requeue --job-name=waits --wrap 'sleep 60'")
+    _wait(slurm, "squeue --noheader --states=RUNNING --format=%T", "RUNNING")
+    (job,) = jobs_on_nodes.on_nodes(target, [CONTROLLER, WORKER], [WORKER])
+    assert (job.name, job.user, job.survives) == ("my llama", "root", "goes back into the queue")
+    _run(slurm, "scancel --user=root")
