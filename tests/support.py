@@ -34,7 +34,7 @@ def config(stack: str = "dev", **settings: Any) -> Config:
 
 
 def plan(stack: str = "dev", **settings: Any) -> Deployment:
-    """What ``pulumi preview`` would say: every registration, outputs unknown, nothing created. Once, for all to read."""
+    """What ``pulumi preview`` would say: every registration, outputs unknown, nothing created. Made once."""
     return _plan(stack, json.dumps(settings))
 
 
