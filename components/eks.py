@@ -16,6 +16,7 @@ from .accelerators import Accelerator
 from .config import Charts, Team
 from .eks_addons import EksAddons, EksAddonsArgs
 from .helm import HyperPodChart, HyperPodChartArgs
+from .kubernetes_versions import KUBERNETES_VERSIONS
 from .names import Names
 from .regions import Region
 
@@ -120,6 +121,11 @@ class Eks(ComponentResource):
             pulumi.log.warn(
                 "the Kubernetes API is private (hyperpod:kubernetesApiCidrs is empty): run pulumi from inside the VPC, "
                 "or the charts cannot be installed",
+                self,
+            )
+        if not KUBERNETES_VERSIONS[args.version].hyperpod:
+            pulumi.log.warn(
+                f"Kubernetes {args.version} is EKS's, and SageMaker's documentation does not name it for HyperPod",
                 self,
             )
         return eks.Cluster(

@@ -24,6 +24,11 @@ JOBS: tuple[str, ...] = tuple(SPECS)
 NAME_LABEL = "app.kubernetes.io/name"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+# SageMaker Developer Guide, "Automatically resuming a job after a node failure": on a replaced node, so often.
+_AUTO_RESUME = {
+    "sagemaker.amazonaws.com/enable-job-auto-resume": "true",
+    "sagemaker.amazonaws.com/job-max-retry-count": "10",
+}
 # Half of the memory that the pod asks for may be shared memory; it counts towards the pod's own limit.
 _SHARED_MEMORY_SHARE = 0.5
 
@@ -100,6 +105,8 @@ def render(
         metadata = document["metadata"]
         metadata["namespace"] = namespace
         metadata["labels"] = {NAME_LABEL: name}
+        if document["kind"] == "PyTorchJob" and settings.charts.job_auto_restart:
+            metadata["annotations"] = dict(_AUTO_RESUME)
     if settings.charts.queues == "kueue":
         objects[-1]["metadata"]["labels"][QUEUE_LABEL] = LOCAL_QUEUE
     if settings.charts.queues == "task-governance":

@@ -118,6 +118,11 @@ def run_command(
     )
     from .kubernetes_api import KubernetesApi  # its client takes half of the command's time to load
 
+    if etcd and not image:
+        raise bad_input(
+            "rendezvous through etcd needs python-etcd, which AWS's public images lack",
+            f"give the stack's own image: python -m operations image {stack}",
+        )
     api = KubernetesApi.of(kubeconfig_file or kubeconfig.render(kubeconfig.describe(chosen)))
     job_run.check(api, objects, chosen.config, pretrained="--pretrained" in arguments)
     job_run.submit(api, objects)

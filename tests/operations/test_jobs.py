@@ -158,3 +158,10 @@ def test_neurons_scheduler_places_the_pods_where_it_is_installed() -> None:
     settings = config("eks-trainium", charts={"neuronScheduler": True})
     assert {pod.get("schedulerName") for pod in pods(render("neuron", settings))} == {"neuron-scheduler"}
     assert not [pod for pod in pods(render("neuron", config("eks-trainium"))) if "schedulerName" in pod]
+
+
+def test_a_pytorchjob_is_resumed_on_a_replaced_node_where_that_is_on() -> None:
+    job = render("nanogpt", config("eks-gpu"))[-1]
+    assert job["metadata"]["annotations"]["sagemaker.amazonaws.com/enable-job-auto-resume"] == "true"
+    off = render("nanogpt", config("eks-gpu", charts={"jobAutoRestart": False}))[-1]
+    assert "annotations" not in off["metadata"]
