@@ -72,6 +72,8 @@ def render(
     workers, problems = _find_group(config, group)
     nodes = workers.count if nodes is None else nodes
     problems += _problems(name, config, workers, namespace, nodes, devices, efa)
+    image = image or job.image(config.region)
+    problems += _image_problems(config, [image, *([ETCD_IMAGE] if etcd and job.elastic else [])])
     if problems:
         raise JobError(problems)
     count = devices or workers.type.accelerators
@@ -85,7 +87,7 @@ def render(
         .render(
             name=name,
             nodes=nodes,
-            image=image or job.image(config.region),
+            image=image,
             command=job.command(plan),
             node=_node(workers, processes, devices, efa),
             labels={NAME_LABEL: name},
@@ -152,6 +154,17 @@ def _problems(
         most = efa_interfaces(group)
         problems.append(f"{efa} EFA interfaces a node; {row.name} has {most}, ask for 0 to {most}")
     return problems
+
+
+def _image_problems(config: Config, images: list[str]) -> list[str]:
+    """A closed network reaches private registries of its own region, through their endpoint, and no others."""
+    region = config.region
+    own = f".dkr.ecr.{region.name}.{region.dns_suffix}/"
+    return [
+        f"a closed network (hyperpod:network.closed) does not reach {image}; mirror it to ECR in {region.name}, --image"
+        for image in images
+        if config.settings.network.closed and own not in image
+    ]
 
 
 def _node(group: InstanceGroup, processes: int, devices: int | None, efa: int | None) -> dict[str, Any]:

@@ -165,3 +165,14 @@ def test_a_pytorchjob_is_resumed_on_a_replaced_node_where_that_is_on() -> None:
     assert job["metadata"]["annotations"]["sagemaker.amazonaws.com/enable-job-auto-resume"] == "true"
     off = render("nanogpt", config("eks-gpu", charts={"jobAutoRestart": False}))[-1]
     assert "annotations" not in off["metadata"]
+
+
+def test_in_a_closed_network_only_images_of_the_regions_own_registries_are_taken() -> None:
+    registry = "123456789012.dkr.ecr.us-west-2.amazonaws.com"
+    closed = config("eks-gpu", network={"closed": True, "imageRegistry": f"{registry}/mirror"})
+    with pytest.raises(JobError, match="does not reach public"):
+        render("nanogpt", closed)
+    with pytest.raises(JobError, match="does not reach quay"):
+        render("fsdp-llama", closed, etcd=True)
+    assert render("nanogpt", closed, image=f"{registry}/eks-gpu/training:1")
+    assert render("fsdp-llama", closed)

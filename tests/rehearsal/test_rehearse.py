@@ -53,6 +53,11 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
             "workers": [{"name": "w", "instanceType": "ml.p4d.24xlarge", "capacity": "spot", "minCount": 1}],
         },
     ),
+    "training plan with EKS": (
+        "eks-gpu",
+        {"workers": [{"name": "w", "instanceType": "ml.p5.48xlarge", "trainingPlanArn": PLAN}]},
+    ),
+    "p4d with EKS": ("eks-gpu", {"workers": [{"name": "w", "instanceType": "ml.p4d.24xlarge", "count": 4}]}),
     "aws-auth ConfigMap too": ("eks-gpu", {"authenticationMode": "API_AND_CONFIG_MAP"}),
     "SageMaker's own operators": (
         "eks-gpu",
@@ -126,6 +131,8 @@ SLOW = {
     "ap-southeast-1",
     "us-gov-west-1",
     "training plan",
+    "training plan with EKS",
+    "p4d with EKS",
     "aws-auth ConfigMap too",
     "SageMaker's own operators",
     "Neuron's scheduler, nothing queued",
