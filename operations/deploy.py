@@ -103,10 +103,19 @@ def keep(target: Target, report: Report) -> None:
 
 
 def destroy(target: Target, engine: Engine, *, total: int = 0, remove_leftovers: bool = False) -> Report:
-    """Destroy the stack, then look for what is left in the account; remove AWS's own remains where told to."""
+    """Destroy the stack, then look for what is left in the account; remove AWS's own remains where told to.
+
+    Where the engine failed, the stack's own resources are still its business: of what is left only AWS's own is
+    reported, as a forgotten network interface that keeps a subnet from being deleted.
+    """
     report = run(target, engine, "destroy", total=total)
-    if report.succeeded:
-        report.audit = leftovers.audit(target)
-        if remove_leftovers:
-            leftovers.remove(target, report.audit)
+    if report.cancelled:
+        return report
+    report.audit = leftovers.audit(target)
+    if not report.succeeded:
+        report.audit.leftovers = [one for one in report.audit.leftovers if one.by_aws]
+        if any(one.kind == leftovers.INTERFACE for one in report.audit.leftovers):
+            report.next_step = f"python -m operations destroy {target.stack} --remove-leftovers, then destroy again"
+    if remove_leftovers:
+        leftovers.remove(target, report.audit)
     return report

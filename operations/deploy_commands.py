@@ -208,10 +208,12 @@ def _show(report: deploy.Report) -> None:
             console.say(f"  {line}")
     for warning in report.warnings:
         console.say(f"Warning: {warning}", "yellow")
-    if report.next_step:
-        console.say(f"Next: {report.next_step}")
     if report.succeeded:
         _show_success(report)
+    if report.audit:
+        _show_audit(report)
+    if report.next_step:
+        console.say(f"Next: {report.next_step}")
 
 
 def _show_success(report: deploy.Report) -> None:
@@ -226,11 +228,10 @@ def _show_success(report: deploy.Report) -> None:
     width = max(map(len, report.outputs), default=0)
     for key, value in report.outputs.items():
         console.say(f"  {key:{width}}  {value}")
-    if report.audit:
-        _show_audit(report.stack, report.audit)
 
 
-def _show_audit(stack: str, audit: Audit) -> None:
+def _show_audit(report: deploy.Report) -> None:
+    audit = report.audit or Audit()
     for line in audit.removed:
         console.say(f"  removed {line}")
     for line in audit.kept:
@@ -243,8 +244,9 @@ def _show_audit(stack: str, audit: Audit) -> None:
         console.say("AWS made these itself and keeps them:", "bold")
         for one in by_aws:
             console.say(f"  {one.kind} {one.id}    {one.command}")
-        console.say(f"Next: python -m operations destroy {stack} --remove-leftovers")
+        if not report.next_step:
+            console.say(f"  to delete them: python -m operations destroy {report.stack} --remove-leftovers")
     for line in audit.unknown:
         console.say(f"  could not look: {line}", "yellow")
-    if not audit.leftovers and not audit.unknown:
+    if report.succeeded and not audit.leftovers and not audit.unknown:
         console.say("Nothing is left in the account.", "green")

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
@@ -148,7 +149,12 @@ def open_stack(target: Target, *, create: bool, install_cli: bool = False) -> Pu
 
 
 def attend(work: Callable[[], T], cancel: Callable[[], None]) -> T:
-    """Do the work, and turn Ctrl-C or a termination signal into ``cancel``; the work then ends by itself."""
+    """Do the work, and turn Ctrl-C or a termination signal into ``cancel``; the work then ends by itself.
+
+    Signals reach a program's main thread alone: on any other the work is only done.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with ThreadPoolExecutor(1) as pool:

@@ -42,6 +42,7 @@ class Audit:
         return [one for one in self.leftovers if not one.by_aws]
 
 
+INTERFACE = "network interface"
 _FILE_SYSTEM = "FSx file system"
 # EC2's kinds, found by the stack's tag: operation, where the ids are, and the command that deletes one.
 _TAGGED = (
@@ -126,7 +127,7 @@ def _interfaces(target: Target) -> Iterator[Leftover]:
                 continue
             eni = one["NetworkInterfaceId"]
             yield Leftover(
-                kind="network interface",
+                kind=INTERFACE,
                 id=eni,
                 by_aws=one.get("Status") == "available",
                 command=f"aws ec2 delete-network-interface --network-interface-id {eni}",

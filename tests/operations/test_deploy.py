@@ -2,59 +2,33 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from importlib import metadata
-from pathlib import Path
-from typing import Any
 
 import boto3
 import pytest
-from pulumi import automation
-from rich.console import Console
 
-from operations import deploy, engines, errors, records, rehearse, target
+from components.names import CLUSTER_ID_TAG
+from operations import deploy, engines, errors, records, rehearse
 from operations.advice import next_step
 from operations.aws import Aws
-from operations.deploy_commands import counted, open_engine
 from operations.engines import Engine
-from operations.failures import Exit, Failure, explain
-from operations.live import Progress
+from operations.failures import Exit
 from operations.target import Target
 from rehearsal.account import Account
 from rehearsal.commands import CommandRun
 from rehearsal.events import Event
-from rehearsal.project import load_project
-from rehearsal.state import ResourceState
-from tests.operations.aws import run
-from tests.support import ROOT
+from tests.operations.small import LOGS, PROGRAM, needs_cli
 
-LOGS = "aws:cloudwatch/logGroup:LogGroup"
-needs_cli = pytest.mark.skipif(shutil.which("pulumi") is None, reason="there is no Pulumi CLI on PATH")
 ENGINES = [
     pytest.param("embedded", id="embedded"),
     pytest.param("pulumi", id="pulumi", marks=[pytest.mark.engine, needs_cli, pytest.mark.slow]),
 ]
-# Two groups, the second after the first; the configuration decides the second's retention.
-PROGRAM = """
-import pulumi
-import pulumi_aws as aws
-days = len(pulumi.Config("hyperpod").require_object("workers")[0]["name"])
-first = aws.cloudwatch.LogGroup("first", name="a")
-later = aws.cloudwatch.LogGroup("later", name="b", retention_in_days={days}, tags={{"of": first.arn}})
-pulumi.export("name", later.name)
-pulumi.export("password", pulumi.Output.secret("hunter2"))
-"""
 
 
 @pytest.fixture(params=ENGINES)
@@ -62,19 +36,6 @@ def engine_kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     if request.param == "embedded":
         monkeypatch.setenv("PATH", "/usr/bin:/bin")
     return str(request.param)
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Callable[..., Target]:
-    """A stack of a small program, with a configuration that the verbs accept."""
-
-    def make(text: str = PROGRAM.format(days=7)) -> Target:
-        for name in ("Pulumi.yaml", "Pulumi.dev.yaml"):
-            shutil.copy(ROOT / name, tmp_path / name)
-        (tmp_path / "__main__.py").write_text(text)
-        return replace(target.load("dev", root=tmp_path), aws=Aws("us-west-2"))
-
-    return make
 
 
 def opened(chosen: Target, *fail: str) -> AbstractContextManager[tuple[Engine, Account]]:
@@ -182,6 +143,36 @@ def test_a_program_that_refuses_says_why_itself(engine_kind: str, project: Calla
     assert "mend the configuration" in report.next_step
 
 
+PROTECTED = """
+import pulumi
+import pulumi_aws as aws
+aws.cloudwatch.LogGroup("held", name="held", opts=pulumi.ResourceOptions(protect=True))
+"""
+
+
+def test_a_destroy_that_fails_names_the_interfaces_that_aws_forgot_and_nothing_of_the_stacks(
+    engine_kind: str, project: Callable[..., Target]
+) -> None:
+    chosen = project(PROTECTED)
+    with opened(chosen) as (engine, _):
+        deploy.run(chosen, engine, "up")
+        ec2 = boto3.client("ec2", region_name="us-west-2")
+        tags = [{"ResourceType": "vpc", "Tags": [{"Key": CLUSTER_ID_TAG, "Value": chosen.names.cluster_id}]}]
+        vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16", TagSpecifications=tags)["Vpc"]["VpcId"]
+        subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
+        forgotten = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]["NetworkInterfaceId"]
+        report = deploy.destroy(chosen, engine)
+        assert report.code == Exit.FAILED
+        assert "protect" in str(report.cause)
+        assert report.audit is not None
+        assert [one.id for one in report.audit.leftovers] == [forgotten]
+        assert "--remove-leftovers, then destroy again" in report.next_step
+        again = deploy.destroy(chosen, engine, remove_leftovers=True)
+        assert again.audit is not None
+        assert again.audit.removed == [f"network interface {forgotten}"]
+        assert groups() == {"held"}
+
+
 CHAIN = """
 import pulumi_aws as aws
 before = "start"
@@ -262,230 +253,3 @@ def test_a_failed_cluster_brings_its_nodes_last_words(
     (log,) = report.node_logs
     assert (log.stream, len(log.lines), log.lines[-1]) == (stream, 12, lines[-1])
     assert "last line of the node's log" in report.next_step
-
-
-# The verbs themselves ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch, project: Callable[..., Target]) -> Target:
-    """The verbs see the small program, and no CLI."""
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    chosen = project()
-    monkeypatch.setattr(target, "load", lambda stack, overrides=None: chosen)
-    return chosen
-
-
-def test_the_verbs_rehearse_from_preview_to_audit(small: Target, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, "deploy", "dev", "--rehearse")
-    assert code == Exit.GOOD
-    assert "dev is deployed: 2 resources changed" in out
-    assert "password  [secret]" in out
-    assert "embedded engine" in err
-    code, out, _ = run(capsys, "destroy", "dev", "--rehearse", "--json")
-    document = json.loads(out)
-    assert (code, document["exit_code"], document["audit"]["leftovers"]) == (Exit.GOOD, 0, [])
-    code, out, _ = run(capsys, "preview", "dev", "--rehearse")
-    assert (code, out.splitlines()[-1]) == (Exit.GOOD, "dev: 2 to create.")
-    assert not (small.project.folder / records.FOLDER).exists(), "a rehearsal is no deployment"
-
-
-def test_a_failed_deployment_reads_well(small: Target, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "deploy", "dev", "--rehearse", "--fail", "later=capacity")
-    assert code == Exit.FAILED
-    lines = out.splitlines()
-    assert lines[0].startswith("up of dev failed after")
-    assert lines[1] == "What failed first:"
-    assert lines[2].strip().startswith(f"later ({LOGS}): InsufficientInstanceCapacity")
-    assert lines[-1].startswith("Next: AWS has no such instances now")
-
-
-def test_faults_and_other_settings_are_for_rehearsals_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (("--fail", "x"), ("--config", "hyperpod:size=large")):
-        code, _, err = run(capsys, "deploy", "dev", "--yes", *words)
-        assert code == Exit.BAD_INPUT
-        assert "--rehearse" in err
-
-
-def test_a_bad_configuration_is_refused_with_every_problem_before_anything(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    words = ("--config", "hyperpod:size=huge", "--config", "aws:region=us-west-9")
-    code, _, err = run(capsys, "deploy", "dev", "--rehearse", *words)
-    assert code == Exit.BAD_INPUT
-    assert "hyperpod:size" in err
-    assert "aws:region" in err
-    assert "nothing was created" in err
-
-
-@pytest.mark.engine
-@needs_cli
-@pytest.mark.slow
-def test_the_real_cli_deploys_the_default_stack_and_scales_it_without_touching_the_file_system(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    before = (ROOT / "Pulumi.dev.yaml").read_text()
-    code, out, err = run(capsys, "scale", "workers", "3", "--stack", "dev", "--rehearse", "--json")
-    assert code == Exit.GOOD
-    assert json.loads(out)["counts"]["update"] == 2
-    assert "Rehearsing on Pulumi " in err
-    assert (ROOT / "Pulumi.dev.yaml").read_text() == before
-
-
-@pytest.mark.slow
-def test_ctrl_c_during_a_rehearsal_ends_with_130() -> None:
-    program = (
-        "import os, signal, sys\nfrom operations import live\nfrom operations.cli import main\n"
-        "seen = live.Progress.event\n"
-        "def event(self, happened):\n"
-        "    seen(self, happened)\n"
-        "    if happened.resource.name == 'network-vpc': os.kill(os.getpid(), signal.SIGINT)\n"
-        "live.Progress.event = event\nsys.exit(main(['deploy', 'dev', '--rehearse', '--json']))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
-        env={**os.environ, "PATH": "/usr/bin:/bin"},
-    )  # fmt: skip
-    assert "Traceback" not in done.stderr, done.stderr
-    assert done.returncode == Exit.CANCELLED
-    assert json.loads(done.stdout)["cancelled"]
-    assert "Cancelling" in done.stderr
-
-
-# The CLI: found, offered, installed -----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine without a CLI."""
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return tmp_path
-
-
-def test_a_cli_that_was_installed_before_is_found(bare: Path) -> None:
-    assert engines.find_cli() is None
-    program = next_to(bare)
-    assert engines.find_cli() == program.parent.parent
-    assert str(engines.open_cli().version) == "3.300.0"
-
-
-def next_to(home: Path) -> Path:
-    """What `PulumiCommand.install` makes."""
-    program = home / ".pulumi" / "versions" / metadata.version("pulumi") / "bin" / "pulumi"
-    program.parent.mkdir(parents=True)
-    program.write_text("#!/bin/sh\necho v3.300.0\n")
-    program.chmod(0o755)
-    return program
-
-
-def test_without_a_cli_one_is_installed_where_that_was_asked_for(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(automation.PulumiCommand, "install", lambda: next_to(bare))
-    with pytest.raises(Failure, match="no Pulumi CLI") as missing:
-        engines.open_cli()
-    assert missing.value.code == Exit.CANNOT_KNOW
-    assert "--install-cli" in missing.value.hint
-    assert str(engines.open_cli(install=True).version) == "3.300.0"
-
-
-def test_an_installation_without_network_is_explained(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
-        raise OSError("Temporary failure in name resolution")
-
-    monkeypatch.setattr(automation.PulumiCommand, "install", fail)
-    with pytest.raises(Failure, match="could not be installed: Temporary failure") as failed:
-        engines.open_cli(install=True)
-    assert failed.value.code == Exit.CANNOT_KNOW
-
-
-@pytest.mark.engine
-@needs_cli
-@pytest.mark.slow
-def test_a_real_stack_is_made_once_with_the_plugins_of_the_programs_sdks(
-    project: Callable[..., Target], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "state").mkdir()
-    monkeypatch.setenv("PULUMI_BACKEND_URL", (tmp_path / "state").as_uri())
-    monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "secret")
-    installed: list[tuple[str, str]] = []
-    monkeypatch.setattr(automation.LocalWorkspace, "install_plugin", lambda _, name, at: installed.append((name, at)))
-    chosen = project()
-    with pytest.raises(automation.StackNotFoundError) as missing:
-        engines.open_stack(chosen, create=False)
-    failure = explain(missing.value)
-    assert failure is not None
-    assert failure.code == Exit.BAD_INPUT
-    assert engines.open_stack(chosen, create=True).title.startswith("Pulumi ")
-    assert engines.open_stack(chosen, create=False)
-    assert installed[:4] == [(name, f"v{metadata.version(f'pulumi-{name}')}") for name in engines._PACKAGES]
-
-
-def test_an_eks_stack_gets_the_charts_that_it_lacks_before_the_engine_starts(
-    bare: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    brought: list[str] = []
-    monkeypatch.setattr(
-        "operations.deploy_commands.faults", lambda chart, folder: [chart.name][: chart.name != "kueue"]
-    )
-    monkeypatch.setattr("operations.charts.bring", lambda chart: brought.append(chart.name))
-    with (
-        pytest.raises(Failure, match="no Pulumi CLI"),
-        open_engine(target.load("eks-gpu"), False, None, create=True, install_cli=False),
-    ):
-        pass
-    assert brought == ["HyperPodHelmChart"]
-
-
-# What is shown ----------------------------------------------------------------------------------------------------
-
-
-def happened(phase: Any, name: str = "nat", kind: str = "aws:ec2/natGateway:NatGateway", error: str = "") -> Event:
-    parent = "urn:pulumi:dev::hyperpod::hyperpod:index:Network::network"
-    urn = f"urn:pulumi:dev::hyperpod::hyperpod:index:Network${kind}::{name}"
-    return Event(phase, "create", ResourceState(urn=urn, type=kind, name=name, custom=True, parent=parent), error)
-
-
-def test_a_log_has_a_line_for_each_resource_with_elapsed_and_usual_time() -> None:
-    text = io.StringIO()
-    with Progress("up dev", Console(file=text, width=100)) as progress:
-        progress.event(happened("start"))
-        progress.event(happened("done"))
-        progress.event(happened("start", "rule", "aws:ec2/route:Route"))
-        progress.event(happened("failed", "rule", "aws:ec2/route:Route", "RouteAlreadyExists"))
-    lines = text.getvalue().splitlines()
-    assert lines[0] == "up dev"
-    assert lines[1].split() == ["…", "create", "nat", "takes", "about", "1:45"]
-    assert lines[2].split() == ["✓", "create", "nat", "0:00", "of", "about", "1:45"]
-    assert lines[3].split() == ["✗", "create", "rule", "0:00", "of", "about", "0:12", "RouteAlreadyExists"]
-    assert len(lines) == 4
-
-
-def test_a_terminal_has_a_tree_of_components_with_what_is_in_progress() -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=100)
-    progress = Progress("up dev", console, total=9)
-    progress.event(happened("start"))
-    for number in range(6):
-        progress.event(happened("start", f"endpoint-{number}", "aws:ec2/vpcEndpoint:VpcEndpoint"))
-    progress.event(happened("start", "vpc", "aws:ec2/vpc:Vpc"))
-    progress.event(happened("done", "vpc", "aws:ec2/vpc:Vpc"))
-    with console.capture() as captured:
-        console.print(progress._render())
-    text = captured.get()
-    assert "up dev  0:00, 1 of 9 done" in text
-    assert "network  1/8" in text
-    assert "create nat  0:00 of about 1:45" in text
-    assert "and 3 more in progress" in text
-    assert "vpc" not in text.replace("endpoint", "")
-
-
-def test_counts_are_said_in_words() -> None:
-    assert counted({"create": 3, "same": 2, "import": 1}) == "3 to create, 2 as is, 1 import"
-    assert counted({}) == "nothing to do"
-
-
-def test_a_stack_is_read_with_the_projects_own_rules(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match="no stack"):
-        target.load("nope")
-    assert load_project(ROOT, "dev").name == target.load("dev").project.name

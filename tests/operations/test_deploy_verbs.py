@@ -1,0 +1,255 @@
+"""The verbs ``deploy``, ``preview`` and ``destroy``: what they print, how they end, and where the CLI comes from."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pulumi import automation
+from rich.console import Console
+
+from operations import engines, records, target
+from operations.deploy_commands import counted, open_engine
+from operations.failures import Exit, Failure, explain
+from operations.live import Progress
+from operations.target import Target
+from rehearsal.events import Event
+from rehearsal.project import load_project
+from rehearsal.state import ResourceState
+from tests.operations.aws import run
+from tests.operations.small import LOGS, needs_cli
+from tests.support import ROOT
+
+# The verbs themselves ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, project: Callable[..., Target]) -> Target:
+    """The verbs see the small program, and no CLI."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    chosen = project()
+    monkeypatch.setattr(target, "load", lambda stack, overrides=None: chosen)
+    return chosen
+
+
+def test_the_verbs_rehearse_from_preview_to_audit(small: Target, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "deploy", "dev", "--rehearse")
+    assert code == Exit.GOOD
+    assert "dev is deployed: 2 resources changed" in out
+    assert "password  [secret]" in out
+    assert "embedded engine" in err
+    code, out, _ = run(capsys, "destroy", "dev", "--rehearse", "--json")
+    document = json.loads(out)
+    assert (code, document["exit_code"], document["audit"]["leftovers"]) == (Exit.GOOD, 0, [])
+    code, out, _ = run(capsys, "preview", "dev", "--rehearse")
+    assert (code, out.splitlines()[-1]) == (Exit.GOOD, "dev: 2 to create.")
+    assert not (small.project.folder / records.FOLDER).exists(), "a rehearsal is no deployment"
+
+
+def test_a_failed_deployment_reads_well(small: Target, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "deploy", "dev", "--rehearse", "--fail", "later=capacity")
+    assert code == Exit.FAILED
+    lines = out.splitlines()
+    assert lines[0].startswith("up of dev failed after")
+    assert lines[1] == "What failed first:"
+    assert lines[2].strip().startswith(f"later ({LOGS}): InsufficientInstanceCapacity")
+    assert lines[-1].startswith("Next: AWS has no such instances now")
+
+
+def test_faults_and_other_settings_are_for_rehearsals_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (("--fail", "x"), ("--config", "hyperpod:size=large")):
+        code, _, err = run(capsys, "deploy", "dev", "--yes", *words)
+        assert code == Exit.BAD_INPUT
+        assert "--rehearse" in err
+
+
+def test_a_bad_configuration_is_refused_with_every_problem_before_anything(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ("--config", "hyperpod:size=huge", "--config", "aws:region=us-west-9")
+    code, _, err = run(capsys, "deploy", "dev", "--rehearse", *words)
+    assert code == Exit.BAD_INPUT
+    assert "hyperpod:size" in err
+    assert "aws:region" in err
+    assert "nothing was created" in err
+
+
+@pytest.mark.engine
+@needs_cli
+@pytest.mark.slow
+def test_the_real_cli_deploys_the_default_stack_and_scales_it_without_touching_the_file_system(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = (ROOT / "Pulumi.dev.yaml").read_text()
+    code, out, err = run(capsys, "scale", "workers", "3", "--stack", "dev", "--rehearse", "--json")
+    assert code == Exit.GOOD
+    assert json.loads(out)["counts"]["update"] == 2
+    assert "Rehearsing on Pulumi " in err
+    assert (ROOT / "Pulumi.dev.yaml").read_text() == before
+
+
+@pytest.mark.slow
+def test_ctrl_c_during_a_rehearsal_ends_with_130() -> None:
+    program = (
+        "import os, signal, sys\nfrom operations import live\nfrom operations.cli import main\n"
+        "seen = live.Progress.event\n"
+        "def event(self, happened):\n"
+        "    seen(self, happened)\n"
+        "    if happened.resource.name == 'network-vpc': os.kill(os.getpid(), signal.SIGINT)\n"
+        "live.Progress.event = event\nsys.exit(main(['deploy', 'dev', '--rehearse', '--json']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == Exit.CANCELLED
+    assert json.loads(done.stdout)["cancelled"]
+    assert "Cancelling" in done.stderr
+
+
+# The CLI: found, offered, installed -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine without a CLI."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_a_cli_that_was_installed_before_is_found(bare: Path) -> None:
+    assert engines.find_cli() is None
+    program = next_to(bare)
+    assert engines.find_cli() == program.parent.parent
+    assert str(engines.open_cli().version) == "3.300.0"
+
+
+def next_to(home: Path) -> Path:
+    """What `PulumiCommand.install` makes."""
+    program = home / ".pulumi" / "versions" / metadata.version("pulumi") / "bin" / "pulumi"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho v3.300.0\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_without_a_cli_one_is_installed_where_that_was_asked_for(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(automation.PulumiCommand, "install", lambda: next_to(bare))
+    with pytest.raises(Failure, match="no Pulumi CLI") as missing:
+        engines.open_cli()
+    assert missing.value.code == Exit.CANNOT_KNOW
+    assert "--install-cli" in missing.value.hint
+    assert str(engines.open_cli(install=True).version) == "3.300.0"
+
+
+def test_an_installation_without_network_is_explained(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise OSError("Temporary failure in name resolution")
+
+    monkeypatch.setattr(automation.PulumiCommand, "install", fail)
+    with pytest.raises(Failure, match="could not be installed: Temporary failure") as failed:
+        engines.open_cli(install=True)
+    assert failed.value.code == Exit.CANNOT_KNOW
+
+
+@pytest.mark.engine
+@needs_cli
+@pytest.mark.slow
+def test_a_real_stack_is_made_once_with_the_plugins_of_the_programs_sdks(
+    project: Callable[..., Target], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "state").mkdir()
+    monkeypatch.setenv("PULUMI_BACKEND_URL", (tmp_path / "state").as_uri())
+    monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "secret")
+    installed: list[tuple[str, str]] = []
+    monkeypatch.setattr(automation.LocalWorkspace, "install_plugin", lambda _, name, at: installed.append((name, at)))
+    chosen = project()
+    with pytest.raises(automation.StackNotFoundError) as missing:
+        engines.open_stack(chosen, create=False)
+    failure = explain(missing.value)
+    assert failure is not None
+    assert failure.code == Exit.BAD_INPUT
+    assert engines.open_stack(chosen, create=True).title.startswith("Pulumi ")
+    assert engines.open_stack(chosen, create=False)
+    assert installed[:4] == [(name, f"v{metadata.version(f'pulumi-{name}')}") for name in engines._PACKAGES]
+
+
+def test_an_eks_stack_gets_the_charts_that_it_lacks_before_the_engine_starts(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brought: list[str] = []
+    monkeypatch.setattr(
+        "operations.deploy_commands.faults", lambda chart, folder: [chart.name][: chart.name != "kueue"]
+    )
+    monkeypatch.setattr("operations.charts.bring", lambda chart: brought.append(chart.name))
+    with (
+        pytest.raises(Failure, match="no Pulumi CLI"),
+        open_engine(target.load("eks-gpu"), False, None, create=True, install_cli=False),
+    ):
+        pass
+    assert brought == ["HyperPodHelmChart"]
+
+
+# What is shown ----------------------------------------------------------------------------------------------------
+
+
+def happened(phase: Any, name: str = "nat", kind: str = "aws:ec2/natGateway:NatGateway", error: str = "") -> Event:
+    parent = "urn:pulumi:dev::hyperpod::hyperpod:index:Network::network"
+    urn = f"urn:pulumi:dev::hyperpod::hyperpod:index:Network${kind}::{name}"
+    return Event(phase, "create", ResourceState(urn=urn, type=kind, name=name, custom=True, parent=parent), error)
+
+
+def test_a_log_has_a_line_for_each_resource_with_elapsed_and_usual_time() -> None:
+    text = io.StringIO()
+    with Progress("up dev", Console(file=text, width=100)) as progress:
+        progress.event(happened("start"))
+        progress.event(happened("done"))
+        progress.event(happened("start", "rule", "aws:ec2/route:Route"))
+        progress.event(happened("failed", "rule", "aws:ec2/route:Route", "RouteAlreadyExists"))
+    lines = text.getvalue().splitlines()
+    assert lines[0] == "up dev"
+    assert lines[1].split() == ["…", "create", "nat", "takes", "about", "1:45"]
+    assert lines[2].split() == ["✓", "create", "nat", "0:00", "of", "about", "1:45"]
+    assert lines[3].split() == ["✗", "create", "rule", "0:00", "of", "about", "0:12", "RouteAlreadyExists"]
+    assert len(lines) == 4
+
+
+def test_a_terminal_has_a_tree_of_components_with_what_is_in_progress() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    progress = Progress("up dev", console, total=9)
+    progress.event(happened("start"))
+    for number in range(6):
+        progress.event(happened("start", f"endpoint-{number}", "aws:ec2/vpcEndpoint:VpcEndpoint"))
+    progress.event(happened("start", "vpc", "aws:ec2/vpc:Vpc"))
+    progress.event(happened("done", "vpc", "aws:ec2/vpc:Vpc"))
+    with console.capture() as captured:
+        console.print(progress._render())
+    text = captured.get()
+    assert "up dev  0:00, 1 of 9 done" in text
+    assert "network  1/8" in text
+    assert "create nat  0:00 of about 1:45" in text
+    assert "and 3 more in progress" in text
+    assert "vpc" not in text.replace("endpoint", "")
+
+
+def test_counts_are_said_in_words() -> None:
+    assert counted({"create": 3, "same": 2, "import": 1}) == "3 to create, 2 as is, 1 import"
+    assert counted({}) == "nothing to do"
+
+
+def test_a_stack_is_read_with_the_projects_own_rules(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match="no stack"):
+        target.load("nope")
+    assert load_project(ROOT, "dev").name == target.load("dev").project.name
