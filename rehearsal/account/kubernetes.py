@@ -68,8 +68,7 @@ def _create(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     _check_namespace(account, i)
     metadata = i["metadata"]
     name = "/".join(part for part in (metadata.get("namespace"), metadata["name"]) if part)
-    object_id = f"{i['apiVersion']}/{i['kind']}/{name}"
-    if any(live.id == object_id for live in account.live.values()):
+    if any(live.id == name and live.inputs.get("kind") == i["kind"] for live in account.live.values()):
         raise Refused("AlreadyExists", f"{i['kind']} {name} already exists")
     return name, {"metadata": {**metadata, "uid": account.new_id("uid")}}
 

@@ -1,0 +1,110 @@
+"""The embedded account refuses what EKS and the Kubernetes API refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from components.kubernetes_versions import addon_version
+from rehearsal.account import Account, Refused
+
+CLUSTER, ADDON = "aws:eks/cluster:Cluster", "aws:eks/addon:Addon"
+RELEASE, NAMESPACE = "kubernetes:helm.sh/v3:Release", "kubernetes:core/v1:Namespace"
+CONFIG_MAP, QUEUE = "kubernetes:core/v1:ConfigMap", "kubernetes:kueue.x-k8s.io/v1beta1:LocalQueue"
+
+
+@pytest.fixture
+def account() -> Iterator[Account]:
+    """An account with an EKS cluster and no nodes."""
+    with Account("us-west-2") as account:
+        account.adopt(CLUSTER, "cluster", "c", {"name": "c", "version": "1.34"}, {"arn": "arn:aws:eks:us-west-2:1:c"})
+        yield account
+
+
+def config_map(**changes: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "a", "namespace": "default"},
+        "data": {"key": "value"},
+        **changes,
+    }
+
+
+def queue() -> dict[str, Any]:
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "kind": "LocalQueue",
+        "metadata": {"name": "q", "namespace": "default"},
+        "spec": {"clusterQueue": "q"},
+    }
+
+
+def refusal(account: Account, token: str, inputs: dict[str, Any]) -> str:
+    with pytest.raises(Refused) as refused:
+        account.create(token, "one", inputs)
+    return str(refused.value)
+
+
+def test_a_valid_object_is_made_once(account: Account) -> None:
+    assert account.create(CONFIG_MAP, "one", config_map())[0] == "default/a"
+    assert refusal(account, CONFIG_MAP, config_map()) == "AlreadyExists: ConfigMap default/a already exists"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"data": {"key": 1}}, "data.key: 1 is not of type"),
+        ({"dta": {}}, "'dta' was unexpected"),
+        ({"kind": "ConfigMaps"}, "no matches for kind ConfigMaps in version v1 on Kubernetes 1.34"),
+        ({"metadata": {"name": "a", "namespace": "nowhere"}}, 'namespaces "nowhere" not found'),
+    ],
+)
+def test_what_the_api_server_refuses_is_refused(account: Account, changes: dict[str, Any], reason: str) -> None:
+    assert reason in refusal(account, CONFIG_MAP, config_map(**changes))
+
+
+def test_without_a_cluster_nothing_answers() -> None:
+    with Account("us-west-2") as account:
+        assert "no EKS cluster is up" in refusal(account, CONFIG_MAP, config_map())
+
+
+def test_queues_need_kueue_and_kueue_needs_nodes(account: Account) -> None:
+    assert "no matches for kind LocalQueue" in refusal(account, QUEUE, queue())
+    release = {"name": "kueue", "namespace": "kueue-system", "chart": "./charts/kueue"}
+    assert "no node is up" in refusal(account, RELEASE, release)
+    account.create(RELEASE, "kueue", {**release, "skipAwait": True})
+    assert "failed calling webhook of kueue" in refusal(account, QUEUE, queue())
+
+
+def test_a_namespace_takes_its_content_along(account: Account) -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+    account.create(NAMESPACE, "team", namespace)
+    account.create(CONFIG_MAP, "one", config_map(metadata={"name": "a", "namespace": "team"}))
+    account.delete(NAMESPACE, "team")
+    assert not list(account.find(CONFIG_MAP))
+
+
+def test_an_addon_version_of_another_kubernetes_is_refused(account: Account) -> None:
+    addon = {"clusterName": "c", "addonName": "kube-proxy", "addonVersion": addon_version("kube-proxy", "1.35")}
+    assert "is not for Kubernetes 1.34" in refusal(account, ADDON, addon)
+    assert "addon toaster is not supported" in refusal(account, ADDON, {**addon, "addonName": "toaster"})
+    account.create(ADDON, "kube-proxy", {**addon, "addonVersion": addon_version("kube-proxy", "1.34")})
+
+
+def test_an_access_policy_needs_an_entry_and_a_scope_that_makes_sense(account: Account) -> None:
+    token = "aws:eks/accessPolicyAssociation:AccessPolicyAssociation"
+    role = "arn:aws:iam::123456789012:role/admin"
+    account.adopt("aws:iam/role:Role", "role", "admin", {}, {"arn": role})
+    policy = {
+        "clusterName": "c",
+        "principalArn": role,
+        "policyArn": "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy",
+        "accessScope": {"type": "cluster"},
+    }
+    assert "no access entry" in refusal(account, token, policy)
+    account.create("aws:eks/accessEntry:AccessEntry", "entry", {"clusterName": "c", "principalArn": role})
+    assert "an access scope" in refusal(account, token, {**policy, "accessScope": {"type": "namespace"}})
+    account.create(token, "policy", policy)
