@@ -23,6 +23,8 @@ from .target import Target
 
 # LookupEvents answers two pages of 50 events a second, and keeps 90 days (AWS CloudTrail API Reference).
 _MOST_EVENTS = 1000
+_MOST_DESCRIBED = 20
+_BAD_STATES = frozenset({"Failed", "RollingBack"})
 _SERVICES = frozenset(
     f"{name}.amazonaws.com"
     for name in ("sagemaker", "ec2", "fsx", "eks", "iam", "s3", "ssm", "logs", "events", "aps", "grafana")
@@ -114,7 +116,12 @@ def _cluster(target: Target, start: datetime) -> Iterator[Problem]:
 
 
 def _events(target: Target, start: datetime) -> Iterator[Problem]:
-    """The cluster's own events of the level Error and Warn."""
+    """The cluster's own events of the levels Error and Warn, each with the failure that it was of.
+
+    SageMaker has them for continuous provisioning alone (SageMaker API Reference, ListClusterEvents).
+    """
+    if target.config.settings.node_provisioning != "Continuous":
+        return
     listed = target.aws.pages(
         "sagemaker",
         "list_cluster_events",
@@ -124,12 +131,44 @@ def _events(target: Target, start: datetime) -> Iterator[Problem]:
         SortBy="EventTime",
         SortOrder="Descending",
     )
-    for event in islice(listed, _MOST_EVENTS):
-        if event.get("EventLevel", "Error") == "Info":
-            continue
+    bad = (event for event in listed if event.get("EventLevel", "Error") != "Info")
+    for event in islice(bad, _MOST_DESCRIBED):
         what = event.get("InstanceId") or event.get("InstanceGroupName") or event["ClusterName"]
-        message = event.get("Description", "")
+        message = f"{event.get('Description', '')} {_failure_of(target, event['EventId'])}".strip()
         yield _problem(target, event["EventTime"], "cluster event", f"{event['ResourceType']} {what}", message)
+
+
+def _failure_of(target: Target, event_id: str) -> str:
+    """Only the event itself says why."""
+    client = target.aws.client("sagemaker")
+    found = client.describe_cluster_event(ClusterName=target.cluster_name, EventId=event_id)["EventDetails"]
+    parts = found.get("EventDetails", {}).get("EventMetadata", {}).values()
+    return next((str(part["FailureMessage"]) for part in parts if part.get("FailureMessage")), "")
+
+
+def _recorded(target: Target, start: datetime) -> Iterator[Problem]:
+    """State changes and node health that this stack's own rule keeps in a log group (hyperpod:validation)."""
+    if not target.config.settings.validation:
+        return
+    group = f"/aws/events/hyperpod/{target.cluster_name}"
+    events = target.aws.pages(
+        "logs", "filter_log_events", "events", logGroupName=group, startTime=int(start.timestamp() * 1000)
+    )
+    for event in islice(events, _MOST_EVENTS):
+        document = json.loads(event["message"])
+        detail: dict[str, Any] = document["detail"]
+        time = datetime.fromisoformat(document["time"])
+        health: dict[str, str] = detail.get("HealthSummary", {})
+        if health.get("HealthStatus", "Healthy") != "Healthy":
+            message = f"{health.get('HealthStatusReason', '')} {health.get('Recommendation', '')}".strip()
+            what = f"node {detail.get('InstanceId', '')} {health['HealthStatus']}"
+            yield _problem(target, time, "node health", what, message)
+        elif detail.get("ClusterStatus") in _BAD_STATES:
+            message = detail.get("FailureMessage") or ", ".join(
+                f"{group['InstanceGroupName']} {group.get('CurrentCount', 0)} of {group.get('TargetCount', 0)}"
+                for group in detail.get("InstanceGroups", [])
+            )
+            yield _problem(target, time, "state change", f"cluster {detail['ClusterStatus']}", message)
 
 
 def _trail(target: Target, start: datetime) -> Iterator[Problem]:
@@ -161,6 +200,7 @@ _SOURCES: tuple[tuple[str, _Look], ...] = (
     ("pulumi state", _state),
     ("SageMaker", _cluster),
     ("cluster events", _events),
+    ("recorded events", _recorded),
     ("lifecycle logs", _boots),
     ("CloudTrail", _trail),
 )

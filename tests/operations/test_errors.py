@@ -52,14 +52,19 @@ def event(minutes: float, level: str, text: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def recorded(aws: StubbedAws, *messages: dict[str, Any]) -> None:
+    """What the stack's own rule has kept of HyperPod's events."""
+    events = [{"message": json.dumps(one), "timestamp": 0} for one in messages]
+    aws.answer("logs", "filter_log_events", {"events": events}, logGroupName="/aws/events/hyperpod/hyperpod-dev")
+
+
 def put(aws: StubbedAws, *, failure: str = "", trail: int = 1) -> None:
     """A cluster with one bad node, events of three levels, a failed boot, and three pages of CloudTrail."""
     described = cluster("Failed") | ({"FailureMessage": failure} if failure else {})
     aws.answer("sagemaker", "describe_cluster", described)
     bad = node("workers", 2, "Failure", "Instance is unhealthy: XID 79")
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [node("workers", 1), bad]})
-    listed = [event(30, "Error", "Lifecycle scripts did not run successfully"), event(31, "Info", "Created")]
-    aws.answer("sagemaker", "list_cluster_events", {"Events": listed}, ClusterName="hyperpod-dev")
+    recorded(aws)
     group = "/aws/sagemaker/Clusters/hyperpod-dev/abcdef123456"
     groups = [{"logGroupName": f"{group}-old", "creationTime": 1}, {"logGroupName": group, "creationTime": 2}]
     aws.answer("logs", "describe_log_groups", {"logGroups": groups})
@@ -96,11 +101,10 @@ def test_causes_are_told_newest_first_with_the_next_step(
     )
     assert told.count(("CloudTrail", "fsx CreateFileSystem")) == pages
     assert ("lifecycle script", "workers/i-2") in told
-    assert ("cluster event", "Instance i-1") in told
-    assert len(told) == 4 + pages
-    steps = {one["source"]: one["next_step"] for one in document["found"]}
-    assert "quotas dev" in steps["CloudTrail"]
-    assert "last line of the node's log" in steps["cluster event"]
+    assert len(told) == 3 + pages
+    steps = {one["what"]: one["next_step"] for one in document["found"]}
+    assert "quotas dev" in steps["fsx CreateFileSystem"]
+    assert "another zone" in steps["cluster Failed"]
     aws.assert_all_asked()
 
 
@@ -111,8 +115,8 @@ def test_a_cluster_that_is_gone_still_has_its_trail_and_pulumis_own_words(
     cause = {"resource": "storage-lustre", "type": "aws:fsx/lustreFileSystem:LustreFileSystem", "text": "AccessDenied"}
     records.add(stack(aws), errors.DEPLOYMENTS, {"command": "up", "succeeded": False, "cause": cause})
     records.add(stack(aws), errors.DEPLOYMENTS, {"command": "up", "succeeded": True, "cause": None})
-    for operation in ("describe_cluster", "list_cluster_events"):
-        aws.refuse("sagemaker", operation, "ResourceNotFound")
+    aws.refuse("sagemaker", "describe_cluster", "ResourceNotFound")
+    aws.refuse("logs", "filter_log_events", "ResourceNotFoundException")
     aws.answer("logs", "describe_log_groups", {"logGroups": []})
     aws.answer("cloudtrail", "lookup_events", {"Events": []})
     code, out, _ = run(capsys, "errors", "dev")
@@ -124,7 +128,7 @@ def test_a_cluster_that_is_gone_still_has_its_trail_and_pulumis_own_words(
 def test_nothing_wrong_is_good(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
     aws.answer("sagemaker", "describe_cluster", cluster())
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [node("workers", 1)]})
-    aws.answer("sagemaker", "list_cluster_events", {"Events": []})
+    recorded(aws)
     aws.answer("logs", "describe_log_groups", {"logGroups": []})
     aws.answer("cloudtrail", "lookup_events", {"Events": []})
     on(aws)
@@ -143,7 +147,42 @@ def test_one_source_that_may_not_be_asked_hides_no_other(
     code, document = run_json(capsys, "errors", "dev")
     assert code == Exit.FAILED
     assert document["unknown"] == ["CloudTrail: permission denied: LookupEvents"]
-    assert len(document["found"]) == 3
+    assert len(document["found"]) == 2
+
+
+def test_the_clusters_events_are_told_with_the_failure_that_only_each_event_has(aws: StubbedAws) -> None:
+    for page in range(3):
+        listed = [event(30 + page, "Error", "Instance creation failed"), event(31 + page, "Info", "Created")]
+        more = {"NextToken": f"p{page + 1}"} if page < 2 else {}
+        aws.answer("sagemaker", "list_cluster_events", {"Events": listed, **more}, ClusterName="hyperpod-dev")
+        failure = {"EventMetadata": {"Instance": {"FailureMessage": "Lifecycle scripts did not run successfully"}}}
+        details = {**event(30 + page, "Error", "Instance creation failed"), "EventDetails": failure}
+        aws.answer("sagemaker", "describe_cluster_event", {"EventDetails": details})
+    found = list(errors._events(stack(aws, "dev", "hyperpod:nodeProvisioning=Continuous"), ago(60)))
+    assert [one.what for one in found] == ["Instance i-1"] * 3
+    assert found[0].message == "Instance creation failed Lifecycle scripts did not run successfully"
+    assert "last line of the node's log" in found[0].next_step
+    # SageMaker has no events of a cluster without continuous provisioning, and refuses the question.
+    assert list(errors._events(stack(aws), ago(60))) == []
+    aws.assert_all_asked()
+
+
+def test_node_health_and_state_changes_come_from_the_stacks_own_record(aws: StubbedAws) -> None:
+    sick = {"HealthStatus": "Unhealthy", "HealthStatusReason": "NvidiaErrorTerminate", "Recommendation": "Replace it."}
+    groups = [{"InstanceGroupName": "workers", "CurrentCount": 0, "TargetCount": 2}]
+    details: list[dict[str, Any]] = [
+        {"InstanceId": "i-1", "HealthSummary": sick},
+        {"InstanceId": "i-2", "HealthSummary": {"HealthStatus": "Healthy"}},
+        {"ClusterStatus": "Failed", "InstanceGroups": groups},
+        {"ClusterStatus": "InService"},
+    ]
+    recorded(aws, *({"time": ago(5).isoformat(), "detail": detail} for detail in details))
+    found = list(errors._recorded(stack(aws), ago(60)))
+    assert [(one.what, one.message) for one in found] == [
+        ("node i-1 Unhealthy", "NvidiaErrorTerminate Replace it."),
+        ("cluster Failed", "workers 0 of 2"),
+    ]
+    assert list(errors._recorded(stack(aws, "dev", "hyperpod:validation=false"), ago(60))) == []
 
 
 def test_what_an_interrupted_command_left_half_way_is_told(
