@@ -177,7 +177,9 @@ def _cycle(here: Run, outcome: Outcome, progress: Progress, cycle: int, cycles: 
         try:
             passed, detail = True, act(here)
         except (CheckFailed, DeployFailed, Refused) as failed:
-            passed, detail = False, str(failed)
+            # Where the control plane itself is gone, that is the cause.
+            here.plane.check()
+            passed, detail = False, "; ".join([str(failed), *here.pods.problems[-1:], *here.pods.waiting()])
         check = Check(name, passed, detail, round(time.monotonic() - began, 3))
         outcome.checks.append(check)
         progress.check(check)

@@ -7,7 +7,8 @@ from components.accelerators import EFA_RESOURCE
 from ..checks import CheckFailed, require
 from .kubectl import Manifest, until
 from .nodes import GROUP_LABEL, advertise, device_resources
-from .run import Run, is_ready
+from .pods import is_ready
+from .run import Run
 
 _SECONDS = 60.0
 # The DaemonSet that advertises each resource, by a part of its name.

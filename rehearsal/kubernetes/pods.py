@@ -21,7 +21,7 @@ from typing import IO, Any
 from .container import Mount, command_line
 from .control_plane import PLAYED_LABEL, ControlPlane
 from .kubectl import Manifest, Refused, until
-from .processes import Process
+from .processes import Process, Processes
 from .volumes import Volumes
 
 _START_SECONDS = 60.0
@@ -78,6 +78,7 @@ class Pods:
     def __post_init__(self) -> None:
         self.volumes = Volumes(self.plane.kubectl, self.workspace)
         self.codes: dict[str, int] = {}
+        self._processes = Processes(self.plane.folder)
         self._running: dict[str, Process | None] = {}
         self._threads: list[threading.Thread] = []
         self._stopping = False
@@ -92,9 +93,7 @@ class Pods:
         self._stopping = True
         if self._watch:
             self._watch.kill()
-        for process in list(self._running.values()):
-            if process:
-                process.stop()
+        self._processes.stop_all()
         for thread in self._threads:
             thread.join(10)
 
@@ -102,6 +101,14 @@ class Pods:
         """What a pod's process has said."""
         path = self.plane.folder / f"pod-{name}.log"
         return path.read_text(errors="replace") if path.exists() else ""
+
+    def waiting(self) -> list[str]:
+        """Operators whose processes run and are not ready, with the end of what they said."""
+        found = [(process, pod) for pod in self.plane.kubectl.list("pods") if (process := self._of(pod))]
+        return [f"{process.name}: {process.last_words(1)}" for process, pod in found if not is_ready(pod)]
+
+    def _of(self, pod: Manifest) -> Process | None:
+        return self._running.get(pod["metadata"]["uid"]) if operator_of(pod) else None
 
     def _spawn(self, target: Any, *arguments: Any) -> None:
         thread = threading.Thread(target=target, args=arguments, daemon=True)
@@ -122,7 +129,7 @@ class Pods:
         gone = kind == "DELETED" or "deletionTimestamp" in pod["metadata"]
         if gone:
             if (process := self._running.pop(uid, None)) is not None:
-                process.stop()
+                self._processes.stop(process)
         elif uid not in self._running and _waits(pod) and has_process(pod):
             self._running[uid] = None
             self._spawn(self._run, pod)
@@ -158,7 +165,7 @@ class Pods:
             command = [*container["command"], *container.get("args", [])]
         root = self.workspace / f"root-{pod['metadata']['uid']}"
         line = command_line(root, mounts, command)
-        process = self.plane.processes.start(f"pod-{name}", line, environment=environment)
+        process = self._processes.start(f"pod-{name}", line, environment=environment)
         self._running[pod["metadata"]["uid"]] = process
         return process
 
@@ -211,16 +218,15 @@ class Pods:
     def _become_ready(self, pod: Manifest, process: Process) -> bool:
         """Wait for the readiness probe of an operator whose port was left alone; other pods are ready at once."""
         operator, probe = operator_of(pod), pod["spec"]["containers"][0].get("readinessProbe", {}).get("httpGet")
-        end = time.monotonic() + _START_SECONDS
-        while operator and operator.ports and probe and not self._stopping and time.monotonic() < end:
+        while operator and operator.ports and probe and not self._stopping and process.code is None:
             self.volumes.refresh(pod)
-            if process.code is not None:
-                break
             try:
                 urllib.request.urlopen(f"http://127.0.0.1:{probe['port']}{probe['path']}", timeout=2).close()
                 return True
             except (urllib.error.URLError, OSError):
                 time.sleep(_LOOK_SECONDS)
+        if self._stopping:
+            return False
         if operator and process.code is not None and pod["metadata"]["uid"] in self._running:
             self.problems.append(f"{operator.program} ended with {process.code}: {process.last_words()}")
             self._report(pod, "Failed", code=process.code)
@@ -253,6 +259,12 @@ class Pods:
             "containerStatuses": containers,
         }
         self.plane.kubectl.patch_status("pod", pod["metadata"]["name"], dict(status), pod["metadata"]["namespace"])
+
+
+def is_ready(pod: Manifest) -> bool:
+    """Whether a pod's containers are ready."""
+    conditions = {one["type"]: one["status"] for one in pod.get("status", {}).get("conditions", [])}
+    return conditions.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]
 
 
 def _waits(pod: Manifest) -> bool:

@@ -79,7 +79,8 @@ class Processes:
     def stop(self, process: Process) -> None:
         """End one."""
         process.stop()
-        self.running.remove(process)
+        if process in self.running:
+            self.running.remove(process)
 
     def stop_all(self) -> None:
         """End all."""

@@ -16,7 +16,7 @@ from .deploy import Deployer, DeployFailed
 from .kubectl import Kubectl, Manifest, Refused, until
 from .nodes import join, nodes_of
 from .objects import Plan
-from .pods import Pods, operator_of
+from .pods import Pods, is_ready, operator_of
 
 # Objects that Kubernetes makes and removes by itself, at its own pace.
 _PASSING = ("events", "leases", "endpointslices", "endpoints", "pods", "nodes", "controllerrevisions", "replicasets")
@@ -136,12 +136,6 @@ def started(plane: ControlPlane, config: Config, plan: Plan, say: Callable[[str]
         pods.stop()
 
 
-def is_ready(pod: Manifest) -> bool:
-    """Whether a pod's containers are ready."""
-    conditions = {one["type"]: one["status"] for one in pod.get("status", {}).get("conditions", [])}
-    return conditions.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]
-
-
 def scheduled(pod: Manifest) -> bool:
     """Whether a pod has a node."""
     return bool(pod["spec"].get("nodeName"))
@@ -164,6 +158,3 @@ def describe(one: Manifest) -> str:
     group = one["apiVersion"].split("/")[0] if "/" in one["apiVersion"] else ""
     where = one["metadata"].get("namespace", "")
     return "/".join(part for part in (f"{one['kind']}.{group}".rstrip("."), where, one["metadata"]["name"]) if part)
-
-
-__all__ = ["DeployFailed", "Refused", "Run", "is_ready", "scheduled", "started", "why_pending"]

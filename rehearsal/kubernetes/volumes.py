@@ -84,7 +84,9 @@ class Volumes:
 
     @staticmethod
     def _write(folder: Path, files: dict[str, str]) -> None:
-        for name, content in files.items():
-            path = folder / name
-            path.touch(mode=0o600)
-            path.write_text(content)
+        # A file appears whole, and a key before its certificate: whoever waits for the one finds the other.
+        for name in sorted(files, reverse=True):
+            unfinished = folder / f"..{name}"
+            unfinished.touch(mode=0o600)
+            unfinished.write_text(files[name])
+            unfinished.replace(folder / name)
