@@ -24,8 +24,17 @@ LOG_DAYS = 30
 # KMS, ScheduleKeyDeletion: 7 to 30 days. A key that waits costs nothing.
 _KEY_WINDOW_DAYS = 7
 LOG_TYPES = ("api", "audit", "authenticator")
-# What the control plane calls on nodes: kubelet, and webhooks on the ports that charts commonly serve them.
-_NODE_PORTS = {"https": 443, "webhook-4443": 4443, "webhook-8443": 8443, "webhook-9443": 9443, "kubelet": 10250}
+# What the control plane calls on nodes: kubelet, webhooks on the ports that charts commonly serve them, and aggregated
+# APIs. An API that does not answer keeps every namespace from going (metrics-server: EKS's add-on; Kueue: its chart).
+_NODE_PORTS = {
+    "https": 443,
+    "webhook-4443": 4443,
+    "webhook-8443": 8443,
+    "webhook-9443": 9443,
+    "kubelet": 10250,
+    "metrics": 10251,
+    "kueue": 8082,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
