@@ -182,7 +182,7 @@ class Eks(ComponentResource):
         for team in self._args.teams:
             for number, arn in enumerate(team.role_arns):
                 aws.eks.AccessEntry(
-                    f"{self._name}-{team.name}-{number}",
+                    f"{self._name}-team-{team.name}-{number}",
                     cluster_name=self.cluster_name,
                     principal_arn=arn,
                     kubernetes_groups=[team_group(team.name)],

@@ -37,6 +37,13 @@ def kubernetes_problems(settings: Settings, region: Region | None) -> Iterator[P
     yield from _roles(settings, region)
     yield from _teams(settings)
     yield from _charts(settings)
+    for name, times in Counter(group.name.lower() for group in settings.groups).items():
+        if times > 1 and len({group.name for group in settings.groups if group.name.lower() == name}) > 1:
+            yield Problem(
+                key="hyperpod:workers",
+                what=f'{times} groups are named "{name}" but for upper and lower case',
+                fix="Kubernetes knows lower case alone: names must differ in more",
+            )
 
 
 def _charts(settings: Settings) -> Iterator[Problem]:

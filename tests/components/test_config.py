@@ -221,6 +221,11 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "hyperpod:workers[0].instanceType",
         "no device plugin",
     ),
+    "groups that differ in case alone": (
+        {**EKS, "workers": [GROUP, {**GROUP, "name": "Workers"}]},
+        "hyperpod:workers",
+        "lower case alone",
+    ),
     "unknown chart": ({**EKS, "charts": {"kubeflow": True}}, "hyperpod:charts.kubeflow", "mpiOperator"),
     "teams with Slurm": ({"teams": [{"name": "a"}]}, "hyperpod:teams", "orchestrator slurm"),
     "bad API block": ({**EKS, "kubernetesApiCidrs": ["anywhere"]}, "hyperpod:kubernetesApiCidrs", "203.0.113.0/24"),

@@ -302,9 +302,10 @@ def test_administrators_and_teams_get_access_entries_and_nothing_waits_for_them(
     state = state_of("eks-gpu", administratorRoleArns=[admin], teams=teams)
     entries = {r.inputs["principalArn"]: r.inputs for r in of_type(state, "AccessEntry") if "type" not in r.inputs}
     assert entries[user]["kubernetesGroups"] == ["team:research"]
+    assert one(state, "eks-team-research-0").inputs["principalArn"] == user
     policy = one(state, "eks-administrator-0", "AccessPolicyAssociation").inputs
     assert policy["policyArn"].endswith("/AmazonEKSClusterAdminPolicy")
-    assert not {"eks-administrator-0", "eks-research-0"} & everything_before(state, one(state, "hyperpod-cluster"))
+    assert not {"eks-administrator-0", "eks-team-research-0"} & everything_before(state, one(state, "hyperpod-cluster"))
 
 
 def test_a_closed_eks_pulls_the_charts_public_images_from_the_mirror() -> None:
