@@ -122,9 +122,9 @@ class _Usage:
     def _measure(self, quota: Quota) -> float:
         if quota.service == "sagemaker" and not quota.code:
             return self._instances[quota.name]
-        measure = _MEASURES.get(quota.code or f"{quota.service}/{quota.name}")
-        # A limit for each cluster, volume or VPC: nobody else takes from it.
-        return measure(self) if measure else 0.0
+        if quota.code in _OF_ONE:
+            return 0.0
+        return _MEASURES[quota.code or f"{quota.service}/{quota.name}"](self)
 
     @cached_property
     def _instances(self) -> Counter[str]:
@@ -181,6 +181,8 @@ class _Usage:
         return CLUSTER_ID_TAG in tags and tags[CLUSTER_ID_TAG] == self._target.names.cluster_id
 
 
+# Limits of one cluster, volume or VPC, from which nobody else takes.
+_OF_ONE = frozenset({"L-2CE978FC", "L-E13DF72A", "L-29B6F2EB"})
 _GATEWAY_ENDPOINTS = [{"Name": "vpc-endpoint-type", "Values": ["Gateway"]}]
 _MEASURES: dict[str, Callable[[_Usage], float]] = {
     "L-3308CCC7": lambda usage: usage._instances["all"],

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from operations import changes, nodes, scale
+from operations import target as targets
 from operations.aws import Aws
 from operations.failures import Exit, Failure
+from operations.rehearse import EmbeddedEngine
+from operations.target import Target
 from tests.operations.aws import FakeKubernetes, StubbedAws, command, run, run_json, stack, with_nodes, with_session
 from tests.operations.test_nodes import with_nodes_of_eks
 
@@ -186,3 +190,30 @@ def test_a_group_that_comes_from_the_size_is_written_out(aws: StubbedAws) -> Non
         "hyperpod:workers[0].count": "3",
     }
     assert scale.scaled(stack(aws), "workers", 3).values == {"hyperpod:workers[0].count": "3"}
+
+
+def test_a_refused_scaling_leaves_the_configuration_as_it_was(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Callable[..., Target]
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    chosen = project()
+    seen: list[str] = []
+    monkeypatch.setattr(targets, "load", lambda stack, overrides=None, root=None: chosen)
+    monkeypatch.setattr(scale, "check_preview", _refuse)
+    for verb in ("configure", "restore"):
+        real = getattr(EmbeddedEngine, verb)
+
+        def noted(self: EmbeddedEngine, *values: Any, real: Any = real, verb: str = verb) -> None:
+            real(self, *values)
+            seen.append(f"{verb} {self._project.config['hyperpod:workers']}")
+
+        monkeypatch.setattr(EmbeddedEngine, verb, noted)
+    code, _, err = run(capsys, "scale", "workers", "5", "--stack", "dev", "--rehearse")
+    assert code == Exit.FAILED
+    assert "the file system would go" in err
+    assert '"count": 5' in seen[0]
+    assert seen[1] == f"restore {chosen.project.config['hyperpod:workers']}"
+
+
+def _refuse(changes: object) -> None:
+    raise Failure("the file system would go")

@@ -154,6 +154,13 @@ def test_a_service_that_lists_nothing_is_unknown_not_good(aws: StubbedAws) -> No
 
 
 @pytest.mark.parametrize("name", READY_STACKS)
+def test_it_is_known_how_much_others_use_of_every_quota(name: str) -> None:
+    for quota in needed(config(name)):
+        key = quota.code or f"{quota.service}/{quota.name}"
+        assert key in quotas._MEASURES or key in quotas._OF_ONE or key.startswith("sagemaker/"), quota
+
+
+@pytest.mark.parametrize("name", READY_STACKS)
 def test_every_stack_needs_the_quickstarts_nine_and_those_it_forgot(name: str) -> None:
     found = {quota.name: quota for quota in needed(config(name))}
     assert {"L-3308CCC7", "L-2CE978FC", "L-E13DF72A", "L-8F1B9C74", "L-DF5E4CA3", "L-FE5A380F", "L-29B6F2EB"} <= {
