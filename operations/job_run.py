@@ -14,7 +14,7 @@ from components.config import Config, InstanceGroup
 from components.pod_resources import device_resource
 
 from .failures import Failure, bad_input
-from .job_specs import JOBS, TOKEN_KEY, TOKEN_SECRET
+from .job_specs import JOBS, RESULTS, TOKEN_KEY, TOKEN_SECRET
 from .jobs import NAME_LABEL
 
 Object = dict[str, Any]
@@ -215,7 +215,12 @@ def judge(
     elif steps := [match for line in lines if (match := _STEP.match(line))]:
         figures = {"step": float(steps[-1][1]), "loss": float(steps[-1][2])}
     elif succeeded and name != "nemo":
-        reasons.append("the job ended and has trained no step")
+        done = any(line.startswith("resumed after") for line in lines)
+        reasons.append(
+            f'{RESULTS}/{name} was trained to the end before: more --steps, or another --out, with --arguments "..."'
+            if done
+            else "the job ended and has trained no step"
+        )
     return Result(
         job=name,
         namespace=namespace,
