@@ -121,7 +121,7 @@ def scale_command(
     wanted = scale.scaled(chosen, group, count)
     if wanted.before == wanted.after:
         console.note(f"{group} has {count} nodes in the configuration already.")
-    with open_engine(chosen, rehearse, None, create=False, install_cli=install_cli) as engine:
+    with open_engine(chosen, rehearse, None, create=False, install_cli=install_cli) as (engine, _):
         if rehearse:
             deploy.run(chosen, engine, "up")
         engine.configure(wanted.values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -17,6 +17,9 @@ from .engines import Engine, open_stack
 from .leftovers import Audit
 from .rehearse import rehearsed
 from .target import Target
+
+if TYPE_CHECKING:
+    from rehearsal.account import Account
 
 Rehearse = Annotated[
     bool, typer.Option("--rehearse", help="In an AWS account embedded in this process: no cloud, no cost.")
@@ -62,7 +65,7 @@ def deploy_command(
       python -m operations deploy dev --rehearse --fail hyperpod-cluster=capacity
     """
     chosen = _load(stack, rehearse, fail, config)
-    with open_engine(chosen, rehearse, fail, create=True, install_cli=install_cli) as engine:
+    with open_engine(chosen, rehearse, fail, create=True, install_cli=install_cli) as (engine, _):
         planned = deploy.run(chosen, engine, "preview")
         if not planned.succeeded:
             finish(chosen, planned, as_json, rehearse=rehearse)
@@ -88,7 +91,7 @@ def preview_command(
       python -m operations preview slurm-gpu --json    in CI, on a pull request
     """
     chosen = _load(stack, rehearse, None, config)
-    with open_engine(chosen, rehearse, None, create=True, install_cli=install_cli) as engine:
+    with open_engine(chosen, rehearse, None, create=True, install_cli=install_cli) as (engine, _):
         finish(chosen, deploy.run(chosen, engine, "preview"), as_json, rehearse=rehearse)
 
 
@@ -116,7 +119,7 @@ def destroy_command(
       python -m operations destroy dev --rehearse    brings it up first
     """
     chosen = _load(stack, rehearse, None, config)
-    with open_engine(chosen, rehearse, None, create=False, install_cli=install_cli) as engine:
+    with open_engine(chosen, rehearse, None, create=False, install_cli=install_cli) as (engine, account):
         if rehearse:
             built = deploy.run(chosen, engine, "up")
             if not built.succeeded:
@@ -124,6 +127,9 @@ def destroy_command(
         else:
             console.confirm(f"Delete everything of {stack}, its file system and all data on it included?", yes=yes)
         report = deploy.destroy(chosen, engine, remove_leftovers=remove_leftovers)
+        if account is not None and report.audit is not None:
+            # The embedded account can be searched whole, not by this stack's names and tags alone.
+            report.audit.add_unnamed(account.leftovers())
         finish(chosen, report, as_json, rehearse=rehearse)
 
 
@@ -137,15 +143,15 @@ def _load(stack: str, rehearse: bool, fail: Sequence[str] | None, config: Sequen
 @contextmanager
 def open_engine(
     chosen: Target, rehearse: bool, fail: Sequence[str] | None, *, create: bool, install_cli: bool
-) -> Iterator[Engine]:
+) -> Iterator[tuple[Engine, Account | None]]:
     if not rehearse:
         if chosen.on_eks and create:
             _bring_charts()
-        yield open_stack(chosen, create=create, install_cli=install_cli)
+        yield open_stack(chosen, create=create, install_cli=install_cli), None
         return
-    with rehearsed(chosen, fail=fail or ()) as (engine, _):
+    with rehearsed(chosen, fail=fail or ()) as (engine, account):
         console.note(f"Rehearsing on {engine.title}.")
-        yield engine
+        yield engine, account
 
 
 def _bring_charts() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,13 @@ class Audit:
     def of_the_stack(self) -> list[Leftover]:
         """What destroy should have deleted: the stack's own."""
         return [one for one in self.leftovers if not one.by_aws]
+
+    def add_unnamed(self, found: Iterable[str]) -> None:
+        """Things that a search by other means has found, except those that are known already."""
+        known = {one.id for one in self.leftovers}
+        for text in found:
+            if not known & set(text.split()):
+                self.leftovers.append(Leftover(kind="unnamed", id=text, by_aws=False, command=""))
 
 
 INTERFACE = "network interface"

@@ -116,3 +116,10 @@ def test_what_may_not_be_looked_at_is_said_and_not_taken_for_clean(
     assert found.leftovers == []
     assert len(found.unknown) == len(leftovers._LOOKS) - 1  # a Slurm stack has no EKS cluster to look for
     assert all(said in line for line in found.unknown)
+
+
+def test_what_is_found_by_other_means_is_added_once() -> None:
+    own = leftovers.Leftover(kind="VPC", id="vpc-1", by_aws=False, command="")
+    found = leftovers.Audit(leftovers=[own])
+    found.add_unnamed(["ec2 vpcs vpc-1 (network-vpc)", "iam roles forgotten"])
+    assert [one.id for one in found.of_the_stack] == ["vpc-1", "iam roles forgotten"]
