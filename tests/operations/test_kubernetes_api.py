@@ -1,4 +1,4 @@
-"""Checks and refusals on a real API server, where one is built (`python -m rehearsal eks` builds it)."""
+"""Checks and refusals on a real API server, where one is built (`make kubernetes-tools`)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rehearsal.kubernetes.control_plane import ControlPlane
 from tests.support import config
 
 pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(binaries.missing()), reason=f"not built: {', '.join(binaries.missing())}"),
+    pytest.mark.kubernetes,
+    pytest.mark.skipif(bool(binaries.missing()), reason="`make kubernetes-tools` was not run here"),
 ]
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "training"}}
 
