@@ -62,15 +62,20 @@ def _test(target: Target) -> Test:
     return "nccom" if target.config.settings.accelerator == "trainium" else "nccl"
 
 
-def run(target: Target, collective: str, nodes: int | None, timeout: float) -> Result:
-    """Run the test on ``nodes`` workers of the first group, all of them without. Raises Failure where it cannot run."""
-    known = collectives(target)
+def check(target: Target, collective: str, nodes: int | None) -> None:
+    """Refuse a collective that the test does not have, or more nodes than there are. Raises Failure."""
+    known, group = collectives(target), target.config.worker_groups[0]
     if collective not in known:
         raise bad_input(f'"{collective}" is not a collective of this cluster\'s test', f"one of {', '.join(known)}")
+    if nodes is not None and not 1 <= nodes <= group.count:
+        raise bad_input(f"{nodes} nodes", f"{group.name} has {group.count}")
+
+
+def run(target: Target, collective: str, nodes: int | None, timeout: float) -> Result:
+    """Run the test on ``nodes`` workers of the first group, all of them without. Raises Failure where it cannot run."""
+    check(target, collective, nodes)
     group = target.config.worker_groups[0]
     number = nodes or group.count
-    if not 1 <= number <= group.count:
-        raise bad_input(f"{number} nodes", f"{group.name} has {group.count}")
     if target.on_eks:
         return rate_text(target, _on_kubernetes(target, number, timeout), collective, number)
     return _on_slurm(target, group, collective, number, timeout)

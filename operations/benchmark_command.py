@@ -9,13 +9,15 @@ import typer
 
 from . import benchmark, console, target
 from .failures import Exit, bad_input
+from .target import Target
 
 
 def benchmark_command(
     stack: console.Stack,
     collective: Annotated[
-        str, typer.Option("--collective", help="As all_reduce, all_gather, reduce_scatter, alltoall.")
-    ] = "all_reduce",
+        list[str] | None,
+        typer.Option("--collective", help="As all_gather, reduce_scatter, alltoall. Repeatable; all_reduce without."),
+    ] = None,
     nodes: Annotated[
         int | None, typer.Option("--nodes", "-n", min=1, help="Workers; all of the first group without.")
     ] = None,
@@ -39,26 +41,38 @@ def benchmark_command(
 
     \b
       python -m operations benchmark slurm-gpu
-      python -m operations benchmark slurm-gpu --collective all_gather --nodes 2
+      python -m operations benchmark dev --collective all_reduce --collective all_gather
       python -m operations benchmark eks-gpu --from launcher.log
     """
     chosen = target.load(stack)
-    if output is not None:
-        try:
-            text = output.read_text(errors="replace")
-        except OSError as error:
-            raise bad_input(f"--from {output}: {error.strerror}") from None
-        result = benchmark.rate_text(chosen, text, collective, nodes)
-    else:
-        with console.err().status(f"{collective} on {chosen.cluster_name}, minutes ..."):
-            result = benchmark.run(chosen, collective, nodes, timeout)
-    earlier = benchmark.before(chosen, result)
-    result = benchmark.keep(chosen, result, picture)
+    collectives = collective or ["all_reduce"]
+    if len(collectives) > 1 and (output or picture):
+        raise bad_input("--from and --picture are for one --collective", "call it once for each")
+    for one in collectives:
+        benchmark.check(chosen, one, nodes)
+    results = []
+    for one in collectives:
+        result = _measure(chosen, one, nodes, timeout, output)
+        earlier = benchmark.before(chosen, result)
+        results.append(benchmark.keep(chosen, result, picture))
+        if not as_json:
+            _show(results[-1], earlier)
     if as_json:
-        console.emit(result.__dict__ | {"rows": [row.__dict__ for row in result.rows]})
-    else:
-        _show(result, earlier)
-    raise typer.Exit(Exit.GOOD if result.passed else Exit.FAILED)
+        console.emit([one.__dict__ | {"rows": [row.__dict__ for row in one.rows]} for one in results])
+    raise typer.Exit(Exit.GOOD if all(one.passed for one in results) else Exit.FAILED)
+
+
+def _measure(
+    chosen: Target, collective: str, nodes: int | None, timeout: float, output: Path | None
+) -> benchmark.Result:
+    if output is None:
+        with console.err().status(f"{collective} on {chosen.cluster_name}, minutes ..."):
+            return benchmark.run(chosen, collective, nodes, timeout)
+    try:
+        text = output.read_text(errors="replace")
+    except OSError as error:
+        raise bad_input(f"--from {output}: {error.strerror}") from None
+    return benchmark.rate_text(chosen, text, collective, nodes)
 
 
 def _show(result: benchmark.Result, earlier: dict[str, object] | None) -> None:

@@ -14,6 +14,7 @@ from operations import benchmark, records
 from operations.aws import Aws
 from operations.failures import Exit, Failure
 from tests.operations.aws import (
+    NODES,
     FakeKubernetes,
     StubbedAws,
     command,
@@ -130,13 +131,34 @@ def test_slurm_runs_the_nodes_own_command_and_keeps_history_and_picture(
     on(aws)
     picture = tmp_path / "bandwidth.png"
     words = ("benchmark", "dev", "--collective", "all_gather", "--nodes", "2", "--picture", str(picture))
-    code, found = run_json(capsys, *words)
+    code, (found,) = run_json(capsys, *words)
     assert code == (Exit.GOOD if passed else Exit.FAILED)
     assert (found["peak"], found["threshold"], found["transport"]) == (3.0, 2.2, "tcp")
     assert picture.read_bytes().startswith(b"\x89PNG")
     (kept,) = records.read(stack(aws), "benchmarks")
     assert (kept["collective"], kept["peak"], kept["passed"]) == ("all_gather", 3.0, passed)
     assert kept["time"]
+
+
+def test_several_collectives_are_run_one_after_the_other(
+    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = json.dumps(_on_the_nodes(True), indent=2), json.dumps(_on_the_nodes(False), indent=2)
+    command(plugin, "run-nccl-test", f"[ $3 = all_gather ] && echo '{good}' || echo '{bad}'")
+    with_nodes(aws)
+    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": list(NODES)})
+    for _ in range(2):
+        with_session(aws)
+    on(aws)
+    several = ("--collective", "all_gather", "--collective", "broadcast")
+    code, found = run_json(capsys, "benchmark", "dev", *several)
+    assert code == Exit.FAILED
+    assert [one["passed"] for one in found] == [True, False]
+    # A name that is wrong is refused before the first test runs.
+    code, _, err = run(capsys, "benchmark", "dev", "--collective", "all_reduce", "--collective", "all_gater")
+    assert code == Exit.BAD_INPUT
+    assert "all_gater" in err
+    assert run(capsys, "benchmark", "dev", *several, "--picture", "x.png")[0] == Exit.BAD_INPUT
 
 
 def test_the_last_good_result_is_compared_with(

@@ -176,7 +176,7 @@ def test_a_destroy_that_fails_names_the_interfaces_that_aws_forgot_and_nothing_o
 CHAIN = """
 import pulumi_aws as aws
 before = "start"
-for number in range(60):
+for number in range(30):
     before = aws.cloudwatch.LogGroup(f"group-{number}", name=f"g{number}", tags={"after": before}).arn
 """
 
@@ -194,11 +194,11 @@ def test_cancelling_ends_cleanly_and_the_next_run_goes_on(engine_kind: str, proj
         ended = engine.execute("up", stop)
         assert ended.cancelled
         there = len(groups())
-        assert 1 <= there < 60
+        assert 1 <= there < 30
         report = deploy.run(chosen, engine, "up")
         assert report.succeeded, report.cause
-        assert len(groups()) == 60
-        assert report.counts["create"] == 60 - there
+        assert len(groups()) == 30
+        assert report.counts["create"] == 30 - there
         assert deploy.destroy(chosen, engine).code == Exit.GOOD
 
 
