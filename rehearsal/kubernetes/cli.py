@@ -228,7 +228,8 @@ def _checks(here: Run, *, full: bool) -> list[tuple[str, Act]]:
         *placed,
         *jobs,
         ("strict validation", workloads.unknown_field_refused),
-        ("all or none", workloads.all_or_none),
+        # Without a queue nothing promises it: Kubernetes' own scheduler places pods one by one.
+        *([("all or none", workloads.all_or_none)] if here.config.settings.charts.queues == "kueue" else []),
         ("second job queues", workloads.second_job_queues),
         ("oversize job", workloads.oversize_refused),
         ("rights of teams", access.rights),

@@ -44,14 +44,14 @@ class Submitted:
         """How many pods make it up, an MPI launcher apart: that one comes when the others are ready."""
         return _size(self.job)
 
-    def pods(self) -> list[Manifest]:
-        """Its pods that are not on their way out, launchers apart."""
+    def pods(self, *, launchers: bool = False) -> list[Manifest]:
+        """Its pods that are not on their way out: the launchers alone, or all but those."""
         found = self.run.kubectl.list("pods", namespace=self.namespace, selector=f"{NAME_LABEL}={self.name}")
         return [
             pod
             for pod in found
             if "deletionTimestamp" not in pod["metadata"]
-            and pod["metadata"]["labels"].get("training.kubeflow.org/job-role") != "launcher"
+            and (pod["metadata"]["labels"].get("training.kubeflow.org/job-role") == "launcher") == launchers
         ]
 
     def placed(self) -> bool:
@@ -60,18 +60,15 @@ class Submitted:
 
     def reason(self) -> str:
         """Why it does not run: Kueue's words on its workload, else the scheduler's on its pods."""
-        for workload in (
-            self.run.kubectl.list("workloads.kueue.x-k8s.io", namespace=self.namespace) if self.queued else []
-        ):
-            owners = [owner["name"] for owner in workload["metadata"].get("ownerReferences", [])]
-            if self.name in owners:
-                conditions = workload.get("status", {}).get("conditions", [])
-                waits = [
-                    one["message"] for one in conditions if (one["type"], one["status"]) == ("QuotaReserved", "False")
-                ]
-                # Kueue names every resource that lacks, in one sentence; the first is enough.
-                return ", ".join(waits[0].split(", ")[:2]) if waits else ""
-        return next(filter(None, (why_pending(self.run.kubectl, pod) for pod in self.pods())), "")
+        if not self.queued:
+            return next(filter(None, (why_pending(self.run.kubectl, pod) for pod in self.pods())), "")
+        for workload in self.run.kubectl.list("workloads.kueue.x-k8s.io", namespace=self.namespace):
+            if self.name in [owner["name"] for owner in workload["metadata"].get("ownerReferences", [])]:
+                for condition in workload.get("status", {}).get("conditions", []):
+                    if (condition["type"], condition["status"]) == ("QuotaReserved", "False"):
+                        # Kueue names every resource that lacks, in one sentence; the first is enough.
+                        return ", ".join(condition["message"].split(", ")[:2])
+        return ""
 
     @property
     def queued(self) -> bool:
@@ -110,6 +107,9 @@ def admitted_and_placed(run: Run, name: str) -> str:
         nodes = {one["metadata"]["name"]: one["metadata"]["labels"][GROUP_LABEL] for one in run.kubectl.list("nodes")}
         require({nodes[name] for name in on} == {group.name}, f"placed outside of group {group.name}: {sorted(on)}")
         require(len(on) == len(pods), f"{len(pods)} pods share {len(on)} nodes")
+        if job.job["kind"] == "MPIJob":
+            launched = until(lambda: any(map(scheduled, job.pods(launchers=True))), _SECONDS)
+            require(launched, "every worker is ready, and no launcher got a node")
         requests = pods[0]["spec"]["containers"][0]["resources"]["requests"]
         asked = ", ".join(f"{value} {key}" for key, value in sorted(requests.items()) if "/" in key or "huge" in key)
         return f"{len(pods)} pods on {len(on)} nodes, each with {asked}"
@@ -169,7 +169,10 @@ def oversize_refused(run: Run) -> str:
         job["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = most
 
     with submitted(run, name, change=grow) as job:
-        _stays_out(job)
+        if job.queued:
+            _stays_out(job)
+        else:
+            require(not until(job.placed, _STILL_SECONDS), f"all {job.wanted} pods got a node, and there are {most}")
         require(until(job.reason, _SECONDS), "it does not start, and nobody says why")
         return f"rendering: {said}; by hand: {job.reason()}"
 
