@@ -30,7 +30,7 @@ test-nodes: $(VENV)/.ready
 
 ## What needs the programs of `make kubernetes-tools`: jobs, rights and removal on a real Kubernetes API
 test-kubernetes: $(VENV)/.ready
-	$(BIN)/python -m pytest -m kubernetes -rs
+	$(BIN)/python -m rehearsal.kubernetes.network $(BIN)/python -m pytest -m kubernetes -rs
 
 check: $(VENV)/.ready
 	$(BIN)/ruff format --check .

@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return nodes_main(arguments[1:])
     if arguments[:1] == ["eks"]:
-        from .kubernetes import main as eks_main
+        from .kubernetes.cli import main as eks_main
 
         return eks_main(arguments[1:])
     options = _parser().parse_args(arguments)

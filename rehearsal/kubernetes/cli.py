@@ -6,6 +6,7 @@ import argparse
 import json
 import shutil
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from operations.jobs import jobs_of
 
 from ..checks import Check, CheckFailed
 from ..project import Project, ProjectError, load_project
-from . import access, placement, workloads
+from . import access, network, placement, workloads
 from .binaries import Missing, find_all, missing
 from .container import available
 from .control_plane import ControlPlane, ControlPlaneError
@@ -62,12 +63,16 @@ def main(argv: Sequence[str]) -> int:
         return PASSED
     if not available():
         return _cannot(
-            errors, "this machine lets nobody make mount namespaces (`unshare --mount`); operators need them"
+            errors, "this machine lets you make no namespaces (`unshare --mount --net`), which the operators need"
         )
     try:
+        # Building them needs the network that the run itself does without.
         binaries = find_all(console)
     except Missing as missing_programs:
         return _cannot(errors, str(missing_programs))
+    if not network.isolated():
+        network.isolate([sys.executable, "-m", "rehearsal", "eks", *argv])
+    network.set_up()
     outcome, began = Outcome(stack=options.stack), time.monotonic()
     previous = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
@@ -112,7 +117,7 @@ def _lacking() -> str:
     """What keeps this machine from a run, empty if nothing does."""
     if names := missing():
         return f"not built yet: {', '.join(names)} (make kubernetes-tools)"
-    return "" if available() else "no mount namespaces"
+    return "" if available() else "no namespaces of mounts and networks"
 
 
 def _cannot(errors: Console, why: str) -> int:
@@ -173,13 +178,13 @@ def _cycle(here: Run, outcome: Outcome, progress: Progress, cycle: int, cycles: 
 
     def perform(name: str, act: Act) -> bool:
         progress.say(name)
-        began = time.monotonic()
+        began, known = time.monotonic(), len(here.pods.problems)
         try:
             passed, detail = True, act(here)
         except (CheckFailed, DeployFailed, Refused) as failed:
             # Where the control plane itself is gone, that is the cause.
             here.plane.check()
-            passed, detail = False, "; ".join([str(failed), *here.pods.problems[-1:], *here.pods.waiting()])
+            passed, detail = False, "; ".join([str(failed), *here.pods.problems[known:], *here.pods.waiting()])
         check = Check(name, passed, detail, round(time.monotonic() - began, 3))
         outcome.checks.append(check)
         progress.check(check)

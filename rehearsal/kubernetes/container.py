@@ -22,8 +22,8 @@ class Mount:
 
 
 def available() -> bool:
-    """Whether this machine lets this user make such namespaces."""
-    return subprocess.run([*_unshare(), "true"], capture_output=True).returncode == 0
+    """Whether this machine lets this user make namespaces of mounts and networks."""
+    return subprocess.run([*unshare(), "--net", "true"], capture_output=True).returncode == 0
 
 
 def command_line(root: Path, mounts: Sequence[Mount], command: Sequence[str]) -> list[str]:
@@ -45,9 +45,10 @@ def command_line(root: Path, mounts: Sequence[Mount], command: Sequence[str]) ->
         make = f"mkdir -p {target}" if mount.source.is_dir() else f'mkdir -p "$(dirname {target})" && touch {target}'
         lines.append(f"{make} && mount --bind {source} {target}")
     lines.append(f'exec chroot {inside} "$@"')
-    return [*_unshare(), "sh", "-ceu", "\n".join(lines), "pod", *command]
+    return [*unshare(), "sh", "-ceu", "\n".join(lines), "pod", *command]
 
 
-def _unshare() -> list[str]:
+def unshare() -> list[str]:
+    """The start of a command line that has mounts of its own; also for who is not root."""
     mine = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     return ["unshare", *mine, "--mount", "--propagation", "private"]

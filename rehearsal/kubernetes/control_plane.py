@@ -12,7 +12,8 @@ import yaml
 
 from .certificates import Authority
 from .kubectl import Kubectl, Refused, until
-from .processes import Process, Processes, free_ports, own_address
+from .network import own_address
+from .processes import Process, Processes, free_ports
 
 # EKS gives services this block where the VPC uses 10.0.0.0/8's lower part (Amazon EKS User Guide, "VPC and subnets").
 _SERVICE_CIDR = "172.20.0.0/16"

@@ -181,7 +181,8 @@ class Pods:
             environment |= self.volumes.data("configmap", source["configMapRef"]["name"], pod)
         for one in container.get("env", []):
             environment[one["name"]] = self._value(one, pod)
-        return environment
+        # A pod's one interface is eth0; here all pods share loopback.
+        return {name: "lo" if name.endswith("_SOCKET_IFNAME") else value for name, value in environment.items()}
 
     def _value(self, variable: Manifest, pod: Manifest) -> str:
         source = variable.get("valueFrom", {})

@@ -98,14 +98,3 @@ def free_ports(count: int) -> list[int]:
     finally:
         for one in sockets:
             one.close()
-
-
-def own_address() -> str:
-    """The machine's address towards others, which Kubernetes accepts as an endpoint; loopback where it has none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            # Connecting a datagram socket sends nothing. The address is of the block for documentation.
-            probe.connect(("203.0.113.1", 9))
-        except OSError:
-            return "127.0.0.1"
-        return str(probe.getsockname()[0])

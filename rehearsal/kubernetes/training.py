@@ -72,7 +72,10 @@ def _ranks_and_address(run: Run, job: Submitted) -> str:
 
 
 def _end(text: str) -> str:
-    return " | ".join(text.strip().splitlines()[-3:])
+    """The last line that says what went wrong, else the last ones."""
+    lines = text.strip().splitlines()
+    errors = [line for line in lines if "Error: " in line]
+    return errors[-1] if errors else " | ".join(lines[-3:])
 
 
 def _state(run: Run, job: Submitted) -> str:
