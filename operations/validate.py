@@ -189,7 +189,7 @@ class Validation:
                     node.name, False, f"hyperpod-validate said: {said[0]}", "did on_create.sh run? see the node's log"
                 )
             ]
-        hint = f"operations exec {node.name} --stack {self._target.stack} -- hyperpod-validate"
+        hint = f"operations exec {node.name} --stack {self._target.stack} -- sudo /opt/hyperpod/bin/hyperpod-validate"
         bad = [one for one in found["checks"] if not one["passed"]]
         if not bad:
             return [_check(node.name, True, ", ".join(one["name"] for one in found["checks"]))]
