@@ -35,7 +35,7 @@ test-kubernetes: $(VENV)/.ready
 check: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/shellcheck $$(git ls-files '*.sh' '*.sbatch' '.ci/run')
+	$(BIN)/shellcheck $$(git ls-files '*.sh' '*.sbatch' '.ci/run' '*/image/torchrun')
 	$(BIN)/mypy components operations rehearsal docs __main__.py
 
 format: $(VENV)/.ready

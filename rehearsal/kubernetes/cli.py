@@ -29,6 +29,7 @@ from .objects import Plan, plan
 from .outcome import Outcome
 from .run import Run, describe, started
 from .show import Progress, ending
+from .training import lacking as training_lacks
 from .training import trains_across_nodes
 
 PASSED, FAILED, CANNOT = 0, 1, 2
@@ -209,14 +210,14 @@ def _cycle(here: Run, outcome: Outcome, progress: Progress, cycle: int, cycles: 
 
     suffix = f" ({cycle})" if cycle > 1 else ""
     up = perform(f"up{suffix}", bring_up)
-    for name, act in _checks(here, full=cycle == 1) if up else ():
+    for name, act in _checks(here, outcome, full=cycle == 1) if up else ():
         perform(f"{name}{suffix}", act)
     down = perform(f"down{suffix}", take_down)
     outcome.cycles = cycle
     return up and down
 
 
-def _checks(here: Run, *, full: bool) -> list[tuple[str, Act]]:
+def _checks(here: Run, outcome: Outcome, *, full: bool) -> list[tuple[str, Act]]:
     placed: list[tuple[str, Act]] = [
         ("device plugins", placement.device_plugins),
         ("health monitoring", placement.health_agents),
@@ -228,7 +229,12 @@ def _checks(here: Run, *, full: bool) -> list[tuple[str, Act]]:
         (f"job {name}", lambda run, name=name: workloads.admitted_and_placed(run, name))  # type: ignore[misc]
         for name in jobs_of(here.config)
     ]
-    training: list[tuple[str, Act]] = [("training", trains_across_nodes)] if "nanogpt" in jobs_of(here.config) else []
+    training: list[tuple[str, Act]] = []
+    if "nanogpt" in jobs_of(here.config):
+        if why := training_lacks():
+            outcome.left_out.append(f"training: {why}")
+        else:
+            training.append(("training", trains_across_nodes))
     return [
         *placed,
         *jobs,

@@ -10,7 +10,11 @@ from ..checks import Check
 
 @dataclass
 class Outcome:
-    """Everything that a run found. ``chart``: which HyperPod chart was installed; ``failure``: why it ended early."""
+    """Everything that a run found.
+
+    ``chart``: which HyperPod chart was installed. ``left_out``: checks that this machine cannot do, and why.
+    ``failure``: why the run ended early.
+    """
 
     stack: str
     chart: str = ""
@@ -18,12 +22,13 @@ class Outcome:
     objects: int = 0
     cycles: int = 0
     checks: list[Check] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
     failure: str = ""
 
     @property
     def passed(self) -> bool:
-        """Every check passed, none was left out, and nothing is left."""
+        """Every check passed, and nothing is left."""
         return not self.failure and not self.leftovers and bool(self.checks) and all(c.passed for c in self.checks)
 
     def as_json(self) -> dict[str, Any]:
@@ -37,5 +42,6 @@ class Outcome:
             "objects": self.objects,
             "cycles": self.cycles,
             "checks": [vars(check) for check in self.checks],
+            "left_out": self.left_out,
             "leftovers": self.leftovers,
         }

@@ -55,6 +55,8 @@ def ending(outcome: Outcome, seconds: float) -> RenderableType:
     parts: list[RenderableType] = [Text(), table]
     if outcome.chart:
         parts.append(Text(f"Installed: {_CHARTS[outcome.chart]}; {outcome.objects} objects in all."))
+    if outcome.left_out:
+        parts.append(Text(f"Left out: {'; '.join(outcome.left_out)}", style="yellow"))
     if outcome.failure:
         parts.append(Text(f"\n{outcome.failure}", style="bold red"))
     if failed := [check.name for check in outcome.checks if not check.passed]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from pathlib import Path
 
 from operations.jobs import jobs_of
 
@@ -15,7 +17,16 @@ from .workloads import Submitted, submitted
 # Small enough that two processes share a few cores; the gloo backend, since nothing here has a GPU.
 _ARGUMENTS = "--steps 30 --log-every 10 --save-every 30 --threads 1 --layers 2 --embed 64 --batch 4"
 _SECONDS = 240.0
+# What image/torchrun runs.
+PYTHON = "/usr/bin/python3"
 _LOSS = re.compile(r"iter (\d+): loss ([\d.]+)")
+
+
+def lacking() -> str:
+    """What keeps this machine from training, empty if nothing does."""
+    there = Path(PYTHON).exists()
+    found = there and subprocess.run([PYTHON, "-c", "import torch"], capture_output=True).returncode == 0
+    return "" if found else f"{PYTHON} has no PyTorch (on Debian: apt-get install python3-torch)"
 
 
 def trains_across_nodes(run: Run) -> str:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import io
+import socket
 import ssl
 import stat
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from rehearsal.kubernetes import training
 from rehearsal.kubernetes.certificates import Authority
 from rehearsal.kubernetes.container import Mount, available, command_line
 from rehearsal.kubernetes.pods import _documents, has_process, operator_of
 from rehearsal.kubernetes.processes import Processes, free_ports
 
+ROOT = Path(__file__).parents[3]
 needs_namespaces = pytest.mark.skipif(not available(), reason="this machine makes no mount namespaces")
 
 
@@ -84,3 +88,18 @@ def test_only_operators_and_labelled_pods_have_processes() -> None:
     assert operator.program == "training-operator"
     assert has_process(pod(**{"rehearsal.hyperpod/process": "true"}))
     assert not has_process(pod(app="something"))
+
+
+def test_a_machine_without_pytorch_is_told_what_training_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "PYTHON", "/nowhere/python3")
+    assert training.lacking() == "/nowhere/python3 has no PyTorch (on Debian: apt-get install python3-torch)"
+
+
+@needs_namespaces
+def test_a_run_has_a_network_of_its_own_with_an_address_for_endpoints() -> None:
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        script = f"import socket; socket.create_server(('198.18.0.1', {port})); print('free')"
+        command = [sys.executable, "-m", "rehearsal.kubernetes.network", sys.executable, "-c", script]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "free", done.stderr
