@@ -18,6 +18,10 @@ _NEURON_IMAGE = "public.ecr.aws/neuron/pytorch-training-neuronx:2.8.0-neuronx-py
 _NEMO_IMAGE = "nvcr.io/nvidia/nemo:25.09.02"
 # With transformers, which the plain image lacks.
 _HUGGING_FACE_TAG = "huggingface-pytorch-training:2.8.0-transformers4.56.2-gpu-py312-cu129-ubuntu22.04"
+# With Optimum Neuron 0.4.
+_HUGGING_FACE_NEURON_TAG = (
+    "huggingface-pytorch-training-neuronx:2.8.0-transformers4.55.4-neuronx-py310-sdk2.26.0-ubuntu22.04"
+)
 ETCD_IMAGE = "quay.io/coreos/etcd:v3.5.21"
 
 # Where a job's scripts lie in its pods, and where its results go.
@@ -181,6 +185,16 @@ JOBS: Mapping[str, Job] = MappingProxyType(
             command=_torchrun("neuron_train.py", f"unset NEURON_RT_NUM_CORES; export TRAINING={SCRIPTS}\n"),
             scripts=("lifecycle/training/nanogpt.py", "jobs/slurm/neuron_train.py"),
             operator="training_operator",
+        ),
+        "neuron-llama": Job(
+            title="Llama, 7B to 13B, with Optimum Neuron",
+            template="pytorch",
+            accelerators=("trainium",),
+            image=lambda region: f"{region.deep_learning_registry}/{_HUGGING_FACE_NEURON_TAG}",
+            command=_torchrun("neuron_llama.py", "unset NEURON_RT_NUM_CORES\n"),
+            scripts=("jobs/slurm/neuron_llama.py",),
+            operator="training_operator",
+            token=True,
         ),
     }
 )

@@ -33,6 +33,17 @@ job_app = typer.Typer(
 )
 
 
+class _Manifests(yaml.SafeDumper):
+    """Scripts as people read them, line by line."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Manifests.add_representer(str, _text)
+
+
 def _rendered(stack: str, name: str, **options: Any) -> tuple[target.Target, list[dict[str, Any]]]:
     chosen = target.load(stack)
     try:
@@ -69,9 +80,9 @@ def _printer(name: str) -> Callable[..., None]:
         if as_json:
             console.emit(objects)
         else:
-            print(yaml.safe_dump_all(objects, sort_keys=False), end="")
+            print(yaml.dump_all(objects, Dumper=_Manifests, sort_keys=False), end="")
 
-    command.__doc__ = f"Print {name}: {JOBS[name].title}."
+    command.__doc__ = f"Print {name}: {JOBS[name].title.removesuffix('?')}."
     return command
 
 

@@ -1,0 +1,114 @@
+"""Trains a Llama-class model on NeuronCores with Optimum Neuron (0.4 or newer); started by torchrun.
+
+Tensor parallelism within a node, ZeRO-1 over the rest. Optimum Neuron's trainer writes checkpoints and cannot go on
+from one, so a job that starts again starts anew. Tokens come from a flat file of 16- or 32-bit integers, or are random.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+import torch
+from optimum.neuron import NeuronTrainer, NeuronTrainingArguments
+from optimum.neuron.models.training import NeuronModelForCausalLM
+from torch.utils.data import Dataset
+from transformers import LlamaConfig
+
+# Layers, width, feed-forward width, heads, key-value heads: the published sizes of Llama 2 7B and 13B, and Llama 3 8B.
+SIZES = {
+    "7b": (32, 4096, 11008, 32, 32),
+    "8b": (32, 4096, 14336, 32, 8),
+    "13b": (40, 5120, 13824, 40, 40),
+}
+KEPT = 2
+
+
+class Tokens(Dataset):  # type: ignore[type-arg]
+    """Sequences of a fixed length, from a flat file or made from the seed."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._length, self._seed, self._vocabulary = options.context, options.seed, options.vocabulary
+        self._data = np.memmap(options.data, dtype=options.data_type, mode="r") if options.data else None
+        # Enough that no step sees a sequence twice, where they are random.
+        self._count = len(self._data) // self._length if self._data is not None else 1 << 20
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if self._data is None:
+            generator = torch.Generator().manual_seed(self._seed * 1_000_003 + index)
+            ids = torch.randint(self._vocabulary, (self._length,), generator=generator)
+        else:
+            piece = self._data[index * self._length : (index + 1) * self._length]
+            ids = torch.from_numpy(piece.astype(np.int64))
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids}
+
+
+def main() -> None:
+    """One rank, one NeuronCore."""
+    options = _options().parse_args()
+    arguments = NeuronTrainingArguments(
+        output_dir=options.out,
+        max_steps=options.steps,
+        per_device_train_batch_size=options.batch,
+        learning_rate=options.rate,
+        warmup_steps=options.warmup,
+        weight_decay=0.1,
+        adam_beta2=0.95,
+        bf16=True,
+        gradient_checkpointing=True,
+        tensor_parallel_size=options.tensor_parallel,
+        zero_1=True,
+        logging_steps=options.log_every,
+        save_steps=options.save_every,
+        save_total_limit=KEPT,
+        seed=options.seed,
+        report_to="none",
+    )
+    NeuronTrainer(_model(options, arguments), arguments, train_dataset=Tokens(options)).train()
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Llama on Trainium")
+    parser.add_argument("--model", choices=sorted(SIZES), default="7b")
+    parser.add_argument("--pretrained", help="Hugging Face model to start from; HF_TOKEN lets gated ones in")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--data", help="flat file of token ids; without one they are random")
+    parser.add_argument("--data-type", choices=("uint16", "uint32"), default="uint16")
+    parser.add_argument("--vocabulary", type=int, default=32000)
+    parser.add_argument("--context", type=int, default=4096)
+    parser.add_argument("--batch", type=int, default=1, help="sequences a data-parallel rank and step")
+    # AWS Neuron documentation, "Training Llama3.1-8B, Llama3-8B and Llama2-7B with Tensor Parallelism and ZeRO-1".
+    parser.add_argument("--tensor-parallel", type=int, default=8, help="NeuronCores that share a layer")
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--save-every", type=int, default=100)
+    parser.add_argument("--log-every", type=int, default=10)
+    parser.add_argument("--warmup", type=int, default=100)
+    parser.add_argument("--rate", type=float, default=3e-4)
+    parser.add_argument("--seed", type=int, default=1)
+    return parser
+
+
+def _model(options: argparse.Namespace, arguments: NeuronTrainingArguments) -> Any:
+    """The model in the shape that the parallelism wants, from a pretrained one or from nothing."""
+    if options.pretrained:
+        return NeuronModelForCausalLM.from_pretrained(options.pretrained, arguments.trn_config)
+    layers, width, inner, heads, kv = SIZES[options.model]
+    config = LlamaConfig(
+        vocab_size=options.vocabulary,
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv,
+        max_position_embeddings=options.context,
+        use_cache=False,
+    )
+    return NeuronModelForCausalLM.from_config(config, arguments.trn_config)
+
+
+if __name__ == "__main__":
+    main()
