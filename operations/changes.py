@@ -81,7 +81,7 @@ def _batch(target: Target, operation: str, nodes: Sequence[Node]) -> list[str]:
     accepted = [str(one) for one in answer.get("Successful", [])]
     if refused:
         done = f"; accepted: {', '.join(accepted)}" if accepted else ""
-        raise Failure(f"SageMaker refused {'; '.join(refused)}{done}", f"operations nodes {target.stack}")
+        raise Failure(f"SageMaker refused {'; '.join(refused)}{done}", f"python -m operations nodes {target.stack}")
     return accepted
 
 

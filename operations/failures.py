@@ -134,7 +134,9 @@ def explain(error: BaseException) -> Failure | None:
         case aws_errors.BotoCoreError():
             return Failure(f"AWS: {error}")
         case automation.InvalidVersionError():
-            return cannot_know(f"the Pulumi CLI does not fit: {error}", "python -m operations deploy --install-cli ...")
+            return cannot_know(
+                f"the Pulumi CLI does not fit: {error}", "update it: https://www.pulumi.com/docs/install/"
+            )
         case automation.CommandError():
             return _command_error(error)
     return None

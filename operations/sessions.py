@@ -109,7 +109,10 @@ def _start(target: Target, node: Node, request: Mapping[str, Any]) -> tuple[list
     if plugin is None:
         raise cannot_know("Session Manager's plugin is not installed on this machine", _PLUGIN_HELP)
     if node.status != "Running":
-        raise Failure(f"{node.name} is {node.status}: {node.message or 'no session is possible'}", "wait, or `errors`")
+        raise Failure(
+            f"{node.name} is {node.status}: {node.message or 'no session is possible'}",
+            "wait, or see `python -m operations errors STACK`",
+        )
     client = target.aws.client("ssm")
     asked = {"Target": session_target(target, node), **request}
     answer = client.start_session(**asked)

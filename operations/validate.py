@@ -76,7 +76,9 @@ class Validation:
         """The cluster is InService."""
         status = self._target.cluster["ClusterStatus"]
         detail = f"{status} {self._target.cluster.get('FailureMessage', '')}".strip()
-        yield _check("cluster in service", status == "InService", detail, f"operations errors {self._target.stack}")
+        yield _check(
+            "cluster in service", status == "InService", detail, f"python -m operations errors {self._target.stack}"
+        )
 
     def counts(self) -> Iterator[Check]:
         """As many nodes run in each group as the configuration says."""
@@ -85,7 +87,7 @@ class Validation:
             found = running[group.name]
             others = [f"{n.name} {n.status}" for n in self._nodes if n.group == group.name and n.status != "Running"]
             detail = f"{found} of {group.count} running" + (f"; {', '.join(others)}" if others else "")
-            hint = f"operations nodes {self._target.stack}; operations errors {self._target.stack}"
+            hint = f"python -m operations nodes {self._target.stack}; python -m operations errors {self._target.stack}"
             yield _check(f"{group.role} nodes of {group.name}", found == group.count, detail, hint)
         known = {group.name for group in self._target.config.instance_groups}
         for name in sorted(running.keys() - known):
@@ -189,7 +191,8 @@ class Validation:
                     node.name, False, f"hyperpod-validate said: {said[0]}", "did on_create.sh run? see the node's log"
                 )
             ]
-        hint = f"operations exec {node.name} --stack {self._target.stack} -- sudo /opt/hyperpod/bin/hyperpod-validate"
+        run = f"python -m operations exec {node.name} --stack {self._target.stack}"
+        hint = f"{run} -- sudo /opt/hyperpod/bin/hyperpod-validate"
         bad = [one for one in found["checks"] if not one["passed"]]
         if not bad:
             return [_check(node.name, True, ", ".join(one["name"] for one in found["checks"]))]
