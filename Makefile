@@ -13,8 +13,8 @@ rehearse: $(VENV)/.ready
 	$(BIN)/python -m rehearsal nodes --stack $(STACK) --if-possible
 	$(BIN)/python -m rehearsal eks --stack $(STACK) --if-possible
 
-## Format, lint, types, and every test; those that need root, packages or programs say so where they cannot run
-test: check test-fast test-slow test-nodes test-kubernetes
+## Format, lint, types, and every test but those of test-kubernetes; what needs root and packages says so where it cannot run
+test: check test-fast test-slow test-nodes
 
 ## The fast suite: under a minute
 test-fast: $(VENV)/.ready

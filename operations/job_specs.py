@@ -25,7 +25,8 @@ _HUGGING_FACE_NEURON_TAG = (
 ETCD_IMAGE = "quay.io/coreos/etcd:v3.5.21"
 
 # Where a job's scripts lie in its pods, and where its results go.
-SCRIPTS, RESULTS = "/opt/training", "/fsx/checkpoints"
+_MOUNT = "/fsx"
+SCRIPTS, RESULTS = "/opt/training", f"{_MOUNT}/checkpoints"
 TOKEN_SECRET, TOKEN_KEY = "hf-token", "token"
 
 
@@ -67,6 +68,11 @@ def _device_check(plan: Plan) -> str:
             f"found=$({count})",
             f'echo "$HOSTNAME: $found of {plan.processes} devices"',
             f'if [ "$found" -ne {plan.processes} ]; then echo FAIL; exit 1; fi',
+            # A mount that answers may still be read-only, full or stale.
+            f"probe={_MOUNT}/.device-check-$HOSTNAME",
+            'if ! { echo "$HOSTNAME" > "$probe" && grep -qx "$HOSTNAME" "$probe" && rm "$probe"; }; then',
+            f'  echo "$HOSTNAME: {_MOUNT} cannot be written to"; echo FAIL; exit 1; fi',
+            f'echo "$HOSTNAME: {_MOUNT} is written to and read"',
             "echo PASS",
         )
     )
@@ -125,7 +131,7 @@ def _elastic(script: str) -> Callable[[Plan], str]:
 JOBS: Mapping[str, Job] = MappingProxyType(
     {
         "device-check": Job(
-            title="does every node see all of its devices?",
+            title="does every node see all of its devices, and write to the file system?",
             template="device-check",
             accelerators=("gpu", "trainium"),
             image=lambda region: _PYTORCH_IMAGE,

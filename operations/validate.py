@@ -131,6 +131,8 @@ class Validation:
         found = [one for one in systems if tag in one.get("Tags", [])]
         states = ", ".join(f"{one['FileSystemId']} {one['Lifecycle']}" for one in found) or "none with the stack's tag"
         good = [one["Lifecycle"] for one in found] == ["AVAILABLE"]
+        if good and self._target.config.settings.orchestrator == "eks":
+            states += "; in pods: `python -m operations job run device-check`"
         yield _check("FSx for Lustre", good, states, "nodes find it by the tag hyperpod:cluster-id")
 
     def slurm(self) -> Iterator[Check]:

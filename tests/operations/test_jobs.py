@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -176,3 +178,22 @@ def test_in_a_closed_network_only_images_of_the_regions_own_registries_are_taken
         render("fsdp-llama", closed, etcd=True)
     assert render("nanogpt", closed, image=f"{registry}/eks-gpu/training:1")
     assert render("fsdp-llama", closed)
+
+
+@pytest.mark.parametrize(("devices", "writable", "code"), [(8, True, 0), (7, True, 1), (8, False, 1)])
+def test_the_device_check_counts_devices_and_writes_to_the_file_system(
+    tmp_path: Path, devices: int, writable: bool, code: int
+) -> None:
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text(f"#!/bin/sh\nfor n in $(seq {devices}); do echo GPU $n; done\n")
+    smi.chmod(0o755)
+    (pod,) = pods([render("device-check", config("eks-gpu"))[-1]])
+    shared = tmp_path / "fsx"
+    if writable:
+        shared.mkdir()
+    script = pod["containers"][0]["command"][-1].replace("/fsx", str(shared))
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOSTNAME": "worker-1"}
+    done = subprocess.run(["bash", "-ceu", script], capture_output=True, text=True, env=environment)
+    assert done.returncode == code
+    assert done.stdout.splitlines()[-1] == ("FAIL" if code else "PASS")
+    assert not writable or list(shared.iterdir()) == []
