@@ -79,6 +79,8 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
             daemons.append(subprocess.Popen([name, "-D"], env=environment, stdout=log, stderr=log))
         _wait(environment, "sinfo --noheader --format=%T", "idle")
         yield environment
+        # A job's own slurmstepd would outlive the daemons.
+        _wait(environment, "scancel --user=root; squeue --noheader | wc -l", "0")
     finally:
         # An orderly end is of no interest here, and slurmd takes its time when the controller is gone.
         for daemon in daemons:
