@@ -34,7 +34,7 @@ class ControlPlane:
     def __init__(self, binaries: Mapping[str, Path]) -> None:
         self.binaries = binaries
         self.address = own_address()
-        self.folder = Path(tempfile.mkdtemp(prefix="hyperpod-kubernetes-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="rehearsal-kubernetes-"))
         self.processes = Processes(self.folder)
         self._etcd_port, self._etcd_peers, self.port, self._kwok_port = free_ports(4)
         self.url = f"https://127.0.0.1:{self.port}"

@@ -6,6 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,13 +37,32 @@ def look() -> Machine:
     )
 
 
-def namespaces(pids: Iterable[int]) -> set[str]:
-    """The namespaces of processes, those of the caller left out."""
-    own = {_link(f"/proc/self/ns/{kind}") for kind in _KINDS}
-    return {found for pid in pids for kind in _KINDS if (found := _link(f"/proc/{pid}/ns/{kind}"))} - own
+class Namespaces(AbstractContextManager["Namespaces"]):
+    """The namespaces that a run makes, held open: the kernel gives a freed one's number to the next that is made."""
+
+    def __init__(self) -> None:
+        self._own = {_number(f"/proc/self/ns/{kind}") for kind in _KINDS}
+        self._held: dict[int, int] = {}
+
+    def note(self, pids: Iterable[int]) -> None:
+        """Hold those that processes are in."""
+        for path in (f"/proc/{pid}/ns/{kind}" for pid in pids for kind in _KINDS):
+            if _number(path) not in {0, *self._own, *self._held}:
+                with suppress(OSError):
+                    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                    self._held[os.fstat(descriptor).st_ino] = descriptor
+
+    def has(self, pid: str) -> bool:
+        """Whether a process is in one of them."""
+        return any(_number(f"/proc/{pid}/ns/{kind}") in self._held for kind in _KINDS)
+
+    def __exit__(self, *_: object) -> None:
+        for descriptor in self._held.values():
+            os.close(descriptor)
+        self._held.clear()
 
 
-def leftovers(before: Machine, run_id: str, made: set[str]) -> list[str]:
+def leftovers(before: Machine, run_id: str, made: Namespaces) -> list[str]:
     """What is there and should not be, a line each. Waits a moment for the kernel to tidy up."""
     deadline = time.monotonic() + _PATIENCE
     while (found := _leftovers(before, run_id, made)) and time.monotonic() < deadline:
@@ -50,12 +70,12 @@ def leftovers(before: Machine, run_id: str, made: set[str]) -> list[str]:
     return found
 
 
-def _leftovers(before: Machine, run_id: str, made: set[str]) -> list[str]:
+def _leftovers(before: Machine, run_id: str, made: Namespaces) -> list[str]:
     found = []
     for entry in (path.name for path in _entries("/proc")):
         if not entry.isdigit() or int(entry) == os.getpid():
             continue
-        if _marked(entry, run_id) or any(_link(f"/proc/{entry}/ns/{kind}") in made for kind in _KINDS):
+        if _marked(entry, run_id) or made.has(entry):
             found.append(f"process {entry} ({_name(entry)})")
     now = look()
     found += [f"network link {name}" for name in sorted(now.links - before.links)]
@@ -77,11 +97,12 @@ def _name(pid: str) -> str:
         return "gone"
 
 
-def _link(path: str) -> str:
+def _number(path: str) -> int:
+    """A namespace's inode number; 0 where it cannot be looked at."""
     try:
-        return str(Path(path).readlink())
+        return Path(path).stat().st_ino
     except OSError:
-        return ""
+        return 0
 
 
 def _entries(folder: str) -> list[Path]:

@@ -101,7 +101,7 @@ def run(
     from ..account import Account
 
     before, progress = audit.look(), Progress(console)
-    made: set[str] = set()
+    made = audit.Namespaces()
     run_id = ""
     try:
         with Account(config.region.name) as account:
@@ -109,7 +109,7 @@ def run(
             stack = bring_up(project, config, account)
             with Cluster(stack, Options(workers=workers)) as cluster:
                 run_id = cluster.sandbox.run_id
-                made |= audit.namespaces([cluster.sandbox.pid])
+                made.note([cluster.sandbox.pid])
                 _rehearse(cluster, outcome, progress, made)
                 if keep:
                     _keep(cluster, console)
@@ -119,12 +119,13 @@ def run(
         outcome.failure = f"ended by {signalled}"
     finally:
         progress.close()
-        outcome.leftovers = audit.leftovers(before, run_id, made) if run_id else []
+        with made:
+            outcome.leftovers = audit.leftovers(before, run_id, made) if run_id else []
 
 
-def _rehearse(cluster: Cluster, outcome: Outcome, progress: Progress, made: set[str]) -> None:
+def _rehearse(cluster: Cluster, outcome: Outcome, progress: Progress, made: audit.Namespaces) -> None:
     cluster.start_hosts()
-    made |= audit.namespaces([host.pid for host in cluster.hosts])
+    made.note([host.pid for host in cluster.hosts])
     cluster.boot(progress.booting)
     outcome.nodes = nodes_of(cluster)
     perform = _performer(cluster, outcome, progress)
@@ -141,9 +142,9 @@ def _rehearse(cluster: Cluster, outcome: Outcome, progress: Progress, made: set[
         return f"back after {outcome.recovery.resumed_after_seconds:.1f} s, {outcome.recovery.steps_lost} steps lost"
 
     perform("loss of a worker", lose)
-    made |= audit.namespaces([host.pid for host in cluster.hosts])
+    made.note([host.pid for host in cluster.hosts])
     perform("reboot of the controller", reboot_controller)
-    made |= audit.namespaces([host.pid for host in cluster.hosts])
+    made.note([host.pid for host in cluster.hosts])
 
 
 def _performer(cluster: Cluster, outcome: Outcome, progress: Progress) -> Callable[[str, Act], bool]:

@@ -46,4 +46,4 @@ def clean() -> Iterator[None]:
     """The test leaves nothing on the machine."""
     before = audit.look()
     yield
-    assert audit.leftovers(before, "none", set()) == []
+    assert audit.leftovers(before, "none", audit.Namespaces()) == []

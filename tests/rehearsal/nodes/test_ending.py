@@ -59,8 +59,24 @@ def test_audit_finds_what_is_left() -> None:
     before = audit.look()
     left = subprocess.Popen(["sleep", "60"], env={**os.environ, MARK: "one"})
     try:
-        assert [line for line in audit.leftovers(before, "one", set()) if str(left.pid) in line]
+        assert [line for line in audit.leftovers(before, "one", audit.Namespaces()) if str(left.pid) in line]
     finally:
         left.kill()
         left.wait()
-    assert audit.leftovers(before, "one", set()) == []
+    assert audit.leftovers(before, "one", audit.Namespaces()) == []
+
+
+def test_audit_finds_a_process_in_a_namespace_of_the_run_and_none_of_another_run() -> None:
+    before = audit.look()
+    alone = ("unshare", "--net", "sleep", "60")
+    with audit.Namespaces() as made, subprocess.Popen(alone) as run, subprocess.Popen(alone) as other:
+        try:
+            own = Path("/proc/self/ns/net").readlink()
+            while own in {Path(f"/proc/{one.pid}/ns/net").readlink() for one in (run, other)}:
+                time.sleep(0.01)
+            made.note([run.pid])
+            found = audit.leftovers(before, "none", made)
+        finally:
+            run.kill()
+            other.kill()
+    assert found == [f"process {run.pid} (sleep)"]
