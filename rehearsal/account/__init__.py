@@ -66,7 +66,7 @@ class Account:
         quotas: Mapping[str, int] | None = None,
     ) -> None:
         self.region, self.account_id = region, ACCOUNT_ID
-        self.partition = boto3.session.Session().get_partition_for_region(region)
+        self.partition = _partition(region)
         self.faults, self.quotas = list(faults), dict(quotas or {})
         self.live: dict[tuple[str, str], Live] = {}
         self.kept: set[str] = set()
@@ -236,6 +236,11 @@ class Account:
 def _client(service: str, region: str) -> Any:
     """Clients are dear to make, and moto's patches reach those made before an account began."""
     return boto3.client(service, region_name=region)
+
+
+@cache
+def _partition(region: str) -> str:
+    return str(boto3.session.Session().get_partition_for_region(region))
 
 
 def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:

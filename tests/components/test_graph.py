@@ -16,10 +16,32 @@ from tests.support import VARIANTS, everything_before, of_type, one, plan
 
 BOTH = ("slurm-gpu", "eks-gpu")
 FULL = {"observability": True, "validation": True, "benchmarks": True}
+EXISTING: dict[str, Any] = {
+    "network": {
+        "vpcId": "vpc-0123456789abcdef0",
+        "privateSubnetId": "subnet-0123456789abcdef0",
+        "securityGroupIds": ["sg-0123456789abcdef0"],
+    },
+    "existingRoleArn": "arn:aws:iam::123456789012:role/team/hyperpod",
+    "fsx": {"retainOnDelete": True},
+}
+# A plan takes a second: options that do not touch each other share one.
+DRESSED = {
+    "protect": True,
+    "tags": {"team": "research"},
+    "sshPublicKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4M2V1Q3bP8yQ0hCq7rT9p0e1k2l3m4n5o6p7q8r9s0 me",
+}
+DRESSED_EKS: dict[str, Any] = {
+    "administratorRoleArns": ["arn:aws:iam::123456789012:role/admin"],
+    "teams": [{"name": "research", "roleArns": ["arn:aws:iam::123456789012:role/research"]}],
+    "fsx": {"linkedBucket": "data"},
+    "kubernetesApiCidrs": ["203.0.113.0/24"],
+}
 
 
 def state_of(stack: str, **options: Any) -> State:
-    return plan(stack, **options).state
+    """A ready stack's plan, with every part switched on where nothing else is asked for."""
+    return plan(stack, **(options or FULL)).state
 
 
 @pytest.mark.parametrize(
@@ -30,7 +52,7 @@ def state_of(stack: str, **options: Any) -> State:
     ],
 )
 def test_every_resource_has_a_component_for_parent_and_a_name_beginning_with_its(stack: str, size: str) -> None:
-    state = state_of(stack, size=size, **FULL)
+    state = state_of(stack, **({} if size == "small" else {"size": size, **FULL}))
     for resource in state.values():
         if not resource.in_account:
             continue
@@ -58,7 +80,7 @@ def test_the_cluster_waits_for_what_its_nodes_need_to_boot(stack: str) -> None:
 
 @pytest.mark.parametrize("stack", VARIANTS)
 def test_the_cluster_does_not_wait_for_what_it_can_do_without(stack: str) -> None:
-    state = state_of(stack, **FULL)
+    state = state_of(stack)
     before = everything_before(state, one(state, "hyperpod-cluster"))
     late = {
         "storage-lustre",
@@ -143,20 +165,14 @@ def test_a_closed_network_has_no_way_out_and_every_endpoint() -> None:
 
 
 def test_an_existing_network_and_role_are_used_as_they_are() -> None:
-    network = {
-        "vpcId": "vpc-0123456789abcdef0",
-        "privateSubnetId": "subnet-0123456789abcdef0",
-        "securityGroupIds": ["sg-0123456789abcdef0"],
-    }
-    role = "arn:aws:iam::123456789012:role/team/hyperpod"
-    state = state_of("dev", network=network, existingRoleArn=role)
+    state = state_of("dev", **EXISTING)
     assert not [r for r in state.values() if r.type.startswith("aws:ec2") or r.type == "aws:iam/role:Role"]
     cluster = one(state, "hyperpod-cluster").inputs
     assert cluster["vpcConfig"] == {
-        "securityGroupIds": network["securityGroupIds"],
-        "subnets": [network["privateSubnetId"]],
+        "securityGroupIds": ["sg-0123456789abcdef0"],
+        "subnets": ["subnet-0123456789abcdef0"],
     }
-    assert {g["executionRole"] for g in cluster["instanceGroups"]} == {role}
+    assert {g["executionRole"] for g in cluster["instanceGroups"]} == {EXISTING["existingRoleArn"]}
 
 
 def test_two_worker_groups_of_different_types_and_login_nodes() -> None:
@@ -207,19 +223,14 @@ def test_the_file_system_is_found_by_the_stacks_own_id() -> None:
 
 
 def test_protect_covers_cluster_and_data_and_retain_covers_the_file_system() -> None:
-    state = state_of("dev", protect=True)
+    state = state_of("dev", **DRESSED)
     assert {r.name for r in state.values() if r.protect} == {"hyperpod-cluster", "storage-lustre"}
-    network = {
-        "vpcId": "vpc-0123456789abcdef0",
-        "privateSubnetId": "subnet-0123456789abcdef0",
-        "securityGroupIds": ["sg-0123456789abcdef0"],
-    }
-    kept = state_of("dev", network=network, fsx={"retainOnDelete": True})
+    kept = state_of("dev", **EXISTING)
     assert {r.name for r in kept.values() if r.retain} == {"storage-lustre"}
 
 
 def test_user_tags_reach_every_resource_through_the_providers_and_the_cluster() -> None:
-    state = state_of("dev", tags={"team": "research"})
+    state = state_of("dev", **DRESSED)
     defaults = json.loads(one(state, "aws", "providers:aws").inputs["defaultTags"])["tags"]
     assert defaults["team"] == "research"
     cluster = {t["key"]: t["value"] for t in one(state, "hyperpod-cluster").inputs["tags"]}
@@ -229,14 +240,14 @@ def test_user_tags_reach_every_resource_through_the_providers_and_the_cluster() 
 def test_switches_add_and_remove_whole_components() -> None:
     bare = state_of("dev", validation=False)
     assert not [r for r in bare.values() if r.name.startswith(("validation", "observability"))]
-    full = state_of("dev", **FULL)
+    full = state_of("dev")
     assert {"validation-benchmark", "validation-validate", "observability-grafana"} <= {r.name for r in full.values()}
 
 
 def test_the_ssh_key_is_a_parameter_only_where_one_is_given() -> None:
-    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4M2V1Q3bP8yQ0hCq7rT9p0e1k2l3m4n5o6p7q8r9s0 me"
     assert not of_type(state_of("dev"), "ssm/parameter:Parameter")
-    assert one(state_of("dev", sshPublicKey=key), "slurm-ssh-public-key").inputs["value"] == key
+    given = one(state_of("dev", **DRESSED), "slurm-ssh-public-key").inputs
+    assert given["value"] == DRESSED["sshPublicKey"]
 
 
 @pytest.mark.parametrize("stack", ["eks-gpu", "eks-trainium"])
@@ -265,13 +276,13 @@ def test_the_control_plane_reaches_what_it_calls_on_nodes() -> None:
     [pytest.param(v, marks=[pytest.mark.slow] if v != DEFAULT_VERSION else []) for v in KUBERNETES_VERSIONS],
 )
 def test_every_addon_has_the_version_that_belongs_to_the_clusters(version: str) -> None:
-    state = state_of("eks-gpu", kubernetesVersion=version)
+    state = state_of("eks-gpu", **({} if version == DEFAULT_VERSION else {"kubernetesVersion": version}))
     addons = {r.inputs["addonName"]: r.inputs["addonVersion"] for r in of_type(state, "eks/addon:Addon")}
     assert addons == {addon: addon_version(addon, version) for addon in (*NODE_ADDONS, *POD_ADDONS)}
 
 
 def test_addons_that_call_aws_have_a_role_of_their_own_and_no_other_has() -> None:
-    linked = state_of("eks-gpu", fsx={"linkedBucket": "data"})
+    linked = state_of("eks-gpu", **DRESSED_EKS)
     with_role = {r.inputs["addonName"] for r in of_type(linked, "Addon") if r.inputs.get("podIdentityAssociations")}
     assert with_role == {"vpc-cni", "aws-ebs-csi-driver", "aws-fsx-csi-driver", "aws-mountpoint-s3-csi-driver"}
     unlinked = of_type(state_of("eks-gpu"), "iam/role:Role")
@@ -297,9 +308,8 @@ def test_kubernetes_secrets_are_encrypted_by_a_key_of_the_stack_that_rotates() -
 
 
 def test_administrators_and_teams_get_access_entries_and_nothing_waits_for_them() -> None:
-    admin, user = (f"arn:aws:iam::123456789012:role/{name}" for name in ("admin", "research"))
-    teams = [{"name": "research", "roleArns": [user]}]
-    state = state_of("eks-gpu", administratorRoleArns=[admin], teams=teams)
+    (user,) = DRESSED_EKS["teams"][0]["roleArns"]
+    state = state_of("eks-gpu", **DRESSED_EKS)
     entries = {r.inputs["principalArn"]: r.inputs for r in of_type(state, "AccessEntry") if "type" not in r.inputs}
     assert entries[user]["kubernetesGroups"] == ["team:research"]
     assert one(state, "eks-team-research-0").inputs["principalArn"] == user
@@ -323,10 +333,8 @@ def test_a_closed_eks_pulls_the_charts_public_images_from_the_mirror() -> None:
 def test_the_kubernetes_api_is_private_until_somebody_names_who_may_reach_it() -> None:
     closed = one(state_of("eks-gpu"), "eks-cluster-eksCluster").inputs["vpcConfig"]
     assert (closed["endpointPublicAccess"], closed["endpointPrivateAccess"]) == (False, True)
-    assert any("API is private" in warning for warning in plan("eks-gpu").warnings)
-    opened = one(state_of("eks-gpu", kubernetesApiCidrs=["203.0.113.0/24"]), "eks-cluster-eksCluster").inputs[
-        "vpcConfig"
-    ]
+    assert any("API is private" in warning for warning in plan("eks-gpu", **FULL).warnings)
+    opened = one(state_of("eks-gpu", **DRESSED_EKS), "eks-cluster-eksCluster").inputs["vpcConfig"]
     assert (opened["endpointPublicAccess"], opened["publicAccessCidrs"]) == (True, ["203.0.113.0/24"])
 
 
@@ -360,7 +368,7 @@ def test_outputs_are_the_documented_ones(stack: str) -> None:
     wanted |= {"prometheusEndpoint", "grafanaUrl", "connect", "estimatedHourlyUsd"}
     if stack.startswith("eks"):
         wanted |= {"eksClusterName", "kubeconfig", "trainingRepository"}
-    deployment = plan(stack)
+    deployment = plan(stack, **FULL)
     assert set(deployment.outputs) == wanted
     assert deployment.secret_outputs == ({"kubeconfig"} if stack.startswith("eks") else set())
 

@@ -63,6 +63,7 @@ def test_several_problems_are_all_printed(capsys: pytest.CaptureFixture[str]) ->
         assert f"hyperpod:{key}:" in printed
 
 
+@pytest.mark.slow
 def test_a_quota_and_a_kept_stack(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--quota", "ml.g5.16xlarge=1"]) == 1
     assert "'ml.g5.16xlarge for cluster usage' is 1 Instances" in capsys.readouterr().out

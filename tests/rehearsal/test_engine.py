@@ -147,6 +147,7 @@ def test_destroy_goes_in_reverse_order_of_dependency() -> None:
     assert order[-1] == "network-vpc" or "network-vpc" not in dependencies[order[-1]]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_deleted_stays_in_the_state_with_what_it_needs() -> None:
     with Account("us-west-2") as account:
         state = up(project(), account).state

@@ -100,7 +100,7 @@ def rehearsed(stack: str) -> Outcome:
 
 
 @pytest.mark.parametrize(
-    "stack", [pytest.param(s, marks=[] if s in ("dev", "eks-gpu") else [pytest.mark.slow]) for s in READY_STACKS]
+    "stack", [pytest.param(s, marks=[] if s == "dev" else [pytest.mark.slow]) for s in READY_STACKS]
 )
 def test_a_ready_stack_comes_up_stays_unchanged_and_leaves_nothing(stack: str) -> None:
     loaded = project(stack)
@@ -210,6 +210,7 @@ def test_editing_one_lifecycle_file_changes_its_object_and_nothing_else(tmp_path
         assert account.leftovers() == []
 
 
+@pytest.mark.slow
 def test_destroy_empties_the_bucket_of_what_others_put_there_versions_and_markers_included() -> None:
     loaded = project()
     with Account("us-west-2") as account:
@@ -243,6 +244,7 @@ def test_a_retained_file_system_stays_and_is_no_leftover() -> None:
     assert [kept.split(" ")[0] for kept in outcome.retained] == ["storage-lustre"]
 
 
+@pytest.mark.slow
 def test_turning_observability_off_deletes_it_and_nothing_else() -> None:
     with Account("us-west-2") as account:
         on = up(project(observability=True), account)
