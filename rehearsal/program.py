@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import runpy
@@ -55,7 +56,7 @@ def run_program(project: Project, engine: Engine) -> list[str]:
     executor = ThreadPoolExecutor(_WORKERS)
     loop.set_default_executor(executor)
     try:
-        with _working_folder(project):
+        with _working_folder(project), _no_collection():
             loop.run_until_complete(_main(project, engine, logger))
     except pulumi.RunError as error:
         raise ProgramError(str(error)) from error
@@ -109,6 +110,16 @@ def _working_folder(project: Project) -> Iterator[None]:
     finally:
         os.chdir(before)
         sys.path[:] = path
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Half of a run would be the collector's: the SDK makes futures by the thousand, and its modules are many."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _cancel_rest(loop: asyncio.AbstractEventLoop) -> None:

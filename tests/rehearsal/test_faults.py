@@ -7,22 +7,33 @@ import pytest
 from rehearsal.account import Account, Fault
 from rehearsal.account.faults import parse_fault
 from rehearsal.deployment import destroy, up
-from tests.support import VARIANTS, plan, project
+from rehearsal.state import ResourceState
+from tests.support import plan, project
 
 PARTS = 3
 
 
+def _kinds(stack: str) -> dict[tuple[str, str], ResourceState]:
+    """One resource of each type in each component, by the two types."""
+    state = plan(stack).state
+    return {(r.type, state[r.parent].type): r for r in state.values() if r.in_account}
+
+
+@pytest.mark.parametrize("orchestrator", ["slurm", "eks"])
+def test_gpu_and_trainium_stacks_have_the_same_kinds_of_resources(orchestrator: str) -> None:
+    assert _kinds(f"{orchestrator}-gpu").keys() == _kinds(f"{orchestrator}-trainium").keys()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("stack", VARIANTS)
+@pytest.mark.parametrize("stack", ["slurm-gpu", "eks-gpu"])
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_failure_of_each_kind_of_resource_in_each_component_is_named_and_leaves_nothing_after_destroy(
     stack: str, part: int
 ) -> None:
     loaded = project(stack)
     # Resources of one type in one component fail alike: one speaks for all of them.
-    alike = {(r.type, r.parent): r.name for r in plan(stack).state.values() if r.in_account}
-    targets = sorted((type_token, name) for (type_token, _), name in alike.items())[part::PARTS]
+    targets = sorted((r.type, r.name) for r in _kinds(stack).values())[part::PARTS]
     assert len(targets) > 40 / PARTS
     with Account(loaded.config["aws:region"]) as account:
         for type_token, name in targets:

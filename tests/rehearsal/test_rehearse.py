@@ -160,10 +160,14 @@ def test_comes_up_and_leaves_nothing(option: str) -> None:
     ("stack", "limit"),
     [
         ("dev", 1093),
-        ("eks-gpu", 1606),
         *(
             pytest.param(stack, limit, marks=pytest.mark.slow)
-            for stack, limit in (("slurm-gpu", 1093), ("slurm-trainium", 1093), ("eks-trainium", 1606))
+            for stack, limit in (
+                ("slurm-gpu", 1093),
+                ("slurm-trainium", 1093),
+                ("eks-gpu", 1606),
+                ("eks-trainium", 1606),
+            )
         ),
     ],
 )
@@ -270,6 +274,7 @@ def test_resizing_the_file_system_and_the_workers_replaces_neither() -> None:
         assert larger.outputs["fsxId"] == small.outputs["fsxId"]
 
 
+@pytest.mark.slow
 def test_secrets_are_hidden_from_every_printed_form() -> None:
     found = rehearsed("eks-gpu").as_json()
     assert found["outputs"]["kubeconfig"] == SECRET
