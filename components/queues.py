@@ -149,21 +149,36 @@ def cluster_queue(namespace: str, groups: Sequence[InstanceGroup], share: float)
     }
 
 
-def _quota(group: InstanceGroup, share: float, devices: Sequence[str]) -> dict[str, int | str]:
-    """A share of all of a group's nodes, in whole devices. A flavor has to name every resource that any other has."""
+def _quota(group: InstanceGroup, share: float, devices: Sequence[str]) -> dict[str, str]:
+    """A share of all of a group's nodes, in whole devices. A flavor has to name every resource that any other has.
 
-    def part(each: float) -> int:
+    Quantities are as the API server writes them back: spelled otherwise, every later preview would show a change.
+    """
+
+    def whole(each: float) -> int:
         return int(each * group.count * share + 1e-9)
+
+    def part(each: float) -> str:
+        return str(whole(each))
 
     efa = efa_interfaces(group)
     own = device_resource(group)
     return {
         "cpu": part(node_cpus(group)),
-        "memory": f"{part(group.type.memory_gib)}Gi",
-        HUGE_PAGES_RESOURCE: f"{part(NODE_HUGE_PAGES_MIB) if efa else 0}Mi",
+        "memory": binary_quantity(whole(group.type.memory_gib) << 30),
+        HUGE_PAGES_RESOURCE: binary_quantity(whole(NODE_HUGE_PAGES_MIB) << 20 if efa else 0),
         EFA_RESOURCE: part(efa),
-        **{device: part(group.type.accelerators) if device == own else 0 for device in devices},
+        **{device: part(group.type.accelerators) if device == own else "0" for device in devices},
     }
+
+
+def binary_quantity(amount: int) -> str:
+    """Bytes in the canonical form of Kubernetes' quantities: the largest unit that needs no fraction."""
+    units = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
+    power = 0
+    while amount and amount % 1024 == 0 and power < len(units) - 1:
+        amount, power = amount // 1024, power + 1
+    return f"{amount}{units[power]}"
 
 
 def shares(promised: Mapping[str, int | None], total: int) -> dict[str, float]:

@@ -70,7 +70,14 @@ def invoke(account: Account, token: str) -> dict[str, Any]:
             "arn": account.arn("iam", "user/rehearsal", region=""),
             "id": account.account_id,
             "userId": "AIDAREHEARSAL",
-        }
+        },
+        # pulumi-eks asks for it.
+        "aws:index/getPartition:getPartition": {
+            "id": account.partition,
+            "partition": account.partition,
+            "dnsSuffix": "amazonaws.com",
+            "reverseDnsPrefix": "com.amazonaws",
+        },
     }
     if token not in answers:
         raise LookupError(f"the embedded account does not answer {token}")

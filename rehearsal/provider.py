@@ -8,7 +8,7 @@ One gRPC server for each package, all over one account. The engine attaches to s
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import metadata
@@ -46,8 +46,10 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
     # The plugin itself ------------------------------------------------------------------------------------------------
 
     def Handshake(self, request: Any, context: Any) -> Any:
-        """Secrets and resource references arrive as such; dependencies of a component's inputs arrive beside them."""
-        return provider_pb2.ProviderHandshakeResponse(accept_secrets=True, accept_resources=True, accept_outputs=False)
+        """Secrets arrive as such, resources by their ids; dependencies of a component's inputs arrive beside them."""
+        return provider_pb2.ProviderHandshakeResponse(
+            accept_secrets=True, accept_resources=self._takes_references, accept_outputs=False
+        )
 
     def Attach(self, request: Any, context: Any) -> Any:
         """Nothing is said to the engine but answers."""
@@ -76,7 +78,14 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Configure(self, request: Any, context: Any) -> Any:
         """Previews are answered, too."""
-        return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True, acceptResources=True)
+        return provider_pb2.ConfigureResponse(
+            acceptSecrets=True, supportsPreview=True, acceptResources=self._takes_references
+        )
+
+    @property
+    def _takes_references(self) -> bool:
+        """Only a component's provider does, as Pulumi's bridged providers do not."""
+        return self.package == "eks"
 
     def _version(self) -> str:
         return metadata.version(f"pulumi-{self.package}")
@@ -266,11 +275,11 @@ _SPOKEN: dict[str, Any] = {
 
 
 @contextmanager
-def serve(account: Account, folder: Path) -> Iterator[dict[str, str]]:
-    """Serve every package over the account. Yields the environment in which `pulumi` finds the servers."""
+def serve(account: Account, folder: Path, packages: Sequence[str] = PACKAGES) -> Iterator[dict[str, str]]:
+    """Serve packages over the account. Yields the environment in which `pulumi` finds the servers."""
     servers, ports = [], {}
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="provider") as threads:
-        for package in PACKAGES:
+        for package in packages:
             server = grpc.server(threads, options=_CHANNEL)
             provider_pb2_grpc.add_ResourceProviderServicer_to_server(EmbeddedProvider(account, package, folder), server)
             ports[package] = server.add_insecure_port("127.0.0.1:0")

@@ -7,12 +7,13 @@ temporary folder, and the checkout is not written to.
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +28,7 @@ from .account import Account
 from .commands import Command, CommandRun, InterruptibleCommand, OnEvent, last_words, run_command
 from .events import Event
 from .project import Project
-from .provider import serve
+from .provider import PACKAGES, serve
 
 OnLine = Callable[[str], None]
 Counts = dict[str, int]
@@ -43,6 +44,19 @@ _DONE = {
     "delete-replaced": "deleted the old",
     "discard-replaced": "gave up the old",
 }
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a stack on the real engine finds around it.
+
+    ``packages``: those whose provider is the account; others are plugins, on PATH or installed as Pulumi installs them.
+    ``links``: what lies in the project's folder, by relative path. ``path``: folders before all others on PATH.
+    """
+
+    packages: Sequence[str] = PACKAGES
+    links: Mapping[str, Path] = field(default_factory=dict)
+    path: Sequence[Path] = ()
 
 
 class EngineFailure(Exception):
@@ -179,19 +193,28 @@ class RealStack:
 
 
 @contextmanager
-def real_stack(project: Project, account: Account, on_line: OnLine) -> Iterator[RealStack]:
+def real_stack(
+    project: Project, account: Account, on_line: OnLine, around: Surroundings | None = None
+) -> Iterator[RealStack]:
     """A new stack of the project, in a backend of its own, whose providers are the account."""
-    with tempfile.TemporaryDirectory(prefix="rehearsal-") as scratch, serve(account, project.folder) as providers:
+    around = around or Surroundings()
+    with (
+        tempfile.TemporaryDirectory(prefix="rehearsal-") as scratch,
+        serve(account, project.folder, around.packages) as providers,
+    ):
         backend, home, folder = (Path(scratch) / name for name in ("backend", "home", "project"))
         for path in (backend, home, folder):
             path.mkdir()
-        _mirror(project, folder)
+        if plugins_folder().is_dir():
+            (home / "plugins").symlink_to(plugins_folder())
+        _mirror(project, folder, around.links)
         environment = {
             **providers,
+            "PATH": os.pathsep.join([*map(str, around.path), os.environ.get("PATH", os.defpath)]),
             "PULUMI_BACKEND_URL": backend.as_uri(),
             "PULUMI_CONFIG_PASSPHRASE": secrets.token_urlsafe(),
             "PULUMI_SKIP_UPDATE_CHECK": "true",
-            # All providers are attached; a missing one must not be fetched.
+            # What is not attached is there; a missing one must not be fetched.
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
             "PYTHONDONTWRITEBYTECODE": "1",
             UNVERIFIED_VARIABLE: UNVERIFIED,
@@ -208,11 +231,20 @@ def real_stack(project: Project, account: Account, on_line: OnLine) -> Iterator[
         yield RealStack(stack, cli, backend, account, on_line)
 
 
-def _mirror(project: Project, folder: Path) -> None:
+def plugins_folder() -> Path:
+    """Where Pulumi installs plugins."""
+    return Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi") / "plugins"
+
+
+def _mirror(project: Project, folder: Path, links: Mapping[str, Path]) -> None:
     """The project as links, with its own copy of what the CLI writes to: `stack init` adds a salt to the stack file."""
+    replaced = {Path(name).parts[0] for name in links}
     for entry in project.folder.iterdir():
-        if not entry.name.startswith((".", "Pulumi.")):
+        if not entry.name.startswith((".", "Pulumi.")) and entry.name not in replaced:
             (folder / entry.name).symlink_to(entry.resolve())
+    for name, target in links.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to(target.resolve())
     document = yaml.safe_load((project.folder / "Pulumi.yaml").read_text())
     if sys.prefix != sys.base_prefix:
         # The environment that runs this has what the program needs, wherever the project's own is.

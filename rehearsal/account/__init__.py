@@ -128,6 +128,10 @@ class Account:
             if matches and (by is None or live.ready_at <= by):
                 yield live
 
+    def charts_installed(self) -> bool:
+        """Whether the EKS cluster has a Helm release, as HyperPod wants it."""
+        return any(self.find(eks.RELEASE, by=self.now))
+
     def create(
         self, type_token: str, name: str, inputs: Mapping[str, Any], *, at: float = 0.0, ready_at: float = 0.0
     ) -> tuple[str, dict[str, Any]]:

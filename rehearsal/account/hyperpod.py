@@ -113,7 +113,7 @@ def _check_kubernetes(account: Account, arn: str) -> None:
         raise Refused(
             "ValidationException", f"EKS cluster authentication mode {mode} is not supported: API or API_AND_CONFIG_MAP"
         )
-    if next(account.find(eks.RELEASE, by=account.now), None) is None:
+    if not account.charts_installed():
         raise Refused("ValidationException", "the HyperPod dependencies are not installed on the EKS cluster")
 
 

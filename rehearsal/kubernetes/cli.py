@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
@@ -21,13 +22,14 @@ from ..checks import Check, CheckFailed
 from ..project import Project, ProjectError, load_project
 from . import access, network, placement, workloads
 from .binaries import Missing, find_all, missing
+from .charts import Charts
 from .container import available
 from .control_plane import ControlPlane, ControlPlaneError
-from .deploy import DeployFailed
+from .declared import Declared, StackFailed, declare
+from .deploy import Deployer, DeployFailed
 from .kubectl import Refused, until
-from .objects import Plan, plan
 from .outcome import Outcome
-from .run import Run, describe, started
+from .run import Run, Stack, describe, played
 from .show import Progress, ending
 from .training import lacking as training_lacks
 from .training import trains_across_nodes
@@ -36,14 +38,11 @@ PASSED, FAILED, CANNOT = 0, 1, 2
 _ROOT = Path(__file__).parents[2]
 _SETTLE_SECONDS = 30.0
 Act = Callable[[Run], str]
+EMBEDDED, PULUMI = "embedded", "pulumi"
 
 
 class Interrupted(BaseException):
     """A signal asked the run to end."""
-
-
-class StackFailed(Exception):
-    """The stack did not come up in the embedded account."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -62,6 +61,11 @@ def main(argv: Sequence[str]) -> int:
     if options.if_possible and (lacking := _lacking()):
         errors.print(f"Kubernetes was not rehearsed: {lacking} (`python -m rehearsal eks` says more).")
         return PASSED
+    if options.engine == PULUMI:
+        from .pulumi_engine import lacking as engine_lacks
+
+        if why := engine_lacks():
+            return _cannot(errors, why)
     if not available():
         return _cannot(
             errors, "this machine lets you make no namespaces (`unshare --mount --net`), which the operators need"
@@ -77,7 +81,7 @@ def main(argv: Sequence[str]) -> int:
     outcome, began = Outcome(stack=options.stack), time.monotonic()
     previous = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
-        run(project, config, outcome, console, ControlPlane(binaries), cycles=options.cycles)
+        run(project, config, outcome, console, ControlPlane(binaries), cycles=options.cycles, engine=options.engine)
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
@@ -98,6 +102,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--stack", default="eks-gpu", help="which Pulumi.<stack>.yaml (default: eks-gpu)")
     parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="set a key; repeatable")
+    parser.add_argument(
+        "--engine",
+        choices=(EMBEDDED, PULUMI),
+        default=EMBEDDED,
+        help="pulumi: the real CLI with the real pulumi-eks and pulumi-kubernetes plugins, which must be installed",
+    )
     parser.add_argument("--cycles", type=_count, default=2, metavar="N", help="times up and down (default: 2)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result for machines")
     parser.add_argument(
@@ -127,18 +137,33 @@ def _cannot(errors: Console, why: str) -> int:
 
 
 def run(
-    project: Project, config: Config, outcome: Outcome, console: Console, plane: ControlPlane, *, cycles: int
+    project: Project,
+    config: Config,
+    outcome: Outcome,
+    console: Console,
+    plane: ControlPlane,
+    *,
+    cycles: int,
+    engine: str = EMBEDDED,
 ) -> None:
     """The whole rehearsal; what it finds goes into ``outcome``, an interruption and leftovers included."""
     progress = Progress(console)
     try:
         console.print(f"[bold]Rehearsing Kubernetes[/] of {project.stack}: {config.variant} in {config.region.name}")
         progress.say("the program, in the embedded account")
-        declared = _declared(project, config)
+        objects = declare(project, config)
         progress.say("the control plane")
-        with plane, started(plane, config, declared, progress.say) as here:
+        with plane, played(plane) as pods, ExitStack() as context:
+            deployer = Deployer(plane.kubectl, Charts(plane.folder), progress.say)
+            declared = Declared(plane.kubectl, config, objects, deployer)
+            stack: Stack = declared
+            if engine == PULUMI:
+                from .pulumi_engine import on_real_engine
+
+                stack = context.enter_context(on_real_engine(project, config, plane, declared, progress.say))
+            here = Run(plane, config, pods, stack)
             outcome.version = here.kubectl.server_version()
-            outcome.chart = here.charts.played
+            outcome.chart = deployer.charts.played
             until(here.settled, _SETTLE_SECONDS)
             before = here.look()
             for cycle in range(1, cycles + 1):
@@ -153,22 +178,6 @@ def run(
         # Also where it never came to its context.
         plane.processes.stop_all()
         shutil.rmtree(plane.folder, ignore_errors=True)
-
-
-def _declared(project: Project, config: Config) -> Plan:
-    # The account takes a second to load, and is not needed to say what a machine lacks.
-    from ..account import Account
-    from ..deployment import up
-    from ..program import ProgramError
-
-    try:
-        with Account(config.region.name) as account:
-            deployment = up(project, account)
-    except ProgramError as refused:
-        raise StackFailed(str(refused)) from refused
-    if deployment.failure:
-        raise StackFailed(f"the stack did not come up: {deployment.failure}")
-    return plan(deployment.state)
 
 
 def _cycle(here: Run, outcome: Outcome, progress: Progress, cycle: int, cycles: int, before: frozenset[str]) -> bool:
@@ -192,12 +201,12 @@ def _cycle(here: Run, outcome: Outcome, progress: Progress, cycle: int, cycles: 
         return passed
 
     def bring_up(here: Run) -> str:
-        outcome.objects = here.bring_up()
+        outcome.objects = here.stack.bring_up()
         return f"{outcome.objects} objects, {len(here.kubectl.list('nodes'))} nodes"
 
     def take_down(here: Run) -> str:
-        kept = here.deployer.kept(here.plan.steps)
-        problems, allowed = here.take_down(), frozenset(map(describe, kept))
+        kept = here.stack.kept()
+        problems, allowed = here.stack.take_down(), frozenset(map(describe, kept))
         outcome.leftovers = here.leftovers(before, allowed)
         stays = Counter(one.split(".")[0] for one in here.look() - before)
         if cycle == cycles:

@@ -58,6 +58,10 @@ class ControlPlane:
         """What a client trusts."""
         return self._authority.certificate
 
+    def client(self, user: str, group: str = "") -> tuple[Path, Path]:
+        """A user's certificate and key."""
+        return self._authority.client(user, group)
+
     def check(self) -> None:
         """Raises ControlPlaneError where a component has ended."""
         for process in self.processes.running:
@@ -163,7 +167,7 @@ class ControlPlane:
         )
 
     def _user(self, user: str, group: str = "", *, name: str = "") -> Path:
-        certificate, key = self._authority.client(user, group)
+        certificate, key = self.client(user, group)
         credentials = {"client-certificate": str(certificate), "client-key": str(key)}
         return self.kubeconfig(name or user.replace(":", "-"), credentials)
 

@@ -73,7 +73,12 @@ class Deployer:
         return found
 
     def _members(self, release: Release) -> list[Manifest]:
-        text = self.kubectl.helm("get", "manifest", release.name, "-n", release.namespace)
+        try:
+            text = self.kubectl.helm("get", "manifest", release.name, "-n", release.namespace)
+        except Refused as refused:
+            if "release: not found" in str(refused):
+                return []
+            raise
         return _documents(text)
 
     def _install(self, release: Release) -> None:

@@ -44,6 +44,16 @@ def join(kubectl: Kubectl, nodes: Sequence[Manifest]) -> bool:
     return until(ready, _JOIN_SECONDS)
 
 
+def leave(kubectl: Kubectl, nodes: Sequence[Manifest]) -> None:
+    """Delete the nodes, and the pods that were on them: Kubernetes' own collector takes those too, a minute later."""
+    kubectl.delete(nodes)
+    there = {node["metadata"]["name"] for node in kubectl.list("nodes")}
+    for pod in kubectl.list("pods"):
+        if pod["spec"].get("nodeName") not in (None, *there):
+            where = (pod["metadata"]["name"], "-n", pod["metadata"]["namespace"])
+            kubectl.run("delete", "pod", *where, "--force", "--grace-period=0", "--ignore-not-found")
+
+
 def is_ready(node: Manifest) -> bool:
     """Ready, and without a taint that only a node that is not ready has."""
     conditions = {one["type"]: one["status"] for one in node.get("status", {}).get("conditions", [])}

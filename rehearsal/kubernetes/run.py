@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Protocol
 
 from components.config import Config
 
-from .charts import Charts
 from .control_plane import ControlPlane
-from .deploy import Deployer, DeployFailed
 from .kubectl import Kubectl, Manifest, Refused, until
-from .nodes import join, nodes_of
-from .objects import Plan
 from .pods import Pods, is_ready, operator_of
 
 # Objects that Kubernetes makes and removes by itself, at its own pace.
 _PASSING = ("events", "leases", "endpointslices", "endpoints", "pods", "nodes", "controllerrevisions", "replicasets")
 _SETTLE_SECONDS = 60.0
+
+
+class Stack(Protocol):
+    """How the stack's objects come to the API server, and go."""
+
+    def bring_up(self) -> int:
+        """Everything, nodes included. Returns how many objects. Raises DeployFailed."""
+
+    def take_down(self) -> list[str]:
+        """Delete everything. Returns what went wrong."""
+
+    def kept(self) -> list[Manifest]:
+        """What may outlive ``take_down`` until the cluster itself goes."""
 
 
 @dataclass(frozen=True)
@@ -29,19 +38,13 @@ class Run:
 
     plane: ControlPlane
     config: Config
-    plan: Plan
     pods: Pods
-    deployer: Deployer
+    stack: Stack
 
     @property
     def kubectl(self) -> Kubectl:
         """The administrator's."""
         return self.plane.kubectl
-
-    @property
-    def charts(self) -> Charts:
-        """Where releases came from."""
-        return self.deployer.charts
 
     @property
     def teams(self) -> dict[str, str]:
@@ -53,31 +56,6 @@ class Run:
     def namespaces(self) -> tuple[str, ...]:
         """Where teams train."""
         return tuple(self.teams.values())
-
-    def bring_up(self) -> int:
-        """Apply everything in the program's order, nodes included. Returns how many objects. Raises DeployFailed."""
-        self.deployer.apply(self.plan.before_nodes)
-        if not join(self.kubectl, nodes_of(self.config)):
-            raise DeployFailed("not every node became ready")
-        self.deployer.apply(self.plan.after_nodes)
-        return self.deployer.count(self.plan.steps)
-
-    def take_down(self) -> list[str]:
-        """Delete everything in Pulumi's order: what needs nodes, the nodes, the rest. Returns what went wrong."""
-        problems = self.deployer.remove(self.plan.after_nodes)
-        self.kubectl.delete(nodes_of(self.config))
-        self._collect_pods()
-        return problems + self.deployer.remove(self.plan.before_nodes)
-
-    def _collect_pods(self) -> None:
-        """Pods of nodes that are gone: Kubernetes' own collector takes them too, a minute later."""
-        nodes = {node["metadata"]["name"] for node in self.kubectl.list("nodes")}
-        lost = [pod for pod in self.kubectl.list("pods") if pod["spec"].get("nodeName") not in (None, *nodes)]
-        for pod in lost:
-            name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
-            self.kubectl.run(
-                "delete", "pod", name, "-n", namespace, "--force", "--grace-period=0", "--ignore-not-found"
-            )
 
     def end_of_cluster(self, kept: list[Manifest]) -> None:
         """What goes with the EKS cluster and not before."""
@@ -125,13 +103,12 @@ class Run:
 
 
 @contextmanager
-def started(plane: ControlPlane, config: Config, plan: Plan, say: Callable[[str], None]) -> Iterator[Run]:
-    """A run on a control plane; the pods' processes end with it."""
-    workspace = Path(plane.folder)
-    pods = Pods(plane, workspace)
+def played(plane: ControlPlane) -> Iterator[Pods]:
+    """The pods of a control plane; their processes end with it."""
+    pods = Pods(plane, plane.folder)
     pods.start()
     try:
-        yield Run(plane, config, plan, pods, Deployer(plane.kubectl, Charts(workspace), say))
+        yield pods
     finally:
         pods.stop()
 

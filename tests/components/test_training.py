@@ -11,7 +11,7 @@ import pytest
 from components.config import Config
 from components.kubernetes_versions import KUBERNETES_VERSIONS
 from components.pod_environment import pod_variables
-from components.queues import PRIORITIES, cluster_queue, flavor, shares
+from components.queues import PRIORITIES, binary_quantity, cluster_queue, flavor, shares
 from operations.jobs import jobs_of, render
 from rehearsal.account import Account
 from rehearsal.deployment import up
@@ -139,10 +139,18 @@ def quotas(settings: Config, share: float = 1.0) -> dict[str, dict[str, Any]]:
 
 def test_a_queue_has_what_the_nodes_have() -> None:
     found = quotas(config("eks-gpu", size="medium"))["workers"]
-    assert (found["nvidia.com/gpu"], found["vpc.amazonaws.com/efa"], found["cpu"]) == (64, 256, 768)
-    assert found["memory"] == f"{8 * 2048}Gi"
+    assert (found["nvidia.com/gpu"], found["vpc.amazonaws.com/efa"], found["cpu"]) == ("64", "256", "768")
+    assert found["memory"] == "16Ti"
     half = quotas(config("eks-gpu", size="medium"), 0.5)["workers"]
-    assert half["nvidia.com/gpu"] == 32
+    assert half["nvidia.com/gpu"] == "32"
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(0, "0"), (4096 << 30, "4Ti"), (1152 << 30, "1152Gi"), (10304 << 20, "10304Mi"), (5 << 60, "5120Pi"), (3, "3")],
+)
+def test_a_quantity_is_spelled_as_the_api_server_writes_it_back(amount: int, text: str) -> None:
+    assert binary_quantity(amount) == text
 
 
 def test_a_queue_covers_everything_that_a_job_asks_for() -> None:
@@ -162,7 +170,7 @@ def test_every_flavor_names_the_same_resources_and_its_own_groups_nodes() -> Non
     settings = config("eks-gpu", workers=workers)
     found = quotas(settings)
     assert set(found["train"]) == set(found["dev"])
-    assert found["dev"]["vpc.amazonaws.com/efa"] == 0
+    assert found["dev"]["vpc.amazonaws.com/efa"] == "0"
     assert flavor(settings.worker_groups[1])["tolerations"][0]["key"] == "dev"
 
 

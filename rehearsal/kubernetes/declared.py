@@ -1,0 +1,62 @@
+"""The stack's objects as the embedded engine's state has them, applied to the API server in the program's order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from components.config import Config
+
+from ..project import Project
+from .deploy import Deployer, DeployFailed
+from .kubectl import Kubectl, Manifest
+from .nodes import join, leave, nodes_of
+from .objects import Plan, plan
+
+
+class StackFailed(Exception):
+    """The stack did not come up in the embedded account."""
+
+
+def declare(project: Project, config: Config) -> Plan:
+    """Everything that the program declares for Kubernetes. Raises StackFailed."""
+    # The account takes a second to load, and is not needed to say what a machine lacks.
+    from ..account import Account
+    from ..deployment import up
+    from ..program import ProgramError
+
+    try:
+        with Account(config.region.name) as account:
+            deployment = up(project, account)
+    except ProgramError as refused:
+        raise StackFailed(str(refused)) from refused
+    if deployment.failure:
+        raise StackFailed(f"the stack did not come up: {deployment.failure}")
+    return plan(deployment.state)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """Brings what was declared to the API server and takes it away again, as pulumi-kubernetes would."""
+
+    kubectl: Kubectl
+    config: Config
+    plan: Plan
+    deployer: Deployer
+
+    def bring_up(self) -> int:
+        """Apply everything in the program's order, nodes included. Returns how many objects. Raises DeployFailed."""
+        self.deployer.apply(self.plan.before_nodes)
+        if not join(self.kubectl, nodes_of(self.config)):
+            raise DeployFailed("not every node became ready")
+        self.deployer.apply(self.plan.after_nodes)
+        return self.deployer.count(self.plan.steps)
+
+    def take_down(self) -> list[str]:
+        """Delete everything in Pulumi's order: what needs nodes, the nodes, the rest. Returns what went wrong."""
+        problems = self.deployer.remove(self.plan.after_nodes)
+        leave(self.kubectl, nodes_of(self.config))
+        return problems + self.deployer.remove(self.plan.before_nodes)
+
+    def kept(self) -> list[Manifest]:
+        """What may outlive ``take_down`` until the cluster itself goes."""
+        return self.deployer.kept(self.plan.steps)

@@ -1,0 +1,161 @@
+"""The stack on the real Pulumi engine, with the real pulumi-eks and pulumi-kubernetes, and the account for the rest.
+
+The account's EKS cluster answers with the API server of this machine, and its HyperPod cluster brings the nodes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from components.config import Config
+from components.helm import NAMESPACE, RELEASE_NAME
+
+from ..account import Account
+from ..account.eks import CLUSTER as EKS_CLUSTER
+from ..project import Project
+from ..real_engine import NO_CLI, EngineFailure, OnLine, RealStack, Surroundings, plugins_folder, real_stack
+from .control_plane import ControlPlane
+from .declared import Declared, StackFailed
+from .deploy import DeployFailed
+from .kubectl import Manifest
+from .nodes import join, leave, nodes_of
+
+PLAYED, REAL = ("aws", "aws-native"), ("eks", "kubernetes")
+HYPERPOD_CLUSTER = "aws-native:sagemaker:Cluster"
+# pulumi-eks asks the AWS CLI for its version, and its kubeconfig for a token; here the answer is a certificate.
+_AWS = """#!/bin/sh
+case "$*" in
+--version) echo "aws-cli/2.31.0 Python/3.13.7 Linux/6.1 exe/x86_64" ;;
+*"eks get-token"*) exec cat {credential} ;;
+*) echo "this aws knows no $*" >&2; exit 2 ;;
+esac
+"""
+
+
+def lacking() -> str:
+    """What keeps this machine from it, and how to get it; empty if nothing does."""
+    if shutil.which("pulumi") is None:
+        return NO_CLI
+    missing = [package for package in REAL if not _has_plugin(package)]
+    commands = [f"pulumi plugin install resource {package} {_version(package)}" for package in missing]
+    return f"the real engine needs the real plugins: {'; '.join(commands)}" if missing else ""
+
+
+def _has_plugin(package: str) -> bool:
+    installed = plugins_folder() / f"resource-{package}-v{_version(package)}"
+    return shutil.which(f"pulumi-resource-{package}") is not None or installed.is_dir()
+
+
+def _version(package: str) -> str:
+    return metadata.version(f"pulumi-{package}")
+
+
+class PlayedAccount(Account):
+    """The embedded account, with a control plane behind its EKS cluster and nodes behind its HyperPod cluster."""
+
+    def __init__(self, config: Config, plane: ControlPlane) -> None:
+        super().__init__(config.region.name)
+        self._plane, self._nodes = plane, nodes_of(config)
+
+    def charts_installed(self) -> bool:
+        """Whether Helm says so."""
+        return RELEASE_NAME in self._plane.kubectl.helm("list", "-q", "-n", NAMESPACE).split()
+
+    def create(
+        self, type_token: str, name: str, inputs: Mapping[str, Any], *, at: float = 0.0, ready_at: float = 0.0
+    ) -> tuple[str, dict[str, Any]]:
+        """As the account does; an EKS cluster is this machine's, and with HyperPod's the nodes join. Raises Refused."""
+        resource_id, outputs = super().create(type_token, name, inputs, at=at, ready_at=ready_at)
+        if type_token == EKS_CLUSTER:
+            certificate = base64.b64encode(self._plane.ca_certificate.read_bytes()).decode()
+            authority = {"data": certificate}
+            outputs |= {
+                "endpoint": self._plane.url,
+                "certificateAuthority": authority,
+                "certificateAuthorities": [authority],
+            }
+        elif type_token == HYPERPOD_CLUSTER:
+            join(self._plane.kubectl, self._nodes)
+        return resource_id, outputs
+
+    def delete(self, type_token: str, resource_id: str) -> None:
+        """As the account does; HyperPod's nodes go with their cluster. Raises Refused."""
+        super().delete(type_token, resource_id)
+        if type_token == HYPERPOD_CLUSTER:
+            leave(self._plane.kubectl, self._nodes)
+
+
+@dataclass(frozen=True)
+class OnRealEngine:
+    """Brings the stack up and down with `pulumi`. ``declared`` says what belongs to it."""
+
+    stack: RealStack
+    account: Account
+    declared: Declared
+
+    def bring_up(self) -> int:
+        """Preview, up, and a preview that has nothing left to do. Returns how many objects. Raises DeployFailed."""
+        try:
+            self.stack.run("preview")
+            self.stack.run("up")
+            counts = self.stack.run("preview")
+        except EngineFailure as failure:
+            raise DeployFailed(str(failure)) from failure
+        if counts.keys() - {"same"}:
+            raise DeployFailed(f"a preview after `up` would change {', '.join(self.stack.changed)}")
+        return self.declared.deployer.count(self.declared.plan.steps)
+
+    def take_down(self) -> list[str]:
+        """Destroy. Returns what went wrong, and what is left in the account."""
+        try:
+            self.stack.run("destroy")
+        except EngineFailure as failure:
+            return [str(failure)]
+        return [f"left in the account: {one}" for one in self.account.leftovers()]
+
+    def kept(self) -> list[Manifest]:
+        """What may outlive ``take_down`` until the cluster itself goes."""
+        return self.declared.kept()
+
+
+@contextmanager
+def on_real_engine(
+    project: Project, config: Config, plane: ControlPlane, declared: Declared, on_line: OnLine
+) -> Iterator[OnRealEngine]:
+    """The stack on the real engine, while the context lasts. Raises StackFailed where it cannot begin."""
+    charts = {
+        str(Path(step.release.chart)): declared.deployer.charts.find(step.release)
+        for step in declared.plan.steps
+        if step.release
+    }
+    around = Surroundings(packages=PLAYED, links=charts, path=[_aws(plane)])
+    with PlayedAccount(config, plane) as account, ExitStack() as context:
+        try:
+            stack = context.enter_context(real_stack(project, account, on_line, around))
+        except EngineFailure as failure:
+            raise StackFailed(str(failure)) from failure
+        yield OnRealEngine(stack, account, declared)
+
+
+def _aws(plane: ControlPlane) -> Path:
+    """A folder with an `aws` that knows the administrator of the control plane."""
+    certificate, key = plane.client("kubernetes-admin", "system:masters")
+    credential = plane.folder / "credential.json"
+    credential.touch(mode=0o600)
+    status = {"clientCertificateData": certificate.read_text(), "clientKeyData": key.read_text()}
+    credential.write_text(
+        json.dumps({"apiVersion": "client.authentication.k8s.io/v1beta1", "kind": "ExecCredential", "status": status})
+    )
+    folder = plane.folder / "bin"
+    folder.mkdir()
+    (folder / "aws").write_text(_AWS.format(credential=credential))
+    (folder / "aws").chmod(0o700)
+    return folder
