@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -14,6 +15,7 @@ from rehearsal.clock import clock
 
 from . import charts, console, deploy, target
 from .engines import Engine, open_stack
+from .failures import cannot_know
 from .leftovers import Audit
 from .rehearse import rehearsed
 from .target import Target
@@ -145,13 +147,24 @@ def open_engine(
     chosen: Target, rehearse: bool, fail: Sequence[str] | None, *, create: bool, install_cli: bool
 ) -> Iterator[tuple[Engine, Account | None]]:
     if not rehearse:
-        if chosen.on_eks and create:
-            _bring_charts()
+        if chosen.on_eks:
+            _require_aws_cli()
+            if create:
+                _bring_charts()
         yield open_stack(chosen, create=create, install_cli=install_cli), None
         return
     with rehearsed(chosen, fail=fail or ()) as (engine, account):
         console.note(f"Rehearsing on {engine.title}.")
         yield engine, account
+
+
+def _require_aws_cli() -> None:
+    """pulumi-eks asks the AWS CLI for its version, and the Kubernetes provider asks it for every token."""
+    if shutil.which("aws") is None:
+        raise cannot_know(
+            "an EKS stack needs the AWS CLI on PATH: pulumi-eks and the Kubernetes provider call it",
+            "install version 2: https://docs.aws.amazon.com/cli/latest/userguide/getting-started-install.html",
+        )
 
 
 def _bring_charts() -> None:

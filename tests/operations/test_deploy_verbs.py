@@ -194,12 +194,27 @@ def test_an_eks_stack_gets_the_charts_that_it_lacks_before_the_engine_starts(
         "operations.deploy_commands.faults", lambda chart, folder: [chart.name][: chart.name != "kueue"]
     )
     monkeypatch.setattr("operations.charts.bring", lambda chart: brought.append(chart.name))
+    monkeypatch.setattr("operations.deploy_commands._require_aws_cli", lambda: None)
     with (
         pytest.raises(Failure, match="no Pulumi CLI"),
         open_engine(target.load("eks-gpu"), False, None, create=True, install_cli=False),
     ):
         pass
     assert brought == ["HyperPodHelmChart"]
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_an_eks_stack_without_the_aws_cli_stops_before_anything_is_done(
+    create: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with (
+        pytest.raises(Failure, match="needs the AWS CLI on PATH") as missing,
+        open_engine(target.load("eks-gpu"), False, None, create=create, install_cli=False),
+    ):
+        pass
+    assert missing.value.code == Exit.CANNOT_KNOW
+    assert "getting-started-install" in missing.value.hint
 
 
 # What is shown ----------------------------------------------------------------------------------------------------

@@ -20,13 +20,14 @@ from rehearsal.checks import CheckFailed
 from rehearsal.kubernetes import placement
 from rehearsal.kubernetes.binaries import find_all, missing
 from rehearsal.kubernetes.charts import Charts
-from rehearsal.kubernetes.cli import _declared
 from rehearsal.kubernetes.container import available
 from rehearsal.kubernetes.control_plane import ControlPlane, ControlPlaneError
-from rehearsal.kubernetes.deploy import DeployFailed
+from rehearsal.kubernetes.declared import Declared, declare
+from rehearsal.kubernetes.deploy import Deployer, DeployFailed
 from rehearsal.kubernetes.kubectl import Refused, until
 from rehearsal.kubernetes.objects import Plan, Release, Step
-from rehearsal.kubernetes.run import Run, describe, started
+from rehearsal.kubernetes.pulumi_engine import lacking
+from rehearsal.kubernetes.run import Run, describe, played
 from rehearsal.project import load_project
 
 ROOT = Path(__file__).parents[3]
@@ -50,6 +51,18 @@ def test_a_ready_stack_passes_and_comes_up_again(stack: str, tmp_path: Path) -> 
     assert all(check["passed"] for check in found["checks"])
 
 
+@pytest.mark.skipif(bool(lacking()), reason=lacking())
+@pytest.mark.parametrize("stack", ["eks-gpu", "eks-trainium"])
+def test_the_real_engine_and_plugins_bring_a_stack_up_change_nothing_more_and_take_it_down(
+    stack: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "rehearsal", "eks", "--stack", stack, "--engine", "pulumi"]
+    done = subprocess.run([*command, "--json", str(tmp_path / "found.json")], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert (found["cycles"], found["leftovers"]) == (2, [])
+
+
 def test_an_interrupted_run_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rehearsal", "eks", "--stack", "eks-gpu", "--json", str(tmp_path / "found.json")]
     process = subprocess.Popen(
@@ -66,7 +79,7 @@ def test_an_interrupted_run_leaves_no_process_and_no_folder(tmp_path: Path) -> N
     assert process.returncode == 1
     assert "ended by SIGTERM" in output
     assert _children(tmp_path) == []
-    assert not list(tmp_path.glob("hyperpod-kubernetes-*"))
+    assert not list(tmp_path.glob("rehearsal-kubernetes-*"))
 
 
 def _children(folder: Path) -> list[str]:
@@ -89,55 +102,64 @@ def config() -> Config:
 
 @pytest.fixture(scope="module")
 def declared(config: Config) -> Plan:
-    return _declared(load_project(ROOT, "eks-gpu", []), config)
+    return declare(load_project(ROOT, "eks-gpu", []), config)
 
 
 @pytest.fixture
-def run(config: Config, declared: Plan) -> Iterator[Run]:
-    with (
-        ControlPlane(find_all(Console(quiet=True))) as plane,
-        started(plane, config, declared, lambda text: None) as here,
-    ):
+def plane() -> Iterator[ControlPlane]:
+    with ControlPlane(find_all(Console(quiet=True))) as plane:
+        yield plane
+
+
+@pytest.fixture
+def stack(plane: ControlPlane, config: Config, declared: Plan) -> Declared:
+    return Declared(plane.kubectl, config, declared, Deployer(plane.kubectl, Charts(plane.folder)))
+
+
+@pytest.fixture
+def run(plane: ControlPlane, config: Config, stack: Declared) -> Iterator[Run]:
+    with played(plane) as pods:
+        here = Run(plane, config, pods, stack)
         assert until(here.settled, 30)
         yield here
 
 
 def test_a_node_without_its_device_plugin_is_noticed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "_SECONDS", 5.0)
-    run.bring_up()
+    run.stack.bring_up()
     run.kubectl.run("delete", "daemonset", "hyperpod-dependencies-nvidia-device-plugin", "-n", "kube-system")
     with pytest.raises(CheckFailed, match=r"has plugins for vpc.amazonaws.com/efa, not nvidia.com/gpu"):
         placement.device_plugins(run)
 
 
-def test_an_aggregated_role_that_outlived_its_release_does_not_stop_the_next_up(run: Run) -> None:
+def test_an_aggregated_role_that_outlived_its_release_does_not_stop_the_next_up(run: Run, stack: Declared) -> None:
     """As Kubernetes' controller writes it back while Helm deletes it: without the labels that Helm knows its own by."""
     for name in ("kubeflow-training-admin", "hyperpod-dependencies-mpi-operator-kubeflow-mpijobs-admin"):
         run.kubectl.run("create", "clusterrole", name, "--verb=get", "--resource=pods")
     before = run.look()
-    run.deployer.apply(run.plan.before_nodes)
+    stack.deployer.apply(stack.plan.before_nodes)
     assert until(lambda: _rules(run, "kubeflow-training-admin"), 30), "the role is not the chart's"
     assert "ClusterRole.rbac.authorization.k8s.io/kubeflow-training-admin" in before
 
 
-def test_helm_itself_refuses_such_a_role(run: Run) -> None:
+def test_helm_itself_refuses_such_a_role(run: Run, stack: Declared) -> None:
     """What the test above would meet without taking ownership: it can fail."""
     run.kubectl.run("create", "clusterrole", "kubeflow-training-admin", "--verb=get", "--resource=pods")
-    plain = [Step(step.name, _without_ownership(step.release)) for step in run.plan.before_nodes if step.release]
+    plain = [Step(step.name, _without_ownership(step.release)) for step in stack.plan.before_nodes if step.release]
     with pytest.raises(DeployFailed, match=r"(?s)kubeflow-training-admin.*exists and cannot be imported"):
-        run.deployer.apply(plain)
+        stack.deployer.apply(plain)
 
 
-def test_a_failed_up_does_not_stop_the_next_one(run: Run) -> None:
-    steps = run.plan.before_nodes
+def test_a_failed_up_does_not_stop_the_next_one(run: Run, stack: Declared) -> None:
+    steps = stack.plan.before_nodes
     broken = Step("broken", manifest={"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "Not A Name"}})
     before = run.look()
     with pytest.raises(DeployFailed, match="broken"):
-        run.deployer.apply([*steps, broken])
-    kept = run.deployer.kept(steps)
-    assert run.deployer.remove(steps) == []
+        stack.deployer.apply([*steps, broken])
+    kept = stack.deployer.kept(steps)
+    assert stack.deployer.remove(steps) == []
     assert run.leftovers(before, frozenset(map(describe, kept))) == []
-    run.deployer.apply(steps)
+    stack.deployer.apply(steps)
 
 
 def test_what_is_left_over_is_found(run: Run) -> None:
@@ -152,12 +174,11 @@ def test_unknown_fields_are_refused_by_the_server(run: Run) -> None:
         run.kubectl.apply([manifest])
 
 
-def test_a_component_that_dies_is_named_with_its_last_words(config: Config) -> None:
-    with ControlPlane(find_all(Console(quiet=True))) as plane:
-        plane.processes.running[0].popen.kill()
-        plane.processes.running[0].popen.wait()
-        with pytest.raises(ControlPlaneError, match="etcd ended with"):
-            plane.check()
+def test_a_component_that_dies_is_named_with_its_last_words(plane: ControlPlane) -> None:
+    plane.processes.running[0].popen.kill()
+    plane.processes.running[0].popen.wait()
+    with pytest.raises(ControlPlaneError, match="etcd ended with"):
+        plane.check()
 
 
 def _rules(run: Run, role: str) -> list[dict[str, Any]]:
