@@ -13,8 +13,8 @@ rehearse: $(VENV)/.ready
 	$(BIN)/python -m rehearsal nodes --stack $(STACK) --if-possible
 	$(BIN)/python -m rehearsal eks --stack $(STACK) --if-possible
 
-## Format, lint, types, and every test but those of test-kubernetes; what needs root and packages says so where it cannot run
-test: check test-fast test-slow test-nodes
+## Format, lint, types, and every test; what needs root, packages or built programs says so where it cannot run
+test: check test-fast test-slow test-nodes test-kubernetes
 
 ## The fast suite: under a minute
 test-fast: $(VENV)/.ready
@@ -22,13 +22,13 @@ test-fast: $(VENV)/.ready
 
 ## What takes longer: a failure of every single resource, every option of every variant
 test-slow: $(VENV)/.ready
-	$(BIN)/python -m pytest -n auto -m "slow and not root and not kubernetes"
+	$(BIN)/python -m pytest -n auto -m "slow and not root and not kubernetes" -rs
 
 ## What needs root and the packages of `make node-packages`: every fault while nodes boot a real Slurm
 test-nodes: $(VENV)/.ready
 	$(BIN)/python -m pytest -n 2 -m root -rs
 
-## What needs the programs of `make kubernetes-tools`: jobs, rights and removal on a real Kubernetes API
+## What needs the programs of `make kubernetes-tools`: both EKS stacks, jobs, rights and removal on a real Kubernetes API
 test-kubernetes: $(VENV)/.ready
 	$(BIN)/python -m rehearsal.kubernetes.network $(BIN)/python -m pytest -m kubernetes -rs
 

@@ -13,7 +13,7 @@ import struct
 import sys
 from collections.abc import Sequence
 
-from .container import unshare
+from .container import available, unshare
 
 # RFC 2544's block for benchmarks, never routed.
 ADDRESS = "198.18.0.1"
@@ -56,10 +56,11 @@ def own_address() -> str:
 
 
 def main(command: Sequence[str]) -> None:
-    """``python -m rehearsal.kubernetes.network COMMAND...``: run a command in a network of its own."""
-    if not isolated():
-        isolate([sys.executable, "-m", __spec__.name, *command])
-    set_up()
+    """``python -m rehearsal.kubernetes.network COMMAND...``: run a command in a network of its own, where it can be."""
+    if available():
+        if not isolated():
+            isolate([sys.executable, "-m", __spec__.name, *command])
+        set_up()
     os.execvp(command[0], list(command))
 
 
