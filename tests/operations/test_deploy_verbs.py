@@ -17,7 +17,7 @@ from pulumi import automation
 from rich.console import Console
 
 from operations import engines, records, target
-from operations.deploy_commands import counted, open_engine
+from operations.commands.deploy import counted, open_engine
 from operations.failures import Exit, Failure, explain
 from operations.live import Progress
 from operations.target import Target
@@ -191,10 +191,10 @@ def test_an_eks_stack_gets_the_charts_that_it_lacks_before_the_engine_starts(
 ) -> None:
     brought: list[str] = []
     monkeypatch.setattr(
-        "operations.deploy_commands.faults", lambda chart, folder: [chart.name][: chart.name != "kueue"]
+        "operations.commands.deploy.faults", lambda chart, folder: [chart.name][: chart.name != "kueue"]
     )
     monkeypatch.setattr("operations.charts.bring", lambda chart: brought.append(chart.name))
-    monkeypatch.setattr("operations.deploy_commands._require_aws_cli", lambda: None)
+    monkeypatch.setattr("operations.commands.deploy._require_aws_cli", lambda: None)
     with (
         pytest.raises(Failure, match="no Pulumi CLI"),
         open_engine(target.load("eks-gpu"), False, None, create=True, install_cli=False),

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from . import changes, console, deploy, scale, target
-from . import nodes as cluster_nodes
-from .deploy_commands import InstallCli, Rehearse, finish, open_engine
-from .node_commands import NodeName
-from .nodes import Node
-from .target import Target
+from .. import changes, console, deploy, scale, target
+from .. import nodes as cluster_nodes
+from ..nodes import Node
+from ..target import Target
+from .deploy import InstallCli, Rehearse, finish, open_engine
+from .nodes import NodeName
 
 
 def replace_command(

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from . import benchmark, console, target
-from .failures import Exit, bad_input
-from .target import Target
+from .. import benchmark, console, target
+from ..failures import Exit, bad_input
+from ..target import Target
 
 
 def benchmark_command(

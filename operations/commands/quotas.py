@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from . import console, quotas, target
-from .failures import Exit
+from .. import console, quotas, target
+from ..failures import Exit
 
 
 def quotas_command(stack: console.Stack, as_json: console.Json = False) -> None:

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from . import console, job_run, kubeconfig, target
-from .failures import Failure, bad_input
-from .job_specs import JOBS
-from .jobs import JobError, render
+from .. import console, job_run, kubeconfig, target
+from ..failures import Failure, bad_input
+from ..job_specs import JOBS
+from ..jobs import JobError, render
 
 Namespace = Annotated[
     str | None, typer.Option("--namespace", "-n", help="A team's namespace (default: the first team's).")
@@ -127,7 +127,7 @@ def run_command(
         arguments=arguments,
         etcd=etcd,
     )
-    from .kubernetes_api import KubernetesApi  # its client takes half of the command's time to load
+    from ..kubernetes_api import KubernetesApi  # its client takes half of the command's time to load
 
     if etcd and not image:
         raise bad_input(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from . import console, target
-from .validate import Validation, worst
+from .. import console, target
+from ..validate import Validation, worst
 
 
 def validate_command(stack: console.Stack, as_json: console.Json = False) -> None:

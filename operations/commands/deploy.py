@@ -13,12 +13,12 @@ import typer
 from components.charts import FOLDER, HYPERPOD, KUEUE, faults
 from rehearsal.clock import clock
 
-from . import charts, console, deploy, target
-from .engines import Engine, open_stack
-from .failures import cannot_know
-from .leftovers import Audit
-from .rehearse import rehearsed
-from .target import Target
+from .. import charts, console, deploy, target
+from ..engines import Engine, open_stack
+from ..failures import cannot_know
+from ..leftovers import Audit
+from ..rehearse import rehearsed
+from ..target import Target
 
 if TYPE_CHECKING:
     from rehearsal.account import Account

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
-from . import console, sessions, target
-from . import nodes as cluster_nodes
-from .failures import Failure, bad_input, explain
+from .. import console, sessions, target
+from .. import nodes as cluster_nodes
+from ..failures import Failure, bad_input, explain
 
 NodeName = Annotated[
     str, typer.Argument(metavar="NODE", help="A node's name as `nodes` shows it, its group, host name or instance id.")

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from . import console, errors, target
-from .failures import Exit
+from .. import console, errors, target
+from ..failures import Exit
 
 
 def errors_command(

@@ -1,0 +1,1 @@
+"""The verbs: each a thin shell over the functions beside this folder."""
