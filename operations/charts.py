@@ -9,14 +9,11 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.progress import Progress
 
-from components.charts import FOLDER, HYPERPOD, KUEUE, Chart, Dependency, faults
+from components.charts import FOLDER, Chart, Dependency, faults
 
-from . import console
 from .failures import Failure, cannot_know
 
 ROOT = Path(__file__).parents[1]
@@ -110,41 +107,3 @@ def _fetch(url: str, name: str, scratch: Path, offline: Path | None, progress: P
             f"check the network and proxy; or fetch it elsewhere as {name} and give that folder with --from",
         ) from None
     return target
-
-
-def charts_command(
-    offline: Annotated[
-        Path | None,
-        typer.Option(
-            "--from",
-            metavar="FOLDER",
-            help="Take the archives from this folder instead of the network.",
-            file_okay=False,
-            exists=True,
-        ),
-    ] = None,
-    as_json: console.Json = False,
-) -> None:
-    """Bring the Helm charts for EKS into charts/.
-
-    The HyperPod chart is a folder of github.com/aws/sagemaker-hyperpod-cli at
-    a pinned commit, Kueue's one of github.com/kubernetes-sigs/kueue: both are
-    checked file by file. The three packaged charts that the HyperPod chart
-    needs come from their publishers' addresses and are checked by name and
-    version. `deploy` brings them by itself.
-
-    \b
-      python -m operations charts
-      python -m operations charts --from downloads/
-    """
-    with Progress(console=console.err(), transient=True) as progress:
-        found = [bring(chart, offline=offline, progress=progress) for chart in (HYPERPOD, KUEUE)]
-    if as_json:
-        console.emit(found)
-        return
-    for one in found:
-        console.say(f"{one.path}: {one.chart} {one.version}, checked by content: {', '.join(one.by_content)}")
-        if one.by_name:
-            console.say(
-                f"  by name and version alone, their publishers' digests being unknown: {', '.join(one.by_name)}"
-            )

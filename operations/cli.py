@@ -8,20 +8,20 @@ from collections.abc import Sequence
 import typer
 
 from . import console
-from .charts import charts_command
 from .commands.benchmark import benchmark_command
 from .commands.changes import reboot_command, replace_command, scale_command, update_software_command
+from .commands.charts import charts_command
+from .commands.costs import cost_command
 from .commands.deploy import deploy_command, destroy_command, preview_command
 from .commands.errors import errors_command
+from .commands.governance import governance_command
+from .commands.image import image_command
 from .commands.jobs import job_app
+from .commands.kubeconfig import kubeconfig_command
 from .commands.nodes import connect_command, exec_command, nodes_command, ssh_config_command
 from .commands.quotas import quotas_command
 from .commands.validate import validate_command
-from .costs import cost_command
 from .failures import Exit, explain
-from .governance import governance_command
-from .image import image_command
-from .kubeconfig import kubeconfig_command
 
 EXIT_CODES = (
     "Exit codes: 0 good; 1 the operation failed or a check found something; 2 bad input; "

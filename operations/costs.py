@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from components import cost
 from components.accelerators import lookup
 from components.config import Config
 from components.prices import HOURS_PER_MONTH, PRICES
 
-from . import console, target
 from .aws import Aws
 
 # The Pricing API answers in these regions only, for all of them (AWS Billing User Guide, Price List Query API).
@@ -100,36 +97,3 @@ def _dimensions(product: Mapping[str, Any]) -> Iterator[float]:
             usd, hours = float(dimension["pricePerUnit"].get("USD", 0)), _HOURS.get(dimension["unit"].lower())
             if usd and hours is not None:
                 yield usd * hours
-
-
-def cost_command(
-    stack: console.Stack,
-    live: Annotated[
-        bool, typer.Option("--live", help="Ask AWS's price list for the stack's region. Needs credentials.")
-    ] = False,
-    as_json: console.Json = False,
-) -> None:
-    """Say what a stack costs, by part.
-
-    Without --live nothing is asked of AWS: the figures are this project's tables, with their sources.
-
-    \b
-      python -m operations cost dev
-      python -m operations cost slurm-gpu --live --json
-    """
-    chosen = target.load(stack)
-    found = bill(chosen.config, live_rates(chosen.config, chosen.aws) if live else None)
-    if as_json:
-        console.emit(found)
-        return
-    share = found.accelerator_hourly_usd / found.hourly_usd
-    console.table(
-        f"{stack}: ${found.hourly_usd:,.2f} an hour, ${found.monthly_usd:,.0f} a month, {share:.0%} of it accelerators",
-        ["part", ("$/hour", "right"), ("$/month", "right")],
-        [
-            (part, f"{hourly:,.3f}", f"{hourly * HOURS_PER_MONTH:,.0f}")
-            for part, hourly in sorted(found.parts.items(), key=lambda row: -row[1])
-        ],
-    )
-    for line in (*found.notes, *found.sources):
-        console.say(f"  {line}", "dim")

@@ -9,14 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from components.config import Config
 from components.queues import shares
 
-from . import console, target
 from .failures import Failure, bad_input
 from .target import Target
 
@@ -159,27 +156,3 @@ def _contains(found: Any, part: Any) -> bool:
     if isinstance(part, list):
         return isinstance(found, list) and len(found) == len(part) and all(map(_contains, found, part))
     return bool(found == part)
-
-
-def governance_command(
-    stack: console.Stack,
-    take_away: Annotated[bool, typer.Option("--remove", help="Take policy and quotas away, before a destroy.")] = False,
-    as_json: console.Json = False,
-) -> None:
-    """Set task governance up as configured.
-
-    SageMaker's priorities, and a quota for each team: for stacks with hyperpod:charts.queues set to task-governance,
-    after every deploy that changes teams or workers.
-
-    \b
-      python -m operations governance eks-gpu
-    """
-    chosen = target.load(stack)
-    changes = remove(chosen) if take_away else apply(chosen)
-    if as_json:
-        console.emit(changes)
-        return
-    for change in changes:
-        console.say(f"{change.what}: {change.done}")
-    if not changes:
-        console.say("there is nothing to take away")

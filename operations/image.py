@@ -10,11 +10,8 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from . import console, target
+from . import console
 from .failures import Failure, bad_input, cannot_know
 from .target import Target
 
@@ -84,39 +81,3 @@ def _run(command: Sequence[str], stdin: str | None = None) -> None:
     done = subprocess.run(command, cwd=ROOT, input=stdin, text=True, check=False)
     if done.returncode != 0:
         raise Failure(f"{shlex.join(command[:2])} ended with status {done.returncode}", "its own output says why")
-
-
-def image_command(
-    stack: console.Stack,
-    build_now: Annotated[
-        bool, typer.Option("--build", help="Build and push now; needs Docker and 60 GB of disk.")
-    ] = False,
-    as_json: console.Json = False,
-) -> None:
-    """Print how to build the jobs' image, or build it.
-
-    The image is AWS's Deep Learning Container with EFA, nccl-tests and what the training scripts import:
-    jobs/image/Dockerfile. It goes to the stack's registry. Use it with `job run NAME --image IMAGE`.
-
-    \b
-      python -m operations image eks-gpu
-      python -m operations image eks-gpu --build
-    """
-    chosen = target.load(stack)
-    wanted = plan(repository_of(chosen))
-    if build_now:
-        build(chosen, wanted)
-    if as_json:
-        console.emit(wanted)
-        return
-    if not build_now:
-        region = chosen.config.region.name
-        console.say(
-            f"aws ecr get-login-password --region {region} | "
-            f"docker login --username AWS --password-stdin {wanted.registry}"
-        )
-        for command in wanted.commands:
-            console.say(shlex.join(command))
-        console.note(f"Then: python -m operations job run nccl-tests --stack {stack} --image {wanted.image}")
-    else:
-        console.say(wanted.image)

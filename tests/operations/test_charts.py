@@ -10,6 +10,7 @@ import pytest
 
 from components.charts import Chart, Dependency, faults, tree_digest
 from operations import charts
+from operations.commands import charts as charts_verb
 from operations.failures import Exit, Failure
 from tests.components.test_charts import package
 
@@ -87,7 +88,7 @@ def test_json_is_for_programs(
 ) -> None:
     chart, offline = published
     monkeypatch.setattr(charts, "ROOT", tmp_path)
-    monkeypatch.setattr(charts, "HYPERPOD", chart)
-    monkeypatch.setattr(charts, "KUEUE", chart)
-    charts.charts_command(offline, True)
+    monkeypatch.setattr(charts_verb, "HYPERPOD", chart)
+    monkeypatch.setattr(charts_verb, "KUEUE", chart)
+    charts_verb.charts_command(offline, True)
     assert json.loads(capsys.readouterr().out)[0]["chart"] == "small"

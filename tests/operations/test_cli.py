@@ -244,7 +244,7 @@ def test_our_own_mistakes_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> Non
     def broken(*_: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("operations.costs.bill", broken)
+    monkeypatch.setattr("operations.commands.costs.bill", broken)
     with pytest.raises(ZeroDivisionError):
         cli.main(["cost", "dev"])
 

@@ -1,0 +1,52 @@
+"""`charts`: bring the Helm charts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import Progress
+
+from components.charts import HYPERPOD, KUEUE
+
+from .. import console
+from ..charts import bring
+
+
+def charts_command(
+    offline: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FOLDER",
+            help="Take the archives from this folder instead of the network.",
+            file_okay=False,
+            exists=True,
+        ),
+    ] = None,
+    as_json: console.Json = False,
+) -> None:
+    """Bring the Helm charts for EKS into charts/.
+
+    The HyperPod chart is a folder of github.com/aws/sagemaker-hyperpod-cli at
+    a pinned commit, Kueue's one of github.com/kubernetes-sigs/kueue: both are
+    checked file by file. The three packaged charts that the HyperPod chart
+    needs come from their publishers' addresses and are checked by name and
+    version. `deploy` brings them by itself.
+
+    \b
+      python -m operations charts
+      python -m operations charts --from downloads/
+    """
+    with Progress(console=console.err(), transient=True) as progress:
+        found = [bring(chart, offline=offline, progress=progress) for chart in (HYPERPOD, KUEUE)]
+    if as_json:
+        console.emit(found)
+        return
+    for one in found:
+        console.say(f"{one.path}: {one.chart} {one.version}, checked by content: {', '.join(one.by_content)}")
+        if one.by_name:
+            console.say(
+                f"  by name and version alone, their publishers' digests being unknown: {', '.join(one.by_name)}"
+            )

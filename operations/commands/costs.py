@@ -1,0 +1,45 @@
+"""`cost`: what a stack costs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from components.prices import HOURS_PER_MONTH
+
+from .. import console, target
+from ..costs import bill, live_rates
+
+
+def cost_command(
+    stack: console.Stack,
+    live: Annotated[
+        bool, typer.Option("--live", help="Ask AWS's price list for the stack's region. Needs credentials.")
+    ] = False,
+    as_json: console.Json = False,
+) -> None:
+    """Say what a stack costs, by part.
+
+    Without --live nothing is asked of AWS: the figures are this project's tables, with their sources.
+
+    \b
+      python -m operations cost dev
+      python -m operations cost slurm-gpu --live --json
+    """
+    chosen = target.load(stack)
+    found = bill(chosen.config, live_rates(chosen.config, chosen.aws) if live else None)
+    if as_json:
+        console.emit(found)
+        return
+    share = found.accelerator_hourly_usd / found.hourly_usd
+    console.table(
+        f"{stack}: ${found.hourly_usd:,.2f} an hour, ${found.monthly_usd:,.0f} a month, {share:.0%} of it accelerators",
+        ["part", ("$/hour", "right"), ("$/month", "right")],
+        [
+            (part, f"{hourly:,.3f}", f"{hourly * HOURS_PER_MONTH:,.0f}")
+            for part, hourly in sorted(found.parts.items(), key=lambda row: -row[1])
+        ],
+    )
+    for line in (*found.notes, *found.sources):
+        console.say(f"  {line}", "dim")

@@ -1,0 +1,47 @@
+"""`image`: how to build the image of the jobs."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated
+
+import typer
+
+from .. import console, target
+from ..image import build, plan, repository_of
+
+
+def image_command(
+    stack: console.Stack,
+    build_now: Annotated[
+        bool, typer.Option("--build", help="Build and push now; needs Docker and 60 GB of disk.")
+    ] = False,
+    as_json: console.Json = False,
+) -> None:
+    """Print how to build the jobs' image, or build it.
+
+    The image is AWS's Deep Learning Container with EFA, nccl-tests and what the training scripts import:
+    jobs/image/Dockerfile. It goes to the stack's registry. Use it with `job run NAME --image IMAGE`.
+
+    \b
+      python -m operations image eks-gpu
+      python -m operations image eks-gpu --build
+    """
+    chosen = target.load(stack)
+    wanted = plan(repository_of(chosen))
+    if build_now:
+        build(chosen, wanted)
+    if as_json:
+        console.emit(wanted)
+        return
+    if not build_now:
+        region = chosen.config.region.name
+        console.say(
+            f"aws ecr get-login-password --region {region} | "
+            f"docker login --username AWS --password-stdin {wanted.registry}"
+        )
+        for command in wanted.commands:
+            console.say(shlex.join(command))
+        console.note(f"Then: python -m operations job run nccl-tests --stack {stack} --image {wanted.image}")
+    else:
+        console.say(wanted.image)
