@@ -65,6 +65,7 @@ security = SecurityGroups(
         cidr_blocks=network.cidr_blocks,
         s3_prefix_list_id=network.s3_prefix_list_id,
         retain_storage=settings.fsx.retain_on_delete,
+        storage_efa=settings.fsx.efa,
     ),
     shared,
 )
@@ -89,6 +90,7 @@ storage = Storage(
         capacity_gib=config.fsx_gib,
         subnet_id=network.private_subnet_id,
         security_group_ids=security.storage,
+        ready=security.ready,
         protect=settings.protect,
     ),
     shared,

@@ -20,6 +20,19 @@ PriceBasis: TypeAlias = Literal["hyperpod", "ec2", "capacity-block"]
 # The resource that the AWS EFA Kubernetes device plugin advertises, one per interface.
 EFA_RESOURCE = "vpc.amazonaws.com/efa"
 
+# Amazon FSx for Lustre User Guide, "Configuring EFA clients": Nitro v4 or later, and not trn2. Of the families with
+# EFA these are trn2 and those of Nitro v3 (EC2 User Guide, Elastic Fabric Adapter, supported instance types).
+_NO_LUSTRE_EFA = ("g5", "p4d", "p4de", "trn2")
+# The same page's default number of interfaces; it has 2 for other types with several network cards, and else 1.
+_LUSTRE_EFA_INTERFACES = {
+    "ml.p6-b300.48xlarge": 16,
+    "ml.p6e-gb200.36xlarge": 8,
+    "ml.p6-b200.48xlarge": 8,
+    "ml.p5en.48xlarge": 8,
+    "ml.p5e.48xlarge": 8,
+    "ml.p5.48xlarge": 8,
+}
+
 
 class UnknownInstanceType(ValueError):
     """An instance type that the catalogue does not have; the message names the nearest ones it has."""
@@ -75,6 +88,13 @@ class InstanceType:
         if self.efa != "yes":
             return "tcp"
         return "efa-rdma" if self.rdma_read else "efa-sendrecv"
+
+    @property
+    def lustre_efa_interfaces(self) -> int:
+        """How many EFA interfaces a node gives its Lustre client at most, 0 where the client cannot use EFA."""
+        if self.efa != "yes" or self.name.split(".")[1] in _NO_LUSTRE_EFA:
+            return 0
+        return _LUSTRE_EFA_INTERFACES.get(self.name, 2 if self.efa_interfaces > 1 else 1)
 
     @property
     def wire_gbytes_per_second(self) -> float:

@@ -20,6 +20,9 @@ MAX_VOLUME_GIB = 16384
 # Amazon FSx for Lustre User Guide, PERSISTENT_2 SSD: MB/s per TiB.
 FSX_THROUGHPUTS = (125, 250, 500, 1000)
 FSX_MAX_BACKUP_DAYS = 90
+# The same guide, "Increasing storage capacity": with EFA, GiB by MB/s per TiB. "Configuring EFA clients": connections.
+FSX_EFA_STEPS_GIB = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
+FSX_EFA_MAX_CONNECTIONS = 1024
 # Tag Editor User Guide: 50 tags a resource, of which ours take ten at most.
 MAX_TAGS = 40
 
@@ -40,6 +43,7 @@ def check(settings: Settings, region: Region | None) -> list[Problem]:
         _head_nodes(settings),
         kubernetes_problems(settings, region),
         _fsx(settings),
+        _fsx_efa(settings),
         network_problems(settings),
         _role(settings, region),
         _ssh_key(settings),
@@ -220,6 +224,46 @@ def _fsx(settings: Settings) -> Iterator[Problem]:
             key="hyperpod:fsx.retainOnDelete",
             what="a retained file system keeps interfaces in its subnet, so the stack's own VPC could not be deleted",
             fix="use an existing VPC (hyperpod:network.vpcId), or hyperpod:protect to keep the whole stack",
+        )
+
+
+def _fsx_efa(settings: Settings) -> Iterator[Problem]:
+    """What EFA to the file system asks for.
+
+    The rules of an existing network's security groups cannot be seen from here: FSx itself refuses groups that do not
+    allow all traffic to and from themselves.
+    """
+    fsx = settings.fsx
+    if not fsx.efa:
+        return
+    step = FSX_EFA_STEPS_GIB.get(fsx.throughput)
+    if step and settings.fsx_gib % step:
+        others = ", ".join(f"{gib} at {speed}" for speed, gib in FSX_EFA_STEPS_GIB.items() if gib != step)
+        yield Problem(
+            key="hyperpod:fsx.storageGiB",
+            what=f"{settings.fsx_gib} GiB with EFA at {fsx.throughput} MB/s per TiB",
+            fix=f"a multiple of {step}, or another throughput: of {others}",
+        )
+    known = [(group, CATALOGUE[group.instance_type]) for group in settings.groups if group.instance_type in CATALOGUE]
+    if len(known) == len(settings.groups) and not any(row.lustre_efa_interfaces for _, row in known):
+        fits = [
+            name
+            for name, row in CATALOGUE.items()
+            if row.accelerator == settings.accelerator and row.hyperpod and row.lustre_efa_interfaces
+        ]
+        names = ", ".join(dict.fromkeys(row.name for _, row in known))
+        yield Problem(
+            key="hyperpod:fsx.efa",
+            what=f"a Lustre client cannot use EFA on {names}",
+            fix=f"leave it out, or have a worker group of {', '.join(fits)}",
+        )
+    nodes = SIZES[settings.size].workers
+    connections = sum((nodes if g.count is None else g.count) * row.lustre_efa_interfaces for g, row in known)
+    if connections > FSX_EFA_MAX_CONNECTIONS:
+        yield Problem(
+            key="hyperpod:fsx.efa",
+            what=f"the workers would open {connections} EFA connections",
+            fix=f"a file system takes {FSX_EFA_MAX_CONNECTIONS}: fewer nodes, or no EFA to the file system",
         )
 
 

@@ -141,11 +141,12 @@ class Charts(_Model):
 
 
 class Fsx(_Model):
-    """FSx for Lustre: capacity in GiB, throughput in MB/s per TiB, automatic backups kept in days."""
+    """FSx for Lustre: capacity in GiB, throughput in MB/s per TiB, automatic backups kept in days, EFA to the nodes."""
 
     storage_gib: int | None = Field(None, alias="storageGiB")
     throughput: int = 250
     compression: Literal["LZ4", "NONE"] = "LZ4"
+    efa: bool = False
     linked_bucket: str | None = None
     backup_days: int = 0
     retain_on_delete: bool = False
@@ -206,6 +207,11 @@ class Settings(_Model):
         """The teams of a Kubernetes cluster; where none is given, one that everybody with the kubeconfig shares."""
         return self.teams or (Team(name=DEFAULT_TEAM),)
 
+    @property
+    def fsx_gib(self) -> int:
+        """Capacity of the file system, GiB."""
+        return self.fsx.storage_gib or SIZES[self.size].fsx_gib
+
     def namespace_of(self, team: str) -> str:
         """A team's namespace. SageMaker's task governance has a name of its own for it (CreateComputeQuota)."""
         return f"hyperpod-ns-{team}" if self.charts.queues == "task-governance" else team
@@ -265,7 +271,7 @@ class Config:
     @property
     def fsx_gib(self) -> int:
         """Capacity of the file system, GiB."""
-        return self.settings.fsx.storage_gib or SIZES[self.settings.size].fsx_gib
+        return self.settings.fsx_gib
 
     @cached_property
     def worker_groups(self) -> tuple[InstanceGroup, ...]:

@@ -20,7 +20,8 @@ class SecurityGroupsArgs:
 
     ``existing`` are ids of groups to use for everything instead of making any. ``cidr_blocks`` and
     ``s3_prefix_list_id`` bound what nodes of a ``closed`` network may reach. ``retain_storage`` leaves the file
-    system's group behind on destroy, for a file system that stays behind.
+    system's group behind on destroy, for a file system that stays behind. ``storage_efa`` is for EFA between nodes and
+    file system.
     """
 
     vpc_id: Input[str]
@@ -30,15 +31,18 @@ class SecurityGroupsArgs:
     cidr_blocks: Sequence[str] = ()
     s3_prefix_list_id: Input[str] | None = None
     retain_storage: bool = False
+    storage_efa: bool = False
 
 
 class SecurityGroups(ComponentResource):
     """Owns the nodes' and the file system's groups, or with existing ones nothing.
 
     Nodes talk to each other over everything, in both directions: EFA's health checks fail without an egress rule to
-    the group itself, even next to 0.0.0.0/0 (seed 000). To the outside they speak HTTP and HTTPS, in a closed network
-    HTTPS to the VPC's endpoints and S3. Deliberately absent: ssh from outside; people come through Session Manager.
-    The control plane's group is EKS's own, its rules are in ``Eks``; the endpoints' group is the network's.
+    the group itself, even next to 0.0.0.0/0 (seed 000). To the file system they speak Lustre, over EFA everything
+    (Amazon FSx for Lustre User Guide, "EFA-enabled security groups"). To the outside they speak HTTP and HTTPS, in a
+    closed network HTTPS to the VPC's endpoints and S3. Deliberately absent: ssh from outside; people come through
+    Session Manager. The control plane's group is EKS's own, its rules are in ``Eks``; the endpoints' group is the
+    network's.
     """
 
     nodes: list[Output[str]]
@@ -62,11 +66,11 @@ class SecurityGroups(ComponentResource):
         self.nodes, self.storage = [nodes.id], [storage.id]
         for direction in ("ingress", "egress"):
             self._rule(f"nodes-{direction}-self", nodes, direction, "EFA and MPI between nodes", peer=nodes)
-            for ports in LUSTRE_PORTS:
-                title = f"Lustre {ports[0]}"
-                self._rule(f"storage-{direction}-nodes-{ports[0]}", storage, direction, title, peer=nodes, ports=ports)
-                self._rule(f"storage-{direction}-self-{ports[0]}", storage, direction, title, peer=storage, ports=ports)
-                self._rule(f"nodes-{direction}-storage-{ports[0]}", nodes, direction, title, peer=storage, ports=ports)
+            for ports in (None,) if self._args.storage_efa else LUSTRE_PORTS:
+                which, title = (str(ports[0]), f"Lustre {ports[0]}") if ports else ("efa", "Lustre over EFA")
+                self._rule(f"storage-{direction}-nodes-{which}", storage, direction, title, peer=nodes, ports=ports)
+                self._rule(f"storage-{direction}-self-{which}", storage, direction, title, peer=storage, ports=ports)
+                self._rule(f"nodes-{direction}-storage-{which}", nodes, direction, title, peer=storage, ports=ports)
         if self._args.closed:
             for which, cidr in zip(("primary", "secondary"), self._args.cidr_blocks, strict=False):
                 self._rule(

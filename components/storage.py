@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pulumi
 import pulumi_aws as aws
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
@@ -19,13 +20,18 @@ LINK_PATH = "/data"
 
 @dataclass(frozen=True, kw_only=True)
 class StorageArgs:
-    """What the file system is made from. ``capacity_gib`` is 1200 or a multiple of 2400."""
+    """What the file system is made from.
+
+    ``capacity_gib`` is 1200 or a multiple of 2400; with EFA of ``checks.FSX_EFA_STEPS_GIB``. ``ready`` are the rules of
+    the security groups: FSx looks at them, and refuses groups that do not let its traffic through.
+    """
 
     names: Names
     config: Fsx
     capacity_gib: int
     subnet_id: Input[str]
     security_group_ids: Sequence[Input[str]]
+    ready: Sequence[pulumi.Resource] = ()
     protect: bool = False
 
 
@@ -34,6 +40,7 @@ class Storage(ComponentResource):
 
     Nothing of the cluster waits for it: it takes about ten minutes, as instances do, and nodes look for the one file
     system whose tag is exactly this stack's cluster id. AWS-owned encryption is FSx's default and cannot be off.
+    EFA is chosen for the file system's whole life, and its throughput then too.
     Deliberately absent: the linked bucket (it is the user's, and outlives the stack) and a second file system.
     """
 
@@ -44,6 +51,7 @@ class Storage(ComponentResource):
     def __init__(self, name: str, args: StorageArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Storage", name, None, opts)
         fsx = args.config
+        metadata = aws.fsx.LustreFileSystemMetadataConfigurationArgs(mode="AUTOMATIC") if fsx.efa else None
         file_system = aws.fsx.LustreFileSystem(
             f"{name}-lustre",
             deployment_type=DEPLOYMENT_TYPE,
@@ -51,6 +59,8 @@ class Storage(ComponentResource):
             storage_capacity=args.capacity_gib,
             per_unit_storage_throughput=fsx.throughput,
             data_compression_type=fsx.compression,
+            efa_enabled=True if fsx.efa else None,
+            metadata_configuration=metadata,
             file_system_type_version=LUSTRE_VERSION,
             automatic_backup_retention_days=fsx.backup_days,
             copy_tags_to_backups=True if fsx.backup_days else None,
@@ -58,7 +68,12 @@ class Storage(ComponentResource):
             subnet_ids=args.subnet_id,
             security_group_ids=list(args.security_group_ids),
             tags={"Name": args.names.cluster, CLUSTER_ID_TAG: args.names.cluster_id},
-            opts=ResourceOptions(parent=self, protect=args.protect, retain_on_delete=fsx.retain_on_delete),
+            opts=ResourceOptions(
+                parent=self,
+                protect=args.protect,
+                retain_on_delete=fsx.retain_on_delete,
+                depends_on=list(args.ready),
+            ),
         )
         if fsx.linked_bucket:
             events = ["NEW", "CHANGED", "DELETED"]

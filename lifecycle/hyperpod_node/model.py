@@ -28,6 +28,7 @@ class Group:
     gres: str = ""
     efa: str = "no"
     efa_interfaces: int = 0
+    lustre_efa_interfaces: int = 0
     rdma_read: bool = False
     network_gbps: float = 0.0
     nvme_disks: int = 0
@@ -47,6 +48,7 @@ class Parameters:
     fsx_mount: str = "/fsx"
     fsx_tag: Tuple[str, str] = (CLUSTER_ID_TAG, "")
     fsx_id: Optional[str] = None
+    fsx_efa: bool = False
     home_fsx_id: Optional[str] = None
     ssh_public_key_parameter: Optional[str] = None
     imds_v1: bool = False

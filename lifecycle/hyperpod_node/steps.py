@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import List
+from typing import List, Sequence
 
 from . import (
     clock,
@@ -13,6 +13,7 @@ from . import (
     identity,
     install,
     kernel,
+    lnet,
     lustre_client,
     munge,
     parameters,
@@ -43,12 +44,7 @@ SLURM: List[Step] = [
     Step("users-key", ssh.users_key, 90, ("identity",), required=False),
     Step("slurm", slurm.run, LIMIT, ("munge", "environment", "commands")),
 ]
-# Keys go into the home folders that stay.
 HOME = Step("home", home.run, LIMIT, ("fsx",))
-SLURM_WITH_HOME: List[Step] = [
-    HOME,
-    *(replace(step, needs=(*step.needs, "home")) if step.name in ("ssh", "users-key") else step for step in SLURM),
-]
 
 # On EKS the file system comes by a CSI driver, jobs' variables by their manifests, and pods start everything else.
 EKS: List[Step] = [
@@ -56,6 +52,8 @@ EKS: List[Step] = [
     Step("pod-disk", pod_disk.run, 900, ("scratch",), required=False),
     Step("lustre-client", lustre_client.run, 400, ("identity",), required=False),
 ]
+# Two modules at 60 s, and at most 24 commands at 30 s.
+LNET = Step("lnet", lnet.run, 900, ("identity",), required=False)
 
 
 def for_orchestrator(node: Node) -> List[Step]:
@@ -65,5 +63,20 @@ def for_orchestrator(node: Node) -> List[Step]:
     except StepError:
         return SLURM
     if found.orchestrator == "eks":
-        return EKS
-    return SLURM_WITH_HOME if found.home_fsx_id else SLURM
+        return [*EKS, replace(LNET, needs=("lustre-client",))] if found.fsx_efa else EKS
+    steps = SLURM
+    if found.home_fsx_id:
+        # Keys go into the home folders that stay.
+        steps = _before(("ssh", "users-key"), HOME, steps)
+    if found.fsx_efa:
+        # A mount that finds LNet up uses what it has.
+        steps = _before(("fsx",), LNET, steps)
+    return steps
+
+
+def _before(names: Sequence[str], first: Step, steps: Sequence[Step]) -> List[Step]:
+    """The steps and one more, which those of these names need too."""
+    return [
+        first,
+        *(replace(step, needs=(*step.needs, first.name)) if step.name in names else step for step in steps),
+    ]

@@ -45,7 +45,7 @@ def probe(node: Node) -> Probe:
     library is missing, the PCI device ids, of which only the first leaves it open. Not from fi_info: it shows
     FI_EP_RDM, and emulates FI_RMA, on devices without RDMA read as well.
     """
-    devices, source = _sysfs(node), "/sys/class/infiniband"
+    devices, source = efa_devices(node), "/sys/class/infiniband"
     if not devices:
         devices, source = _fi_info(node), "fi_info"
     if not devices:
@@ -54,7 +54,8 @@ def probe(node: Node) -> Probe:
     return Probe(len(devices), _by_generation(node, devices) if capability is None else capability, source)
 
 
-def _sysfs(node: Node) -> List[str]:
+def efa_devices(node: Node) -> List[str]:
+    """The names of the node's EFA devices, none where the kernel has no folder of RDMA devices."""
     folder = node.host.path("/sys/class/infiniband")
     if not folder.is_dir():
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .kinds import Inputs, Kind, Live, Refused, register
@@ -65,6 +66,19 @@ def _subnet(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     )["Subnet"]
     outputs = {"arn": subnet["SubnetArn"], "availabilityZone": subnet["AvailabilityZone"]}
     return subnet["SubnetId"], outputs
+
+
+def lacks_rule_to_itself(account: Account, groups: Sequence[str]) -> str | None:
+    """ "ingress" or "egress", where no group lets all traffic through between its members in that direction."""
+    for direction in ("Ingress", "Egress"):
+        token = f"aws:vpc/securityGroup{direction}Rule:SecurityGroup{direction}Rule"
+        rules = (
+            account.find(token, by=account.now, securityGroupId=group, referencedSecurityGroupId=group, ipProtocol="-1")
+            for group in groups
+        )
+        if all(next(found, None) is None for found in rules):
+            return direction.lower()
+    return None
 
 
 def _internet_gateway(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:

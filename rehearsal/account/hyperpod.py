@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import eks
+from .ec2 import lacks_rule_to_itself
 from .kinds import Inputs, Refused, register
 from .quotas import check_instances
 from .records import record
@@ -88,20 +89,10 @@ def _check_network(account: Account, i: Inputs) -> None:
 
 def _check_fabric(account: Account, i: Inputs) -> None:
     """EFA's health checks need a rule from the group to itself in both directions (seed 000)."""
-    groups = i["vpcConfig"]["securityGroupIds"]
-    for direction in ("Ingress", "Egress"):
-        token = f"aws:vpc/securityGroup{direction}Rule:SecurityGroup{direction}Rule"
-        for group in groups:
-            rules = account.find(
-                token, by=account.now, securityGroupId=group, referencedSecurityGroupId=group, ipProtocol="-1"
-            )
-            if next(rules, None) is not None:
-                break
-        else:
-            raise Refused(
-                "ValidationException",
-                f"EFA health checks did not run successfully: no {direction.lower()} rule to itself",
-            )
+    if direction := lacks_rule_to_itself(account, i["vpcConfig"]["securityGroupIds"]):
+        raise Refused(
+            "ValidationException", f"EFA health checks did not run successfully: no {direction} rule to itself"
+        )
 
 
 def _check_kubernetes(account: Account, arn: str) -> None:

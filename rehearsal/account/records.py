@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .ec2 import lacks_rule_to_itself
 from .kinds import Inputs, Kind, Live, Refused, register
 from .schemas import check_shape, check_valid, replacing_properties, to_cloudformation
 
@@ -22,6 +23,7 @@ def record(
     *,
     translate: Translate | None = None,
     fixed: frozenset[str] | None = None,
+    on_update: Callable[[Account, Live, Inputs], None] = lambda account, live, inputs: None,
     on_delete: Callable[[Account, Live], None] = lambda account, live: None,
 ) -> Kind:
     """A kind whose inputs must satisfy ``cfn_type``'s schema.
@@ -37,6 +39,7 @@ def record(
 
     def update(account: Account, live: Live, inputs: Inputs) -> dict[str, Any]:
         check_valid(cfn_type, to_properties(inputs))
+        on_update(account, live, inputs)
         return {}
 
     if fixed is None:
@@ -56,7 +59,11 @@ def _lustre_properties(i: Inputs) -> dict[str, Any]:
         "DataCompressionType": i.get("dataCompressionType"),
         "AutomaticBackupRetentionDays": _int(i.get("automaticBackupRetentionDays")),
         "CopyTagsToBackups": i.get("copyTagsToBackups"),
+        "EfaEnabled": i.get("efaEnabled"),
     }
+    if metadata := i.get("metadataConfiguration"):
+        given = {"Mode": metadata.get("mode"), "Iops": _int(metadata.get("iops"))}
+        lustre["MetadataConfiguration"] = {key: value for key, value in given.items() if value is not None}
     properties = {
         "FileSystemType": "LUSTRE",
         "FileSystemTypeVersion": i.get("fileSystemTypeVersion"),
@@ -74,10 +81,9 @@ def _lustre_properties(i: Inputs) -> dict[str, Any]:
 def _lustre(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     # The registry's schema of FSx has no enumerations.
     check_shape("fsx", "CreateFileSystemRequest", _lustre_properties(i))
-    capacity = int(i["storageCapacity"])
-    # CreateFileSystem, StorageCapacity: what the schema leaves out.
-    if capacity != 1200 and (capacity <= 0 or capacity % 2400):
-        raise Refused("BadRequest", f"{capacity} GiB is not a capacity of PERSISTENT_2 SSD: 1200 or a multiple of 2400")
+    _check_capacity(i)
+    if i.get("efaEnabled"):
+        _check_efa(account, i)
     system = account.new_id("fs")
     return system, {
         "arn": account.arn("fsx", f"file-system/{system}"),
@@ -85,6 +91,39 @@ def _lustre(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
         "mountName": system[-8:],
         "vpcId": next(s.inputs["vpcId"] for s in account.find("aws:ec2/subnet:Subnet") if s.id == _subnet_of(i)),
     }
+
+
+def _check_capacity(i: Inputs) -> None:
+    """CreateFileSystem, StorageCapacity, and with EFA the FSx for Lustre User Guide: what the schema leaves out."""
+    capacity, step = int(i["storageCapacity"]), 2400
+    if i.get("efaEnabled"):
+        # 4800 GiB at 1000 MB/s per TiB, and as much more as that is less: a file server's 4800 MB/s.
+        step = 4_800_000 // int(i["perUnitStorageThroughput"])
+        if capacity <= 0 or capacity % step:
+            raise Refused("BadRequest", f"{capacity} GiB is not a capacity with EFA: a multiple of {step}")
+    elif capacity != 1200 and (capacity <= 0 or capacity % step):
+        raise Refused(
+            "BadRequest", f"{capacity} GiB is not a capacity of PERSISTENT_2 SSD: 1200 or a multiple of {step}"
+        )
+
+
+def _check_efa(account: Account, i: Inputs) -> None:
+    """FSx for Lustre User Guide, "Working with EFA-enabled file systems" and "Creating a file system fails"."""
+    if i["deploymentType"] != "PERSISTENT_2" or not i.get("metadataConfiguration"):
+        raise Refused("BadRequest", "EFA is only supported for PERSISTENT_2 file systems with metadata configuration")
+    if direction := lacks_rule_to_itself(account, i.get("securityGroupIds") or []):
+        raise Refused(
+            "InvalidNetworkSettings",
+            "Insufficient security group permissions to create an EFA-enabled file system: no "
+            f"{direction} rule for all traffic of the group to itself",
+        )
+
+
+def _update_lustre(account: Account, live: Live, i: Inputs) -> None:
+    _check_capacity(i)
+    throughput = "perUnitStorageThroughput"
+    if live.inputs.get("efaEnabled") and _int(live.inputs.get(throughput)) != _int(i.get(throughput)):
+        raise Refused("BadRequest", "the throughput of an EFA-enabled file system cannot be changed")
 
 
 def _subnet_of(i: Inputs) -> str:
@@ -134,7 +173,18 @@ def register_kinds() -> None:
             "AWS::FSx::FileSystem",
             _lustre,
             translate=_lustre_properties,
-            fixed=frozenset({"subnetIds", "securityGroupIds", "deploymentType", "storageType", "kmsKeyId", "backupId"}),
+            fixed=frozenset(
+                {
+                    "subnetIds",
+                    "securityGroupIds",
+                    "deploymentType",
+                    "storageType",
+                    "kmsKeyId",
+                    "backupId",
+                    "efaEnabled",
+                }
+            ),
+            on_update=_update_lustre,
         )
     )
     register(

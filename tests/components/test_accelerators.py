@@ -137,6 +137,27 @@ def test_rdma_read_is_claimed_only_with_an_interface_and_never_on_g5(kind: Insta
     assert (kind.efa == "no") == (kind.efa_interfaces == 0)
 
 
+@pytest.mark.parametrize(
+    ("name", "interfaces"),
+    [
+        ("ml.p6-b300.48xlarge", 16),
+        ("ml.p5.48xlarge", 8),
+        ("ml.p5en.48xlarge", 8),
+        ("ml.trn1.32xlarge", 2),
+        ("ml.g6e.24xlarge", 2),
+        ("ml.p5.4xlarge", 1),
+        ("ml.g6.8xlarge", 1),
+        # Nitro v3, the family that AWS leaves out, and no EFA at all.
+        ("ml.p4d.24xlarge", 0),
+        ("ml.g5.48xlarge", 0),
+        ("ml.trn2.48xlarge", 0),
+        ("ml.m5.2xlarge", 0),
+    ],
+)
+def test_a_lustre_client_gets_as_many_efa_interfaces_as_aws_documents(name: str, interfaces: int) -> None:
+    assert lookup(name).lustre_efa_interfaces == interfaces
+
+
 def test_efa_is_uncertain_only_on_g5_below_the_largest() -> None:
     assert {kind.name for kind in KINDS if kind.efa == "maybe"} == {f"ml.g5.{size}xlarge" for size in (8, 12, 16, 24)}
 

@@ -87,6 +87,41 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "hyperpod:fsx.homeFileSystemId",
         "leave it out",
     ),
+    "EFA to a file system too small for it": (
+        {"fsx": {"efa": True}, "workers": [{**GROUP, "instanceType": "ml.p5.48xlarge"}]},
+        "hyperpod:fsx.storageGiB",
+        "1200 GiB with EFA at 250 MB/s per TiB; a multiple of 19200",
+    ),
+    "EFA to a file system of an odd size": (
+        {
+            "fsx": {"efa": True, "throughput": 500, "storageGiB": 14400},
+            "workers": [{**GROUP, "instanceType": "ml.p5.48xlarge"}],
+        },
+        "hyperpod:fsx.storageGiB",
+        "4800 at 1000",
+    ),
+    "EFA to a file system that no worker can use": (
+        {"fsx": {"efa": True, "throughput": 1000, "storageGiB": 4800}},
+        "hyperpod:fsx.efa",
+        "ml.p5.48xlarge",
+    ),
+    "EFA to a file system from trn2": (
+        {
+            "accelerator": "trainium",
+            "fsx": {"efa": True, "throughput": 1000, "storageGiB": 4800},
+            "workers": [{**GROUP, "instanceType": "ml.trn2.48xlarge"}],
+        },
+        "hyperpod:fsx.efa",
+        "ml.trn1.32xlarge",
+    ),
+    "more EFA connections than a file system takes": (
+        {
+            "fsx": {"efa": True, "throughput": 1000, "storageGiB": 4800},
+            "workers": [{**GROUP, "instanceType": "ml.p5.48xlarge", "count": 129}],
+        },
+        "hyperpod:fsx.efa",
+        "1032 EFA connections",
+    ),
     "retained file system in our VPC": ({"fsx": {"retainOnDelete": True}}, "hyperpod:fsx.retainOnDelete", "vpcId"),
     "Kubernetes version": ({**EKS, "kubernetesVersion": "1.29"}, "hyperpod:kubernetesVersion", "1.34"),
     "overlapping blocks": (

@@ -34,7 +34,7 @@ DRESSED = {
 DRESSED_EKS: dict[str, Any] = {
     "administratorRoleArns": ["arn:aws:iam::123456789012:role/admin"],
     "teams": [{"name": "research", "roleArns": ["arn:aws:iam::123456789012:role/research"]}],
-    "fsx": {"linkedBucket": "data"},
+    "fsx": {"linkedBucket": "data", "efa": True, "throughput": 1000, "storageGiB": 4800},
     "kubernetesApiCidrs": ["203.0.113.0/24"],
 }
 
@@ -220,6 +220,28 @@ def test_the_file_system_is_found_by_the_stacks_own_id() -> None:
     assert parameters["hyperpod"]["cluster_id"] == tag
     other = one(state_of("slurm-gpu"), "storage-lustre").inputs["tags"]["hyperpod:cluster-id"]
     assert tag != other
+
+
+def test_efa_reaches_the_file_system_its_groups_rules_and_the_nodes() -> None:
+    state = state_of("eks-gpu", **DRESSED_EKS)
+    lustre = one(state, "storage-lustre")
+    assert lustre.inputs["efaEnabled"] is True
+    assert lustre.inputs["metadataConfiguration"] == {"mode": "AUTOMATIC"}
+    for direction in ("ingress", "egress"):
+        for pair in ("storage-{}-self", "storage-{}-nodes", "nodes-{}-storage"):
+            rule = one(state, f"security-{pair.format(direction)}-efa")
+            assert rule.inputs["ipProtocol"] == "-1"
+            # FSx looks at the rules when the file system is created.
+            assert rule.name in everything_before(state, lustre)
+    parameters = json.loads(one(state, "lifecycle-provisioning_parameters.json").inputs["source"].text)["hyperpod"]
+    assert parameters["fsx"]["efa"] is True
+    assert parameters["instance_groups"][0]["lustre_efa_interfaces"] == 8
+
+
+def test_without_efa_the_file_system_and_its_groups_have_nothing_of_it() -> None:
+    state = state_of("eks-gpu")
+    assert not {"efaEnabled", "metadataConfiguration"} & set(one(state, "storage-lustre").inputs)
+    assert all(r.inputs["ipProtocol"] == "tcp" for r in of_type(state, "Rule") if "-storage-" in r.name)
 
 
 def test_protect_covers_cluster_and_data_and_retain_covers_the_file_system() -> None:

@@ -119,6 +119,57 @@ def test_a_record_must_satisfy_the_published_schema(
         account.create(LUSTRE, "lustre", lustre(subnet, **changes))
 
 
+EFA = {
+    "efaEnabled": True,
+    "metadataConfiguration": {"mode": "AUTOMATIC"},
+    "perUnitStorageThroughput": 1000,
+    "storageCapacity": 4800,
+}
+
+
+@pytest.fixture
+def group(account: Account, subnet: str) -> str:
+    """A security group whose members may say everything to each other."""
+    vpc = account.live[SUBNET, subnet].inputs["vpcId"]
+    group, _ = account.create(GROUP, "lustre", {"vpcId": vpc, "name": "lustre", "description": "lustre"})
+    for direction in ("Ingress", "Egress"):
+        rule = {"securityGroupId": group, "referencedSecurityGroupId": group, "ipProtocol": "-1"}
+        token = f"aws:vpc/securityGroup{direction}Rule:SecurityGroup{direction}Rule"
+        account.create(token, direction, rule)
+    return group
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"metadataConfiguration": None}, "with metadata configuration"),
+        ({"storageCapacity": 2400}, "a multiple of 4800"),
+        ({"perUnitStorageThroughput": 125}, "a multiple of 38400"),
+        ({"metadataConfiguration": {"mode": "NONE"}}, "NONE"),
+        ({"securityGroupIds": None}, "no ingress rule for all traffic of the group to itself"),
+    ],
+)
+def test_a_file_system_with_efa_needs_metadata_room_and_open_groups(
+    account: Account, subnet: str, group: str, changes: dict[str, Any], text: str
+) -> None:
+    given = {key: value for key, value in {"securityGroupIds": [group], **EFA, **changes}.items() if value is not None}
+    with pytest.raises(Refused, match=text):
+        account.create(LUSTRE, "lustre", lustre(subnet, **given))
+
+
+def test_efa_is_for_a_file_systems_whole_life_and_its_throughput_with_it(
+    account: Account, subnet: str, group: str
+) -> None:
+    inputs = lustre(subnet, securityGroupIds=[group], **EFA)
+    system, _ = account.create(LUSTRE, "lustre", inputs)
+    with pytest.raises(Refused, match="throughput of an EFA-enabled file system cannot be changed"):
+        account.update(LUSTRE, system, {**inputs, "perUnitStorageThroughput": 500, "storageCapacity": 9600})
+    with pytest.raises(Refused, match="a multiple of 4800"):
+        account.update(LUSTRE, system, {**inputs, "storageCapacity": 7200})
+    assert account.update(LUSTRE, system, {**inputs, "storageCapacity": 9600})["storageCapacity"] == 9600
+    assert account.diff(LUSTRE, inputs, {**inputs, "efaEnabled": False}) == ({"efaEnabled"}, True)
+
+
 def test_a_bucket_with_objects_is_deleted_only_with_force(account: Account) -> None:
     for name, force in (("kept-bucket", False), ("forced-bucket", True)):
         account.create("aws:s3/bucket:Bucket", name, {"bucket": name, "forceDestroy": force})
