@@ -242,7 +242,7 @@ def _fsx_efa(settings: Settings) -> Iterator[Problem]:
         yield Problem(
             key="hyperpod:fsx.storageGiB",
             what=f"{settings.fsx_gib} GiB with EFA at {fsx.throughput} MB/s per TiB",
-            fix=f"a multiple of {step}, or another throughput: of {others}",
+            fix=f"a multiple of {step}, or of {others}",
         )
     known = [(group, CATALOGUE[group.instance_type]) for group in settings.groups if group.instance_type in CATALOGUE]
     if len(known) == len(settings.groups) and not any(row.lustre_efa_interfaces for _, row in known):
