@@ -67,25 +67,36 @@ class Queues(ComponentResource):
             timeout=_TIMEOUT_SECONDS,
             opts=ResourceOptions(parent=self, depends_on=[home, *args.ready]),
         )
-        after = ResourceOptions(parent=self, depends_on=[release])
 
-        def declare(which: str, kind: str, object_name: str, namespace: str | None = None, **fields: Any) -> None:
+        def declare(
+            which: str,
+            kind: str,
+            object_name: str,
+            *after: pulumi.Resource,
+            namespace: str | None = None,
+            **fields: Any,
+        ) -> pulumi.Resource:
             metadata = {"name": object_name, **({"namespace": namespace} if namespace else {})}
             # The SDK's own class for custom resources knows spec and nothing else; a priority has none.
-            pulumi.CustomResource(
+            return pulumi.CustomResource(
                 f"kubernetes:{API}:{kind}",
                 f"{name}-{which}",
                 {"apiVersion": API, "kind": kind, "metadata": metadata, **fields},
-                after,
+                ResourceOptions(parent=self, depends_on=[release, *after]),
             )
 
-        for group in args.groups:
-            declare(f"flavor-{group.name}", "ResourceFlavor", flavor_name(group), spec=flavor(group))
-        for namespace, share in args.shares.items():
-            declare(f"queue-{namespace}", "ClusterQueue", namespace, spec=cluster_queue(namespace, args.groups, share))
-            declare(f"local-{namespace}", "LocalQueue", LOCAL_QUEUE, namespace, spec={"clusterQueue": namespace})
-        for priority, (value, description) in PRIORITIES.items():
+        # No webhook looks at these: while they are made, the API server learns where Kueue's webhooks answer.
+        first = [
             declare(f"priority-{priority}", "WorkloadPriorityClass", priority, value=value, description=description)
+            for priority, (value, description) in PRIORITIES.items()
+        ]
+        for group in args.groups:
+            declare(f"flavor-{group.name}", "ResourceFlavor", flavor_name(group), *first, spec=flavor(group))
+        for namespace, share in args.shares.items():
+            queue = cluster_queue(namespace, args.groups, share)
+            declare(f"queue-{namespace}", "ClusterQueue", namespace, *first, spec=queue)
+            local = {"clusterQueue": namespace}
+            declare(f"local-{namespace}", "LocalQueue", LOCAL_QUEUE, *first, namespace=namespace, spec=local)
         self.register_outputs({})
 
 
