@@ -20,6 +20,7 @@ _PLACES = {
     "fi_info": "opt/amazon/efa/bin",
     "neuron-ls": "opt/aws/neuron/bin",
     "lsmod": "usr/sbin",
+    "lnetctl": "usr/sbin",
     "modprobe": "usr/sbin",
     "mdadm": "usr/sbin",
 }

@@ -40,9 +40,9 @@ class Machine:
 
     @property
     def modules(self) -> list[str]:
-        """Kernel modules that are loaded."""
+        """Kernel modules that are loaded, or would be without an error."""
         found = ["lustre", "lnet", "ksocklnd", "nvme"]
-        found += ["efa", "ib_uverbs", "ib_core"] if self.efa_devices else []
+        found += ["efa", "ib_uverbs", "ib_core", "kefalnd"] if self.efa_devices else []
         found += ["nvidia", "nvidia_uvm"] if self.kind.accelerator == "gpu" else []
         return found + (["neuron"] if self.kind.accelerator == "trainium" else [])
 
@@ -92,6 +92,8 @@ class Machine:
             (folder / name).symlink_to(real / name)
         for module in self.modules:
             (folder / "module" / module).mkdir()
+        if self.efa_devices:
+            (folder / "module/efa/version").write_text("2.13.0g\n")
         for number, name in enumerate(self.efa_names):
             device = folder / "class/infiniband" / name / "device"
             device.mkdir(parents=True)

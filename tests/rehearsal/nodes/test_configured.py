@@ -22,6 +22,24 @@ def test_metadata_without_tokens_is_read_where_the_configuration_allows_it() -> 
         assert "no session token" not in said
 
 
+def test_efa_reaches_the_file_system_and_does_again_after_a_reboot() -> None:
+    efa = 'fsx={"efa":true,"throughput":1000,"storageGiB":4800}'
+    with deployed("slurm-gpu", efa) as stack, Cluster(stack, Options(workers=1)) as cluster:
+        cluster.start_hosts()
+        cluster.boot()
+        scripts_succeeded(cluster)
+        steps = {(name, line) for name, run in cluster.scripts.items() for line in run.lines if "step lnet" in line}
+        (worker,) = cluster.workers
+        assert any(name == worker.name and "8 EFA interfaces besides TCP" in line for name, line in steps)
+        assert not any("WARNING" in line for _, line in steps)
+        asked = "lnetctl net show; lnetctl global show; lnetctl udsp show"
+        before = output(worker, asked)
+        assert before.count("0@efa") == 8
+        assert "discovery: 1" in before
+        cluster.reboot(worker)
+        assert output(worker, asked) == before
+
+
 def test_home_folders_are_on_the_file_system_that_the_configuration_names() -> None:
     with (
         deployed("dev", 'fsx={"homeFileSystemId":"fs-0123456789abcdef0"}') as stack,
