@@ -22,15 +22,15 @@ test-fast: $(VENV)/.ready
 
 ## What takes longer: a failure of every single resource, every option of every variant
 test-slow: $(VENV)/.ready
-	$(BIN)/python -m pytest -n auto -m "slow and not root and not kubernetes" -rs
+	$(BIN)/python -m pytest -n auto -m "slow and not root and not kubernetes"
 
 ## What needs root and the packages of `make node-packages`: every fault while nodes boot a real Slurm
 test-nodes: $(VENV)/.ready
-	$(BIN)/python -m pytest -n 2 -m root -rs
+	$(BIN)/python -m pytest -n 2 -m root
 
 ## What needs the programs of `make kubernetes-tools`: both EKS stacks, jobs, rights and removal on a real Kubernetes API
 test-kubernetes: $(VENV)/.ready
-	$(BIN)/python -m rehearsal.kubernetes.network $(BIN)/python -m pytest -m kubernetes -rs
+	$(BIN)/python -m rehearsal.kubernetes.network $(BIN)/python -m pytest -m kubernetes
 
 check: $(VENV)/.ready
 	$(BIN)/ruff format --check .

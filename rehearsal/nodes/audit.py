@@ -12,7 +12,6 @@ from pathlib import Path
 
 from .sandbox import MARK
 
-_KINDS = ("net", "mnt", "pid")
 # The kernel takes a namespace's links and mounts away after its last process.
 _PATIENCE = 3.0
 
@@ -38,23 +37,27 @@ def look() -> Machine:
 
 
 class Namespaces(AbstractContextManager["Namespaces"]):
-    """The namespaces that a run makes, held open: the kernel gives a freed one's number to the next that is made."""
+    """The PID namespaces that a run makes: no process can leave its own.
+
+    They are held open, since the kernel gives a freed one's number to the next that is made, which may be another
+    run's. A network namespace could not be held: a host without power would go on answering.
+    """
 
     def __init__(self) -> None:
-        self._own = {_number(f"/proc/self/ns/{kind}") for kind in _KINDS}
+        self._own = _number("/proc/self/ns/pid")
         self._held: dict[int, int] = {}
 
     def note(self, pids: Iterable[int]) -> None:
         """Hold those that processes are in."""
-        for path in (f"/proc/{pid}/ns/{kind}" for pid in pids for kind in _KINDS):
-            if _number(path) not in {0, *self._own, *self._held}:
+        for path in (f"/proc/{pid}/ns/pid" for pid in pids):
+            if _number(path) not in {0, self._own, *self._held}:
                 with suppress(OSError):
                     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                     self._held[os.fstat(descriptor).st_ino] = descriptor
 
     def has(self, pid: str) -> bool:
         """Whether a process is in one of them."""
-        return any(_number(f"/proc/{pid}/ns/{kind}") in self._held for kind in _KINDS)
+        return _number(f"/proc/{pid}/ns/pid") in self._held
 
     def __exit__(self, *_: object) -> None:
         for descriptor in self._held.values():

@@ -16,6 +16,8 @@ from .cluster import Cluster
 STEPS, SAVE_EVERY = 2000, 20
 _OUT = "/fsx/checkpoints/recovery"
 _WAIT_SECONDS = 120.0
+# The cluster's own service notices within seconds; what takes longer than this was noticed by Slurm's timeout.
+_NOTICED_SECONDS = 30.0
 _RESUMED = "resumed after iter "
 _ITER = re.compile(r"^iter (\d+): loss", re.M)
 
@@ -76,6 +78,10 @@ def lose_a_worker(cluster: Cluster, ranks: int = 0) -> Recovery:
     _count_steps(found, before, _after(log, before))
     now_on = _nodes_of(cluster, job)
     output(cluster.controller, f"scancel {job}")
+    require(
+        found.noticed_seconds <= _NOTICED_SECONDS,
+        f"the loss was noticed after {found.noticed_seconds:.0f} s: hyperpod-requeue did not see it",
+    )
     require(victim.hostname not in now_on, f"the job runs on {' '.join(now_on)}, one of which is lost")
     require(found.steps_lost <= SAVE_EVERY, f"{found.steps_lost} steps lost with a checkpoint every {SAVE_EVERY}")
     if fresh is not None:

@@ -66,17 +66,35 @@ def test_audit_finds_what_is_left() -> None:
     assert audit.leftovers(before, "one", audit.Namespaces()) == []
 
 
+def _alone() -> tuple[subprocess.Popen[bytes], int]:
+    """A program that keeps a process in a PID namespace of its own, and that process."""
+    keeper = subprocess.Popen(("unshare", "--net", "--pid", "--fork", "--kill-child", "sleep", "60"))
+    children = Path(f"/proc/{keeper.pid}/task/{keeper.pid}/children")
+    while not (found := children.read_text().split()) or "sleep" not in Path(f"/proc/{found[0]}/comm").read_text():
+        time.sleep(0.01)
+    return keeper, int(found[0])
+
+
 def test_audit_finds_a_process_in_a_namespace_of_the_run_and_none_of_another_run() -> None:
     before = audit.look()
-    alone = ("unshare", "--net", "sleep", "60")
-    with audit.Namespaces() as made, subprocess.Popen(alone) as run, subprocess.Popen(alone) as other:
+    (run, inside), (other, _) = _alone(), _alone()
+    with audit.Namespaces() as made:
         try:
-            own = Path("/proc/self/ns/net").readlink()
-            while own in {Path(f"/proc/{one.pid}/ns/net").readlink() for one in (run, other)}:
-                time.sleep(0.01)
-            made.note([run.pid])
+            made.note([inside])
             found = audit.leftovers(before, "none", made)
         finally:
-            run.kill()
-            other.kill()
-    assert found == [f"process {run.pid} (sleep)"]
+            for one in (run, other):
+                one.kill()
+                one.wait()
+    assert found == [f"process {inside} (sleep)"]
+
+
+def test_the_audit_holds_no_network_or_a_host_without_power_would_answer() -> None:
+    keeper, inside = _alone()
+    with audit.Namespaces() as made:
+        made.note([inside])
+        keeper.kill()
+        keeper.wait()
+        held = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    assert [link for link in held if link.startswith("pid:")]
+    assert not [link for link in held if link.startswith("net:")]
