@@ -31,6 +31,11 @@ def test_every_ready_stack_is_good(stack: str) -> None:
 
 BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "unknown key": ({"clusterNmae": "x"}, "hyperpod:clusterNmae", "did you mean clusterName?"),
+    "EC2's reservation": (
+        {"workers": [{"name": "w", "instanceType": "ml.g5.16xlarge", "capacityReservationId": "cr-0123456789abcdef0"}]},
+        "hyperpod:workers[0].capacityReservationId",
+        "a SageMaker training plan",
+    ),
     "unknown key inside": ({"fsx": {"storageGib": 1200}}, "hyperpod:fsx.storageGib", "did you mean storageGiB?"),
     "unknown instance type": (
         {"workers": [{**GROUP, "instanceType": "ml.p5.49xlarge"}]},

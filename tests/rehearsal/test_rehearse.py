@@ -57,7 +57,10 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
         "eks-gpu",
         {"workers": [{"name": "w", "instanceType": "ml.p5.48xlarge", "trainingPlanArn": PLAN}]},
     ),
-    "p4d with EKS": ("eks-gpu", {"workers": [{"name": "w", "instanceType": "ml.p4d.24xlarge", "count": 4}]}),
+    "reserved p4d with EKS": (
+        "eks-gpu",
+        {"workers": [{"name": "w", "instanceType": "ml.p4d.24xlarge", "count": 4, "trainingPlanArn": PLAN}]},
+    ),
     "aws-auth ConfigMap too": ("eks-gpu", {"authenticationMode": "API_AND_CONFIG_MAP"}),
     "SageMaker's own operators": (
         "eks-gpu",
@@ -132,7 +135,7 @@ SLOW = {
     "us-gov-west-1",
     "training plan",
     "training plan with EKS",
-    "p4d with EKS",
+    "reserved p4d with EKS",
     "aws-auth ConfigMap too",
     "SageMaker's own operators",
     "Neuron's scheduler, nothing queued",
