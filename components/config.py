@@ -387,6 +387,6 @@ def _nearest(loc: tuple[str | int, ...]) -> str:
     names = [field.alias or name for name, field in model.model_fields.items()]
     if str(loc[-1]).startswith("capacityReservation"):
         # SageMaker API Reference, ClusterInstanceGroupSpecification: it has no field for EC2's.
-        return "HyperPod takes none of EC2's reservations: reserve with a SageMaker training plan, and give trainingPlanArn"
+        return "HyperPod takes none of EC2's: reserve with a SageMaker training plan, and give trainingPlanArn"
     near = difflib.get_close_matches(str(loc[-1]), names, n=1)
     return f"did you mean {near[0]}?" if near else f"known here: {', '.join(names)}"
