@@ -79,7 +79,7 @@ class InterruptibleCommand(automation.PulumiCommand):
         on_output: Callable[[str], Any] | None = None,
         on_error: Callable[[str], Any] | None = None,
     ) -> automation.CommandResult:
-        """As the base class does, but for the process group."""
+        """As the base class does, but for the process group. Interrupts the command where the caller is interrupted."""
         environment = {**os.environ, **additional_env, "PULUMI_AUTOMATION_API": "true"}
         if (program := Path(self.command)).is_absolute():
             # The language hosts lie beside it.
@@ -97,9 +97,14 @@ class InterruptibleCommand(automation.PulumiCommand):
             assert process.stdout is not None
             assert process.stderr is not None
             readers = [_Lines(process.stdout, on_output), _Lines(process.stderr, on_error)]
-            for reader in readers:
-                reader.join()
-            code = process.wait()
+            try:
+                for reader in readers:
+                    reader.join()
+                code = process.wait()
+            except BaseException:
+                # Whoever is interrupted while waiting would otherwise wait to the end.
+                self.interrupt()
+                raise
         out, err = ("\n".join(reader.lines) for reader in readers)
         result = automation.CommandResult(stdout=out, stderr=err, code=code)
         if code != 0:
