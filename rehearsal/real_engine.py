@@ -10,11 +10,12 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -228,7 +229,18 @@ def real_stack(
             )
         except (automation.CommandError, automation.InvalidVersionError) as error:
             raise EngineFailure(last_words(str(error))) from None
-        yield RealStack(stack, cli, backend, account, on_line)
+        try:
+            yield RealStack(stack, cli, backend, account, on_line)
+        finally:
+            _end_plugins(home)
+
+
+def _end_plugins(home: Path) -> None:
+    """A CLI that was interrupted leaves plugins of its own behind; nothing else has this PULUMI_HOME."""
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if f"PULUMI_HOME={home}".encode() in path.read_bytes().split(b"\0"):
+                os.kill(int(path.parent.name), signal.SIGKILL)
 
 
 def plugins_folder() -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rehearsal.commands import InterruptibleCommand
+from rehearsal.real_engine import _end_plugins
 
 # Says its version, and otherwise works until it is asked to stop.
 CLI = """#!/bin/sh
@@ -52,3 +54,16 @@ def test_an_interrupted_caller_takes_the_cli_along(tmp_path: Path) -> None:
         signal.signal(signal.SIGUSR1, before)
     assert (tmp_path / "stopped").exists()
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="this system has no /proc")
+def test_plugins_that_an_interrupted_cli_leaves_behind_are_ended_and_no_other(tmp_path: Path) -> None:
+    def plugin(home: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(["sleep", "60"], env={"PATH": os.environ["PATH"], "PULUMI_HOME": f"{tmp_path}/{home}"})
+
+    with plugin("home") as left, plugin("another") as other:
+        time.sleep(0.2)
+        _end_plugins(tmp_path / "home")
+        assert left.wait(5) == -signal.SIGKILL
+        assert other.poll() is None
+        other.kill()
