@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from .accelerators import CATALOGUE, UnknownInstanceType, lookup
-from .config import SIZES, Problem, Settings, WorkerGroup
+from .config import Problem, Settings, WorkerGroup
 from .kubernetes_checks import ROLE_ARN, kubernetes_problems
 from .names import CLUSTER_LIMIT, longest_cluster_name
 from .network_plan import network_problems
@@ -96,7 +96,7 @@ def _worker(key: str, group: WorkerGroup, settings: Settings, region: Region | N
         fix = "taken by the head nodes" if reserved else f"letters, digits and inner hyphens, at most {CLUSTER_LIMIT}"
         yield Problem(key=f"{key}.name", what=f'"{group.name}" cannot name a worker group', fix=fix)
     yield from _accelerator(f"{key}.instanceType", group.instance_type, settings)
-    count = SIZES[settings.size].workers if group.count is None else group.count
+    count = settings.count_of(group)
     if not 1 <= count <= MAX_COUNT:
         yield Problem(key=f"{key}.count", what=f"{count} nodes", fix=f"1 to {MAX_COUNT}")
     if group.min_count is not None and not 0 <= group.min_count <= count:
@@ -257,8 +257,7 @@ def _fsx_efa(settings: Settings) -> Iterator[Problem]:
             what=f"a Lustre client cannot use EFA on {names}",
             fix=f"leave it out, or have a worker group of {', '.join(fits)}",
         )
-    nodes = SIZES[settings.size].workers
-    connections = sum((nodes if g.count is None else g.count) * row.lustre_efa_interfaces for g, row in known)
+    connections = sum(settings.count_of(group) * row.lustre_efa_interfaces for group, row in known)
     if connections > FSX_EFA_MAX_CONNECTIONS:
         yield Problem(
             key="hyperpod:fsx.efa",

@@ -212,6 +212,10 @@ class Settings(_Model):
         """Capacity of the file system, GiB."""
         return self.fsx.storage_gib or SIZES[self.size].fsx_gib
 
+    def count_of(self, group: WorkerGroup) -> int:
+        """Nodes of a worker group: as given, or the size's."""
+        return SIZES[self.size].workers if group.count is None else group.count
+
     def namespace_of(self, team: str) -> str:
         """A team's namespace. SageMaker's task governance has a name of its own for it (CreateComputeQuota)."""
         return f"hyperpod-ns-{team}" if self.charts.queues == "task-governance" else team
@@ -282,7 +286,7 @@ class Config:
                 name=group.name,
                 role="worker",
                 type=lookup(group.instance_type),
-                count=size.workers if group.count is None else group.count,
+                count=self.settings.count_of(group),
                 volume_gib=size.volume_gib if group.volume_gib is None else group.volume_gib,
                 worker=group,
             )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 
 from .accelerators import CATALOGUE
-from .config import SIZES, Charts, Problem, Settings
+from .config import Charts, Problem, Settings
 from .kubernetes_versions import KUBERNETES_VERSIONS
 from .regions import Region
 
@@ -142,6 +142,5 @@ def _teams(settings: Settings) -> Iterator[Problem]:
 
 def _accelerators(settings: Settings) -> int:
     """Devices of all worker groups; unknown types have none."""
-    rows = [(CATALOGUE.get(group.instance_type), group.count) for group in settings.groups]
-    default = SIZES[settings.size].workers
-    return sum(row.accelerators * (default if count is None else max(count, 0)) for row, count in rows if row)
+    rows = [(CATALOGUE.get(group.instance_type), settings.count_of(group)) for group in settings.groups]
+    return sum(row.accelerators * max(count, 0) for row, count in rows if row)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from .accelerators import CATALOGUE
-from .config import SIZES, Problem, Settings
+from .config import Problem, Settings
 
 # Amazon VPC User Guide, "VPC CIDR blocks": a block is /16 to /28, and 5 addresses of every subnet are AWS's own.
 _LARGEST_PREFIX, _SMALLEST_PREFIX = 16, 28
@@ -50,7 +50,7 @@ def addresses_needed(settings: Settings) -> int:
     total = 2 if settings.orchestrator == "slurm" else 0
     for group in settings.groups:
         row = CATALOGUE.get(group.instance_type)
-        count = SIZES[settings.size].workers if group.count is None else max(group.count, 0)
+        count = max(settings.count_of(group), 0)
         total += count * (max(1, row.efa_interfaces if row else 1) + per_pod_host)
     return total + _RESERVED_ADDRESSES
 
