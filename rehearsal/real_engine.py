@@ -28,6 +28,7 @@ from components.charts import UNVERIFIED, UNVERIFIED_VARIABLE
 from .account import Account
 from .commands import Command, CommandRun, InterruptibleCommand, OnEvent, last_words, run_command
 from .events import Event
+from .processes import with_variable
 from .project import Project
 from .provider import PACKAGES, serve
 
@@ -108,19 +109,17 @@ def _up(stack: RealStack, run: RealRun) -> None:
     run.outputs, run.secret_outputs = stack.outputs()
     run.state, run.warnings = stack.state(), stack.warnings
     for name, command in (("second preview", "preview"), ("second up", "up"), ("refresh", "refresh")):
-        counts = _note(run, name, stack, command)  # type: ignore[arg-type]
-        if changes := {op: n for op, n in counts.items() if op != "same"}:
-            raise EngineFailure(f"{name}: nothing should change, but {_sentence(changes)}: {', '.join(stack.changed)}")
+        _note(run, name, stack, command)  # type: ignore[arg-type]
+        stack.require_unchanged(name)
 
 
-def _note(run: RealRun, name: str, stack: RealStack, command: Command) -> Counts:
+def _note(run: RealRun, name: str, stack: RealStack, command: Command) -> None:
     started = time.monotonic()
     try:
         stack.run(command)
     finally:
         run.counts[name], run.seconds[name] = stack.counts, time.monotonic() - started
     stack.on_line(f"{name}: {_sentence(run.counts[name])} in {run.seconds[name]:.0f} s")
-    return run.counts[name]
 
 
 def _sentence(counts: Mapping[str, int]) -> str:
@@ -164,6 +163,11 @@ class RealStack:
         if run.failed:
             raise EngineFailure("\n".join(str(cause) for cause in run.causes) or "cancelled")
         return run.counts
+
+    def require_unchanged(self, name: str) -> None:
+        """The last command, ``name``, had nothing to do. Raises EngineFailure with what it changed or would."""
+        if changes := {op: n for op, n in self.counts.items() if op != "same"}:
+            raise EngineFailure(f"{name}: nothing should change, but {_sentence(changes)}: {', '.join(self.changed)}")
 
     def execute(self, command: Command, on_event: OnEvent) -> CommandRun:
         """Run one command, whatever it comes to. Raises EngineFailure where the CLI itself cannot go on."""
@@ -237,10 +241,9 @@ def real_stack(
 
 def _end_plugins(home: Path) -> None:
     """A CLI that was interrupted leaves plugins of its own behind; nothing else has this PULUMI_HOME."""
-    for path in Path("/proc").glob("[0-9]*/environ"):
+    for pid in with_variable("PULUMI_HOME", str(home)):
         with suppress(OSError):
-            if f"PULUMI_HOME={home}".encode() in path.read_bytes().split(b"\0"):
-                os.kill(int(path.parent.name), signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
 
 
 def plugins_folder() -> Path:

@@ -20,6 +20,7 @@ from components.helm import NAMESPACE, RELEASE_NAME
 
 from ..account import Account
 from ..account.eks import CLUSTER as EKS_CLUSTER
+from ..account.hyperpod import CLUSTER as HYPERPOD_CLUSTER
 from ..project import Project
 from ..real_engine import NO_CLI, EngineFailure, OnLine, RealStack, Surroundings, plugins_folder, real_stack
 from .control_plane import ControlPlane
@@ -29,7 +30,6 @@ from .kubectl import Manifest
 from .nodes import join, leave, nodes_of
 
 PLAYED, REAL = ("aws", "aws-native"), ("eks", "kubernetes")
-HYPERPOD_CLUSTER = "aws-native:sagemaker:Cluster"
 # pulumi-eks asks the AWS CLI for its version, and its kubeconfig for a token; here the answer is a certificate.
 _AWS = """#!/bin/sh
 case "$*" in
@@ -106,11 +106,10 @@ class OnRealEngine:
         try:
             self.stack.run("preview")
             self.stack.run("up")
-            counts = self.stack.run("preview")
+            self.stack.run("preview")
+            self.stack.require_unchanged("a preview after `up`")
         except EngineFailure as failure:
             raise DeployFailed(str(failure)) from failure
-        if counts.keys() - {"same"}:
-            raise DeployFailed(f"a preview after `up` would change {', '.join(self.stack.changed)}")
         return self.declared.deployer.count(self.declared.plan.steps)
 
     def take_down(self) -> list[str]:

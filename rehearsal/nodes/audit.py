@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..processes import with_variable
 from .sandbox import MARK
 
 # The kernel takes a namespace's links and mounts away after its last process.
@@ -74,23 +75,16 @@ def leftovers(before: Machine, run_id: str, made: Namespaces) -> list[str]:
 
 
 def _leftovers(before: Machine, run_id: str, made: Namespaces) -> list[str]:
-    found = []
+    found, marked = [], with_variable(MARK, run_id)
     for entry in (path.name for path in _entries("/proc")):
         if not entry.isdigit() or int(entry) == os.getpid():
             continue
-        if _marked(entry, run_id) or made.has(entry):
+        if int(entry) in marked or made.has(entry):
             found.append(f"process {entry} ({_name(entry)})")
     now = look()
     found += [f"network link {name}" for name in sorted(now.links - before.links)]
     found += [f"mount {name}" for name in sorted(now.mounts - before.mounts)]
     return found + [f"file {name}" for name in sorted(now.files - before.files)]
-
-
-def _marked(pid: str, run_id: str) -> bool:
-    try:
-        return f"{MARK}={run_id}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
 
 
 def _name(pid: str) -> str:

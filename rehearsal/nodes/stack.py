@@ -9,11 +9,10 @@ from typing import Any
 from components.config import Config
 
 from ..account import Account
+from ..account.hyperpod import CLUSTER
 from ..deployment import Deployment, up
 from ..existing import prepare
 from ..project import Project
-
-CLUSTER = "aws-native:sagemaker:Cluster"
 
 
 class StackError(Exception):
