@@ -151,11 +151,13 @@ def open_stack(target: Target, *, create: bool, install_cli: bool = False) -> Pu
 def attend(work: Callable[[], T], cancel: Callable[[], None]) -> T:
     """Do the work, and turn Ctrl-C or a termination signal into ``cancel``; the work then ends by itself.
 
-    Signals reach a program's main thread alone: on any other the work is only done.
+    Also where Ctrl-C was ignored, as shells have it for what they start in the background. Signals reach a program's
+    main thread alone: on any other the work is only done.
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stops = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in stops}
     try:
         with ThreadPoolExecutor(1) as pool:
             future = pool.submit(work)
@@ -168,4 +170,5 @@ def attend(work: Callable[[], T], cancel: Callable[[], None]) -> T:
                     )
                     cancel()
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

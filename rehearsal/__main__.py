@@ -13,6 +13,7 @@ from rich.console import Console
 
 from components.config import Config, ConfigError, parse
 
+from .interrupts import Interrupted, interruptible
 from .project import Project, ProjectError, load_project
 
 if TYPE_CHECKING:
@@ -41,7 +42,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ProjectError, ConfigError) as refused:
         _complain(errors, str(refused))
         return BAD_CONFIG
-    return _rehearse(project, config, options, errors)
+    try:
+        with interruptible():
+            return _rehearse(project, config, options, errors)
+    except Interrupted as signalled:
+        _complain(errors, f"ended by {signalled}: the embedded account, and all that was made in it, is gone")
+        return FAILED
 
 
 def _complain(errors: Console, message: str) -> None:

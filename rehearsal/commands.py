@@ -28,6 +28,9 @@ _SAYS_NOTHING = re.compile(
     r"|the client connection is closing$"
 )
 
+# How long an interrupted command may go on with what is in progress, and how long to abandon it.
+_FINISHES_SECONDS, _ABANDONS_SECONDS = 60.0, 10.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
@@ -79,7 +82,7 @@ class InterruptibleCommand(automation.PulumiCommand):
         on_output: Callable[[str], Any] | None = None,
         on_error: Callable[[str], Any] | None = None,
     ) -> automation.CommandResult:
-        """As the base class does, but for the process group. Interrupts the command where the caller is interrupted."""
+        """As the base class does, but for the process group. Where the caller is interrupted, the command is ended."""
         environment = {**os.environ, **additional_env, "PULUMI_AUTOMATION_API": "true"}
         if (program := Path(self.command)).is_absolute():
             # The language hosts lie beside it.
@@ -93,23 +96,38 @@ class InterruptibleCommand(automation.PulumiCommand):
             encoding="utf-8",
             process_group=0,
         ) as process:
-            self._running = process
-            assert process.stdout is not None
-            assert process.stderr is not None
-            readers = [_Lines(process.stdout, on_output), _Lines(process.stderr, on_error)]
             try:
+                self._running = process
+                assert process.stdout is not None
+                assert process.stderr is not None
+                readers = [_Lines(process.stdout, on_output), _Lines(process.stderr, on_error)]
                 for reader in readers:
                     reader.join()
                 code = process.wait()
             except BaseException:
                 # Whoever is interrupted while waiting would otherwise wait to the end.
                 self.interrupt()
+                _end(process)
                 raise
         out, err = ("\n".join(reader.lines) for reader in readers)
         result = automation.CommandResult(stdout=out, stderr=err, code=code)
         if code != 0:
             raise create_command_error(result)
         return result
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Wait for a command that was asked to stop; ask again, and then no longer, where it does not."""
+    try:
+        process.wait(_FINISHES_SECONDS)
+    except BaseException as impatient:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(_ABANDONS_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+        if not isinstance(impatient, subprocess.TimeoutExpired):
+            raise
 
 
 class _Lines(threading.Thread):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import signal
 import sys
 import time
 from collections import Counter
@@ -19,6 +18,7 @@ from components.config import Config, ConfigError, parse
 from operations.jobs import jobs_of
 
 from ..checks import Check, CheckFailed
+from ..interrupts import Interrupted, interruptible
 from ..project import Project, ProjectError, load_project
 from . import access, network, placement, workloads
 from .binaries import Missing, find_all, missing
@@ -39,10 +39,6 @@ _ROOT = Path(__file__).parents[2]
 _SETTLE_SECONDS = 30.0
 Act = Callable[[Run], str]
 EMBEDDED, PULUMI = "embedded", "pulumi"
-
-
-class Interrupted(BaseException):
-    """A signal asked the run to end."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -79,12 +75,8 @@ def main(argv: Sequence[str]) -> int:
         network.isolate([sys.executable, "-m", "rehearsal", "eks", *argv])
     network.set_up()
     outcome, began = Outcome(stack=options.stack), time.monotonic()
-    previous = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
+    with interruptible():
         run(project, config, outcome, console, ControlPlane(binaries), cycles=options.cycles, engine=options.engine)
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
     console.print(ending(outcome, time.monotonic() - began))
     if options.json:
         options.json.write_text(json.dumps(outcome.as_json(), indent=2) + "\n")
@@ -258,7 +250,3 @@ def _checks(here: Run, outcome: Outcome, *, full: bool) -> list[tuple[str, Act]]
         ("network policies", access.network_policies),
         *training,
     ]
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise Interrupted(signal.Signals(number).name)

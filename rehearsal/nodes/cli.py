@@ -15,6 +15,7 @@ from rich.console import Console
 from components.config import Config, ConfigError, parse
 
 from ..checks import Check, CheckFailed
+from ..interrupts import Interrupted, interruptible
 from ..project import Project, ProjectError, load_project
 from . import audit, requirements
 from .checks import AFTER, BOOT, Act
@@ -28,10 +29,6 @@ from .stack import StackError, bring_up
 
 PASSED, FAILED, CANNOT = 0, 1, 2
 _ROOT = Path(__file__).parents[2]
-
-
-class Interrupted(BaseException):
-    """A signal asked the run to end."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -55,12 +52,8 @@ def main(argv: Sequence[str]) -> int:
         return PASSED
     outcome = Outcome(stack=options.stack)
     console, began = Console(), time.monotonic()
-    previous = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
+    with interruptible():
         run(project, config, outcome, console, workers=options.workers, keep=options.keep)
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
     console.print(ending(outcome, began))
     if options.json:
         options.json.write_text(json.dumps(outcome.as_json(), indent=2) + "\n")
@@ -174,7 +167,3 @@ def _keep(cluster: Cluster, console: Console) -> None:
             signal.pause()
     except Interrupted:
         console.print("Ending.")
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise Interrupted(signal.Signals(number).name)

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 import boto3
@@ -220,6 +220,15 @@ def test_a_cancelled_command_has_its_own_exit_code_and_next_step(project: Callab
     assert "goes on where it stopped" in report.next_step
 
 
+@pytest.fixture(params=[signal.default_int_handler, signal.SIG_IGN], ids=["in front", "in the background"])
+def started(request: pytest.FixtureRequest) -> Iterator[None]:
+    """How a shell starts a program: Ctrl-C is ignored in the background."""
+    before = signal.signal(signal.SIGINT, request.param)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("started")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_lets_the_work_end_by_itself(number: signal.Signals) -> None:
     stopped = threading.Event()
@@ -229,9 +238,9 @@ def test_ctrl_c_lets_the_work_end_by_itself(number: signal.Signals) -> None:
         assert stopped.wait(10)
         return "ended"
 
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.getsignal(number)
     assert engines.attend(work, stopped.set) == "ended"
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(number) is before
 
 
 def test_a_failed_cluster_brings_its_nodes_last_words(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +32,16 @@ def test_a_failed_deployment_is_1_and_names_resource_and_cause(capsys: pytest.Ca
     printed = capsys.readouterr().out
     assert "hyperpod-cluster (aws-native:sagemaker:Cluster): create failed: InsufficientInstanceCapacity" in printed
     assert "nothing is left in the account" in printed
+
+
+def test_an_interrupted_run_says_so_and_that_nothing_is_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("rehearsal.outcome.rehearse", lambda *_, **__: os.kill(os.getpid(), signal.SIGINT))
+    before = signal.getsignal(signal.SIGINT)
+    assert main(["--stack", "dev"]) == 1
+    assert "ended by SIGINT: the embedded account" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.parametrize(

@@ -5,55 +5,91 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from rehearsal import commands
 from rehearsal.commands import InterruptibleCommand
+from rehearsal.interrupts import Interrupted, interruptible
+from rehearsal.processes import with_variable
 from rehearsal.real_engine import _end_plugins
 
-# Says its version, and otherwise works until it is asked to stop.
-CLI = """#!/bin/sh
-case "$*" in
-*version*) echo v3.300.0; exit 0 ;;
-esac
-trap 'touch {folder}/stopped; exit 1' INT
-touch {folder}/started
-while :; do sleep 0.05; done
+# Says its version, and otherwise works until it was asked to stop a number of times.
+CLI = """#!{python} -S
+import signal, sys, time
+from pathlib import Path
+
+if "version" in sys.argv:
+    sys.exit(print("v3.300.0"))
+
+asked = 0
+
+def stop(number, frame):
+    global asked
+    asked += 1
+    if asked == {patience}:
+        Path("{folder}/stopped").touch()
+        sys.exit(1)
+
+signal.signal(signal.SIGINT, stop)
+Path("{folder}/started").write_text("")
+while True:
+    time.sleep(0.05)
 """
+NEVER = 0
 
 
-class Interrupted(BaseException):
-    """What a signal's handler raises."""
+@pytest.fixture
+def ignored() -> Iterator[None]:
+    """As a shell starts what it puts in the background."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
-def test_an_interrupted_caller_takes_the_cli_along(tmp_path: Path) -> None:
-    program = tmp_path / "bin" / "pulumi"
+def play_cli(folder: Path, patience: int) -> InterruptibleCommand:
+    program = folder / "bin" / "pulumi"
     program.parent.mkdir()
-    program.write_text(CLI.format(folder=tmp_path))
+    program.write_text(CLI.format(python=sys.executable, folder=folder, patience=patience))
     program.chmod(0o755)
-    cli = InterruptibleCommand(root=str(tmp_path))
+    return InterruptibleCommand(root=str(folder))
 
-    def interrupt(number: int, frame: object) -> None:
-        raise Interrupted
 
-    def when_it_works() -> None:
-        while not (tmp_path / "started").exists():
+def interrupt_when_it_works(folder: Path) -> None:
+    def wait() -> None:
+        while not (folder / "started").exists():
             time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGUSR1)
+        os.kill(os.getpid(), signal.SIGINT)
 
-    before = signal.signal(signal.SIGUSR1, interrupt)
-    threading.Thread(target=when_it_works).start()
-    began = time.monotonic()
-    try:
-        with pytest.raises(Interrupted):
-            cli.run(["up"], str(tmp_path), {})
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    threading.Thread(target=wait).start()
+
+
+@pytest.mark.usefixtures("ignored")
+def test_an_interrupted_caller_takes_the_cli_along(tmp_path: Path) -> None:
+    cli = play_cli(tmp_path, patience=1)
+    interrupt_when_it_works(tmp_path)
+    with interruptible(), pytest.raises(Interrupted, match="SIGINT"):
+        cli.run(["up"], str(tmp_path), {})
     assert (tmp_path / "stopped").exists()
-    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("patience", [2, NEVER])
+def test_a_cli_that_does_not_stop_is_asked_again_and_then_killed(
+    patience: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "_FINISHES_SECONDS", 0.2)
+    monkeypatch.setattr(commands, "_ABANDONS_SECONDS", 1.0)
+    cli = play_cli(tmp_path, patience)
+    interrupt_when_it_works(tmp_path)
+    with interruptible(), pytest.raises(Interrupted):
+        cli.run(["up"], str(tmp_path), {"BELONGS_TO": str(tmp_path)})
+    assert (tmp_path / "stopped").exists() == (patience != NEVER)
+    assert with_variable("BELONGS_TO", str(tmp_path)) == set()
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="this system has no /proc")
@@ -67,3 +103,16 @@ def test_plugins_that_an_interrupted_cli_leaves_behind_are_ended_and_no_other(tm
         assert left.wait(5) == -signal.SIGKILL
         assert other.poll() is None
         other.kill()
+
+
+def test_what_fails_because_of_an_interruption_is_an_interruption() -> None:
+    def swallowed() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except BaseException:
+            raise AttributeError("a module that was half imported") from None
+
+    with pytest.raises(Interrupted, match="SIGTERM"), interruptible():
+        swallowed()
+    with pytest.raises(AttributeError), interruptible():
+        raise AttributeError("of its own")
