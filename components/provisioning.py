@@ -1,4 +1,9 @@
-"""``provisioning_parameters.json``: what the lifecycle scripts need to know, rendered from the configuration."""
+"""``hyperpod_parameters.json``: what the lifecycle scripts need to know, rendered from the configuration.
+
+Not ``provisioning_parameters.json``: that is how Slurm was configured before the API could, HyperPod refuses a cluster
+that has both, and writes one of its own next to the scripts (SageMaker Developer Guide, "Migrating to API-driven Slurm
+configuration").
+"""
 
 from __future__ import annotations
 
@@ -8,46 +13,31 @@ from typing import Any
 from .config import Config, InstanceGroup
 from .names import CLUSTER_ID_TAG, Names
 
-FILE_NAME = "provisioning_parameters.json"
+FILE_NAME = "hyperpod_parameters.json"
 
 
 def render(config: Config, names: Names) -> str:
-    """The file's text.
-
-    The first keys are the ones AWS's own lifecycle scripts read, under their names; ``hyperpod`` has the rest. The file
-    system is named by its tag alone: its id is not known before the nodes start, and they do not wait for it.
+    """The file's text. The file system is named by its tag alone: its id is not known before the nodes start, and they
+    do not wait for it.
     """
-    groups = {role: [g for g in config.instance_groups if g.role == role] for role in ("controller", "login", "worker")}
-    net = config.settings.network
+    settings, net = config.settings, config.settings.network
     document: dict[str, Any] = {
-        "version": "1.0.0",
-        "workload_manager": config.settings.orchestrator,
-        "worker_groups": [
-            {"instance_group_name": group.name, "partition_name": config.accelerator.slurm_partition}
-            for group in groups["worker"]
-        ],
-        "hyperpod": {
-            "cluster_id": names.cluster_id,
-            "cluster_name": names.cluster,
-            "region": names.region,
-            "accelerator": config.settings.accelerator,
-            "fsx": {
-                "tag": {CLUSTER_ID_TAG: names.cluster_id},
-                "mount_point": "/fsx",
-                "efa": config.settings.fsx.efa,
-            },
-            "home": {"file_system_id": config.settings.fsx.home_file_system_id},
-            "imds_v1": config.settings.imds_v1,
-            "cidrs": [cidr for cidr in (net.cidr, net.secondary_cidr) if cidr] if not net.vpc_id else [],
-            "ssh_public_key_parameter": f"/hyperpod/{names.cluster}/ssh-public-key"
-            if config.settings.ssh_public_key
-            else None,
-            "instance_groups": [_group(config, group) for group in config.instance_groups],
+        "orchestrator": settings.orchestrator,
+        "cluster_id": names.cluster_id,
+        "cluster_name": names.cluster,
+        "region": names.region,
+        "accelerator": settings.accelerator,
+        "fsx": {
+            "tag": {CLUSTER_ID_TAG: names.cluster_id},
+            "mount_point": "/fsx",
+            "efa": settings.fsx.efa,
         },
+        "home": {"file_system_id": settings.fsx.home_file_system_id},
+        "imds_v1": settings.imds_v1,
+        "cidrs": [cidr for cidr in (net.cidr, net.secondary_cidr) if cidr] if not net.vpc_id else [],
+        "ssh_public_key_parameter": f"/hyperpod/{names.cluster}/ssh-public-key" if settings.ssh_public_key else None,
+        "instance_groups": [_group(config, group) for group in config.instance_groups],
     }
-    for role, key in (("controller", "controller_group"), ("login", "login_group")):
-        if groups[role]:
-            document[key] = groups[role][0].name
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
 
 
@@ -57,6 +47,7 @@ def _group(config: Config, group: InstanceGroup) -> dict[str, Any]:
         "name": group.name,
         "role": group.role,
         "count": group.count,
+        "partition": config.accelerator.slurm_partition if group.role == "worker" else "",
         "instance_type": row.name,
         "accelerator": row.accelerator,
         "accelerator_model": row.accelerator_model,

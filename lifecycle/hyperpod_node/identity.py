@@ -31,7 +31,7 @@ def run(node: Node) -> str:
         known = ", ".join(node.parameters.groups)
         raise StepError(
             f"this node is in group {found.group} by {node.host.settings.resource_config}, "
-            f"and provisioning_parameters.json has only {known}"
+            f"and hyperpod_parameters.json has only {known}"
         )
     if trouble:
         node.warn(f"{trouble}; identified by its address {found.address} alone")

@@ -15,7 +15,7 @@ ROLES = ("controller", "login", "worker")
 
 @dataclass(frozen=True)
 class Group:
-    """One instance group of provisioning_parameters.json: its role, and its row of the instance catalogue."""
+    """One instance group of hyperpod_parameters.json: its role, and its row of the instance catalogue."""
 
     name: str
     role: str
@@ -37,7 +37,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Parameters:
-    """provisioning_parameters.json, checked."""
+    """hyperpod_parameters.json, checked."""
 
     cluster_id: str
     cluster_name: str

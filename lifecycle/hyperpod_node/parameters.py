@@ -1,4 +1,4 @@
-"""Reads provisioning_parameters.json, which the stack's program renders next to these scripts."""
+"""Reads hyperpod_parameters.json, which the stack's program renders next to these scripts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Dict, Mapping
 from .errors import StepError
 from .model import CLUSTER_ID_TAG, ROLES, Group, Node, Parameters
 
-FILE_NAME = "provisioning_parameters.json"
+FILE_NAME = "hyperpod_parameters.json"
 
 
 def run(node: Node) -> str:
@@ -34,32 +34,26 @@ def load(node: Node) -> Mapping[str, Any]:
 
 def parse(document: Mapping[str, Any], path: str) -> Parameters:
     """Check the document. Raises StepError naming the key that is missing or wrong."""
-    ours = document.get("hyperpod")
-    if not isinstance(ours, dict):
-        raise StepError(f"{path} has no key hyperpod")
     try:
-        partitions = {
-            str(g["instance_group_name"]): str(g.get("partition_name", "")) for g in document.get("worker_groups", [])
-        }
-        groups = [_group(record, partitions) for record in ours["instance_groups"]]
-        fsx = ours.get("fsx") or {}
-        cluster_id = str(ours["cluster_id"])
+        groups = [_group(record) for record in document["instance_groups"]]
+        fsx = document.get("fsx") or {}
+        cluster_id = str(document["cluster_id"])
         return Parameters(
             cluster_id=cluster_id,
-            cluster_name=str(ours["cluster_name"]),
-            region=str(ours["region"]),
-            orchestrator=str(document.get("workload_manager", "slurm")),
-            accelerator=str(ours.get("accelerator", "")),
+            cluster_name=str(document["cluster_name"]),
+            region=str(document["region"]),
+            orchestrator=str(document.get("orchestrator", "slurm")),
+            accelerator=str(document.get("accelerator", "")),
             groups={group.name: group for group in groups},
             fsx_mount=str(fsx.get("mount_point", "/fsx")),
             fsx_tag=_tag(fsx, cluster_id),
             fsx_id=fsx.get("file_system_id"),
             fsx_efa=bool(fsx.get("efa", False)),
-            home_fsx_id=(ours.get("home") or {}).get("file_system_id"),
-            ssh_public_key_parameter=ours.get("ssh_public_key_parameter"),
-            imds_v1=bool(ours.get("imds_v1", False)),
-            mtu=int(ours.get("mtu", Parameters.mtu)),
-            cidrs=tuple(ours.get("cidrs", ())),
+            home_fsx_id=(document.get("home") or {}).get("file_system_id"),
+            ssh_public_key_parameter=document.get("ssh_public_key_parameter"),
+            imds_v1=bool(document.get("imds_v1", False)),
+            mtu=int(document.get("mtu", Parameters.mtu)),
+            cidrs=tuple(document.get("cidrs", ())),
         )
     except KeyError as error:
         raise StepError(f"{path} lacks the key {error}") from None
@@ -73,7 +67,7 @@ def _tag(fsx: Mapping[str, Any], cluster_id: str) -> "tuple[str, str]":
     return key, value
 
 
-def _group(record: Mapping[str, Any], partitions: Mapping[str, str]) -> Group:
+def _group(record: Mapping[str, Any]) -> Group:
     role = str(record["role"])
     if role not in ROLES:
         raise ValueError(f"group {record['name']} has the role {role}, which is none of {', '.join(ROLES)}")
@@ -93,5 +87,5 @@ def _group(record: Mapping[str, Any], partitions: Mapping[str, str]) -> Group:
         rdma_read=bool(record.get("rdma_read", False)),
         network_gbps=float(record.get("network_gbps", 0)),
         nvme_disks=int(record.get("nvme_disks", 0)),
-        partition=partitions.get(str(record["name"]), ""),
+        partition=str(record.get("partition", "")),
     )

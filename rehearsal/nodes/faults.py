@@ -153,7 +153,7 @@ def scenarios(stack: Stack) -> dict[str, Scenario]:
         ),
         "module-missing": Scenario(lacking("hyperpod_node/fsx.py"), fails={"*": r"fsx"}),
         "parameters-missing": Scenario(
-            lacking("provisioning_parameters.json"), fails={"*": r"^step parameters failed: .*is missing"}
+            lacking("hyperpod_parameters.json"), fails={"*": r"^step parameters failed: .*is missing"}
         ),
         "config-malformed": Scenario(
             small, _malformed, {"workers-1": r"^step identity failed: .*resource_config.json is malformed"}

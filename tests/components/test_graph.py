@@ -67,7 +67,7 @@ def test_the_cluster_waits_for_what_its_nodes_need_to_boot(stack: str) -> None:
     before = everything_before(state, one(state, "hyperpod-cluster"))
     assert {"network-private-nat", "network-s3", "network-nat", "network-private"} <= before
     assert {f"network-{service}" for service in ("ecr-api", "ecr-dkr", "sts", "logs")} <= before
-    assert {"lifecycle-on_create.sh", "lifecycle-provisioning_parameters.json", "lifecycle-policy"} <= before
+    assert {"lifecycle-on_create.sh", "lifecycle-hyperpod_parameters.json", "lifecycle-policy"} <= before
     assert {
         "identity-worker",
         "identity-worker-instance",
@@ -216,8 +216,8 @@ def test_eks_groups_carry_labels_taints_and_spot() -> None:
 def test_the_file_system_is_found_by_the_stacks_own_id() -> None:
     state = state_of("dev")
     tag = one(state, "storage-lustre").inputs["tags"]["hyperpod:cluster-id"]
-    parameters = json.loads(one(state, "lifecycle-provisioning_parameters.json").inputs["source"].text)
-    assert parameters["hyperpod"]["cluster_id"] == tag
+    parameters = json.loads(one(state, "lifecycle-hyperpod_parameters.json").inputs["source"].text)
+    assert parameters["cluster_id"] == tag
     other = one(state_of("slurm-gpu"), "storage-lustre").inputs["tags"]["hyperpod:cluster-id"]
     assert tag != other
 
@@ -233,7 +233,7 @@ def test_efa_reaches_the_file_system_its_groups_rules_and_the_nodes() -> None:
             assert rule.inputs["ipProtocol"] == "-1"
             # FSx looks at the rules when the file system is created.
             assert rule.name in everything_before(state, lustre)
-    parameters = json.loads(one(state, "lifecycle-provisioning_parameters.json").inputs["source"].text)["hyperpod"]
+    parameters = json.loads(one(state, "lifecycle-hyperpod_parameters.json").inputs["source"].text)
     assert parameters["fsx"]["efa"] is True
     assert parameters["instance_groups"][0]["lustre_efa_interfaces"] == 8
 
@@ -372,7 +372,7 @@ def test_every_lifecycle_file_is_shipped_and_no_leftover_of_an_editor() -> None:
         if p.is_file() and not _is_litter(p.relative_to(folder))
     }
     keys = {r.inputs["key"].removeprefix("lifecycle/") for r in of_type(state_of("dev"), "BucketObjectv2")}
-    assert keys == files | {"provisioning_parameters.json"}
+    assert keys == files | {"hyperpod_parameters.json"}
 
 
 @pytest.mark.parametrize("stack", VARIANTS)

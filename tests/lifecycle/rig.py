@@ -34,12 +34,13 @@ Command = Callable[["FakeHost", Sequence[str], "str | None"], Result]
 
 
 def group(name: str, role: str, instance_type: str, count: int = 1) -> dict[str, Any]:
-    """An instance group of provisioning_parameters.json, as the program renders it."""
+    """An instance group of hyperpod_parameters.json, as the program renders it."""
     row = lookup(instance_type)
     return {
         "name": name,
         "role": role,
         "count": count,
+        "partition": (row.accelerator or "gpu") if role == "worker" else "",
         "instance_type": row.name,
         "accelerator": row.accelerator,
         "accelerator_model": row.accelerator_model,
@@ -85,26 +86,23 @@ class World:
         return self.folder / "lustre"
 
     def render(self, **changes: Any) -> None:
-        """Write provisioning_parameters.json."""
+        """Write hyperpod_parameters.json."""
         accelerator = lookup(self.worker_type).accelerator or "gpu"
         document = {
-            "workload_manager": "slurm",
-            "worker_groups": [{"instance_group_name": "workers", "partition_name": accelerator}],
-            "hyperpod": {
-                "cluster_id": CLUSTER_ID,
-                "cluster_name": "mine",
-                "region": "us-west-2",
-                "accelerator": accelerator,
-                "fsx": {"tag": {CLUSTER_ID_TAG: CLUSTER_ID}, "mount_point": "/fsx"},
-                "ssh_public_key_parameter": "/hyperpod/mine/ssh-public-key" if self.parameters else None,
-                "instance_groups": [
-                    group("controller", "controller", "ml.m5.2xlarge"),
-                    group("login", "login", "ml.m5.large"),
-                    group("workers", "worker", self.worker_type, 2),
-                ],
-                **self.extra,
-                **changes,
-            },
+            "orchestrator": "slurm",
+            "cluster_id": CLUSTER_ID,
+            "cluster_name": "mine",
+            "region": "us-west-2",
+            "accelerator": accelerator,
+            "fsx": {"tag": {CLUSTER_ID_TAG: CLUSTER_ID}, "mount_point": "/fsx"},
+            "ssh_public_key_parameter": "/hyperpod/mine/ssh-public-key" if self.parameters else None,
+            "instance_groups": [
+                group("controller", "controller", "ml.m5.2xlarge"),
+                group("login", "login", "ml.m5.large"),
+                group("workers", "worker", self.worker_type, 2),
+            ],
+            **self.extra,
+            **changes,
         }
         (self.source / parameters.FILE_NAME).write_text(json.dumps(document))
 

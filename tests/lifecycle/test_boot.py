@@ -127,9 +127,9 @@ def test_the_summary_for_cloudwatch_is_one_line_of_json(world: World, capsys: py
 
 
 def test_on_eks_no_slurm_step_runs(world: World) -> None:
-    path = world.source / "provisioning_parameters.json"
+    path = world.source / "hyperpod_parameters.json"
     document = json.loads(path.read_text())
-    document["workload_manager"] = "eks"
+    document["orchestrator"] = "eks"
     path.write_text(json.dumps(document))
     host = world.node("worker", real_time=True)
     assert boot(host) == 0

@@ -122,10 +122,9 @@ def test_a_bad_resource_configuration_is_named(world: World, text: str | None, s
         (None, "is missing; the lifecycle bucket should have it"),
         ("[", "cannot be read"),
         ("[]", "is no JSON object"),
-        ("{}", "has no key hyperpod"),
-        ('{"hyperpod": {"cluster_id": "x"}}', "lacks the key 'instance_groups'"),
+        ('{"cluster_id": "x"}', "lacks the key 'instance_groups'"),
         (
-            '{"hyperpod": {"instance_groups": [{"name": "a", "role": "boss", "instance_type": "x"}]}}',
+            '{"instance_groups": [{"name": "a", "role": "boss", "instance_type": "x"}]}',
             "group a has the role boss, which is none of controller, login, worker",
         ),
     ],

@@ -218,9 +218,9 @@ def test_slurm_nodes_do_it_before_the_mount_and_eks_nodes_once_the_client_is_loa
     world.extra["home"] = {"file_system_id": "fs-home"}
     world.render()
     assert ("lnet" in needs()["fsx"], "home" in needs()["ssh"]) == (True, True)
-    document = (world.source / "provisioning_parameters.json").read_text()
-    (world.source / "provisioning_parameters.json").write_text(
-        document.replace('"workload_manager": "slurm"', '"workload_manager": "eks"')
+    document = (world.source / "hyperpod_parameters.json").read_text()
+    (world.source / "hyperpod_parameters.json").write_text(
+        document.replace('"orchestrator": "slurm"', '"orchestrator": "eks"')
     )
     assert needs()["lnet"] == ("lustre-client",)
     world.render(fsx={**FSX, "efa": False})

@@ -158,7 +158,7 @@ def test_scaling_in_the_embedded_account_changes_the_cluster_and_never_the_file_
 
 
 def test_a_preview_that_takes_the_file_system_away_is_refused() -> None:
-    scale.check_preview(["hyperpod-cluster (update)", "lifecycle-provisioning_parameters.json (update)"])
+    scale.check_preview(["hyperpod-cluster (update)", "lifecycle-hyperpod_parameters.json (update)"])
     for change in ("storage-lustre (replace)", "hyperpod-cluster (delete)", "lifecycle-bucket (replace)"):
         with pytest.raises(Failure, match="nothing was changed"):
             scale.check_preview(["hyperpod-cluster (update)", change])
