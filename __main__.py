@@ -144,6 +144,7 @@ else:
         slurm.SlurmArgs(
             cluster=name.cluster,
             partition=config.accelerator.slurm_partition,
+            continuous=settings.node_provisioning == "Continuous",
             ssh_public_key=settings.ssh_public_key,
         ),
         shared,

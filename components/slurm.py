@@ -17,18 +17,21 @@ _NODE_TYPES = {"controller": "Controller", "login": "Login", "worker": "Compute"
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmArgs:
-    """What the Slurm side is made from. ``partition`` is the accelerator's."""
+    """What the Slurm side is made from. ``partition`` is the accelerator's; ``continuous``: how HyperPod provisions."""
 
     cluster: str
     partition: str
+    continuous: bool
     ssh_public_key: str | None = None
 
 
 class Slurm(ComponentResource):
     """Owns the parameter with people's public key, where one is given; HyperPod itself runs Slurm on the nodes.
 
-    HyperPod's agent writes slurm.conf from each group's node type and partition ("Managed": a partition that somebody
-    adds by hand is not overwritten by the next update). Deliberately absent: accounting and a second controller.
+    HyperPod's agent writes slurm.conf from each group's node type and partition. Its strategy is Merge: what our
+    scripts and people add stays. With Managed, such an addition makes the next update fail and roll back. Continuous
+    provisioning always merges, and refuses a request that names a strategy (SageMaker Developer Guide, "Migrating to
+    API-driven Slurm configuration"). Deliberately absent: accounting and a second controller.
     """
 
     orchestrator: aws_native.sagemaker.ClusterOrchestratorArgs
@@ -49,9 +52,10 @@ class Slurm(ComponentResource):
                     opts=ResourceOptions(parent=self),
                 )
             )
+        merge = aws_native.sagemaker.ClusterOrchestratorSlurmConfigSlurmConfigStrategy.MERGE
         self.orchestrator = aws_native.sagemaker.ClusterOrchestratorArgs(
             slurm=aws_native.sagemaker.ClusterOrchestratorSlurmConfigArgs(
-                slurm_config_strategy=aws_native.sagemaker.ClusterOrchestratorSlurmConfigSlurmConfigStrategy.MANAGED
+                slurm_config_strategy=None if args.continuous else merge
             )
         )
         self.register_outputs({})

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 CLUSTER = "aws-native:sagemaker:Cluster"
 _POLICY = "AmazonSageMakerClusterInstanceRolePolicy"
+# How Slurm was configured before SlurmConfig.
+_LEGACY = "provisioning_parameters.json"
 # Without a way out of the VPC, a node's first boot calls these (all of CLOSED_ENDPOINTS in components/endpoints.py).
 _BOOT_SERVICES = ("ec2", "fsx", "logs", "sagemaker.api", "ssm", "ssmmessages", "sts")
 
@@ -27,6 +29,8 @@ def _create(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     for group in i["instanceGroups"]:
         _check_role(account, group)
         _check_lifecycle(account, group)
+    if "slurm" in (i.get("orchestrator") or {}):
+        _check_slurm(account, i)
     _check_network(account, i)
     _check_fabric(account, i)
     if (i.get("orchestrator") or {}).get("eks"):
@@ -63,6 +67,38 @@ def _check_lifecycle(account: Account, group: Mapping[str, Any]) -> None:
     key = f"{prefix.rstrip('/')}/{config['onCreate']}" if prefix else config["onCreate"]
     if next(account.find("aws:s3/bucketObjectv2:BucketObjectv2", by=account.now, bucket=bucket, key=key), None) is None:
         raise Refused("ValidationException", f"lifecycle script s3://{bucket}/{key} is not there when instances start")
+
+
+def _check_slurm(account: Account, i: Inputs) -> None:
+    """The API's rules (SageMaker Developer Guide, "Migrating to API-driven Slurm configuration", Troubleshooting)."""
+    groups = i["instanceGroups"]
+    types = [(group.get("slurmConfig") or {}).get("nodeType") for group in groups]
+    if "Controller" not in types:
+        raise Refused(
+            "ValidationException", f"Cluster {i['clusterName']} has no InstanceGroup with Controller node type."
+        )
+    if types.count("Controller") > 1:
+        raise Refused(
+            "ValidationException",
+            f"{types.count('Controller')} Controller Groups found: SlurmConfig for InstanceGroups may only have one "
+            "Controller Group.",
+        )
+    if any(
+        kind != "Compute" and group["slurmConfig"].get("partitionNames")
+        for kind, group in zip(types, groups, strict=True)
+    ):
+        raise Refused("ValidationException", "Partitions can only be assigned to Compute node types")
+    if i.get("nodeProvisioningMode") == "Continuous" and (i["orchestrator"]["slurm"] or {}).get("slurmConfigStrategy"):
+        raise Refused("ValidationException", "SlurmConfigStrategy is not supported with Continuous node provisioning")
+    for group in groups:
+        bucket, _, prefix = group["lifeCycleConfig"]["sourceS3Uri"].removeprefix("s3://").partition("/")
+        key = f"{prefix.rstrip('/')}/{_LEGACY}".lstrip("/")
+        if any(account.find("aws:s3/bucketObjectv2:BucketObjectv2", by=account.now, bucket=bucket, key=key)):
+            raise Refused(
+                "ValidationException",
+                f"The LifeCycleConfig cannot include both a SLURM Orchestrator Config and a {_LEGACY} file "
+                "simultaneously.",
+            )
 
 
 def _check_network(account: Account, i: Inputs) -> None:

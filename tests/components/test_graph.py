@@ -193,6 +193,16 @@ def test_two_worker_groups_of_different_types_and_login_nodes() -> None:
     assert "partitionNames" not in groups["controller"]["slurmConfig"]
 
 
+@pytest.mark.parametrize(
+    ("options", "slurm"), [({}, {"slurmConfigStrategy": "Merge"}), ({"nodeProvisioning": "Continuous"}, {})]
+)
+def test_slurm_configuration_is_merged_which_continuous_provisioning_does_unasked(
+    options: dict[str, str], slurm: dict[str, str]
+) -> None:
+    cluster = one(state_of("slurm-gpu", **options), "hyperpod-cluster")
+    assert cluster.inputs["orchestrator"] == {"slurm": slurm}
+
+
 def test_eks_groups_carry_labels_taints_and_spot() -> None:
     worker = {
         "name": "spot",

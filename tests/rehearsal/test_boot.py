@@ -69,6 +69,49 @@ def test_a_group_without_a_rule_to_itself_fails_the_fabric_check(deployed: Any) 
     assert "EFA health checks did not run successfully" in refusal(account, state, 2000, vpcConfig=vpc)
 
 
+def groups_of(state: State, **changes: Any) -> list[dict[str, Any]]:
+    """The cluster's groups, the first with changes to its Slurm configuration."""
+    cluster = next(r for r in state.values() if r.type == CLUSTER)
+    first, *rest = cluster.inputs["instanceGroups"]
+    return [{**first, "slurmConfig": {**first["slurmConfig"], **changes}}, *rest]
+
+
+def test_a_strategy_for_slurm_conf_is_refused_with_continuous_provisioning(deployed: Any) -> None:
+    said = refusal(*deployed, 2000, nodeProvisioningMode="Continuous")
+    assert "SlurmConfigStrategy is not supported with Continuous" in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"nodeType": "Login"}, "has no InstanceGroup with Controller node type"),
+        ({"partitionNames": ["gpu"]}, "Partitions can only be assigned to Compute node types"),
+    ],
+)
+def test_slurm_node_types_that_make_no_cluster_are_refused(deployed: Any, changes: dict[str, Any], said: str) -> None:
+    account, state = deployed
+    assert said in refusal(account, state, 2000, instanceGroups=groups_of(state, **changes))
+
+
+def test_two_controller_groups_are_refused(deployed: Any) -> None:
+    account, state = deployed
+    first, *rest = groups_of(state)
+    groups = [first, {**first, "instanceGroupName": "second"}, *rest]
+    assert "2 Controller Groups found" in refusal(account, state, 2000, instanceGroups=groups)
+
+
+def test_slurm_configured_in_the_bucket_and_in_the_request_is_refused(deployed: Any) -> None:
+    account, state = deployed
+    group = groups_of(state)[0]
+    bucket, _, prefix = group["lifeCycleConfig"]["sourceS3Uri"].removeprefix("s3://").partition("/")
+    file = "aws:s3/bucketObjectv2:BucketObjectv2"
+    inputs = {"bucket": bucket, "key": f"{prefix}/provisioning_parameters.json", "content": "{}"}
+    made, _ = account.create(file, "legacy", inputs)
+    said = refusal(account, state, 2000)
+    account.delete(file, made)
+    assert "cannot include both a SLURM Orchestrator Config and a provisioning_parameters.json" in said
+
+
 def test_a_second_cluster_of_one_name_is_refused(deployed: Any) -> None:
     account, state = deployed
     assert "already exists" in refusal(account, state, 2000, clusterName="hyperpod-dev")
