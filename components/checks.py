@@ -207,6 +207,12 @@ def _fsx(settings: Settings) -> Iterator[Problem]:
                 what="FSx takes no backups of a file system linked to S3",
                 fix="0 with linkedBucket",
             )
+    elif fsx.export_deletes:
+        yield Problem(
+            key="hyperpod:fsx.exportDeletes",
+            what="there is no bucket to delete objects from",
+            fix="leave it out, or name a linkedBucket",
+        )
     if fsx.home_file_system_id is not None and not _FILE_SYSTEM_ID.fullmatch(fsx.home_file_system_id):
         yield Problem(
             key="hyperpod:fsx.homeFileSystemId",

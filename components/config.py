@@ -148,6 +148,7 @@ class Fsx(_Model):
     compression: Literal["LZ4", "NONE"] = "LZ4"
     efa: bool = False
     linked_bucket: str | None = None
+    export_deletes: bool = False
     backup_days: int = 0
     retain_on_delete: bool = False
     home_file_system_id: str | None = None

@@ -41,6 +41,8 @@ class Storage(ComponentResource):
     Nothing of the cluster waits for it: it takes about ten minutes, as instances do, and nodes look for the one file
     system whose tag is exactly this stack's cluster id. AWS-owned encryption is FSx's default and cannot be off.
     EFA is chosen for the file system's whole life, and its throughput then too.
+    New and changed files are written back to the bucket; an object is deleted with its file only where
+    ``export_deletes`` asks for it, so that a job's ``rm`` costs nobody a data set.
     Deliberately absent: the linked bucket (it is the user's, and outlives the stack) and a second file system.
     """
 
@@ -76,7 +78,8 @@ class Storage(ComponentResource):
             ),
         )
         if fsx.linked_bucket:
-            events = ["NEW", "CHANGED", "DELETED"]
+            updates = ["NEW", "CHANGED"]
+            exported = [*updates, "DELETED"] if fsx.export_deletes else updates
             aws.fsx.DataRepositoryAssociation(
                 f"{name}-link",
                 file_system_id=file_system.id,
@@ -84,8 +87,10 @@ class Storage(ComponentResource):
                 file_system_path=LINK_PATH,
                 batch_import_meta_data_on_create=True,
                 s3=aws.fsx.DataRepositoryAssociationS3Args(
-                    auto_import_policy=aws.fsx.DataRepositoryAssociationS3AutoImportPolicyArgs(events=events),
-                    auto_export_policy=aws.fsx.DataRepositoryAssociationS3AutoExportPolicyArgs(events=events),
+                    auto_import_policy=aws.fsx.DataRepositoryAssociationS3AutoImportPolicyArgs(
+                        events=[*updates, "DELETED"]
+                    ),
+                    auto_export_policy=aws.fsx.DataRepositoryAssociationS3AutoExportPolicyArgs(events=exported),
                 ),
                 opts=ResourceOptions(parent=self),
             )

@@ -82,6 +82,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "hyperpod:fsx.backupDays",
         "linked",
     ),
+    "deletes for no bucket": ({"fsx": {"exportDeletes": True}}, "hyperpod:fsx.exportDeletes", "linkedBucket"),
     "home file system by its name": (
         {"fsx": {"homeFileSystemId": "home"}},
         "hyperpod:fsx.homeFileSystemId",

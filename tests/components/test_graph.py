@@ -254,6 +254,14 @@ def test_without_efa_the_file_system_and_its_groups_have_nothing_of_it() -> None
     assert all(r.inputs["ipProtocol"] == "tcp" for r in of_type(state, "Rule") if "-storage-" in r.name)
 
 
+@pytest.mark.parametrize("asked", [False, True])
+def test_deleting_a_file_deletes_its_object_only_where_the_stack_asks_for_it(asked: bool) -> None:
+    fsx = {"linkedBucket": "data"} | ({"exportDeletes": True} if asked else {})
+    s3 = one(state_of("dev", fsx=fsx), "storage-link").inputs["s3"]
+    assert set(s3["autoExportPolicy"]["events"]) == {"NEW", "CHANGED"} | ({"DELETED"} if asked else set())
+    assert set(s3["autoImportPolicy"]["events"]) == {"NEW", "CHANGED", "DELETED"}
+
+
 def test_protect_covers_cluster_and_data_and_retain_covers_the_file_system() -> None:
     state = state_of("dev", **DRESSED)
     assert {r.name for r in state.values() if r.protect} == {"hyperpod-cluster", "storage-lustre"}
