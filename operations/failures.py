@@ -45,7 +45,7 @@ def cannot_know(message: str, hint: str = "") -> Failure:
     return Failure(message, hint, Exit.CANNOT_KNOW)
 
 
-_NO_CREDENTIALS = (
+NO_CREDENTIALS = (
     aws_errors.NoCredentialsError,
     aws_errors.PartialCredentialsError,
     aws_errors.CredentialRetrievalError,
@@ -122,7 +122,7 @@ def explain(error: BaseException) -> Failure | None:
             return bad_input(str(error))
         case aws_errors.ClientError():
             return _client_error(error)
-        case _ if isinstance(error, _NO_CREDENTIALS):
+        case _ if isinstance(error, NO_CREDENTIALS):
             return cannot_know(f"no usable AWS credentials: {error}", _LOG_IN)
         case aws_errors.NoRegionError():
             return bad_input("no region is set", "set aws:region in the stack's configuration")

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from components.names import CLUSTER_ID_TAG
 from components.quotas import ON_DEMAND, RESERVED, SPOT, Quota, needed
 
 from .aws import Aws
-from .failures import reason
+from .failures import NO_CREDENTIALS, reason
 from .target import Target
 
 Result = Literal["PASS", "FAIL", "UNKNOWN"]
@@ -113,10 +113,12 @@ class _Usage:
         self._unseen: dict[str, str] = {}
 
     def of(self, quota: Quota) -> tuple[float | None, str]:
-        """The use, or None and why it is unknown."""
+        """The use, or None and why it is unknown: a service may not be there in the stack's region."""
         try:
             return self._measure(quota), ""
-        except ClientError as error:
+        except NO_CREDENTIALS:
+            raise
+        except (ClientError, BotoCoreError) as error:
             return None, reason(error)
 
     def _measure(self, quota: Quota) -> float:
@@ -124,7 +126,7 @@ class _Usage:
             return self._instances[quota.name]
         if quota.code in _OF_ONE:
             return 0.0
-        return _MEASURES[quota.code or f"{quota.service}/{quota.name}"](self)
+        return _MEASURES[quota.code](self)
 
     @cached_property
     def _instances(self) -> Counter[str]:
@@ -173,7 +175,7 @@ class _Usage:
 
     def _workspaces(self, service: str) -> float:
         listed = self._aws.pages(service, "list_workspaces", "workspaces")
-        return sum(CLUSTER_ID_TAG not in one.get("tags", {}) for one in listed)
+        return sum(one.get("tags", {}).get(CLUSTER_ID_TAG) != self._target.names.cluster_id for one in listed)
 
     def _ours(self, resource: dict[str, Any]) -> bool:
         tags = {str(tag["Key"]): str(tag["Value"]) for tag in resource.get("Tags") or []}
@@ -196,8 +198,8 @@ _MEASURES: dict[str, Callable[[_Usage], float]] = {
     "L-0263D0A3": lambda usage: usage._count("describe_addresses", "Addresses"),
     _ENIS: _Usage._interfaces,
     "L-1194D53C": _Usage._kubernetes,
-    "aps/Workspaces per region per account": lambda usage: usage._workspaces("amp"),
-    "grafana/Workspaces": lambda usage: usage._workspaces("grafana"),
+    "L-8873DB23": lambda usage: usage._workspaces("amp"),
+    "L-2C2D5119": lambda usage: usage._workspaces("grafana"),
 }
 
 

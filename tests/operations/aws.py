@@ -13,6 +13,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import BotoCoreError
 from botocore.stub import Stubber
 
 from operations import target
@@ -38,6 +39,7 @@ class StubbedAws(Aws):
         super().__init__(region)
         self._stubs: dict[str, Stubber] = {}
         self._expected: dict[str, list[dict[str, Any]]] = {}
+        self._broken: dict[str, BotoCoreError] = {}
         self.__dict__["account_id"] = ACCOUNT
 
     def client(self, service: str, region: str | None = None) -> Any:
@@ -62,10 +64,16 @@ class StubbedAws(Aws):
         self._stubs[service].add_client_error(operation, code, message)
         self._expected.setdefault(service, []).append({})
 
+    def break_off(self, service: str, error: BotoCoreError) -> None:
+        """Every call of this service fails before it reaches AWS."""
+        self._broken[service] = error
+
     def _check(self, params: dict[str, Any], model: Any, **_: Any) -> None:
         service = {"service quotas": "service-quotas", "cloudwatch logs": "logs"}.get(
             model.service_model.service_id.lower(), model.service_model.service_name
         )
+        if error := self._broken.get(service):
+            raise error
         waiting = self._expected.get(service, [])
         expected = waiting.pop(0) if waiting else {}
         found = {key: params.get(key) for key in expected}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 
 from components.names import CLUSTER_ID_TAG
 from components.quotas import needed
@@ -21,7 +22,7 @@ On = Callable[[Aws], None]
 FRESH = {
     "L-3308CCC7": 30.0, "L-2CE978FC": 20.0, "L-E13DF72A": 1024.0, "L-8F1B9C74": 100800.0, "L-FD6F2F22": 100.0,
     "L-F678F1CE": 5.0, "L-29B6F2EB": 50.0, "L-1B52E74A": 20.0, "L-A4707A72": 5.0, "L-FE5A380F": 5.0,
-    "L-0263D0A3": 5.0, "L-DF5E4CA3": 5000.0, "L-1194D53C": 100.0,
+    "L-0263D0A3": 5.0, "L-DF5E4CA3": 5000.0, "L-1194D53C": 100.0, "L-8873DB23": 25.0, "L-2C2D5119": 5.0,
 }  # fmt: skip
 
 
@@ -43,8 +44,16 @@ def with_limits(aws: StubbedAws, target: Target, values: dict[str, float], pages
         aws.answer("service-quotas", "list_aws_default_service_quotas", {"Quotas": []})
 
 
+def plenty(target: Target) -> dict[str, float]:
+    """What AWS gives a new account, and as many instances as the stack needs."""
+    return FRESH | {quota.name: quota.needed for quota in needed(target.config) if not quota.code}
+
+
 def unused(aws: StubbedAws) -> None:
-    """Nothing else is in the account (a Slurm stack's questions, in order)."""
+    """Nothing else is in the account (every stack's questions, in order)."""
+    aws.answer("eks", "list_clusters", {"clusters": []})
+    aws.answer("amp", "list_workspaces", {"workspaces": []})
+    aws.answer("grafana", "list_workspaces", {"workspaces": []})
     aws.answer("sagemaker", "list_clusters", {"ClusterSummaries": []})
     aws.answer("fsx", "describe_file_systems", {"FileSystems": []})
     ec2 = (
@@ -62,41 +71,93 @@ def unused(aws: StubbedAws) -> None:
 
 
 @pytest.mark.parametrize("pages", [1, 3])
+@pytest.mark.parametrize("name", READY_STACKS)
 def test_a_fresh_account_is_told_exactly_what_to_ask_for(
-    pages: int, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+    name: str, pages: int, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with_limits(aws, stack(aws), FRESH, pages)
+    target = stack(aws, name)
+    with_limits(aws, target, FRESH, pages)
     unused(aws)
     on(aws)
-    code, checks = run_json(capsys, "quotas", "dev")
+    code, checks = run_json(capsys, "quotas", name)
     assert code == Exit.FAILED
     failed = {one["name"]: one for one in checks if one["result"] == "FAIL"}
-    assert set(failed) == {"ml.g5.16xlarge for cluster usage", "ml.m5.2xlarge for cluster usage"}
+    types = {group.type.name for group in target.config.instance_groups}
+    assert set(failed) == {f"{one} for cluster usage" for one in types}
     assert {one["result"] for one in checks} == {"PASS", "FAIL"}
-    request = failed["ml.g5.16xlarge for cluster usage"]["request"]
+    worker = target.config.worker_groups[0]
+    request = failed[f"{worker.type.name} for cluster usage"]["request"]
     assert request.startswith("aws service-quotas request-service-quota-increase --region us-west-2")
-    assert "--service-code sagemaker --quota-code L-00000000 --desired-value 2" in request
-    aws.assert_all_asked()
+    assert "--service-code sagemaker --quota-code L-0000000" in request
+    assert request.endswith(f"--desired-value {worker.count}")
 
 
+@pytest.mark.parametrize("name", READY_STACKS)
 def test_enough_of_everything_passes_and_reads_well(
-    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+    name: str, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plenty = {"ml.g5.16xlarge for cluster usage": 2.0, "ml.m5.2xlarge for cluster usage": 1.0}
-    with_limits(aws, stack(aws), FRESH | plenty)
+    target = stack(aws, name)
+    with_limits(aws, target, plenty(target))
     unused(aws)
     on(aws)
-    code, out, _ = run(capsys, "quotas", "dev")
-    assert code == Exit.GOOD
+    code, out, _ = run(capsys, "quotas", name)
+    assert code == Exit.GOOD, out
     assert "All quotas are large enough." in out
     assert max(map(len, out.splitlines())) <= 130
+
+
+def test_a_service_that_the_region_does_not_have_is_unknown_and_hides_no_other(
+    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = stack(aws, "slurm-gpu")
+    with_limits(aws, target, plenty(target))
+    unused(aws)
+    aws.break_off("grafana", EndpointConnectionError(endpoint_url="https://grafana.us-west-2.amazonaws.com"))
+    on(aws)
+    code, checks = run_json(capsys, "quotas", "slurm-gpu")
+    assert code == Exit.CANNOT_KNOW
+    assert [(one["name"], "grafana.us-west-2" in one["why"]) for one in checks if one["result"] != "PASS"] == [
+        ("Number of workspaces", True)
+    ]
+
+
+def test_credentials_that_are_gone_end_it_with_a_hint(
+    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_limits(aws, stack(aws), FRESH)
+    aws.break_off("sagemaker", NoCredentialsError())
+    on(aws)
+    code, _, err = run(capsys, "quotas", "dev")
+    assert code == Exit.CANNOT_KNOW
+    assert "aws sso login" in err
+
+
+def test_another_stacks_workspaces_count_and_this_ones_do_not(aws: StubbedAws) -> None:
+    target = stack(aws, "slurm-gpu")
+    with_limits(aws, target, plenty(target))
+    unused(aws)
+    for service in ("amp", "grafana"):
+        aws._stubs[service]._queue.clear()
+        aws._expected[service].clear()
+    tags = [{CLUSTER_ID_TAG: target.names.cluster_id}, {CLUSTER_ID_TAG: "other"}, {}]
+    common: dict[str, Any] = {"status": {"statusCode": "ACTIVE"}, "createdAt": 0}
+    found = [{"workspaceId": f"ws-{n}", "arn": f"arn:{n}", "tags": tag, **common} for n, tag in enumerate(tags)]
+    aws.answer("amp", "list_workspaces", {"workspaces": found})
+    grafana: dict[str, Any] = {
+        "created": 0, "modified": 0, "endpoint": "x", "grafanaVersion": "10.4", "status": "ACTIVE",
+        "authentication": {"providers": ["AWS_SSO"]},
+    }  # fmt: skip
+    found = [{"id": f"g-{n:010}", "tags": tag, **grafana} for n, tag in enumerate(tags)]
+    aws.answer("grafana", "list_workspaces", {"workspaces": found})
+    checks = {one.service: one for one in quotas.check(target)}
+    assert (checks["aps"].used, checks["grafana"].used) == (2, 2)
 
 
 def test_what_others_use_counts_and_what_this_stack_has_does_not(aws: StubbedAws) -> None:
     target = stack(aws)
     own = [{"Key": CLUSTER_ID_TAG, "Value": target.names.cluster_id}]
-    plenty = {"ml.g5.16xlarge for cluster usage": 5.0, "ml.m5.2xlarge for cluster usage": 9.0}
-    with_limits(aws, target, FRESH | plenty)
+    enough = {"ml.g5.16xlarge for cluster usage": 5.0, "ml.m5.2xlarge for cluster usage": 9.0}
+    with_limits(aws, target, FRESH | enough)
     summaries = [
         {"ClusterArn": f"arn:aws:sagemaker:us-west-2:123456789012:cluster/{name[:12]:0<12}", "ClusterName": name,
          "CreationTime": "2026-01-01T00:00:00Z", "ClusterStatus": "InService"}
@@ -156,8 +217,8 @@ def test_a_service_that_lists_nothing_is_unknown_not_good(aws: StubbedAws) -> No
 @pytest.mark.parametrize("name", READY_STACKS)
 def test_it_is_known_how_much_others_use_of_every_quota(name: str) -> None:
     for quota in needed(config(name)):
-        key = quota.code or f"{quota.service}/{quota.name}"
-        assert key in quotas._MEASURES or key in quotas._OF_ONE or key.startswith("sagemaker/"), quota
+        assert quota.code or quota.service == "sagemaker", quota
+        assert not quota.code or quota.code in quotas._MEASURES or quota.code in quotas._OF_ONE, quota
 
 
 @pytest.mark.parametrize("name", READY_STACKS)
