@@ -77,7 +77,6 @@ identity = Identity(
         account=account,
         kinds=config.node_kinds,
         kubernetes=on_eks,
-        metrics=settings.observability,
         existing_role_arn=settings.existing_role_arn,
     ),
     shared,

@@ -21,7 +21,6 @@ CLOSED_ENDPOINTS = (
     "ssmmessages",
 )
 CLOSED_EKS_ENDPOINTS = ("eks", "eks-auth", "autoscaling", "elasticloadbalancing")
-METRICS_ENDPOINT = "aps-workspaces"
 
 
 def interface_services(config: Config) -> tuple[str, ...]:
@@ -32,5 +31,4 @@ def interface_services(config: Config) -> tuple[str, ...]:
     if not settings.network.closed:
         return OPEN_ENDPOINTS
     eks = CLOSED_EKS_ENDPOINTS if settings.orchestrator == "eks" else ()
-    metrics = (METRICS_ENDPOINT,) if settings.observability else ()
-    return (*CLOSED_ENDPOINTS, *eks, *metrics)
+    return (*CLOSED_ENDPOINTS, *eks)

@@ -47,7 +47,6 @@ class IdentityArgs:
     account: str
     kinds: Sequence[str]
     kubernetes: bool
-    metrics: bool
     existing_role_arn: str | None = None
 
 
@@ -125,6 +124,4 @@ class Identity(ComponentResource):
             statements.append(
                 allow(["eks-auth:AssumeRoleForPodIdentity"], [f"{arn}:eks:{here}:cluster/{args.names.cluster}"])
             )
-        if args.metrics:
-            statements.append(allow(["aps:RemoteWrite"], [f"{arn}:aps:{here}:workspace/*"]))
         return statements

@@ -1,4 +1,4 @@
-"""Metrics: Amazon Managed Prometheus with alert rules, and Amazon Managed Grafana. Nothing waits for either."""
+"""Where metrics go: Amazon Managed Prometheus with alert rules, and Amazon Managed Grafana. Nothing waits for them."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ class ObservabilityArgs:
 class Observability(ComponentResource):
     """Owns the Prometheus workspace, its rule groups, the Grafana workspace and Grafana's role.
 
-    Grafana signs people in through IAM Identity Center, which the account must have. Deliberately absent so far:
-    exporters on the nodes, imported dashboards, an alert manager.
+    Grafana signs people in through IAM Identity Center, which the account must have. Deliberately absent: what writes
+    metrics (exporters, a collector and its right to write), imported dashboards, an alert manager. The README's
+    "Metrics" says what to install; until then no rule can fire.
     """
 
     prometheus_endpoint: Output[str]

@@ -15,7 +15,7 @@ PARTS = 3
 
 def _kinds(stack: str) -> dict[tuple[str, str], ResourceState]:
     """One resource of each type in each component, by the two types."""
-    state = plan(stack).state
+    state = plan(stack, observability=True).state
     return {(r.type, state[r.parent].type): r for r in state.values() if r.in_account}
 
 
@@ -31,7 +31,7 @@ def test_gpu_and_trainium_stacks_have_the_same_kinds_of_resources(orchestrator: 
 def test_a_failure_of_each_kind_of_resource_in_each_component_is_named_and_leaves_nothing_after_destroy(
     stack: str, part: int
 ) -> None:
-    loaded = project(stack)
+    loaded = project(stack, observability=True)
     # Resources of one type in one component fail alike: one speaks for all of them.
     targets = sorted((r.type, r.name) for r in _kinds(stack).values())[part::PARTS]
     assert len(targets) > 40 / PARTS
