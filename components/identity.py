@@ -21,7 +21,6 @@ _INTERFACE_ACTIONS = (
     "ec2:CreateNetworkInterfacePermission",
     "ec2:DeleteNetworkInterface",
     "ec2:DeleteNetworkInterfacePermission",
-    "ec2:DetachNetworkInterface",
 )
 # EC2 lets no Describe action name a resource.
 _DESCRIBE_ACTIONS = (
@@ -106,6 +105,9 @@ class Identity(ComponentResource):
             allow(["s3:GetObject"], [f"{arn}:s3:::{args.names.bucket}/*"]),
             allow(["s3:ListBucket"], [f"{arn}:s3:::{args.names.bucket}"]),
             allow(_INTERFACE_ACTIONS, ec2),
+            # It asks for the instance too (Service Authorization Reference, Amazon EC2), and HyperPod's are in an
+            # account of SageMaker's own.
+            allow(["ec2:DetachNetworkInterface"], [ec2[0], f"{arn}:ec2:{args.names.region}:*:instance/*"]),
             allow(["ec2:CreateTags"], [ec2[0]], {"StringEquals": {"ec2:CreateAction": "CreateNetworkInterface"}}),
             allow(_DESCRIBE_ACTIONS, ["*"]),
             allow(["fsx:DescribeFileSystems"], [f"{arn}:fsx:{here}:file-system/*"]),

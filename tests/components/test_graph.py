@@ -138,6 +138,16 @@ def test_no_policy_says_star_where_aws_takes_a_name(stack: str) -> None:
                 assert all(action.startswith(UNSCOPED) for action in statement["Action"]), statement
 
 
+@pytest.mark.parametrize("stack", BOTH)
+def test_nodes_may_detach_their_interfaces_from_instances_which_are_in_sagemakers_account(stack: str) -> None:
+    policy = json.loads(one(state_of(stack), "identity-worker", "RolePolicy").inputs["policy"])
+    [detach] = [s for s in policy["Statement"] if "ec2:DetachNetworkInterface" in s["Action"]]
+    assert {arn.split(":", 3)[3] for arn in detach["Resource"]} == {
+        "us-west-2:123456789012:network-interface/*",
+        "us-west-2:*:instance/*",
+    }
+
+
 def test_slurm_nodes_get_no_kubernetes_permissions() -> None:
     state = state_of("slurm-gpu")
     assert not [p for p in of_type(state, "RolePolicyAttachment") if "CNI" in p.inputs["policyArn"]]
