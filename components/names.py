@@ -47,6 +47,10 @@ class Names:
         """HyperPod accepts lifecycle scripts only from buckets whose name begins with ``sagemaker-``."""
         return f"sagemaker-{self.cluster}-{self.region}-{self.digest}"
 
+    def document(self, script: str) -> str:
+        """An SSM document. SSM keeps names that begin with aws, amazon or amzn to itself, whatever the cluster's is."""
+        return f"hyperpod-{self.cluster_id}-{script}"
+
     def role(self, kind: str) -> str:
         """Roles are global to the account, so their names carry the region."""
         return f"{self.cluster}-{self.region}-{kind}-{self.digest}"

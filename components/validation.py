@@ -11,7 +11,11 @@ from pulumi import ComponentResource, ResourceOptions
 from .names import Names
 
 # Amazon SageMaker Developer Guide, "Events that Amazon SageMaker AI sends to EventBridge".
-EVENTS = ("SageMaker HyperPod Cluster State Change", "SageMaker HyperPod Cluster Node Health Event")
+EVENTS = (
+    "SageMaker HyperPod Cluster State Change",
+    "SageMaker HyperPod Cluster Node Health Event",
+    "SageMaker HyperPod Cluster Event",
+)
 EVENT_LOG_DAYS = 90
 
 
@@ -26,7 +30,7 @@ class ValidationArgs:
 
 
 class Validation(ComponentResource):
-    """Owns the rule and log group for HyperPod's state and node health events, and the SSM documents.
+    """Owns the rule and log group for HyperPod's state, provisioning and node health events, and the SSM documents.
 
     The quickstart validates in a Lambda inside the stack, whose failure rolls the cluster back. Here nothing runs
     during a deployment and nothing can destroy anything: a person or CI starts a document on a node when it suits.
@@ -55,11 +59,8 @@ class Validation(ComponentResource):
         rule = aws.cloudwatch.EventRule(
             f"{name}-events",
             name=f"{args.names.cluster_id}-events",
-            description=f"State and node health of HyperPod cluster {cluster}",
-            event_pattern=json.dumps(
-                {"source": ["aws.sagemaker"], "detail-type": list(EVENTS), "detail": {"ClusterName": [cluster]}},
-                sort_keys=True,
-            ),
+            description=f"State, provisioning and node health of HyperPod cluster {cluster}",
+            event_pattern=event_pattern(cluster),
             opts=child,
         )
         aws.cloudwatch.EventTarget(
@@ -72,13 +73,26 @@ class Validation(ComponentResource):
         for script, what in scripts.items():
             aws.ssm.Document(
                 f"{name}-{script}",
-                name=f"{args.names.cluster_id}-{script}",
+                name=args.names.document(script),
                 document_type="Session",
                 document_format="JSON",
                 content=session_document(script, what),
                 opts=child,
             )
         self.register_outputs({})
+
+
+def event_pattern(cluster: str) -> str:
+    """What EventBridge keeps: every event of this cluster.
+
+    The last of ``EVENTS``, sent with continuous provisioning, has the cluster's name a level deeper (the same guide,
+    "SageMaker HyperPod cluster events reference").
+    """
+    own = {"ClusterName": [cluster]}
+    return json.dumps(
+        {"source": ["aws.sagemaker"], "detail-type": list(EVENTS), "detail": {"$or": [own, {"EventDetails": own}]}},
+        sort_keys=True,
+    )
 
 
 def session_document(script: str, what: str) -> str:

@@ -208,10 +208,11 @@ def _roles(target: Target) -> Iterator[Leftover]:
 
 
 def _documents(target: Target) -> Iterator[Leftover]:
-    filters = [{"Key": "Name", "Values": [f"{target.names.cluster_id}-"]}]
+    prefix = target.names.document("")
+    filters = [{"Key": "Name", "Values": [prefix]}]
     for one in target.aws.pages("ssm", "list_documents", "DocumentIdentifiers", Filters=filters):
         name = one["Name"]
-        if name.startswith(f"{target.names.cluster_id}-"):
+        if name.startswith(prefix):
             yield Leftover(kind="SSM document", id=name, by_aws=False, command=f"aws ssm delete-document --name {name}")
 
 

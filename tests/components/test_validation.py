@@ -1,0 +1,42 @@
+"""HyperPod's events reach the log, whatever shape they have."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from moto.events.models import EventPattern
+
+from components.validation import EVENTS, event_pattern
+from tests.components.test_graph import state_of
+from tests.support import of_type
+
+
+def kept(kind: str, detail: dict[str, Any]) -> bool:
+    """Whether EventBridge, as moto reads patterns, keeps such an event for the cluster ``training``."""
+    pattern = event_pattern("training")
+    event: Any = {"source": "aws.sagemaker", "detail-type": kind, "detail": detail}
+    return bool(EventPattern(pattern, json.loads(pattern)).matches_event(event))
+
+
+# As the Developer Guide shows them: the first two kinds have the name in the detail, the last has it inside.
+SHAPES = [(EVENTS[0], False), (EVENTS[1], False), (EVENTS[2], True)]
+
+
+@pytest.mark.parametrize(("kind", "nested"), SHAPES)
+def test_every_kind_of_event_of_this_cluster_is_kept_and_of_no_other(kind: str, nested: bool) -> None:
+    for cluster in ("training", "training-2"):
+        detail: dict[str, Any] = {"ClusterName": cluster, "InstanceId": "i-0391f86fa0fe0d465"}
+        assert kept(kind, {"EventDetails": detail} if nested else detail) is (cluster == "training")
+
+
+def test_events_of_other_kinds_are_not_kept() -> None:
+    assert not kept("SageMaker Training Job State Change", {"ClusterName": "training"})
+
+
+def test_a_cluster_name_that_begins_with_aws_names_no_document_that_ssm_reserves() -> None:
+    documents = of_type(state_of("dev", clusterName="aws-dev", benchmarks=True), "ssm/document:Document")
+    assert len(documents) == 2
+    for document in documents:
+        assert not document.inputs["name"].startswith(("aws", "amazon", "amzn"))
