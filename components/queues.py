@@ -26,6 +26,8 @@ PRIORITIES = {"high": (1000, "preempts the others"), "normal": (100, "training")
 _IMAGE = "registry.k8s.io/kueue/kueue"
 # A node pulls images of tens of GB before its first pod is ready.
 _PODS_READY = "30m"
+# A job that never comes up is put aside after that many tries, for its owner to see.
+_TRIES = 5
 _TIMEOUT_SECONDS = 900
 _FRAMEWORKS = ("batch/job", "kubeflow.org/mpijob", "kubeflow.org/pytorchjob")
 
@@ -112,7 +114,14 @@ def kueue_values(image_registry: str | None) -> dict[str, Any]:
         "controller": {"groupKindConcurrency": {"Job.batch": 5, "Workload.kueue.x-k8s.io": 5}},
         "clientConnection": {"qps": 50, "burst": 100},
         # A job that got only some of its pods up gives everything back and queues again.
-        "waitForPodsReady": {"enable": True, "timeout": _PODS_READY, "recoveryTimeout": _PODS_READY},
+        "waitForPodsReady": {
+            "enable": True,
+            "timeout": _PODS_READY,
+            "recoveryTimeout": _PODS_READY,
+            # Quotas are what the nodes have, so nobody needs to wait until another team's images are pulled.
+            "blockAdmission": False,
+            "requeuingStrategy": {"backoffLimitCount": _TRIES},
+        },
         "integrations": {"frameworks": list(_FRAMEWORKS)},
     }
     image = {

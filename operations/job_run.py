@@ -172,7 +172,7 @@ def _pods(api: Api, job: Object) -> list[Object]:
 def _speakers(job: Object, pods: Sequence[Object]) -> list[Object]:
     wanted = _SPEAKER[job["kind"]].items()
     chosen = [pod for pod in pods if wanted <= (pod["metadata"].get("labels") or {}).items()]
-    # Of master and worker the first index is each one's own.
+    # The first worker says what all do.
     return chosen[:1] if job["kind"] == "PyTorchJob" else chosen
 
 

@@ -108,7 +108,7 @@ def _nccom_test(plan: Plan) -> str:
 
 
 def _torchrun(script: str, before: str = "") -> Callable[[Plan], str]:
-    """Static rendezvous: rank and address are the operator's."""
+    """Static rendezvous: rank and address are in the pod's environment."""
 
     def command(plan: Plan) -> str:
         place = '--node-rank="$RANK" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT"'

@@ -29,6 +29,8 @@ _AUTO_RESUME = {
     "sagemaker.amazonaws.com/enable-job-auto-resume": "true",
     "sagemaker.amazonaws.com/job-max-retry-count": "10",
 }
+# PyTorchJob's own default port.
+_PORT = "23456"
 # Half of the memory that the pod asks for may be shared memory; it counts towards the pod's own limit.
 _SHARED_MEMORY_SHARE = 0.5
 
@@ -91,7 +93,7 @@ def render(
             command=job.command(plan),
             node=_node(workers, processes, devices, efa),
             labels={NAME_LABEL: name},
-            env=_token() if job.token else [],
+            env=[*(_token() if job.token else []), *(_rank(name) if job.template == "pytorch" else [])],
             scripts=scripts,
             claim=CLAIM_NAME,
             scheduler=NEURON_SCHEDULER if settings.charts.neuron_scheduler else "",
@@ -179,6 +181,18 @@ def _node(group: InstanceGroup, processes: int, devices: int | None, efa: int | 
         "shared_memory": f"{max(1, int(int(str(request['memory'])[:-2]) * _SHARED_MEMORY_SHARE))}Gi",
         "tolerations": [{"key": t.key, "operator": "Exists", "effect": t.effect} for t in taints],
     }
+
+
+def _rank(name: str) -> list[dict[str, Any]]:
+    """A pod's rank among the workers, and where the first one is: Kubeflow's training operator numbers them by a label,
+    gives each a Service of its pod's name, and says neither in the environment of a job without a master.
+    """
+    place = {"fieldRef": {"fieldPath": "metadata.labels['training.kubeflow.org/replica-index']"}}
+    return [
+        {"name": "RANK", "valueFrom": place},
+        {"name": "MASTER_ADDR", "value": f"{name}-worker-0"},
+        {"name": "MASTER_PORT", "value": _PORT},
+    ]
 
 
 def _token() -> list[dict[str, Any]]:

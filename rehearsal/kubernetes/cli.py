@@ -236,12 +236,13 @@ def _checks(here: Run, outcome: Outcome, *, full: bool) -> list[tuple[str, Act]]
             outcome.left_out.append(f"training: {why}")
         else:
             training.append(("training", trains_across_nodes))
+    # Without a queue nothing promises it: Kubernetes' own scheduler places pods one by one.
+    queued: list[tuple[str, Act]] = [("all or none", workloads.all_or_none), ("others go on", workloads.others_go_on)]
     return [
         *placed,
         *jobs,
         ("strict validation", workloads.unknown_field_refused),
-        # Without a queue nothing promises it: Kubernetes' own scheduler places pods one by one.
-        *([("all or none", workloads.all_or_none)] if here.config.settings.charts.queues == "kueue" else []),
+        *(queued if here.config.settings.charts.queues == "kueue" else []),
         ("second job queues", workloads.second_job_queues),
         ("oversize job", workloads.oversize_refused),
         ("rights of teams", access.rights),

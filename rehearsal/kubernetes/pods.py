@@ -8,6 +8,7 @@ with. All share the machine's network. Everything else is kwok's.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import threading
 import time
@@ -26,6 +27,8 @@ from .volumes import Volumes
 
 _START_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
+# One label of a pod, as an environment variable names it.
+_LABEL = re.compile(r"metadata\.labels\['([^']+)'\]")
 
 
 @dataclass(frozen=True)
@@ -187,8 +190,11 @@ class Pods:
     def _value(self, variable: Manifest, pod: Manifest) -> str:
         source = variable.get("valueFrom", {})
         if "fieldRef" in source:
+            path = source["fieldRef"]["fieldPath"]
+            if label := _LABEL.fullmatch(path):
+                return str(pod["metadata"]["labels"].get(label[1], ""))
             found: Any = pod
-            for part in source["fieldRef"]["fieldPath"].split("."):
+            for part in path.split("."):
                 found = found.get(part, {})
             return str(found or self.plane.address)
         for kind, key in (("configmap", "configMapKeyRef"), ("secret", "secretKeyRef")):

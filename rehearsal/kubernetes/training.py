@@ -71,7 +71,9 @@ def _ranks_and_address(run: Run, job: Submitted) -> str:
     ranks, addresses = set(), set()
     for pod in job.pods():
         variables = {one["name"]: one.get("value") for one in pod["spec"]["containers"][0].get("env", [])}
-        ranks.add(variables.get("RANK"))
+        # RANK is by this label, which the operator sets; the processes themselves say whether it arrived.
+        ranks.add(pod["metadata"]["labels"].get("training.kubeflow.org/replica-index"))
+        require(not pod["spec"].get("initContainers"), f"the operator added {pod['spec'].get('initContainers')}")
         addresses.add(variables.get("MASTER_ADDR"))
         require(variables.get("MASTER_PORT"), f"{pod['metadata']['name']} has no MASTER_PORT")
     require(ranks == {str(rank) for rank in range(job.wanted)}, f"ranks are {sorted(map(str, ranks))}")

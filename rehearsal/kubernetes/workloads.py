@@ -155,6 +155,23 @@ def second_job_queues(run: Run) -> str:
             return f"{second} waited: {reason}"
 
 
+def others_go_on(run: Run) -> str:
+    """While a job is admitted whose pods cannot start, another one, of another team where there is one, runs."""
+    name, others = _jobs(run)[0], [*run.namespaces, run.namespaces[0]][1]
+
+    def strand(job: Manifest) -> None:
+        for replica in job["spec"]["pytorchReplicaSpecs"].values():
+            replica["template"]["spec"]["nodeSelector"]["rehearsal/there-is-none"] = "true"
+
+    with submitted(run, name, change=strand, nodes=1) as stuck:
+        require(until(lambda: bool(stuck.pods()), _SECONDS), f"{name} was not admitted: {stuck.reason()}")
+        second = _jobs(run)[1]
+        with submitted(run, second, namespace=others, nodes=1) as job:
+            _wait(job)
+            require(not stuck.placed(), f"{name} got a node that is not there")
+            return f"{second} of {others} ran while {name} of {stuck.namespace} waited for its pods"
+
+
 def oversize_refused(run: Run) -> str:
     """More nodes than there are: refused when rendered; and a job written by hand never starts, with the reason."""
     name, most = _jobs(run)[0], run.config.worker_groups[0].count
@@ -166,7 +183,7 @@ def oversize_refused(run: Run) -> str:
         raise CheckFailed(f"operations rendered {name} for {most + 1} of {most} nodes")
 
     def grow(job: Manifest) -> None:
-        job["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = most
+        job["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = most + 1
 
     with submitted(run, name, change=grow) as job:
         if job.queued:

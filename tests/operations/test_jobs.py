@@ -107,18 +107,51 @@ def test_mpi_forwards_the_variables_that_the_group_has_and_waits_for_the_workers
 def test_torchrun_counts_nodes_and_devices() -> None:
     job = render("nanogpt", config("eks-gpu", size="medium"), nodes=3, devices=4, arguments="--steps 7")[-1]
     specs = job["spec"]["pytorchReplicaSpecs"]
-    assert {role: spec["replicas"] for role, spec in specs.items()} == {"Master": 1, "Worker": 2}
+    assert {role: spec["replicas"] for role, spec in specs.items()} == {"Worker": 3}
     for pod in pods([job]):
         command = pod["containers"][0]["command"][-1]
         assert "--nnodes=3 --nproc-per-node=4" in command
         assert command.endswith("--steps 7")
         assert pod["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == 4
-    alone = render("nanogpt", config("eks-gpu"), nodes=1)[-1]
-    assert list(alone["spec"]["pytorchReplicaSpecs"]) == ["Master"]
+
+
+@pytest.mark.parametrize(
+    ("stack", "name"), [(stack, name) for stack in ("eks-gpu", "eks-trainium") for name in jobs_of(config(stack))]
+)
+def test_no_job_has_a_master_whose_workers_would_pull_an_image_from_docker_hub(stack: str, name: str) -> None:
+    job = render(name, config(stack))[-1]
+    if job["kind"] == "PyTorchJob":
+        assert list(job["spec"]["pytorchReplicaSpecs"]) == ["Worker"]
+
+
+def test_a_worker_knows_its_rank_by_its_label_and_waits_for_the_first_ones_address(tmp_path: Path) -> None:
+    (pod,) = pods([render("nanogpt", config("eks-gpu"))[-1]])
+    variables = {one["name"]: one for one in pod["containers"][0]["env"]}
+    assert variables["RANK"]["valueFrom"]["fieldRef"]["fieldPath"].endswith("['training.kubeflow.org/replica-index']")
+    assert (variables["MASTER_ADDR"]["value"], variables["MASTER_PORT"]["value"]) == ("nanogpt-worker-0", "23456")
+    torchrun, getent = tmp_path / "torchrun", tmp_path / "getent"
+    torchrun.write_text('#!/bin/sh\necho "$@"\n')
+    # The first time it knows no address.
+    getent.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n[ "$(wc -l < {tmp_path}/asked)" -gt 1 ]\n')
+    for stub in (torchrun, getent):
+        stub.chmod(0o755)
+    done = subprocess.run(
+        pod["containers"][0]["command"],
+        capture_output=True,
+        text=True,
+        env={
+            "PATH": f"{tmp_path}:/usr/bin:/bin",
+            "RANK": "1",
+            "MASTER_ADDR": "nanogpt-worker-0",
+            "MASTER_PORT": "23456",
+        },
+    )
+    assert (tmp_path / "asked").read_text() == "ahosts nanogpt-worker-0\n" * 2
+    assert "--node-rank=1 --master-addr=nanogpt-worker-0 --master-port=23456" in done.stdout
 
 
 def test_trainium_starts_a_process_for_each_core() -> None:
-    (pod, _) = pods(render("neuron", config("eks-trainium")))
+    (pod,) = pods(render("neuron", config("eks-trainium")))
     assert "--nproc-per-node=32" in pod["containers"][0]["command"][-1]
 
 
