@@ -53,11 +53,17 @@ def test_the_workflow_previews_pull_requests_and_deploys_main_without_a_stored_k
     assert found["permissions"] == {"contents": "read", "id-token": "write"}
     steps = {name: job["steps"] for name, job in found["jobs"].items()}
     assert "github.event_name == 'pull_request'" in found["jobs"]["preview"]["if"]
+    roles: dict[str, Any] = {}
     for job in steps.values():
         credentials = [step["with"] for step in job if "configure-aws-credentials" in step.get("uses", "")]
         assert len(credentials) == 1
         assert "role-to-assume" in credentials[0]
         assert not any("key" in name for name in credentials[0])
+        roles[credentials[0]["role-to-assume"]] = credentials[0]
+    assert list(roles) == ["${{ vars.AWS_PREVIEW_ROLE_ARN }}", "${{ vars.AWS_DEPLOY_ROLE_ARN }}"]
+    # The environment is what the deploying role's trust policy asks for.
+    assert found["jobs"]["deploy"]["environment"] == "hyperpod"
+    assert "environment" not in found["jobs"]["preview"]
     runs = {name: " ".join(step.get("run", "") for step in job) for name, job in steps.items()}
     assert " deploy " not in runs["preview"]
     assert " deploy " in runs["deploy"]
