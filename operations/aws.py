@@ -32,9 +32,11 @@ class Aws:
             self._clients[key] = boto3.client(service, region_name=region or self.region, config=config)
         return self._clients[key]
 
-    def pages(self, service: str, operation: str, key: str, **arguments: Any) -> Iterator[Any]:
+    def pages(
+        self, service: str, operation: str, key: str, *, region: str | None = None, **arguments: Any
+    ) -> Iterator[Any]:
         """Every item under ``key``, from all pages of an operation."""
-        client = self.client(service)
+        client = self.client(service, region)
         if client.can_paginate(operation):
             for page in client.get_paginator(operation).paginate(**arguments):
                 yield from page.get(key) or ()

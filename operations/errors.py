@@ -6,8 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 from pulumi import automation
@@ -17,22 +16,16 @@ from rehearsal.events import name_of
 from . import records
 from .advice import next_step
 from .engines import find_cli, open_cli
-from .failures import explain, is_missing, reason
+from .failures import Failure, cannot_know, explain, is_missing, reason
+from .interfaces import in_the_way
 from .node_logs import lifecycle_logs
 from .target import Target
+from .trail import refused
 
-# LookupEvents answers two pages of 50 events a second, and keeps 90 days (AWS CloudTrail API Reference).
+Item = TypeVar("Item")
 _MOST_EVENTS = 1000
 _MOST_DESCRIBED = 20
 _BAD_STATES = frozenset({"Failed", "RollingBack"})
-_SERVICES = frozenset(
-    f"{name}.amazonaws.com"
-    for name in ("sagemaker", "ec2", "fsx", "eks", "iam", "s3", "ssm", "logs", "events", "aps", "grafana")
-)
-# What a program asks to find out whether something is there is no mistake when it is not.
-_HARMLESS = frozenset(
-    {"NoSuchEntityException", "NoSuchBucket", "NoSuchTagSet", "ResourceNotFoundException", "DryRunOperation"}
-)
 DEPLOYMENTS = "deployments"
 
 
@@ -61,8 +54,10 @@ def collect(target: Target, since: timedelta) -> Problems:
     start = datetime.now(UTC) - since
     for source, look in _SOURCES:
         try:
-            problems.found += [one for one in look(target, start) if one.time >= start]
-        except automation.CommandError as error:
+            for one in look(target, start):
+                if one.time >= start:
+                    problems.found.append(one)
+        except (Failure, automation.CommandError) as error:
             failure = explain(error)
             problems.unknown.append(f"{source}: {failure.message if failure else error}")
         except (ClientError, BotoCoreError) as error:
@@ -74,7 +69,21 @@ def collect(target: Target, since: timedelta) -> Problems:
 
 def _problem(target: Target, time: datetime, source: str, what: str, message: str) -> Problem:
     step = next_step(message, target.stack, "mend it, then deploy again: it goes on where it stopped")
+    if "DependencyViolation" in message:
+        message = f"{message} ({in_the_way(target, message)})"
+        step = (
+            f"python -m operations destroy {target.stack} --remove-leftovers    # deletes interfaces that nothing "
+            "uses; those in use go with what their description names"
+        )
     return Problem(time=time, source=source, what=what, message=message, next_step=step)
+
+
+def _at_most(items: Iterator[Item], most: int, what: str) -> Iterator[Item]:
+    """So many of them; raises Failure behind them where there are more."""
+    for count, item in enumerate(items):
+        if count == most:
+            raise cannot_know(f"only {most} {what} were read: ask for fewer --hours")
+        yield item
 
 
 def _deployments(target: Target, start: datetime) -> Iterator[Problem]:
@@ -132,7 +141,7 @@ def _events(target: Target, start: datetime) -> Iterator[Problem]:
         SortOrder="Descending",
     )
     bad = (event for event in listed if event.get("EventLevel", "Error") != "Info")
-    for event in islice(bad, _MOST_DESCRIBED):
+    for event in _at_most(bad, _MOST_DESCRIBED, "events"):
         what = event.get("InstanceId") or event.get("InstanceGroupName") or event["ClusterName"]
         message = f"{event.get('Description', '')} {_failure_of(target, event['EventId'])}".strip()
         yield _problem(target, event["EventTime"], "cluster event", f"{event['ResourceType']} {what}", message)
@@ -154,7 +163,7 @@ def _recorded(target: Target, start: datetime) -> Iterator[Problem]:
     events = target.aws.pages(
         "logs", "filter_log_events", "events", logGroupName=group, startTime=int(start.timestamp() * 1000)
     )
-    for event in islice(events, _MOST_EVENTS):
+    for event in _at_most(events, _MOST_EVENTS, "events"):
         document = json.loads(event["message"])
         detail: dict[str, Any] = document["detail"]
         time = datetime.fromisoformat(document["time"])
@@ -172,19 +181,9 @@ def _recorded(target: Target, start: datetime) -> Iterator[Problem]:
 
 
 def _trail(target: Target, start: datetime) -> Iterator[Problem]:
-    """Calls that AWS refused and that name the cluster."""
-    changes = [{"AttributeKey": "ReadOnly", "AttributeValue": "false"}]
-    listed = target.aws.pages("cloudtrail", "lookup_events", "Events", LookupAttributes=changes, StartTime=start)
-    for event in islice(listed, _MOST_EVENTS):
-        if event.get("EventSource") not in _SERVICES:
-            continue
-        detail: dict[str, Any] = json.loads(event["CloudTrailEvent"])
-        code = detail.get("errorCode")
-        if not code or code in _HARMLESS or target.cluster_name not in event["CloudTrailEvent"]:
-            continue
-        what = f"{event['EventSource'].split('.')[0]} {event['EventName']}"
-        message = f"{code}: {detail.get('errorMessage', '')}"
-        yield _problem(target, event["EventTime"], "CloudTrail", what, message)
+    """Calls that AWS refused."""
+    for one in refused(target, start):
+        yield _problem(target, one.time, "CloudTrail", one.call, one.message)
 
 
 def _boots(target: Target, start: datetime) -> Iterator[Problem]:

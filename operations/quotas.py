@@ -175,7 +175,7 @@ class _Usage:
 
     def _workspaces(self, service: str) -> float:
         listed = self._aws.pages(service, "list_workspaces", "workspaces")
-        return sum(one.get("tags", {}).get(CLUSTER_ID_TAG) != self._target.names.cluster_id for one in listed)
+        return float(sum(one.get("tags", {}).get(CLUSTER_ID_TAG) != self._target.names.cluster_id for one in listed))
 
     def _ours(self, resource: dict[str, Any]) -> bool:
         tags = {str(tag["Key"]): str(tag["Value"]) for tag in resource.get("Tags") or []}

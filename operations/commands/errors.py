@@ -10,10 +10,23 @@ import typer
 from .. import console, errors, target
 from ..failures import Exit
 
+# AWS CloudTrail API Reference, LookupEvents: 90 days.
+_MOST_HOURS = 2160
+
+
+def _hours(value: float) -> float:
+    """Click's own range lets nan through."""
+    if not 0 < value <= _MOST_HOURS:
+        raise typer.BadParameter(f"{value:g} is not more than 0 and at most {_MOST_HOURS} (90 days)")
+    return value
+
 
 def errors_command(
     stack: console.Stack,
-    hours: Annotated[float, typer.Option("--hours", help="How far to look back; CloudTrail keeps 90 days.")] = 24,
+    hours: Annotated[
+        float,
+        typer.Option("--hours", callback=_hours, help="How far to look back; at most 2160, CloudTrail's 90 days."),
+    ] = 24,
     as_json: console.Json = False,
 ) -> None:
     """Say what went wrong with a stack, newest first.
@@ -37,8 +50,9 @@ def errors_command(
         for line in problems.unknown:
             console.say(f"could not ask {line}", "yellow")
         if not problems.found:
-            console.say(
-                f"Nothing went wrong with {stack} in the last {hours:g} hours, as far as could be asked.", "green"
-            )
+            if problems.unknown:
+                console.say(f"Nothing was found about {stack}, but not everything could be asked.", "yellow")
+            else:
+                console.say(f"Nothing went wrong with {stack} in the last {hours:g} hours.", "green")
     found = Exit.FAILED if problems.found else Exit.CANNOT_KNOW if problems.unknown else Exit.GOOD
     raise typer.Exit(found)

@@ -7,7 +7,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -43,24 +43,26 @@ class StubbedAws(Aws):
         self.__dict__["account_id"] = ACCOUNT
 
     def client(self, service: str, region: str | None = None) -> Any:
-        """A client whose every request must have been announced."""
-        if service not in self._clients:
+        """A client whose every request must have been announced; another region's are SERVICE/REGION there."""
+        key = service if region in (None, self.region) else f"{service}/{region}"
+        if key not in self._clients:
             client = _client(service, region or self.region, "stubbed")
-            client.meta.events.register_first("before-parameter-build.*.*", self._check, unique_id="check")
-            self._stubs[service] = Stubber(client)
-            self._stubs[service].activate()
-            self._clients[service] = client
-        return self._clients[service]
+            check = partial(self._check, key)
+            client.meta.events.register_first("before-parameter-build.*.*", check, unique_id="check")
+            self._stubs[key] = Stubber(client)
+            self._stubs[key].activate()
+            self._clients[key] = client
+        return self._clients[key]
 
     def answer(self, service: str, operation: str, response: dict[str, Any], **expected: Any) -> None:
         """The next call's answer; ``expected`` are parameters that it must have, all others may be anything."""
-        self.client(service)
+        self.client(*service.split("/"))
         self._stubs[service].add_response(operation, response)
         self._expected.setdefault(service, []).append(expected)
 
     def refuse(self, service: str, operation: str, code: str, message: str = "refused") -> None:
         """The next call fails with this code."""
-        self.client(service)
+        self.client(*service.split("/"))
         self._stubs[service].add_client_error(operation, code, message)
         self._expected.setdefault(service, []).append({})
 
@@ -68,13 +70,10 @@ class StubbedAws(Aws):
         """Every call of this service fails before it reaches AWS."""
         self._broken[service] = error
 
-    def _check(self, params: dict[str, Any], model: Any, **_: Any) -> None:
-        service = {"service quotas": "service-quotas", "cloudwatch logs": "logs"}.get(
-            model.service_model.service_id.lower(), model.service_model.service_name
-        )
-        if error := self._broken.get(service):
+    def _check(self, key: str, params: dict[str, Any], model: Any, **_: Any) -> None:
+        if error := self._broken.get(key):
             raise error
-        waiting = self._expected.get(service, [])
+        waiting = self._expected.get(key, [])
         expected = waiting.pop(0) if waiting else {}
         found = {key: params.get(key) for key in expected}
         assert found == expected, f"{model.name}: {found} where {expected} should be"
@@ -84,7 +83,7 @@ class StubbedAws(Aws):
         for service, stub in self._stubs.items():
             stub.deactivate()
             events = self._clients[service].meta.events
-            events.unregister("before-parameter-build.*.*", self._check, unique_id="check")
+            events.unregister("before-parameter-build.*.*", unique_id="check")
 
     def assert_all_asked(self) -> None:
         """Every announced call was made."""

@@ -29,7 +29,7 @@ def put(aws: StubbedAws, *prices: list[str]) -> None:
     questions = 2 + len(costs._USAGE)
     for number in range(questions):
         found = prices[number] if number < len(prices) else []
-        aws.answer("pricing", "get_products", {"PriceList": found})
+        aws.answer("pricing/us-east-1", "get_products", {"PriceList": found})
 
 
 @pytest.mark.parametrize("name", READY_STACKS)
@@ -63,7 +63,7 @@ def test_prices_come_from_every_page(aws: StubbedAws) -> None:
     for page in range(3):
         more = {"NextToken": f"p{page}"} if page < 2 else {}
         found = [product("USW2-Cluster:ml.m5.2xlarge", "0.7")] if page == 2 else []
-        aws.answer("pricing", "get_products", {"PriceList": found, **more})
+        aws.answer("pricing/us-east-1", "get_products", {"PriceList": found, **more})
     put(aws)
     rates = costs.live_rates(stack(aws).config, aws)
     assert rates == {"ml.m5.2xlarge": 0.7}
@@ -77,7 +77,7 @@ def test_free_tiers_and_units_that_are_not_time_are_no_price(aws: StubbedAws) ->
 def test_a_broken_price_list_is_a_failure_and_no_traceback(
     aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    aws.refuse("pricing", "get_products", "InternalErrorException", "try later")
+    aws.refuse("pricing/us-east-1", "get_products", "InternalErrorException", "try later")
     on(aws)
     code, _, err = run(capsys, "cost", "dev", "--live")
     assert code == Exit.FAILED

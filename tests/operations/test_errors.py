@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from pulumi import automation
 
-from operations import errors, records
+from components.names import CLUSTER_ID_TAG
+from operations import errors, records, trail
 from operations.aws import Aws
-from operations.failures import Exit
+from operations.failures import Exit, Failure
+from operations.interfaces import in_the_way
 from tests.operations.aws import StubbedAws, cluster, node, run, run_json, stack
 
 On = Callable[[Aws], None]
@@ -82,6 +84,15 @@ def put(aws: StubbedAws, *, failure: str = "", trail: int = 1) -> None:
         ]
         more = {"NextToken": f"p{page + 1}"} if page < trail - 1 else {}
         aws.answer("cloudtrail", "lookup_events", {"Events": events, **more})
+    nothing_else(aws)
+
+
+def nothing_else(aws: StubbedAws, *ids: str) -> None:
+    """These are what the stack's tag is on; IAM refused nothing."""
+    arns = [{"ResourceARN": f"arn:aws:ec2:us-west-2:123456789012:thing/{one}"} for one in ids]
+    tag = [{"Key": CLUSTER_ID_TAG, "Values": [stack(aws).names.cluster_id]}]
+    aws.answer("resourcegroupstaggingapi", "get_resources", {"ResourceTagMappingList": arns}, TagFilters=tag)
+    aws.answer("cloudtrail/us-east-1", "lookup_events", {"Events": []})
 
 
 @pytest.mark.parametrize("pages", [1, 3])
@@ -119,6 +130,7 @@ def test_a_cluster_that_is_gone_still_has_its_trail_and_pulumis_own_words(
     aws.refuse("logs", "filter_log_events", "ResourceNotFoundException")
     aws.answer("logs", "describe_log_groups", {"logGroups": []})
     aws.answer("cloudtrail", "lookup_events", {"Events": []})
+    nothing_else(aws)
     code, out, _ = run(capsys, "errors", "dev")
     assert code == Exit.FAILED
     assert "pulumi up: storage-lustre" in out
@@ -131,10 +143,140 @@ def test_nothing_wrong_is_good(aws: StubbedAws, on: On, capsys: pytest.CaptureFi
     recorded(aws)
     aws.answer("logs", "describe_log_groups", {"logGroups": []})
     aws.answer("cloudtrail", "lookup_events", {"Events": []})
+    nothing_else(aws)
     on(aws)
     code, out, _ = run(capsys, "errors", "dev", "--hours", "2")
     assert code == Exit.GOOD
     assert "Nothing went wrong with dev in the last 2 hours" in out
+    aws.assert_all_asked()
+
+
+def test_iams_refusals_are_looked_up_where_iam_keeps_them(aws: StubbedAws) -> None:
+    aws.answer("cloudtrail", "lookup_events", {"Events": []})
+    nothing_else(aws)
+    aws._stubs["cloudtrail/us-east-1"]._queue.clear()
+    refused = call("CreateRole", 3, "AccessDenied", "not authorized: role hyperpod-dev-us-west-2-worker", "iam")
+    attributes = [{"AttributeKey": "EventSource", "AttributeValue": "iam.amazonaws.com"}]
+    aws._expected["cloudtrail/us-east-1"].clear()
+    aws.answer("cloudtrail/us-east-1", "lookup_events", {"Events": [refused]}, LookupAttributes=attributes)
+    (found,) = errors._trail(stack(aws), ago(60))
+    assert (found.what, "let this principal" in found.next_step) == ("iam CreateRole", True)
+    aws.assert_all_asked()
+
+
+@pytest.mark.parametrize(
+    ("region", "asked"),
+    [("us-east-1", "us-east-1"), ("us-gov-east-1", "us-gov-west-1"), ("us-gov-west-1", "us-gov-west-1")],
+)
+def test_iam_is_one_for_each_partition(region: str, asked: str) -> None:
+    account = StubbedAws(region)
+    try:
+        account.answer("cloudtrail", "lookup_events", {"Events": []})
+        account.answer("resourcegroupstaggingapi", "get_resources", {"ResourceTagMappingList": []})
+        if region != asked:
+            account.answer(f"cloudtrail/{asked}", "lookup_events", {"Events": []})
+        zone = {"us-east-1": "use1-az4", "us-gov-east-1": "usge1-az1", "us-gov-west-1": "usgw1-az1"}[region]
+        here = stack(account, "dev", f"aws:region={region}", f"hyperpod:availabilityZoneId={zone}")
+        assert list(errors._trail(here, ago(60))) == []
+        account.assert_all_asked()
+    finally:
+        account.close()
+
+
+def test_a_delete_that_names_an_id_alone_is_told_with_what_is_in_the_way(aws: StubbedAws) -> None:
+    own, other = "subnet-0123456789abcdef0", "subnet-0fedcba9876543210"
+    events = [
+        call(
+            "DeleteSubnet",
+            3,
+            "Client.DependencyViolation",
+            f"The subnet '{one}' has dependencies and cannot be deleted.",
+        )
+        for one in (own, other)
+    ]
+    aws.answer("cloudtrail", "lookup_events", {"Events": events})
+    nothing_else(aws, own)
+    held = [{"NetworkInterfaceId": "eni-1", "Status": "in-use", "Description": "ELB app/k8s-web"}]
+    where = [{"Name": "subnet-id", "Values": [own]}]
+    aws.answer("ec2", "describe_network_interfaces", {"NetworkInterfaces": held}, Filters=where)
+    (found,) = errors._trail(stack(aws), ago(60))
+    assert f'in the way in {own}: eni-1 in-use "ELB app/k8s-web"' in found.message
+    assert "--remove-leftovers" in found.next_step
+    assert "operations errors" not in found.next_step, "the hint must not lead back to this command"
+    aws.assert_all_asked()
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "said"),
+    [
+        ("resource sg-0123456789abcdef0 has a dependent object", [], "no network interface is in sg-0123456789abcdef0"),
+        ("something has a dependent object", None, "AWS does not say of what"),
+        ("vpc-0123456789abcdef0 has dependencies", "UnauthorizedOperation", "unknown: permission denied"),
+        (
+            "vpc-0123456789abcdef0 has dependencies",
+            [{"NetworkInterfaceId": f"eni-{n}"} for n in range(9)],
+            "and 4 more",
+        ),
+    ],
+)
+def test_what_is_in_the_way_is_told_or_why_not(text: str, answer: Any, said: str, aws: StubbedAws) -> None:
+    if isinstance(answer, str):
+        aws.refuse("ec2", "describe_network_interfaces", answer)
+    elif answer is not None:
+        aws.answer("ec2", "describe_network_interfaces", {"NetworkInterfaces": answer})
+    assert said in in_the_way(stack(aws), text)
+
+
+def test_more_events_than_are_read_is_said_and_what_was_read_counts(
+    aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trail, "MOST_EVENTS", 2)
+    events = [call("CreateVpc", n, "VpcLimitExceeded", "hyperpod-dev") for n in range(3)]
+    aws.answer("cloudtrail", "lookup_events", {"Events": events})
+    nothing_else(aws)
+    monkeypatch.setattr(errors, "_SOURCES", (("CloudTrail", errors._trail),))
+    problems = errors.collect(stack(aws), timedelta(hours=1))
+    assert len(problems.found) == 2
+    assert problems.unknown == ["CloudTrail: only the newest 2 events of us-west-2 were read: ask for fewer --hours"]
+
+
+def test_more_recorded_events_than_are_read_is_said(aws: StubbedAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errors, "_MOST_EVENTS", 1)
+    one = {"time": ago(5).isoformat(), "detail": {"ClusterStatus": "Failed"}}
+    recorded(aws, one, one)
+    monkeypatch.setattr(errors, "_SOURCES", (("recorded events", errors._recorded),))
+    problems = errors.collect(stack(aws), timedelta(hours=1))
+    assert (len(problems.found), problems.unknown) == (
+        1,
+        ["recorded events: only 1 events were read: ask for fewer --hours"],
+    )
+
+
+def test_resources_that_cannot_be_listed_leave_the_calls_that_name_the_cluster(aws: StubbedAws) -> None:
+    aws.refuse("resourcegroupstaggingapi", "get_resources", "AccessDeniedException")
+    aws.answer("cloudtrail", "lookup_events", {"Events": [call("CreateVpc", 1, "VpcLimitExceeded", "hyperpod-dev")]})
+    aws.refuse("cloudtrail/us-east-1", "lookup_events", "AccessDeniedException")
+    found = trail.refused(stack(aws), ago(60))
+    assert next(found).call == "ec2 CreateVpc"
+    with pytest.raises(Failure, match=r"ids alone are not seen: permission denied: GetResources; .* in us-east-1"):
+        next(found)
+
+
+def test_what_could_not_be_asked_is_never_called_good(
+    refusing: Callable[..., Aws], on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on(refusing("AccessDeniedException"))
+    code, out, _ = run(capsys, "errors", "dev")
+    assert code == Exit.CANNOT_KNOW
+    assert "Nothing went wrong" not in out
+    assert "not everything could be asked" in out
+
+
+@pytest.mark.parametrize("hours", ["nan", "1e9", "-5", "0", "inf", "2161"])
+def test_a_time_that_cannot_be_looked_back_is_bad_input(hours: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "errors", "dev", "--hours", hours)
+    assert code == Exit.BAD_INPUT
+    assert "2160" in err
 
 
 def test_one_source_that_may_not_be_asked_hides_no_other(
@@ -146,7 +288,7 @@ def test_one_source_that_may_not_be_asked_hides_no_other(
     on(aws)
     code, document = run_json(capsys, "errors", "dev")
     assert code == Exit.FAILED
-    assert document["unknown"] == ["CloudTrail: permission denied: LookupEvents"]
+    assert document["unknown"] == ["CloudTrail: permission denied: LookupEvents in us-west-2"]
     assert len(document["found"]) == 2
 
 
