@@ -45,11 +45,12 @@ class Report:
 
     @property
     def code(self) -> Exit:
-        """How the verb ends."""
+        """How the verb ends: after a destroy, nothing may be left, and everything must have been looked at."""
         if self.cancelled:
             return Exit.CANCELLED
-        left = self.audit.of_the_stack if self.audit else []
-        return Exit.GOOD if self.succeeded and not left else Exit.FAILED
+        if not self.succeeded or (self.audit and self.audit.of_the_stack):
+            return Exit.FAILED
+        return Exit.CANNOT_KNOW if self.audit and self.audit.unknown else Exit.GOOD
 
 
 def run(target: Target, engine: Engine, command: Command, *, total: int = 0) -> Report:

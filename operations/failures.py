@@ -84,6 +84,9 @@ MISSING = frozenset(
         "NotFoundException",
         "FileSystemNotFound",
         "NoSuchResourceException",
+        "RepositoryNotFoundException",
+        "LoadBalancerNotFound",
+        "TargetGroupNotFound",
     }
 )
 _REGION_OFF = frozenset({"OptInRequired", "InvalidRegion"})

@@ -12,8 +12,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from components.names import CLUSTER_ID_TAG, ROLE_KINDS
 
 from .aws import Aws
-from .failures import is_missing, reason
+from .failures import Failure, is_missing, reason
 from .node_logs import GROUP_PREFIX
+from .tagged import present
 from .target import Target
 
 
@@ -72,7 +73,10 @@ def audit(target: Target) -> Audit:
     found = Audit()
     for what, look in _LOOKS:
         try:
-            found.leftovers += list(look(target))
+            for one in look(target):
+                found.leftovers.append(one)
+        except Failure as failure:
+            found.unknown.append(f"{what}: {failure.message}")
         except (ClientError, BotoCoreError) as error:
             if not (isinstance(error, ClientError) and is_missing(error)):
                 found.unknown.append(f"{what}: {reason(error)}")
@@ -216,6 +220,11 @@ def _documents(target: Target) -> Iterator[Leftover]:
             yield Leftover(kind="SSM document", id=name, by_aws=False, command=f"aws ssm delete-document --name {name}")
 
 
+def _tagged(target: Target) -> Iterator[Leftover]:
+    for one in present(target):
+        yield Leftover(kind=one.kind, id=one.id, by_aws=False, command=one.command)
+
+
 def _pages(aws: Aws, service: str, operation: str, arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
     client = aws.client(service)
     if client.can_paginate(operation):
@@ -233,5 +242,6 @@ _LOOKS: tuple[tuple[str, Callable[[Target], Iterator[Leftover]]], ...] = (
     ("S3", _bucket),
     ("IAM", _roles),
     ("SSM", _documents),
+    ("tagged resources", _tagged),
     ("logs", _log_groups),
 )

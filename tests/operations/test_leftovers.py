@@ -11,11 +11,13 @@ import boto3
 import pytest
 
 from components.names import CLUSTER_ID_TAG
-from operations import leftovers, target
+from operations import leftovers, tagged, target
 from operations.aws import Aws
+from operations.deploy import Report
+from operations.failures import Exit
 from operations.target import Target
 from rehearsal.account import Account
-from tests.operations.aws import RefusingAws, stack
+from tests.operations.aws import RefusingAws, StubbedAws, stack
 
 LOGS = "/aws/sagemaker/Clusters/hyperpod-dev/abcdef123456"
 
@@ -116,6 +118,148 @@ def test_what_may_not_be_looked_at_is_said_and_not_taken_for_clean(
     assert found.leftovers == []
     assert len(found.unknown) == len(leftovers._LOOKS) - 1  # a Slurm stack has no EKS cluster to look for
     assert all(said in line for line in found.unknown)
+
+
+def gone(chosen: Target) -> None:
+    assert leftovers.audit(chosen).leftovers == []
+
+
+def test_keys_parameters_and_volumes_with_the_stacks_tag_are_found_and_a_key_that_waits_for_its_end_is_not(
+    chosen: Target,
+) -> None:
+    kms, ssm, ec2 = (boto3.client(name, region_name="us-west-2") for name in ("kms", "ssm", "ec2"))
+    value = chosen.names.cluster_id
+    keys = [
+        kms.create_key(Tags=[{"TagKey": CLUSTER_ID_TAG, "TagValue": value}])["KeyMetadata"]["KeyId"] for _ in range(2)
+    ]
+    kms.schedule_key_deletion(KeyId=keys[1])
+    tag = [{"Key": CLUSTER_ID_TAG, "Value": value}]
+    name = "/hyperpod/hyperpod-dev/ssh-public-key"
+    ssm.put_parameter(Name=name, Value="x", Type="String", Tags=tag)
+    volume = ec2.create_volume(Size=1, AvailabilityZone="us-west-2a", TagSpecifications=tags(chosen, "volume"))[
+        "VolumeId"
+    ]
+    try:
+        found = leftovers.audit(chosen)
+        assert {(one.kind, one.id) for one in found.of_the_stack} == {
+            ("KMS key", keys[0]), ("SSM parameter", name), ("EBS volume", volume),
+        }  # fmt: skip
+        assert f"aws ssm delete-parameter --name {name}" in {one.command for one in found.of_the_stack}
+        assert found.unknown == []
+    finally:
+        kms.schedule_key_deletion(KeyId=keys[0])
+        ssm.delete_parameter(Name=name)
+        ec2.delete_volume(VolumeId=volume)
+    gone(chosen)
+
+
+def test_what_kubernetes_made_is_found_by_its_drivers_tags(account: Account) -> None:
+    eks = replace(target.load("eks-gpu"), aws=Aws("us-west-2"))
+    ec2, elb, elbv2 = (boto3.client(name, region_name="us-west-2") for name in ("ec2", "elb", "elbv2"))
+    owned = {"Key": f"kubernetes.io/cluster/{eks.cluster_name}", "Value": "owned"}
+    other = {"Key": "kubernetes.io/cluster/other", "Value": "owned"}
+    volumes = [
+        ec2.create_volume(
+            Size=1, AvailabilityZone="us-west-2a", TagSpecifications=[{"ResourceType": "volume", "Tags": [tag]}]
+        )["VolumeId"]
+        for tag in (owned, other)
+    ]
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
+    listener = {"Protocol": "TCP", "LoadBalancerPort": 80, "InstancePort": 80}
+    elb.create_load_balancer(LoadBalancerName="classic", Subnets=[subnet], Listeners=[listener], Tags=[owned])
+    controllers = {"Key": "elbv2.k8s.aws/cluster", "Value": eks.cluster_name}
+    arn = elbv2.create_load_balancer(Name="new", Subnets=[subnet], Type="network", Tags=[controllers])["LoadBalancers"][
+        0
+    ]["LoadBalancerArn"]
+    try:
+        found = {(one.kind, one.id.split("/")[-1]): one.command for one in leftovers.audit(eks).of_the_stack}
+        assert set(found) == {
+            ("EBS volume", volumes[0]),
+            ("load balancer", "classic"),
+            ("load balancer", arn.split("/")[-1]),
+        }
+        assert found[("load balancer", "classic")] == "aws elb delete-load-balancer --load-balancer-name classic"
+        assert f"aws elbv2 delete-load-balancer --load-balancer-arn {arn}" in found.values()
+    finally:
+        elb.delete_load_balancer(LoadBalancerName="classic")
+        elbv2.delete_load_balancer(LoadBalancerArn=arn)
+        for volume in volumes:
+            ec2.delete_volume(VolumeId=volume)
+        ec2.delete_subnet(SubnetId=subnet)
+        ec2.delete_vpc(VpcId=vpc)
+    gone(eks)
+
+
+def listed(aws: StubbedAws, *resources: str) -> None:
+    """The Tagging API lists these, and may lag."""
+    found = [{"ResourceARN": f"arn:aws:{one}"} for one in resources]
+    aws.answer("resourcegroupstaggingapi", "get_resources", {"ResourceTagMappingList": found})
+
+
+PROMETHEUS, GRAFANA = "aps:us-west-2:1:workspace/ws-1", "grafana:us-west-2:1:/workspaces/g-0123456789"
+REPOSITORY, RULE = "ecr:us-west-2:1:repository/hyperpod/dev", "events:us-west-2:1:rule/dev-events"
+
+
+def workspaces(prometheus: str, grafana: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    return (
+        {"workspaceId": "ws-1", "arn": "a", "status": {"statusCode": prometheus}, "createdAt": 0},
+        {
+            "id": "g-0123456789", "created": 0, "modified": 0, "endpoint": "x", "grafanaVersion": "10.4",
+            "status": grafana, "authentication": {"providers": ["AWS_SSO"]}, "dataSources": [],
+        },
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("state", "number"), [("ACTIVE", 2), ("DELETING", 0)])
+def test_workspaces_are_found_until_they_are_being_deleted(state: str, number: int, aws: StubbedAws) -> None:
+    listed(aws, PROMETHEUS, GRAFANA)
+    prometheus, grafana = workspaces(state, state)
+    aws.answer("amp", "describe_workspace", {"workspace": prometheus}, workspaceId="ws-1")
+    aws.answer("grafana", "describe_workspace", {"workspace": grafana}, workspaceId="g-0123456789")
+    found = list(tagged.present(stack(aws)))
+    assert [one.id for one in found] == ["ws-1", "g-0123456789"][:number]
+    aws.assert_all_asked()
+
+
+def test_a_repository_and_a_rule_are_found_and_what_the_list_only_still_has_is_not(aws: StubbedAws) -> None:
+    listed(aws, REPOSITORY, RULE)
+    aws.answer("ecr", "describe_repositories", {"repositories": [{}]}, repositoryNames=["hyperpod/dev"])
+    aws.answer("events", "describe_rule", {"Name": "dev-events"}, Name="dev-events")
+    assert [one.kind for one in tagged.present(stack(aws))] == ["ECR repository", "EventBridge rule"]
+    listed(aws, REPOSITORY, RULE, "ec2:us-west-2:1:vpc/vpc-1", "ec2:us-west-2:1:volume/vol-1")
+    aws.refuse("ecr", "describe_repositories", "RepositoryNotFoundException")
+    aws.refuse("events", "describe_rule", "ResourceNotFoundException")
+    aws.refuse("ec2", "describe_volumes", "InvalidVolume.NotFound")
+    assert list(tagged.present(stack(aws))) == []
+    aws.assert_all_asked()
+
+
+def test_a_tagged_thing_of_a_kind_nobody_knows_is_said_and_not_taken_for_clean(
+    aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers, "_LOOKS", (("tagged resources", leftovers._tagged),))
+    listed(aws, "new:us-west-2:1:thing/one")
+    found = leftovers.audit(stack(aws))
+    assert found.leftovers == []
+    assert found.unknown == ["tagged resources: may be left, or just deleted: arn:aws:new:us-west-2:1:thing/one"]
+
+
+@pytest.mark.parametrize(
+    ("audit", "succeeded", "code"),
+    [
+        (leftovers.Audit(), True, Exit.GOOD),
+        (leftovers.Audit(unknown=["S3: permission denied"]), True, Exit.CANNOT_KNOW),
+        (leftovers.Audit(unknown=["S3: permission denied"]), False, Exit.FAILED),
+        (leftovers.Audit(unknown=["x"], leftovers=[leftovers.Leftover(kind="VPC", id="v", by_aws=False, command="")]),
+         True, Exit.FAILED),
+    ],
+)  # fmt: skip
+def test_a_destroy_is_good_only_where_everything_was_looked_at(
+    audit: leftovers.Audit, succeeded: bool, code: Exit
+) -> None:
+    report = Report(stack="dev", command="destroy", engine="test", succeeded=succeeded, audit=audit)
+    assert report.code == code
 
 
 def test_what_is_found_by_other_means_is_added_once() -> None:
