@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from hyperpod_commands import bandwidth, nccl_test, nccom_test
 from hyperpod_commands.bandwidth import Row
@@ -18,21 +18,17 @@ from components.config import InstanceGroup
 from . import job_run, jobs, records, sessions
 from . import nodes as cluster_nodes
 from .failures import Failure, bad_input
+from .job_run import Test
 from .target import Target
 
-Test = Literal["nccl", "nccom"]
 HISTORY = "benchmarks"
-# mpirun, srun --label and kubectl may put the rank before each line.
-_LABEL = re.compile(r"^\s*(?:\[\d+,\d+\]<\w+>:|\d+:)\s?", re.MULTILINE)
-_RANK = re.compile(r"^#\s+Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device", re.MULTILINE)
-_COMPLAINT = re.compile(
-    r"NCCL (?:WARN|failure)|Test .*failure|\berror\b|aborted|Killed|segmentation fault", re.IGNORECASE
-)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """A test's result. Bandwidths in GB/s; ``threshold`` is None where nothing can be said (bandwidth.threshold)."""
+    """A test's result. Bandwidths in GB/s; ``threshold`` is None where nothing can be said (bandwidth.threshold),
+    ``wrong`` where no value was checked.
+    """
 
     test: Test
     collective: str
@@ -44,7 +40,7 @@ class Result:
     average: float
     peak: float
     threshold: float | None
-    wrong: int
+    wrong: int | None
     passed: bool
     reasons: tuple[str, ...]
     hints: tuple[str, ...]
@@ -77,7 +73,9 @@ def run(target: Target, collective: str, nodes: int | None, timeout: float) -> R
     group = target.config.worker_groups[0]
     number = nodes or group.count
     if target.on_eks:
-        return rate_text(target, _on_kubernetes(target, number, timeout), collective, number)
+        succeeded, lines = _on_kubernetes(target, number, timeout)
+        failure = "" if succeeded else job_run.why_failed(lines)
+        return rate_text(target, "\n".join(lines), collective, number, failure)
     return _on_slurm(target, group, collective, number, timeout)
 
 
@@ -118,48 +116,30 @@ def _from_record(record: Mapping[str, Any], nodes: int) -> Result:
     )
 
 
-def rate_text(target: Target, text: str, collective: str, nodes: int | None = None) -> Result:
-    """Rate what nccl-tests or nccom-test printed, whole, cut short or with errors."""
-    plain, test = _LABEL.sub("", text), _test(target)
+def rate_text(target: Target, text: str, collective: str, nodes: int | None = None, failure: str = "") -> Result:
+    """Rate what nccl-tests or nccom-test printed, whole, cut or with errors; ``failure`` is what else went wrong."""
     group = target.config.worker_groups[0]
-    rows = bandwidth.parse_nccom(plain) if test == "nccom" else bandwidth.parse_nccl(plain)
-    ranks: dict[str, str] = dict(_RANK.findall(plain))
-    number = len(set(ranks.values())) or nodes or group.count
-    devices = group.type.neuron_cores if test == "nccom" else group.type.accelerators
-    per_node = max(1, len(ranks) // number) if ranks else max(1, devices)
-    limit = bandwidth.threshold(
-        collective, test, group.type.network_gbps, number, per_node, min(1.0, per_node / max(1, devices))
-    )
-    rating = bandwidth.rate(rows, bandwidth.average_of(plain, rows), limit)
-    reasons = [*rating.reasons, *_complaints(plain)]
+    number, per_node, rating = job_run.rate(_test(target), group, collective, text, nodes or group.count, failure)
     return Result(
-        test=test,
+        test=_test(target),
         collective=collective,
         nodes=number,
         ranks_per_node=per_node,
         instance_type=group.type.name,
         transport=group.type.transport,
-        rows=tuple(rows),
+        rows=tuple(rating.rows),
         average=rating.average,
         peak=rating.peak,
-        threshold=limit,
+        threshold=rating.threshold,
         wrong=rating.wrong,
-        passed=not reasons,
-        reasons=tuple(reasons),
-        hints=tuple(bandwidth.hints(group.type.transport)) if reasons else (),
+        passed=rating.passed,
+        reasons=tuple(rating.reasons),
+        hints=() if rating.passed else tuple(bandwidth.hints(group.type.transport)),
     )
 
 
-def _complaints(text: str) -> list[str]:
-    """An output that ends before its average was cut, and the first lines that complain say why."""
-    if re.search(r"Avg bus bandwidth", text):
-        return []
-    said = [line.strip() for line in text.splitlines() if _COMPLAINT.search(line)]
-    return ["the output ends before the test did", *said[:3]]
-
-
-def _on_kubernetes(target: Target, nodes: int, timeout: float) -> str:
-    """Run the job of jobs/eks to its end and take what it said; it is deleted whatever happens."""
+def _on_kubernetes(target: Target, nodes: int, timeout: float) -> tuple[bool, list[str]]:
+    """Run the job of jobs/eks to its end: whether it succeeded, and what it said. It is deleted whatever happens."""
     name = "nccom-test" if _test(target) == "nccom" else "nccl-tests"
     try:
         objects = jobs.render(name, target.config, nodes=nodes)
@@ -169,11 +149,10 @@ def _on_kubernetes(target: Target, nodes: int, timeout: float) -> str:
     job_run.check(api, objects, target.config)
     try:
         job_run.submit(api, objects)
-        _, lines = job_run.follow(api, objects, lambda line: None, lambda phase: None, timeout)
+        return job_run.follow(api, objects, lambda line: None, lambda phase: None, timeout)
     finally:
         for one in reversed(objects):
             api.delete(one)
-    return "\n".join(lines)
 
 
 def keep(target: Target, result: Result, picture: Path | None = None) -> Result:

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from hyperpod_commands import bandwidth
 
@@ -20,6 +20,7 @@ from .jobs import NAME_LABEL
 Object = dict[str, Any]
 OnLine = Callable[[str], None]
 OnPhase = Callable[[str], None]
+Test = Literal["nccl", "nccom"]
 # Which pod of a job speaks for it.
 _SPEAKER: Mapping[str, Mapping[str, str]] = {
     "MPIJob": {"training.kubeflow.org/job-role": "launcher"},
@@ -196,16 +197,13 @@ def judge(
     name: str, namespace: str, group: InstanceGroup, nodes: int, succeeded: bool, lines: Sequence[str], seconds: float
 ) -> Result:
     """What a job's end and its output amount to."""
-    reasons = [] if succeeded else [f"the job failed: {_last_words(lines)}"]
+    reasons = [] if succeeded else [why_failed(lines)]
     figures: dict[str, float] = {}
     text = "\n".join(lines)
     if name in ("nccl-tests", "nccom-test"):
-        backend = "nccl" if name == "nccl-tests" else "nccom"
-        rows = bandwidth.parse_nccl(text) if backend == "nccl" else bandwidth.parse_nccom(text)
-        ranks = group.type.accelerators if backend == "nccl" else group.type.neuron_cores
-        limit = bandwidth.threshold("all_reduce", backend, group.type.network_gbps, nodes, ranks)
-        rating = bandwidth.rate(rows, bandwidth.average_of(text, rows), limit)
-        reasons += rating.reasons
+        test: Test = "nccl" if name == "nccl-tests" else "nccom"
+        _, _, rating = rate(test, group, "all_reduce", text, nodes, "" if succeeded else why_failed(lines))
+        reasons = list(rating.reasons)
         figures = {"average_busbw": rating.average, "peak_busbw": rating.peak, "threshold": rating.threshold or 0.0}
     elif name == "device-check":
         passed = sum(line == "PASS" for line in lines)
@@ -231,5 +229,19 @@ def judge(
     )
 
 
-def _last_words(lines: Sequence[str]) -> str:
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+def rate(
+    test: Test, group: InstanceGroup, collective: str, text: str, nodes: int, failure: str = ""
+) -> tuple[int, int, bandwidth.Rating]:
+    """Rate what a test printed on nodes of a group: nodes and ranks on each, as it says itself if it does, and how."""
+    row = group.type
+    devices = max(1, row.neuron_cores if test == "nccom" else row.accelerators)
+    number, per_node = bandwidth.placement(text) or (nodes, devices)
+    share = min(1.0, per_node / devices)
+    limit = bandwidth.threshold(collective, test, row.network_gbps, number, per_node, share)
+    return number, per_node, bandwidth.rate(test, text, limit, failure)
+
+
+def why_failed(lines: Sequence[str]) -> str:
+    """Why a job failed, by the last it said."""
+    said = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+    return f"the job failed: {said}"

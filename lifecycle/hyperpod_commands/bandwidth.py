@@ -8,14 +8,16 @@ number of ranks (nccl-tests, doc/PERFORMANCE.md). Between nodes that link is the
 GB/s for all_reduce, all_gather, reduce_scatter, broadcast and reduce on two nodes or more. The number of nodes does
 not enter: it is in the definition already. In an alltoall of n nodes with g ranks each, a rank shares the wire with
 its node's others and sends (n-1)g of its ng-1 parts over it; its threshold is the above / g x (ng-1) / ((n-1)g).
-sendrecv, gather and scatter have none, and inside one node no wire is used: only their correctness is rated.
+sendrecv, gather and scatter have none, and inside one node no wire is used: only their correctness is rated, and a
+test that did not check its values either has shown nothing.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import asdict, dataclass
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 # Shares of the wire that healthy nodes reach with the largest messages. nccl: 35-45 GB/s of a p4d's 50 and 3.0 of a
 # g5.16xlarge's 3.1 are reported. nccom: 37 of a trn1's 100 at its largest message of 128 MB. gloo: one process a
@@ -23,10 +25,31 @@ from typing import Any, Dict, List, Optional
 EFFICIENCY = {"nccl": 0.7, "nccom": 0.35, "gloo": 0.2}
 RING = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 
+# mpirun, srun --label and kubectl may put the rank before each line.
+_LABEL = re.compile(r"^[ \t]*(?:\[\d+,\d+\]<\w+>:|\d+:)[ \t]?", re.MULTILINE)
+_RANK = re.compile(r"^#\s+Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device", re.MULTILINE)
+# Size, count, type and what comes after them.
+_ROW = re.compile(r"^[ \t]*(\d+)[ \t]+(\d+)[ \t]+([a-z]\w*)\b(.*)$", re.MULTILINE)
+_AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*(\S+)")
+_OUT_OF_BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\S+)[ \t]*(\w*)")
+# nccom-test does not say whether it checked; its command line does.
+_CHECKED = re.compile(r"nccom-test\b.*\s(?:--check|-c)(?:\s|$)", re.MULTILINE)
+# What no test says that went well, and what else explains one that did not get to its end.
+_FAILED = re.compile(
+    r"NCCL WARN .*\berror\b|NCCL failure|Test \w* ?failure|exited on signal|exited with non-zero status|core dumped"
+    r"|segmentation fault|errors found|test failed|Failure running",
+    re.IGNORECASE,
+)
+_COMPLAINT = re.compile(rf"{_FAILED.pattern}|NCCL WARN|\berror\b|aborted|Killed|not found", re.IGNORECASE)
+_MOST = 3
+
 
 @dataclass(frozen=True)
 class Row:
-    """One message size. Time in microseconds, bandwidths in GB/s, the better of out of place and in place."""
+    """One message size. Time in microseconds, bandwidths in GB/s, the better of out of place and in place.
+
+    ``wrong`` is None where the values were not checked.
+    """
 
     size: int
     count: int
@@ -34,18 +57,19 @@ class Row:
     time_us: float
     algbw: float
     busbw: float
-    wrong: int
+    wrong: Optional[int]
 
 
 @dataclass(frozen=True)
 class Rating:
-    """How a test ended."""
+    """How a test ended. ``wrong`` is None where no value was checked."""
 
     passed: bool
+    rows: List[Row]
     average: float
     peak: float
     threshold: Optional[float]
-    wrong: int
+    wrong: Optional[int]
     reasons: List[str]
 
     def record(self) -> Dict[str, Any]:
@@ -53,30 +77,67 @@ class Rating:
         return asdict(self)
 
 
-def parse_nccl(text: str) -> List[Row]:
-    """The rows that nccl-tests printed, of old releases without a root column and of new ones."""
-    rows = []
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) < 8 or not words[0].isdigit() or not words[1].isdigit():
-            continue
-        numbers = words[4:]
-        if len(numbers) in (5, 9):  # the root
-            numbers = numbers[1:]
-        if len(numbers) not in (4, 8):
-            continue
-        halves = [numbers[i : i + 4] for i in range(0, len(numbers), 4)]
-        best = max(halves, key=lambda half: float(half[2]))
-        wrong = sum(int(half[3]) for half in halves if half[3].isdigit())
-        time_us, algbw, busbw = (float(number) for number in best[:3])
-        rows.append(Row(int(words[0]), int(words[1]), words[2], time_us, algbw, busbw, wrong))
-    return rows
+def parse(test: str, text: str) -> Tuple[List[Row], List[str]]:
+    """The rows that nccl-tests (or gloo's sweep, in its columns) or nccom-test printed, and rows that are none.
+
+    The latter have another rank's output between their columns, or a number that is none.
+    """
+    rows, broken = [], []
+    checked = bool(_CHECKED.search(text))
+    for found in _ROW.finditer(text):
+        size, count, kind, rest = found.groups()
+        try:
+            columns = _nccom(rest.split(), checked) if test == "nccom" else _nccl(rest.split())
+        except ValueError:
+            broken.append(found.group(0).strip())
+        else:
+            rows.append(Row(int(size), int(count), kind, *columns))
+    return rows, broken
 
 
-def parse_nccom(text: str) -> List[Row]:
-    """The rows that nccom-test printed."""
-    found = re.findall(r"^\s*(\d+)\s+(\d+)\s+(\w+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s*$", text, re.MULTILINE)
-    return [Row(int(a), int(b), c, float(d), float(e), float(f), 0) for a, b, c, d, e, f in found]
+def _nccl(columns: List[str]) -> Tuple[float, float, float, Optional[int]]:
+    """The better half of old releases without a root column and of new ones. Raises ValueError."""
+    if columns and columns[0].isalpha():  # the reduction
+        columns = columns[1:]
+    if len(columns) in (5, 9):  # the root
+        columns = columns[1:]
+    if len(columns) not in (4, 8):
+        raise ValueError
+    halves = [_numbers(columns[start : start + 3]) for start in range(0, len(columns), 4)]
+    wrong = [_wrong(column) for column in columns[3::4] if column != "N/A"]
+    return (*max(halves, key=lambda half: half[2]), sum(wrong) if wrong else None)
+
+
+def _nccom(columns: List[str], checked: bool) -> Tuple[float, float, float, Optional[int]]:
+    """The three numbers; with --check it ends with an error where a value is wrong. Raises ValueError."""
+    if len(columns) != 3:
+        raise ValueError
+    return (*_numbers(columns), 0 if checked else None)
+
+
+def _numbers(columns: Sequence[str]) -> Tuple[float, float, float]:
+    time_us, algbw, busbw = (_finite(column) for column in columns)
+    return time_us, algbw, busbw
+
+
+def _finite(column: str) -> float:
+    number = float(column)
+    if not math.isfinite(number):
+        raise ValueError
+    return number
+
+
+def _wrong(column: str) -> int:
+    """nccl-tests prints the number with %g, as 2.68435e+08. Old releases print the largest error, as 1e-07."""
+    number = float(column)
+    return int(number) if math.isfinite(number) else 1
+
+
+def placement(text: str) -> Optional[Tuple[int, int]]:
+    """Nodes, and ranks on each, as nccl-tests lists them; None where it does not."""
+    ranks = dict(_RANK.findall(_LABEL.sub("", text)))
+    nodes = len(set(ranks.values()))
+    return (nodes, max(1, len(ranks) // nodes)) if nodes else None
 
 
 def threshold(
@@ -94,46 +155,61 @@ def threshold(
     return None
 
 
-def average_of(text: str, rows: List[Row]) -> float:
-    """The average that the test itself printed, else the rows'."""
-    said = re.search(r"Avg bus bandwidth\s*:\s*([\d.]+)", text)
-    if said:
-        return float(said.group(1))
-    return sum(row.busbw for row in rows) / len(rows) if rows else 0.0
+def rate(test: str, text: str, limit: Optional[float], failure: str = "") -> Rating:
+    """PASS or FAIL of what a test printed: it got to its end, no value is wrong, the peak is not below the limit.
 
-
-def rate(rows: List[Row], average: float, limit: Optional[float]) -> Rating:
-    """PASS or FAIL: no wrong value, and a peak that is not below the limit."""
+    ``failure`` is what went wrong besides, as an exit status.
+    """
+    text = _LABEL.sub("", text)
+    rows, broken = parse(test, text)
     peak = max((row.busbw for row in rows), default=0.0)
-    wrong = sum(row.wrong for row in rows)
+    checked = [row.wrong for row in rows if row.wrong is not None]
+    wrong = sum(checked) if checked else None
     reasons = []
     if not rows:
         reasons.append("the test printed no result")
     if wrong:
         reasons.append(f"{wrong} wrong values: data is corrupted on its way")
+    reasons += [f"a row cannot be read: {row}" for row in broken[:_MOST]]
     if limit is not None and rows and peak < limit:
         reasons.append(f"peak {peak:.2f} GB/s is below {limit:.2f} GB/s")
-    return Rating(not reasons, average, peak, limit, wrong, reasons)
+    if limit is None and rows and wrong is None:
+        reasons.append("nothing is rated: no threshold is known, and the test did not check its values")
+    average, said = _end(text)
+    reasons += said + ([failure] if failure else [])
+    if average is None:
+        average = sum(row.busbw for row in rows) / len(rows) if rows else 0.0
+    return Rating(not reasons, rows, average, peak, limit, wrong, reasons)
 
 
-def table(rows: List[Row]) -> List[str]:
-    """The rows as nccl-tests shows them."""
-    lines = [f"{'size':>12} {'count':>12} {'type':>8} {'time':>11} {'algbw':>8} {'busbw':>8} {'#wrong':>7}"]
-    lines.append(f"{'(B)':>12} {'(elements)':>12} {'':>8} {'(us)':>11} {'(GB/s)':>8} {'(GB/s)':>8}")
-    body = [
-        f"{r.size:>12} {r.count:>12} {r.type:>8} {r.time_us:>11.1f} {r.algbw:>8.2f} {r.busbw:>8.2f} {r.wrong:>7}"
-        for r in rows
-    ]
-    return lines + body
+def _end(text: str) -> Tuple[Optional[float], List[str]]:
+    """The average that the test itself printed last, and what it, MPI or the network complained of."""
+    reasons = []
+    bounds = _OUT_OF_BOUNDS.search(text)
+    if bounds and (bounds.group(1) != "0" or bounds.group(2) == "FAILED"):
+        reasons.append(f"out of bounds values: {bounds.group(1)}")
+    average, said = None, _AVERAGE.search(text)
+    if said is None:
+        reasons.append("the output ends before the test did")
+    else:
+        try:
+            average = _finite(said.group(1).replace("GB/s", ""))
+        except ValueError:
+            reasons.append(f"the average bus bandwidth is {said.group(1)}")
+    complaint = _COMPLAINT if average is None else _FAILED
+    lines = [line.strip() for line in text.splitlines() if complaint.search(line) and not line.startswith("#")]
+    return average, reasons + lines[:_MOST]
 
 
 def verdict(rating: Rating, hints: List[str]) -> List[str]:
     """The end of every test's output."""
     limit = f"{rating.threshold:.2f} GB/s" if rating.threshold is not None else "none (only correctness is rated)"
+    wrong = "not checked" if rating.wrong is None else rating.wrong
     lines = [
         f"Average bus bandwidth: {rating.average:.2f} GB/s",
         f"Peak bus bandwidth:    {rating.peak:.2f} GB/s",
         f"Threshold:             {limit}",
+        f"Wrong values:          {wrong}",
     ]
     lines += [f"  {reason}" for reason in rating.reasons]
     if not rating.passed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from . import nccl_test, nccom_test
 from .cluster import BIN, Trouble, record, run, worker_group
 
 
@@ -15,8 +16,12 @@ def main() -> int:
         if own["role"] == "worker":
             raise Trouble("run this on the controller or a login node; it allocates the workers")
         group = worker_group(own, None)
+        trainium = group["accelerator"] == "trainium"
+        command = "run-nccom-test" if trainium else "run-nccl-test"
+        parser = nccom_test.parser() if trainium else nccl_test.parser()
         arguments = sys.argv[1:]
-        if not any(word.isdigit() for word in arguments):
+        parser.set_defaults(nodes=None)
+        if parser.parse_args(arguments).nodes is None:
             idle = run(
                 ["sinfo", "-h", "-t", "idle", "-o", "%D", *(["-p", group["partition"]] if group["partition"] else [])]
             )
@@ -27,7 +32,6 @@ def main() -> int:
     except Trouble as trouble:
         print(f"hyperpod-benchmark: {trouble}", file=sys.stderr)
         return 2
-    command = "run-nccom-test" if group["accelerator"] == "trainium" else "run-nccl-test"
     os.execv(f"{BIN}/{command}", [command, *arguments])
     return 0  # never reached
 

@@ -128,6 +128,8 @@ def allocate(nodes: int, per_node: int, gres: str, partition: Optional[str], com
         arguments.append(f"--gres={gres}:{per_node}")
     if partition:
         arguments.append(f"--partition={partition}")
+    where = f" of partition {partition}" if partition else ""
+    say(f"waiting for {nodes} idle nodes{where}; `squeue` shows who has them, Ctrl-C gives up")
     try:
         os.execvp("salloc", [*arguments, *command])
     except FileNotFoundError:

@@ -7,11 +7,12 @@ With NVIDIA GPUs it runs nccl-tests under MPI. Where the transport is tcp and th
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
+import shlex
 import subprocess
 import sys
+import threading
 from typing import Any, Dict, List, Sequence, Tuple
 
 from . import bandwidth
@@ -23,11 +24,13 @@ COLLECTIVES = (
 GLOO = ("all_reduce", "all_gather", "broadcast", "reduce", "scatter", "gather", "sendrecv")
 # A node's variables that its ranks get explicitly; mpirun forwards nothing by itself.
 FORWARDED = ("LD_LIBRARY_PATH", "NCCL_", "FI_")
+# As coreutils' timeout says it.
+TIMED_OUT = 124
 
 
 def main() -> int:
     """The command."""
-    options = _options().parse_args()
+    options = parser().parse_args()
     own = record()
     group = worker_group(own, options.partition)
     per_node = options.gpus or max(1, int(group["accelerators"]))
@@ -39,22 +42,23 @@ def main() -> int:
     return measure(options, per_node)
 
 
-def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="run-nccl-test", description=__doc__.split("\n")[0] if __doc__ else "")
-    parser.add_argument("nodes", nargs="?", type=int, default=2, help="workers (default 2)")
-    parser.add_argument("gpus", nargs="?", type=int, default=0, help="GPUs a worker (default all)")
-    parser.add_argument("collective", nargs="?", choices=COLLECTIVES, default="all_reduce")
-    parser.add_argument("-b", "--min", default="8", help="smallest message (default 8 bytes)")
-    parser.add_argument("-e", "--max", help="largest message (default 16G; 32M with gloo)")
-    parser.add_argument("-n", "--iterations", type=int, help="rounds a size (default 100; fewer with gloo)")
-    parser.add_argument("-p", "--partition")
-    parser.add_argument("--backend", choices=("nccl", "gloo"), help="default: by what the workers have")
-    parser.add_argument(
+def parser() -> argparse.ArgumentParser:
+    """What may be asked for."""
+    found = argparse.ArgumentParser(prog="run-nccl-test", description=__doc__.split("\n")[0] if __doc__ else "")
+    found.add_argument("nodes", nargs="?", type=int, default=2, help="workers (default 2)")
+    found.add_argument("gpus", nargs="?", type=int, default=0, help="GPUs a worker (default all)")
+    found.add_argument("collective", nargs="?", choices=COLLECTIVES, default="all_reduce")
+    found.add_argument("-b", "--min", default="8", help="smallest message (default 8 bytes)")
+    found.add_argument("-e", "--max", help="largest message (default 16G; 32M with gloo)")
+    found.add_argument("-n", "--iterations", type=int, help="rounds a size (default 100; fewer with gloo)")
+    found.add_argument("-p", "--partition")
+    found.add_argument("--backend", choices=("nccl", "gloo"), help="default: by what the workers have")
+    found.add_argument(
         "--threshold", type=float, help="GB/s that the peak must reach (default by the catalogue; 0: none)"
     )
-    parser.add_argument("--timeout", type=float, default=1800, help="seconds for the test (default 1800)")
-    parser.add_argument("--json", action="store_true", help="the result as JSON on standard output, the rest on error")
-    return parser
+    found.add_argument("--timeout", type=float, default=1800, help="seconds for the test (default 1800)")
+    found.add_argument("--json", action="store_true", help="the result as JSON on standard output, the rest on error")
+    return found
 
 
 def measure(options: argparse.Namespace, per_node: int) -> int:
@@ -72,14 +76,9 @@ def measure(options: argparse.Namespace, per_node: int) -> int:
     for complaint in complaints:
         say(f"WARNING: {complaint}")
     code, text = run_test(command, options.timeout)
-    rows = bandwidth.parse_nccl(text)
     group = workers.first["group"]
     limit = _limit(options, backend, workers, per_node) if options.threshold is None else options.threshold or None
-    rating = bandwidth.rate(rows, bandwidth.average_of(text, rows), limit)
-    if code != 0:
-        words = [line for line in text.splitlines() if line.strip()]
-        why = f"the test ended with status {code}: {words[-1].strip() if words else 'no output'}"
-        rating = dataclasses.replace(rating, passed=False, reasons=[*rating.reasons, why])
+    rating = bandwidth.rate("nccl", text, limit, failure(code, text))
     if options.json:
         document: Dict[str, Any] = {
             "test": "nccl",
@@ -90,12 +89,10 @@ def measure(options: argparse.Namespace, per_node: int) -> int:
             "ranks_per_node": per_node,
             "instance_type": group["instance_type"],
             "warnings": complaints,
-            "rows": [row.__dict__ for row in rows],
             **rating.record(),
         }
         print(json.dumps(document, indent=2, sort_keys=True))
     else:
-        say("\n".join(bandwidth.table(rows)))
         say("\n".join(bandwidth.verdict(rating, bandwidth.hints(workers.transport))))
     return 0 if rating.passed else 1
 
@@ -156,7 +153,9 @@ def _gloo(options: argparse.Namespace, workers: Workers) -> List[str]:
 
 
 def run_test(command: Sequence[str], timeout: float) -> Tuple[int, str]:
-    """Run a test to its end: status and output. A failed one's output is shown."""
+    """Run a test to its end, in at most ``timeout`` seconds: status, and its command and output, shown as they come."""
+    lines = [" ".join(shlex.quote(word) for word in command)]
+    say(lines[0])
     with subprocess.Popen(
         list(command),
         stdin=subprocess.DEVNULL,
@@ -164,15 +163,30 @@ def run_test(command: Sequence[str], timeout: float) -> Tuple[int, str]:
         stderr=subprocess.STDOUT,
         universal_newlines=True,
     ) as process:
-        try:
-            text, _ = process.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
             process.terminate()
-            text, _ = process.communicate()
-            return 124, text + f"\nno end within {timeout:.0f} s"
-    if process.returncode != 0:
-        say(text)
-    return process.returncode, text
+
+        alarm = threading.Timer(timeout, end)
+        alarm.daemon = True
+        alarm.start()
+        for line in process.stdout or ():
+            lines.append(line.rstrip("\n"))
+            say(lines[-1])
+        code = process.wait()
+        alarm.cancel()
+    return (TIMED_OUT if late.is_set() else code), "\n".join(lines)
+
+
+def failure(code: int, text: str) -> str:
+    """What the status of a test that ``run_test`` ran amounts to, empty where it is 0."""
+    if not code:
+        return ""
+    said = [line for line in text.splitlines()[1:] if line.strip()]
+    status = "did not end in time" if code == TIMED_OUT else f"ended with status {code}"
+    return f"the test {status}: {said[-1].strip() if said else 'no output'}"
 
 
 def entry() -> int:

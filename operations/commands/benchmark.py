@@ -87,12 +87,15 @@ def _show(result: benchmark.Result, earlier: dict[str, object] | None) -> None:
             ("wrong", "right"),
         ],
         [
-            (benchmark.readable(r.size), f"{r.time_us:.1f}", f"{r.algbw:.2f}", f"{r.busbw:.2f}", r.wrong)
+            (benchmark.readable(r.size), f"{r.time_us:.1f}", f"{r.algbw:.2f}", f"{r.busbw:.2f}", _wrong(r.wrong))
             for r in result.rows
         ],
     )
     limit = f"{result.threshold:.2f} GB/s" if result.threshold is not None else "none: only correctness is rated"
-    console.say(f"peak {result.peak:.2f} GB/s, average {result.average:.2f} GB/s, threshold {limit}")
+    console.say(
+        f"peak {result.peak:.2f} GB/s, average {result.average:.2f} GB/s, threshold {limit}, "
+        f"wrong values {_wrong(result.wrong)}"
+    )
     if earlier:
         console.say(f"the last good one had a peak of {earlier['peak']:.2f} GB/s ({earlier['time']})", "dim")
     for reason in result.reasons:
@@ -104,3 +107,7 @@ def _show(result: benchmark.Result, earlier: dict[str, object] | None) -> None:
     if result.picture:
         console.say(f"picture: {result.picture}", "dim")
     console.say("PASS" if result.passed else "FAIL", "bold green" if result.passed else "bold red")
+
+
+def _wrong(number: int | None) -> str:
+    return "not checked" if number is None else str(number)

@@ -14,12 +14,13 @@ from .cluster import Cluster
 from .hosts import Host
 from .machine import Machine
 
-# nccl-tests' columns, and design.md's rule: what NCCL chooses better itself is never set.
-SWEEP_COLUMNS = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw")
+# nccl-tests' columns.
+SWEEP_COLUMNS = ["size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong"]
 _MOST_PEERS = 7
 # Ranks share the machine's few cores: a small model, and no threads that wait for each other.
 TRAINER = "--threads 1 --layers 2 --embed 64 --batch 4"
 THREADS = "export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1;"
+# What NCCL chooses better itself.
 NEVER_SET = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_TREE_THRESHOLD")
 _HELLO = Path(__file__).parent / "stubs/mpi_hello.py"
 
@@ -185,18 +186,22 @@ def mpi_hello(cluster: Cluster) -> str:
 
 
 def collective_sweep(cluster: Cluster) -> str:
-    """``run-nccl-test``: a gloo all-reduce over all workers, in nccl-tests' columns.
+    """``run-nccl-test``: a gloo all-reduce over all workers, in nccl-tests' columns, with no wrong value.
 
-    Its threshold is the instance type's wire, which a bridge on this machine is not: a result below it still passes.
+    No threshold: that is the instance type's wire, which a bridge on this machine is not.
     """
-    command = f"{THREADS} run-nccl-test {len(cluster.workers)} 1 all_reduce --backend gloo -b 8 -e 4M -n 5 --json"
-    done = cluster.controller.run(command, timeout=120)
+    options = "--backend gloo -b 8 -e 4M -n 5 --threshold 0 --json"
+    done = cluster.controller.run(f"{THREADS} run-nccl-test {len(cluster.workers)} 1 all_reduce {options}", timeout=120)
     try:
         result = json.loads(done.stdout)
     except ValueError:
         raise CheckFailed(f"code {done.returncode}: {done.stderr.strip()[-120:]}") from None
+    require(done.returncode == 0 and result["passed"], f"code {done.returncode}: {'; '.join(result['reasons'])}")
     rows = result["rows"]
-    require(rows and rows[0]["size"] == 8 and rows[-1]["size"] == 4 << 20, f"{len(rows)} sizes, {result['reasons']}")
+    require(rows and rows[0]["size"] == 8 and rows[-1]["size"] == 4 << 20, f"{len(rows)} sizes")
+    require(result["wrong"] == 0, f"wrong values: {result['wrong']}")
+    heads = [line.lstrip("# ").split() for line in done.stderr.splitlines()]
+    require(SWEEP_COLUMNS in heads, f"no line with the columns {' '.join(SWEEP_COLUMNS)}")
     peak = max(float(row["busbw"]) for row in rows)
     # One rank alone sends nothing.
     require(peak > 0 or len(cluster.workers) == 1, "no bandwidth")

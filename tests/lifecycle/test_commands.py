@@ -23,7 +23,7 @@ NCCL = """# nThread 1 nGpus 1 minBytes 8 maxBytes 17179869184 step: 2(factor) wa
 # Out of bounds values : 0 OK
 # Avg bus bandwidth    : 24.1050
 """
-OLD = """   134217728      33554432     float     sum    44510.9    3.02    3.02      0
+OLD = """   134217728      33554432     float     sum    44510.9    3.02    3.02  1e-07
   4294967296    1073741824     float     sum    1427063    3.01    3.01      0
 # Avg bus bandwidth: 1.18
 """
@@ -52,25 +52,29 @@ def fact(name: str, kind: str = "ml.p5.48xlarge", transport: str = "efa-rdma", *
 
 
 def options(**changes: Any) -> Namespace:
-    found = nccl_test._options().parse_args([])
+    found = nccl_test.parser().parse_args([])
     for name, value in changes.items():
         setattr(found, name, value)
     return found
 
 
 def test_both_forms_of_nccl_tests_output_are_read() -> None:
-    rows = bandwidth.parse_nccl(NCCL)
-    assert [(row.size, row.busbw, row.wrong) for row in rows] == [(8, 0.0, 0), (134217728, 48.30, 0)]
-    assert bandwidth.average_of(NCCL, rows) == 24.105
-    old = bandwidth.parse_nccl(OLD)
-    assert [(row.time_us, row.busbw) for row in old] == [(44510.9, 3.02), (1427063.0, 3.01)]
-    assert bandwidth.average_of(OLD, old) == 1.18
+    new = bandwidth.rate("nccl", NCCL, 1.0)
+    assert [(row.size, row.busbw, row.wrong) for row in new.rows] == [(8, 0.0, 0), (134217728, 48.30, 0)]
+    assert (new.passed, new.average, new.wrong) == (True, 24.105, 0)
+    old = bandwidth.rate("nccl", OLD, 1.0)
+    assert [(row.time_us, row.busbw) for row in old.rows] == [(44510.9, 3.02), (1427063.0, 3.01)]
+    # The first release's last column is the largest error, which is never quite 0.
+    assert (old.passed, old.average, old.wrong) == (True, 1.18, 0)
 
 
 def test_nccom_tests_output_is_read() -> None:
-    rows = bandwidth.parse_nccom(NCCOM)
-    assert [(row.size, row.type, row.busbw) for row in rows] == [(1048576, "bf16", 14.0), (134217728, "bf16", 37.01)]
-    assert bandwidth.average_of(NCCOM, rows) == 13.29
+    found = bandwidth.rate("nccom", NCCOM, 1.0)
+    assert [(row.size, row.type, row.busbw) for row in found.rows] == [
+        (1048576, "bf16", 14.0),
+        (134217728, "bf16", 37.01),
+    ]
+    assert (found.passed, found.average) == (True, 13.29)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +103,7 @@ def test_the_threshold_follows_from_the_wire_the_share_of_gpus_and_the_collectiv
 
 def test_the_reported_trn1_result_passes() -> None:
     limit = bandwidth.threshold("all_reduce", "nccom", 800, 2, 32)
-    assert bandwidth.rate(bandwidth.parse_nccom(NCCOM), 13.29, limit).passed
+    assert bandwidth.rate("nccom", NCCOM, limit).passed
 
 
 @pytest.mark.parametrize(
@@ -108,15 +112,77 @@ def test_the_reported_trn1_result_passes() -> None:
         (NCCL, 50.0, "peak 48.30 GB/s is below 50.00 GB/s"),
         ("nothing", 1.0, "the test printed no result"),
         (NCCL.replace("48.30      0", "48.30      3"), 1.0, "3 wrong values"),
+        # What nccl-tests prints of a million and more.
+        (NCCL.replace("48.30      0", "48.30 2.68435e+08"), 1.0, "268435000 wrong values"),
+        (NCCL.replace("0 OK", "4 FAILED"), 1.0, "out of bounds values: 4"),
+        (NCCL.replace("48.30", "nan"), 1.0, "a row cannot be read: 134217728"),
+        (NCCL.replace("48.30", "inf"), 1.0, "a row cannot be read: 134217728"),
+        (NCCL.replace("24.1050", "-nan"), 1.0, "the average bus bandwidth is -nan"),
+        # Another rank's words in the middle of a row, as they come from mpirun.
+        (NCCL.replace("-1   5230.1", "-1ip-10-1-0-1:51001:51040 [0] NCCL WARN NET/OFI Request completed with error"),
+         1.0, "a row cannot be read: 134217728"),
+        (NCCL.rpartition("#")[0], 1.0, "the output ends before the test did"),
+        (NCCL.replace("48.30      0", "48.30    N/A").replace("48.12      0", "48.12    N/A")
+         .replace("0.00      0", "0.00    N/A"), None, "nothing is rated"),
     ],
-)
-def test_slow_silent_and_wrong_results_fail_with_the_reason(text: str, limit: float, reason: str) -> None:
-    rating = bandwidth.rate(bandwidth.parse_nccl(text), 0, limit)
+)  # fmt: skip
+def test_what_is_slow_silent_wrong_or_unrated_fails_with_the_reason(
+    text: str, limit: float | None, reason: str
+) -> None:
+    rating = bandwidth.rate("nccl", text, limit)
     assert not rating.passed
     assert reason in rating.reasons[0]
     lines = bandwidth.verdict(rating, bandwidth.hints("tcp"))
     assert lines[-1] == "FAIL"
     assert any("EFA expected" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mpirun noticed that process rank 3 with PID 4242 on node n2 exited on signal 6 (Aborted).",
+        "n1:51001:51040 [0] NCCL WARN NET/OFI Request completed with error. RC: 4",
+        "n2: Test NCCL failure common.cu:958 'remote process exited or there was a network error'",
+    ],
+)
+def test_a_result_does_not_hide_what_went_wrong_beside_it(line: str) -> None:
+    rating = bandwidth.rate("nccl", f"{NCCL}{line}\n", 1.0)
+    assert (rating.passed, rating.reasons) == (False, [line])
+
+
+def test_values_that_have_no_place_are_not_counted_as_wrong() -> None:
+    """alltoall has no in-place form to check."""
+    rating = bandwidth.rate("nccl", NCCL.replace("48.30      0", "48.30    N/A"), None)
+    assert (rating.passed, rating.wrong) == (True, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "passed"),
+    [
+        (NCCOM, False),  # nobody knows whether values were checked, and one node has no threshold
+        (f"nccom-test allr --nworkers 32 --datatype fp32 --check\n{NCCOM}", True),
+        ("nccom-test allr --check\n 33554432   Failure running neuron-bench - log file /tmp/a.log\n", False),
+        (f"nccom-test allr --check\n{NCCOM}1 errors found - test failed\n", False),
+    ],
+)
+def test_nccom_test_passes_only_where_something_was_rated(text: str, passed: bool) -> None:
+    rating = bandwidth.rate("nccom", text, None)
+    assert rating.passed is passed
+    assert rating.wrong == (0 if "--check" in text and rating.rows else None)
+    shown = "\n".join(bandwidth.verdict(rating, []))
+    assert ("not checked" in shown) is (rating.wrong is None)
+
+
+def test_a_test_is_shown_as_it_runs_and_ended_when_it_takes_too_long(capsys: pytest.CaptureFixture[str]) -> None:
+    assert nccl_test.run_test(["sh", "-c", "echo one; echo two >&2; exit 3"], 10) == (
+        3,
+        "sh -c 'echo one; echo two >&2; exit 3'\none\ntwo",
+    )
+    assert capsys.readouterr().out.splitlines()[1:] == ["one", "two"]
+    code, text = nccl_test.run_test(["sh", "-c", "echo one; exec sleep 60"], 0.2)
+    assert nccl_test.failure(code, text) == "the test did not end in time: one"
+    assert nccl_test.failure(*nccl_test.run_test(["false"], 10)) == "the test ended with status 1: no output"
+    assert nccl_test.failure(0, "fine") == ""
 
 
 def test_mpirun_keeps_mpi_on_sockets_and_gives_ranks_the_workers_variables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,13 +228,19 @@ def test_all_nine_collectives_are_known() -> None:
     assert len(nccl_test.COLLECTIVES) == 9
 
 
-def test_nccom_test_runs_by_its_full_path_and_as_root() -> None:
-    workers = Workers([fact("n1", "ml.trn1.32xlarge"), fact("n2", "ml.trn1.32xlarge")])
-    found = " ".join(nccom_test.command(Namespace(collective="all_reduce", nodes=2), workers, 32))
-    assert "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 /opt/aws/neuron/bin/nccom-test allr" in found
-    assert (
-        "--nworkers 64 --nnodes 2 --hosts n1 n2 --minbytes 1kb --maxbytes 128mb --stepfactor 2 --datatype bf16" in found
+def test_nccom_test_runs_by_its_full_path_as_root_and_checks_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "4007")
+    workers = Workers([fact("n1", "ml.trn1.32xlarge"), fact("n2", "ml.trn1.32xlarge", address="10.1.0.13")])
+    words = nccom_test.command(Namespace(collective="all_reduce", nodes=2), workers, 32)
+    assert " ".join(words) == (
+        "srun --mpi=none --nodes=1 --ntasks=1 --nodelist=n1 --overlap env OMPI_ALLOW_RUN_AS_ROOT=1 "
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 NEURON_RT_ROOT_COMM_ID=10.1.0.12:61007 /opt/aws/neuron/bin/nccom-test allr "
+        "--nworkers 64 --nnodes 2 --hosts n1 n2 --minbytes 1kb --maxbytes 128mb --stepfactor 2 --datatype fp32 "
+        "--check --iters 5 --warmup_iters 5"
     )
+    alone = " ".join(nccom_test.command(Namespace(collective="all_gather", nodes=1), workers, 32))
+    assert "NEURON_RT_ROOT_COMM_ID" not in alone
+    assert " allg --nworkers 32 --minbytes" in alone
     with pytest.raises(Trouble, match=r"the Neuron tools are not installed"):
         nccom_test.command(Namespace(collective="all_reduce", nodes=1), Workers([fact("n1", nccom_test="")]), 32)
 
@@ -248,15 +320,25 @@ def test_a_growing_log_is_shown_in_whole_lines(tmp_path: Path, capsys: pytest.Ca
     assert capsys.readouterr().out == "iter 0: loss 4.1\niter 10: ü\n"
 
 
-def test_a_benchmark_takes_the_idle_workers_and_the_accelerators_own_test(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (["--json"], ["3", "--json"]),
+        (["--timeout", "600"], ["3", "--timeout", "600"]),
+        (["2", "--timeout", "600"], ["2", "--timeout", "600"]),
+    ],
+)
+def test_a_benchmark_takes_the_idle_workers_and_the_accelerators_own_test(
+    given: list[str], wanted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     row = {**group("workers", "worker", "ml.trn1.32xlarge"), "partition": "trainium"}
     monkeypatch.setattr(benchmark, "record", lambda: {"role": "controller", "groups": [row]})
     monkeypatch.setattr(benchmark, "run", lambda command: "3\n")
-    monkeypatch.setattr(sys, "argv", ["hyperpod-benchmark", "--json"])
+    monkeypatch.setattr(sys, "argv", ["hyperpod-benchmark", *given])
     became: list[Any] = []
     monkeypatch.setattr(os, "execv", lambda path, words: became.append((path, words)))
     benchmark.main()
-    assert became == [("/opt/hyperpod/bin/run-nccom-test", ["run-nccom-test", "3", "--json"])]
+    assert became == [("/opt/hyperpod/bin/run-nccom-test", ["run-nccom-test", *wanted])]
 
 
 def test_validation_fails_on_a_transport_below_the_instance_types(monkeypatch: pytest.MonkeyPatch) -> None:

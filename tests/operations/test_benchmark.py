@@ -93,6 +93,18 @@ def test_an_output_that_was_cut_fails_with_what_it_complained_of(aws: StubbedAws
     assert "Test NCCL failure" in result.reasons[-1]
 
 
+def test_a_row_with_other_output_in_it_is_said_and_breaks_nothing(aws: StubbedAws) -> None:
+    mixed = (
+        "  2097152  524288  float  sum  -1ip-10-1-0-1:51001:51040 [0] NCCL WARN NET/OFI Request completed with error"
+    )
+    result = benchmark.rate_text(
+        stack(aws, "slurm-gpu"), f"{HEAD}{ROWS.format(large=450, wrong=0)}{mixed}\n{TAIL}", "all_reduce"
+    )
+    assert not result.passed
+    assert len(result.rows) == 3
+    assert "a row cannot be read: 2097152" in result.reasons[0]
+
+
 @pytest.mark.parametrize("text", ["", "mpirun: command not found\n", "\x00\xff garbage 1 2 3", HEAD])
 def test_an_output_without_results_fails(text: str, aws: StubbedAws) -> None:
     result = benchmark.rate_text(stack(aws, "slurm-gpu"), text, "all_reduce")
@@ -216,6 +228,15 @@ def test_kubernetes_runs_the_job_reads_its_launcher_and_deletes_it(
     if ends == "Failed":
         assert "NCCL WARN Connect to 10.1.1.2 failed" in result.reasons
     assert api.did == ["apply MPIJob", "delete MPIJob"]
+
+
+def test_a_job_that_failed_fails_whatever_it_printed_before(
+    aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes]
+) -> None:
+    api = kubernetes(log=nccl() + "launcher: out of memory\n")
+    api.ends = "Failed"
+    result = benchmark.run(stack(aws, "eks-gpu"), "all_reduce", 2, timeout=5)
+    assert (result.passed, result.reasons) == (False, ("the job failed: launcher: out of memory",))
 
 
 def test_a_job_that_does_not_end_is_deleted_all_the_same(
