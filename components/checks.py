@@ -74,6 +74,12 @@ def _zone(settings: Settings, region: Region | None) -> Iterator[Problem]:
             what=f'"{zone}" is not a zone of {region.name}',
             fix=f"one of {', '.join(region.zone_ids)}",
         )
+    elif zone and region and settings.orchestrator == "eks" and zone not in region.eks_zone_ids():
+        yield Problem(
+            key="hyperpod:availabilityZoneId",
+            what=f"EKS has no control plane in {zone}",
+            fix=f"one of {', '.join(region.eks_zone_ids())}",
+        )
 
 
 def _workers(settings: Settings, region: Region | None) -> Iterator[Problem]:

@@ -262,11 +262,10 @@ class Config:
 
     @property
     def eks_zone_ids(self) -> tuple[str, ...]:
-        """Two zones for the EKS control plane, the workers' own where EKS has it; none with Slurm."""
+        """Two zones for the EKS control plane, the workers' own and another; none with Slurm."""
         if self.settings.orchestrator != "eks":
             return ()
-        first = self.zone_id if self.zone_id in self.region.eks_zone_ids() else self.region.other_eks_zone(self.zone_id)
-        return first, self.region.other_eks_zone(first)
+        return self.zone_id, self.region.other_eks_zone(self.zone_id)
 
     @property
     def node_kinds(self) -> tuple[str, ...]:

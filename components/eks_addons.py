@@ -11,7 +11,7 @@ from pulumi import ComponentResource, CustomTimeouts, Input, Output, Resource, R
 
 from .config import Charts
 from .kubernetes_versions import addon_version
-from .names import Names
+from .names import CLUSTER_ID_TAG, Names
 from .policies import Statement, allow, document
 
 # These run as DaemonSets on every node; EKS reports them active without any.
@@ -116,6 +116,8 @@ class EksAddons(ComponentResource):
                     allow(
                         ["sagemaker:AttachClusterNodeVolume", "sagemaker:DetachClusterNodeVolume"],
                         [f"{arn}:sagemaker:{here}:cluster/*"],
+                        # The cluster's id is not known before it is there; its tags are.
+                        {"StringEquals": {f"aws:ResourceTag/{CLUSTER_ID_TAG}": args.names.cluster_id}},
                     ),
                     allow(["eks:DescribeCluster"], [f"{arn}:eks:{here}:cluster/{args.names.cluster}"]),
                 ],

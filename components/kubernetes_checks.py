@@ -15,6 +15,8 @@ from .regions import Region
 ROLE_ARN = re.compile(r"arn:(aws[a-z-]*):iam::\d{12}:role/[\w+=,.@/-]+", re.ASCII)
 # Kubernetes, "Object Names and IDs": RFC 1123 labels.
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+# CreateComputeQuota, Name; Kubernetes, labels and namespaces.
+_NAME_LIMIT = 63
 # neuron-device-plugin of the HyperPod chart at 011ca927: its DaemonSet names the types it runs on.
 _WITHOUT_DEVICE_PLUGIN = ("ml.trn2.3xlarge",)
 # Namespaces of Kubernetes' own, and those that the charts and EKS make.
@@ -55,6 +57,12 @@ def _charts(settings: Settings) -> Iterator[Problem]:
                 what=f"{key} needs the namespace that comes with it",
                 fix=f"leave it on, or set {key} to false too",
             )
+    if charts.hyperpod_training_operator and charts.queues == "kueue":
+        yield Problem(
+            key="hyperpod:charts.hyperpodTrainingOperator",
+            what="Kueue does not know its jobs: they would start past every team's queue",
+            fix="charts.queues task-governance, which knows them, or none",
+        )
     if settings.network.closed and charts.hyperpod_training_operator:
         yield Problem(
             key="hyperpod:charts.hyperpodTrainingOperator",
@@ -88,11 +96,24 @@ def _without_kubernetes(settings: Settings) -> Iterator[Problem]:
 
 
 def _api_cidrs(settings: Settings) -> Iterator[Problem]:
+    key, fix = "hyperpod:kubernetesApiCidrs", "`curl https://checkip.amazonaws.com` says your address: ADDRESS/32"
     for text in settings.kubernetes_api_cidrs:
         try:
-            IPv4Network(text)
+            block = IPv4Network(text)
         except ValueError as error:
-            yield Problem(key="hyperpod:kubernetesApiCidrs", what=str(error), fix="blocks like 203.0.113.0/24")
+            yield Problem(key=key, what=str(error), fix=fix)
+            continue
+        if "/" not in text:
+            yield Problem(key=key, what=f'"{text}" is an address, not a block', fix=f"{text}/32 is that address alone")
+        elif not public(block):
+            yield Problem(key=key, what=f"{text} is not public, and EKS refuses it", fix=fix)
+
+
+def public(block: IPv4Network) -> bool:
+    """Whether EKS takes the block for its public endpoint: InvalidParameterException, "The following CIDRs are not
+    allowed in publicAccessCidrs", is its answer to private ranges and to those for documentation.
+    """
+    return block.prefixlen == 0 or block.is_global
 
 
 def _roles(settings: Settings, region: Region | None) -> Iterator[Problem]:
@@ -125,6 +146,12 @@ def _teams(settings: Settings) -> Iterator[Problem]:
         if not _NAMESPACE.fullmatch(team.name):
             fix = "lower-case letters, digits and inner hyphens, at most 63"
             yield Problem(key=f"{key}.name", what=f'"{team.name}" cannot name a namespace', fix=fix)
+        elif settings.charts.queues == "task-governance" and (limit := _longest_team(settings)) < len(team.name):
+            yield Problem(
+                key=f"{key}.name",
+                what=f'"{team.name}" has {len(team.name)} characters',
+                fix=f"at most {limit} with task governance, where namespace and quota carry it",
+            )
         elif team.name in _KUBERNETES_OWN + _OF_CHARTS:
             yield Problem(
                 key=f"{key}.name", what=f'"{team.name}" is taken by Kubernetes or a chart', fix="another name"
@@ -138,6 +165,17 @@ def _teams(settings: Settings) -> Iterator[Problem]:
             what=f"the teams are promised {claimed} accelerators and the workers have {there}",
             fix="promise less, or add workers",
         )
+
+
+def _longest_team(settings: Settings) -> int:
+    """How long a team's name may be with task governance, which makes it part of a namespace and of a quota's name."""
+    others = (settings.namespace_of(""), quota_name(settings.cluster_name, ""))
+    return _NAME_LIMIT - max(map(len, others))
+
+
+def quota_name(cluster: str, team: str) -> str:
+    """The compute quota of a team."""
+    return f"{cluster}-{team}"
 
 
 def _accelerators(settings: Settings) -> int:

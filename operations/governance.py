@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.config import Config
+from components.kubernetes_checks import quota_name
 from components.queues import shares
 
 from .failures import Failure, bad_input
@@ -78,7 +79,7 @@ def wanted(config: Config) -> Iterator[tuple[_Kind, str, dict[str, Any], dict[st
             "ResourceSharingConfig": {"Strategy": "LendAndBorrow", "BorrowLimit": 500},
             "PreemptTeamTasks": "LowerPriority",
         }
-        yield QUOTA, f"{cluster}-{team}", quota, {"ComputeQuotaTarget": {"TeamName": team, "FairShareWeight": 50}}
+        yield QUOTA, quota_name(cluster, team), quota, {"ComputeQuotaTarget": {"TeamName": team, "FairShareWeight": 50}}
 
 
 def apply(chosen: Target, pause: float = _PAUSE_SECONDS) -> list[Change]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any
 
+from components.kubernetes_checks import public
 from components.kubernetes_versions import ADDON_VERSIONS, KUBERNETES_VERSIONS
 
 from .kinds import Inputs, Kind, Live, Refused, register
@@ -49,6 +51,7 @@ def _cluster(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
         raise Refused("InvalidParameterException", f"unsupported Kubernetes version {i['version']}")
     if any(account.find(CLUSTER, name=i["name"])):
         raise Refused("ResourceInUseException", f"cluster already exists with name: {i['name']}")
+    _check_public_access(i["vpcConfig"])
     subnets = {s.id: s for s in account.find("aws:ec2/subnet:Subnet")}
     zones = {subnets[s].inputs["availabilityZoneId"] for s in i["vpcConfig"]["subnetIds"]}
     if len(zones) < 2:
@@ -69,6 +72,14 @@ def _cluster(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
         "vpcConfig": {**i["vpcConfig"], "clusterSecurityGroupId": group, "vpcId": vpc},
         "identities": [{"oidcs": [{"issuer": f"https://oidc.eks.{account.region}.amazonaws.com/id/{i['name']}"}]}],
     }
+
+
+def _check_public_access(vpc: Inputs) -> None:
+    if refused := [text for text in vpc.get("publicAccessCidrs") or [] if not public(IPv4Network(text))]:
+        raise Refused(
+            "InvalidParameterException",
+            f"The following CIDRs are not allowed in publicAccessCidrs: [{', '.join(refused)}]",
+        )
 
 
 def _delete_cluster(account: Account, live: Live) -> None:

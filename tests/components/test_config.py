@@ -251,7 +251,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "cert-manager out of reach": (
         {
             **EKS,
-            "charts": {"hyperpodTrainingOperator": True},
+            "charts": {"hyperpodTrainingOperator": True, "queues": "none"},
             "network": {"closed": True, "imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"},
         },
         "hyperpod:charts.hyperpodTrainingOperator",
@@ -269,7 +269,34 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "unknown chart": ({**EKS, "charts": {"kubeflow": True}}, "hyperpod:charts.kubeflow", "mpiOperator"),
     "teams with Slurm": ({"teams": [{"name": "a"}]}, "hyperpod:teams", "orchestrator slurm"),
-    "bad API block": ({**EKS, "kubernetesApiCidrs": ["anywhere"]}, "hyperpod:kubernetesApiCidrs", "203.0.113.0/24"),
+    "bad API block": ({**EKS, "kubernetesApiCidrs": ["anywhere"]}, "hyperpod:kubernetesApiCidrs", "checkip"),
+    "private API block": ({**EKS, "kubernetesApiCidrs": ["10.0.0.0/8"]}, "hyperpod:kubernetesApiCidrs", "not public"),
+    "API block of documentation": (
+        {**EKS, "kubernetesApiCidrs": ["203.0.113.0/24"]},
+        "hyperpod:kubernetesApiCidrs",
+        "EKS refuses it",
+    ),
+    "API address": ({**EKS, "kubernetesApiCidrs": ["52.95.110.1"]}, "hyperpod:kubernetesApiCidrs", "52.95.110.1/32"),
+    "zone without EKS": (
+        {**EKS, "region": "us-east-1", "availabilityZoneId": "use1-az3"},
+        "hyperpod:availabilityZoneId",
+        "one of use1-az1, use1-az2, use1-az4",
+    ),
+    "team too long for its quota": (
+        {**EKS, "clusterName": "short", "charts": {"queues": "task-governance"}, "teams": [{"name": "a" * 52}]},
+        "hyperpod:teams[0].name",
+        "at most 51",
+    ),
+    "team too long beside the cluster's name": (
+        {**EKS, "clusterName": "a" * 20, "charts": {"queues": "task-governance"}, "teams": [{"name": "a" * 43}]},
+        "hyperpod:teams[0].name",
+        "at most 42",
+    ),
+    "jobs past the queues": (
+        {**EKS, "charts": {"hyperpodTrainingOperator": True}},
+        "hyperpod:charts.hyperpodTrainingOperator",
+        "task-governance",
+    ),
 }
 
 

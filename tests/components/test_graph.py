@@ -35,7 +35,7 @@ DRESSED_EKS: dict[str, Any] = {
     "administratorRoleArns": ["arn:aws:iam::123456789012:role/admin"],
     "teams": [{"name": "research", "roleArns": ["arn:aws:iam::123456789012:role/research"]}],
     "fsx": {"linkedBucket": "data", "efa": True, "throughput": 1000, "storageGiB": 4800},
-    "kubernetesApiCidrs": ["203.0.113.0/24"],
+    "kubernetesApiCidrs": ["52.95.110.0/24"],
 }
 
 
@@ -342,6 +342,15 @@ def test_addons_that_call_aws_have_a_role_of_their_own_and_no_other_has() -> Non
     assert resources == {"arn:aws:s3:::data", "arn:aws:s3:::data/*"}
 
 
+def test_the_driver_for_ebs_attaches_volumes_to_the_stacks_own_nodes_alone() -> None:
+    state = state_of("eks-gpu")
+    policy = json.loads(one(state, "eks-addons-ebs-csi", "RolePolicy").inputs["policy"])
+    (attach,) = [s for s in policy["Statement"] if "sagemaker:AttachClusterNodeVolume" in s["Action"]]
+    ((tag, value),) = attach["Condition"]["StringEquals"].items()
+    tags = {tag["key"]: tag["value"] for tag in one(state, "hyperpod-cluster").inputs["tags"]}
+    assert tags[tag.removeprefix("aws:ResourceTag/")] == value
+
+
 def test_the_driver_for_fsx_can_delete_only_what_it_made() -> None:
     policy = json.loads(one(state_of("eks-gpu"), "eks-addons-fsx-csi", "RolePolicy").inputs["policy"])
     (deleting,) = [s for s in policy["Statement"] if "fsx:DeleteFileSystem" in s["Action"]]
@@ -385,7 +394,7 @@ def test_the_kubernetes_api_is_private_until_somebody_names_who_may_reach_it() -
     assert (closed["endpointPublicAccess"], closed["endpointPrivateAccess"]) == (False, True)
     assert any("API is private" in warning for warning in plan("eks-gpu", **FULL).warnings)
     opened = one(state_of("eks-gpu", **DRESSED_EKS), "eks-cluster-eksCluster").inputs["vpcConfig"]
-    assert (opened["endpointPublicAccess"], opened["publicAccessCidrs"]) == (True, ["203.0.113.0/24"])
+    assert (opened["endpointPublicAccess"], opened["publicAccessCidrs"]) == (True, ["52.95.110.0/24"])
 
 
 def _is_litter(path: Path) -> bool:

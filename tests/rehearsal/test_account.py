@@ -235,3 +235,20 @@ def test_the_account_never_uses_the_machines_credentials(monkeypatch: pytest.Mon
         assert os.environ["AWS_ACCESS_KEY_ID"] != "real"
         assert account.client("sts").get_caller_identity()["Account"] == "123456789012"
     assert os.environ["AWS_ACCESS_KEY_ID"] == "real"
+
+
+@pytest.mark.parametrize("block", ["203.0.113.0/24", "10.0.0.0/8", "100.64.0.0/10"])
+def test_a_kubernetes_api_is_not_opened_to_addresses_that_are_not_public(
+    account: Account, subnet: str, block: str
+) -> None:
+    trust = '{"Version": "2012-10-17", "Statement": []}'
+    account.create("aws:iam/role:Role", "role", {"name": "eks", "assumeRolePolicy": trust})
+    vpc = {"subnetIds": [subnet], "endpointPublicAccess": True, "publicAccessCidrs": ["52.95.110.0/24", block]}
+    inputs = {
+        "name": "cluster",
+        "version": "1.34",
+        "roleArn": "arn:aws:iam::123456789012:role/eks",
+        "vpcConfig": vpc,
+    }
+    with pytest.raises(Refused, match=rf"not allowed in publicAccessCidrs: \[{block}\]"):
+        account.create("aws:eks/cluster:Cluster", "cluster", inputs)

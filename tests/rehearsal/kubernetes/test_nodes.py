@@ -18,7 +18,7 @@ def _config(instance_type: str, **more: object) -> Config:
             "hyperpod:orchestrator": "eks",
             "hyperpod:accelerator": accelerator,
             "hyperpod:workers": workers,
-            "hyperpod:kubernetesApiCidrs": ["203.0.113.0/24"],
+            "hyperpod:kubernetesApiCidrs": ["52.95.110.0/24"],
         }
     )
 
