@@ -253,6 +253,15 @@ class Host:
         temporary.replace(path)
         self.changes.append(name)
 
+    def remove(self, name: str) -> bool:
+        """Remove a file. True when it was there."""
+        try:
+            self.path(name).unlink()
+        except FileNotFoundError:
+            return False
+        self.changes.append(name)
+        return True
+
     # The network
 
     def hostname(self) -> str:

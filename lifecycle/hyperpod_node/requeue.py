@@ -252,8 +252,8 @@ class Configuration:
         self._seen: Tuple[float, ...] = ()
 
     def round(self) -> None:
-        """Configure again where slurm.conf or the workers' own notes are newer than the last look."""
-        names = (f"{self._host.settings.slurm_etc}/slurm.conf", f"{self._shared}/slurm/nodes")
+        """Configure again where slurm.conf, the topology or the workers' own notes are newer than the last look."""
+        names = slurm_configure.sources(self._host, self._shared)
         seen = tuple(_mtime(self._host.path(name)) for name in names)
         if seen == self._seen:
             return

@@ -17,7 +17,10 @@ TIMEOUTS: Mapping[str, float] = {
     # The controller may still be waiting for the file system when a worker is done with it.
     "controller": 900,
     "agent": 300,
-    "slurm": 120,
+    # A slurm.conf that names somebody else may be the image's, or right.
+    "agent-names": 60,
+    # On HyperPod's controllers users have seen its first start take more than two minutes.
+    "slurm": 300,
     "register": 300,
     "aws": 60,
     "key": 300,
@@ -45,7 +48,7 @@ class Settings:
         """The settings of a real node; HYPERPOD_RESOURCE_CONFIG and HYPERPOD_TIMEOUT_* override."""
         timeouts: Dict[str, float] = dict(TIMEOUTS)
         for name in timeouts:
-            value = environment.get(f"HYPERPOD_TIMEOUT_{name.upper()}")
+            value = environment.get(f"HYPERPOD_TIMEOUT_{name.upper().replace('-', '_')}")
             if value:
                 timeouts[name] = float(value)
         return Settings(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from typing import Any, Dict, List, Optional, Set
@@ -63,7 +64,7 @@ def _controller(node: Node) -> str:
     host = node.host
     name = f"{host.settings.slurm_etc}/slurm.conf"
     _require_unit(node, "slurmctld")
-    host.poll(f"HyperPod's agent did not write {name}", lambda: host.read(name), node.timeout("agent"))
+    _await_agent(node, name)
     _claim(node, slurm_conf.parse(host.read(name) or ""))
     changed = slurm_configure.configure(host, node.parameters.groups, node.identity.instances, node.shared)
     conf = slurm_conf.parse(host.read(name) or "")
@@ -81,6 +82,28 @@ def _controller(node: Node) -> str:
         host.run("systemctl", "daemon-reload")
     _start(node, "hyperpod-requeue", restart=fresh or any("/lib/hyperpod_node/" in c for c in host.changes))
     return f"slurmctld up, {len(conf.nodes)} node lines" + (", configuration changed" if changed else "")
+
+
+def _await_agent(node: Node, name: str) -> None:
+    """Wait until slurm.conf is the agent's: the image's own names no controller, or none of this cluster."""
+    host = node.host
+    host.poll(
+        f"HyperPod's agent did not write {name}",
+        lambda: slurm_conf.parse(host.read(name) or "").controllers,
+        node.timeout("agent"),
+    )
+    # Where it goes on naming somebody else, the claim says what is wrong.
+    with contextlib.suppress(StepError):
+        host.poll("", lambda: _names_us(node, host.read(name) or ""), node.timeout("agent-names"))
+
+
+def _names_us(node: Node, text: str) -> bool:
+    """Whether slurm.conf has one of the cluster's controllers, by address, by HyperPod's name for it or by its own."""
+    controllers = node.identity.in_role("controller", node.parameters.groups)
+    ours = {part for i in controllers for part in (i.address, i.name) if part}
+    if node.role == "controller":
+        ours.add(node.host.hostname())
+    return bool(ours & {part for pair in slurm_conf.parse(text).controllers for part in pair})
 
 
 def _claim(node: Node, conf: slurm_conf.SlurmConf) -> None:
@@ -233,16 +256,21 @@ def _login(node: Node) -> str:
     etc = host.settings.slurm_etc
     local = host.path(f"{etc}/slurm.conf")
     origin = "its own configuration"
-    if local.is_symlink() or not local.exists():
+    if local.exists() and not local.is_symlink():
+        host.poll(
+            f"{local} names no controller of this cluster",
+            lambda: _names_us(node, host.read(f"{etc}/slurm.conf") or ""),
+            node.timeout("agent"),
+        )
+    else:
         shared = f"{node.shared}/slurm"
         host.poll(
             f"neither {etc}/slurm.conf nor the controller's copy was there",
             lambda: host.read(f"{shared}/slurm.conf"),
             node.timeout("controller"),
         )
-        # Links: what the controller changes later holds here too.
-        for name in ("slurm.conf", slurm_conf.INCLUDE):
-            host.link(f"{etc}/{name}", f"{shared}/{name}")
+        # A link: what the controller changes later holds here too.
+        host.link(f"{etc}/slurm.conf", f"{shared}/slurm.conf")
         origin = "the controller's configuration"
     host.poll("slurmctld did not answer `scontrol ping`", lambda: _ping(host), node.timeout("controller"), most=0.25)
     host.run("sinfo", "-h", timeout=30)

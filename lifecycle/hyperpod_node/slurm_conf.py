@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Dict, List, Mapping, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .model import Group, Instance
 
@@ -53,6 +53,16 @@ def parse(text: str) -> SlurmConf:
         else:
             keys.update(pairs)
     return SlurmConf(keys, tuple(nodes), tuple(p for p in partitions if p.upper() != "DEFAULT"), tuple(controllers))
+
+
+def inline(text: str, read: Callable[[str], Optional[str]], depth: int = 4) -> str:
+    """The text with included files in their lines' places. A line stays where ``read`` has no such file."""
+
+    def content(match: "re.Match[str]") -> str:
+        found = read(match.group(1)) if depth else None
+        return match.group(0) if found is None else inline(found, read, depth - 1).rstrip("\n")
+
+    return re.sub(r"^[ \t]*include[ \t]+(\S+).*$", content, text, flags=re.M | re.I)
 
 
 def _logical_lines(text: str) -> List[str]:

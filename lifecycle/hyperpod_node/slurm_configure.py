@@ -5,9 +5,11 @@ Also called by the hyperpod-requeue service, since HyperPod's agent rewrites slu
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, Sequence
+import re
+from pathlib import PurePosixPath
+from typing import Dict, List, Mapping, Optional, Sequence
 
-from . import slurm_conf
+from . import slurm_conf, slurm_topology
 from .errors import StepError
 from .host import Host
 from .model import Group, Instance
@@ -20,7 +22,7 @@ def configure(host: Host, groups: Mapping[str, Group], instances: Sequence[Insta
     text = host.read(name)
     if text is None:
         raise StepError(f"{name} is missing")
-    conf = slurm_conf.parse(text)
+    conf = slurm_conf.parse(_whole(host, text, without=slurm_conf.INCLUDE))
     by_node = slurm_conf.groups_of_nodes(conf, instances, recorded(host, shared), groups)
     changed = False
     gres = host.read(f"{etc}/gres.conf")
@@ -29,19 +31,38 @@ def configure(host: Host, groups: Mapping[str, Group], instances: Sequence[Insta
     if has_gres and (gres is None or gres.startswith(slurm_conf.HEADER)):
         changed |= host.write(f"{etc}/gres.conf", slurm_conf.render_gres(by_node or _workers(groups)))
     changed |= host.write(f"{etc}/{slurm_conf.INCLUDE}", slurm_conf.render(conf, groups, bin_folder))
+    settled, mapped = slurm_topology.settle(host, text)
     # Last: what it includes is complete by now.
-    wanted = slurm_conf.with_include(slurm_conf.with_gres(text, by_node))
+    wanted = slurm_conf.with_include(slurm_conf.with_gres(settled, by_node))
     if wanted != text:
         changed |= host.write(name, wanted, mode=host.path(name).stat().st_mode & 0o777, owner=host.owner(name))
-    return changed
+    return changed or mapped
 
 
 def publish(host: Host, shared: str) -> None:
-    """Copies for login nodes, which have no slurmd to fetch them."""
-    for name in ("slurm.conf", slurm_conf.INCLUDE):
-        text = host.read(f"{host.settings.slurm_etc}/{name}")
-        if text is not None:
-            host.write(f"{shared}/slurm/{name}", text)
+    """A copy for login nodes, which have no slurmd to fetch it: slurm.conf with all that it includes.
+
+    Passwords are the daemons' alone. So is the topology: clients that have no map leave it to the controller.
+    """
+    etc = host.settings.slurm_etc
+    whole = _whole(host, host.read(f"{etc}/slurm.conf") or "")
+    host.write(f"{shared}/slurm/slurm.conf", re.sub(r"^\s*\w*Pass\s*=.*\n?", "", whole, flags=re.M | re.I))
+
+
+def _whole(host: Host, text: str, without: str = "") -> str:
+    """slurm.conf with what it includes, one file apart."""
+
+    def read(name: str) -> Optional[str]:
+        # Relative names are beside slurm.conf.
+        return None if name == without else host.read(str(PurePosixPath(host.settings.slurm_etc) / name))
+
+    return slurm_conf.inline(text, read)
+
+
+def sources(host: Host, shared: str) -> List[str]:
+    """What a configuration is made from, as far as it changes while a cluster lives."""
+    etc = host.settings.slurm_etc
+    return [f"{etc}/slurm.conf", *(f"{etc}/{name}" for name in slurm_topology.MAPS), f"{shared}/slurm/nodes"]
 
 
 def record(host: Host, shared: str, group: str) -> None:

@@ -22,7 +22,8 @@ RESOURCE_CONFIG = "/opt/ml/config/resource_config.json"
 LIFECYCLE_FOLDER = "/opt/ml/lifecycle"
 SLURM_CONF = "/opt/slurm/etc/slurm.conf"
 ENTRY_POINT = "on_create.sh"
-# Settings that HyperPod's agent makes, as far as Debian's Slurm has them; cgroups are the machine's, not a host's.
+# Settings that HyperPod's agent makes, as far as Debian's Slurm has them; cgroups are the machine's, not a host's. Its
+# topology has no map yet, and what it includes is empty (both as users of HyperPod have reported them in 2026).
 _SLURM_CONF = """# Made by HyperPod.
 ClusterName={cluster}
 {controllers}
@@ -47,10 +48,14 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 InactiveLimit=0
 Waittime=0
+TopologyPlugin=topology/tree
+Include accounting.conf
 
 {nodes}
 PartitionName=dev Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+{partitions}
 """
+_ACCOUNTING_CONF = "# No accounting.\n"
 # Slurm reads it even when it uses no cgroups.
 _CGROUP_CONF = "CgroupAutomount=no\nCgroupPlugin=cgroup/v1\n"
 
@@ -96,13 +101,23 @@ class Agent:
             cluster=self.stack.cluster_name,
             controllers="\n".join(f"SlurmctldHost={host.hostname}({host.address})" for host in heads),
             nodes="\n".join(_node_line(host) for host in hosts if host.role == "worker"),
+            partitions="\n".join(self._partition_lines(hosts)),
         )
+
+    def _partition_lines(self, hosts: Iterable[Host]) -> list[str]:
+        """Partitions that the groups name; everything is in "dev", too."""
+        members: dict[str, list[str]] = {}
+        for host in hosts:
+            for name in self.stack.groups[host.group]["slurmConfig"].get("partitionNames") or ():
+                members.setdefault(name, []).append(host.hostname)
+        return [f"PartitionName={name} Nodes={','.join(nodes)} State=UP" for name, nodes in members.items()]
 
     def prepare(self, host: Host, hosts: Iterable[Host]) -> None:
         """What is on a node before its lifecycle script starts."""
         host.write(RESOURCE_CONFIG, self.resource_config(hosts))
         host.write("/opt/slurm/etc/cgroup.conf", _CGROUP_CONF)
         if host.role == "controller":
+            host.write(str(PurePosixPath(SLURM_CONF).with_name("accounting.conf")), _ACCOUNTING_CONF, owner="slurm")
             host.write(SLURM_CONF, self.slurm_conf(hosts), owner="slurm")
         if self.munge_key:
             host.write("/etc/munge/munge.key", self.munge_key, mode=0o400, owner="munge")
@@ -119,7 +134,10 @@ class Agent:
                 host.write(RESOURCE_CONFIG, text)
         for head in (host for host in hosts if host.role == "controller"):
             line = rf"^NodeName={re.escape(gone.hostname)} .*$"
-            head.write(SLURM_CONF, re.sub(line, _node_line(fresh), head.read(SLURM_CONF), flags=re.M), owner="slurm")
+            changed = re.sub(line, _node_line(fresh), head.read(SLURM_CONF), flags=re.M)
+            for partition in self._partition_lines(hosts):
+                changed = re.sub(rf"^{partition.split()[0]} .*$", partition, changed, flags=re.M)
+            head.write(SLURM_CONF, changed, owner="slurm")
             # Slurm before 23.11 takes other nodes by a restart only; the reconfiguration is for everybody's slurmd.
             head.run(["systemctl", "restart", "slurmctld"])
             head.run(["scontrol", "reconfigure"])

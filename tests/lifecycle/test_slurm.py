@@ -130,7 +130,108 @@ def test_the_agents_rewriting_of_slurm_conf_is_repaired(world: World) -> None:
     assert "include hyperpod.conf\nNodeName=ip-10-1-0-[12,14]" in host.text("/opt/slurm/etc/slurm.conf")
 
 
+def controller(world: World, text: str, **files: str) -> FakeHost:
+    """The controller with this in front of its slurm.conf, and files beside it."""
+    host = world.node("controller")
+    etc = host.path("/opt/slurm/etc")
+    (etc / "slurm.conf").write_text(text + SLURM_CONF)
+    for name, content in files.items():
+        (etc / name.replace("_", ".")).write_text(content)
+    return host
+
+
+def configure(host: FakeHost) -> bool:
+    return slurm_configure.configure(host, host.node().parameters.groups, [], "/fsx/.hyperpod")
+
+
+def test_what_an_included_file_sets_is_not_set_again(world: World) -> None:
+    host = controller(world, "Include accounting.conf\n", accounting_conf="GresTypes=gpu\nReturnToService=1\n")
+    assert configure(host)
+    ours = host.text("/opt/slurm/etc/hyperpod.conf")
+    assert "GresTypes" not in ours
+    assert "ReturnToService" not in ours
+    assert "JobRequeue=1" in ours
+
+
+def test_login_nodes_get_one_file_with_all_that_is_included_and_no_password(world: World) -> None:
+    text = "AccountingStorageHost=db\nAccountingStoragePass=secret\n"
+    host = controller(world, "Include accounting.conf\nInclude nowhere.conf\n", accounting_conf=text)
+    configure(host)
+    slurm_configure.publish(host, "/fsx/.hyperpod")
+    published = host.text("/fsx/.hyperpod/slurm/slurm.conf")
+    assert "AccountingStorageHost=db" in published
+    assert "TaskProlog=" in published
+    assert "Include nowhere.conf" in published
+    assert "secret" not in published
+
+
+TREE = "TopologyPlugin=topology/tree\n"
+SWITCHES = "SwitchName=nn-1 Nodes=ip-10-1-0-12,ip-10-1-0-13\n"
+
+
+@pytest.mark.parametrize("empty", [{}, {"topology_conf": ""}, {"topology_conf": "# nothing yet\n"}])
+def test_slurm_plans_by_a_tree_only_once_there_is_one(world: World, empty: dict[str, str]) -> None:
+    host = controller(world, TREE, **empty)
+    conf = host.path("/opt/slurm/etc/slurm.conf")
+    assert configure(host)
+    assert not slurm_conf.parse(conf.read_text()).get("TopologyPlugin")
+    assert not configure(host)
+    host.path("/opt/slurm/etc/topology.conf").write_text(SWITCHES)
+    assert configure(host)
+    assert slurm_conf.parse(conf.read_text()).get("TopologyPlugin") == "topology/tree"
+    assert host.text("/opt/slurm/etc/topology.conf") == SWITCHES
+    assert not configure(host)
+
+
+def test_a_topology_that_needs_no_map_stays(world: World) -> None:
+    host = controller(world, "TopologyPlugin=topology/flat\n")
+    configure(host)
+    assert "\nTopologyPlugin=topology/flat" in "\n" + host.text("/opt/slurm/etc/slurm.conf")
+
+
+def test_an_empty_map_and_the_partitions_that_name_it_are_removed(world: World) -> None:
+    """Slurm 25.11 crashes on them."""
+    host = controller(world, "", topology_conf="", topology_yaml="[]\n")
+    conf = host.path("/opt/slurm/etc/slurm.conf")
+    conf.write_text(conf.read_text() + "PartitionName=gpu Nodes=ALL Topology=tree State=UP\n")
+    assert configure(host)
+    assert not host.path("/opt/slurm/etc/topology.yaml").exists()
+    assert not host.path("/opt/slurm/etc/topology.conf").exists()
+    assert "PartitionName=gpu Nodes=ALL State=UP\n" in conf.read_text()
+    assert not configure(host)
+
+
+def test_a_map_that_says_something_is_left_alone(world: World) -> None:
+    host = controller(world, "", topology_yaml="- topology: tree\n  cluster_default: true\n", topology_conf="")
+    conf = host.path("/opt/slurm/etc/slurm.conf")
+    conf.write_text(conf.read_text() + "PartitionName=gpu Nodes=ALL Topology=tree State=UP\n")
+    configure(host)
+    assert "Topology=tree" in conf.read_text()
+    assert host.path("/opt/slurm/etc/topology.yaml").exists()
+    assert host.path("/opt/slurm/etc/topology.conf").exists()
+
+
 # The controller
+
+
+@pytest.mark.parametrize("image", ["", "SlurmctldHost=localhost\n"])
+def test_slurmctld_does_not_start_with_the_images_own_configuration(world: World, image: str) -> None:
+    host = world.node("controller")
+    conf = host.path("/opt/slurm/etc/slurm.conf")
+    agents = conf.read_text()
+    conf.write_text("ClusterName=template\n" + image)
+    node, began = ready(host), host.clock
+
+    def later() -> None:
+        assert "slurmctld" not in host.active
+        if host.clock > began + 20:
+            conf.write_text(agents)
+            host.on_sleep = lambda: None
+
+    host.on_sleep = later
+    slurm.run(node)
+    assert "slurmctld" in host.active
+    assert "ClusterName=mine" in conf.read_text()
 
 
 def test_the_controller_answers_before_the_step_ends(world: World) -> None:
@@ -140,7 +241,7 @@ def test_the_controller_answers_before_the_step_ends(world: World) -> None:
     assert "ConditionPathExists=/etc/hyperpod/runs-slurmd" in host.text(
         "/etc/systemd/system/slurmd.service.d/10-hyperpod.conf"
     )
-    assert (world.shared / ".hyperpod/slurm/hyperpod.conf").exists()
+    assert "TaskProlog=/opt/hyperpod/bin" in (world.shared / ".hyperpod/slurm/slurm.conf").read_text()
 
 
 def test_a_controller_that_runs_already_is_restarted_only_for_a_new_configuration(world: World) -> None:
@@ -165,7 +266,7 @@ def test_a_slurm_conf_that_the_agent_never_wrote_ends_the_wait(world: World) -> 
 def test_slurmctld_that_does_not_answer_fails(world: World) -> None:
     host = world.node("controller")
     host.fail["scontrol"] = Result(1, "Slurmctld(primary) at ip-10-1-0-10 is DOWN\n")
-    with pytest.raises(StepError, match=r"did not answer `scontrol ping` within 120 s: .*is DOWN"):
+    with pytest.raises(StepError, match=r"did not answer `scontrol ping` within 300 s: .*is DOWN"):
         slurm.run(ready(host))
 
 
@@ -338,13 +439,23 @@ def test_a_node_that_the_controller_does_not_know_says_so(world: World) -> None:
 # A login node
 
 
+def test_a_login_node_does_not_take_the_images_configuration_for_its_own(world: World) -> None:
+    slurm.run(ready(world.node("controller")))
+    host = world.node("login")
+    conf = host.path("/opt/slurm/etc/slurm.conf")
+    conf.parent.mkdir(parents=True, exist_ok=True)
+    conf.write_text("ClusterName=template\nSlurmctldHost=localhost\n")
+    with pytest.raises(StepError, match=r"slurm.conf names no controller of this cluster within 300 s"):
+        slurm.run(ready(host))
+
+
 def test_a_login_node_without_a_configuration_uses_the_controllers(world: World) -> None:
     slurm.run(ready(world.node("controller")))
     host = world.node("login")
     assert slurm.run(ready(host)).endswith("by the controller's configuration")
     link = host.path("/opt/slurm/etc/slurm.conf")
     assert str(link.readlink()) == "/fsx/.hyperpod/slurm/slurm.conf"
-    assert "include hyperpod.conf" in (world.shared / ".hyperpod/slurm/slurm.conf").read_text()
+    assert "JobRequeue=1" in (world.shared / ".hyperpod/slurm/slurm.conf").read_text()
     assert not host.active
 
 
