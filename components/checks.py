@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 
 from .accelerators import CATALOGUE, UnknownInstanceType, lookup
-from .config import Problem, Settings, WorkerGroup
+from .config import DEFAULT_CONTROLLER_TYPE, Problem, Settings, WorkerGroup
 from .kubernetes_checks import ROLE_ARN, kubernetes_problems
 from .names import CLUSTER_LIMIT, longest_cluster_name
 from .network_plan import network_problems
@@ -169,10 +170,13 @@ def _capacity(key: str, group: WorkerGroup, settings: Settings, region: Region |
 
 def _head_nodes(settings: Settings) -> Iterator[Problem]:
     if settings.orchestrator == "eks":
-        if settings.login:
-            yield Problem(
-                key="hyperpod:login", what="login nodes belong to Slurm", fix="leave it out with orchestrator eks"
-            )
+        given = {
+            "login": settings.login is not None,
+            "controllerInstanceType": settings.controller_instance_type != DEFAULT_CONTROLLER_TYPE,
+        }
+        for key, present in given.items():
+            if present:
+                yield Problem(key=f"hyperpod:{key}", what="is for Slurm", fix="leave it out with orchestrator eks")
         return
     heads = {"hyperpod:controllerInstanceType": settings.controller_instance_type}
     if settings.login:
@@ -181,9 +185,19 @@ def _head_nodes(settings: Settings) -> Iterator[Problem]:
             yield Problem(key="hyperpod:login.count", what=f"{settings.login.count} nodes", fix=f"1 to {MAX_COUNT}")
     for key, name in heads.items():
         try:
-            lookup(name)
+            row = lookup(name)
         except UnknownInstanceType as unknown:
             yield Problem(key=key, what=str(unknown))
+            continue
+        if row.accelerator or not row.hyperpod:
+            what = (
+                f"{name} has accelerators, which no job would use"
+                if row.hyperpod
+                else f"HyperPod does not offer {name}"
+            )
+            yield Problem(
+                key=key, what=what, fix="a type for controller and login nodes, as ml.m5.2xlarge or ml.c5.4xlarge"
+            )
 
 
 def _fsx(settings: Settings) -> Iterator[Problem]:
@@ -320,7 +334,20 @@ def _tags(settings: Settings) -> Iterator[Problem]:
     for key, value in settings.tags.items():
         if not 1 <= len(key) <= 128 or len(value) > 256:
             yield Problem(
-                key=f"hyperpod:tags.{key}", what="too long", fix="keys of 1 to 128 characters, values of at most 256"
+                key=f"hyperpod:tags.{key}",
+                what=f"a key of {len(key)} characters and a value of {len(value)}",
+                fix="keys of 1 to 128 characters, values of at most 256",
+            )
+        if odd := sorted({character for character in key + value if not _taggable(character)}):
+            yield Problem(
+                key=f"hyperpod:tags.{key}",
+                what=f"{' '.join(map(repr, odd))} in a tag",
+                fix="letters, digits, spaces and _.:/=+-@",
             )
         if key.lower().startswith(("aws:", "hyperpod:")):
             yield Problem(key=f"hyperpod:tags.{key}", what="a reserved prefix", fix="neither aws: nor hyperpod:")
+
+
+def _taggable(character: str) -> bool:
+    """SageMaker API Reference, Tag: letters, separators and numbers of any script, and a few signs."""
+    return unicodedata.category(character)[0] in "LZN" or character in "_.:/=+-@"

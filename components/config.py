@@ -6,7 +6,6 @@ What one value says about another (a GPU type with Trainium, a zone of another r
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import pulumi
 from pulumi.runtime import config as runtime_config
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from .accelerators import ACCELERATORS, Accelerator, InstanceType, lookup
@@ -33,11 +32,6 @@ class Problem:
     key: str
     what: str
     fix: str = ""
-
-    @property
-    def top_level(self) -> str:
-        """The configuration key itself, without namespace and what is below it."""
-        return self.key.split(":", 1)[1].split(".")[0].split("[")[0]
 
     def __str__(self) -> str:
         return f"{self.key}: {self.what}" + (f"; {self.fix}" if self.fix else "")
@@ -82,6 +76,8 @@ SIZES: Mapping[str, Size] = {
 }
 
 
+DEFAULT_CONTROLLER_TYPE = "ml.m5.2xlarge"
+DEFAULT_AUTHENTICATION_MODE: Literal["API"] = "API"
 DEFAULT_TEAM = "training"
 
 
@@ -176,12 +172,12 @@ class Settings(_Model):
     size: Literal["small", "medium", "large"] = "small"
     availability_zone_id: OptionalText = None
     workers: tuple[WorkerGroup, ...] = ()
-    controller_instance_type: str = "ml.m5.2xlarge"
+    controller_instance_type: str = DEFAULT_CONTROLLER_TYPE
     login: Annotated[Login | None, BeforeValidator(_empty_is_none)] = None
     kubernetes_version: str = DEFAULT_VERSION
     kubernetes_api_cidrs: tuple[str, ...] = ()
     administrator_role_arns: tuple[str, ...] = ()
-    authentication_mode: Literal["API", "API_AND_CONFIG_MAP"] = "API"
+    authentication_mode: Literal["API", "API_AND_CONFIG_MAP"] = DEFAULT_AUTHENTICATION_MODE
     charts: Charts = Charts()
     teams: tuple[Team, ...] = ()
     fsx: Fsx = Fsx()
@@ -318,15 +314,17 @@ def load() -> Config:
 
 def parse(values: Mapping[str, Any]) -> Config:
     """Check raw ``namespace:key`` values, as the engine hands them over. Raises ConfigError with every problem."""
-    from .checks import check  # checks.py needs the types above
+    from .checks import check  # both need the types above
+    from .config_shapes import settled, unaffected
 
     region_name = str(values.get(REGION_KEY, ""))
     region = REGIONS.get(region_name)
+    prefix = f"{NAMESPACE}:"
+    raw = {key.removeprefix(prefix): _decoded(value) for key, value in values.items() if key.startswith(prefix)}
+    settings, shape_problems, spoilt = settled(raw)
     problems = [] if region else [_region_problem(region_name)]
-    settings, shape_problems = _parse_settings(values)
     problems += shape_problems
-    spoilt = {problem.top_level for problem in shape_problems}
-    problems += [problem for problem in check(settings, region) if problem.top_level not in spoilt]
+    problems += unaffected(settings, spoilt, lambda variant: check(variant, region))
     if problems or region is None:
         raise ConfigError(problems)
     return Config(settings, region)
@@ -338,19 +336,6 @@ def _region_problem(name: str) -> Problem:
     return Problem(key=REGION_KEY, what=what, fix=f"one of {known}")
 
 
-def _parse_settings(values: Mapping[str, Any]) -> tuple[Settings, list[Problem]]:
-    """The settings with every malformed key at its default, and what was wrong with those."""
-    prefix = f"{NAMESPACE}:"
-    raw = {key.removeprefix(prefix): _decoded(value) for key, value in values.items() if key.startswith(prefix)}
-    problems: list[Problem] = []
-    try:
-        return Settings.model_validate(raw), problems
-    except ValidationError as refused:
-        problems = [_shape_problem(error) for error in refused.errors()]
-        bad = {str(error["loc"][0]) for error in refused.errors()}
-    return Settings.model_validate({k: v for k, v in raw.items() if k not in bad}), problems
-
-
 def _decoded(value: Any) -> Any:
     """The engine passes objects and lists as JSON text; everything else stays as it is."""
     if isinstance(value, str) and value[:1] in ("{", "["):
@@ -359,38 +344,3 @@ def _decoded(value: Any) -> Any:
         except ValueError:
             return value
     return value
-
-
-def _shape_problem(error: Any) -> Problem:
-    """pydantic's error in the user's terms."""
-    path = str(error["loc"][0]) + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error["loc"][1:])
-    key = f"{NAMESPACE}:{path}"
-    match error["type"]:
-        case "extra_forbidden":
-            return Problem(key=key, what="unknown key", fix=_nearest(error["loc"]))
-        case "missing":
-            return Problem(key=key, what="is required")
-        case "literal_error":
-            return Problem(key=key, what=f"{error['input']!r} is not allowed", fix=f"one of {error['ctx']['expected']}")
-    return Problem(key=key, what=f"{error['input']!r}: {error['msg'][0].lower()}{error['msg'][1:]}")
-
-
-def _nearest(loc: tuple[str | int, ...]) -> str:
-    models: dict[str, type[BaseModel]] = {
-        "workers": WorkerGroup,
-        "login": Login,
-        "fsx": Fsx,
-        "network": NetworkConfig,
-        "taints": Taint,
-        "teams": Team,
-        "charts": Charts,
-    }
-    model: type[BaseModel] = Settings
-    for part in loc[:-1]:
-        model = models.get(str(part), model)
-    names = [field.alias or name for name, field in model.model_fields.items()]
-    if str(loc[-1]).startswith("capacityReservation"):
-        # SageMaker API Reference, ClusterInstanceGroupSpecification: it has no field for EC2's.
-        return "HyperPod takes none of EC2's: reserve with a SageMaker training plan, and give trainingPlanArn"
-    near = difflib.get_close_matches(str(loc[-1]), names, n=1)
-    return f"did you mean {near[0]}?" if near else f"known here: {', '.join(names)}"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 
 from .accelerators import CATALOGUE
-from .config import Charts, Problem, Settings
-from .kubernetes_versions import KUBERNETES_VERSIONS
+from .config import DEFAULT_AUTHENTICATION_MODE, Charts, Problem, Settings
+from .kubernetes_versions import DEFAULT_VERSION, KUBERNETES_VERSIONS
 from .regions import Region
 
 ROLE_ARN = re.compile(r"arn:(aws[a-z-]*):iam::\d{12}:role/[\w+=,.@/-]+", re.ASCII)
@@ -89,6 +89,9 @@ def _without_kubernetes(settings: Settings) -> Iterator[Problem]:
         "teams": bool(settings.teams),
         "charts": settings.charts != Charts(),
         "administratorRoleArns": bool(settings.administrator_role_arns),
+        "kubernetesVersion": settings.kubernetes_version != DEFAULT_VERSION,
+        "kubernetesApiCidrs": bool(settings.kubernetes_api_cidrs),
+        "authenticationMode": settings.authentication_mode != DEFAULT_AUTHENTICATION_MODE,
     }
     for key, present in given.items():
         if present:

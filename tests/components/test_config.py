@@ -196,6 +196,37 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "labels with Slurm": ({"workers": [{**GROUP, "labels": {"a": "b"}}]}, "hyperpod:workers[0].labels", "Kubernetes"),
     "login nodes with EKS": ({**EKS, "login": {"instanceType": "ml.m5.large"}}, "hyperpod:login", "Slurm"),
+    "controller with EKS": (
+        {**EKS, "controllerInstanceType": "ml.m5.large"},
+        "hyperpod:controllerInstanceType",
+        "is for Slurm; leave it out",
+    ),
+    "controller that HyperPod lacks": (
+        {"controllerInstanceType": "ml.trn1.2xlarge"},
+        "hyperpod:controllerInstanceType",
+        "HyperPod does not offer ml.trn1.2xlarge",
+    ),
+    "controller with GPUs": (
+        {"controllerInstanceType": "ml.p5.48xlarge"},
+        "hyperpod:controllerInstanceType",
+        "ml.m5.2xlarge",
+    ),
+    "login nodes with GPUs": (
+        {"login": {"instanceType": "ml.g5.8xlarge"}},
+        "hyperpod:login.instanceType",
+        "no job would use",
+    ),
+    "Kubernetes version with Slurm": ({"kubernetesVersion": "1.33"}, "hyperpod:kubernetesVersion", "is for EKS"),
+    "API's blocks with Slurm": (
+        {"kubernetesApiCidrs": ["203.0.113.0/24"]},
+        "hyperpod:kubernetesApiCidrs",
+        "orchestrator slurm",
+    ),
+    "authentication mode with Slurm": (
+        {"authenticationMode": "API_AND_CONFIG_MAP"},
+        "hyperpod:authenticationMode",
+        "orchestrator slurm",
+    ),
     "closed EKS without images": (
         {**EKS, "network": {"closed": True}},
         "hyperpod:network.imageRegistry",
@@ -203,6 +234,9 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "not a public key": ({"sshPublicKey": "ssh-rsa oops"}, "hyperpod:sshPublicKey", "OpenSSH"),
     "reserved tag": ({"tags": {"aws:x": "y"}}, "hyperpod:tags.aws:x", "reserved"),
+    "characters no tag takes": ({"tags": {"team": "a, b; c!"}}, "hyperpod:tags.team", "'!' ',' ';' in a tag"),
+    "character no tag's key takes": ({"tags": {"cost*": "a"}}, "hyperpod:tags.cost*", "_.:/=+-@"),
+    "tag's value of 257 characters": ({"tags": {"a": "b" * 257}}, "hyperpod:tags.a", "at most 256"),
     "unknown orchestrator": ({"orchestrator": "kubernetes"}, "hyperpod:orchestrator", "'slurm' or 'eks'"),
     "unknown region": ({"region": "mars-east-1"}, "aws:region", "us-west-2"),
     "Kubernetes version EKS lacks": ({**EKS, "kubernetesVersion": "1.30"}, "hyperpod:kubernetesVersion", "1.31, 1.32"),
@@ -339,6 +373,32 @@ def test_a_malformed_key_hides_no_other_keys_problem() -> None:
     assert {"hyperpod:protect", "hyperpod:fsx.throughput"} <= set(
         problems_raw(protect="perhaps", fsx={"throughput": 1})
     )
+
+
+def test_a_malformed_value_hides_nothing_beside_it() -> None:
+    found = problems_raw(fsx={"compression": "ZSTD", "throughput": 300, "backupDays": -1})
+    assert {f"hyperpod:fsx.{key}" for key in ("compression", "throughput", "backupDays")} == set(found)
+    workers = [{"instanceType": "ml.g5.16xlarge", "count": 0}, {**GROUP, "count": "many", "volumeGiB": 99999}]
+    assert {f"hyperpod:workers{path}" for path in ("[0].name", "[0].count", "[1].count", "[1].volumeGiB")} == set(
+        problems_raw(workers=workers)
+    )
+
+
+def test_what_is_missing_or_malformed_makes_no_problem_elsewhere() -> None:
+    unnamed = [{"instanceType": "ml.g5.16xlarge"}] * 2
+    assert set(problems_raw(workers=unnamed)) == {"hyperpod:workers[0].name", "hyperpod:workers[1].name"}
+    taint = {"key": "gpu", "effect": "Never"}
+    assert set(problems_raw(**EKS, workers=[{**GROUP, "taints": [taint, {"key": "a"}]}])) == {
+        f"hyperpod:workers[0].taints[{number}].effect" for number in (0, 1)
+    }
+    for settings in ({"teams": [{"name": "a"}]}, {"login": {"instanceType": "ml.m5.large"}}):
+        assert set(problems_raw(orchestrator="kubernetes", **settings)) == {"hyperpod:orchestrator"}
+    trainium = [{"name": "w", "instanceType": "ml.trn1.32xlarge"}]
+    assert set(problems_raw(accelerator="trainum", workers=trainium)) == {"hyperpod:accelerator"}
+
+
+def test_every_letter_digit_and_space_may_be_in_a_tag() -> None:
+    config(tags={"Équipe 2": "Forschung: a/b_c=d+e-f@g.h", "empty": ""})
 
 
 def problems_raw(**settings: Any) -> dict[str, str]:
