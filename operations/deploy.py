@@ -8,6 +8,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from rehearsal.commands import Cause, Command, CommandRun
+from rehearsal.state import HYPERPOD_CLUSTER
 
 from . import leftovers, records
 from .advice import next_step
@@ -19,8 +20,6 @@ from .leftovers import Audit
 from .live import Progress
 from .node_logs import NodeLog, lifecycle_logs
 from .target import Target
-
-CLUSTER_TYPE = "aws-native:sagemaker:Cluster"
 
 
 @dataclass
@@ -90,7 +89,7 @@ def _explain(target: Target, report: Report, ended: CommandRun) -> None:
     if report.cause is None:
         return
     report.next_step = report.next_step or next_step(report.cause.text, target.stack)
-    if report.cause.type == CLUSTER_TYPE and report.command == "up":
+    if report.cause.type == HYPERPOD_CLUSTER and report.command == "up":
         try:
             report.node_logs = lifecycle_logs(target.aws, target.cluster_name)
         except (ClientError, BotoCoreError) as error:

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from .state import ResourceState
+from .state import HYPERPOD_CLUSTER, ResourceState
 
 # Types that need a name in AWS and get one from their provider when the program leaves it out.
 NAMED = {
@@ -19,7 +19,7 @@ NAMED = {
     "aws:ssm/parameter:Parameter": "name",
     "aws:ssm/document:Document": "name",
     "aws:eks/cluster:Cluster": "name",
-    "aws-native:sagemaker:Cluster": "clusterName",
+    HYPERPOD_CLUSTER: "clusterName",
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 STACK_TYPE = "pulumi:pulumi:Stack"
 PROVIDER_PREFIX = "pulumi:providers:"
+HYPERPOD_CLUSTER = "aws-native:sagemaker:Cluster"
 
 
 @dataclass

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from components.kubernetes_checks import public
 from components.kubernetes_versions import ADDON_VERSIONS, KUBERNETES_VERSIONS
 
+from ..state import HYPERPOD_CLUSTER
 from .kinds import Inputs, Kind, Live, Refused, register
 from .records import record
 from .schemas import to_cloudformation
@@ -161,7 +162,7 @@ def _release(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     clusters = list(account.find(CLUSTER, by=account.now))
     if not clusters:
         raise Refused("Unreachable", "configured Kubernetes cluster is unreachable: no EKS cluster is up")
-    nodes = next(account.find("aws-native:sagemaker:Cluster", by=account.now), None)
+    nodes = next(account.find(HYPERPOD_CLUSTER, by=account.now), None)
     if not i.get("skipAwait") and nodes is None:
         raise Refused("Timeout", f"release {i.get('name')}: timed out waiting for its pods, no node is up")
     if any(account.find(RELEASE, name=i.get("name"), namespace=i.get("namespace"))):

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..state import HYPERPOD_CLUSTER
 from . import eks
 from .ec2 import lacks_rule_to_itself
 from .kinds import Inputs, Refused, register
@@ -15,7 +16,6 @@ from .records import record
 if TYPE_CHECKING:
     from . import Account
 
-CLUSTER = "aws-native:sagemaker:Cluster"
 _POLICY = "AmazonSageMakerClusterInstanceRolePolicy"
 # How Slurm was configured before SlurmConfig.
 _LEGACY = "provisioning_parameters.json"
@@ -24,7 +24,7 @@ _BOOT_SERVICES = ("ec2", "fsx", "logs", "sagemaker.api", "ssm", "ssmmessages", "
 
 
 def _create(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
-    if any(account.find(CLUSTER, clusterName=i["clusterName"])):
+    if any(account.find(HYPERPOD_CLUSTER, clusterName=i["clusterName"])):
         raise Refused("ResourceInUse", f"cluster {i['clusterName']} already exists")
     for group in i["instanceGroups"]:
         _check_role(account, group)
@@ -146,4 +146,4 @@ def _check_kubernetes(account: Account, arn: str) -> None:
 
 def register_kinds() -> None:
     """Make the cluster type known."""
-    register(record(CLUSTER, "AWS::SageMaker::Cluster", _create))
+    register(record(HYPERPOD_CLUSTER, "AWS::SageMaker::Cluster", _create))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import kubernetes_validate
 
+from ..state import HYPERPOD_CLUSTER
 from . import eks
 from .kinds import Inputs, Kind, Live, Refused, family
 
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from . import Account
 
 PREFIX = "kubernetes:"
-CLUSTER = "aws-native:sagemaker:Cluster"
 NAMESPACE = "kubernetes:core/v1:Namespace"
 # Every cluster has them from the start.
 _OWN_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -50,7 +50,7 @@ def _check_custom(account: Account, i: Inputs, release: str) -> None:
     _cluster(account)
     if next(account.find(eks.RELEASE, by=account.now, name=release), None) is None:
         raise Refused("NotFound", f"no matches for kind {i['kind']} in version {i['apiVersion']}")
-    if next(account.find(CLUSTER, by=account.now), None) is None:
+    if next(account.find(HYPERPOD_CLUSTER, by=account.now), None) is None:
         raise Refused("InternalError", f"failed calling webhook of {release}: no endpoints available, no node is up")
 
 

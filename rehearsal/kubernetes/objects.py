@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..state import ResourceState, State, deletion_order
+from ..state import HYPERPOD_CLUSTER, ResourceState, State, deletion_order
 from .kubectl import Manifest
 
 _PREFIX = "kubernetes:"
 _RELEASE = "kubernetes:helm.sh/v3:Release"
-_CLUSTER = "aws-native:sagemaker:Cluster"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +54,7 @@ def plan(state: State) -> Plan:
 
     Nodes join when the HyperPod cluster is there; whatever starts earlier must do without them.
     """
-    nodes_at = next((resource.finish for resource in state.values() if resource.type == _CLUSTER), 0.0)
+    nodes_at = next((resource.finish for resource in state.values() if resource.type == HYPERPOD_CLUSTER), 0.0)
     # Sorting is stable: among resources of the same second, dependencies stay first.
     created = deletion_order(state)[::-1]
     ordered = sorted(created, key=lambda resource: resource.start)

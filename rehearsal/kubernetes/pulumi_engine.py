@@ -20,9 +20,9 @@ from components.helm import NAMESPACE, RELEASE_NAME
 
 from ..account import Account
 from ..account.eks import CLUSTER as EKS_CLUSTER
-from ..account.hyperpod import CLUSTER as HYPERPOD_CLUSTER
 from ..project import Project
 from ..real_engine import NO_CLI, EngineFailure, OnLine, RealStack, Surroundings, plugins_folder, real_stack
+from ..state import HYPERPOD_CLUSTER
 from .control_plane import ControlPlane
 from .declared import Declared, StackFailed
 from .deploy import DeployFailed

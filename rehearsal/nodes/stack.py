@@ -9,10 +9,10 @@ from typing import Any
 from components.config import Config
 
 from ..account import Account
-from ..account.hyperpod import CLUSTER
 from ..deployment import Deployment, up
 from ..existing import prepare
 from ..project import Project
+from ..state import HYPERPOD_CLUSTER
 
 
 class StackError(Exception):
@@ -59,7 +59,7 @@ def bring_up(project: Project, config: Config, account: Account) -> Stack:
 
 def _describe(deployment: Deployment, config: Config, account: Account) -> Stack:
     outputs = deployment.outputs
-    cluster = next(account.find(CLUSTER))
+    cluster = next(account.find(HYPERPOD_CLUSTER))
     groups = {group["instanceGroupName"]: group for group in cluster.inputs["instanceGroups"]}
     source = next(iter(groups.values()))["lifeCycleConfig"]["sourceS3Uri"]
     bucket, _, prefix = source.removeprefix("s3://").partition("/")

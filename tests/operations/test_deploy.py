@@ -248,7 +248,7 @@ def test_a_failed_cluster_brings_its_nodes_last_words(
 ) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     chosen = project("import pulumi_aws as aws\naws.cloudwatch.LogGroup('hyperpod-cluster', name='x')\n")
-    monkeypatch.setattr(deploy, "CLUSTER_TYPE", LOGS)
+    monkeypatch.setattr(deploy, "HYPERPOD_CLUSTER", LOGS)
     with opened(chosen, "hyperpod-cluster=lifecycle") as (engine, _):
         logs = boto3.client("logs", region_name="us-west-2")
         group, stream = "/aws/sagemaker/Clusters/hyperpod-dev/abcdef123456", "LifecycleConfig/workers/i-0123"
