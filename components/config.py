@@ -309,7 +309,10 @@ class Config:
 def load() -> Config:
     """Read and check the running stack's configuration. Raises ConfigError with every problem found."""
     values = {**runtime_config.get_config_env(), **runtime_config.CONFIG.get()}
-    return parse(values)
+    config = parse(values)
+    if not config.region.hyperpod:
+        pulumi.log.warn(f"{REGION_KEY}: no page of AWS lists {config.region.name} among the regions with HyperPod")
+    return config
 
 
 def parse(values: Mapping[str, Any]) -> Config:
@@ -331,7 +334,7 @@ def parse(values: Mapping[str, Any]) -> Config:
 
 
 def _region_problem(name: str) -> Problem:
-    known = ", ".join(sorted(REGIONS))
+    known = ", ".join(sorted(region.name for region in REGIONS.values() if region.hyperpod))
     what = f'"{name}" is not a region with SageMaker HyperPod' if name else "no region is set"
     return Problem(key=REGION_KEY, what=what, fix=f"one of {known}")
 

@@ -6,7 +6,6 @@ The facts are rows of ``regions.csv``, each with its source. Zones are named by 
 from __future__ import annotations
 
 import csv
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,29 +15,20 @@ from typing import Literal, TypeAlias, cast
 Partition: TypeAlias = Literal["aws", "aws-us-gov", "aws-cn"]
 
 
-class UnknownRegion(ValueError):
-    """A region that is not in the table; the message names the nearest one and all the others."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        near = difflib.get_close_matches(name, REGIONS, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        super().__init__(f'"{name}" is not a region with SageMaker HyperPod; {hint}known are {", ".join(REGIONS)}')
-
-
 @dataclass(frozen=True, kw_only=True)
 class Region:
-    """One region. ``zone_ids`` are what EC2 DescribeAvailabilityZones lists, in order.
+    """One region. ``hyperpod``: AWS's list of regions with HyperPod names it.
 
+    ``zone_ids`` are what EC2 DescribeAvailabilityZones lists, in order.
     ``eks_unsupported_zone_ids`` may name zones that only old accounts still see and ``zone_ids`` therefore lacks.
     The accounts are AWS's own, whose private registries in this region have the images of EKS's charts, of Deep
     Learning Containers, and of HyperPod's health monitoring agent (None where AWS publishes none).
     """
 
     name: str
+    hyperpod: bool
     partition: Partition
     dns_suffix: str
-    zone_id_prefix: str
     zone_ids: tuple[str, ...]
     eks_unsupported_zone_ids: tuple[str, ...]
     eks_images_account: str
@@ -71,9 +61,9 @@ class Region:
 def _region(row: Mapping[str, str]) -> Region:
     return Region(
         name=row["region"],
+        hyperpod=row["hyperpod"] == "true",
         partition=cast(Partition, row["partition"]),
         dns_suffix=row["dns_suffix"],
-        zone_id_prefix=row["zone_id_prefix"],
         zone_ids=tuple(row["zone_ids"].split()),
         eks_unsupported_zone_ids=tuple(row["eks_unsupported_zone_ids"].split()),
         eks_images_account=row["eks_images_account"],
@@ -90,11 +80,3 @@ def _load() -> Mapping[str, Region]:
 
 
 REGIONS: Mapping[str, Region] = _load()
-
-
-def region(name: str) -> Region:
-    """The row of a region. Raises UnknownRegion."""
-    try:
-        return REGIONS[name]
-    except KeyError:
-        raise UnknownRegion(name) from None

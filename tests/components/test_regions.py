@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 
-from components.regions import REGIONS, Region, UnknownRegion, region
+from components.regions import REGIONS, Region
+from tests.support import plan
 
 every_region = pytest.mark.parametrize("row", REGIONS.values(), ids=list(REGIONS))
 
@@ -14,8 +15,9 @@ def test_zones_are_those_that_ec2_lists(row: Region) -> None:
 
 
 @every_region
-def test_zones_carry_the_regions_prefix(row: Region) -> None:
-    assert all(zone.startswith(f"{row.zone_id_prefix}-az") for zone in (*row.zone_ids, *row.eks_unsupported_zone_ids))
+def test_the_zones_that_eks_refuses_are_of_the_same_region(row: Region) -> None:
+    prefix = row.zone_ids[0].partition("-")[0]
+    assert all(zone.startswith(f"{prefix}-az") for zone in row.eks_unsupported_zone_ids)
 
 
 @every_region
@@ -42,18 +44,18 @@ def test_the_second_zone_is_the_same_every_time(row: Region) -> None:
     ],
 )
 def test_the_second_zone_is_the_next_one_without_the_refused(zone: str, other: str) -> None:
-    assert region("us-east-1").other_eks_zone(zone) == other
+    assert REGIONS["us-east-1"].other_eks_zone(zone) == other
 
 
 def test_the_zones_that_eks_refuses_are_left_out() -> None:
-    assert "use1-az3" not in region("us-east-1").eks_zone_ids()
-    assert region("us-west-1").eks_zone_ids() == ("usw1-az1", "usw1-az3")
-    assert len(region("us-west-2").eks_zone_ids()) == 4
+    assert "use1-az3" not in REGIONS["us-east-1"].eks_zone_ids()
+    assert REGIONS["us-west-1"].eks_zone_ids() == ("usw1-az1", "usw1-az3")
+    assert len(REGIONS["us-west-2"].eks_zone_ids()) == 4
 
 
 @pytest.mark.parametrize("name", ["us-gov-west-1", "us-gov-east-1"])
 def test_govcloud_is_known_in_its_own_partition(name: str) -> None:
-    assert (region(name).partition, region(name).dns_suffix) == ("aws-us-gov", "amazonaws.com")
+    assert (REGIONS[name].partition, REGIONS[name].dns_suffix) == ("aws-us-gov", "amazonaws.com")
 
 
 @every_region
@@ -62,12 +64,8 @@ def test_partition_follows_the_name_and_the_source_is_named(row: Region) -> None
     assert row.source
 
 
-@pytest.mark.parametrize(("typo", "meant"), [("us-west2", "us-west-2"), ("us-gov-west", "us-gov-west-1")])
-def test_an_unknown_region_is_answered_with_the_nearest_and_the_list(typo: str, meant: str) -> None:
-    with pytest.raises(UnknownRegion, match=f'"{typo}".*did you mean {meant}.*us-east-1'):
-        region(typo)
-
-
-def test_no_region_at_all_is_answered_with_the_list() -> None:
-    with pytest.raises(ValueError, match=r"known are .*us-west-2"):
-        region("")
+def test_a_region_that_no_page_of_aws_lists_is_allowed_with_a_warning() -> None:
+    assert {row.name for row in REGIONS.values() if not row.hyperpod} == {"us-gov-west-1", "us-gov-east-1"}
+    warned = plan("dev", region="us-gov-west-1", availabilityZoneId="usgw1-az1").warnings
+    assert any("us-gov-west-1 among the regions with HyperPod" in warning for warning in warned)
+    assert not any("regions with HyperPod" in warning for warning in plan("dev").warnings)
