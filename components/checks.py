@@ -21,6 +21,8 @@ MAX_VOLUME_GIB = 16384
 # Amazon FSx for Lustre User Guide, PERSISTENT_2 SSD: MB/s per TiB.
 FSX_THROUGHPUTS = (125, 250, 500, 1000)
 FSX_MAX_BACKUP_DAYS = 90
+# Least: four probes of half a second. Most: Slurm's own SlurmdTimeout in our configuration (lifecycle, slurm_conf.py).
+LOST_NODE_SECONDS = (2, 60)
 # The same guide, "Increasing storage capacity": with EFA, GiB by MB/s per TiB. "Configuring EFA clients": connections.
 FSX_EFA_STEPS_GIB = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
 FSX_EFA_MAX_CONNECTIONS = 1024
@@ -48,6 +50,7 @@ def check(settings: Settings, region: Region | None) -> list[Problem]:
         network_problems(settings),
         _role(settings, region),
         _ssh_key(settings),
+        _lost_nodes(settings),
         _tags(settings),
     )
     return [problem for rule in rules for problem in rule]
@@ -325,6 +328,14 @@ def _ssh_key(settings: Settings) -> Iterator[Problem]:
             key="hyperpod:sshPublicKey",
             what="nothing would read it",
             fix="leave it out with orchestrator eks; nodes are reached through SSM",
+        )
+
+
+def _lost_nodes(settings: Settings) -> Iterator[Problem]:
+    first, last = LOST_NODE_SECONDS
+    if not first <= settings.lost_node_seconds <= last:
+        yield Problem(
+            key="hyperpod:lostNodeSeconds", what=f"{settings.lost_node_seconds} s", fix=f"{first} to {last} seconds"
         )
 
 

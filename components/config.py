@@ -188,6 +188,7 @@ class Settings(_Model):
     validation: bool = True
     benchmarks: bool = False
     imds_v1: bool = Field(False, alias="imdsV1")
+    lost_node_seconds: int = 10
     node_recovery: Literal["Automatic", "None"] = "Automatic"
     node_provisioning: Annotated[Literal["Continuous"] | None, BeforeValidator(_empty_is_none)] = None
     tags: dict[str, str] = Field(default_factory=dict)

@@ -34,6 +34,7 @@ def render(config: Config, names: Names) -> str:
         },
         "home": {"file_system_id": settings.fsx.home_file_system_id},
         "imds_v1": settings.imds_v1,
+        "lost_after_seconds": settings.lost_node_seconds,
         "cidrs": [cidr for cidr in (net.cidr, net.secondary_cidr) if cidr] if not net.vpc_id else [],
         "ssh_public_key_parameter": f"/hyperpod/{names.cluster}/ssh-public-key" if settings.ssh_public_key else None,
         "instance_groups": [_group(config, group) for group in config.instance_groups],

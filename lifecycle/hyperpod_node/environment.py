@@ -118,6 +118,7 @@ def _facts(node: Node, found: transport.Probe) -> str:
         "probe": dataclasses.asdict(found),
         "instance_id": identity.instance.instance_id,
         "address": identity.instance.address,
+        "lost_after_seconds": parameters.lost_after_seconds,
     }
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
 

@@ -54,6 +54,7 @@ class Parameters:
     imds_v1: bool = False
     mtu: int = 9001
     cidrs: Tuple[str, ...] = ()
+    lost_after_seconds: float = 10.0
 
     def workers(self) -> List[Group]:
         """The groups that run jobs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any, Dict, Mapping
 
 from .errors import StepError
@@ -54,11 +55,19 @@ def parse(document: Mapping[str, Any], path: str) -> Parameters:
             imds_v1=bool(document.get("imds_v1", False)),
             mtu=int(document.get("mtu", Parameters.mtu)),
             cidrs=tuple(document.get("cidrs", ())),
+            lost_after_seconds=_lost_after(document),
         )
     except KeyError as error:
         raise StepError(f"{path} lacks the key {error}") from None
     except (TypeError, ValueError, AttributeError) as error:
         raise StepError(f"{path} is malformed: {error}") from None
+
+
+def _lost_after(document: Mapping[str, Any]) -> float:
+    """Seconds of silence after which a node is lost; HYPERPOD_LOST_AFTER in the environment overrides."""
+    return float(
+        os.environ.get("HYPERPOD_LOST_AFTER") or document.get("lost_after_seconds", Parameters.lost_after_seconds)
+    )
 
 
 def _tag(fsx: Mapping[str, Any], cluster_id: str) -> "tuple[str, str]":

@@ -4,29 +4,28 @@ Slurm alone needs SlurmdTimeout to notice, and then holds a requeued job for the
 (slurm.conf(5), AuthInfo, cred_expire). This service asks the nodes that run jobs whether they are there, sets a silent
 one down, which makes Slurm requeue, and takes the hold off jobs that it saw running before.
 
-A node is lost when its kernel answers neither an echo request nor a connection. A refused connection comes from a
-living host whose slurmd restarts, and jobs survive that. Echo first: a connection that is closed at once leaves an
-error in slurmd's log. When all of several nodes are silent at once the controller's own network is the likelier
-cause, and nothing is done. Nodes that HyperPod's health agent has marked ("Action:...") are its own to replace; its
-auto-resume finds them untouched.
+A node is lost when its kernel has not answered for ``lost_after_seconds`` of node.json: 10 s on AWS, where a network
+may be silent for seconds and a lost job is dear; 2 s in the rehearsal, where a job is back at work within 10 s of its
+node's end. Nothing is done as long as the silence may be the controller's own: when all of several nodes that run jobs
+are silent at once, or no other node of the cluster answers.
+
+Two things are HyperPod's. Nodes that its health agent has marked ("Action:...") are its own to replace. And a job with
+``--auto-resume=1`` in its batch script, which is all that can be known of it from outside, is HyperPod's to resume: its
+nodes are not set down here and its hold is not taken off. For such a job Slurm's own bounds hold, SlurmdTimeout for a
+silent node and 120 s for the hold.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
-import os
-import selectors
-import socket
-import struct
 import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from . import slurm_conf, slurm_configure
+from . import liveness, slurm_conf, slurm_configure
 from .errors import StepError
 from .host import Host
 from .identity import read_instances
@@ -35,12 +34,10 @@ from .settings import Settings
 
 # Seconds between two looks at jobs and nodes; a node that did not answer is asked again sooner.
 INTERVAL, SOONER = 0.5, 0.1
-PROBE_TIMEOUT = 0.5
 # A surviving node refuses a credential that is not younger than the moment in which it ended the job, both in whole
 # seconds; a job that starts again too early is killed for it. So: the next second, and what two clocks may differ by.
 NEXT_SECOND = 1.4
-# Seconds of silence, and how many unanswered probes at least, after which a node is lost.
-LOST_AFTER = 2.0
+# How many unanswered probes at least make a node lost, besides the seconds.
 LOST_PROBES = 4
 # The job's processes first, by the variable that all of them have: without their slurmstepd nobody else would end them,
 # and asking it for them (scontrol listpids) waits as long as it does. Slurm does the rest, epilog included.
@@ -48,8 +45,12 @@ END_JOB = (
     "for file in $(grep -lzxs SLURM_JOB_ID={job} /proc/[0-9]*/environ); do pid=${{file#/proc/}}; "
     "kill -KILL ${{pid%/environ}}; done 2>/dev/null; pkill -KILL -f '^slurmstepd: .{job}[.]' || true"
 )
-SLURMD_PORT = 6818
 REASON = "hyperpod-requeue"
+# HyperPod's own files, by which its samples know that srun has --auto-resume.
+HYPERPOD = "/opt/sagemaker_cluster"
+AUTO_RESUME = "--auto-resume"
+# What a restart of this service must not forget; a reboot may.
+MEMORY = "/run/hyperpod-requeue.json"
 
 # The addresses among some that answer.
 Probe = Callable[[Sequence[str]], Set[str]]
@@ -57,85 +58,126 @@ Probe = Callable[[Sequence[str]], Set[str]]
 
 @dataclass
 class Watched:
-    """What is known of a node that runs jobs."""
+    """What is known of a node that runs jobs. ``left``: its loss is HyperPod's to deal with."""
 
     silent_since: Optional[float] = None
     probes: int = 0
+    left: bool = False
 
 
 @dataclass
 class Watch:
-    """The service's memory: nodes that run jobs, and jobs that were seen running."""
+    """The service's memory: nodes that run jobs, and jobs that were seen running.
+
+    ``others``: addresses of the cluster's nodes, this one not among them. ``unfinished``: jobs and the survivors on
+    which an earlier run of this service was ending them.
+    """
 
     host: Host
     probe: Probe
+    others: Callable[[], Sequence[str]]
+    lost_after: float
     log: Callable[[str], None]
     nodes: Dict[str, Watched] = field(default_factory=dict)
+    resolved: Dict[str, str] = field(default_factory=dict)
     running: Set[str] = field(default_factory=set)
+    resumes: Dict[str, bool] = field(default_factory=dict)
     requeued: Dict[str, float] = field(default_factory=dict)
-    ending: Dict[str, List[threading.Thread]] = field(default_factory=dict)
+    ending: Dict[str, Dict[str, threading.Thread]] = field(default_factory=dict)
+    unfinished: Dict[str, List[str]] = field(default_factory=dict)
 
     @property
     def suspicious(self) -> bool:
         """Somebody did not answer, or a job waits to be let go."""
-        return bool(self.requeued) or any(node.silent_since is not None for node in self.nodes.values())
+        silent = (node for node in self.nodes.values() if node.silent_since is not None)
+        return bool(self.requeued) or any(not node.left for node in silent)
 
     def round(self) -> None:
-        """One look at jobs and nodes."""
-        busy = self._busy()
-        lost = self._lost(busy)
-        for name in lost:
-            self._down(name)
+        """One look at jobs and nodes. Raises StepError where Slurm does not answer; what is known stays."""
         self._jobs()
+        for name in self._lost(self._busy()):
+            self._down(name)
+        self._remember()
 
     def _busy(self) -> Dict[str, str]:
         """Nodes that run jobs, with their addresses."""
         shown = self.host.run(
             "sinfo", "-h", "-N", "-t", "alloc,mix,comp", "-O", "NodeList:64,NodeAddr:64,StateLong:32,Reason:128",
-            check=False, timeout=10,
+            timeout=10,
         )  # fmt: skip
         found = {}
         for line in shown.out.splitlines():
             name, address, state, reason = (line[a:b].strip() for a, b in ((0, 64), (64, 128), (128, 160), (160, 288)))
             if name and not reason.startswith("Action:") and "down" not in state:
                 found[name] = address
-        return found
+        # A name is looked up once: its server may be lost with the network, and asking it takes many seconds.
+        known, self.resolved = self.resolved, {}
+        for address in found.values():
+            self.resolved[address] = known[address] if address in known else self._resolve(address)
+        return {name: self.resolved[address] for name, address in found.items() if self.resolved[address]}
+
+    def _resolve(self, address: str) -> str:
+        addresses = self.host.resolve(address)
+        if not addresses:
+            self.log(f"{address} has no address and is not watched: its loss is left to Slurm")
+        return addresses[0] if addresses else ""
 
     def _lost(self, busy: Mapping[str, str]) -> List[str]:
         now = self.host.now()
         self.nodes = {name: self.nodes.get(name, Watched()) for name in busy}
         there = self.probe(list(busy.values()))
         for name, address in busy.items():
-            node = self.nodes[name]
             if address in there:
-                node.silent_since, node.probes = None, 0
-            else:
-                node.silent_since = now if node.silent_since is None else node.silent_since
-                node.probes += 1
+                self.nodes[name] = Watched()
+                continue
+            node = self.nodes[name]
+            node.silent_since = now if node.silent_since is None else node.silent_since
+            node.probes += 1
         silent = [name for name, node in self.nodes.items() if node.silent_since is not None]
         if len(silent) > 1 and len(silent) == len(self.nodes):
             return []
         # The probe that has just ended was a part of the silence.
-        return [name for name in silent if self._gone(self.nodes[name], self.host.now())]
+        gone = [name for name in silent if self._gone(self.nodes[name], self.host.now())]
+        return gone if gone and (there or self._others_answer(set(busy.values()))) else []
 
-    @staticmethod
-    def _gone(node: Watched, now: float) -> bool:
-        return node.silent_since is not None and now - node.silent_since >= LOST_AFTER and node.probes >= LOST_PROBES
+    def _gone(self, node: Watched, now: float) -> bool:
+        if node.silent_since is None or node.left:
+            return False
+        return now - node.silent_since >= self.lost_after and node.probes >= LOST_PROBES
+
+    def _others_answer(self, busy: Set[str]) -> bool:
+        """Whether this node's own network works, by nodes that run no job."""
+        return bool(self.probe([address for address in self.others() if address not in busy]))
 
     def _down(self, name: str) -> None:
-        shown = self.host.run("squeue", "-h", "-w", name, "-o", "%A|%N", check=False, timeout=10)
+        shown = self.host.run("squeue", "-h", "-w", name, "-o", "%A|%N", timeout=10)
+        jobs = dict(line.strip().split("|", 1) for line in shown.out.splitlines() if "|" in line)
+        resumed = [job for job in jobs if self._auto_resumed(job)]
+        if resumed:
+            self.nodes[name].left = True
+            self.log(f"{name} does not answer; its job {resumed[0]} has {AUTO_RESUME}, so the node is left to HyperPod")
+            return
         seconds = self.host.now() - (self.nodes[name].silent_since or 0.0)
         why = f"{REASON}: no answer for {seconds:.0f} s"
         done = self.host.run("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={why}", check=False)
         self.log(f"{name} is lost: {why}" if done.code == 0 else f"{name} could not be set down: {done.reason}")
         self.nodes.pop(name)
-        for line in shown.out.splitlines():
-            job, _, names = line.strip().partition("|")
-            for survivor in slurm_conf.expand(names):
-                if survivor != name and job.isdigit():
-                    thread = threading.Thread(target=self._end, args=(survivor, job), daemon=True)
-                    self.ending.setdefault(job, []).append(thread)
-                    thread.start()
+        for job, names in jobs.items():
+            self._end_everywhere(job, [survivor for survivor in slurm_conf.expand(names) if survivor != name])
+
+    def _auto_resumed(self, job: str) -> bool:
+        """Whether HyperPod resumes a job: Slurm keeps no word of it but the batch script itself."""
+        if job not in self.resumes:
+            script = self.host.run("scontrol", "write", "batch_script", job, "-", check=False, timeout=10)
+            hyperpod = self.host.path(HYPERPOD).is_dir()
+            self.resumes[job] = hyperpod and script.code == 0 and AUTO_RESUME in script.out
+        return self.resumes[job]
+
+    def _end_everywhere(self, job: str, survivors: Sequence[str]) -> None:
+        for survivor in survivors:
+            thread = threading.Thread(target=self._end, args=(survivor, job), daemon=True)
+            self.ending.setdefault(job, {})[survivor] = thread
+            thread.start()
 
     def _end(self, survivor: str, job: str) -> None:
         """End what is left of a job on a node that survived.
@@ -143,34 +185,38 @@ class Watch:
         Its tasks wait for peers that are gone, and where the job's srun ran on the lost node, slurmstepd tries for
         ten seconds and more to tell it how they ended. The job cannot start again before.
         """
-        done = self.host.run(
-            "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=2", survivor, END_JOB.format(job=job),
-            check=False, timeout=15,
-        )  # fmt: skip
-        if done.code != 0:
-            self.log(f"job {job} was not ended on {survivor}: {done.reason}")
+        try:
+            self.host.run(
+                "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=2", survivor, END_JOB.format(job=job), timeout=15
+            )
+        except StepError as error:
+            self.log(f"job {job} was not ended on {survivor}: {error}")
 
     def _jobs(self) -> None:
         """Remember what runs; take Slurm's hold off what ran and waits for its begin time since."""
-        shown = self.host.run("squeue", "-h", "-a", "-o", "%A|%T|%r", check=False, timeout=10)
-        if shown.code != 0:
-            return
+        shown = self.host.run("squeue", "-h", "-a", "-o", "%A|%T|%r", timeout=10)
         present = set()
         for line in shown.out.splitlines():
             job, state, reason = line.strip().split("|", 2)
             present.add(job)
             if state in ("RUNNING", "COMPLETING", "SUSPENDED"):
                 self.running.add(job)
-            elif state == "PENDING" and reason == "BeginTime" and job in self.running:
+                self.unfinished.pop(job, None)
+            elif state == "PENDING" and reason == "BeginTime" and job in self.running and not self._auto_resumed(job):
+                self._end_everywhere(job, self.unfinished.pop(job, []))
                 self._release(job)
         self.running &= present
         self.requeued = {job: at for job, at in self.requeued.items() if job in present}
+        for known in (self.resumes, self.ending, self.unfinished):
+            for job in set(known) - present:
+                known.pop(job)
 
     def _release(self, job: str) -> None:
         """Take the hold off a job that is back in the queue, once the nodes that it ran on will have it again."""
         since = self.requeued.setdefault(job, self.host.wall())
         # Never while its old processes are being ended: the new ones would be taken for them.
-        if self.host.wall() < int(since) + NEXT_SECOND or any(t.is_alive() for t in self.ending.get(job, [])):
+        old = self.ending.get(job, {}).values()
+        if self.host.wall() < int(since) + NEXT_SECOND or any(thread.is_alive() for thread in old):
             return
         done = self.host.run("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)
         self.log(f"job {job} may start again" if done.code == 0 else f"job {job}: {done.reason}")
@@ -179,66 +225,15 @@ class Watch:
             self.requeued.pop(job)
             self.ending.pop(job, None)
 
+    def recall(self) -> None:
+        """What an earlier run of this service knew."""
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            known = json.loads(self.host.read(MEMORY) or "{}")
+            self.running, self.unfinished = set(known["running"]), dict(known["ending"])
 
-def probe(addresses: Sequence[str], port: int = SLURMD_PORT, timeout: float = PROBE_TIMEOUT) -> Set[str]:
-    """The addresses whose kernel answers: an echo request, or else a connection to slurmd, accepted or refused."""
-    there = echo(addresses, timeout / 2)
-    return there | connect([address for address in addresses if address not in there], port, timeout / 2)
-
-
-def echo(addresses: Sequence[str], timeout: float) -> Set[str]:
-    """The addresses that answer an ICMP echo request. Empty where that is not allowed."""
-    if not addresses:
-        return set()
-    request = struct.pack("!BBHHH", 8, 0, 0, os.getpid() & 0xFFFF, 1)
-    total = sum(struct.unpack("!4H", request))
-    checksum = ~(total + (total >> 16)) & 0xFFFF
-    request = request[:2] + struct.pack("!H", checksum) + request[4:]
-    there: Set[str] = set()
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as sock:
-            for address in addresses:
-                with contextlib.suppress(OSError):
-                    sock.sendto(request, (address, 0))
-            end = time.monotonic() + timeout
-            while len(there) < len(set(addresses)) and time.monotonic() < end:
-                sock.settimeout(max(0.001, end - time.monotonic()))
-                packet, (source, _) = sock.recvfrom(256)
-                header = (packet[0] & 15) * 4
-                # Type 0 is an answer, and the kernel gives every raw socket all of them.
-                if packet[header : header + 1] == b"\0" and packet[header + 4 : header + 8] == request[4:8]:
-                    there.add(source)
-    except OSError:  # the time is over, or no raw socket
-        pass
-    return there & set(addresses)
-
-
-def connect(addresses: Sequence[str], port: int, timeout: float) -> Set[str]:
-    """The addresses that accept or refuse a connection; a host that is gone does neither."""
-    there: Set[str] = set()
-    with selectors.DefaultSelector() as selector:
-        for address in addresses:
-            sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            sock.setblocking(False)
-            code = sock.connect_ex((address, port))
-            if code == errno.EINPROGRESS:
-                selector.register(sock, selectors.EVENT_WRITE, (sock, address))
-                continue
-            sock.close()
-            if code in (0, errno.ECONNREFUSED):
-                there.add(address)
-        end = time.monotonic() + timeout
-        while selector.get_map() and time.monotonic() < end:
-            for key, _ in selector.select(max(0.0, end - time.monotonic())):
-                sock, address = key.data
-                # "No route" comes from our own kernel when nobody is there.
-                if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) in (0, errno.ECONNREFUSED):
-                    there.add(address)
-                selector.unregister(sock)
-                sock.close()
-        for key in list(selector.get_map().values()):
-            key.data[0].close()
-    return there
+    def _remember(self) -> None:
+        ending = {**self.unfinished, **{job: sorted(threads) for job, threads in self.ending.items()}}
+        self.host.write(MEMORY, json.dumps({"running": sorted(self.running), "ending": ending}), mode=0o600)
 
 
 class Configuration:
@@ -286,19 +281,38 @@ def _mtime(path: Path) -> float:
 def main() -> None:
     """Run until stopped."""
     host = Host(Settings.from_environment())
-    log = _log
     conf = slurm_conf.parse(host.read(f"{host.settings.slurm_etc}/slurm.conf") or "")
-    port = int(conf.get("SlurmdPort", str(SLURMD_PORT)))
-    watch, configuration = Watch(host, lambda addresses: probe(addresses, port), log), Configuration(host, log)
-    log("watching")
+    port = int(conf.get("SlurmdPort", str(liveness.SLURMD_PORT)))
+    facts = json.loads(host.read(f"{host.settings.state_folder}/node.json") or "{}")
+
+    def others() -> List[str]:
+        return [one.address for one in read_instances(host) if one.address not in ("", facts["address"])]
+
+    watch = Watch(host, lambda found: liveness.probe(found, port), others, float(facts["lost_after_seconds"]), _log)
+    watch.recall()
+    configuration = Configuration(host, _log)
+    # Apart: it looks at the shared file system, where a look may take minutes.
+    threading.Thread(target=forever, args=(configuration.round, lambda: INTERVAL, _log), daemon=True).start()
+    _log(f"watching; a node is lost after {watch.lost_after:g} s without an answer")
+    forever(watch.round, lambda: SOONER if watch.suspicious else INTERVAL, _log)
+
+
+def forever(look: Callable[[], None], interval: Callable[[], float], log: Callable[[str], None]) -> None:
+    """Look again and again; ``interval``: seconds from one look to the next. What goes wrong is said once."""
+    said = ""
     while True:
-        began = host.now()
+        began, trouble = time.monotonic(), ""
         try:
-            watch.round()
-            configuration.round()
+            look()
         except StepError as error:
-            log(str(error))
-        time.sleep(max(0.05, (SOONER if watch.suspicious else INTERVAL) - (host.now() - began)))
+            trouble = str(error)
+        except Exception as error:
+            # Whatever one look has met, the next one may not.
+            trouble = f"{type(error).__name__}: {error}"
+        if trouble and trouble != said:
+            log(trouble)
+        said = trouble
+        time.sleep(max(0.05, interval() - (time.monotonic() - began)))
 
 
 def _log(line: str) -> None:

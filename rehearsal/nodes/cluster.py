@@ -25,6 +25,8 @@ from .stack import Stack
 
 # No lifecycle script may take longer here; on HyperPod it is an hour.
 SCRIPT_SECONDS = 180.0
+# Seconds of silence after which a node is lost. On AWS it is 10 s; a network within one machine is never silent.
+_HERE = {"HYPERPOD_LOST_AFTER": "2"}
 OnTick = Callable[["Cluster"], None]
 
 
@@ -188,7 +190,7 @@ class Cluster:
 
     def script(self, host: Host, environment: Mapping[str, str] | None = None) -> Lifecycle:
         """Start a host's lifecycle script."""
-        run = Lifecycle(host, self._files, {**self.options.environment, **(environment or {})})
+        run = Lifecycle(host, self._files, {**_HERE, **self.options.environment, **(environment or {})})
         self.scripts[host.name] = run
         run.start()
         return run

@@ -233,6 +233,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "nothing to pull images from",
     ),
     "not a public key": ({"sshPublicKey": "ssh-rsa oops"}, "hyperpod:sshPublicKey", "OpenSSH"),
+    "a node lost at once": ({"lostNodeSeconds": 1}, "hyperpod:lostNodeSeconds", "2 to 60 seconds"),
     "reserved tag": ({"tags": {"aws:x": "y"}}, "hyperpod:tags.aws:x", "reserved"),
     "characters no tag takes": ({"tags": {"team": "a, b; c!"}}, "hyperpod:tags.team", "'!' ',' ';' in a tag"),
     "character no tag's key takes": ({"tags": {"cost*": "a"}}, "hyperpod:tags.cost*", "_.:/=+-@"),

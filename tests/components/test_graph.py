@@ -30,6 +30,7 @@ DRESSED = {
     "protect": True,
     "tags": {"team": "research"},
     "sshPublicKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4M2V1Q3bP8yQ0hCq7rT9p0e1k2l3m4n5o6p7q8r9s0 me",
+    "lostNodeSeconds": 30,
 }
 DRESSED_EKS: dict[str, Any] = {
     "administratorRoleArns": ["arn:aws:iam::123456789012:role/admin"],
@@ -240,6 +241,11 @@ def test_the_file_system_is_found_by_the_stacks_own_id() -> None:
     assert parameters["cluster_id"] == tag
     other = one(state_of("slurm-gpu"), "storage-lustre").inputs["tags"]["hyperpod:cluster-id"]
     assert tag != other
+
+
+def test_nodes_learn_when_a_silent_one_is_lost() -> None:
+    text = one(state_of("dev", **DRESSED), "lifecycle-hyperpod_parameters.json").inputs["source"].text
+    assert json.loads(text)["lost_after_seconds"] == 30
 
 
 def test_efa_reaches_the_file_system_its_groups_rules_and_the_nodes() -> None:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hyperpod_node import requeue
+from hyperpod_node import environment, liveness, requeue
+from hyperpod_node.errors import StepError
 from hyperpod_node.host import Result
 
 from tests.lifecycle.rig import FakeHost, World
@@ -26,8 +27,15 @@ class Cluster:
         self.jobs = {"7": ("RUNNING", "None")}
         self.gone: set[str] = set()
         self.lines: list[str] = []
+        self.scripts: dict[str, str] = {}
+        # A login node, and workers without a job.
+        self.others = ["10.0.0.8", "10.0.0.9"]
         self.host.commands.update(sinfo=self._sinfo, squeue=self._squeue, scontrol=self._scontrol)
-        self.watch = requeue.Watch(self.host, self._probe, self.lines.append)
+        self.watch = self.service(lost_after=2)
+
+    def service(self, lost_after: float) -> requeue.Watch:
+        """The service, started now."""
+        return requeue.Watch(self.host, self._probe, lambda: self.others, lost_after, self.lines.append)
 
     def _probe(self, addresses: Sequence[str]) -> set[str]:
         return {address for address in addresses if address not in self.gone}
@@ -48,6 +56,9 @@ class Cluster:
         if "State=DOWN" in args:
             self.nodes.pop(args[2].removeprefix("NodeName="))
             self.jobs = dict.fromkeys(self.jobs, ("PENDING", "BeginTime"))
+        if "batch_script" in args:
+            script = self.scripts.get(args[3])
+            return Result(0, script) if script else Result(1, "", "Invalid job id specified")
         if "StartTime=now" in args:
             self.jobs[args[2].removeprefix("JobId=")] = ("RUNNING", "None")
         return Result(0)
@@ -103,7 +114,7 @@ def test_a_job_is_not_started_while_its_old_processes_are_being_ended(cluster: C
     cluster.run(20)
     assert cluster.jobs["7"] == ("PENDING", "BeginTime")
     ended.set()
-    for thread in cluster.watch.ending["7"]:
+    for thread in cluster.watch.ending["7"].values():
         thread.join()
     cluster.run(1)
     assert cluster.jobs["7"] == ("RUNNING", "None")
@@ -138,6 +149,140 @@ def test_the_only_busy_node_can_be_lost(cluster: Cluster) -> None:
     assert cluster.downed()
 
 
+def test_a_silence_that_reaches_the_idle_nodes_too_is_the_controllers_own(cluster: Cluster) -> None:
+    cluster.nodes = {"n2": "allocated"}
+    cluster.gone |= {"10.0.0.2", *cluster.others}
+    cluster.run(30)
+    assert not cluster.downed()
+    cluster.gone = {"10.0.0.2"}
+    cluster.run(1)
+    assert cluster.downed()
+
+
+def test_the_seconds_are_the_clusters_own(cluster: Cluster) -> None:
+    cluster.watch = cluster.service(lost_after=10)
+    cluster.gone.add("10.0.0.2")
+    cluster.run(9)
+    assert not cluster.downed()
+    cluster.run(2)
+    assert cluster.downed()
+
+
+def test_the_seconds_are_10_or_the_stacks_or_the_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def recorded(**extra: float) -> float:
+        host = World(tmp_path, extra=extra).node("controller")
+        environment.run(host.node())
+        return float(json.loads(host.text("/etc/hyperpod/node.json"))["lost_after_seconds"])
+
+    assert recorded() == 10
+    assert recorded(lost_after_seconds=30) == 30
+    monkeypatch.setenv("HYPERPOD_LOST_AFTER", "2")
+    assert recorded(lost_after_seconds=30) == 2
+
+
+def test_a_node_whose_name_has_no_address_is_left_to_slurm_and_hides_no_other(cluster: Cluster) -> None:
+    sinfo = cluster._sinfo
+    cluster.nodes["n4"] = "allocated"
+    cluster.host.commands["sinfo"] = lambda h, args, stdin: Result(
+        0, sinfo(h, args, stdin).out.replace("10.0.0.4", "nowhere!")
+    )
+    cluster.gone.add("10.0.0.2")
+    cluster.run(5)
+    assert "n2" not in cluster.nodes
+    assert cluster.lines.count("nowhere! has no address and is not watched: its loss is left to Slurm") == 1
+
+
+def test_a_slurmctld_that_does_not_answer_for_a_moment_does_not_start_the_count_anew(cluster: Cluster) -> None:
+    sinfo = cluster.host.commands["sinfo"]
+    cluster.watch = cluster.service(lost_after=10)
+    cluster.gone.add("10.0.0.2")
+    cluster.run(6)
+    cluster.host.commands["sinfo"] = lambda h, args, stdin: Result(1, "", "Unable to contact slurm controller")
+    with pytest.raises(StepError, match="Unable to contact slurm controller"):
+        cluster.run(1)
+    cluster.host.clock += 3
+    cluster.host.commands["sinfo"] = sinfo
+    cluster.run(2)
+    assert cluster.downed()
+
+
+def test_a_job_that_hyperpod_resumes_keeps_its_silent_node_and_its_hold(cluster: Cluster) -> None:
+    cluster.host.path(requeue.HYPERPOD).mkdir(parents=True)
+    cluster.scripts["7"] = "#!/bin/bash\nsrun --auto-resume=1 train\n"
+    cluster.gone.add("10.0.0.2")
+    cluster.run(60)
+    assert not cluster.downed()
+    said = "n2 does not answer; its job 7 has --auto-resume, so the node is left to HyperPod"
+    assert cluster.lines == [said]
+    cluster.jobs["7"] = ("PENDING", "BeginTime")
+    cluster.run(30)
+    assert cluster.jobs["7"] == ("PENDING", "BeginTime")
+
+
+def test_outside_hyperpod_a_script_that_could_ask_for_auto_resume_means_nothing(cluster: Cluster) -> None:
+    cluster.scripts["7"] = "if [[ -d /opt/sagemaker_cluster ]]; then resume=--auto-resume=1; fi\n"
+    cluster.gone.add("10.0.0.2")
+    cluster.run(5)
+    assert cluster.downed()
+
+
+def test_a_restarted_service_knows_what_ran_and_ends_again_what_it_was_ending(cluster: Cluster) -> None:
+    stuck = threading.Event()
+    ssh = cluster.host.commands["ssh"]
+
+    def slow(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+        stuck.wait(10)
+        return Result(0)
+
+    cluster.host.commands["ssh"] = slow
+    cluster.gone.add("10.0.0.2")
+    cluster.run(4)
+    assert cluster.jobs["7"] == ("PENDING", "BeginTime")
+    cluster.host.commands["ssh"] = ssh
+    cluster.host.calls.clear()
+    cluster.watch = cluster.service(lost_after=2)
+    cluster.watch.recall()
+    cluster.run(3)
+    stuck.set()
+    assert {call[5] for call in cluster.host.calls if call[0] == "ssh"} == {"n1", "n3"}
+    assert cluster.jobs["7"] == ("RUNNING", "None")
+
+
+def test_a_job_that_runs_again_is_not_ended_by_a_restarted_service(cluster: Cluster) -> None:
+    memory = {"running": ["7"], "ending": {"7": ["n1"]}}
+    cluster.host.write(requeue.MEMORY, json.dumps(memory))
+    cluster.watch = cluster.service(lost_after=2)
+    cluster.watch.recall()
+    cluster.run(2)
+    cluster.jobs["7"] = ("PENDING", "BeginTime")
+    cluster.run(3)
+    assert not cluster.host.ran("ssh")
+
+
+def test_a_memory_that_cannot_be_read_is_none(cluster: Cluster) -> None:
+    cluster.host.write(requeue.MEMORY, '{"running"')
+    cluster.watch.recall()
+
+
+def test_what_one_look_meets_does_not_end_the_service_and_is_said_once() -> None:
+    class Enough(BaseException):
+        pass
+
+    lines: list[str] = []
+    troubles = [OSError("no such device"), OSError("no such device"), StepError("late"), None, StepError("late")]
+
+    def look() -> None:
+        if not troubles:
+            raise Enough
+        trouble = troubles.pop(0)
+        if trouble:
+            raise trouble
+
+    with pytest.raises(Enough):
+        requeue.forever(look, lambda: 0.0, lines.append)
+    assert lines == ["OSError: no such device", "late", "late"]
+
+
 def test_a_node_that_hyperpod_is_about_to_replace_is_left_to_it(cluster: Cluster) -> None:
     cluster.reasons["n2"] = "Action:Replace"
     cluster.gone.add("10.0.0.2")
@@ -159,7 +304,14 @@ def test_a_node_that_cannot_be_set_down_is_said_and_the_service_goes_on(cluster:
 
 
 def test_a_living_kernel_answers() -> None:
-    assert requeue.probe(["127.0.0.1"], timeout=0.4) == {"127.0.0.1"}
+    assert liveness.probe(["127.0.0.1"], timeout=0.4) == {"127.0.0.1"}
+
+
+def test_a_name_without_an_address_is_silent_and_hides_no_other() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        there = liveness.connect(["no.such.name.invalid", "127.0.0.1"], server.getsockname()[1], 0.2)
+    assert there == {"127.0.0.1"}
 
 
 def test_an_address_that_says_nothing_is_silent() -> None:
@@ -171,7 +323,7 @@ def test_an_address_that_says_nothing_is_silent() -> None:
         for one in waiting:
             one.setblocking(False)
             one.connect_ex(server.getsockname())
-        assert requeue.connect(["127.0.0.1"], server.getsockname()[1], 0.1) == set()
+        assert liveness.connect(["127.0.0.1"], server.getsockname()[1], 0.1) == set()
         for one in waiting:
             one.close()
 
@@ -180,9 +332,9 @@ def test_a_refused_connection_is_an_answer_and_an_accepted_one_too() -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         closed = server.getsockname()[1]
-        assert requeue.connect(["127.0.0.1"], closed, 0.2) == {"127.0.0.1"}
+        assert liveness.connect(["127.0.0.1"], closed, 0.2) == {"127.0.0.1"}
         server.listen()
-        assert requeue.connect(["127.0.0.1"], closed, 0.2) == {"127.0.0.1"}
+        assert liveness.connect(["127.0.0.1"], closed, 0.2) == {"127.0.0.1"}
 
 
 def test_a_rewritten_slurm_conf_gets_its_include_back_and_slurm_reads_it(tmp_path: Path) -> None:
