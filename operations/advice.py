@@ -6,16 +6,29 @@ import re
 
 # What AWS's and Pulumi's messages contain, and what helps. The first that matches is taken.
 _STEPS: tuple[tuple[str, str], ...] = (
+    # A refused or throttled call may be about anything: its own words say more than what it was about.
     (
-        r"LifecycleScriptFailed|[Ll]ifecycle script",
+        r"\bAccessDenied|\bUnauthorizedOperation\b|\bAuthorizationError\b|not authorized to perform|is not authorized",
+        "let this principal do what the message names, then deploy again",
+    ),
+    (
+        r"\b(?:ExpiredToken|InvalidClientTokenId|NoCredential)|no EC2 IMDS role",
+        "log in to AWS again, then deploy again",
+    ),
+    (
+        r"\b(?:Throttling|RequestLimitExceeded|TooManyRequests|SlowDown)|\b[Rr]ate exceeded",
+        "wait a few minutes, then deploy again: it goes on where it stopped",
+    ),
+    (
+        r"\bLifecycleScriptFailed\b|\b[Ll]ifecycle scripts?\b",
         "the last line of the node's log names the step that failed; mend lifecycle/ or the network, then deploy again",
     ),
     (
-        r"ResourceLimitExceeded|LimitExceeded|quota|service limit|MaximumNumberOf",
+        r"\b\w*(?:LimitExceeded|QuotaExceeded)(?:Exception)?\b|\bMaximumNumberOf|\bquotas?\b|\bservice limit",
         "python -m operations quotas {stack}    # what is too small, and the request to make",
     ),
     (
-        r"InsufficientInstanceCapacity|InsufficientCapacity|[Ii]nsufficient capacity|capacity-error",
+        r"\bInsufficient(?:Instance)?Capacity|\b[Ii]nsufficient capacity\b|\bcapacity-error\b",
         "AWS has no such instances now: another zone (hyperpod:availabilityZoneId), a training plan, "
         "or hyperpod:nodeProvisioning Continuous, which starts with what there is",
     ),
@@ -23,21 +36,19 @@ _STEPS: tuple[tuple[str, str], ...] = (
         r"EFA health checks? did not run|efa.*health",
         "the nodes' security group must allow all traffic from and to itself",
     ),
+    # Pulumi's words (pkg/resource/deploy), and the embedded engine's.
     (
-        r"AccessDenied|UnauthorizedOperation|not authorized to perform|is not authorized",
-        "let this principal do what the message names, then deploy again",
+        r"because it is protected|marked for protection|is protected; set hyperpod:protect",
+        "pulumi config set hyperpod:protect false, deploy, then destroy",
     ),
-    (r"ExpiredToken|InvalidClientTokenId|NoCredentials|no EC2 IMDS role", "log in to AWS again, then deploy again"),
-    (r"Throttling|Rate exceeded|TooManyRequests", "wait a few minutes, then deploy again: it goes on where it stopped"),
-    (r"protect", "pulumi config set hyperpod:protect false, deploy, then destroy"),
     (r"problems? in the configuration", "mend the configuration: pulumi config set KEY VALUE"),
-    (r"BucketNotEmpty", "empty the bucket, then destroy again"),
+    (r"\bBucketNotEmpty\b", "empty the bucket, then destroy again"),
     (
-        r"DependencyViolation|has dependencies|is in use|still (?:uses|in use)",
+        r"\bDependencyViolation\b|has dependencies|is in use|still (?:uses|in use)",
         "python -m operations errors {stack}    # what is in the way",
     ),
     (
-        r"AlreadyExists|already exists|ResourceInUse",
+        r"AlreadyExists|already exists|\bResourceInUse",
         "something of that name is there already: another stack's, or the remains of one that was not destroyed",
     ),
 )

@@ -54,7 +54,7 @@ def plan(target: Target, verb: Verb, nodes: Sequence[Node], affected: Sequence[N
     try:
         found.jobs = jobs_on_nodes.on_nodes(target, nodes, affected)
     except (Failure, ClientError, BotoCoreError) as error:
-        failure = explain(error)
+        failure = explain(error, target.stack)
         found.unknown = failure.message if failure else str(error)
     return found
 
@@ -85,11 +85,15 @@ def _batch(target: Target, operation: str, nodes: Sequence[Node]) -> list[str]:
     return accepted
 
 
-def update_software(target: Target, groups: Sequence[str], batch: int | None) -> str:
-    """Ask for the newest image on these groups, ``batch`` nodes at a time (all at once without). Returns the ARN."""
+def check_groups(target: Target, groups: Sequence[str]) -> None:
+    """Raises Failure where the configuration has no group of such a name."""
     known = [group.name for group in target.config.instance_groups]
     if wrong := sorted(set(groups) - set(known)):
         raise bad_input(f"there is no group {', '.join(wrong)}", f"groups here: {', '.join(known)}")
+
+
+def update_software(target: Target, groups: Sequence[str], batch: int | None) -> str:
+    """Ask for the newest image on these groups, ``batch`` nodes at a time (all at once without). Returns the ARN."""
     request: dict[str, object] = {"ClusterName": target.cluster_name}
     if groups:
         request["InstanceGroups"] = [{"InstanceGroupName": name} for name in groups]

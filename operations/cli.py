@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -22,6 +23,7 @@ from .commands.nodes import connect_command, exec_command, nodes_command, ssh_co
 from .commands.quotas import quotas_command
 from .commands.validate import validate_command
 from .failures import Exit, explain
+from .target import ROOT
 
 EXIT_CODES = (
     "Exit codes: 0 good; 1 the operation failed or a check found something; 2 bad input; "
@@ -76,6 +78,13 @@ def _introduction() -> None:
     """
 
 
+def _stack(words: Sequence[str]) -> str:
+    """The stack that a command line names, as hints have it."""
+    named = [word.rpartition("=")[2] for word in words if word.startswith("--stack=") or not word.startswith("-")]
+    known = (one for one in (*named, os.environ.get("HYPERPOD_STACK", "")) if (ROOT / f"Pulumi.{one}.yaml").is_file())
+    return next(known, "STACK")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit code; a known failure is one message, never a traceback."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -89,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return Exit.GOOD
     except Exception as error:
-        failure = explain(error)
+        failure = explain(error, _stack(own))
         if failure is None:
             raise
         console.complain(failure, "--json" in own)

@@ -58,7 +58,7 @@ def collect(target: Target, since: timedelta) -> Problems:
                 if one.time >= start:
                     problems.found.append(one)
         except (Failure, automation.CommandError) as error:
-            failure = explain(error)
+            failure = explain(error, target.stack)
             problems.unknown.append(f"{source}: {failure.message if failure else error}")
         except (ClientError, BotoCoreError) as error:
             if not (isinstance(error, ClientError) and is_missing(error)):

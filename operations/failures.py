@@ -24,7 +24,7 @@ class Exit(IntEnum):
 
 
 class Failure(Exception):
-    """A verb cannot go on. ``hint`` is the next step to take."""
+    """A verb cannot go on. ``hint`` is the next step to take; STACK in it stands for the stack's name."""
 
     def __init__(self, message: str, hint: str = "", code: Exit = Exit.FAILED) -> None:
         super().__init__(message)
@@ -92,6 +92,13 @@ MISSING = frozenset(
 _REGION_OFF = frozenset({"OptInRequired", "InvalidRegion"})
 
 
+# What the Go SDK and S3 say through Pulumi (AWS SDK for Go, credentials; Amazon S3 API Reference, error responses).
+_NO_BACKEND_CREDENTIALS = (
+    r"IMDS|NoCredential|no valid credential|get credentials|failed to refresh cached credentials|\bExpiredToken|"
+    r"\bInvalidAccessKeyId\b|\bInvalidClientTokenId\b|\bAccessDenied|\bNoSuchBucket\b"
+)
+
+
 def code_of(error: aws_errors.ClientError) -> str:
     """AWS's code of an error."""
     return str(error.response.get("Error", {}).get("Code", ""))
@@ -116,8 +123,15 @@ def reason(error: aws_errors.ClientError | aws_errors.BotoCoreError) -> str:
     return f"{what}: {error.operation_name}"
 
 
-def explain(error: BaseException) -> Failure | None:
+def explain(error: BaseException, stack: str = "STACK") -> Failure | None:
     """The failure that an error of a library amounts to; None where it is our own mistake."""
+    failure = _failure(error)
+    if failure is not None:
+        failure.hint = failure.hint.replace("STACK", stack)
+    return failure
+
+
+def _failure(error: BaseException) -> Failure | None:
     match error:
         case Failure():
             return error
@@ -184,6 +198,11 @@ def _command_error(error: automation.CommandError) -> Failure:
     if "PULUMI_CONFIG_PASSPHRASE" in text or "incorrect passphrase" in text:
         return cannot_know(
             "the stack's secrets cannot be read", "set PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE"
+        )
+    if re.search(_NO_BACKEND_CREDENTIALS, text):
+        return cannot_know(
+            f"Pulumi's backend does not let this principal in: {last_words(text)}",
+            f"{_LOG_IN}; `pulumi whoami -v` names the backend",
         )
     if re.search(r"dial tcp|no such host|connection refused|i/o timeout", text):
         what = f"Pulumi cannot reach its backend or plugins: {last_words(text)}"

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """One node. ``name`` is its group with a number, oldest first. ``state`` is Slurm's or Kubernetes's word for it.
+    """One node. ``name`` is its group with a number, oldest first, so that it shifts when a node is replaced.
+
+    ``state`` is Slurm's or Kubernetes's word for it.
 
     ``status`` is SageMaker's: Running, Pending, Failure, ShuttingDown, SystemUpdating, DeepHealthCheckInProgress.
     """
@@ -74,8 +76,10 @@ def _node(summary: Mapping[str, Any], name: str, role: str) -> Node:
 
 def find(nodes: Sequence[Node], wanted: str) -> Node:
     """The node of that name, group (its first node), host name, address or instance id. Raises Failure."""
+    if not wanted.strip():
+        raise bad_input("NODE is empty", f"nodes here: {', '.join(node.name for node in nodes) or 'none yet'}")
     for node in nodes:
-        if wanted in (node.name, node.instance_id, node.hostname, node.ip, node.group):
+        if wanted in (node.name, node.group) or wanted in stable_names(node):
             return node
     known = [node.name for node in nodes]
     near = difflib.get_close_matches(wanted, [*known, *(node.hostname for node in nodes)], n=1)
@@ -83,6 +87,11 @@ def find(nodes: Sequence[Node], wanted: str) -> Node:
         f'there is no node "{wanted}"',
         f"did you mean {near[0]}?" if near else f"nodes here: {', '.join(known) or 'none yet'}",
     )
+
+
+def stable_names(node: Node) -> tuple[str, ...]:
+    """What a node is called as long as it lives. Its name is not: after a replacement another node has it."""
+    return tuple(filter(None, (node.instance_id, node.hostname, node.ip)))
 
 
 def head(nodes: Sequence[Node]) -> Node:

@@ -61,7 +61,7 @@ class Validation:
             try:
                 results += list(check())
             except (Failure, ClientError, BotoCoreError) as error:
-                results.append(_not_asked(name, error))
+                results.append(_not_asked(name, error, self._target.stack))
         return results
 
     @cached_property
@@ -185,7 +185,7 @@ class Validation:
             ran = sessions.run_remote(self._target, node, _NODE_CHECK, timeout=300)
             found = json.loads(ran.output[ran.output.index("{") :])
         except (Failure, ClientError, BotoCoreError) as error:
-            return [_not_asked(node.name, error)]
+            return [_not_asked(node.name, error, self._target.stack)]
         except ValueError:
             said = ran.output.strip().splitlines()[-1:] or ["nothing"]
             return [
@@ -212,9 +212,9 @@ def _check(name: str, good: bool, detail: str, hint: str = "") -> Check:
     return Check(name=name, result="PASS" if good else "FAIL", detail=detail, hint="" if good else hint)
 
 
-def _not_asked(name: str, error: Exception) -> Check:
+def _not_asked(name: str, error: Exception, stack: str) -> Check:
     """A check that came to no end: a failure where the cluster is to blame, unknown where the way to it is."""
-    failure = explain(error) or Failure(str(error))
+    failure = explain(error, stack) or Failure(str(error))
     result: Result = "FAIL" if failure.code is Exit.FAILED else "UNKNOWN"
     return Check(name=name, result=result, detail=failure.message, hint=failure.hint)
 

@@ -9,6 +9,7 @@ import typer
 
 from .. import changes, console, deploy, scale, target
 from .. import nodes as cluster_nodes
+from ..failures import bad_input
 from ..nodes import Node
 from ..target import Target
 from .deploy import InstallCli, Rehearse, finish, open_engine
@@ -21,10 +22,12 @@ def replace_command(
     """Replace a node with a new instance.
 
     Shows first what becomes of the jobs on it, and asks. What is on the
-    node's own disks is lost; /fsx stays.
+    node's own disks is lost; /fsx stays. Names as workers-2 shift when a node
+    is replaced: with --yes give the instance id or host name.
 
     \b
       python -m operations replace workers-2 --stack slurm-gpu
+      python -m operations replace i-0123456789abcdef0 --stack slurm-gpu --yes
     """
     _change("replace", node, stack, changes.replace_nodes, yes, as_json)
 
@@ -34,7 +37,8 @@ def reboot_command(
 ) -> None:
     """Reboot a node.
 
-    Shows first what becomes of the jobs on it, and asks. Its disks stay.
+    Shows first what becomes of the jobs on it, and asks. Its disks stay. With
+    --yes give the instance id or host name.
 
     \b
       python -m operations reboot workers-2 --stack slurm-gpu
@@ -54,9 +58,15 @@ def _change(
     nodes = cluster_nodes.list_nodes(chosen)
     # A group's name would be its first node: too easily meant otherwise here.
     wanted = cluster_nodes.find([node for node in nodes if node.group != name], name)
+    stable = cluster_nodes.stable_names(wanted)
+    if yes and name not in stable:
+        # After a replacement the same name is another node: run twice, the command would hit a healthy one.
+        raise bad_input(
+            f"{wanted.name} is another node after a replacement", f"with --yes name it {' or '.join(stable)}"
+        )
     plan = changes.plan(chosen, verb, nodes, [wanted])
     show(plan)
-    console.confirm(f"{verb.capitalize()} {wanted.name} ({wanted.instance_id})?", yes=yes)
+    console.confirm(f"{verb.capitalize()} {wanted.name} ({', '.join(stable)})?", yes=yes)
     accepted = act(chosen, [wanted])
     if as_json:
         console.emit({"verb": verb, "accepted": accepted, "jobs": plan.jobs, "unknown": plan.unknown})
@@ -84,8 +94,9 @@ def update_software_command(
       python -m operations update-software slurm-gpu --group workers --batch 2
     """
     chosen = target.load(stack)
-    nodes = cluster_nodes.list_nodes(chosen)
     groups = list(group or [])
+    changes.check_groups(chosen, groups)
+    nodes = cluster_nodes.list_nodes(chosen)
     affected = [node for node in nodes if not groups or node.group in groups]
     plan = changes.plan(chosen, "update-software", nodes, affected)
     show(plan)

@@ -41,7 +41,7 @@ def nodes_command(
         try:
             found = cluster_nodes.with_states(chosen, found)
         except (Failure, ClientError, BotoCoreError) as error:
-            failure = explain(error) or Failure(str(error))
+            failure = explain(error, stack) or Failure(str(error))
             console.note(f"state unknown: {failure.message}", "yellow")
             console.note(f"  {failure.hint}")
     if as_json:

@@ -34,7 +34,7 @@ def test_the_jobs_on_a_node_are_named_before_it_goes(
         "sagemaker", operation, {"Successful": ["i-workers2"]}, NodeIds=["i-workers2"], ClusterName="hyperpod-dev"
     )
     on(aws)
-    code, out, err = run(capsys, verb, "workers-2", "--stack", "dev", "--yes")
+    code, out, err = run(capsys, verb, "i-workers2", "--stack", "dev", "--yes")
     assert code == Exit.GOOD
     assert "7  llama  ann: goes back into the queue" in err
     assert "8  notebook  ben: is lost" in err
@@ -54,6 +54,19 @@ def test_without_a_yes_nothing_happens(
     code, _, err = run(capsys, "replace", "workers-2", "--stack", "dev")
     assert code == Exit.BAD_INPUT
     assert "--yes" in err
+    assert "Replace workers-2 (i-workers2, ip-10-1-1-2, 10.1.1.2)?" in err
+    aws.assert_all_asked()
+
+
+@pytest.mark.parametrize("verb", ["replace", "reboot"])
+def test_a_name_that_shifts_when_a_node_is_replaced_needs_a_person_to_look(
+    verb: str, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_nodes(aws)
+    on(aws)
+    code, _, err = run(capsys, verb, "workers-1", "--stack", "dev", "--yes")
+    assert code == Exit.BAD_INPUT
+    assert "with --yes name it i-workers1 or ip-10-1-1-1 or 10.1.1.1" in err
     aws.assert_all_asked()
 
 
@@ -66,7 +79,7 @@ def test_a_refused_node_is_a_failure_with_sagemakers_reason(
     failed = {"NodeId": "i-workers1", "ErrorCode": "InvalidInstanceStatus", "Message": "it is being replaced"}
     aws.answer("sagemaker", "batch_replace_cluster_nodes", {"Failed": [failed]})
     on(aws)
-    code, _, err = run(capsys, "replace", "workers-1", "-s", "dev", "-y")
+    code, _, err = run(capsys, "replace", "ip-10-1-1-1", "-s", "dev", "-y")
     assert code == Exit.FAILED
     assert "workers-1: InvalidInstanceStatus: it is being replaced" in err
 
@@ -89,7 +102,7 @@ def test_a_node_can_be_replaced_while_slurm_cannot_be_asked(
     with_session(aws)
     aws.answer("sagemaker", "batch_replace_cluster_nodes", {"Successful": ["i-workers1"]})
     on(aws)
-    code, document = run_json(capsys, "replace", "workers-1", "-s", "dev", "-y")
+    code, document = run_json(capsys, "replace", "i-workers1", "-s", "dev", "-y")
     assert code == Exit.GOOD
     assert "Unable to contact slurm controller" in document["unknown"]
 
@@ -111,9 +124,8 @@ def test_software_is_updated_group_by_group_and_so_many_nodes_at_a_time(
     on(aws)
     code, document = run_json(capsys, "update-software", "dev", "--group", "workers", "--batch", "1", "--yes")
     assert (code, document["cluster"]) == (Exit.GOOD, arn)
-    with_nodes(aws)
-    code, _, err = run(capsys, "update-software", "dev", "--group", "wrokers", "--yes")
-    assert code == Exit.BAD_INPUT
+    code, _, err = run(capsys, "update-software", "dev", "--group", "wrokers")
+    assert code == Exit.BAD_INPUT, "the name is checked before anything is asked"
     assert "groups here: controller, workers" in err
 
 

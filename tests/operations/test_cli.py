@@ -143,6 +143,26 @@ def test_json_of_the_remote_command_is_not_ours(
     assert (code, out) == (Exit.CANNOT_KNOW, "")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("nodes", "dev"),
+        ("exec", "controller", "--stack", "dev", "--", "true"),
+        ("exec", "c", "--stack=dev", "--", "true"),
+    ],
+)
+def test_hints_name_the_stack_so_that_they_can_be_copied(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise Failure("no", "python -m operations errors STACK")
+
+    monkeypatch.setattr("operations.target.load", refuse)
+    assert "python -m operations errors dev" in run(capsys, *words)[2]
+    monkeypatch.setenv("HYPERPOD_STACK", "slurm-gpu")
+    assert "python -m operations errors slurm-gpu" in run(capsys, "exec", "controller", "--", "true")[2]
+
+
 def _environment(**more: str) -> dict[str, str]:
     """A machine without any credentials or CLI."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "PULUMI_"))}
@@ -229,15 +249,28 @@ def test_errors_of_libraries_are_explained(error: Exception, code: Exit, said: s
         ("error: passphrase must be set with PULUMI_CONFIG_PASSPHRASE", 3, "secrets cannot be read"),
         ("error: dial tcp: lookup api.pulumi.com: no such host", 3, "cannot reach its backend"),
         ("error: something else", Exit.FAILED, "something else"),
+        (
+            'error: read ".pulumi/meta.yaml": blob (code=Unknown): operation error S3: GetObject, get identity: get '
+            "credentials: failed to refresh cached credentials, no EC2 IMDS role found, dial tcp 169.254.169.254:80: "
+            "i/o timeout",
+            3,
+            "backend does not let",
+        ),
+        ("error: NoCredentialProviders: no valid providers in chain", 3, "backend does not let"),
+        ("error: operation error S3: ListObjectsV2, api error ExpiredToken: The token has expired", 3, "expired"),
+        ("error: api error AccessDenied: Access Denied", 3, "Access Denied"),
+        ("error: api error NoSuchBucket: The specified bucket does not exist", 3, "does not exist"),
     ],
 )
 def test_what_the_cli_says_is_explained(stderr: str, code: int, said: str) -> None:
     from pulumi.automation.errors import create_command_error
 
-    failure = explain(create_command_error(automation.CommandResult(stdout="", stderr=stderr, code=255)))
+    failure = explain(create_command_error(automation.CommandResult(stdout="", stderr=stderr, code=255)), "dev")
     assert failure is not None
     assert failure.code == code
     assert said in failure.message
+    assert "STACK" not in failure.hint.replace("HYPERPOD_STACK", "")
+    assert code != Exit.CANNOT_KNOW or failure.hint
 
 
 def test_our_own_mistakes_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,16 @@ def test_a_group_means_its_first_node_and_a_typo_is_named(aws: StubbedAws) -> No
     assert "workers-1" in refused.value.hint
 
 
+@pytest.mark.parametrize("wanted", ["", " "])
+def test_an_empty_name_is_no_node_that_has_no_address_yet(wanted: str, aws: StubbedAws) -> None:
+    pending = node("workers", 1, "Pending")
+    del pending["PrivateDnsHostname"]
+    with_nodes(aws, pending)
+    with pytest.raises(Failure, match="NODE is empty") as refused:
+        nodes.find(nodes.list_nodes(stack(aws)), wanted)
+    assert refused.value.code == Exit.BAD_INPUT
+
+
 def test_people_are_taken_to_the_login_node_else_the_controller_else_a_worker(aws: StubbedAws) -> None:
     with_nodes(aws, node("controller", 1, "Pending"), node("workers", 1))
     assert nodes.head(nodes.list_nodes(stack(aws))).name == "workers-1"
