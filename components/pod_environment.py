@@ -12,7 +12,7 @@ sys.path.append(str(Path(__file__).parents[1] / "lifecycle"))
 from hyperpod_node import variables
 
 # Amazon VPC CNI: a pod's one interface.
-_POD_INTERFACE = "eth0"
+POD_INTERFACE = "eth0"
 
 
 def config_map_name(group: str) -> str:
@@ -23,4 +23,4 @@ def config_map_name(group: str) -> str:
 def pod_variables(group: InstanceGroup) -> dict[str, str]:
     """What a process in a pod on such a node gets; the transport is the catalogue's, which never guesses high."""
     row = group.type
-    return dict(variables.for_job(row.transport, _POD_INTERFACE, row.accelerator, row.neuron_cores))
+    return dict(variables.for_job(row.transport, POD_INTERFACE, row.accelerator, row.neuron_cores))

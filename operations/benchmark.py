@@ -142,7 +142,7 @@ def _on_kubernetes(target: Target, nodes: int, timeout: float) -> tuple[bool, li
     """Run the job of jobs/eks to its end: whether it succeeded, and what it said. It is deleted whatever happens."""
     name = "nccom-test" if _test(target) == "nccom" else "nccl-tests"
     try:
-        objects = jobs.render(name, target.config, nodes=nodes)
+        objects = jobs.render(name, target.config, nodes=nodes, deadline=timeout)
     except jobs.JobError as error:
         raise bad_input(str(error)) from None
     api = cluster_nodes.kubernetes(target)

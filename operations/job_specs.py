@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from hyperpod_commands import nccom_test
+
 from components.config import InstanceGroup
-from components.pod_environment import pod_variables
+from components.pod_environment import POD_INTERFACE, pod_variables
 from components.regions import Region
 
 # AWS's own images, in public registries and pinned. Each was named by AWS's documentation or samples in 2026.
@@ -16,11 +18,11 @@ _PYTORCH_IMAGE = "public.ecr.aws/deep-learning-containers/pytorch-training:2.7.1
 _NCCL_IMAGE = "public.ecr.aws/hpc-cloud/nccl-tests:cuda12.8.1-efa1.43.2-ofiv1.16.3-ncclv2.27.7-1-testsv2.16.9"
 _NEURON_IMAGE = "public.ecr.aws/neuron/pytorch-training-neuronx:2.8.0-neuronx-py311-sdk2.26.1-ubuntu22.04"
 _NEMO_IMAGE = "nvcr.io/nvidia/nemo:25.09.02"
-# With transformers, which the plain image lacks.
-_HUGGING_FACE_TAG = "huggingface-pytorch-training:2.8.0-transformers4.56.2-gpu-py312-cu129-ubuntu22.04"
+# In a registry of AWS's in each region. With transformers, which the plain image lacks.
+_HUGGING_FACE_IMAGE = "{registry}/huggingface-pytorch-training:2.8.0-transformers4.56.2-gpu-py312-cu129-ubuntu22.04"
 # With Optimum Neuron 0.4.
-_HUGGING_FACE_NEURON_TAG = (
-    "huggingface-pytorch-training-neuronx:2.8.0-transformers4.55.4-neuronx-py310-sdk2.26.0-ubuntu22.04"
+_HUGGING_FACE_NEURON_IMAGE = (
+    "{registry}/huggingface-pytorch-training-neuronx:2.8.0-transformers4.55.4-neuronx-py310-sdk2.26.0-ubuntu22.04"
 )
 ETCD_IMAGE = "quay.io/coreos/etcd:v3.5.21"
 
@@ -43,17 +45,25 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One job. ``scripts`` are files of this project that its pods run; ``operator`` is the chart's key it needs."""
+    """One job.
+
+    ``images`` are by the accelerators that it is for. ``scripts`` are files of this project that its pods run.
+    ``operator`` is the chart's key it needs. ``deadline`` is in seconds, None for training, whose length nobody knows.
+    """
 
     title: str
     template: str
-    accelerators: tuple[str, ...]
-    image: Callable[[Region], str]
+    images: Mapping[str, str]
     command: Callable[[Plan], str]
     scripts: tuple[str, ...] = ()
     operator: Literal["mpi_operator", "training_operator"] | None = None
     token: bool = False
     elastic: bool = False
+    deadline: int | None = None
+
+    def image(self, accelerator: str, region: Region) -> str:
+        """The image for one of its accelerators."""
+        return self.images[accelerator].format(registry=region.deep_learning_registry)
 
 
 def _device_check(plan: Plan) -> str:
@@ -85,24 +95,49 @@ _FORWARDED = ("NCCL_", "FI_")
 def _nccl_tests(plan: Plan) -> str:
     forwarded = [f"-x {name}" for name in sorted(pod_variables(plan.group)) if name.startswith(_FORWARDED)]
     ranks = plan.nodes * plan.processes
-    # MPI's own traffic goes over plain sockets; NCCL's as the variables say.
-    mpi = f"mpirun --allow-run-as-root -np {ranks} --map-by ppr:{plan.processes}:node --bind-to none"
+    # By its full path mpirun finds its own libraries on the workers too. Its traffic goes over plain sockets; NCCL's as
+    # the variables say.
+    mpi = "/opt/amazon/openmpi/bin/mpirun --allow-run-as-root"
+    place = f"-np {ranks} --map-by ppr:{plan.processes}:node --bind-to none"
     sockets = "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_exclude lo,docker0"
     sizes = plan.arguments or "-b 8 -e 16G -f 2 -g 1 -c 1 -n 100"
     test = "/opt/nccl-tests/build/all_reduce_perf"
-    return f"exec {mpi} {sockets} -x PATH -x LD_LIBRARY_PATH {' '.join(forwarded)} {test} {sizes}"
+    return f"exec {mpi} {place} {sockets} -x PATH -x LD_LIBRARY_PATH {' '.join(forwarded)} {test} {sizes}"
 
 
 def _nccom_test(plan: Plan) -> str:
-    sizes = plan.arguments or "--minbytes 1kb --maxbytes 128mb --stepfactor 2 --datatype bf16 --iters 5"
-    nodes = f'--nnodes {plan.nodes} --hosts "${{hosts[@]}}" ' if plan.nodes > 1 else ""
+    """The launcher has no NeuronCores: the first worker starts the test, and MPI from there.
+
+    What sshd starts there has nothing of its container's environment, so the command brings it.
+    """
+    sizes = plan.arguments or " ".join(nccom_test.SWEEP)
+    several = (
+        f'NEURON_RT_ROOT_COMM_ID="${{hosts[0]}}:{nccom_test.FIRST_PORT}"',
+        f"CCOM_SOCKET_IFNAME={POD_INTERFACE}",
+        "OMPI_MCA_plm_rsh_args='-o StrictHostKeyChecking=no'",
+    )
+    variables = [
+        *("OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"),
+        *('PATH="$PATH"', 'LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}"'),
+        *(f'{name}="${name}"' for name in sorted(pod_variables(plan.group)) if name.startswith("FI_")),
+        *(several if plan.nodes > 1 else ()),
+    ]
+    nodes = f' --nnodes {plan.nodes} --hosts "${{hosts[@]}}"' if plan.nodes > 1 else ""
     return "\n".join(
         (
-            "mapfile -t hosts < <(cut -d' ' -f1 /etc/mpi/hostfile)",
-            # The launcher has no NeuronCores: the first worker starts the test, and MPI from there.
-            'exec ssh -o StrictHostKeyChecking=no "${hosts[0]}" env OMPI_ALLOW_RUN_AS_ROOT=1 '
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 /opt/aws/neuron/bin/nccom-test allr "
-            f"--nworkers {plan.nodes * plan.processes} {nodes}{sizes}",
+            "hosts=()",
+            "for name in $(cut -d' ' -f1 /etc/mpi/hostfile); do",
+            # A worker that has just become ready may have no name yet.
+            '  until found=$(getent hosts "$name"); do',
+            '    if ((SECONDS > 300)); then echo "no address of $name"; exit 1; fi',
+            "    sleep 1",
+            "  done",
+            '  hosts+=("${found%% *}")',
+            "done",
+            f"test=(env {' '.join(variables)}",
+            f"  /opt/aws/neuron/bin/nccom-test allr --nworkers {plan.nodes * plan.processes}{nodes} {sizes})",
+            'echo "${test[*]}"',
+            'exec ssh -o StrictHostKeyChecking=no "${hosts[0]}" "${test[*]@Q}"',
         )
     )
 
@@ -133,31 +168,30 @@ JOBS: Mapping[str, Job] = MappingProxyType(
         "device-check": Job(
             title="does every node see all of its devices, and write to the file system?",
             template="device-check",
-            accelerators=("gpu", "trainium"),
-            image=lambda region: _PYTORCH_IMAGE,
+            images={"gpu": _PYTORCH_IMAGE, "trainium": _NEURON_IMAGE},
             command=_device_check,
+            deadline=900,
         ),
         "nccl-tests": Job(
             title="bus bandwidth between GPUs of all nodes",
             template="mpi",
-            accelerators=("gpu",),
-            image=lambda region: _NCCL_IMAGE,
+            images={"gpu": _NCCL_IMAGE},
             command=_nccl_tests,
             operator="mpi_operator",
+            deadline=3600,
         ),
         "nccom-test": Job(
             title="bus bandwidth between NeuronCores of all nodes",
             template="mpi",
-            accelerators=("trainium",),
-            image=lambda region: _NEURON_IMAGE,
+            images={"trainium": _NEURON_IMAGE},
             command=_nccom_test,
             operator="mpi_operator",
+            deadline=3600,
         ),
         "nanogpt": Job(
             title="a small GPT on PyTorch DDP, the first job to run on a new cluster",
             template="pytorch",
-            accelerators=("gpu",),
-            image=lambda region: _PYTORCH_IMAGE,
+            images={"gpu": _PYTORCH_IMAGE},
             command=_torchrun("nanogpt.py"),
             scripts=("lifecycle/training/nanogpt.py",),
             operator="training_operator",
@@ -165,8 +199,7 @@ JOBS: Mapping[str, Job] = MappingProxyType(
         "fsdp-llama": Job(
             title="Llama, 7B to 70B, on PyTorch FSDP",
             template="elastic",
-            accelerators=("gpu",),
-            image=lambda region: f"{region.deep_learning_registry}/{_HUGGING_FACE_TAG}",
+            images={"gpu": _HUGGING_FACE_IMAGE},
             command=_elastic("fsdp_llama.py"),
             scripts=("jobs/slurm/fsdp_llama.py",),
             operator="training_operator",
@@ -176,8 +209,7 @@ JOBS: Mapping[str, Job] = MappingProxyType(
         "nemo": Job(
             title="Llama 3 with NVIDIA NeMo",
             template="pytorch",
-            accelerators=("gpu",),
-            image=lambda region: _NEMO_IMAGE,
+            images={"gpu": _NEMO_IMAGE},
             command=_torchrun("nemo_pretrain.py"),
             scripts=("jobs/slurm/nemo_pretrain.py",),
             operator="training_operator",
@@ -185,8 +217,7 @@ JOBS: Mapping[str, Job] = MappingProxyType(
         "neuron": Job(
             title="a small GPT with PyTorch Neuron",
             template="pytorch",
-            accelerators=("trainium",),
-            image=lambda region: _NEURON_IMAGE,
+            images={"trainium": _NEURON_IMAGE},
             # torchrun gives each process its own NeuronCore; a count would make every process ask for all of them.
             command=_torchrun("neuron_train.py", f"unset NEURON_RT_NUM_CORES; export TRAINING={SCRIPTS}\n"),
             scripts=("lifecycle/training/nanogpt.py", "jobs/slurm/neuron_train.py"),
@@ -195,8 +226,7 @@ JOBS: Mapping[str, Job] = MappingProxyType(
         "neuron-llama": Job(
             title="Llama, 7B to 13B, with Optimum Neuron",
             template="pytorch",
-            accelerators=("trainium",),
-            image=lambda region: f"{region.deep_learning_registry}/{_HUGGING_FACE_NEURON_TAG}",
+            images={"trainium": _HUGGING_FACE_NEURON_IMAGE},
             command=_torchrun("neuron_llama.py", "unset NEURON_RT_NUM_CORES\n"),
             scripts=("jobs/slurm/neuron_llama.py",),
             operator="training_operator",

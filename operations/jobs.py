@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ class JobError(ValueError):
 
 def jobs_of(config: Config) -> tuple[str, ...]:
     """The jobs that this cluster's accelerator can run."""
-    return tuple(name for name, job in SPECS.items() if config.settings.accelerator in job.accelerators)
+    return tuple(name for name, job in SPECS.items() if config.settings.accelerator in job.images)
 
 
 def render(
@@ -60,11 +61,13 @@ def render(
     image: str | None = None,
     arguments: str = "",
     etcd: bool = False,
+    deadline: float | None = None,
 ) -> list[dict[str, Any]]:
     """The objects of a job, ready to apply, in order: first what the others refer to.
 
     ``namespace`` is a team's, by default the first one. ``nodes`` are of ``group``, by default all of the first worker
-    group. ``devices`` and ``efa`` are for each node, by default all that it has. Raises JobError.
+    group. ``devices`` and ``efa`` are for each node, by default all that it has. ``deadline`` is in seconds: then
+    Kubernetes ends a test, by default after the job's own; training has none. Raises JobError.
     """
     job = SPECS.get(name)
     if job is None:
@@ -74,8 +77,9 @@ def render(
     workers, problems = _find_group(config, group)
     nodes = workers.count if nodes is None else nodes
     problems += _problems(name, config, workers, namespace, nodes, devices, efa)
-    image = image or job.image(config.region)
-    problems += _image_problems(config, [image, *([ETCD_IMAGE] if etcd and job.elastic else [])])
+    if not image and settings.accelerator in job.images:
+        image = job.image(settings.accelerator, config.region)
+    problems += _image_problems(config, [image or "", *([ETCD_IMAGE] if etcd and job.elastic else [])])
     if problems:
         raise JobError(problems)
     count = devices or workers.type.accelerators
@@ -99,6 +103,7 @@ def render(
             scheduler=NEURON_SCHEDULER if settings.charts.neuron_scheduler else "",
             etcd=etcd,
             etcd_image=ETCD_IMAGE,
+            deadline=math.ceil(deadline or job.deadline or 0),
         )
     )
     objects = [document for document in yaml.safe_load_all(text) if document]
@@ -140,8 +145,8 @@ def _problems(
     problems = []
     if settings.orchestrator != "eks":
         problems.append("this stack runs Slurm (hyperpod:orchestrator); its jobs are in jobs/slurm, for sbatch")
-    if settings.accelerator not in job.accelerators:
-        problems.append(f"{name} is for {' and '.join(job.accelerators)}; here are {', '.join(jobs_of(config))}")
+    if settings.accelerator not in job.images:
+        problems.append(f"{name} is for {' and '.join(job.images)}; here are {', '.join(jobs_of(config))}")
     if job.operator and not getattr(settings.charts, job.operator):
         key = {"mpi_operator": "mpiOperator", "training_operator": "trainingOperator"}[job.operator]
         problems.append(f"{name} needs hyperpod:charts.{key}, which is false; set it to true and run `pulumi up`")
@@ -165,7 +170,7 @@ def _image_problems(config: Config, images: list[str]) -> list[str]:
     return [
         f"a closed network (hyperpod:network.closed) does not reach {image}; mirror it to ECR in {region.name}, --image"
         for image in images
-        if config.settings.network.closed and own not in image
+        if image and config.settings.network.closed and own not in image
     ]
 
 

@@ -93,7 +93,7 @@ def test_the_recipe_has_the_base_that_the_jobs_use_and_everything_in_it_is_pinne
     text = (ROOT / "jobs/image/Dockerfile").read_text()
     base = re.search(r"^ARG BASE=(\S+)", text, re.MULTILINE)
     assert base
-    assert base[1] == JOBS["nanogpt"].image(config("eks-gpu").region)
+    assert base[1] == JOBS["nanogpt"].image("gpu", config("eks-gpu").region)
     for line in (ROOT / "jobs/image/requirements.txt").read_text().splitlines():
         if not line.startswith("#"):
             assert re.fullmatch(r"[\w-]+==[\w.]+ +# .+", line), line

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from components.accelerators import CATALOGUE
+from components.pod_environment import pod_variables
 from operations.jobs import JOBS, JobError, jobs_of, render
 from tests.support import config
 
@@ -102,6 +103,71 @@ def test_mpi_forwards_the_variables_that_the_group_has_and_waits_for_the_workers
     assert "-np 16 " in command
     assert "-x FI_EFA_USE_DEVICE_RDMA " in command
     assert job["spec"]["runPolicy"]["backoffLimit"] == 0
+    # By its full path it finds its own libraries on the workers too.
+    assert "exec /opt/amazon/openmpi/bin/mpirun --allow-run-as-root" in command
+
+
+@pytest.mark.parametrize(
+    ("stack", "name"), [(stack, name) for stack in ("eks-gpu", "eks-trainium") for name in jobs_of(config(stack))]
+)
+def test_an_image_is_for_the_clusters_own_accelerator(stack: str, name: str) -> None:
+    images = {c["image"] for pod in pods(render(name, config(stack))) for c in pod["containers"]}
+    assert images
+    for image in images:
+        assert "{" not in image
+        assert ("neuron" in image) is (stack == "eks-trainium")
+
+
+def launched(tmp_path: Path, nodes: int) -> tuple[str, list[str]]:
+    """What the launcher of nccom-test says, and what it has the first worker's shell run, of which a stub tells."""
+    (tmp_path / "hostfile").write_text("".join(f"nccom-test-worker-{n}.nccom-test slots=32\n" for n in range(nodes)))
+    stubs = {
+        "getent": 'n=${2#nccom-test-worker-}; echo "10.1.0.1${n%%.*}    $2"',
+        # As sshd's shell sees it: one string, in an environment of its own.
+        "ssh": 'test "$1 $2 $3" = "-o StrictHostKeyChecking=no 10.1.0.10" && PATH=/usr/bin:/bin sh -c "$4"',
+        "env": 'for word; do echo "word $word"; done',
+    }
+    for command, script in stubs.items():
+        path = tmp_path / command
+        path.write_text(f"#!/bin/bash\n{script}\n")
+        path.chmod(0o755)
+    job = render("nccom-test", config("eks-trainium"), nodes=nodes)[-1]
+    script = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"][-1]
+    script = script.replace("/etc/mpi/hostfile", str(tmp_path / "hostfile"))
+    group = config("eks-trainium").worker_groups[0]
+    variables = {**pod_variables(group), "PATH": f"{tmp_path}:/usr/bin:/bin", "LD_LIBRARY_PATH": "/opt/a lib:/opt/b"}
+    script = script.replace("(env ", f"({tmp_path}/env ")
+    done = subprocess.run(["bash", "-ceu", script], capture_output=True, text=True, env=variables, check=True)
+    said = done.stdout.splitlines()
+    return said[0], [line.removeprefix("word ") for line in said if line.startswith("word ")]
+
+
+def test_nccom_test_gets_addresses_and_the_environment_that_ssh_drops(tmp_path: Path) -> None:
+    said, words = launched(tmp_path, nodes=2)
+    assert "nccom-test allr --nworkers 64 --nnodes 2 --hosts 10.1.0.10 10.1.0.11 " in said
+    for word in (
+        "NEURON_RT_ROOT_COMM_ID=10.1.0.10:61000",
+        "CCOM_SOCKET_IFNAME=eth0",
+        "OMPI_MCA_plm_rsh_args=-o StrictHostKeyChecking=no",
+        "OMPI_ALLOW_RUN_AS_ROOT=1",
+        "LD_LIBRARY_PATH=/opt/a lib:/opt/b",
+        "FI_PROVIDER=efa",
+        "FI_EFA_USE_DEVICE_RDMA=1",
+    ):
+        assert word in words
+    test = words[words.index("/opt/aws/neuron/bin/nccom-test") :]
+    assert " ".join(test).endswith("--datatype fp32 --check --iters 5 --warmup_iters 5")
+    alone = launched(tmp_path, nodes=1)[1]
+    assert not [word for word in alone if "ROOT_COMM_ID" in word or "--hosts" in word]
+
+
+def test_kubernetes_ends_a_test_and_lets_training_go_on() -> None:
+    def deadline(name: str, **options: Any) -> int | None:
+        spec = render(name, config("eks-gpu"), **options)[-1]["spec"]
+        return spec.get("runPolicy", spec).get("activeDeadlineSeconds")
+
+    assert [deadline(name) for name in ("device-check", "nccl-tests", "nanogpt")] == [900, 3600, None]
+    assert [deadline(name, deadline=90.5) for name in ("device-check", "nccl-tests", "nanogpt")] == [91, 91, None]
 
 
 def test_torchrun_counts_nodes_and_devices() -> None:
