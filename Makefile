@@ -1,6 +1,8 @@
 # The two commands of this project: `make rehearse` and `make test`.
 STACK ?= dev
-PYTHON ?= python3.11
+# The first of these that is 3.11 or newer.
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null && echo $$python && break; done)
 ARGS ?=
 VENV := venv
 BIN := $(VENV)/bin
@@ -44,6 +46,7 @@ format: $(VENV)/.ready
 
 # Made anew when a pinned dependency changes. Pulumi.yaml names the same folder.
 $(VENV)/.ready: requirements.txt requirements-dev.txt
+	$(if $(PYTHON),,$(error There is no Python 3.11 or newer. Install one, or name it with PYTHON=))
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $@
