@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,17 +15,23 @@ from typing import Any, Literal
 from botocore.exceptions import BotoCoreError, ClientError
 
 from components.accelerators import EFA_RESOURCE
+from components.config import InstanceGroup
 from components.names import CLUSTER_ID_TAG
 
+from . import job_run, sessions
 from . import nodes as cluster_nodes
-from . import sessions
-from .failures import Exit, Failure, explain
+from .failures import Exit, Failure, bad_input, explain
+from .jobs import JobError, render
 from .nodes import Node
 from .target import Target
 
 Result = Literal["PASS", "FAIL", "UNKNOWN"]
 # Sessions opened at once; StartSession is throttled per account (AWS General Reference, Systems Manager quotas).
 _SESSIONS = 8
+# How sinfo says that a node takes jobs, or will when its own are done (sinfo's manual, node state codes). Of the signs
+# behind a state, + is of a job that completes, - of one that is planned; all others are of a node that is going away.
+_UP = re.compile(r"(idle|mixed|allocated|completing|planned|reserved)[+-]?")
+_JOB, _JOB_SECONDS = "device-check", 900
 _NODE_CHECK = "sudo -n /opt/hyperpod/bin/hyperpod-validate --json"
 
 
@@ -41,8 +48,8 @@ class Check:
 class Validation:
     """The checks of one cluster. Each yields its results, one for each thing that it looked at."""
 
-    def __init__(self, target: Target) -> None:
-        self._target, self._aws = target, target.aws
+    def __init__(self, target: Target, *, run_jobs: bool = False) -> None:
+        self._target, self._aws, self._run_jobs = target, target.aws, run_jobs
 
     def run(self) -> list[Check]:
         """Every check. What cannot be asked is UNKNOWN, and the next check goes on."""
@@ -55,7 +62,7 @@ class Validation:
             ("security groups", self.security_groups),
             ("file system", self.file_system),
             ("scheduler", on_nodes),
-            *(() if self._target.on_eks else (("on the nodes", self.each_node),)),
+            ("in pods", self.in_pods) if self._target.on_eks else ("on the nodes", self.each_node),
         )
         for name, check in checks:
             try:
@@ -131,8 +138,6 @@ class Validation:
         found = [one for one in systems if tag in one.get("Tags", [])]
         states = ", ".join(f"{one['FileSystemId']} {one['Lifecycle']}" for one in found) or "none with the stack's tag"
         good = [one["Lifecycle"] for one in found] == ["AVAILABLE"]
-        if good and self._target.config.settings.orchestrator == "eks":
-            states += "; in pods: `python -m operations job run device-check`"
         yield _check("FSx for Lustre", good, states, "nodes find it by the tag hyperpod:cluster-id")
 
     def slurm(self) -> Iterator[Check]:
@@ -147,8 +152,7 @@ class Validation:
             seen[name] = (state, _gres(gres))
         for node, wanted in self._workers():
             state, number = seen.get(node.hostname, ("not there", 0))
-            # A star: the node does not answer (sinfo's manual, node state codes).
-            up = not re.match(r"down|drain|fail|not there|unk|power", state) and not state.endswith("*")
+            up = _UP.fullmatch(state) is not None
             detail = f"{state}, {number} of {wanted} accelerators"
             yield _check(f"Slurm sees {node.name}", up and number == wanted, detail, "scontrol show node; sinfo -R")
 
@@ -172,6 +176,42 @@ class Validation:
             enough = kind.efa != "yes" or efa == kind.efa_interfaces
             hint = "the device plugins: kubectl get daemonsets --all-namespaces"
             yield _check(f"Kubernetes sees {node.name}", ready and number == wanted and enough, detail, hint)
+
+    def in_pods(self) -> Iterator[Check]:
+        """Pods write to /fsx and see every device. A job alone can tell, which takes all devices of its nodes."""
+        for group in self._target.config.worker_groups:
+            name = f"{_JOB} on {group.name}"
+            if self._run_jobs:
+                ended = self._job(group)
+                figures = f"{ended.figures.get('nodes_passed', 0):g} of {group.count} nodes"
+                yield _check(
+                    name, ended.passed, "; ".join(ended.reasons) or figures, "the job's output; kubectl events"
+                )
+            else:
+                hint = f"validate --run-jobs, or python -m operations job run {_JOB} --group {group.name}"
+                hint += f" --stack {self._target.stack}"
+                yield Check(name=name, result="UNKNOWN", detail="not run: /fsx and devices in pods", hint=hint)
+
+    def _job(self, group: InstanceGroup) -> job_run.Result:
+        """Run it in the first team's namespace, and take it away again."""
+        api, config = cluster_nodes.kubernetes(self._target), self._target.config
+        try:
+            objects = render(_JOB, config, group=group.name)
+        except JobError as error:
+            raise bad_input(str(error)) from None
+        job_run.check(api, objects, config)
+        began = time.monotonic()
+        try:
+            job_run.submit(api, objects)
+            ended, lines = job_run.follow(api, objects, lambda line: None, lambda phase: None, _JOB_SECONDS)
+        finally:
+            for document in reversed(objects):
+                api.delete(document)
+        # The next group's job has the same name.
+        while api.get(objects[-1]) is not None and time.monotonic() - began < _JOB_SECONDS:
+            time.sleep(1)
+        namespace, seconds = objects[-1]["metadata"]["namespace"], time.monotonic() - began
+        return job_run.judge(_JOB, namespace, group, group.count, ended, lines, seconds)
 
     def each_node(self) -> Iterator[Check]:
         """What each node says of itself: boot, /fsx, MUNGE, Slurm, devices, EFA, commands."""

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from .. import console, target
 from ..validate import Validation, worst
 
 
-def validate_command(stack: console.Stack, as_json: console.Json = False) -> None:
+def validate_command(
+    stack: console.Stack,
+    run_jobs: Annotated[
+        bool, typer.Option("--run-jobs", help="On EKS: also run the job device-check, on every worker for a minute.")
+    ] = False,
+    as_json: console.Json = False,
+) -> None:
     """Check that a cluster is what its stack says.
 
     Nodes, network, file system, scheduler, devices, EFA.
 
     Only asks; a failed check changes nothing. Nodes are asked through Session
-    Manager, Kubernetes through its API. Ends with 1 when a check failed, with 3
-    when one could not be made.
+    Manager, Kubernetes through its API. What pods see can be told by a job
+    alone: without --run-jobs it stays UNKNOWN. Ends with 1 when a check failed,
+    with 3 when one could not be made.
 
     \b
       python -m operations validate dev
+      python -m operations validate eks-gpu --run-jobs
       python -m operations validate slurm-gpu --json
     """
     chosen = target.load(stack)
     _ = chosen.cluster
     with console.err().status(f"Checking {chosen.cluster_name} ..."):
-        checks = Validation(chosen).run()
+        checks = Validation(chosen, run_jobs=run_jobs).run()
     if as_json:
         console.emit(checks)
     else:

@@ -272,6 +272,7 @@ class FakeKubernetes:
 
     def delete(self, document: Any) -> None:
         self.did.append(f"delete {document['kind']}")
+        self.there = [kind for kind in self.there if kind != document["kind"]]
 
     def pods(self, *_: Any) -> list[Any]:
         launcher = {"training.kubeflow.org/job-role": "launcher"}

@@ -13,7 +13,8 @@ import pytest
 from components.names import CLUSTER_ID_TAG
 from operations import sessions
 from operations.aws import Aws
-from operations.failures import Exit
+from operations.failures import Exit, Failure
+from operations.jobs import JobError
 from operations.nodes import Node
 from operations.sessions import Remote
 from operations.target import Target
@@ -203,6 +204,82 @@ def test_kubernetes_must_see_every_device_and_interface(
     with_nodes_of_eks(aws)
     found = {c.name: c.result for c in Validation(stack(aws, "eks-gpu")).kubernetes()}
     assert found == {"Kubernetes sees workers-1": result, "Kubernetes sees workers-2": "PASS"}
+
+
+@pytest.mark.parametrize(
+    ("state", "up"),
+    [
+        *(
+            (good, True)
+            for good in ("idle", "mixed", "allocated", "allocated+", "completing", "planned", "mixed-", "reserved")
+        ),
+        *((bad, False) for bad in ("inval", "reboot^", "boot", "maint", "idle*", "idle~", "mixed#", "idle%", "idle!")),
+        *(
+            (bad, False)
+            for bad in ("down", "drained", "draining", "drng", "fail", "unknown", "blocked", "idle$", "idle@")
+        ),
+    ],
+)
+def test_only_a_state_that_takes_jobs_is_up(
+    state: str, up: bool, aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = broken(aws, monkeypatch, World(sinfo=SINFO.replace("idle", state)))
+    assert ("FAIL Slurm sees workers-1" not in found) == up
+
+
+def in_pods(aws: StubbedAws, **given: bool) -> list[tuple[str, str]]:
+    checks = Validation(stack(aws, "eks-gpu"), **given).in_pods()
+    return [(one.result, f"{one.detail} {one.hint}") for one in checks]
+
+
+def test_what_pods_see_is_unknown_until_a_job_has_looked(aws: StubbedAws) -> None:
+    ((result, said),) = in_pods(aws)
+    assert result == "UNKNOWN"
+    assert "python -m operations job run device-check --group workers --stack eks-gpu" in said
+
+
+@pytest.mark.parametrize(
+    ("log", "ends", "result", "said"),
+    [
+        ("PASS\nPASS", "Succeeded", "PASS", "2 of 2 nodes"),
+        ("PASS", "Succeeded", "FAIL", "1 of 2 nodes see"),
+        ("w1: /fsx cannot be written to\nFAIL", "Failed", "FAIL", "0 of 2 nodes"),
+    ],
+)
+def test_a_job_tells_what_pods_see_and_is_taken_away_again(
+    log: str, ends: str, result: str, said: str, aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes]
+) -> None:
+    api = kubernetes(log=log)
+    api.ends = ends
+    ((found, detail),) = in_pods(aws, run_jobs=True)
+    assert (found, said in detail) == (result, True), detail
+    assert api.there == []
+    assert api.did[-1].startswith("delete")
+
+
+def test_a_stack_that_cannot_have_the_job_is_told_why(
+    aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise JobError(["a closed network has no image"])
+
+    kubernetes()
+    monkeypatch.setattr("operations.validate.render", refuse)
+    with pytest.raises(Failure, match="a closed network has no image"):
+        in_pods(aws, run_jobs=True)
+
+
+def test_a_device_check_that_is_running_already_is_let_alone(
+    aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = kubernetes(log="PASS\nPASS")
+    api.there = ["Job"]
+    validation = Validation(stack(aws, "eks-gpu"), run_jobs=True)
+    for name in ("cluster", "counts", "subnet", "security_groups", "file_system", "kubernetes"):
+        monkeypatch.setattr(validation, name, lambda: iter(()))
+    (check,) = validation.run()
+    assert (check.result, "is there already" in check.detail) == ("UNKNOWN", True)
+    assert api.did == []
 
 
 @pytest.mark.parametrize(
