@@ -1,17 +1,20 @@
-"""SSH between the nodes without a prompt, and for nobody else: one cluster key, host keys known beforehand."""
+"""SSH between the nodes without a prompt, and for nobody else: a cluster key of each user, host keys known beforehand.
+
+Who has a user's key is that user on all nodes: root's is in root's folders alone, and does not let ubuntu become root.
+"""
 
 from __future__ import annotations
 
-import fcntl
 from pathlib import Path
 from typing import List
 
-from . import aws_cli, shared
+from . import aws_cli, shared, ssh_folder
 from .errors import Skip, StepError
 from .model import Node
 
 USERS = ("root", "ubuntu")
 KEY_NAME = "id_hyperpod"
+AUTHORIZED = "authorized_keys"
 CLIENT = "/etc/ssh/ssh_config.d/50-hyperpod.conf"
 SERVER = "/etc/ssh/sshd_config.d/50-hyperpod.conf"
 HOST_KEYS = "/etc/ssh"
@@ -20,7 +23,7 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
 """
-# The cluster's nodes: its key, its list of host keys, no question asked and no unknown host accepted.
+# The cluster's nodes: the user's key, the cluster's list of host keys, no question asked and no unknown host accepted.
 CLIENT_TEXT = """# Made by the HyperPod lifecycle scripts.
 Host {names}
     IdentityFile ~/.ssh/id_hyperpod
@@ -30,20 +33,13 @@ Host {names}
 
 
 def run(node: Node) -> str:
-    """Step ``ssh``: key pair, authorized keys, host keys, client and server settings."""
-    host = node.host
-    made = shared.make_once(node, "ssh", lambda folder: _new_pair(node, folder))
-    pair = f"{node.private}/ssh/{KEY_NAME}"
-    secret, public = host.read(pair), (host.read(pair + ".pub") or "").strip()
-    if not secret or not public:
-        raise StepError(f"{pair} is incomplete")
-    for user in _users(node):
-        _give(node, user, secret, public)
+    """Step ``ssh``: key pairs, authorized keys, host keys, client and server settings."""
+    made = [user for user in _users(node) if _give(node, user)]
     _host_keys(node)
     _known_hosts(node)
     _client(node)
     _server(node)
-    return "cluster key made" if made else "cluster key taken"
+    return f"keys made for {', '.join(made)}" if made else "keys taken"
 
 
 def users_key(node: Node) -> str:
@@ -58,7 +54,8 @@ def users_key(node: Node) -> str:
     key = str(answer["Parameter"]["Value"]).strip()
     users = [user for user in _users(node) if user != "root"] or ["root"]
     for user in users:
-        _authorize(node, user, key)
+        with ssh_folder.opened(node.host, user) as folder:
+            _authorize(folder, key)
     return f"{name} may log in as {', '.join(users)}"
 
 
@@ -66,37 +63,34 @@ def _users(node: Node) -> List[str]:
     return [user for user in USERS if node.host.home(user) is not None]
 
 
-def _new_pair(node: Node, folder: Path) -> None:
-    key = str(folder / KEY_NAME)
-    node.host.run(
-        "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"hyperpod {node.parameters.cluster_id}", "-f", key
-    )
+def _new_pair(node: Node, user: str, folder: Path) -> None:
+    comment = f"hyperpod {node.parameters.cluster_id} {user}"
+    node.host.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(folder / KEY_NAME))
 
 
-def _give(node: Node, user: str, secret: str, public: str) -> None:
-    host = node.host
-    folder = f"{host.home(user)}/.ssh"
-    host.folder(folder, mode=0o700, owner=user)
-    host.write(f"{folder}/{KEY_NAME}", secret, mode=0o600, owner=user)
-    host.write(f"{folder}/{KEY_NAME}.pub", public + "\n", mode=0o644, owner=user)
-    # The private half is on the nodes alone; where the cluster's address ranges are known it works from them alone.
-    limit = f'from="{",".join(node.parameters.cidrs)}" ' if node.parameters.cidrs else ""
-    _authorize(node, user, limit + public)
+def _give(node: Node, user: str) -> bool:
+    """A user's own key pair, with which they are let in as themselves and as nobody else. True when it was made now."""
+    host, name = node.host, f"ssh-{user}"
+    made = shared.make_once(node, name, lambda folder: _new_pair(node, user, folder))
+    pair = f"{node.private}/{name}/{KEY_NAME}"
+    secret, public = host.read(pair), (host.read(pair + ".pub") or "").strip()
+    if not secret or not public:
+        raise StepError(f"{pair} is incomplete")
+    with ssh_folder.opened(host, user) as folder:
+        folder.write(KEY_NAME, secret, 0o600)
+        folder.write(f"{KEY_NAME}.pub", public + "\n", 0o644)
+        # The private half is on the nodes alone; where their address ranges are known it works from them alone.
+        limit = f'from="{",".join(node.parameters.cidrs)}" ' if node.parameters.cidrs else ""
+        _authorize(folder, limit + public)
+    return made
 
 
-def _authorize(node: Node, user: str, line: str) -> None:
+def _authorize(folder: ssh_folder.SshFolder, line: str) -> None:
     """One line for a key; what others put into the file stays."""
-    host = node.host
-    folder = f"{host.home(user)}/.ssh"
-    host.folder(folder, mode=0o700, owner=user)
-    name = f"{folder}/authorized_keys"
-    # Two steps write it, and with a shared /home all nodes do.
-    with host.path(f"{folder}/.hyperpod-lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        lines = (host.read(name) or "").splitlines()
-        if line not in lines:
-            lines = [old for old in lines if _key(old) != _key(line)] + [line]
-        host.write(name, "\n".join(lines) + "\n", mode=0o600, owner=user)
+    lines = folder.read(AUTHORIZED).splitlines()
+    if line not in lines:
+        lines = [old for old in lines if _key(old) != _key(line)] + [line]
+    folder.write(AUTHORIZED, "\n".join(lines) + "\n", 0o600)
 
 
 def _key(line: str) -> List[str]:

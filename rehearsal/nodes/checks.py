@@ -72,7 +72,7 @@ def hostname_everywhere(cluster: Cluster) -> str:
 def ssh_between_all(cluster: Cluster) -> str:
     """Between any two nodes, without a prompt and without a question about host keys: root everywhere, ubuntu around.
 
-    In a large cluster every node goes to its next few.
+    In a large cluster every node goes to its next few. Nowhere is ubuntu let in as root.
     """
     names = [host.hostname for host in cluster.hosts]
     loop = (
@@ -90,6 +90,11 @@ def ssh_between_all(cluster: Cluster) -> str:
     with ThreadPoolExecutor(4) as pool:
         troubles = [trouble for found in pool.map(one, jobs) for trouble in found]
     require(not troubles, "; ".join(troubles[:3]))
+    if len(names) > 1:
+        first, other = cluster.hosts[0], around[cluster.hosts[0].hostname][0]
+        as_root = first.run(f"ssh -o BatchMode=yes -o ConnectTimeout=5 root@{other} true", user="ubuntu")
+        refused = as_root.returncode and "Permission denied" in as_root.stderr
+        require(refused, f"{other} answers ubuntu as root: {as_root.returncode} {as_root.stderr.strip()[-80:]}")
     return f"{sum(len(around[host.hostname][:count]) for host, _, count in jobs)} logins"
 
 

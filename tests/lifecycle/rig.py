@@ -388,9 +388,11 @@ def _mount(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
 def _ssh_keygen(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
     if "-f" in args:
         path = Path(args[args.index("-f") + 1])
-        path.write_text(f"PRIVATE {host.hostname()}\n")
+        comment = args[args.index("-C") + 1]
+        user = comment.split()[-1]
+        path.write_text(f"PRIVATE {user} {host.hostname()}\n")
         path.chmod(0o600)
-        path.with_name(path.name + ".pub").write_text(f"ssh-ed25519 CLUSTER{host.hostname()} hyperpod\n")
+        path.with_name(path.name + ".pub").write_text(f"ssh-ed25519 CLUSTER-{user}-{host.hostname()} {comment}\n")
     return Result(0)
 
 

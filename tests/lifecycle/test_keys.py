@@ -168,19 +168,57 @@ def test_what_a_killed_node_left_half_made_is_made_anew(world: World) -> None:
 # SSH
 
 
-def test_all_nodes_have_one_key_pair_and_know_each_other(world: World) -> None:
+def test_all_nodes_have_a_users_one_key_pair_and_know_each_other(world: World) -> None:
     hosts = [world.node("controller"), world.node("worker"), world.node("worker", address="10.1.0.13")]
     for host in hosts:
         ssh.run(ready(host))
-    assert {host.text("/root/.ssh/id_hyperpod") for host in hosts} == {"PRIVATE ip-10-1-0-10\n"}
     for host in hosts:
-        for home in ("/root", "/home/ubuntu"):
+        for user, home in (("root", "/root"), ("ubuntu", "/home/ubuntu")):
+            assert host.text(f"{home}/.ssh/id_hyperpod") == f"PRIVATE {user} ip-10-1-0-10\n"
             assert host.path(f"{home}/.ssh/id_hyperpod").stat().st_mode & 0o777 == 0o600
-            assert host.text(f"{home}/.ssh/authorized_keys").count("CLUSTER") == 1
-        assert host.owner("/home/ubuntu/.ssh/id_hyperpod") == "ubuntu"
+            assert host.path(f"{home}/.ssh").stat().st_mode & 0o777 == 0o700
+            for name in (".ssh", ".ssh/id_hyperpod", ".ssh/id_hyperpod.pub", ".ssh/authorized_keys"):
+                assert host.owner(f"{home}/{name}") == user
     known = (world.shared / ".hyperpod/known_hosts").read_text()
     for host in hosts:
         assert f"{host.hostname()},{host.address} ssh-ed25519 HOSTKEY{host.address}\n" in known
+
+
+def test_a_users_key_lets_them_in_as_themselves_alone(world: World) -> None:
+    host = world.node("worker")
+    ssh.run(ready(host))
+    for user, home in (("root", "/root"), ("ubuntu", "/home/ubuntu")):
+        allowed = host.text(f"{home}/.ssh/authorized_keys").splitlines()
+        assert [line.split()[1] for line in allowed] == [f"CLUSTER-{user}-ip-10-1-0-12"]
+    secrets = [path for path in world.shared.rglob("id_hyperpod") if "root" in path.read_text()]
+    assert [path.parent.name for path in secrets] == ["ssh-root"]
+    assert (world.shared / ".hyperpod/private").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("name", ["authorized_keys", "id_hyperpod", ".id_hyperpod.ip-10-1-0-12.new"])
+def test_a_link_that_a_user_has_put_there_is_replaced_and_not_followed(world: World, name: str) -> None:
+    host, outside = world.node("worker"), world.folder / "outside"
+    outside.write_text("not yours\n")
+    outside.chmod(0o640)
+    host.path("/home/ubuntu/.ssh").mkdir(mode=0o700)
+    host.path(f"/home/ubuntu/.ssh/{name}").symlink_to(outside)
+    ssh.run(ready(host))
+    assert (outside.read_text(), outside.stat().st_mode & 0o777) == ("not yours\n", 0o640)
+    assert not host.path("/home/ubuntu/.ssh/authorized_keys").is_symlink()
+    assert "not yours" not in host.text("/home/ubuntu/.ssh/authorized_keys")
+    assert host.owners.get(str(outside)) is None
+
+
+@pytest.mark.parametrize("name", ["", "/.hyperpod-lock"])
+def test_a_folder_or_a_lock_that_is_a_link_fails_and_nothing_behind_it_is_changed(world: World, name: str) -> None:
+    host, outside = world.node("worker"), world.folder / "outside"
+    outside.mkdir(mode=0o755)
+    if name:
+        host.path("/home/ubuntu/.ssh").mkdir(mode=0o700)
+    host.path(f"/home/ubuntu/.ssh{name}").symlink_to(outside if not name else outside / "made")
+    with pytest.raises(StepError, match=r"^/home/ubuntu/\.ssh is not used, and no link in it is followed: "):
+        ssh.run(ready(host))
+    assert (list(outside.iterdir()), outside.stat().st_mode & 0o777) == ([], 0o755)
 
 
 def test_host_keys_are_always_checked_and_only_ours_are_meant(world: World) -> None:
