@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ _SPEAKER: Mapping[str, Mapping[str, str]] = {
     "PyTorchJob": {"training.kubeflow.org/replica-index": "0"},
     "Job": {},
 }
+# Seconds of a log that are read twice, so that none is missed.
+_OVERLAP = 10
 _DONE = {"Complete": True, "Succeeded": True, "Failed": False}
 _STEP = re.compile(r"^(?:iter|step) (\d+): loss ([\d.]+)")
 
@@ -38,7 +41,7 @@ class Api(Protocol):
     def get(self, document: Object) -> Object | None: ...
     def delete(self, document: Object) -> None: ...
     def pods(self, namespace: str, labels: Mapping[str, str]) -> list[Object]: ...
-    def log(self, pod: Object, *, follow: bool = False) -> Iterator[str]: ...
+    def log(self, pod: Object, *, last_seconds: int | None = None) -> list[str]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,42 +121,62 @@ def submit(api: Api, objects: Sequence[Object]) -> None:
         api.apply(document)
 
 
+class _Log:
+    """What one run of a container says: asked again and again, since a stream that is silent would hold up everything.
+
+    The kubelet's times have nine digits after the point always, so they sort as text.
+    """
+
+    def __init__(self) -> None:
+        self._last = ""
+        self._asked: float | None = None
+
+    def new(self, api: Api, pod: Object) -> list[str]:
+        """The lines since the last time."""
+        now, before = time.monotonic(), self._last
+        recent = None if self._asked is None else math.ceil(now - self._asked) + _OVERLAP
+        found = [line.partition(" ") for line in api.log(pod, last_seconds=recent)]
+        self._asked, self._last = now, max((stamp for stamp, _, _ in found), default=before)
+        return [line for stamp, _, line in found if stamp > before]
+
+
 def follow(
     api: Api, objects: Sequence[Object], on_line: OnLine, on_phase: OnPhase, timeout: float, pause: float = 2.0
 ) -> tuple[bool, list[str]]:
-    """Pass on what the job says until it ends. Whether it succeeded, and its lines.
+    """Pass on what the job says until it ends. Whether it succeeded, and its lines, of containers begun again too.
 
     Raises Failure after ``timeout`` seconds.
     """
-    job, started = objects[-1], time.monotonic()
+    job, end = objects[-1], time.monotonic() + timeout
     lines: list[str] = []
-    heard: set[str] = set()
+    logs: dict[tuple[str, int], _Log] = {}
+
+    def listen(pods: Sequence[Object]) -> None:
+        for pod in _speakers(job, pods):
+            if _runs(pod):
+                for line in logs.setdefault(_container(pod), _Log()).new(api, pod):
+                    on_line(line)
+                    lines.append(line)
+
     while (ended := _ended(api, job)) is None:
-        if time.monotonic() - started > timeout:
+        if time.monotonic() > end:
+            goes_on = "; it goes on" if job["kind"] == "PyTorchJob" else ""
             raise Failure(
-                f"{job['metadata']['name']} did not end within {timeout:.0f} s; it goes on",
+                f"{job['metadata']['name']} did not end within {timeout:.0f} s{goes_on}",
                 f"kubectl describe {job['kind'].lower()} {job['metadata']['name']} -n {job['metadata']['namespace']}",
             )
         pods = _pods(api, job)
         on_phase(_phase(pods))
-        speakers = [pod for pod in _speakers(job, pods) if _runs(pod) and pod["metadata"]["name"] not in heard]
-        for pod in speakers:
-            heard.add(pod["metadata"]["name"])
-            lines += _listen(api, pod, on_line)
-        if not speakers:
-            time.sleep(pause)
-    for pod in _speakers(job, _pods(api, job)):
-        if pod["metadata"]["name"] not in heard:
-            lines += _listen(api, pod, on_line)
+        listen(pods)
+        time.sleep(max(0.0, min(pause, end - time.monotonic())))
+    listen(_pods(api, job))
     return ended, lines
 
 
-def _listen(api: Api, pod: Object, on_line: OnLine) -> list[str]:
-    lines = []
-    for line in api.log(pod, follow=True):
-        on_line(line)
-        lines.append(line)
-    return lines
+def _container(pod: Object) -> tuple[str, int]:
+    """One run of a pod's container: a pod may come again under its name, and a container within its pod."""
+    statuses = pod["status"].get("containerStatuses") or []
+    return pod["metadata"]["uid"], sum(int(status["restartCount"]) for status in statuses)
 
 
 def _ended(api: Api, job: Object) -> bool | None:
@@ -172,9 +195,7 @@ def _pods(api: Api, job: Object) -> list[Object]:
 
 def _speakers(job: Object, pods: Sequence[Object]) -> list[Object]:
     wanted = _SPEAKER[job["kind"]].items()
-    chosen = [pod for pod in pods if wanted <= (pod["metadata"].get("labels") or {}).items()]
-    # The first worker says what all do.
-    return chosen[:1] if job["kind"] == "PyTorchJob" else chosen
+    return [pod for pod in pods if wanted <= (pod["metadata"].get("labels") or {}).items()]
 
 
 def _runs(pod: Object) -> bool:

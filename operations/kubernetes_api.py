@@ -57,6 +57,7 @@ class KubernetesApi:
                 force_conflicts=True,
                 dry_run="All" if dry_run else None,
                 query_params=query,
+                _request_timeout=_TIMEOUT_SECONDS,
             )
 
     def get(self, document: Object) -> Object | None:
@@ -64,7 +65,11 @@ class KubernetesApi:
         metadata = document["metadata"]
         with _in_our_terms(_name(document)):
             try:
-                found = self._kind(document).get(name=metadata["name"], namespace=metadata.get("namespace"))
+                found = self._kind(document).get(
+                    name=metadata["name"],
+                    namespace=metadata.get("namespace"),
+                    _request_timeout=_TIMEOUT_SECONDS,
+                )
             except ApiException as error:
                 if error.status == 404:
                     return None
@@ -77,7 +82,10 @@ class KubernetesApi:
         with _in_our_terms(_name(document)):
             try:
                 self._kind(document).delete(
-                    name=metadata["name"], namespace=metadata.get("namespace"), body={"propagationPolicy": "Foreground"}
+                    name=metadata["name"],
+                    namespace=metadata.get("namespace"),
+                    body={"propagationPolicy": "Foreground"},
+                    _request_timeout=_TIMEOUT_SECONDS,
                 )
             except ApiException as error:
                 if error.status != 404:
@@ -112,17 +120,32 @@ class KubernetesApi:
                 token = found.metadata._continue or ""
         return items
 
-    def log(self, pod: Object, *, follow: bool = False) -> Iterator[str]:
-        """A pod's lines; with ``follow`` as they come, until it ends."""
+    def log(self, pod: Object, *, last_seconds: int | None = None) -> list[str]:
+        """What a pod's container said, or said in the last seconds: lines with their time in RFC 3339 before each.
+
+        Empty where the pod is gone or its container has not started.
+        """
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        # The client leaves out a parameter that is not given, and sends one that is None.
+        since = {} if last_seconds is None else {"since_seconds": last_seconds}
         with _in_our_terms(f"log of {name}"):
-            answer = self._core.read_namespaced_pod_log(name, namespace, follow=follow, _preload_content=False)
-            rest = b""
-            for block in answer.stream():
-                *lines, rest = (rest + block).split(b"\n")
-                yield from (line.decode(errors="replace") for line in lines)
-            if rest:
-                yield rest.decode(errors="replace")
+            try:
+                answer = self._core.read_namespaced_pod_log(
+                    name,
+                    namespace,
+                    timestamps=True,
+                    # Its own decoding would take a log that is JSON for a document.
+                    _preload_content=False,
+                    _request_timeout=_TIMEOUT_SECONDS,
+                    **since,
+                )
+                text: str = answer.data.decode(errors="replace")
+            except ApiException as error:
+                if error.status in (400, 404):
+                    return []
+                raise
+        # Not splitlines: progress bars and the like have other ends of lines in them.
+        return [line for line in text.split("\n") if line]
 
     def _kind(self, document: Object) -> Any:
         return self._dynamic.resources.get(api_version=document["apiVersion"], kind=document["kind"])

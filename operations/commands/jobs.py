@@ -126,6 +126,7 @@ def run_command(
         image=image,
         arguments=arguments,
         etcd=etcd,
+        deadline=timeout if wait else None,
     )
     from ..kubernetes_api import KubernetesApi  # its client takes half of the command's time to load
 

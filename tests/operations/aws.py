@@ -276,10 +276,11 @@ class FakeKubernetes:
 
     def pods(self, *_: Any) -> list[Any]:
         launcher = {"training.kubeflow.org/job-role": "launcher"}
-        return [{"metadata": {"name": "launcher", "labels": launcher}, "status": {"phase": self.ends or "Pending"}}]
+        metadata = {"name": "launcher", "uid": "1", "labels": launcher}
+        return [{"metadata": metadata, "status": {"phase": self.ends or "Pending"}}]
 
-    def log(self, *_: Any, **__: Any) -> Iterator[str]:
-        yield from self._log.splitlines()
+    def log(self, *_: Any, **__: Any) -> list[str]:
+        return [f"{place:09} {line}" for place, line in enumerate(self._log.splitlines())]
 
 
 @pytest.fixture

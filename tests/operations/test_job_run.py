@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +51,25 @@ class FakeApi:
 
     def pods(self, namespace: str, labels: Mapping[str, str]) -> list[dict[str, Any]]:
         name = labels["app.kubernetes.io/name"]
-        roles = {"training.kubeflow.org/job-role": "launcher", "training.kubeflow.org/replica-index": "0"}
-        metadata = {"name": f"{name}-0", "namespace": namespace, "labels": {**labels, **roles}}
-        return [{"metadata": metadata, "status": {"phase": "Running"}}]
+        return [pod(f"{name}-0", labels, namespace=namespace)]
 
-    def log(self, pod: dict[str, Any], *, follow: bool = False) -> Iterator[str]:  # noqa: ARG002
-        yield from self.says
+    def log(self, pod: dict[str, Any], *, last_seconds: int | None = None) -> list[str]:  # noqa: ARG002
         self.heard = True
+        return stamped(self.says)
+
+
+def pod(
+    name: str, labels: Mapping[str, str], *, uid: str = "1", restarts: int = 0, namespace: str = "training"
+) -> dict[str, Any]:
+    """A job's first pod, as it runs."""
+    roles = {"training.kubeflow.org/job-role": "launcher", "training.kubeflow.org/replica-index": "0"}
+    metadata = {"name": name, "uid": uid, "namespace": namespace, "labels": {**roles, **labels}}
+    return {"metadata": metadata, "status": {"phase": "Running", "containerStatuses": [{"restartCount": restarts}]}}
+
+
+def stamped(lines: Sequence[str], first: int = 0) -> list[str]:
+    """Lines as the kubelet gives them with their times."""
+    return [f"2026-01-01T00:00:{place:02}.000000000Z {line}" for place, line in enumerate(lines, first)]
 
 
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "training"}}
@@ -145,10 +158,55 @@ def test_every_node_has_to_pass_the_device_check() -> None:
 def test_a_job_that_does_not_end_is_left_alone_and_said_so() -> None:
     settings = config("eks-gpu")
     objects, api = render("nanogpt", settings), FakeApi(NAMESPACE)
-    api.log = lambda pod, *, follow=False: iter(())  # type: ignore[method-assign]
+    api.log = lambda pod, *, last_seconds=None: []  # type: ignore[method-assign]
     job_run.submit(api, objects)
     with pytest.raises(Failure, match="did not end within 0 s"):
         job_run.follow(api, objects, lambda _: None, lambda _: None, 0, pause=0)
+
+
+def test_a_job_that_is_silent_is_given_up_in_time() -> None:
+    settings = config("eks-gpu")
+    objects, api = render("nccl-tests", settings), FakeApi(NAMESPACE)
+    api.log = lambda pod, *, last_seconds=None: []  # type: ignore[method-assign]
+    job_run.submit(api, objects)
+    started = time.monotonic()
+    with pytest.raises(Failure, match=r"did not end within 0 s$"):
+        job_run.follow(api, objects, lambda _: None, lambda _: None, 0.3, pause=60)
+    assert time.monotonic() - started < 5
+
+
+class Recovering(FakeApi):
+    """A job whose pod says two lines at a time, is begun again within its pod, then comes as another pod."""
+
+    LIVES = (("1", 0), ("1", 1), ("2", 0))
+
+    def __init__(self) -> None:
+        super().__init__(NAMESPACE)
+        self.turn = 0
+        self.asked: list[int | None] = []
+
+    def pods(self, namespace: str, labels: Mapping[str, str]) -> list[dict[str, Any]]:
+        uid, restarts = self.LIVES[min(self.turn // 2, 2)]
+        other = pod("nanogpt-worker-1", {"training.kubeflow.org/replica-index": "1"}, uid="3", namespace=namespace)
+        return [other, pod("nanogpt-worker-0", labels, uid=uid, restarts=restarts, namespace=namespace)]
+
+    def log(self, pod: dict[str, Any], *, last_seconds: int | None = None) -> list[str]:
+        assert pod["metadata"]["name"] == "nanogpt-worker-0"
+        self.asked.append(last_seconds)
+        life, part = divmod(self.turn, 2)
+        self.turn += 1
+        self.heard = self.turn == 6
+        # The second time the first lines come again: what is read overlaps.
+        return stamped([f"life {life}, line {line}" for line in range(2 + 2 * part)])
+
+
+def test_a_job_that_recovers_is_listened_to_again_and_no_line_comes_twice() -> None:
+    objects, api = render("nanogpt", config("eks-gpu")), Recovering()
+    job_run.submit(api, objects)
+    _, lines = job_run.follow(api, objects, lambda _: None, lambda _: None, 10, pause=0)
+    assert lines == [f"life {life}, line {line}" for life in range(3) for line in range(4)]
+    # All of a new container's log, and then the last seconds.
+    assert [seconds is None for seconds in api.asked[:6]] == [True, False] * 3
 
 
 def test_the_command_ends_as_the_job_does_and_takes_its_objects_away(
