@@ -124,6 +124,7 @@ if on_eks:
             node_roles=identity.role_arns,
             api_cidrs=settings.kubernetes_api_cidrs,
             charts=settings.charts,
+            worker_groups=config.worker_groups,
             administrators=settings.administrator_role_arns,
             teams=settings.namespaces,
             bucket=settings.fsx.linked_bucket,

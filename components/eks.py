@@ -13,7 +13,7 @@ import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from .accelerators import Accelerator
-from .config import Charts, Team
+from .config import Charts, InstanceGroup, Team
 from .eks_addons import EksAddons, EksAddonsArgs
 from .helm import HyperPodChart, HyperPodChartArgs
 from .kubernetes_versions import KUBERNETES_VERSIONS
@@ -58,6 +58,7 @@ class EksArgs:
     node_roles: Mapping[str, Input[str]]
     api_cidrs: Sequence[str]
     charts: Charts
+    worker_groups: Sequence[InstanceGroup] = ()
     administrators: Sequence[str] = ()
     teams: Sequence[Team] = ()
     bucket: str | None = None
@@ -94,6 +95,7 @@ class Eks(ComponentResource):
                 region=args.region,
                 accelerator=args.accelerator.name,
                 charts=args.charts,
+                groups=args.worker_groups,
                 image_registry=args.image_registry,
             ),
             ResourceOptions(parent=self, providers=[self.kubernetes]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi_aws as aws
@@ -30,8 +30,14 @@ TRAINING_OPERATOR, TASK_GOVERNANCE = (
     "amazon-sagemaker-hyperpod-taskgovernance",
 )
 _POD_ADDON_TIMEOUT = CustomTimeouts(create="2h")
-# Without it the CNI takes NetworkPolicies and enforces none (EKS User Guide, "Limit Pod traffic").
-_CONFIGURATION = {"vpc-cni": {"enableNetworkPolicy": "true"}}
+_CONFIGURATION: Mapping[str, Mapping[str, object]] = {
+    # Without it the CNI takes NetworkPolicies and enforces none (EKS User Guide, "Limit Pod traffic").
+    "vpc-cni": {"enableNetworkPolicy": "true"},
+    # On tainted nodes too, as the other add-ons' DaemonSets are by themselves (containers-roadmap, 2261;
+    # Mountpoint for Amazon S3 CSI driver, installation).
+    "eks-pod-identity-agent": {"tolerations": [{"operator": "Exists"}]},
+    "aws-mountpoint-s3-csi-driver": {"node": {"tolerateAllTaints": True}},
+}
 
 
 @dataclass(frozen=True, kw_only=True)

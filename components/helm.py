@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,8 @@ import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, ResourceOptions
 
 from .charts import HYPERPOD
-from .config import Charts
+from .config import Charts, InstanceGroup
+from .pod_resources import tolerations
 from .regions import Region
 
 RELEASE_NAME = "hyperpod-dependencies"
@@ -21,13 +23,28 @@ _TIMEOUT_SECONDS = 600
 # cores. 1.10.0 is the version that public configurations of 2026 install.
 NEURON_SCHEDULER = "neuron-scheduler"
 _NEURON_CHART, _NEURON_CHART_VERSION = "oci://public.ecr.aws/neuron/neuron-helm-chart", "1.10.0"
+# The chart's own tolerations of each plugin, which a list of ours replaces.
+_UNHEALTHY = {
+    "key": "sagemaker.amazonaws.com/node-health-status",
+    "operator": "Equal",
+    "value": "Unschedulable",
+    "effect": "NoSchedule",
+}
+_PLUGINS = {
+    "nvidia-device-plugin": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}, _UNHEALTHY],
+    "aws-efa-k8s-device-plugin": [
+        {"key": "CriticalAddonsOnly", "operator": "Exists"},
+        {"key": "aws.amazon.com/efa", "operator": "Exists", "effect": "NoSchedule"},
+        _UNHEALTHY,
+    ],
+}
 # The tag that the chart itself would take; its image is named here for the account and the region to be right.
 _HEALTH_AGENT_IMAGE = "hyperpod-health-monitoring-agent:1.0.1892.0_1.0.424.0"
 
 
 @dataclass(frozen=True, kw_only=True)
 class HyperPodChartArgs:
-    """What the release is made from.
+    """What the release is made from. ``groups`` are the worker groups, whose taints the device plugins tolerate.
 
     ``image_registry`` mirrors, for a closed network, the three images that the chart takes from public registries:
     k8s-device-plugin, mpi-operator, training-operator. The rest come from AWS's own ECR in the region.
@@ -36,6 +53,7 @@ class HyperPodChartArgs:
     region: Region
     accelerator: str
     charts: Charts
+    groups: Sequence[InstanceGroup] = ()
     image_registry: str | None = None
 
 
@@ -111,6 +129,9 @@ def chart_values(args: HyperPodChartArgs) -> dict[str, Any]:
             "region": region.name,
             "hmaimage": f"{region.registry(agent)}/{_HEALTH_AGENT_IMAGE}",
         }
+    if taints := tolerations(args.groups):
+        for plugin, own in _PLUGINS.items():
+            values[plugin]["tolerations"] = own + taints
     if args.image_registry:
         values["nvidia-device-plugin"]["image"] = {"repository": f"{args.image_registry}/k8s-device-plugin"}
         values["mpi-operator"]["mpiOperator"] = {"image": {"repository": f"{args.image_registry}/mpi-operator"}}

@@ -19,6 +19,8 @@ _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NAME_LIMIT = 63
 # neuron-device-plugin of the HyperPod chart at 011ca927: its DaemonSet names the types it runs on.
 _WITHOUT_DEVICE_PLUGIN = ("ml.trn2.3xlarge",)
+# The same DaemonSet's tolerations, which are no values of the chart.
+_NEURON_TAINT = ("aws.amazon.com/neuron", "NoSchedule")
 # Namespaces of Kubernetes' own, and those that the charts and EKS make.
 _KUBERNETES_OWN = ("default", "kube-system", "kube-public", "kube-node-lease")
 _OF_CHARTS = ("aws-hyperpod", "kubeflow", "mpi-operator", "kueue-system", "cert-manager")
@@ -39,6 +41,7 @@ def kubernetes_problems(settings: Settings, region: Region | None) -> Iterator[P
     yield from _roles(settings, region)
     yield from _teams(settings)
     yield from _charts(settings)
+    yield from _taints(settings)
     for name, times in Counter(group.name.lower() for group in settings.groups).items():
         if times > 1 and len({group.name for group in settings.groups if group.name.lower() == name}) > 1:
             yield Problem(
@@ -82,6 +85,25 @@ def _charts(settings: Settings) -> Iterator[Problem]:
             what="places pods on NeuronCores, and there are none",
             fix="leave it out with accelerator gpu",
         )
+
+
+def _taints(settings: Settings) -> Iterator[Problem]:
+    """What the cluster itself runs has no nodes but the workers, and not every part of it can be told of taints."""
+    hard = [[taint for taint in group.taints if taint.effect != "PreferNoSchedule"] for group in settings.groups]
+    if all(hard):
+        yield Problem(
+            key="hyperpod:workers",
+            what="every group is tainted, and DNS, storage drivers, operators and queues have no other nodes",
+            fix="leave one group without NoSchedule and NoExecute taints",
+        )
+    for number, taints in enumerate(hard):
+        for taint in taints:
+            if settings.accelerator == "trainium" and (taint.key, taint.effect) != _NEURON_TAINT:
+                yield Problem(
+                    key=f"hyperpod:workers[{number}].taints",
+                    what=f"the Neuron device plugin does not tolerate {taint.key}:{taint.effect}, nor can it be told",
+                    fix=f"the one it tolerates, {':'.join(_NEURON_TAINT)}",
+                )
 
 
 def _without_kubernetes(settings: Settings) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from .accelerators import ACCELERATORS, EFA_RESOURCE
@@ -28,6 +29,12 @@ def device_resource(group: InstanceGroup) -> str:
     if not group.type.accelerator:
         raise ValueError(f"{group.type.name} has no accelerator")
     return ACCELERATORS[group.type.accelerator].kubernetes_resource
+
+
+def tolerations(groups: Iterable[InstanceGroup]) -> list[dict[str, str]]:
+    """What a pod must tolerate to run on nodes of all these groups, each taint once."""
+    taints = {(taint.key, taint.effect) for group in groups if group.worker for taint in group.worker.taints}
+    return [{"key": key, "operator": "Exists", "effect": effect} for key, effect in sorted(taints)]
 
 
 def node_cpus(group: InstanceGroup) -> int:

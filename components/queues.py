@@ -145,9 +145,8 @@ def flavor(group: InstanceGroup) -> dict[str, Any]:
     """The nodes of a worker group, for Kueue."""
     spec: dict[str, Any] = {"nodeLabels": {"sagemaker.amazonaws.com/instance-group-name": group.name}}
     if group.worker and group.worker.taints:
-        spec["tolerations"] = [
-            {"key": taint.key, "operator": "Exists", "effect": taint.effect} for taint in group.worker.taints
-        ]
+        # Only jobs that tolerate the taints are sent there.
+        spec["nodeTaints"] = [taint.model_dump() for taint in group.worker.taints]
     return spec
 
 

@@ -14,7 +14,7 @@ from components.config import Config, InstanceGroup
 from components.helm import NEURON_SCHEDULER
 from components.kubernetes_storage import CLAIM_NAME
 from components.pod_environment import config_map_name
-from components.pod_resources import efa_interfaces, pod_request
+from components.pod_resources import efa_interfaces, pod_request, tolerations
 from components.queues import LOCAL_QUEUE
 
 from .job_specs import ETCD_IMAGE, TOKEN_KEY, TOKEN_SECRET, Plan
@@ -176,7 +176,6 @@ def _image_problems(config: Config, images: list[str]) -> list[str]:
 
 def _node(group: InstanceGroup, processes: int, devices: int | None, efa: int | None) -> dict[str, Any]:
     request = pod_request(group, devices=devices, efa=efa)
-    taints = group.worker.taints if group.worker else ()
     return {
         "type": group.type.name,
         "group": group.name,
@@ -184,7 +183,7 @@ def _node(group: InstanceGroup, processes: int, devices: int | None, efa: int | 
         "processes": processes,
         "request": request,
         "shared_memory": f"{max(1, int(int(str(request['memory'])[:-2]) * _SHARED_MEMORY_SHARE))}Gi",
-        "tolerations": [{"key": t.key, "operator": "Exists", "effect": t.effect} for t in taints],
+        "tolerations": tolerations([group]),
     }
 
 

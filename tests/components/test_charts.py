@@ -144,6 +144,26 @@ def test_every_regional_image_is_named_in_its_own_region_and_partition(region: s
         assert REGIONS[region].partition != "aws"
 
 
+def test_device_plugins_tolerate_the_groups_taints_besides_what_the_chart_says() -> None:
+    taint = {"key": "dedicated", "value": "x", "effect": "NoExecute"}
+    workers = [
+        {"name": "dedicated", "instanceType": "ml.p5.48xlarge", "taints": [taint]},
+        {"name": "open", "instanceType": "ml.p5.48xlarge"},
+    ]
+    for plugin, own in (
+        ("nvidia-device-plugin", "nvidia.com/gpu"),
+        ("aws-efa-k8s-device-plugin", "aws.amazon.com/efa"),
+    ):
+        groups = config("eks-gpu", workers=workers).worker_groups
+        found = chart_values(
+            HyperPodChartArgs(region=REGIONS["us-west-2"], accelerator="gpu", charts=Charts(), groups=groups)
+        )[plugin]["tolerations"]
+        assert {"key": "dedicated", "operator": "Exists", "effect": "NoExecute"} in found
+        assert own in [one["key"] for one in found]
+        # Without taints the chart's own list stays as it is.
+        assert "tolerations" not in values("us-west-2")[plugin]
+
+
 SWITCHES = {
     "mpiOperator": "mpi-operator",
     "trainingOperator": "trainingOperators",

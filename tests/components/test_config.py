@@ -14,6 +14,7 @@ from tests.support import READY_STACKS, ROOT, config, project
 LONG = "a" * 64
 GROUP = {"name": "workers", "instanceType": "ml.g5.16xlarge"}
 EKS = {"orchestrator": "eks"}
+TAINT = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
 ROLE = "arn:aws:iam::123456789012:role/research"
 PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p5"
 
@@ -326,6 +327,23 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         {**EKS, "clusterName": "a" * 20, "charts": {"queues": "task-governance"}, "teams": [{"name": "a" * 43}]},
         "hyperpod:teams[0].name",
         "at most 42",
+    ),
+    "no nodes for the cluster's own": (
+        {**EKS, "workers": [{**GROUP, "taints": [TAINT]}]},
+        "hyperpod:workers",
+        "leave one group without",
+    ),
+    "taint that Neuron's plugin cannot be told of": (
+        {
+            **EKS,
+            "accelerator": "trainium",
+            "workers": [
+                {**GROUP, "instanceType": "ml.trn1.32xlarge", "taints": [TAINT]},
+                {**GROUP, "instanceType": "ml.trn1.32xlarge", "name": "open"},
+            ],
+        },
+        "hyperpod:workers[0].taints",
+        "aws.amazon.com/neuron:NoSchedule",
     ),
     "jobs past the queues": (
         {**EKS, "charts": {"hyperpodTrainingOperator": True}},

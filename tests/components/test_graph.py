@@ -223,9 +223,9 @@ def test_eks_groups_carry_labels_taints_and_spot() -> None:
         "labels": {"team": "a"},
         "taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}],
     }
-    group = one(state_of("eks-gpu", workers=[worker], nodeProvisioning="Continuous"), "hyperpod-cluster").inputs[
-        "instanceGroups"
-    ][0]
+    workers = [worker, {"name": "open", "instanceType": "ml.p4d.24xlarge"}]
+    cluster = one(state_of("eks-gpu", workers=workers, nodeProvisioning="Continuous"), "hyperpod-cluster")
+    group = cluster.inputs["instanceGroups"][0]
     assert group["kubernetesConfig"] == {
         "labels": {"team": "a"},
         "taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}],

@@ -171,7 +171,8 @@ def test_every_flavor_names_the_same_resources_and_its_own_groups_nodes() -> Non
     found = quotas(settings)
     assert set(found["train"]) == set(found["dev"])
     assert found["dev"]["vpc.amazonaws.com/efa"] == "0"
-    assert flavor(settings.worker_groups[1])["tolerations"][0]["key"] == "dev"
+    taint = {"key": "dev", "value": "yes", "effect": "NoSchedule"}
+    assert flavor(settings.worker_groups[1])["nodeTaints"] == [taint]
 
 
 def test_teams_get_what_they_were_promised_and_share_the_rest() -> None:

@@ -38,9 +38,32 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize(("stack", "cycles"), [("eks-gpu", 2), ("eks-trainium", 1)])
-def test_a_ready_stack_passes_and_comes_up_again(stack: str, cycles: int, tmp_path: Path) -> None:
+# Two teams, and a group for those alone who say so; what the cluster itself runs has another one.
+DEDICATED = [
+    {
+        "name": "dedicated",
+        "instanceType": "ml.p5.48xlarge",
+        "count": 2,
+        "taints": [{"key": "dedicated", "value": "training", "effect": "NoSchedule"}],
+    },
+    {"name": "open", "instanceType": "ml.g6.8xlarge", "count": 1},
+]
+TEAMS = [{"name": "vision"}, {"name": "speech"}]
+
+
+@pytest.mark.parametrize(
+    ("stack", "cycles", "settings"),
+    [
+        ("eks-gpu", 2, {}),
+        ("eks-trainium", 1, {}),
+        pytest.param("eks-gpu", 1, {"workers": DEDICATED, "teams": TEAMS}, id="a tainted group"),
+    ],
+)
+def test_a_ready_stack_passes_and_comes_up_again(
+    stack: str, cycles: int, settings: dict[str, Any], tmp_path: Path
+) -> None:
     command = [sys.executable, "-m", "rehearsal", "eks", "--stack", stack, "--cycles", str(cycles)]
+    command += [f"--config=hyperpod:{key}={json.dumps(value)}" for key, value in settings.items()]
     written = ["--json", str(tmp_path / "found.json")]
     done = subprocess.run([*command, *written], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

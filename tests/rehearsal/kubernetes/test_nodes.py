@@ -11,6 +11,8 @@ from rehearsal.kubernetes.nodes import device_resources, is_ready, nodes_of
 def _config(instance_type: str, **more: object) -> Config:
     accelerator = "trainium" if "trn" in instance_type else "gpu"
     workers = [{"name": "workers", "instanceType": instance_type, "count": 3, **more}]
+    if "taints" in more:
+        workers.append({"name": "open", "instanceType": instance_type})
     return parse(
         {
             "aws:region": "us-west-2",
