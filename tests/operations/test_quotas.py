@@ -109,15 +109,15 @@ def test_enough_of_everything_passes_and_reads_well(
 def test_a_service_that_the_region_does_not_have_is_unknown_and_hides_no_other(
     aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    target = stack(aws, "slurm-gpu")
+    target = stack(aws, "eks-gpu")
     with_limits(aws, target, plenty(target))
     unused(aws)
-    aws.break_off("grafana", EndpointConnectionError(endpoint_url="https://grafana.us-west-2.amazonaws.com"))
+    aws.break_off("eks", EndpointConnectionError(endpoint_url="https://eks.us-west-2.amazonaws.com"))
     on(aws)
-    code, checks = run_json(capsys, "quotas", "slurm-gpu")
+    code, checks = run_json(capsys, "quotas", "eks-gpu")
     assert code == Exit.CANNOT_KNOW
-    assert [(one["name"], "grafana.us-west-2" in one["why"]) for one in checks if one["result"] != "PASS"] == [
-        ("Number of workspaces", True)
+    assert [(one["name"], "eks.us-west-2" in one["why"]) for one in checks if one["result"] != "PASS"] == [
+        ("Clusters", True)
     ]
 
 
@@ -133,7 +133,7 @@ def test_credentials_that_are_gone_end_it_with_a_hint(
 
 
 def test_another_stacks_workspaces_count_and_this_ones_do_not(aws: StubbedAws) -> None:
-    target = stack(aws, "slurm-gpu")
+    target = stack(aws, "slurm-gpu", "hyperpod:observability=true")
     with_limits(aws, target, plenty(target))
     unused(aws)
     for service in ("amp", "grafana"):
