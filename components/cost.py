@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from types import MappingProxyType
 
-from .config import Config
+from .accelerators import lookup
+from .config import Config, InstanceGroup
 from .endpoints import interface_services
 from .kubernetes_versions import KUBERNETES_VERSIONS
-from .prices import HOURS_PER_MONTH, price
+from .prices import HOURS_PER_MONTH, PRICES, price
 
 Rates = Mapping[str, float]
 _NO_RATES: Rates = MappingProxyType({})
@@ -18,11 +19,15 @@ _NO_RATES: Rates = MappingProxyType({})
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """US dollars per hour: every part, and the part that is accelerators. ``notes`` say what the figures leave out."""
+    """US dollars per hour: every part, and the part that is accelerators. ``notes`` say what the figures leave out.
+
+    ``listed`` are the parts that are, wholly or in part, at the tables' prices.
+    """
 
     parts: Mapping[str, float]
     accelerator_hourly_usd: float
     notes: tuple[str, ...]
+    listed: tuple[str, ...]
 
     @property
     def hourly_usd(self) -> float:
@@ -40,48 +45,58 @@ def estimate(config: Config, rates: Rates = _NO_RATES) -> Cost:
 
     ``rates`` are hourly USD that take the place of the tables', by instance type or by item of prices.csv.
     """
+    held = quantities(config)
+    parts = {part: sum(number * _hourly(item, rates) for item, number in of.items()) for part, of in held.items()}
+    listed = tuple(part for part, of in held.items() if not of.keys() <= rates.keys())
+    accelerators = sum(parts[_group_part(group)] for group in config.instance_groups if group.type.accelerator)
+    where = "" if len(listed) == len(held) else f" for {', '.join(listed)}"
+    notes = [f"list prices of us-east-1 and us-west-2{where}"] if listed else []
+    notes += ["data transfer and other usage is billed on top", *_notes(config, rates)]
+    return Cost(parts=parts, accelerator_hourly_usd=accelerators, notes=tuple(notes), listed=listed)
+
+
+def quantities(config: Config) -> dict[str, dict[str, float]]:
+    """What the stack holds all the time, by part: how much of each instance type and item of prices.csv."""
     settings = config.settings
-    parts: dict[str, float] = {}
-    notes: list[str] = []
-    if not rates:
-        notes.append("list prices of us-east-1 and us-west-2; data transfer and other usage is billed on top")
-    accelerators = 0.0
-    for group in config.instance_groups:
-        hourly = group.count * rates.get(group.type.name, group.type.hourly_usd or 0.0)
-        parts[f"{group.name} ({group.count} x {group.type.name})"] = hourly
-        if group.type.accelerator:
-            accelerators += hourly
-        if group.type.name not in rates and group.type.price_basis != "hyperpod":
-            notes.append(f"{group.type.name}: {group.type.price_basis} rate, no HyperPod rate is published")
-        if group.worker and (group.worker.capacity == "spot" or group.worker.training_plan_arn):
-            notes.append(f"{group.name}: shown at the on-demand rate; spot and training plans cost what AWS says then")
+    held: dict[str, dict[str, float]] = {_group_part(one): {one.type.name: one.count} for one in config.instance_groups}
     volumes = sum(group.count * group.volume_gib for group in config.instance_groups)
-    parts["node volumes"] = volumes * _hourly("sagemaker_volume", rates)
-    parts["FSx for Lustre"] = config.fsx_gib * _hourly(f"fsx_lustre_{settings.fsx.throughput}", rates)
+    held["node volumes"] = {"sagemaker_volume": volumes}
+    held["FSx for Lustre"] = {f"fsx_lustre_{settings.fsx.throughput}": config.fsx_gib}
     if not settings.network.vpc_id:
-        parts |= _network(config, rates)
+        held["VPC endpoints"] = {"interface_endpoint_hour": len(interface_services(config))}
+        if not settings.network.closed:
+            held["NAT gateway"] = {"nat_gateway_hour": 1, "public_ipv4_hour": 1}
     if settings.orchestrator == "eks":
-        extended = KUBERNETES_VERSIONS[settings.kubernetes_version].extended_support(date.today())
-        parts["EKS control plane"] = _hourly("eks_extended_hour" if extended else "eks_hour", rates)
-        if extended:
-            notes.append(f"Kubernetes {settings.kubernetes_version} is under extended support, at six times the price")
+        held["EKS control plane"] = {"eks_extended_hour" if _extended(config) else "eks_hour": 1}
+        held["KMS key"] = {"kms_key": 1}
+    return held
+
+
+def _group_part(group: InstanceGroup) -> str:
+    return f"{group.name} ({group.count} x {group.type.name})"
+
+
+def _extended(config: Config) -> bool:
+    return KUBERNETES_VERSIONS[config.settings.kubernetes_version].extended_support(date.today())
+
+
+def _notes(config: Config, rates: Rates) -> Iterator[str]:
+    settings = config.settings
+    for group in config.instance_groups:
+        if group.type.name not in rates and group.type.price_basis != "hyperpod":
+            yield f"{group.type.name}: {group.type.price_basis} rate, no HyperPod rate is published"
+        if group.worker and (group.worker.capacity == "spot" or group.worker.training_plan_arn):
+            yield f"{group.name}: shown at the on-demand rate; spot and training plans cost what AWS says then"
+    if settings.orchestrator == "eks" and _extended(config):
+        yield f"Kubernetes {settings.kubernetes_version} is under extended support, at six times the price"
     if settings.observability:
-        notes.append("managed Prometheus and Grafana are billed by sample and by user")
-    return Cost(parts=parts, accelerator_hourly_usd=accelerators, notes=tuple(notes))
-
-
-def _network(config: Config, rates: Rates) -> dict[str, float]:
-    endpoints = len(interface_services(config)) * _hourly("interface_endpoint_hour", rates)
-    if config.settings.network.closed:
-        return {"VPC endpoints": endpoints}
-    return {
-        "VPC endpoints": endpoints,
-        "NAT gateway": _hourly("nat_gateway_hour", rates) + _hourly("public_ipv4_hour", rates),
-    }
+        yield "managed Prometheus and Grafana are billed by sample and by user"
 
 
 def _hourly(item: str, rates: Rates) -> float:
-    """USD an hour for one unit of an item that is held all the time."""
-    hourly = rates.get(item, price(item).hourly_usd)
+    """USD an hour for one unit of an instance type, or of an item that is held all the time."""
+    if item in rates:
+        return rates[item]
+    hourly = price(item).hourly_usd if item in PRICES else lookup(item).hourly_usd or 0.0
     assert hourly is not None, f"{item} is billed by usage"
     return hourly

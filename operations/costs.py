@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,11 @@ _USAGE = {
     "public_ipv4_hour": ("AmazonVPC", "PublicIPv4:InUseAddress"),
     "eks_hour": ("AmazonEKS", "AmazonEKS-Hours:perCluster"),
 }
+# The tiers of Persistent 2 (125, 250, 500, 1000 MB/s per TiB) are none of Persistent 1's (50, 100, 200), so that the
+# throughput alone tells them apart (Amazon FSx for Lustre Pricing). The attributes are those that public cost
+# estimators ask the price list for; where it calls them otherwise, the table's price stays, and is named.
+_LUSTRE = {"fileSystemType": "Lustre", "storageType": "SSD"}
+_LUSTRE_ITEM = "fsx_lustre_"
 _HOURS = {"hrs": 1.0, "hour": 1.0, "hours": 1.0, "gb-mo": 1 / HOURS_PER_MONTH, "gb-month": 1 / HOURS_PER_MONTH}
 
 
@@ -46,8 +52,10 @@ def bill(config: Config, rates: Mapping[str, float] | None = None) -> Bill:
     if rates is None:
         sources = _table_sources(config)
     else:
-        listed = ", ".join(sorted(found)) or "nothing of this stack"
-        sources = [f"AWS price list of {config.region.name}: {listed}", "the rest from the tables, as without --live"]
+        asked = ", ".join(sorted(found)) or "nothing of this stack"
+        sources = [f"AWS price list of {config.region.name}: {asked}"]
+        if estimate.listed:
+            sources.append(f"from the tables, as without --live: {', '.join(estimate.listed)}")
     return Bill(
         hourly_usd=estimate.hourly_usd,
         monthly_usd=estimate.monthly_usd,
@@ -66,29 +74,43 @@ def _table_sources(config: Config) -> list[str]:
 
 
 def live_rates(config: Config, aws: Aws) -> dict[str, float]:
-    """Hourly USD of instance types and other items in the stack's region, as far as the price list has them."""
-    wanted = {g.type.name: ("AmazonSageMaker", f"Cluster:{g.type.name}") for g in config.instance_groups} | _USAGE
+    """Hourly USD of the stack's instance types and other items in its region, as far as the price list has them."""
     found = {}
-    for item, (service, usage) in wanted.items():
-        hourly = next(_hourly_prices(aws, config.region.name, service, usage), None)
+    for item in dict.fromkeys(item for of in cost.quantities(config).values() for item in of):
+        hourly = next(_rates(aws, config.region.name, item), None)
         if hourly is not None:
             found[item] = hourly
     return found
 
 
-def _hourly_prices(aws: Aws, region: str, service: str, usage: str) -> Iterator[float]:
-    """On-demand rates of products whose usage type ends so. It begins with the region's short name, as USW2-."""
-    filters = [
-        {"Type": "TERM_MATCH", "Field": "regionCode", "Value": region},
-        {"Type": "CONTAINS", "Field": "usagetype", "Value": usage},
-    ]
-    client = aws.client("pricing", _PRICING_REGION)
-    for page in client.get_paginator("get_products").paginate(ServiceCode=service, Filters=filters):
-        for text in page["PriceList"]:
-            product = json.loads(text)
-            kind = str(product["product"]["attributes"].get("usagetype", ""))
-            if kind == usage or kind.endswith(f"-{usage}"):
+def _rates(aws: Aws, region: str, item: str) -> Iterator[float]:
+    """On-demand rates of an item, none where it is not known how the price list calls it."""
+    if item.startswith(_LUSTRE_ITEM):
+        terms = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in _LUSTRE.items()]
+        for attributes, product in _products(aws, "AmazonFSx", region, terms):
+            throughput = re.match(r"\d+", attributes.get("throughputCapacity", ""))
+            if throughput and throughput[0] == item.removeprefix(_LUSTRE_ITEM):
                 yield from _dimensions(product)
+    elif item in _USAGE or item not in PRICES:
+        service, usage = _USAGE.get(item, ("AmazonSageMaker", f"Cluster:{item}"))
+        terms = [{"Type": "CONTAINS", "Field": "usagetype", "Value": usage}]
+        for attributes, product in _products(aws, service, region, terms):
+            # It begins with the region's short name, as USW2-.
+            if f"-{attributes.get('usagetype', '')}".endswith(f"-{usage}"):
+                yield from _dimensions(product)
+
+
+def _products(
+    aws: Aws, service: str, region: str, terms: list[dict[str, str]]
+) -> Iterator[tuple[dict[str, str], dict[str, Any]]]:
+    """Products of a service in a region, each with its attributes."""
+    filters = [{"Type": "TERM_MATCH", "Field": "regionCode", "Value": region}, *terms]
+    listed = aws.pages(
+        "pricing", "get_products", "PriceList", region=_PRICING_REGION, ServiceCode=service, Filters=filters
+    )
+    for text in listed:
+        product = json.loads(text)
+        yield product["product"]["attributes"], product
 
 
 def _dimensions(product: Mapping[str, Any]) -> Iterator[float]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from components import cost
 from operations import costs
 from operations.aws import Aws
 from operations.failures import Exit
@@ -24,9 +25,20 @@ def product(usage: str, usd: str, unit: str = "Hrs") -> str:
     return json.dumps({"product": {"attributes": {"usagetype": usage}}, "terms": terms})
 
 
+def lustre(throughput: str, usd: str) -> str:
+    """A tier of FSx for Lustre, as the price list has it."""
+    made = json.loads(product("USW2-Storage.Lustre", usd, "GB-Mo"))
+    made["product"]["attributes"] |= {
+        "fileSystemType": "Lustre",
+        "storageType": "SSD",
+        "throughputCapacity": throughput,
+    }
+    return json.dumps(made)
+
+
 def put(aws: StubbedAws, *prices: list[str]) -> None:
-    """The price list's answers, product lists by question; nothing after them."""
-    questions = 2 + len(costs._USAGE)
+    """The price list's answers for the stack dev, product lists by question; nothing after them."""
+    questions = 7  # two instance types, volumes, FSx, endpoints, and two for the NAT gateway
     for number in range(questions):
         found = prices[number] if number < len(prices) else []
         aws.answer("pricing/us-east-1", "get_products", {"PriceList": found})
@@ -46,7 +58,8 @@ def test_live_prices_take_the_place_of_the_tables(aws: StubbedAws, on: On, capsy
     controller = [product("USW2-Host:ml.m5.2xlarge", "99"), product("USW2-Cluster:ml.m5.2xlarge", "0.5")]
     workers = [product("USW2-Cluster:ml.g5.16xlarge", "6")]
     volumes = [product("USW2-Cluster:VolumeUsage.gp2", "0.2", "GB-Mo")]
-    put(aws, controller, workers, volumes)
+    tiers = [lustre("50", "9"), lustre("1250", "9"), lustre("250", "0.3"), lustre("1000", "9")]
+    put(aws, controller, workers, volumes, tiers)
     on(aws)
     code, found = run_json(capsys, "cost", "dev", "--live")
     assert code == Exit.GOOD
@@ -56,7 +69,38 @@ def test_live_prices_take_the_place_of_the_tables(aws: StubbedAws, on: On, capsy
     # Not in the list: the table's.
     assert found["parts"]["NAT gateway"] == pytest.approx(0.05)
     assert "ml.g5.16xlarge" in found["sources"][0]
+    assert found["parts"]["FSx for Lustre"] == pytest.approx(1200 * 0.3 / 730)
+    # What is still at listed prices is named, and where they are from.
+    assert found["sources"][1] == "from the tables, as without --live: VPC endpoints, NAT gateway"
+    assert "list prices of us-east-1 and us-west-2 for VPC endpoints, NAT gateway" in found["notes"]
+    assert "data transfer and other usage is billed on top" in found["notes"]
     aws.assert_all_asked()
+
+
+def test_where_every_part_is_live_no_listed_price_is_claimed(aws: StubbedAws) -> None:
+    config = stack(aws).config
+    rates = {item: 1.0 for of in cost.quantities(config).values() for item in of}
+    bill = costs.bill(config, rates)
+    assert len(bill.sources) == 1
+    assert not any("list prices" in note for note in bill.notes)
+
+
+def test_the_price_list_is_asked_for_the_file_systems_tier_in_the_stacks_region(aws: StubbedAws) -> None:
+    filters = [
+        {"Type": "TERM_MATCH", "Field": field, "Value": value}
+        for field, value in (("regionCode", "us-west-2"), ("fileSystemType", "Lustre"), ("storageType", "SSD"))
+    ]
+    answer = {"PriceList": [lustre("250 MB/s/TiB", "0.3")]}
+    aws.answer("pricing/us-east-1", "get_products", answer, ServiceCode="AmazonFSx", Filters=filters)
+    assert list(costs._rates(aws, "us-west-2", "fsx_lustre_250")) == [pytest.approx(0.3 / 730)]
+    aws.assert_all_asked()
+
+
+@pytest.mark.parametrize(("name", "there"), [("eks-gpu", True), ("slurm-gpu", False)])
+def test_the_key_that_an_eks_stack_makes_is_on_the_bill(name: str, there: bool, aws: StubbedAws) -> None:
+    parts = costs.bill(stack(aws, name).config).parts
+    assert ("KMS key" in parts) == there
+    assert parts.get("KMS key", 1 / 730) == pytest.approx(1 / 730)
 
 
 def test_prices_come_from_every_page(aws: StubbedAws) -> None:
