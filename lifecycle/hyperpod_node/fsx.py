@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from . import aws_cli
+from . import aws_cli, fstab
 from .errors import NotYet, StepError
 from .model import Node
 
@@ -18,7 +18,6 @@ ACCESS_GRACE = 60.0
 FIRST_WAIT, MOST_WAIT = 0.25, 8.0
 LUSTRE_OPTIONS = "relatime,flock"
 NFS_OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,timeo=600,hard"
-FSTAB = "/etc/fstab"
 
 
 def run(node: Node) -> str:
@@ -41,7 +40,7 @@ def mount(node: Node, wanted: Mapping[str, str], mount_point: str) -> str:
 
 def _in_place(node: Node, mount_point: str) -> bool:
     """Mounted now, and by a line of fstab that will mount it after a reboot."""
-    return mount_point in node.host.mounts() and _fstab_source(node, mount_point) is not None
+    return mount_point in node.host.mounts() and fstab.source(node.host, mount_point) is not None
 
 
 def _wanted(node: Node) -> Dict[str, str]:
@@ -133,26 +132,8 @@ def _mount(node: Node, system: Mapping[str, Any], mount_point: str) -> str:
         # Its name may resolve a little after the file system is available.
         host.poll(f"{source} was not mounted at {mount_point}", attempt, node.timeout("mount"), first=0.2, most=5)
     # After the mount, so that a line in fstab says that it has worked once.
-    _fstab(node, f"{source} {mount_point} {kind} {options},_netdev,x-systemd.automount 0 0", mount_point)
+    fstab.put(host, f"{source} {mount_point} {kind} {options},_netdev,x-systemd.automount 0 0")
     return f"{system['FileSystemId']} mounted at {mount_point}"
-
-
-def _fstab_source(node: Node, mount_point: str) -> Optional[str]:
-    for line in (node.host.read(FSTAB) or "").splitlines():
-        fields = line.split()
-        if len(fields) > 1 and fields[1] == mount_point and not line.lstrip().startswith("#"):
-            return fields[0]
-    return None
-
-
-def _fstab(node: Node, line: str, mount_point: str) -> None:
-    """One line for the mount point, whatever was there before."""
-    kept = []
-    for old in (node.host.read(FSTAB) or "").splitlines():
-        fields = old.split()
-        if old.lstrip().startswith("#") or len(fields) < 2 or fields[1] != mount_point:
-            kept.append(old)
-    node.host.write(FSTAB, "\n".join([*kept, line]) + "\n")
 
 
 def _probe(node: Node, mount_point: str) -> None:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import List
 
+from . import fstab
 from .errors import Skip, StepError
+from .host import Host
 from .model import Node
 
 MOUNT_POINT = "/scratch"
 ARRAY = "/dev/md/hyperpod-scratch"
 LABEL = "hp-scratch"
+# After a reboot the kernel may call the array by another name.
+BY_LABEL = f"/dev/disk/by-label/{LABEL}"
+OPTIONS = "noatime,discard"
+# By label, and never a reason not to boot: after a stop the disks are empty.
+FSTAB_LINE = f"LABEL={LABEL} {MOUNT_POINT} ext4 {OPTIONS},nofail,x-systemd.device-timeout=90s 0 0"
 # What the kernel shows as model for instance store; EBS volumes are "Amazon Elastic Block Store".
 MODEL = "Amazon EC2 NVMe Instance Storage"
 # Where AWS's deep learning images mount the same disks by a service of their own.
@@ -25,18 +32,29 @@ def run(node: Node) -> str:
         host.link(MOUNT_POINT, IMAGE_MOUNT)
         return f"the image mounts the instance store at {IMAGE_MOUNT}; {MOUNT_POINT} leads there"
     if MOUNT_POINT in mounts:
-        return f"{mounts[MOUNT_POINT][0]} is mounted at {MOUNT_POINT}"
+        device = mounts[MOUNT_POINT][0]
+        # A run that was killed may have come to the mount and no further.
+        if fstab.source(host, MOUNT_POINT) is None and _labelled(host, device):
+            fstab.put(host, FSTAB_LINE)
+        return f"{device} is mounted at {MOUNT_POINT}"
     disks = _disks(node)
-    if not disks and not host.path(ARRAY).exists():
+    made = next((name for name in (BY_LABEL, ARRAY) if host.path(name).exists()), None)
+    if not disks and made is None:
         raise Skip("no instance-store disk is attached")
-    device = _array(node, disks)
-    if host.run("blkid", "-p", "-s", "LABEL", "-o", "value", device, check=False).out.strip() != LABEL:
+    device = made or _array(node, disks)
+    if not _labelled(host, device):
         host.run("mkfs.ext4", "-q", "-L", LABEL, "-m", "0", "-E", "lazy_itable_init=1", device, timeout=300)
     host.folder(MOUNT_POINT)
-    host.run("mount", "-o", "noatime,discard", device, MOUNT_POINT, timeout=60)
-    # Anybody may write, nobody may remove another's files. Not in fstab: the disks are empty after a stop.
+    host.run("mount", "-o", OPTIONS, device, MOUNT_POINT, timeout=60)
+    # Anybody may write, nobody may remove another's files.
     host.path(MOUNT_POINT).chmod(0o1777)
+    # HyperPod runs no script after a reboot.
+    fstab.put(host, FSTAB_LINE)
     return f"{device} at {MOUNT_POINT}"
+
+
+def _labelled(host: Host, device: str) -> bool:
+    return host.run("blkid", "-p", "-s", "LABEL", "-o", "value", device, check=False).out.strip() == LABEL
 
 
 def _disks(node: Node) -> List[str]:
@@ -55,8 +73,6 @@ def _disks(node: Node) -> List[str]:
 def _array(node: Node, disks: List[str]) -> str:
     """The device to make the file system on: the disk where there is one, else a RAID 0 of all."""
     host = node.host
-    if host.path(ARRAY).exists():
-        return ARRAY
     if len(disks) == 1:
         return disks[0]
     if host.which("mdadm") is None:

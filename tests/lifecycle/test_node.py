@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hyperpod_node import clock, install, kernel, scratch
+from hyperpod_node import clock, fstab, install, kernel, scratch
 from hyperpod_node.errors import NotYet, Skip, StepError
 from hyperpod_node.host import Host, Result
 from hyperpod_node.model import Node
@@ -85,6 +86,46 @@ def test_instance_store_becomes_one_scratch_file_system_and_ebs_is_never_touched
     host.calls.clear()
     scratch.run(node)
     assert not host.ran("mkfs.ext4")
+
+
+def test_scratch_is_mounted_again_after_a_reboot_and_never_keeps_a_node_from_booting(
+    host: FakeHost, node: Node
+) -> None:
+    disks(host, 8)
+    scratch.run(node)
+    line = "LABEL=hp-scratch /scratch ext4 noatime,discard,nofail,x-systemd.device-timeout=90s 0 0"
+    assert host.text("/etc/fstab").splitlines() == ["# <source>", "LABEL=root / ext4 defaults 0 1", line]
+    made = next(call for call in host.calls if call[0] == "mkfs.ext4")
+    assert made[made.index("-L") + 1] == "hp-scratch"
+    before = host.text("/etc/fstab")
+    scratch.run(host.node())
+    assert host.text("/etc/fstab") == before
+
+
+def test_a_run_that_was_killed_after_the_mount_is_completed(host: FakeHost, node: Node) -> None:
+    disks(host, 8)
+    scratch.run(node)
+    before = host.text("/etc/fstab")
+    host.path("/etc/fstab").write_text("# <source>\nLABEL=root / ext4 defaults 0 1\n")
+    host.commands["blkid"] = lambda h, args, stdin: Result(0, "hp-scratch\n")
+    scratch.run(host.node())
+    assert host.text("/etc/fstab") == before
+
+
+def test_an_array_that_a_reboot_has_renamed_is_known_by_its_label(host: FakeHost, node: Node) -> None:
+    host.commands["blkid"] = lambda h, args, stdin: Result(0, "hp-scratch\n")
+    host.path(scratch.BY_LABEL).parent.mkdir(parents=True)
+    host.path(scratch.BY_LABEL).touch()
+    assert scratch.run(node) == "/dev/disk/by-label/hp-scratch at /scratch"
+    assert not host.ran("mdadm")
+    assert not host.ran("mkfs.ext4")
+
+
+def test_steps_that_write_fstab_at_the_same_time_lose_no_line(host: FakeHost) -> None:
+    lines = [f"LABEL=x{number} /x{number} ext4 defaults 0 0" for number in range(16)]
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda line: fstab.put(host, line), lines))
+    assert set(lines) < set(host.text("/etc/fstab").splitlines())
 
 
 def test_one_disk_needs_no_array(host: FakeHost, node: Node) -> None:
