@@ -8,10 +8,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import shlex
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, Sequence
 
 from .cluster import LIB, Trouble, record, run, say, worker_group
 
@@ -21,13 +22,12 @@ SCRIPT = """#!/bin/bash
 #SBATCH --ntasks-per-node={per_node}
 #SBATCH --requeue
 #SBATCH --open-mode=append
-#SBATCH --output={log}
-{extra}
+#SBATCH --output={log}{extra}
 # Rank, size and address from Slurm; the port changes with every restart, so that an old socket is not in the way.
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_PORT=$((20000 + (SLURM_JOB_ID * 7 + ${{SLURM_RESTART_COUNT:-0}}) % 20000))
 export MASTER_ADDR MASTER_PORT PYTHONUNBUFFERED=1
-srun --mpi=none --kill-on-bad-exit=1 {python} {trainer} --out {out} {arguments}
+srun --mpi=none --kill-on-bad-exit=1 {command}
 code=$?
 # When a node is lost, the other ranks fail first. Ending now would end the job; a moment later Slurm requeues it.
 if ((code)); then sleep {patience}; fi
@@ -35,12 +35,17 @@ exit $code
 """
 # Seconds in which hyperpod-requeue has noticed a lost node for certain.
 PATIENCE = 20
+# The trainer's own options, passed on where they are given. Its help says what they mean.
+TRAINER: Dict[str, type] = {
+    "--batch": int, "--block": int, "--layers": int, "--heads": int, "--embed": int, "--rate": float, "--seed": int,
+    "--threads": int, "--log-every": int, "--data": str,
+}  # fmt: skip
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "NODE_FAIL")
 
 
 def main() -> int:
     """The command."""
-    options, rest = _options().parse_known_args()
+    options = _options().parse_args()
     own = record()
     group = worker_group(own, options.partition)
     per_node = options.gpus or max(1, int(group["accelerators"]) if group["accelerator"] == "gpu" else 1)
@@ -49,7 +54,7 @@ def main() -> int:
     log = out / "train.log"
     # What an earlier run left in the log was shown by that run.
     seen = log.stat().st_size if log.exists() else 0
-    job = _submit(options, group, per_node, out, log, rest)
+    job = _submit(options, group, per_node, out, log)
     say(f"job {job}: {options.nodes} nodes x {per_node}, log {log}")
     if options.detach:
         if options.json:
@@ -60,11 +65,7 @@ def main() -> int:
 
 
 def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="run-nanogpt",
-        description=(__doc__ or "").split("\n")[0],
-        epilog="Other options go to the trainer: --batch, --block, --layers, --heads, --embed, --rate, --data FILE.",
-    )
+    parser = argparse.ArgumentParser(prog="run-nanogpt", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("nodes", nargs="?", type=int, default=2, help="workers (default 2)")
     parser.add_argument("gpus", nargs="?", type=int, default=0, help="processes a worker (default one a GPU)")
     parser.add_argument("--steps", type=int, default=200)
@@ -76,33 +77,39 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("-p", "--partition")
     parser.add_argument("--python", help="interpreter with PyTorch on the workers (default: the one they find)")
     parser.add_argument("--json", action="store_true")
+    trainer = parser.add_argument_group("of the trainer")
+    for name, kind in TRAINER.items():
+        trainer.add_argument(name, type=kind, default=argparse.SUPPRESS)
     return parser
 
 
-def _submit(
-    options: argparse.Namespace, group: Mapping[str, Any], per_node: int, out: Path, log: Path, rest: "list[str]"
-) -> str:
-    extra = []
+def _submit(options: argparse.Namespace, group: Mapping[str, Any], per_node: int, out: Path, log: Path) -> str:
+    directives = []
     partition = options.partition or group["partition"]
     if partition:
-        extra.append(f"#SBATCH --partition={partition}")
+        directives.append(f"--partition={partition}")
     if group["accelerator"] == "gpu":
-        extra.append(f"#SBATCH --gres=gpu:{per_node}")
+        directives.append(f"--gres=gpu:{per_node}")
+    given = {name: getattr(options, name[2:].replace("-", "_"), None) for name in TRAINER}
+    arguments = {"--steps": options.steps, "--save-every": options.save_every, **given}
+    words = [word for name, value in arguments.items() if value is not None for word in (name, str(value))]
+    python = [options.python] if options.python else ["bash", f"{LIB}/training/with_torch.sh"]
     script = SCRIPT.format(
         nodes=options.nodes,
         per_node=per_node,
-        log=log,
-        extra="\n".join(extra),
-        python=options.python or f"bash {LIB}/training/with_torch.sh",
-        trainer=f"{LIB}/training/nanogpt.py",
-        out=out,
+        log=shlex.quote(str(log)),
+        extra="".join(f"\n#SBATCH {shlex.quote(directive)}" for directive in directives),
+        command=_quoted([*python, f"{LIB}/training/nanogpt.py", "--out", str(out), *words]),
         patience=PATIENCE,
-        arguments=" ".join([f"--steps {options.steps} --save-every {options.save_every}", *rest]),
     )
     path = out / "job.sbatch"
     path.write_text(script, encoding="utf-8")
     # The folder is root's where root submits: anybody may read it, and only the job writes there.
     return run(["sbatch", "--parsable", f"--chdir={out}", str(path)]).strip().split(";")[0]
+
+
+def _quoted(words: Sequence[str]) -> str:
+    return " ".join(shlex.quote(word) for word in words)
 
 
 def _state(job: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -272,9 +274,9 @@ def test_the_training_job_is_requeued_and_sets_rank_and_address_from_slurm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nanogpt, "run", lambda command, **_: "42\n")
-    found = Namespace(nodes=4, partition=None, steps=200, save_every=50, python=None)
+    found = nanogpt._options().parse_args(["4", "--layers", "2", "--data", "a book.txt; rm -r /"])
     row = {**group("workers", "worker", "ml.p5.48xlarge"), "partition": "gpu"}
-    assert nanogpt._submit(found, row, 8, tmp_path, tmp_path / "log", ["--layers", "2"]) == "42"
+    assert nanogpt._submit(found, row, 8, tmp_path, tmp_path / "log") == "42"
     script = (tmp_path / "job.sbatch").read_text()
     for line in (
         "--nodes=4",
@@ -287,8 +289,24 @@ def test_the_training_job_is_requeued_and_sets_rank_and_address_from_slurm(
         assert f"#SBATCH {line}\n" in script
     assert 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)' in script
     assert "SLURM_RESTART_COUNT" in script
-    assert "--steps 200 --save-every 50 --layers 2" in script
+    assert f" --out {tmp_path} --steps 200 --save-every 50 --layers 2 --data 'a book.txt; rm -r /'\n" in script
+    assert subprocess.run(["bash", "-n"], input=script, text=True).returncode == 0
     assert "$(hostname)" not in script
+
+
+def test_the_trainers_options_are_its_own_and_a_mistyped_one_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    found = nanogpt._options().parse_args(["--batch", "8", "--rate", "0.1"])
+    assert (found.nodes, found.gpus, found.batch, found.rate) == (2, 0, 8, 0.1)
+    for words, said in ((["--lairs", "2"], "--lairs"), (["--layers", "two"], "'two'"), (["2", "1", "8"], ": 8")):
+        with pytest.raises(SystemExit):
+            nanogpt._options().parse_args(words)
+        assert said in capsys.readouterr().err
+    trainer = (Path(nanogpt.__file__).parents[1] / "training/nanogpt.py").read_text()
+    own = dict(re.findall(r'add_argument\("(--[a-z-]+)"(?:, type=(\w+))?', trainer))
+    passed_on = {name: kind.__name__ for name, kind in nanogpt.TRAINER.items()}
+    assert {**passed_on, "--steps": "int", "--save-every": "int", "--out": "str"} == {
+        name: kind or "str" for name, kind in own.items()
+    }
 
 
 @pytest.mark.parametrize(
