@@ -28,6 +28,8 @@ _ENFORCED, _WARNED = "baseline", "restricted"
 _EVERYTHING = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 _READ = ("get", "list", "watch")
 _RIGHTS = (
+    # Of namespaces its own, which is all that a Role in it gives.
+    ("", ("namespaces",), ("get",)),
     ("", ("pods", "services", "configmaps", "secrets", "persistentvolumeclaims"), _EVERYTHING),
     ("", ("pods/exec", "pods/portforward"), ("create", "get")),
     ("", ("pods/log", "events", "resourcequotas", "limitranges"), _READ),

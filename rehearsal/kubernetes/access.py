@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from components.eks import team_group
 from components.pod_resources import device_resource, node_capacity
+from operations import job_run
+from operations.failures import Failure
+from operations.jobs import jobs_of, render
+from operations.kubernetes_api import KubernetesApi
 
-from ..checks import require
+from ..checks import CheckFailed, require
 from .kubectl import Manifest, Refused
 from .run import Run
 
 _USER = "somebody"
 # Verb, resource: what a team needs in its own namespace, and what it must have nowhere else.
-_OWN = (("create", "pytorchjobs.kubeflow.org"), ("delete", "mpijobs.kubeflow.org"), ("get", "pods/log"))
-_NEVER = (("delete", "nodes"), ("create", "clusterrolebindings"), ("update", "resourcequotas"))
+_OWN = (
+    ("create", "pytorchjobs.kubeflow.org"),
+    ("delete", "mpijobs.kubeflow.org"),
+    ("get", "pods/log"),
+    ("get", "secrets"),
+    ("get", "namespaces"),
+)
+_NEVER = (("delete", "nodes"), ("create", "clusterrolebindings"), ("update", "resourcequotas"), ("list", "namespaces"))
 _ELSEWHERE = "kube-system"
 _DNS, _LUSTRE = 53, 988
 
@@ -24,7 +34,7 @@ def rights(run: Run) -> str:
         groups = [team_group(team), "system:authenticated"]
         questions = [(verb, what, own, True) for verb, what in _OWN]
         for other in (*(one for one in run.namespaces if one != own), _ELSEWHERE):
-            questions += [(verb, what, other, False) for verb, what in (*_OWN, ("get", "secrets"))]
+            questions += [(verb, what, other, False) for verb, what in _OWN]
         questions += [(verb, what, own, False) for verb, what in _NEVER]
         for verb, what, where, expected in questions:
             asked += 1
@@ -32,6 +42,26 @@ def rights(run: Run) -> str:
                 wrong.append(f"team {team} may {'not ' if expected else ''}{verb} {what} in {where}")
     require(not wrong, "; ".join(wrong))
     return f"{asked} answers, as expected"
+
+
+def job_runs(run: Run) -> str:
+    """A member of each team may do what `operations job run` asks of the API: check, submit, look, take away."""
+    names = jobs_of(run.config)
+    for team, namespace in run.teams.items():
+        certificate, key = run.plane.client(_USER, team_group(team))
+        credentials = {"client-certificate": str(certificate), "client-key": str(key)}
+        try:
+            api = KubernetesApi.of(run.plane.kubeconfig(f"team-{team}", credentials))
+            for name in names:
+                objects = render(name, run.config, namespace=namespace, nodes=1)
+                job_run.check(api, objects, run.config)
+            job_run.submit(api, objects)
+            api.pods(namespace, {"app": "any"})
+            for document in reversed(objects):
+                api.delete(document)
+        except Failure as failure:
+            raise CheckFailed(f"team {team}: {failure.message}") from None
+    return f"{len(names)} jobs checked, one submitted and deleted, by each of {', '.join(run.teams)}"
 
 
 def quota(run: Run) -> str:

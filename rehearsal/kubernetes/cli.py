@@ -246,6 +246,7 @@ def _checks(here: Run, outcome: Outcome, *, full: bool) -> list[tuple[str, Act]]
         ("second job queues", workloads.second_job_queues),
         ("oversize job", workloads.oversize_refused),
         ("rights of teams", access.rights),
+        ("jobs by teams", access.job_runs),
         ("quota", access.quota),
         ("pod security", access.pod_security),
         ("network policies", access.network_policies),
