@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias, cast
 
 AcceleratorName: TypeAlias = Literal["gpu", "trainium"]
+Architecture: TypeAlias = Literal["x86_64", "arm64"]
 Transport: TypeAlias = Literal["efa-rdma", "efa-sendrecv", "tcp"]
 PriceBasis: TypeAlias = Literal["hyperpod", "ec2", "capacity-block"]
 
@@ -53,6 +54,7 @@ class InstanceType:
     ``name``: with the ``ml.`` prefix. ``hyperpod``: SageMaker's ClusterInstanceType has it.
     ``accelerator``: empty for the CPU types of controllers and login nodes.
     ``accelerators``: devices per node, GPUs or Trainium chips. ``accelerator_memory_gib``: per device, GiB.
+    ``threads_per_core``: at most; a vCPU is a thread.
     ``neuron_cores``: logical NeuronCores per node at the default LNC, 0 without Trainium.
     ``network_gbps``: the wire that training traffic has, Gbit/s, all cards together; CPU types burst up to it.
     ``efa_interfaces``: how many EC2 allows at most. ``efa``: "maybe" where EC2 lists an interface and HyperPod was
@@ -70,6 +72,8 @@ class InstanceType:
     accelerator_memory_gib: int
     neuron_cores: int
     vcpus: int
+    architecture: Architecture
+    threads_per_core: int
     memory_gib: int
     network_gbps: float
     efa_interfaces: int
@@ -156,6 +160,8 @@ def _instance_type(row: Mapping[str, str]) -> InstanceType:
         accelerator_memory_gib=int(row["accelerator_memory_gib"]),
         neuron_cores=int(row["neuron_cores"]),
         vcpus=int(row["vcpus"]),
+        architecture=cast(Architecture, row["architecture"]),
+        threads_per_core=int(row["threads_per_core"]),
         memory_gib=int(row["memory_gib"]),
         network_gbps=float(row["network_gbps"]),
         efa_interfaces=int(row["efa_interfaces"]),

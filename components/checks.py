@@ -117,6 +117,12 @@ def _worker(key: str, group: WorkerGroup, settings: Settings, region: Region | N
         yield Problem(key=f"{key}.volumeGiB", what=f"{group.volume_gib} GiB", fix=f"1 to {MAX_VOLUME_GIB}")
     if group.threads_per_core not in (1, 2):
         yield Problem(key=f"{key}.threadsPerCore", what=str(group.threads_per_core), fix="1 or 2")
+    elif (row := CATALOGUE.get(group.instance_type)) and group.threads_per_core > row.threads_per_core:
+        yield Problem(
+            key=f"{key}.threadsPerCore",
+            what=f"a core of {row.name} has no second thread",
+            fix=f"{row.threads_per_core}, or leave it out",
+        )
     yield from _capacity(key, group, settings, region)
     if settings.orchestrator == "slurm":
         for field in ("labels", "taints"):

@@ -38,9 +38,9 @@ def tolerations(groups: Iterable[InstanceGroup]) -> list[dict[str, str]]:
 
 
 def node_cpus(group: InstanceGroup) -> int:
-    """Logical CPUs that the kernel shows: with one thread a core, half of what EC2 calls vCPUs."""
+    """Logical CPUs that the kernel shows: of EC2's vCPUs, those that the configured threads of each core leave."""
     threads = group.worker.threads_per_core if group.worker else 1
-    return group.type.vcpus if threads == 2 else group.type.vcpus // 2
+    return group.type.vcpus // group.type.threads_per_core * threads
 
 
 def node_capacity(group: InstanceGroup) -> Resources:

@@ -13,11 +13,12 @@ from pathlib import Path
 
 from . import console
 from .failures import Failure, bad_input, cannot_know
+from .job_specs import IMAGE_ARCHITECTURE
 from .target import Target
 
 ROOT = Path(__file__).parents[1]
 RECIPE = Path("jobs/image")
-# All hosts that HyperPod offers for GPUs of this table are x86-64, but for the Grace ones, which need another base.
+# What the recipe's base is for.
 PLATFORM = "linux/amd64"
 _TAG_LENGTH = 12
 
@@ -58,6 +59,11 @@ def repository_of(chosen: Target) -> str:
         raise bad_input(f"{chosen.stack} is a Slurm stack: its jobs run without containers", "take an EKS stack")
     if chosen.config.settings.accelerator != "gpu":
         raise bad_input("this image is for GPUs; the Neuron jobs run on AWS's own image", "job neuron needs no --image")
+    if all(group.type.architecture != IMAGE_ARCHITECTURE for group in chosen.config.worker_groups):
+        raise bad_input(
+            "the recipe's base image is for x86-64, and no worker is",
+            f"docker build --platform linux/arm64 --build-arg BASE=IMAGE {RECIPE}, with an IMAGE for arm64",
+        )
     found = chosen.aws.client("ecr").describe_repositories(repositoryNames=[f"{chosen.cluster_name}/training"])
     return str(found["repositories"][0]["repositoryUri"])
 

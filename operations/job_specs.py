@@ -9,6 +9,7 @@ from typing import Literal
 
 from hyperpod_commands import nccom_test
 
+from components.accelerators import Architecture
 from components.config import InstanceGroup
 from components.pod_environment import POD_INTERFACE, pod_variables
 from components.regions import Region
@@ -24,6 +25,7 @@ _HUGGING_FACE_IMAGE = "{registry}/huggingface-pytorch-training:2.8.0-transformer
 _HUGGING_FACE_NEURON_IMAGE = (
     "{registry}/huggingface-pytorch-training-neuronx:2.8.0-transformers4.55.4-neuronx-py310-sdk2.26.0-ubuntu22.04"
 )
+IMAGE_ARCHITECTURE: Architecture = "x86_64"
 ETCD_IMAGE = "quay.io/coreos/etcd:v3.5.21"
 
 # Where a job's scripts lie in its pods, and where its results go.

@@ -17,7 +17,7 @@ from components.pod_environment import config_map_name
 from components.pod_resources import efa_interfaces, pod_request, tolerations
 from components.queues import LOCAL_QUEUE
 
-from .job_specs import ETCD_IMAGE, TOKEN_KEY, TOKEN_SECRET, Plan
+from .job_specs import ETCD_IMAGE, IMAGE_ARCHITECTURE, TOKEN_KEY, TOKEN_SECRET, Plan
 from .job_specs import JOBS as SPECS
 
 ROOT = Path(__file__).parents[1]
@@ -77,6 +77,8 @@ def render(
     workers, problems = _find_group(config, group)
     nodes = workers.count if nodes is None else nodes
     problems += _problems(name, config, workers, namespace, nodes, devices, efa)
+    if not image and workers.type.architecture != IMAGE_ARCHITECTURE:
+        problems.append(f"the jobs' images are for x86-64 and {workers.type.name} is not: give one of yours, --image")
     if not image and settings.accelerator in job.images:
         image = job.image(settings.accelerator, config.region)
     problems += _image_problems(config, [image or "", *([ETCD_IMAGE] if etcd and job.elastic else [])])

@@ -84,7 +84,7 @@ def _node(config: Config, group: InstanceGroup, index: int) -> Manifest:
     labels = {
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",
-        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/arch": "arm64" if group.type.architecture == "arm64" else "amd64",
         TYPE_LABEL: group.type.name,
         "topology.kubernetes.io/region": config.region.name,
         f"{_LABELS}/compute-type": "hyperpod",

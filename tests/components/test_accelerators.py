@@ -65,6 +65,8 @@ def test_counts_memory_and_disks_equal_what_ec2_describes() -> None:
         disks = (info.get("InstanceStorageInfo") or {}).get("Disks", [{"Count": 0, "SizeInGB": 0}])[0]
         seen = {
             "vcpus": info["VCpuInfo"]["DefaultVCpus"],
+            "threads_per_core": info["VCpuInfo"]["DefaultThreadsPerCore"],
+            "architecture": info["ProcessorInfo"]["SupportedArchitectures"][0],
             "memory_gib": info["MemoryInfo"]["SizeInMiB"] // 1024,
             "efa_interfaces": (info["NetworkInfo"].get("EfaInfo") or {}).get("MaximumEfaInterfaces", 0),
             "nvme_disks": disks["Count"],

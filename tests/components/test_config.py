@@ -345,6 +345,11 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "hyperpod:workers[0].taints",
         "aws.amazon.com/neuron:NoSchedule",
     ),
+    "second thread of a Grace core": (
+        {"workers": [{**GROUP, "instanceType": "ml.p6e-gb200.36xlarge", "threadsPerCore": 2}]},
+        "hyperpod:workers[0].threadsPerCore",
+        "no second thread",
+    ),
     "jobs past the queues": (
         {**EKS, "charts": {"hyperpodTrainingOperator": True}},
         "hyperpod:charts.hyperpodTrainingOperator",

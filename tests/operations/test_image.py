@@ -49,6 +49,16 @@ def test_without_build_it_prints_commands_that_hold_no_password(capsys: pytest.C
 
 
 @pytest.mark.usefixtures("registry")
+def test_where_no_worker_is_x86_it_says_how_to_build_for_arm(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grace = config("eks-gpu", workers=[{"name": "grace", "instanceType": "ml.p6e-gb200.36xlarge"}])
+    monkeypatch.setattr("operations.target.parse", lambda values: grace)
+    assert cli.main(["image", "eks-gpu"]) == Exit.BAD_INPUT
+    assert "--platform linux/arm64" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("registry")
 def test_build_logs_in_through_standard_input_builds_and_pushes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

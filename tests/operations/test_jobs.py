@@ -70,9 +70,9 @@ def test_on_every_type_a_pod_fits_into_its_node(kind: str) -> None:
     row = CATALOGUE[kind]
     stack = "eks-gpu" if row.accelerator == "gpu" else "eks-trainium"
     settings = config(stack, workers=[{"name": "workers", "instanceType": kind}])
-    for pod in pods(render("device-check", settings)):
+    for pod in pods(render("device-check", settings, image="one.of.ours/for-this:1")):
         limits = pod["containers"][0]["resources"]["limits"]
-        assert limits["cpu"] <= row.vcpus / 2
+        assert limits["cpu"] == row.vcpus // row.threads_per_core * 3 // 4
         assert int(limits["memory"].removesuffix("Gi")) <= row.memory_gib * 0.75
         # An interface that may be missing would leave the pod pending for ever.
         assert limits.get("vpc.amazonaws.com/efa", 0) == (row.efa_interfaces if row.efa == "yes" else 0)
@@ -239,6 +239,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "operator turned off": (
         {"name": "nccl-tests", "settings": {"charts": {"mpiOperator": False}}},
         "hyperpod:charts.mpiOperator",
+    ),
+    "no image for these processors": (
+        {"name": "nanogpt", "settings": {"workers": [{"name": "grace", "instanceType": "ml.p6e-gb200.36xlarge"}]}},
+        "give one of yours, --image",
     ),
     "Slurm": ({"name": "nanogpt", "stack": "slurm-gpu"}, "jobs/slurm"),
 }
