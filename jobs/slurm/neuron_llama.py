@@ -1,7 +1,8 @@
 """Trains a Llama-class model on NeuronCores with Optimum Neuron (0.4 or newer); started by torchrun.
 
-Tensor parallelism within a node, ZeRO-1 over the rest. Optimum Neuron's trainer writes checkpoints and cannot go on
-from one, so a job that starts again starts anew. Tokens come from a flat file of 16- or 32-bit integers, or are random.
+Tensor parallelism within a node, ZeRO-1 over the rest. A job that starts again goes on from its newest whole
+checkpoint, written and read by NxD (neuronx-distributed): Optimum Neuron's own trainer refuses to resume. Tokens come
+from a flat file of 16- or 32-bit integers, or are random.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+import neuronx_distributed as nxd
 import numpy as np
 import torch
+import torch_xla.core.xla_model as xm
 from optimum.neuron import NeuronTrainer, NeuronTrainingArguments
 from optimum.neuron.models.training import NeuronModelForCausalLM
 from torch.utils.data import Dataset
@@ -33,11 +36,14 @@ class Tokens(Dataset):  # type: ignore[type-arg]
         self._data = np.memmap(options.data, dtype=options.data_type, mode="r") if options.data else None
         # Enough that no step sees a sequence twice, where they are random.
         self._count = len(self._data) // self._length if self._data is not None else 1 << 20
+        # Sequences that earlier runs have seen: the order starts anew with each run.
+        self.seen = 0
 
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, index: int) -> dict[str, Any]:
+        index = (index + self.seen) % self._count
         if self._data is None:
             generator = torch.Generator().manual_seed(self._seed * 1_000_003 + index)
             ids = torch.randint(self._vocabulary, (self._length,), generator=generator)
@@ -45,6 +51,44 @@ class Tokens(Dataset):  # type: ignore[type-arg]
             piece = self._data[index * self._length : (index + 1) * self._length]
             ids = torch.from_numpy(piece.astype(np.int64))
         return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids}
+
+
+class Trainer(NeuronTrainer):  # type: ignore[misc]
+    """Optimum Neuron's trainer with checkpoints that a later run goes on from."""
+
+    def setup_training(self, *args: Any, **kwargs: Any) -> None:
+        """Model, optimizer and schedule; their state, where a checkpoint has it."""
+        super().setup_training(*args, **kwargs)
+        if not nxd.has_checkpoint(self.args.output_dir):
+            return
+        known = nxd.load_checkpoint(
+            self.args.output_dir, model=self.model, optimizer=self._own_optimizer, scheduler=self.lr_scheduler
+        )
+        step = self.state.global_step = self.global_step_last_logged = int(known["step"])
+        self.train_dataset.seen = step * int(known["sequences"])
+        if xm.is_master_ordinal():
+            print(f"resumed after step {step}", flush=True)
+
+    def _save_checkpoint(self) -> None:
+        """All ranks their parts; NxD calls the checkpoint done when the last one is, and removes the oldest."""
+        step = self.state.global_step
+        nxd.save_checkpoint(
+            self.args.output_dir,
+            tag=f"step_{step:08d}",
+            model=self.model,
+            optimizer=self._own_optimizer,
+            scheduler=self.lr_scheduler,
+            user_content={"step": step, "sequences": self.args.train_batch_size},
+            use_xser=True,
+            num_kept_ckpts=KEPT,
+        )
+        if xm.is_master_ordinal():
+            print(f"checkpoint at step {step}", flush=True)
+
+    @property
+    def _own_optimizer(self) -> Any:
+        """The one that Accelerate wraps. By its type NxD knows that each data-parallel rank has a part of its state."""
+        return self.optimizer.optimizer
 
 
 def main() -> None:
@@ -64,11 +108,10 @@ def main() -> None:
         zero_1=True,
         logging_steps=options.log_every,
         save_steps=options.save_every,
-        save_total_limit=KEPT,
         seed=options.seed,
         report_to="none",
     )
-    NeuronTrainer(_model(options, arguments), arguments, train_dataset=Tokens(options)).train()
+    Trainer(_model(options, arguments), arguments, train_dataset=Tokens(options)).train()
 
 
 def _options() -> argparse.ArgumentParser:

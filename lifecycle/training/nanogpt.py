@@ -33,13 +33,13 @@ def main() -> None:
     torch = _torch()
     torch.set_num_threads(threads)
     backend = _join(torch, rank, world)
-    device = f"cuda:{local}" if torch.cuda.is_available() else "cpu"
+    device = _device(torch, local)
     text = Path(options.data).read_text(encoding="utf-8") if options.data else make_text(options.seed, 400_000)
     symbols = sorted(set(text))
     data = _encode(torch, text, symbols)
     torch.manual_seed(options.seed)
     model = build(torch, len(symbols), options).to(device)
-    whole = _distributed(torch, model, local, world)
+    whole = _distributed(torch, model, device, world)
     optimizer = torch.optim.AdamW(whole.parameters(), lr=options.rate, betas=(0.9, 0.95), weight_decay=0.1)
     out = Path(options.out)
     start, history = _resume(torch, out, model, optimizer, device)
@@ -239,10 +239,15 @@ def build(torch: Any, symbols: int, options: argparse.Namespace) -> Any:
     return Gpt()
 
 
-def _distributed(torch: Any, model: Any, local: int, world: int) -> Any:
+def _device(torch: Any, local: int) -> str:
+    """This rank's GPU. Where Slurm shows each task its own alone (--gpus-per-task), that is number 0 of one."""
+    return f"cuda:{local % torch.cuda.device_count()}" if torch.cuda.is_available() else "cpu"
+
+
+def _distributed(torch: Any, model: Any, device: str, world: int) -> Any:
     if world == 1:
         return model
-    return torch.nn.parallel.DistributedDataParallel(model, device_ids=[local] if torch.cuda.is_available() else None)
+    return torch.nn.parallel.DistributedDataParallel(model, device_ids=None if device == "cpu" else [device])
 
 
 def _step(

@@ -1,0 +1,167 @@
+"""The sbatch files: options that Slurm takes, and what they start, with commands that only say how they were called."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+JOBS = ROOT / "jobs/slurm"
+FILES = sorted(JOBS.glob("*.sbatch"))
+NAMES = [path.name for path in FILES]
+# Enough for sbatch to read a job's options; nobody answers at that port.
+SLURM_CONF = """ClusterName=x
+SlurmctldHost=localhost
+SlurmctldPort=1
+SelectType=select/cons_tres
+GresTypes=gpu,neuron
+NodeName=a CPUs=1
+PartitionName=p Nodes=ALL Default=YES
+"""
+SRUN = """#!/usr/bin/env python3
+import json, os, sys
+if sys.argv[1:] == ["--help"]:
+    print("--container-image")
+else:
+    with open(os.environ["CALLS"], "a") as file:
+        file.write(json.dumps(sys.argv[1:]) + "\\n")
+    sys.exit(int(os.environ.get("SRUN_CODE", "0")))
+"""
+GIVEN = {"nemo.sbatch": {"NEMO_PYTHON": "/fsx/nemo/bin/python"}}
+
+
+def submit(tmp_path: Path, name: str, *arguments: str, hyperpod: bool = False, **environment: str) -> list[str]:
+    """Run a job's script as Slurm does, from a copy; what it gave srun."""
+    commands, home = tmp_path / "bin", tmp_path / "sagemaker_cluster"
+    commands.mkdir(exist_ok=True)
+    for command, text in (
+        ("srun", SRUN),
+        ("scontrol", "#!/bin/sh\necho first\necho second\n"),
+        ("sleep", "#!/bin/sh\n"),
+    ):
+        (commands / command).write_text(text)
+        (commands / command).chmod(0o755)
+    if hyperpod:
+        home.mkdir()
+    here = tmp_path / "here"
+    shutil.copytree(JOBS, here)
+    for path in here.glob("*.sbatch"):
+        path.write_text(path.read_text().replace("/opt/sagemaker_cluster", str(home)))
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "it", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_SUBMIT_DIR": str(here)}
+    values = {"PATH": f"{commands}:{os.environ['PATH']}", "CALLS": str(tmp_path / "calls"), **job}
+    script = shutil.copy(here / name, tmp_path / "slurm_script")
+    done = subprocess.run(
+        ["bash", str(script), *arguments],
+        env={**values, **GIVEN.get(name, {}), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == int(environment.get("SRUN_CODE", "0")), done.stderr
+    (call,) = (tmp_path / "calls").read_text().splitlines()
+    return list(json.loads(call))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("sbatch") is None, reason="Slurm is not installed")
+@pytest.mark.parametrize("name", NAMES)
+def test_slurm_takes_every_option(tmp_path: Path, name: str) -> None:
+    (tmp_path / "slurm.conf").write_text(SLURM_CONF)
+    # Past the options sbatch asks the controller, again and again.
+    done = subprocess.run(
+        ["timeout", "1", "sbatch", "--test-only", str(JOBS / name)],
+        env={**os.environ, "SLURM_CONF": str(tmp_path / "slurm.conf")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (124, "")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("hyperpod", [True, False])
+def test_on_hyperpod_srun_is_resumed_by_hyperpod(tmp_path: Path, name: str, hyperpod: bool) -> None:
+    assert ("--auto-resume=1" in submit(tmp_path, name, hyperpod=hyperpod)) is hyperpod
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hyperpod_requeue_can_tell_from_the_script_alone_that_a_job_is_resumed(name: str) -> None:
+    assert "--auto-resume" in (JOBS / name).read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_jobs_options_reach_its_trainer_and_its_failure_is_the_jobs(tmp_path: Path, name: str) -> None:
+    call = submit(tmp_path, name, "--steps", "7", SRUN_CODE="3")
+    assert call[-2:] == ["--steps", "7"]
+    assert "--kill-on-bad-exit=1" in call
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_job_goes_back_into_the_queue_and_keeps_its_log(name: str) -> None:
+    options = {line.split()[1] for line in (JOBS / name).read_text().splitlines() if line.startswith("#SBATCH")}
+    assert {"--requeue", "--open-mode=append"} <= options
+
+
+@pytest.mark.parametrize(("name", "trainer"), [("neuron", "neuron_train.py"), ("neuron_llama", "neuron_llama.py")])
+def test_a_trainium_job_starts_a_process_for_each_core_of_whatever_node_it_is_on(
+    tmp_path: Path, name: str, trainer: str
+) -> None:
+    command = submit(tmp_path, f"{name}.sbatch", "--steps", "7")
+    assert not any("gres" in line for line in (JOBS / f"{name}.sbatch").read_text().splitlines() if "#SBATCH" in line)
+    # What srun runs on the worker, there.
+    worker = tmp_path / "worker/lib/training"
+    worker.mkdir(parents=True)
+    (worker / "with_neuron.sh").write_text('#!/bin/bash\nprintf "%s\\n" "$@" "cores ${NEURON_RT_NUM_CORES-unset}"\n')
+    script = command[command.index("-c") + 1].replace("/opt/hyperpod/lib", str(tmp_path / "worker/lib"))
+    given = {"SLURM_NNODES": "2", "SLURM_NODEID": "1", "MASTER_ADDR": "first", "MASTER_PORT": "1", "HERE": "/here"}
+    done = subprocess.run(
+        ["bash", "-c", script, *command[command.index("-c") + 2 :]],
+        env={"PATH": os.environ["PATH"], "OUT": "/out", "NEURON_RT_NUM_CORES": "8", "TRAINER": trainer, **given},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = done.stdout.split("\n")
+    assert said[:1] == ["torchrun"]
+    assert said[said.index("--nproc_per_node") + 1] == "8"
+    assert said[-7:-1] == [f"/here/{trainer}", "--out", "/out", "--steps", "7", "cores unset"]
+
+
+def environments(tmp_path: Path, *names: str) -> dict[str, str]:
+    for name in names:
+        command = tmp_path / name / "bin/torchrun"
+        command.parent.mkdir(parents=True)
+        command.write_text(f'#!/bin/sh\necho "{name} $1 ${{PATH%%:*}}"\n')
+        command.chmod(0o755)
+    return {"PATH": os.environ["PATH"], "HYPERPOD_OPT": str(tmp_path)}
+
+
+def with_neuron(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    script = ROOT / "lifecycle/training/with_neuron.sh"
+    return subprocess.run(
+        ["bash", str(script), "torchrun", "x"], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_newest_training_environment_of_a_neuron_image_is_taken(tmp_path: Path) -> None:
+    names = ("2_9", "2_10", "2_9_nxd_inference", "inference_vllm_0_24_0")
+    given = environments(tmp_path, *(f"aws_neuronx_venv_pytorch_{name}" for name in names), "aws_neuronx_venv_jax_0_7")
+    newest = tmp_path / "aws_neuronx_venv_pytorch_2_10"
+    assert with_neuron(given).stdout == f"{newest.name} x {newest}/bin\n"
+
+
+def test_another_environment_can_be_named(tmp_path: Path) -> None:
+    given = environments(tmp_path, "aws_neuronx_venv_pytorch_2_9", "mine")
+    assert with_neuron({**given, "NEURON_VENV": str(tmp_path / "mine")}).stdout.startswith("mine x")
+
+
+def test_a_node_without_an_environment_says_how_to_name_one(tmp_path: Path) -> None:
+    done = with_neuron(environments(tmp_path))
+    assert done.returncode == 127
+    assert "no Neuron environment with torchrun here" in done.stderr
+    assert "NEURON_VENV may name one" in done.stderr
