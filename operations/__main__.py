@@ -2,6 +2,12 @@
 
 import sys
 
-from operations.cli import main
+try:
+    from operations.cli import main
+except ModuleNotFoundError as missing:
+    sys.stderr.write(
+        f"{missing.name} is missing in {sys.executable}: `. venv/bin/activate` (`make rehearse` makes it)\n"
+    )
+    sys.exit(3)
 
 sys.exit(main())

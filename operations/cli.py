@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import typer
+from typer._click.exceptions import ClickException  # Typer brings its own Click and exports this from nowhere else
 
 from . import console
 from .commands.benchmark import benchmark_command
@@ -22,7 +23,7 @@ from .commands.kubeconfig import kubeconfig_command
 from .commands.nodes import connect_command, exec_command, nodes_command, ssh_config_command
 from .commands.quotas import quotas_command
 from .commands.validate import validate_command
-from .failures import Exit, explain
+from .failures import Exit, bad_input, explain
 from .target import ROOT
 
 EXIT_CODES = (
@@ -90,9 +91,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     own = words[: words.index("--")] if "--" in words else words
     try:
-        app(args=words, prog_name="python -m operations")
+        code = app(args=words, prog_name="python -m operations", standalone_mode=False)
+        return code if isinstance(code, int) else Exit.GOOD
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else Exit.FAILED
+    except ClickException as refused:
+        refused.show()
+        if "--json" in own:
+            console.emit(bad_input(refused.format_message(), "python -m operations --help").as_json())
+        return refused.exit_code
+    except typer.Abort:
+        console.note("Aborted.")
+        return Exit.FAILED
     except KeyboardInterrupt:
         return Exit.CANCELLED
     except BrokenPipeError:
@@ -103,4 +113,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         console.complain(failure, "--json" in own)
         return failure.code
-    return Exit.GOOD

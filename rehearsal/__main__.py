@@ -9,12 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+try:
+    from rich.console import Console
 
-from components.config import Config, ConfigError, parse
+    from components.config import Config, ConfigError, parse
 
-from .interrupts import Interrupted, interruptible
-from .project import Project, ProjectError, load_project
+    from .interrupts import Interrupted, interruptible
+    from .project import Project, ProjectError, load_project
+except ModuleNotFoundError as missing:
+    sys.stderr.write(
+        f"{missing.name} is missing in {sys.executable}: `. venv/bin/activate` (`make rehearse` makes it)\n"
+    )
+    sys.exit(2)
 
 if TYPE_CHECKING:
     from .account import Account

@@ -135,6 +135,51 @@ def test_failures_are_json_too(
     assert "permission denied" in document["error"]
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("nosuch",), "No such command"),
+        (("quotas",), "Missing argument"),
+        (("nodes", "dev", "--nosuch"), "No such option"),
+        (("errors", "dev", "--hours", "much"), "should be a valid number"),
+        (("deploy", "dev", "--config", "x=y"), "--rehearse"),
+    ],
+)
+def test_a_command_line_that_cannot_be_is_json_too(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, document = run_json(capsys, *words)
+    assert (code, document["exit_code"]) == (Exit.BAD_INPUT, Exit.BAD_INPUT)
+    assert said in document["error"]
+    code, out, err = run(capsys, *words)
+    assert (code, out) == (Exit.BAD_INPUT, "")
+    assert said in err
+
+
+def test_ctrl_c_and_an_end_of_input_at_a_question_are_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for raised, code in ((KeyboardInterrupt, Exit.CANCELLED), (EOFError, Exit.FAILED)):
+
+        def end(*_: Any, raised: type[BaseException] = raised) -> None:
+            raise raised
+
+        monkeypatch.setattr("operations.commands.costs.bill", end)
+        assert run(capsys, "cost", "dev")[0] == code
+
+
+@pytest.mark.parametrize(("program", "code"), [("operations", 3), ("rehearsal", 2)])
+def test_a_python_without_the_packages_is_told_to_take_the_environment(program: str, code: int) -> None:
+    # -I -S: no packages of anybody's, as the system's own Python has none.
+    script = f"import runpy, sys; sys.path.insert(0, {str(ROOT)!r}); runpy.run_module({program!r}, run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-IS", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (code, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert ". venv/bin/activate" in done.stderr
+
+
 def test_json_of_the_remote_command_is_not_ours(
     refusing: Callable[..., RefusingAws], on: Callable[[Aws], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
