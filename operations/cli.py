@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ClickException as refused:
         refused.show()
         if "--json" in own:
-            console.emit(bad_input(refused.format_message(), "python -m operations --help").as_json())
+            console.emit(bad_input(refused.format_message(), "see --help").as_json())
         return refused.exit_code
     except typer.Abort:
         console.note("Aborted.")
