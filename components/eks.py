@@ -12,6 +12,7 @@ import pulumi_eks as eks
 import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
+from . import kubernetes_versions
 from .accelerators import Accelerator
 from .config import Charts, InstanceGroup, Team
 from .eks_addons import EksAddons, EksAddonsArgs
@@ -23,6 +24,8 @@ from .regions import Region
 LOG_DAYS = 30
 # KMS, ScheduleKeyDeletion: 7 to 30 days. A key that waits costs nothing.
 _KEY_WINDOW_DAYS = 7
+# How long before the end of a version's support the program speaks of it.
+_WARNED_DAYS = 90
 LOG_TYPES = ("api", "audit", "authenticator")
 # What the control plane calls on nodes: kubelet, webhooks on the ports that charts commonly serve them, and aggregated
 # APIs. An API that does not answer keeps every namespace from going (metrics-server: EKS's add-on; Kueue: its chart).
@@ -134,7 +137,15 @@ class Eks(ComponentResource):
                 "or the charts cannot be installed",
                 self,
             )
-        if not KUBERNETES_VERSIONS[args.version].hyperpod:
+        version = KUBERNETES_VERSIONS[args.version]
+        days = version.days_left(kubernetes_versions.today())
+        if days is not None and days < _WARNED_DAYS:
+            pulumi.log.warn(
+                f"EKS ends its support of Kubernetes {args.version} in {days} days, and upgrades the cluster by itself "
+                "then: set hyperpod:kubernetesVersion to a newer one before",
+                self,
+            )
+        if not version.hyperpod:
             pulumi.log.warn(
                 f"Kubernetes {args.version} is EKS's, and SageMaker's documentation does not name it for HyperPod",
                 self,

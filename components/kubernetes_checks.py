@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 
+from . import kubernetes_versions
 from .accelerators import CATALOGUE
 from .config import DEFAULT_AUTHENTICATION_MODE, Charts, Problem, Settings
 from .kubernetes_versions import DEFAULT_VERSION, KUBERNETES_VERSIONS
@@ -36,6 +37,12 @@ def kubernetes_problems(settings: Settings, region: Region | None) -> Iterator[P
             key="hyperpod:kubernetesVersion",
             what=f'"{settings.kubernetes_version}" is not supported',
             fix=f"one of {', '.join(KUBERNETES_VERSIONS)} (in quotes, or YAML makes 1.30 a number)",
+        )
+    elif (days := KUBERNETES_VERSIONS[settings.kubernetes_version].days_left(kubernetes_versions.today())) and days < 0:
+        yield Problem(
+            key="hyperpod:kubernetesVersion",
+            what=f"EKS ended its support of {settings.kubernetes_version} {-days} days ago",
+            fix="a newer one; if the cluster is there, the one `aws eks describe-cluster` says: EKS upgraded it",
         )
     yield from _api_cidrs(settings)
     yield from _roles(settings, region)

@@ -19,19 +19,24 @@ DEFAULT_VERSION = "1.34"
 
 @dataclass(frozen=True, kw_only=True)
 class KubernetesVersion:
-    """One version. ``standard_support_until`` is None where the date was not looked up.
+    """One version. ``standard_support_until`` and ``extended_support_until``: the last days, None where not looked up.
 
     ``hyperpod``: SageMaker's documentation names the version; EKS offers every version of the table.
     """
 
     version: str
     standard_support_until: date | None
+    extended_support_until: date | None
     hyperpod: bool
     source: str
 
     def extended_support(self, on: date) -> bool:
         """Whether EKS charges for extended support on that day."""
         return self.standard_support_until is not None and on > self.standard_support_until
+
+    def days_left(self, on: date) -> int | None:
+        """Days until EKS takes no new cluster of it and upgrades the others by itself; negative once it does."""
+        return (self.extended_support_until - on).days if self.extended_support_until else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +55,14 @@ def _rows(name: str) -> list[dict[str, str]]:
 
 
 def _version(row: Mapping[str, str]) -> KubernetesVersion:
-    until = row["standard_support_until"]
+    standard, extended = (
+        date.fromisoformat(until) if until else None
+        for until in (row["standard_support_until"], row["extended_support_until"])
+    )
     return KubernetesVersion(
         version=row["version"],
-        standard_support_until=date.fromisoformat(until) if until else None,
+        standard_support_until=standard,
+        extended_support_until=extended,
         hyperpod={"true": True, "false": False}[row["hyperpod"]],
         source=row["source"],
     )
@@ -71,6 +80,11 @@ ADDON_VERSIONS: tuple[AddonVersion, ...] = tuple(
     )
     for row in _rows("eks_addons.csv")
 )
+
+
+def today() -> date:
+    """The day of the run, on which a version is supported or not."""
+    return date.today()
 
 
 def addon_version(addon: str, kubernetes: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -331,7 +332,11 @@ def test_the_control_plane_reaches_what_it_calls_on_nodes() -> None:
     "version",
     [pytest.param(v, marks=[pytest.mark.slow] if v != DEFAULT_VERSION else []) for v in KUBERNETES_VERSIONS],
 )
-def test_every_addon_has_the_version_that_belongs_to_the_clusters(version: str) -> None:
+def test_every_addon_has_the_version_that_belongs_to_the_clusters(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A day on which EKS has every version of the table.
+    monkeypatch.setattr("components.kubernetes_versions.today", lambda: date(2026, 11, 26))
     state = state_of("eks-gpu", **({} if version == DEFAULT_VERSION else {"kubernetesVersion": version}))
     addons = {r.inputs["addonName"]: r.inputs["addonVersion"] for r in of_type(state, "eks/addon:Addon")}
     assert addons == {addon: addon_version(addon, version) for addon in (*NODE_ADDONS, *POD_ADDONS)}

@@ -7,8 +7,12 @@ from datetime import date
 
 import pytest
 
+from components.config import ConfigError
 from components.eks_addons import NODE_ADDONS, POD_ADDONS, TASK_GOVERNANCE, TRAINING_OPERATOR
 from components.kubernetes_versions import ADDON_VERSIONS, DEFAULT_VERSION, KUBERNETES_VERSIONS, addon_version
+from rehearsal.account import Account
+from rehearsal.deployment import up
+from tests.support import config, project
 
 
 def test_the_default_is_a_version_that_hyperpod_documents() -> None:
@@ -48,3 +52,27 @@ def test_extended_support_begins_the_day_after_standard_support_ends() -> None:
     assert not version.extended_support(date(2026, 12, 2))
     assert version.extended_support(date(2026, 12, 3))
     assert not KUBERNETES_VERSIONS["1.36"].extended_support(date(2030, 1, 1))
+
+
+def test_extended_support_ends_a_year_after_standard_support() -> None:
+    for version in KUBERNETES_VERSIONS.values():
+        if standard := version.standard_support_until:
+            assert version.extended_support_until == standard.replace(year=standard.year + 1)
+
+
+def test_a_version_is_taken_until_its_last_day_and_refused_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("components.kubernetes_versions.today", lambda: date(2027, 3, 23))
+    assert config("eks-gpu", kubernetesVersion="1.32").settings.kubernetes_version == "1.32"
+    monkeypatch.setattr("components.kubernetes_versions.today", lambda: date(2027, 3, 24))
+    with pytest.raises(ConfigError, match=r"hyperpod:kubernetesVersion: EKS ended its support of 1\.32 1 days ago"):
+        config("eks-gpu", kubernetesVersion="1.32")
+
+
+def test_the_end_of_a_versions_support_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("pulumi.log.warn", lambda text, *_: said.append(text))
+    monkeypatch.setattr("components.kubernetes_versions.today", lambda: date(2027, 1, 22))
+    chosen = project("eks-gpu", kubernetesVersion="1.32")
+    deployment = up(chosen, Account("us-west-2"), preview=True)
+    assert not deployment.failure
+    assert [text for text in said if "support of Kubernetes 1.32 in 60 days" in text]
