@@ -70,11 +70,8 @@ def collect(target: Target, since: timedelta) -> Problems:
 def _problem(target: Target, time: datetime, source: str, what: str, message: str) -> Problem:
     step = next_step(message, target.stack, "mend it, then deploy again: it goes on where it stopped")
     if "DependencyViolation" in message:
-        message = f"{message} ({in_the_way(target, message)})"
-        step = (
-            f"python -m operations destroy {target.stack} --remove-leftovers    # deletes interfaces that nothing "
-            "uses; those in use go with what their description names"
-        )
+        words, step = in_the_way(target, message)
+        message = f"{message} ({words})"
     return Problem(time=time, source=source, what=what, message=message, next_step=step)
 
 

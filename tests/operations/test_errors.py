@@ -201,7 +201,7 @@ def test_a_delete_that_names_an_id_alone_is_told_with_what_is_in_the_way(aws: St
     aws.answer("ec2", "describe_network_interfaces", {"NetworkInterfaces": held}, Filters=where)
     (found,) = errors._trail(stack(aws), ago(60))
     assert f'in the way in {own}: eni-1 in-use "ELB app/k8s-web"' in found.message
-    assert "--remove-leftovers" in found.next_step
+    assert "what the interfaces' descriptions name" in found.next_step
     assert "operations errors" not in found.next_step, "the hint must not lead back to this command"
     aws.assert_all_asked()
 
@@ -224,7 +224,20 @@ def test_what_is_in_the_way_is_told_or_why_not(text: str, answer: Any, said: str
         aws.refuse("ec2", "describe_network_interfaces", answer)
     elif answer is not None:
         aws.answer("ec2", "describe_network_interfaces", {"NetworkInterfaces": answer})
-    assert said in in_the_way(stack(aws), text)
+    words, step = in_the_way(stack(aws), text)
+    assert said in words
+    assert "run the same command again" in step
+
+
+def test_an_interface_that_nothing_uses_comes_with_the_command_that_deletes_it(aws: StubbedAws) -> None:
+    found = [
+        {"NetworkInterfaceId": "eni-1", "Status": "in-use"},
+        {"NetworkInterfaceId": "eni-2", "Status": "available"},
+    ]
+    aws.answer("ec2", "describe_network_interfaces", {"NetworkInterfaces": found})
+    _, step = in_the_way(stack(aws), "vpc-0123456789abcdef0 has dependencies")
+    assert step.startswith("aws ec2 delete-network-interface --region us-west-2 --network-interface-id eni-2")
+    assert "1 of 2 are used by nothing" in step
 
 
 def test_more_events_than_are_read_is_said_and_what_was_read_counts(
