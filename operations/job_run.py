@@ -34,6 +34,10 @@ _DONE = {"Complete": True, "Succeeded": True, "Failed": False}
 _STEP = re.compile(r"^(?:iter|step) (\d+): loss ([\d.]+)")
 
 
+class TimedOut(Failure):
+    """A job did not end in time."""
+
+
 class Api(Protocol):
     """What running a job needs of Kubernetes; ``KubernetesApi`` is it."""
 
@@ -145,7 +149,7 @@ def follow(
 ) -> tuple[bool, list[str]]:
     """Pass on what the job says until it ends. Whether it succeeded, and its lines, of containers begun again too.
 
-    Raises Failure after ``timeout`` seconds.
+    Raises TimedOut after ``timeout`` seconds; the job goes on.
     """
     job, end = objects[-1], time.monotonic() + timeout
     lines: list[str] = []
@@ -160,9 +164,8 @@ def follow(
 
     while (ended := _ended(api, job)) is None:
         if time.monotonic() > end:
-            goes_on = "; it goes on" if job["kind"] == "PyTorchJob" else ""
-            raise Failure(
-                f"{job['metadata']['name']} did not end within {timeout:.0f} s{goes_on}",
+            raise TimedOut(
+                f"{job['metadata']['name']} did not end within {timeout:.0f} s: {_phase(_pods(api, job))}",
                 f"kubectl describe {job['kind'].lower()} {job['metadata']['name']} -n {job['metadata']['namespace']}",
             )
         pods = _pods(api, job)

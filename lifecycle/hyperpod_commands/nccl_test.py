@@ -24,8 +24,8 @@ COLLECTIVES = (
 GLOO = ("all_reduce", "all_gather", "broadcast", "reduce", "scatter", "gather", "sendrecv")
 # A node's variables that its ranks get explicitly; mpirun forwards nothing by itself.
 FORWARDED = ("LD_LIBRARY_PATH", "NCCL_", "FI_")
-# As coreutils' timeout says it.
-TIMED_OUT = 124
+# As coreutils' timeout says it; and the seconds from its SIGTERM to its SIGKILL.
+TIMED_OUT, GRACE = 124, 20.0
 
 
 def main() -> int:
@@ -161,13 +161,18 @@ def run_test(command: Sequence[str], timeout: float) -> Tuple[int, str]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        universal_newlines=True,
+        encoding="utf-8",
+        errors="replace",
     ) as process:
         late = threading.Event()
 
         def end() -> None:
             late.set()
             process.terminate()
+            try:
+                process.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
         alarm = threading.Timer(timeout, end)
         alarm.daemon = True

@@ -26,6 +26,8 @@ Image = Annotated[str | None, typer.Option("--image", help="Container image (def
 Arguments = Annotated[str, typer.Option("--arguments", "-a", help='For the script, as "--steps 500".')]
 Etcd = Annotated[bool, typer.Option("--etcd", help="Rendezvous through etcd instead of the first worker.")]
 
+_TIMEOUT_SECONDS = 3600
+
 job_app = typer.Typer(
     help="Print or run a job for an EKS stack's nodes.",
     no_args_is_help=True,
@@ -104,7 +106,12 @@ def run_command(
     etcd: Etcd = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Show what it says until it ends.")] = True,
     keep: Annotated[bool, typer.Option("--keep", help="Leave its objects there when it has ended.")] = False,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for its end.")] = 3600,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1, help=f"Seconds to wait for its end (default: a test's own deadline, else {_TIMEOUT_SECONDS})."
+        ),
+    ] = None,
     kubeconfig_file: Annotated[
         Path | None, typer.Option("--kubeconfig", help="Use this file instead of asking EKS.", dir_okay=False)
     ] = None,
@@ -144,12 +151,21 @@ def run_command(
         return
     started = time.monotonic()
     say = (lambda line: console.note(line, "")) if as_json else console.say
-    with console.err().status(f"{name}: submitted") as status:
-        succeeded, lines = job_run.follow(api, objects, say, lambda phase: status.update(f"{name}: {phase}"), timeout)
-    # Not after a timeout or Ctrl-C: then the job goes on.
-    if not keep:
-        for document in reversed(objects):
+    limit = timeout or JOBS[name].deadline or _TIMEOUT_SECONDS
+
+    def take_away() -> None:
+        for document in [] if keep else reversed(objects):
             api.delete(document)
+
+    try:
+        with console.err().status(f"{name}: submitted") as status:
+            succeeded, lines = job_run.follow(api, objects, say, lambda phase: status.update(f"{name}: {phase}"), limit)
+    except job_run.TimedOut:
+        # Training goes on, as it does after Ctrl-C; a test that nobody waits for only holds nodes.
+        if JOBS[name].deadline:
+            take_away()
+        raise
+    take_away()
     groups = {one.name: one for one in chosen.config.worker_groups}
     workers = groups[group] if group else chosen.config.worker_groups[0]
     result = job_run.judge(name, where, workers, nodes or workers.count, succeeded, lines, time.monotonic() - started)

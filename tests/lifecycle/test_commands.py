@@ -175,7 +175,9 @@ def test_nccom_test_passes_only_where_something_was_rated(text: str, passed: boo
     assert ("not checked" in shown) is (rating.wrong is None)
 
 
-def test_a_test_is_shown_as_it_runs_and_ended_when_it_takes_too_long(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_test_is_shown_as_it_runs_and_ended_when_it_takes_too_long(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert nccl_test.run_test(["sh", "-c", "echo one; echo two >&2; exit 3"], 10) == (
         3,
         "sh -c 'echo one; echo two >&2; exit 3'\none\ntwo",
@@ -183,6 +185,12 @@ def test_a_test_is_shown_as_it_runs_and_ended_when_it_takes_too_long(capsys: pyt
     assert capsys.readouterr().out.splitlines()[1:] == ["one", "two"]
     code, text = nccl_test.run_test(["sh", "-c", "echo one; exec sleep 60"], 0.2)
     assert nccl_test.failure(code, text) == "the test did not end in time: one"
+    monkeypatch.setattr(nccl_test, "GRACE", 0.1)
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('\\xff', flush=True); time.sleep(60)"
+    )
+    assert nccl_test.run_test([sys.executable, "-c", deaf], 0.5)[0] == nccl_test.TIMED_OUT
+    assert nccl_test.run_test(["printf", "\\377"], 10)[1].endswith("\ufffd")
     assert nccl_test.failure(*nccl_test.run_test(["false"], 10)) == "the test ended with status 1: no output"
     assert nccl_test.failure(0, "fine") == ""
 

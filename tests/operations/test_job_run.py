@@ -160,7 +160,7 @@ def test_a_job_that_does_not_end_is_left_alone_and_said_so() -> None:
     objects, api = render("nanogpt", settings), FakeApi(NAMESPACE)
     api.log = lambda pod, *, last_seconds=None: []  # type: ignore[method-assign]
     job_run.submit(api, objects)
-    with pytest.raises(Failure, match="did not end within 0 s"):
+    with pytest.raises(Failure, match="did not end within 0 s: 1 of 1 pods run"):
         job_run.follow(api, objects, lambda _: None, lambda _: None, 0, pause=0)
 
 
@@ -170,7 +170,7 @@ def test_a_job_that_is_silent_is_given_up_in_time() -> None:
     api.log = lambda pod, *, last_seconds=None: []  # type: ignore[method-assign]
     job_run.submit(api, objects)
     started = time.monotonic()
-    with pytest.raises(Failure, match=r"did not end within 0 s$"):
+    with pytest.raises(Failure, match="did not end within 0 s"):
         job_run.follow(api, objects, lambda _: None, lambda _: None, 0.3, pause=60)
     assert time.monotonic() - started < 5
 
@@ -214,6 +214,7 @@ def test_the_command_ends_as_the_job_does_and_takes_its_objects_away(
 ) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text("{}")
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
     for condition, code in (("Succeeded", Exit.GOOD), ("Failed", Exit.FAILED)):
         api = FakeApi(NAMESPACE, says="iter 10: loss 2.5, 3 ms", condition=condition)
         monkeypatch.setattr(KubernetesApi, "of", lambda _, api=api: api)
@@ -223,6 +224,24 @@ def test_the_command_ends_as_the_job_does_and_takes_its_objects_away(
         assert api.deleted == ["PyTorchJob", "ConfigMap"]
         first = json.JSONDecoder().raw_decode(capsys.readouterr().out)[0]
         assert first["passed"] is (condition == "Succeeded")
+
+
+@pytest.mark.parametrize(("name", "deleted"), [("nccl-tests", ["MPIJob"]), ("nanogpt", [])])
+def test_after_the_timeout_a_test_is_taken_away_and_training_goes_on(
+    name: str,
+    deleted: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text("{}")
+    api = FakeApi(NAMESPACE)
+    api.log = lambda pod, *, last_seconds=None: []  # type: ignore[method-assign]
+    monkeypatch.setattr(KubernetesApi, "of", lambda _: api)
+    assert cli.main(["job", "run", name, "-s", "eks-gpu", "--kubeconfig", str(file), "--timeout", "0.1"]) == Exit.FAILED
+    assert "did not end within 0 s" in capsys.readouterr().err
+    assert api.deleted == deleted
 
 
 def test_etcd_needs_an_image_that_speaks_it(capsys: pytest.CaptureFixture[str]) -> None:
