@@ -47,7 +47,8 @@ def plan_subnets(cidr: str, secondary_cidr: str | None) -> SubnetPlan:
 def addresses_needed(settings: Settings) -> int:
     """Addresses that the configured nodes take in the private subnet, unknown instance types counted as one each."""
     per_pod_host = _POD_ADDRESSES if settings.orchestrator == "eks" else 0
-    total = 2 if settings.orchestrator == "slurm" else 0
+    login = max(settings.login.count, 0) if settings.login else 0
+    total = 1 + login if settings.orchestrator == "slurm" else 0
     for group in settings.groups:
         row = CATALOGUE.get(group.instance_type)
         count = max(settings.count_of(group), 0)
@@ -61,6 +62,12 @@ def network_problems(settings: Settings) -> Iterator[Problem]:
         _existing(settings) if settings.network.vpc_id or settings.network.private_subnet_id else _blocks(settings)
     )
     net = settings.network
+    if settings.orchestrator == "slurm":
+        for field, given in (("eksSubnetIds", net.eks_subnet_ids), ("imageRegistry", net.image_registry)):
+            if given:
+                yield Problem(
+                    key=f"hyperpod:network.{field}", what="is for EKS", fix="leave it out with orchestrator slurm"
+                )
     if net.closed and settings.orchestrator == "eks" and not net.image_registry:
         yield Problem(
             key="hyperpod:network.imageRegistry",

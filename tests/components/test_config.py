@@ -218,6 +218,21 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "no job would use",
     ),
     "Kubernetes version with Slurm": ({"kubernetesVersion": "1.33"}, "hyperpod:kubernetesVersion", "is for EKS"),
+    "registry of charts' images with Slurm": (
+        {"network": {"closed": True, "imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"}},
+        "hyperpod:network.imageRegistry",
+        "is for EKS",
+    ),
+    "EKS's subnets with Slurm": (
+        {"network": {"vpcId": "vpc-0123456789abcdef0", "eksSubnetIds": ["subnet-0123456789abcdef0"]}},
+        "hyperpod:network.eksSubnetIds",
+        "is for EKS",
+    ),
+    "block too small for the login nodes": (
+        {"network": {"secondaryCidr": "10.1.0.0/28"}, "login": {"instanceType": "ml.m5.large", "count": 20}},
+        "hyperpod:network.secondaryCidr",
+        "addresses",
+    ),
     "API's blocks with Slurm": (
         {"kubernetesApiCidrs": ["203.0.113.0/24"]},
         "hyperpod:kubernetesApiCidrs",
