@@ -6,6 +6,7 @@ What one value says about another (a GPU type with Trainium, a zone of another r
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -335,9 +336,11 @@ def parse(values: Mapping[str, Any]) -> Config:
 
 
 def _region_problem(name: str) -> Problem:
-    known = ", ".join(sorted(region.name for region in REGIONS.values() if region.hyperpod))
+    known = sorted(region.name for region in REGIONS.values() if region.hyperpod)
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}? Otherwise " if near else ""
     what = f'"{name}" is not a region with SageMaker HyperPod' if name else "no region is set"
-    return Problem(key=REGION_KEY, what=what, fix=f"one of {known}")
+    return Problem(key=REGION_KEY, what=what, fix=f"{hint}one of {', '.join(known)}")
 
 
 def _decoded(value: Any) -> Any:

@@ -255,6 +255,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "character no tag's key takes": ({"tags": {"cost*": "a"}}, "hyperpod:tags.cost*", "_.:/=+-@"),
     "tag's value of 257 characters": ({"tags": {"a": "b" * 257}}, "hyperpod:tags.a", "at most 256"),
     "unknown orchestrator": ({"orchestrator": "kubernetes"}, "hyperpod:orchestrator", "'slurm' or 'eks'"),
+    "mistyped region": ({"region": "us-west2"}, "aws:region", "did you mean us-west-2?"),
     "unknown region": ({"region": "mars-east-1"}, "aws:region", "us-west-2"),
     "Kubernetes version EKS lacks": ({**EKS, "kubernetesVersion": "1.30"}, "hyperpod:kubernetesVersion", "1.31, 1.32"),
     "unknown authentication mode": (
