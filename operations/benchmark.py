@@ -67,13 +67,18 @@ def check(target: Target, collective: str, nodes: int | None) -> None:
         raise bad_input(f"{nodes} nodes", f"{group.name} has {group.count}")
 
 
-def run(target: Target, collective: str, nodes: int | None, timeout: float) -> Result:
-    """Run the test on ``nodes`` workers of the first group, all of them without. Raises Failure where it cannot run."""
+def run(
+    target: Target, collective: str, nodes: int | None, timeout: float, on_phase: job_run.OnPhase = lambda phase: None
+) -> Result:
+    """Run the test on ``nodes`` workers of the first group, all of them without. Raises Failure where it cannot run.
+
+    ``on_phase`` hears what is waited for, and each line of the test, where they can be had before its end.
+    """
     check(target, collective, nodes)
     group = target.config.worker_groups[0]
     number = nodes or group.count
     if target.on_eks:
-        succeeded, lines = _on_kubernetes(target, number, timeout)
+        succeeded, lines = _on_kubernetes(target, number, timeout, on_phase)
         failure = "" if succeeded else job_run.why_failed(lines)
         return rate_text(target, "\n".join(lines), collective, number, failure)
     return _on_slurm(target, group, collective, number, timeout)
@@ -138,7 +143,7 @@ def rate_text(target: Target, text: str, collective: str, nodes: int | None = No
     )
 
 
-def _on_kubernetes(target: Target, nodes: int, timeout: float) -> tuple[bool, list[str]]:
+def _on_kubernetes(target: Target, nodes: int, timeout: float, on_phase: job_run.OnPhase) -> tuple[bool, list[str]]:
     """Run the job of jobs/eks to its end: whether it succeeded, and what it said. It is deleted whatever happens."""
     name = "nccom-test" if _test(target) == "nccom" else "nccl-tests"
     try:
@@ -149,7 +154,7 @@ def _on_kubernetes(target: Target, nodes: int, timeout: float) -> tuple[bool, li
     job_run.check(api, objects, target.config)
     try:
         job_run.submit(api, objects)
-        return job_run.follow(api, objects, lambda line: None, lambda phase: None, timeout)
+        return job_run.follow(api, objects, on_phase, on_phase, timeout)
     finally:
         for one in reversed(objects):
             api.delete(one)

@@ -121,7 +121,7 @@ class KubernetesApi:
         return items
 
     def log(self, pod: Object, *, last_seconds: int | None = None) -> list[str]:
-        """What a pod's container said, or said in the last seconds: lines with their time in RFC 3339 before each.
+        """What a pod's first container said, or said in the last seconds: lines, each behind its time in RFC 3339.
 
         Empty where the pod is gone or its container has not started.
         """
@@ -133,6 +133,7 @@ class KubernetesApi:
                 answer = self._core.read_namespaced_pod_log(
                     name,
                     namespace,
+                    container=pod["spec"]["containers"][0]["name"],
                     timestamps=True,
                     # Its own decoding would take a log that is JSON for a document.
                     _preload_content=False,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from .. import benchmark, console, target
 from ..failures import Exit, bad_input
@@ -66,8 +67,11 @@ def _measure(
     chosen: Target, collective: str, nodes: int | None, timeout: float, output: Path | None
 ) -> benchmark.Result:
     if output is None:
-        with console.err().status(f"{collective} on {chosen.cluster_name}, minutes ..."):
-            return benchmark.run(chosen, collective, nodes, timeout)
+        what = f"{collective} on {chosen.cluster_name}"
+        with console.err().status(f"{what}, minutes ...") as status:
+            return benchmark.run(
+                chosen, collective, nodes, timeout, lambda said: status.update(f"{what}: {escape(said.strip()[:100])}")
+            )
     try:
         text = output.read_text(errors="replace")
     except OSError as error:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 import yaml
+from rich.markup import escape
 
 from .. import console, job_run, kubeconfig, target
 from ..failures import Failure, bad_input
@@ -159,7 +160,9 @@ def run_command(
 
     try:
         with console.err().status(f"{name}: submitted") as status:
-            succeeded, lines = job_run.follow(api, objects, say, lambda phase: status.update(f"{name}: {phase}"), limit)
+            succeeded, lines = job_run.follow(
+                api, objects, say, lambda phase: status.update(f"{name}: {escape(phase)}"), limit
+            )
     except job_run.TimedOut:
         # Training goes on, as it does after Ctrl-C; a test that nobody waits for only holds nodes.
         if JOBS[name].deadline:

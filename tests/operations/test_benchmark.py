@@ -223,7 +223,9 @@ def test_kubernetes_runs_the_job_reads_its_launcher_and_deletes_it(
     text = nccl() if ends == "Succeeded" else HEAD + "NCCL WARN Connect to 10.1.1.2 failed\n"
     api = kubernetes(log=text)
     api.ends = ends
-    result = benchmark.run(stack(aws, "eks-gpu"), "all_reduce", 2, timeout=5)
+    said: list[str] = []
+    result = benchmark.run(stack(aws, "eks-gpu"), "all_reduce", 2, 5, said.append)
+    assert said == text.splitlines()
     assert result.passed is (ends == "Succeeded")
     if ends == "Failed":
         assert "NCCL WARN Connect to 10.1.1.2 failed" in result.reasons

@@ -62,7 +62,8 @@ def read(server: Server, last_seconds: int | None = None) -> list[str]:
     configuration = kubernetes.client.Configuration(host=f"http://127.0.0.1:{server.server_address[1]}")
     configuration.retries = False
     api = KubernetesApi(kubernetes.client.ApiClient(configuration))
-    pod = {"metadata": {"name": "nanogpt-worker-0", "namespace": "training"}}
+    containers = [{"name": "pytorch"}, {"name": "of-a-mesh"}]
+    pod = {"metadata": {"name": "nanogpt-worker-0", "namespace": "training"}, "spec": {"containers": containers}}
     return api.log(pod, last_seconds=last_seconds)
 
 
@@ -70,7 +71,8 @@ def test_a_log_comes_with_its_times_whole_or_its_last_seconds(server: Server) ->
     server.text = f'{STAMP} step 1\r50%\r\n{STAMP} {{"loss": 2}}\n'
     assert read(server) == [f"{STAMP} step 1\r50%\r", f'{STAMP} {{"loss": 2}}']
     read(server, 12)
-    assert server.asked == [{"timestamps": ["True"]}, {"timestamps": ["True"], "sinceSeconds": ["12"]}]
+    always = {"container": ["pytorch"], "timestamps": ["True"]}
+    assert server.asked == [always, {**always, "sinceSeconds": ["12"]}]
 
 
 @pytest.mark.parametrize("status", [400, 404])
