@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 class Node:
     """One node. ``name`` is its group with a number, oldest first, so that it shifts when a node is replaced.
 
-    ``state`` is Slurm's or Kubernetes's word for it.
-
-    ``status`` is SageMaker's: Running, Pending, Failure, ShuttingDown, SystemUpdating, DeepHealthCheckInProgress.
+    ``state`` is Slurm's or Kubernetes's word for it; ``status`` is SageMaker's: Running, Pending, Failure,
+    ShuttingDown, SystemUpdating, DeepHealthCheckInProgress.
     """
 
     name: str

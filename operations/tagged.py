@@ -98,14 +98,17 @@ def arns(target: Target, key: str = CLUSTER_ID_TAG, value: str = "") -> Iterator
 def present(target: Target) -> Iterator[Tagged]:
     """What carries the stack's tag, or the tags of Kubernetes' drivers, and is there by its own service's word.
 
-    Volumes carry ``kubernetes.io/cluster/NAME`` (aws-ebs-csi-driver, docs/tagging.md), as do the load balancers of
-    Kubernetes itself; those of the AWS Load Balancer Controller ``elbv2.k8s.aws/cluster``. Raises Failure at the end
-    where a kind is not known here.
+    Raises Failure at the end where a kind is not known here.
     """
     found = dict.fromkeys(arns(target))
     if target.on_eks:
-        found |= dict.fromkeys(arns(target, f"kubernetes.io/cluster/{target.cluster_name}", "owned"))
-        found |= dict.fromkeys(arns(target, "elbv2.k8s.aws/cluster", target.cluster_name))
+        cluster = target.cluster_name
+        # Volumes, and the load balancers of Kubernetes itself (aws-ebs-csi-driver, docs/tagging.md).
+        found |= dict.fromkeys(arns(target, f"kubernetes.io/cluster/{cluster}", "owned"))
+        # Volumes of newer drivers (AWS managed policy AmazonEBSCSIDriverEKSClusterScopedPolicy).
+        found |= dict.fromkeys(arns(target, "ebs.csi.aws.com/cluster-name", cluster))
+        # What the AWS Load Balancer Controller makes.
+        found |= dict.fromkeys(arns(target, "elbv2.k8s.aws/cluster", cluster))
     unsure = []
     for arn in found:
         key, name = _parts(arn)

@@ -157,12 +157,13 @@ def test_what_kubernetes_made_is_found_by_its_drivers_tags(account: Account) -> 
     eks = replace(target.load("eks-gpu"), aws=Aws("us-west-2"))
     ec2, elb, elbv2 = (boto3.client(name, region_name="us-west-2") for name in ("ec2", "elb", "elbv2"))
     owned = {"Key": f"kubernetes.io/cluster/{eks.cluster_name}", "Value": "owned"}
+    newer = {"Key": "ebs.csi.aws.com/cluster-name", "Value": eks.cluster_name}
     other = {"Key": "kubernetes.io/cluster/other", "Value": "owned"}
     volumes = [
         ec2.create_volume(
             Size=1, AvailabilityZone="us-west-2a", TagSpecifications=[{"ResourceType": "volume", "Tags": [tag]}]
         )["VolumeId"]
-        for tag in (owned, other)
+        for tag in (owned, newer, other)
     ]
     vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
@@ -176,6 +177,7 @@ def test_what_kubernetes_made_is_found_by_its_drivers_tags(account: Account) -> 
         found = {(one.kind, one.id.split("/")[-1]): one.command for one in leftovers.audit(eks).of_the_stack}
         assert set(found) == {
             ("EBS volume", volumes[0]),
+            ("EBS volume", volumes[1]),
             ("load balancer", "classic"),
             ("load balancer", arn.split("/")[-1]),
         }
