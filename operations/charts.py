@@ -23,13 +23,12 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class Brought:
-    """A chart that is in place. ``by_content`` and ``by_name`` say how its parts were verified."""
+    """A chart that is in place, ``content`` being the charts in it whose content was verified."""
 
     chart: str
     version: str
     path: str
-    by_content: tuple[str, ...]
-    by_name: tuple[str, ...]
+    content: tuple[str, ...]
 
 
 def bring(
@@ -56,8 +55,7 @@ def bring(
         chart=chart.name,
         version=chart.version,
         path=str(chart.path),
-        by_content=(chart.name, *(d.name for d in chart.dependencies if d.sha256)),
-        by_name=tuple(d.name for d in chart.dependencies if not d.sha256),
+        content=(chart.name, *(dependency.name for dependency in chart.dependencies)),
     )
 
 

@@ -32,8 +32,8 @@ def charts_command(
     The HyperPod chart is a folder of github.com/aws/sagemaker-hyperpod-cli at
     a pinned commit, Kueue's one of github.com/kubernetes-sigs/kueue: both are
     checked file by file. The three packaged charts that the HyperPod chart
-    needs come from their publishers' addresses and are checked by name and
-    version. `deploy` brings them by itself.
+    needs come from their publishers' addresses and are checked by digest.
+    `deploy` brings them by itself.
 
     \b
       python -m operations charts
@@ -45,8 +45,4 @@ def charts_command(
         console.emit(found)
         return
     for one in found:
-        console.say(f"{one.path}: {one.chart} {one.version}, checked by content: {', '.join(one.by_content)}")
-        if one.by_name:
-            console.say(
-                f"  by name and version alone, their publishers' digests being unknown: {', '.join(one.by_name)}"
-            )
+        console.say(f"{one.path}: {one.chart} {one.version}, checked by content: {', '.join(one.content)}")
