@@ -1,0 +1,96 @@
+"""The Trainium trainers, run on CPUs: a job that starts again goes on where its newest checkpoint ends."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+JOBS = ROOT / "jobs/slurm"
+# Debian's python3-torch is for its own Python.
+PYTHONS = (sys.executable, "/usr/bin/python3")
+RUN = """
+import runpy, sys
+sys.path[:0] = [{stubs!r}, {jobs!r}]
+import stubs
+for name in {names}:
+    getattr(stubs, name)()
+sys.argv = [{script!r}, *sys.argv[1:]]
+runpy.run_path({script!r}, run_name="__main__")
+"""
+
+
+@functools.cache
+def python_with_torch() -> str:
+    """A Python that has PyTorch; the test is skipped where there is none."""
+    for python in PYTHONS:
+        if (
+            Path(python).exists()
+            and subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0
+        ):
+            return python
+    pytest.skip("no Python with PyTorch here (Debian's is python3-torch)")
+
+
+def train(script: str, names: tuple[str, ...], *arguments: str) -> str:
+    """The trainer's output."""
+    path = str(JOBS / script)
+    code = RUN.format(stubs=str(Path(__file__).parent), jobs=str(JOBS), names=names, script=path)
+    done = subprocess.run(
+        [python_with_torch(), "-c", code, *arguments],
+        env={"PATH": os.environ["PATH"], "TRAINING": str(ROOT / "lifecycle/training"), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+pytestmark = pytest.mark.slow
+
+
+def test_neuron_train_goes_on_from_its_newest_checkpoint_that_can_be_read(tmp_path: Path) -> None:
+    small = ("--out", str(tmp_path), "--save-every", "2", "--log-every", "1", "--layers", "1", "--embed", "32")
+    whole = train("neuron_train.py", ("xla",), *small, "--steps", "6")
+    assert "1 NeuronCores, started" in whole
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["checkpoint-00000004.pt", "checkpoint-00000006.pt"]
+    (tmp_path / "checkpoint-00000006.pt").write_bytes(b"half")
+    again = train("neuron_train.py", ("xla",), *small, "--steps", "6")
+    assert "checkpoint-00000006.pt cannot be read" in again
+    assert "resumed after iter 4" in again
+    # The same batches and the same weights: the same losses.
+    losses = re.findall(r"^iter [56]: loss [\d.]+$", whole, re.M)
+    assert len(losses) == 2
+    assert re.findall(r"^iter \d+: loss [\d.]+$", again, re.M) == losses
+
+
+def test_neuron_llama_goes_on_with_weights_optimizer_schedule_and_unseen_data(tmp_path: Path) -> None:
+    given = ("--out", str(tmp_path), "--context", "4", "--vocabulary", "1000000", "--rate", "0.1")
+    names = ("xla", "nxd", "optimum")
+    first = train("neuron_llama.py", names, *given, "--steps", "5", "--save-every", "2")
+    assert "resumed" not in first
+    assert [path.parent.name for path in sorted(tmp_path.glob("*/done"))] == ["step_00000002", "step_00000004"]
+    # A checkpoint that was never finished.
+    (tmp_path / "step_00000006").mkdir()
+    again = train("neuron_llama.py", names, *given, "--steps", "8", "--save-every", "100")
+    assert again.splitlines()[0] == "resumed after step 4"
+    assert re.findall(r"^step (\d+):", again, re.M) == ["5", "6", "7", "8"]
+    # The state at the start, and that after each step: the second run starts with that of the first after step 4.
+    assert re.findall(r"^state .*", again, re.M)[0] == re.findall(r"^state .*", first, re.M)[4]
+    old, new = (re.findall(r"saw (\d+)", text) for text in (first, again))
+    assert not set(old) & set(new[1:])
+
+
+def test_neuron_llama_reads_a_flat_file_of_tokens(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_bytes(b"".join(number.to_bytes(2, "little") for number in range(100, 140)))
+    options = ("--out", str(tmp_path / "out"), "--data", str(tmp_path / "tokens"), "--context", "4", "--steps", "3")
+    said = train("neuron_llama.py", ("xla", "nxd", "optimum"), *options)
+    assert re.findall(r"saw (\d+)", said) == ["100", "108", "116"]
