@@ -237,7 +237,7 @@ class Watch:
 
 
 class Configuration:
-    """Keeps our include in slurm.conf when HyperPod's agent has rewritten it."""
+    """Keeps our include in slurm.conf when HyperPod's agent has rewritten it, and the login nodes' copy up to date."""
 
     def __init__(self, host: Host, log: Callable[[str], None]) -> None:
         self._host, self._log = host, log
@@ -254,8 +254,10 @@ class Configuration:
             return
         try:
             instances = read_instances(self._host)
-            if slurm_configure.configure(self._host, self._groups, instances, self._shared):
-                slurm_configure.publish(self._host, self._shared)
+            changed = slurm_configure.configure(self._host, self._groups, instances, self._shared)
+            # HyperPod's own change too, a replaced node's name: Slurm knows it then, and login nodes do not.
+            slurm_configure.publish(self._host, self._shared)
+            if changed:
                 self._reread()
         except (StepError, OSError, ValueError) as error:
             self._log(f"configuration: {error}")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import signal
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from ..checks import CheckFailed, require
 from .agent import RESOURCE_CONFIG, SLURM_CONF, Lifecycle
@@ -14,7 +16,12 @@ from .aws_endpoint import FileSystem
 from .cluster import Cluster, Metadata, Options
 from .hosts import Host
 from .imds import Mode
+from .outcome import steps_of
 from .stack import Stack
+
+# The nodes' package is shipped to them as files and not installed anywhere; its steps are what is killed here.
+sys.path.append(str(Path(__file__).parents[2] / "lifecycle"))
+from hyperpod_node.steps import SLURM
 
 VIRTUAL = {"PYTHONPATH": "/usr/lib/rehearsal/virtual_time"}
 # A node that cannot succeed waits for its controller, on HyperPod a quarter of an hour.
@@ -211,40 +218,41 @@ def _reports(name: str) -> bool:
     return PurePosixPath(name).parent.name == "nodes" and name.endswith(".json")
 
 
-STEPS = (
-    "parameters",
-    "identity",
-    "clock",
-    "time-sync",
-    "fsx",
-    "scratch",
-    "kernel",
-    "environment",
-    "commands",
-    "munge",
-    "ssh",
-    "users-key",
-    "slurm",
-)
+NEEDS = {step.name: step.needs for step in SLURM}
+# Seconds from which on a kill on the way can be told from one at the end.
+_LONG = 0.2
 
 
-def killed_at(cluster: Cluster, host: Host, step: str) -> str:
-    """Kill the script on a fresh host as soon as a step has ended, and run it again: it succeeds."""
+def usual_seconds(cluster: Cluster) -> dict[str, dict[str, float]]:
+    """Boot one host after the other, as those that are killed: how long each step takes, by the host's name."""
+    for host in cluster.hosts:
+        require(cluster.script(host).wait(60) == 0, f"{host.name}: {cluster.scripts[host.name].last_line}")
+    return {name: {step["name"]: step["seconds"] for step in steps_of(run)} for name, run in cluster.scripts.items()}
+
+
+def killed_at(cluster: Cluster, host: Host, step: str, share: float, usual: Mapping[str, float]) -> None:
+    """Kill the script on a fresh host while a step runs, and run it again: it succeeds.
+
+    ``share``: of the step's usual seconds, from its start to the kill. Raises CheckFailed, also where the script had
+    ended by itself, or a long step before its kill.
+    """
     run = cluster.script(host)
-    seen = _wait_for(run, f"step {step} ")
+    for need in NEEDS[step]:
+        _wait_for(run, f"step {need} ")
+    time.sleep(share * usual[step])
     run.kill()
+    where = f"{host.name}, {step} at {share:g} of its time"
+    require(run.code == -signal.SIGKILL, f"{where}: nothing was killed, it ended with {run.code}: {run.last_line}")
+    late = usual[step] > _LONG and any(line.startswith(f"step {step} ") for line in run.lines)
+    require(not late, f"{where}: the step ended before the kill")
     again = cluster.script(host)
     code = again.wait(60)
-    require(code == 0, f"after a kill at {step}: {again.last_line}")
-    return "killed" if seen else "had ended"
+    require(code == 0, f"{where}: after the kill {again.last_line or code}")
 
 
-def _wait_for(run: Lifecycle, start: str) -> bool:
+def _wait_for(run: Lifecycle, start: str) -> None:
     deadline = time.monotonic() + 60
-    while run.code is None and time.monotonic() < deadline:
-        if any(line.startswith(start) for line in list(run.lines)):
-            return True
+    while not any(line.startswith(start) for line in list(run.lines)):
+        if run.code is not None or time.monotonic() > deadline:
+            raise CheckFailed(f"{run.host.name} never came to {start!r}: {run.last_line}")
         time.sleep(0.002)
-    if run.code is None:
-        raise CheckFailed(f"{run.host.name} never came to {start!r}")
-    return False

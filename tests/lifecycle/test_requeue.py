@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 from collections.abc import Sequence
@@ -350,6 +351,23 @@ def test_a_rewritten_slurm_conf_gets_its_include_back_and_slurm_reads_it(tmp_pat
     assert [call for call in host.calls if call == ("scontrol", "reconfigure")] == [("scontrol", "reconfigure")]
     configuration.round()
     assert len(host.calls) == 1
+
+
+def test_a_node_that_hyperpod_has_replaced_is_in_the_login_nodes_copy(tmp_path: Path) -> None:
+    host = World(tmp_path).node("controller")
+    host.path("/etc/hyperpod").mkdir(parents=True)
+    host.path("/etc/hyperpod/node.json").write_text(json.dumps({"groups": [], "shared": "/fsx/.hyperpod"}))
+    host.path("/fsx/.hyperpod/slurm").mkdir(parents=True)
+    configuration = requeue.Configuration(host, lambda line: None)
+    configuration.round()
+    conf = host.path("/opt/slurm/etc/slurm.conf")
+    conf.write_text(conf.read_text().replace("ip-10-1-0-[12-13]", "ip-10-1-0-[12,14]"))
+    os.utime(conf, (0, 0))
+    host.calls.clear()
+    configuration.round()
+    assert "ip-10-1-0-[12,14]" in host.text("/fsx/.hyperpod/slurm/slurm.conf")
+    # Slurm itself was told by HyperPod.
+    assert host.calls == []
 
 
 def test_a_controller_that_dies_of_a_changed_slurm_conf_is_started_again(tmp_path: Path) -> None:

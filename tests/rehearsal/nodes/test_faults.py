@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from rehearsal.nodes import faults
-from rehearsal.nodes.checks import all_idle
 from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.stack import Stack
 
@@ -36,24 +35,3 @@ def test_run_twice(stack: Stack) -> None:
         cluster.start_hosts()
         cluster.boot()
         faults.run_twice(cluster)
-
-
-def test_worker_killed_at_each_step(stack: Stack) -> None:
-    with Cluster(stack, Options(workers=1)) as cluster:
-        cluster.start_hosts()
-        cluster.boot()
-        for step in faults.STEPS:
-            gone = cluster.workers[0]
-            fresh = cluster.fresh_host(gone)
-            cluster.take_place(gone, fresh)
-            faults.killed_at(cluster, fresh, step)
-            all_idle(cluster)
-
-
-@pytest.mark.parametrize("step", faults.STEPS)
-def test_controller_killed_at_each_step(stack: Stack, step: str) -> None:
-    with Cluster(stack, Options(workers=1)) as cluster:
-        cluster.start_hosts()
-        faults.killed_at(cluster, cluster.controller, step)
-        assert cluster.script(cluster.workers[0]).wait(60) == 0
-        all_idle(cluster)

@@ -1,0 +1,60 @@
+"""A lifecycle script that is killed at any of its steps succeeds when it is run again, on every kind of node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import cycle
+
+import pytest
+
+from rehearsal.nodes import faults
+from rehearsal.nodes.checks import all_idle, hostname_everywhere
+from rehearsal.nodes.cluster import Cluster, Options
+from rehearsal.nodes.stack import Stack
+
+from .conftest import deployed
+
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
+
+Usual = dict[str, dict[str, float]]
+# Every step is killed at its start on one kind of node, and on the way on another.
+MOMENTS = [(step, share) for step, share in zip(faults.NEEDS, cycle((0.0, 0.25)), strict=False)]
+OTHERS = [(step, 0.25 - share) for step, share in MOMENTS]
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    """The dev stack with a login node."""
+    with deployed("dev", 'login={"instanceType":"ml.m5.large"}') as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def usual(stack: Stack) -> Usual:
+    """How long each step takes on a host that is not killed."""
+    with Cluster(stack, Options(workers=1)) as cluster:
+        cluster.start_hosts()
+        return faults.usual_seconds(cluster)
+
+
+@pytest.mark.parametrize(("role", "moments"), [("worker", MOMENTS), ("login", OTHERS)])
+def test_a_node_killed_at_each_step(stack: Stack, role: str, moments: list[tuple[str, float]], usual: Usual) -> None:
+    with Cluster(stack, Options(workers=1)) as cluster:
+        cluster.start_hosts()
+        cluster.boot()
+        for step, share in moments:
+            (gone,) = cluster.of_role(role)
+            fresh = cluster.fresh_host(gone)
+            cluster.take_place(gone, fresh)
+            faults.killed_at(cluster, fresh, step, share, usual[fresh.name])
+            all_idle(cluster)
+            hostname_everywhere(cluster)
+
+
+@pytest.mark.parametrize(("step", "share"), OTHERS)
+def test_controller_killed_at_each_step(stack: Stack, step: str, share: float, usual: Usual) -> None:
+    with Cluster(stack, Options(workers=1)) as cluster:
+        cluster.start_hosts()
+        faults.killed_at(cluster, cluster.controller, step, share, usual[cluster.controller.name])
+        assert cluster.script(cluster.workers[0]).wait(60) == 0
+        all_idle(cluster)
