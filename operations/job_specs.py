@@ -136,10 +136,14 @@ def _nccom_test(plan: Plan) -> str:
             "  done",
             '  hosts+=("${found%% *}")',
             "done",
-            f"test=(env {' '.join(variables)}",
-            f"  /opt/aws/neuron/bin/nccom-test allr --nworkers {plan.nodes * plan.processes}{nodes} {sizes})",
-            'echo "${test[*]}"',
-            'exec ssh -o StrictHostKeyChecking=no "${hosts[0]}" "${test[*]@Q}"',
+            "run() {",
+            f"  test=(env {' '.join(variables)}",
+            f'    /opt/aws/neuron/bin/nccom-test allr --nworkers {plan.nodes * plan.processes}{nodes} "$@")',
+            '  echo "${test[*]}"',
+            '  ssh -o StrictHostKeyChecking=no "${hosts[0]}" "${test[*]@Q}"',
+            "}",
+            f"run {sizes}",
+            f"run {' '.join(nccom_test.CHECK)}",
         )
     )
 

@@ -80,14 +80,19 @@ class Rating:
 def parse(test: str, text: str) -> Tuple[List[Row], List[str]]:
     """The rows that nccl-tests (or gloo's sweep, in its columns) or nccom-test printed, and rows that are none.
 
-    The latter have another rank's output between their columns, or a number that is none.
+    The latter have another rank's output between their columns, or a number that is none. nccom-test's rows are checked
+    after a command line that asks for it.
     """
     rows, broken = [], []
-    checked = bool(_CHECKED.search(text))
+    check = _CHECKED.search(text)
     for found in _ROW.finditer(text):
         size, count, kind, rest = found.groups()
         try:
-            columns = _nccom(rest.split(), checked) if test == "nccom" else _nccl(rest.split())
+            columns = (
+                _nccom(rest.split(), bool(check and check.end() <= found.start()))
+                if test == "nccom"
+                else _nccl(rest.split())
+            )
         except ValueError:
             broken.append(found.group(0).strip())
         else:
@@ -170,6 +175,8 @@ def rate(test: str, text: str, limit: Optional[float], failure: str = "") -> Rat
         reasons.append("the test printed no result")
     if wrong:
         reasons.append(f"{wrong} wrong values: data is corrupted on its way")
+    if _CHECKED.search(text) and not checked:
+        reasons.append("the check of values printed no result")
     reasons += [f"a row cannot be read: {row}" for row in broken[:_MOST]]
     if limit is not None and rows and peak < limit:
         reasons.append(f"peak {peak:.2f} GB/s is below {limit:.2f} GB/s")

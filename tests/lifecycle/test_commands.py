@@ -163,6 +163,8 @@ def test_values_that_have_no_place_are_not_counted_as_wrong() -> None:
     [
         (NCCOM, False),  # nobody knows whether values were checked, and one node has no threshold
         (f"nccom-test allr --nworkers 32 --datatype fp32 --check\n{NCCOM}", True),
+        (f"nccom-test allr\n{NCCOM}nccom-test allr --check\n{NCCOM}", True),
+        (f"nccom-test allr\n{NCCOM}nccom-test allr --check\n", False),  # the check said nothing
         ("nccom-test allr --check\n 33554432   Failure running neuron-bench - log file /tmp/a.log\n", False),
         (f"nccom-test allr --check\n{NCCOM}1 errors found - test failed\n", False),
     ],
@@ -170,7 +172,7 @@ def test_values_that_have_no_place_are_not_counted_as_wrong() -> None:
 def test_nccom_test_passes_only_where_something_was_rated(text: str, passed: bool) -> None:
     rating = bandwidth.rate("nccom", text, None)
     assert rating.passed is passed
-    assert rating.wrong == (0 if "--check" in text and rating.rows else None)
+    assert not passed or rating.wrong == 0
     shown = "\n".join(bandwidth.verdict(rating, []))
     assert ("not checked" in shown) is (rating.wrong is None)
 
@@ -241,18 +243,19 @@ def test_all_nine_collectives_are_known() -> None:
 def test_nccom_test_runs_by_its_full_path_as_root_and_checks_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "4007")
     workers = Workers([fact("n1", "ml.trn1.32xlarge"), fact("n2", "ml.trn1.32xlarge", address="10.1.0.13")])
-    words = nccom_test.command(Namespace(collective="all_reduce", nodes=2), workers, 32)
+    words = nccom_test.command(Namespace(collective="all_reduce", nodes=2), workers, 32, nccom_test.SWEEP)
     assert " ".join(words) == (
         "srun --mpi=none --nodes=1 --ntasks=1 --nodelist=n1 --overlap env OMPI_ALLOW_RUN_AS_ROOT=1 "
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 NEURON_RT_ROOT_COMM_ID=10.1.0.12:61007 /opt/aws/neuron/bin/nccom-test allr "
-        "--nworkers 64 --nnodes 2 --hosts n1 n2 --minbytes 1kb --maxbytes 128mb --stepfactor 2 --datatype fp32 "
-        "--check --iters 5 --warmup_iters 5"
+        "--nworkers 64 --nnodes 2 --hosts n1 n2 --minbytes 1kb --maxbytes 128mb --stepfactor 2 --datatype bf16 "
+        "--iters 5 --warmup_iters 5"
     )
-    alone = " ".join(nccom_test.command(Namespace(collective="all_gather", nodes=1), workers, 32))
+    alone = " ".join(nccom_test.command(Namespace(collective="all_gather", nodes=1), workers, 32, nccom_test.CHECK))
     assert "NEURON_RT_ROOT_COMM_ID" not in alone
     assert " allg --nworkers 32 --minbytes" in alone
+    assert alone.endswith("--datatype fp32 --check --iters 1")
     with pytest.raises(Trouble, match=r"the Neuron tools are not installed"):
-        nccom_test.command(Namespace(collective="all_reduce", nodes=1), Workers([fact("n1", nccom_test="")]), 32)
+        nccom_test.command(Namespace(collective="all_reduce", nodes=1), Workers([fact("n1", nccom_test="")]), 32, ())
 
 
 def test_workers_that_do_not_answer_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

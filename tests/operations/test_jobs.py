@@ -156,7 +156,9 @@ def test_nccom_test_gets_addresses_and_the_environment_that_ssh_drops(tmp_path: 
     ):
         assert word in words
     test = words[words.index("/opt/aws/neuron/bin/nccom-test") :]
-    assert " ".join(test).endswith("--datatype fp32 --check --iters 5 --warmup_iters 5")
+    sweep, check = " ".join(test).split(" env ")[0], " ".join(test)
+    assert "--datatype bf16 --iters 5 --warmup_iters 5" in sweep
+    assert check.endswith("--datatype fp32 --check --iters 1")
     alone = launched(tmp_path, nodes=1)[1]
     assert not [word for word in alone if "ROOT_COMM_ID" in word or "--hosts" in word]
 
