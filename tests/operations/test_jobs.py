@@ -230,6 +230,14 @@ def test_etcd_is_an_option_of_elastic_jobs() -> None:
     assert (policy["rdzvBackend"], policy["minReplicas"]) == ("c10d", 2)
 
 
+def test_an_elastic_job_waits_for_the_worker_that_all_meet_at_and_with_etcd_for_none() -> None:
+    commands = [
+        pods([render("fsdp-llama", config("eks-gpu"), etcd=etcd)[-1]])[0]["containers"][0]["command"][-1]
+        for etcd in (False, True)
+    ]
+    assert ["getent ahosts fsdp-llama-worker-0" in command for command in commands] == [True, False]
+
+
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown job": ({"name": "nccl"}, "this cluster can run device-check, nccl-tests"),
     "more GPUs than a node has": ({"name": "nanogpt", "devices": 9}, "ml.p5.48xlarge has 8, ask for 1 to 8"),
