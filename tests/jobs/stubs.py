@@ -115,3 +115,55 @@ def optimum() -> None:
     module("optimum.neuron", NeuronTrainer=Trainer, NeuronTrainingArguments=arguments)
     module("optimum.neuron.models.training", NeuronModelForCausalLM=Model)
     module("transformers", LlamaConfig=types.SimpleNamespace)
+
+
+def fsdp() -> None:
+    """What fsdp_llama.py takes from PyTorch 2.6 and transformers, for one rank that has all of a model."""
+    import torch
+
+    def save(state, checkpoint_id):
+        torch.save(state, f"{checkpoint_id}/all.pt")
+
+    def load(state, checkpoint_id):
+        found = torch.load(f"{checkpoint_id}/all.pt")
+        for part in ("model", "optimizer"):
+            state[part].update(found[part])
+        state["step"].copy_(found["step"])
+
+    def put(model, optimizer, model_state_dict, optim_state_dict):
+        model.load_state_dict(model_state_dict)
+        optimizer.load_state_dict(optim_state_dict)
+
+    torch.Tensor.cuda = lambda self: self
+    torch.distributed.get_rank = lambda: 0
+    torch.distributed.barrier = lambda: None
+    torch.distributed.broadcast_object_list = lambda objects, src: None
+    module("torch.distributed.checkpoint", save=save, load=load)
+    module(
+        "torch.distributed.checkpoint.state_dict",
+        StateDictOptions=None,
+        get_state_dict=lambda model, optimizer: (model.state_dict(), optimizer.state_dict()),
+        set_model_state_dict=None,
+        set_state_dict=put,
+    )
+    module("torch.distributed.device_mesh", init_device_mesh=None)
+    module("torch.distributed.fsdp", MixedPrecisionPolicy=None, fully_shard=None)
+    module("transformers", AutoModelForCausalLM=None, LlamaConfig=None, LlamaForCausalLM=None)
+    module("transformers.models.llama.modeling_llama", LlamaDecoderLayer=None)
+
+
+def nemo() -> None:
+    """nemo and nemo_run: a recipe is said instead of run."""
+    import json
+
+    def recipe(**given):
+        parts = {name: types.SimpleNamespace() for name in ("trainer", "resume")}
+        return types.SimpleNamespace(given=given, log=types.SimpleNamespace(ckpt=types.SimpleNamespace()), **parts)
+
+    def run(recipe, direct):
+        log = {name: str(value) for name, value in vars(recipe.log.ckpt).items()}
+        parts = {"trainer": vars(recipe.trainer), "resume": vars(recipe.resume), "checkpoints": log}
+        print(json.dumps({**recipe.given, **parts, "direct": direct}))
+
+    module("nemo_run", run=run, Config=lambda kind, **given: kind(**given))
+    module("nemo.collections.llm", llama3_8b=types.SimpleNamespace(pretrain_recipe=recipe))

@@ -1,8 +1,9 @@
-"""The Trainium trainers, run on CPUs: a job that starts again goes on where its newest checkpoint ends."""
+"""The trainers, run on CPUs: a job that starts again goes on where its newest checkpoint ends."""
 
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 import subprocess
@@ -38,13 +39,18 @@ def python_with_torch() -> str:
     pytest.skip("no Python with PyTorch here (Debian's is python3-torch)")
 
 
-def train(script: str, names: tuple[str, ...], *arguments: str) -> str:
+def train(script: str, names: tuple[str, ...], *arguments: str, python: str = "", **environment: str) -> str:
     """The trainer's output."""
     path = str(JOBS / script)
     code = RUN.format(stubs=str(Path(__file__).parent), jobs=str(JOBS), names=names, script=path)
+    return python_says(python or python_with_torch(), code, *arguments, **environment)
+
+
+def python_says(python: str, code: str, *arguments: str, **environment: str) -> str:
+    given = {"PATH": os.environ["PATH"], "TRAINING": str(ROOT / "lifecycle/training"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [python_with_torch(), "-c", code, *arguments],
-        env={"PATH": os.environ["PATH"], "TRAINING": str(ROOT / "lifecycle/training"), "OMP_NUM_THREADS": "1"},
+        [python, "-c", code, *arguments],
+        env={**given, **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -94,3 +100,62 @@ def test_neuron_llama_reads_a_flat_file_of_tokens(tmp_path: Path) -> None:
     options = ("--out", str(tmp_path / "out"), "--data", str(tmp_path / "tokens"), "--context", "4", "--steps", "3")
     said = train("neuron_llama.py", ("xla", "nxd", "optimum"), *options)
     assert re.findall(r"saw (\d+)", said) == ["100", "108", "116"]
+
+
+FSDP = """
+import sys
+from pathlib import Path
+sys.path[:0] = [{stubs!r}, {jobs!r}]
+import stubs
+stubs.fsdp()
+import torch
+import fsdp_llama as trainer
+
+out = Path(sys.argv[1])
+options = trainer._options().parse_args(["--out", str(out), "--warmup", "10", "--steps", "110", "--rate", "1.0"])
+print("rates", *(round(trainer._rate(options, step), 4) for step in (0, 9, 10, 60, 110)))
+first, again, other = (trainer._batch(options, None, step, rank) for step, rank in ((5, 0), (5, 0), (5, 1)))
+print("batches", tuple(first.shape), bool((first == again).all()), bool((first == other).all()))
+
+def make(seed):
+    torch.manual_seed(seed)
+    model = torch.nn.Linear(4, 4)
+    return model, torch.optim.AdamW(model.parameters())
+
+model, optimizer = make(1)
+print("fresh", trainer._resume(out, model, optimizer))
+for step in (10, 20, 30):
+    model(torch.ones(4)).sum().backward()
+    optimizer.step()
+    trainer._save(out, model, optimizer, step)
+(out / ".step-00000040.new").mkdir()
+fresh, state = make(2)
+print("resumed", trainer._resume(out, fresh, state), torch.equal(fresh.weight, model.weight))
+print("moments", torch.equal(state.state_dict()["state"][0]["exp_avg"], optimizer.state_dict()["state"][0]["exp_avg"]))
+"""
+
+
+def test_fsdp_llama_keeps_two_whole_checkpoints_and_goes_on_from_the_newest(tmp_path: Path) -> None:
+    code = FSDP.format(stubs=str(Path(__file__).parent), jobs=str(JOBS))
+    said = python_says(python_with_torch(), code, str(tmp_path)).splitlines()
+    assert [path.name for path in sorted(tmp_path.glob("step-*"))] == ["step-00000020", "step-00000030"]
+    assert {"fresh 0", "resumed 31 True", "moments True"} <= set(said)
+
+
+def test_fsdp_llama_warms_up_and_reads_by_step_and_rank_alone(tmp_path: Path) -> None:
+    code = FSDP.format(stubs=str(Path(__file__).parent), jobs=str(JOBS))
+    said = python_says(python_with_torch(), code, str(tmp_path)).splitlines()
+    # Ten steps up, then a cosine over a hundred down to a tenth.
+    assert "rates 0.1 1.0 1.0 0.55 0.1" in said
+    assert "batches (1, 4096) True False" in said
+
+
+def test_nemo_runs_its_recipe_in_the_processes_that_slurm_started_and_resumes(tmp_path: Path) -> None:
+    slurm = {"SLURM_NTASKS": "16", "SLURM_NTASKS_PER_NODE": "8"}
+    options = ("--out", str(tmp_path), "--steps", "7", "--save-minutes", "5")
+    said = json.loads(train("nemo_pretrain.py", ("nemo",), *options, python=sys.executable, **slurm))
+    assert (said["num_nodes"], said["num_gpus_per_node"], said["dir"]) == (2, 8, str(tmp_path))
+    assert said["trainer"] == {"max_steps": 7}
+    assert said["resume"] == {"resume_if_exists": True, "resume_ignore_no_checkpoint": True}
+    assert said["checkpoints"] == {"train_time_interval": "0:05:00", "save_top_k": "2", "save_last": "True"}
+    assert said["direct"] is True

@@ -1,9 +1,11 @@
-"""How a rank of a training job ends."""
+"""How a rank of a training job ends, and which device it takes."""
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -36,3 +38,23 @@ def test_a_rank_ends_at_once_whatever_its_destructors_wait_for(ending: str, code
     )
     assert (done.returncode, done.stdout) == (code, "trained\n")
     assert ("ValueError: lost a peer" in done.stderr) == bool(code)
+
+
+@pytest.fixture(scope="module")
+def nanogpt() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("nanogpt", LIFECYCLE / "training/nanogpt.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("seen", "device"),
+    [(8, "cuda:3"), (1, "cuda:0"), (0, "cpu")],
+    ids=["all of a node's", "its own alone, by --gpus-per-task", "none"],
+)
+def test_the_fourth_rank_of_a_node_takes_a_gpu_that_it_sees(nanogpt: ModuleType, seen: int, device: str) -> None:
+    torch = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: seen > 0, device_count=lambda: seen))
+    assert nanogpt._device(torch, 3) == device
