@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -51,7 +54,8 @@ def submit(tmp_path: Path, name: str, *arguments: str, hyperpod: bool = False, *
     here = tmp_path / "here"
     shutil.copytree(JOBS, here)
     for path in here.glob("*.sbatch"):
-        path.write_text(path.read_text().replace("/opt/sagemaker_cluster", str(home)))
+        text = path.read_text().replace("/opt/sagemaker_cluster", str(home))
+        path.write_text(text.replace("/opt/hyperpod/lib", str(ROOT / "lifecycle")))
     job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "it", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_SUBMIT_DIR": str(here)}
     values = {"PATH": f"{commands}:{os.environ['PATH']}", "CALLS": str(tmp_path / "calls"), **job}
     script = shutil.copy(here / name, tmp_path / "slurm_script")
@@ -61,6 +65,7 @@ def submit(tmp_path: Path, name: str, *arguments: str, hyperpod: bool = False, *
         capture_output=True,
         text=True,
         check=False,
+        timeout=20,
     )
     assert done.returncode == int(environment.get("SRUN_CODE", "0")), done.stderr
     (call,) = (tmp_path / "calls").read_text().splitlines()
@@ -117,7 +122,7 @@ def test_a_trainium_job_starts_a_process_for_each_core_of_whatever_node_it_is_on
     worker = tmp_path / "worker/lib/training"
     worker.mkdir(parents=True)
     (worker / "with_neuron.sh").write_text('#!/bin/bash\nprintf "%s\\n" "$@" "cores ${NEURON_RT_NUM_CORES-unset}"\n')
-    script = command[command.index("-c") + 1].replace("/opt/hyperpod/lib", str(tmp_path / "worker/lib"))
+    script = command[command.index("-c") + 1].replace(str(ROOT / "lifecycle"), str(tmp_path / "worker/lib"))
     given = {"SLURM_NNODES": "2", "SLURM_NODEID": "1", "MASTER_ADDR": "first", "MASTER_PORT": "1", "HERE": "/here"}
     done = subprocess.run(
         ["bash", "-c", script, *command[command.index("-c") + 2 :]],
@@ -165,3 +170,54 @@ def test_a_node_without_an_environment_says_how_to_name_one(tmp_path: Path) -> N
     assert done.returncode == 127
     assert "no Neuron environment with torchrun here" in done.stderr
     assert "NEURON_VENV may name one" in done.stderr
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port that is silent at 127.0.0.1, its queue being full, and that nobody listens at elsewhere."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        waiting = [socket.socket() for _ in range(3)]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(server.getsockname())
+        yield server.getsockname()[1]
+        for one in waiting:
+            one.close()
+
+
+def wait_for_requeue(tmp_path: Path, port: int, *nodes: str, seconds: int) -> tuple[str, float]:
+    """What the wait says, and how long it takes."""
+    names = "\\n".join(nodes)
+    (tmp_path / "scontrol").write_text(f"#!/bin/sh\nprintf '{names}\\n'\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    began = time.monotonic()
+    done = subprocess.run(
+        ["bash", str(ROOT / "lifecycle/training/wait_for_requeue.sh")],
+        env={
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "SLURM_JOB_NODELIST": "n[1-2]",
+            "HYPERPOD_WAIT_SECONDS": str(seconds),
+            "HYPERPOD_WAIT_PORT": str(port),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout, time.monotonic() - began
+
+
+def test_a_failure_with_all_nodes_there_ends_the_job_at_once(tmp_path: Path, port: int) -> None:
+    said, seconds = wait_for_requeue(tmp_path, port, "127.0.0.2", "127.0.0.3", seconds=60)
+    assert said == ""
+    assert seconds < 2
+
+
+@pytest.mark.slow
+def test_a_failure_with_a_silent_node_waits_for_the_queue_and_no_longer_than_its_limit(
+    tmp_path: Path, port: int
+) -> None:
+    said, seconds = wait_for_requeue(tmp_path, port, "127.0.0.2", "127.0.0.1", seconds=4)
+    assert said == "127.0.0.1 does not answer; waiting for this job to go back into the queue\n"
+    assert 4 <= seconds < 9
