@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -221,3 +222,8 @@ def test_a_failure_with_a_silent_node_waits_for_the_queue_and_no_longer_than_its
     said, seconds = wait_for_requeue(tmp_path, port, "127.0.0.2", "127.0.0.1", seconds=4)
     assert said == "127.0.0.1 does not answer; waiting for this job to go back into the queue\n"
     assert 4 <= seconds < 9
+
+
+def test_the_documentation_names_every_job_and_no_other() -> None:
+    text = (ROOT / "docs/slurm.md").read_text()
+    assert sorted(re.findall(r"^\| `(\w+\.sbatch)`", text, re.M)) == NAMES

@@ -84,7 +84,7 @@ def test_a_piped_command_keeps_its_exit_code() -> None:
                 assert step["shell"] == "bash"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/github-actions.yml", "operations/cli.py"])
+@pytest.mark.parametrize("page", ["README.md", "docs/github-actions.yml", "docs/slurm.md", "operations/cli.py"])
 def test_every_command_that_is_shown_exists(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = list(commands((ROOT / page).read_text().replace("${{ vars.STACK }}", "dev")))
     assert found
