@@ -37,6 +37,8 @@ INTERVAL, SOONER = 0.5, 0.1
 # A surviving node refuses a credential that is not younger than the moment in which it ended the job, both in whole
 # seconds; a job that starts again too early is killed for it. So: the next second, and what two clocks may differ by.
 NEXT_SECOND = 1.4
+# Seconds after which a name without an address is looked up again.
+RESOLVE_AGAIN = 60.0
 # How many unanswered probes at least make a node lost, besides the seconds.
 LOST_PROBES = 4
 # The job's processes first, by the variable that all of them have: without their slurmstepd nobody else would end them,
@@ -70,7 +72,7 @@ class Watch:
     """The service's memory: nodes that run jobs, and jobs that were seen running.
 
     ``others``: addresses of the cluster's nodes, this one not among them. ``unfinished``: jobs and the survivors on
-    which an earlier run of this service was ending them.
+    which an earlier run of this service was ending them. ``resolved``: addresses of node names, or when to ask again.
     """
 
     host: Host
@@ -79,7 +81,7 @@ class Watch:
     lost_after: float
     log: Callable[[str], None]
     nodes: Dict[str, Watched] = field(default_factory=dict)
-    resolved: Dict[str, str] = field(default_factory=dict)
+    resolved: Dict[str, Tuple[str, float]] = field(default_factory=dict)
     running: Set[str] = field(default_factory=set)
     resumes: Dict[str, bool] = field(default_factory=dict)
     requeued: Dict[str, float] = field(default_factory=dict)
@@ -110,17 +112,19 @@ class Watch:
             name, address, state, reason = (line[a:b].strip() for a, b in ((0, 64), (64, 128), (128, 160), (160, 288)))
             if name and not reason.startswith("Action:") and "down" not in state:
                 found[name] = address
-        # A name is looked up once: its server may be lost with the network, and asking it takes many seconds.
+        # A name that is known is not looked up again: its server may be lost with the network, and takes long to ask.
         known, self.resolved = self.resolved, {}
         for address in found.values():
-            self.resolved[address] = known[address] if address in known else self._resolve(address)
-        return {name: self.resolved[address] for name, address in found.items() if self.resolved[address]}
+            self.resolved[address] = known.get(address, ("", 0.0))
+            if not self.resolved[address][0] and self.host.now() >= self.resolved[address][1]:
+                self.resolved[address] = self._resolve(address, again=address in known)
+        return {name: self.resolved[address][0] for name, address in found.items() if self.resolved[address][0]}
 
-    def _resolve(self, address: str) -> str:
+    def _resolve(self, address: str, again: bool) -> Tuple[str, float]:
         addresses = self.host.resolve(address)
-        if not addresses:
+        if not addresses and not again:
             self.log(f"{address} has no address and is not watched: its loss is left to Slurm")
-        return addresses[0] if addresses else ""
+        return (addresses[0] if addresses else ""), self.host.now() + RESOLVE_AGAIN
 
     def _lost(self, busy: Mapping[str, str]) -> List[str]:
         now = self.host.now()

@@ -191,6 +191,12 @@ def test_a_node_whose_name_has_no_address_is_left_to_slurm_and_hides_no_other(cl
     cluster.run(5)
     assert "n2" not in cluster.nodes
     assert cluster.lines.count("nowhere! has no address and is not watched: its loss is left to Slurm") == 1
+    # Its name has an address by now.
+    cluster.host.world.names["nowhere!"] = ["10.0.0.4"]
+    cluster.gone.add("10.0.0.4")
+    cluster.run(70)
+    assert "n4" not in cluster.nodes
+    assert len([line for line in cluster.lines if line.startswith("nowhere!")]) == 1
 
 
 def test_a_slurmctld_that_does_not_answer_for_a_moment_does_not_start_the_count_anew(cluster: Cluster) -> None:
