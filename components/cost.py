@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
 from types import MappingProxyType
 
 from .accelerators import lookup
 from .config import Config, InstanceGroup
 from .endpoints import interface_services
-from .kubernetes_versions import KUBERNETES_VERSIONS
+from .kubernetes_versions import KUBERNETES_VERSIONS, today
 from .prices import HOURS_PER_MONTH, PRICES, price
 
 Rates = Mapping[str, float]
@@ -77,7 +76,7 @@ def _group_part(group: InstanceGroup) -> str:
 
 
 def _extended(config: Config) -> bool:
-    return KUBERNETES_VERSIONS[config.settings.kubernetes_version].extended_support(date.today())
+    return KUBERNETES_VERSIONS[config.settings.kubernetes_version].extended_support(today())
 
 
 def _notes(config: Config, rates: Rates) -> Iterator[str]:
