@@ -277,7 +277,7 @@ class Manager:
         """Mount what fstab names, then start what is enabled."""
         if units.mounts_at_boot():
             # Not P_WAIT: every child's end is the reaper's to see.
-            self.reaper.wait(os.spawnv(os.P_NOWAIT, "/usr/bin/mount", ["mount", "-a", "-t", "lustre"]), 30)
+            self.reaper.wait(os.spawnv(os.P_NOWAIT, "/usr/bin/mount", ["mount", "-a"]), 30)
         for name in units.in_order(units.enabled()):
             service = self.service(name)
             try:

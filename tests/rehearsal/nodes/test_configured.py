@@ -22,7 +22,7 @@ def test_metadata_without_tokens_is_read_where_the_configuration_allows_it() -> 
         assert "no session token" not in said
 
 
-def test_efa_reaches_the_file_system_and_does_again_after_a_reboot() -> None:
+def test_efa_reaches_the_file_system_and_does_again_after_a_reboot_which_brings_scratch_back_too() -> None:
     efa = 'fsx={"efa":true,"throughput":1000,"storageGiB":4800}'
     with deployed("slurm-gpu", efa) as stack, Cluster(stack, Options(workers=1)) as cluster:
         cluster.start_hosts()
@@ -38,6 +38,8 @@ def test_efa_reaches_the_file_system_and_does_again_after_a_reboot() -> None:
         assert "discovery: 1" in before
         cluster.reboot(worker)
         assert output(worker, asked) == before
+        # HyperPod runs no script then; the instance's disks are mounted by what the first one has left.
+        assert output(worker, "mountpoint /scratch") == "/scratch is a mountpoint\n"
 
 
 def test_home_folders_are_on_the_file_system_that_the_configuration_names() -> None:
