@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..checks import CheckFailed, require
-from .checks import THREADS, TRAINER, Act, all_idle, output
+from .checks import THREADS, TRAINER, Act, all_idle, hostname_everywhere, output
 from .cluster import Cluster
 
 STEPS, SAVE_EVERY = 2000, 20
@@ -87,6 +87,8 @@ def lose_a_worker(cluster: Cluster, ranks: int = 0) -> Recovery:
     if fresh is not None:
         cluster.finish()
         _until("all workers are idle again", lambda: _holds(all_idle, cluster))
+        # From login nodes too, which have a copy of slurm.conf.
+        hostname_everywhere(cluster)
     return found
 
 
