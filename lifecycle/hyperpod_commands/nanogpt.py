@@ -27,14 +27,15 @@ SCRIPT = """#!/bin/bash
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_PORT=$((20000 + (SLURM_JOB_ID * 7 + ${{SLURM_RESTART_COUNT:-0}}) % 20000))
 export MASTER_ADDR MASTER_PORT PYTHONUNBUFFERED=1
-srun --mpi=none --kill-on-bad-exit=1 {command}
+# HyperPod's auto-resume: it replaces a faulty node of this job and starts the job again.
+auto_resume=()
+if [[ -d /opt/sagemaker_cluster ]]; then auto_resume=(--auto-resume=1); fi
+srun "${{auto_resume[@]}}" --mpi=none --kill-on-bad-exit=1 {command}
 code=$?
-# When a node is lost, the other ranks fail first. Ending now would end the job; a moment later Slurm requeues it.
-if ((code)); then sleep {patience}; fi
+# When a node is lost the other ranks fail first. Ending now would end the job; in a while Slurm requeues it.
+if ((code)); then bash {lib}/training/wait_for_requeue.sh; fi
 exit $code
 """
-# Seconds in which hyperpod-requeue has noticed a lost node for certain.
-PATIENCE = 20
 # The trainer's own options, passed on where they are given. Its help says what they mean.
 TRAINER: Dict[str, type] = {
     "--batch": int, "--block": int, "--layers": int, "--heads": int, "--embed": int, "--rate": float, "--seed": int,
@@ -100,7 +101,7 @@ def _submit(options: argparse.Namespace, group: Mapping[str, Any], per_node: int
         log=shlex.quote(str(log)),
         extra="".join(f"\n#SBATCH {shlex.quote(directive)}" for directive in directives),
         command=_quoted([*python, f"{LIB}/training/nanogpt.py", "--out", str(out), *words]),
-        patience=PATIENCE,
+        lib=LIB,
     )
     path = out / "job.sbatch"
     path.write_text(script, encoding="utf-8")

@@ -6,10 +6,11 @@
 # answer, the failure is the job's own, and nothing is waited for.
 limit=${HYPERPOD_WAIT_SECONDS:-180} port=${HYPERPOD_WAIT_PORT:-22}
 
-silent() { # A living host accepts or refuses a connection.
+silent() { # A living host accepts or refuses a connection; "No route" comes from our own kernel, for one that is gone.
+  local said
   # shellcheck disable=SC2016 # expanded by the inner bash
-  timeout 2 bash -c 'exec 3<>"/dev/tcp/$1/$2"' _ "$1" "$port" 2>/dev/null
-  (($? == 124))
+  said=$(LC_ALL=C timeout 2 bash -c 'exec 3<>"/dev/tcp/$1/$2"' _ "$1" "$port" 2>&1)
+  (($? == 124)) || [[ $said == *"No route to host"* ]]
 }
 
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")

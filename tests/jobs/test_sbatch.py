@@ -224,6 +224,15 @@ def test_a_failure_with_a_silent_node_waits_for_the_queue_and_no_longer_than_its
     assert 4 <= seconds < 9
 
 
+def test_a_node_that_the_kernel_no_longer_finds_is_silent_too(tmp_path: Path, port: int) -> None:
+    """After some tries a host that is gone is "No route to host" at once, where others refuse."""
+    (tmp_path / "timeout").write_text("#!/bin/sh\necho 'bash: connect: No route to host' >&2\nexit 1\n")
+    (tmp_path / "timeout").chmod(0o755)
+    said, seconds = wait_for_requeue(tmp_path, port, "127.0.0.2", seconds=1)
+    assert said == "127.0.0.2 does not answer; waiting for this job to go back into the queue\n"
+    assert seconds >= 1
+
+
 def test_the_documentation_names_every_job_and_no_other() -> None:
     text = (ROOT / "docs/slurm.md").read_text()
     assert sorted(re.findall(r"^\| `(\w+\.sbatch)`", text, re.M)) == NAMES
