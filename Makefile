@@ -20,7 +20,7 @@ test: check test-fast test-slow test-nodes test-kubernetes
 
 ## The fast suite: under a minute
 test-fast: $(VENV)/.ready
-	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not root and not kubernetes"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not root and not kubernetes"
 
 ## What takes longer: a failure of every single resource, every option of every variant
 test-slow: $(VENV)/.ready

@@ -44,6 +44,7 @@ def test_no_file_grows_beyond_400_lines() -> None:
             assert lines <= 420, f"{path.relative_to(ROOT)} has {lines} lines"
 
 
+@pytest.mark.slow
 def test_every_ready_stack_is_one_variant_and_says_so_in_its_name() -> None:
     for stack in READY_STACKS[1:]:
         outputs = plan(stack).outputs

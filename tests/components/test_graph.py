@@ -46,6 +46,7 @@ def state_of(stack: str, **options: Any) -> State:
     return plan(stack, **(options or FULL)).state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stack", "size"),
     [

@@ -35,6 +35,7 @@ def test_events_of_other_kinds_are_not_kept() -> None:
     assert not kept("SageMaker Training Job State Change", {"ClusterName": "training"})
 
 
+@pytest.mark.slow
 def test_a_cluster_name_that_begins_with_aws_names_no_document_that_ssm_reserves() -> None:
     documents = of_type(state_of("dev", clusterName="aws-dev", benchmarks=True), "ssm/document:Document")
     assert len(documents) == 2

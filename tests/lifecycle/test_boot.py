@@ -55,6 +55,7 @@ def test_a_second_run_changes_no_file(world: World) -> None:
         assert not host.changes or all("log" in name or "/nodes/" in name for name in host.changes), host.changes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
 def test_a_run_that_is_killed_anywhere_ends_right_when_it_is_run_again(tmp_path: Path, part: int) -> None:
     reference = World(tmp_path / "reference")

@@ -204,6 +204,7 @@ def test_a_group_that_comes_from_the_size_is_written_out(aws: StubbedAws) -> Non
     assert scale.scaled(stack(aws), "workers", 3).values == {"hyperpod:workers[0].count": "3"}
 
 
+@pytest.mark.slow
 def test_a_refused_scaling_leaves_the_configuration_as_it_was(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Callable[..., Target]
 ) -> None:

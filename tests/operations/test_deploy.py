@@ -80,6 +80,7 @@ def test_deploying_again_changes_only_what_changed(engine_kind: str, project: Ca
         assert (refreshed.succeeded, refreshed.changes) == (True, [])
 
 
+@pytest.mark.slow
 def test_destroying_leaves_nothing_and_names_what_aws_made_itself(
     engine_kind: str, project: Callable[..., Target]
 ) -> None:
@@ -159,6 +160,7 @@ aws.cloudwatch.LogGroup("held", name="held", opts=pulumi.ResourceOptions(protect
 """
 
 
+@pytest.mark.slow
 def test_a_destroy_that_fails_names_the_interfaces_that_aws_forgot_and_nothing_of_the_stacks(
     engine_kind: str, project: Callable[..., Target]
 ) -> None:
@@ -190,6 +192,7 @@ for number in range(30):
 """
 
 
+@pytest.mark.slow
 def test_cancelling_ends_cleanly_and_the_next_run_goes_on(engine_kind: str, project: Callable[..., Target]) -> None:
     chosen = project(CHAIN)
     with opened(chosen) as (engine, _):

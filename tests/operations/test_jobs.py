@@ -201,7 +201,8 @@ def test_a_worker_knows_its_rank_by_its_label_and_waits_for_the_first_ones_addre
     torchrun.write_text('#!/bin/sh\necho "$@"\n')
     # The first time it knows no address.
     getent.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n[ "$(wc -l < {tmp_path}/asked)" -gt 1 ]\n')
-    for stub in (torchrun, getent):
+    (sleep := tmp_path / "sleep").write_text("#!/bin/sh\n")
+    for stub in (torchrun, getent, sleep):
         stub.chmod(0o755)
     done = subprocess.run(
         pod["containers"][0]["command"],

@@ -135,6 +135,7 @@ def test_after_a_failure_nothing_new_is_started(program: Any, account: Account) 
     assert account.leftovers() == []
 
 
+@pytest.mark.slow
 def test_destroy_goes_in_reverse_order_of_dependency() -> None:
     order: list[str] = []
     with Account("us-west-2") as account:

@@ -19,6 +19,7 @@ def _kinds(stack: str) -> dict[tuple[str, str], ResourceState]:
     return {(r.type, state[r.parent].type): r for r in state.values() if r.in_account}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("orchestrator", ["slurm", "eks"])
 def test_gpu_and_trainium_stacks_have_the_same_kinds_of_resources(orchestrator: str) -> None:
     assert _kinds(f"{orchestrator}-gpu").keys() == _kinds(f"{orchestrator}-trainium").keys()
@@ -44,6 +45,7 @@ def test_a_failure_of_each_kind_of_resource_in_each_component_is_named_and_leave
             assert account.leftovers() == [], f"after a failure of {name}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["capacity", pytest.param("lifecycle", marks=pytest.mark.slow)])
 def test_a_failed_cluster_says_why_and_destroy_leaves_nothing(kind: str) -> None:
     with Account("us-west-2", faults=[parse_fault(f"hyperpod-cluster={kind}")]) as account:
@@ -59,6 +61,7 @@ def test_a_failed_cluster_says_why_and_destroy_leaves_nothing(kind: str) -> None
         assert account.leftovers() == []
 
 
+@pytest.mark.slow
 def test_throttling_is_retried_and_does_no_harm() -> None:
     with Account("us-west-2", faults=[parse_fault("aws:ec2/vpc:Vpc=throttling")]) as account:
         assert not up(project(), account).failure

@@ -147,6 +147,7 @@ SLOW = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "option", [pytest.param(option, marks=[pytest.mark.slow] if option in SLOW else []) for option in OPTIONS]
 )
@@ -160,6 +161,7 @@ def test_comes_up_and_leaves_nothing(option: str) -> None:
 
 # What AWS imposes, by the durations table: VPC, subnet, NAT gateway, route, HyperPod; VPC, subnet, EKS, chart,
 # HyperPod.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stack", "limit"),
     [
@@ -188,6 +190,7 @@ def test_the_critical_path_is_within_5_percent_of_what_aws_imposes(stack: str, l
     assert all(before[1] == after[0] for before, after in pairwise(times))
 
 
+@pytest.mark.slow
 def test_editing_one_lifecycle_file_changes_its_object_and_nothing_else(tmp_path: Any) -> None:
     import shutil
 
@@ -233,6 +236,7 @@ def test_destroy_empties_the_bucket_of_what_others_put_there_versions_and_marker
         assert account.leftovers() == []
 
 
+@pytest.mark.slow
 def test_a_protected_stack_refuses_destroy_and_keeps_everything() -> None:
     with Account("us-west-2") as account:
         deployment = up(project(protect=True), account)
@@ -245,6 +249,7 @@ def test_a_protected_stack_refuses_destroy_and_keeps_everything() -> None:
         assert account.leftovers() == []
 
 
+@pytest.mark.slow
 def test_a_retained_file_system_stays_and_is_no_leftover() -> None:
     outcome = run("dev", network=VPC, fsx={"retainOnDelete": True})
     assert outcome.failures == []
@@ -265,6 +270,7 @@ def test_turning_observability_off_deletes_it_and_nothing_else() -> None:
         assert account.leftovers() == []
 
 
+@pytest.mark.slow
 def test_resizing_the_file_system_and_the_workers_replaces_neither() -> None:
     workers = [{"name": "workers", "instanceType": "ml.g5.16xlarge", "count": 4}]
     with Account("us-west-2") as account:

@@ -77,6 +77,7 @@ def test_the_aws_that_it_brings_gives_the_administrators_certificate_and_nothing
     assert (plane.folder / "credential.json").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.slow
 def test_the_clusters_endpoint_is_the_control_plane_and_nodes_come_and_go_with_hyperpods(
     plane: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +95,7 @@ def test_the_clusters_endpoint_is_the_control_plane_and_nodes_come_and_go_with_h
         assert said == ["2 join", "2 leave"]
 
 
+@pytest.mark.slow
 def test_hyperpod_is_refused_where_helm_knows_no_release(plane: Any) -> None:
     plane.installed.clear()
     with PlayedAccount(config("eks-gpu"), plane) as account:
