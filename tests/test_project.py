@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 
+import pytest
 import yaml
 
 from rehearsal.account.kinds import KINDS
