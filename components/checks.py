@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from .accelerators import CATALOGUE, UnknownInstanceType, lookup
-from .config import DEFAULT_CONTROLLER_TYPE, Problem, Settings, WorkerGroup
+from .config import DEFAULT_CONTROLLER_TYPE, DEFAULT_LOST_NODE_SECONDS, Problem, Settings, WorkerGroup
 from .kubernetes_checks import ROLE_ARN, kubernetes_problems
 from .names import CLUSTER_LIMIT, longest_cluster_name
 from .network_plan import network_problems
@@ -182,6 +182,7 @@ def _head_nodes(settings: Settings) -> Iterator[Problem]:
         given = {
             "login": settings.login is not None,
             "controllerInstanceType": settings.controller_instance_type != DEFAULT_CONTROLLER_TYPE,
+            "lostNodeSeconds": settings.lost_node_seconds != DEFAULT_LOST_NODE_SECONDS,
         }
         for key, present in given.items():
             if present:

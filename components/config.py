@@ -80,6 +80,7 @@ SIZES: Mapping[str, Size] = {
 DEFAULT_CONTROLLER_TYPE = "ml.m5.2xlarge"
 DEFAULT_AUTHENTICATION_MODE: Literal["API"] = "API"
 DEFAULT_TEAM = "training"
+DEFAULT_LOST_NODE_SECONDS = 10
 
 
 class Taint(_Model):
@@ -189,7 +190,7 @@ class Settings(_Model):
     validation: bool = True
     benchmarks: bool = False
     imds_v1: bool = Field(False, alias="imdsV1")
-    lost_node_seconds: int = 10
+    lost_node_seconds: int = DEFAULT_LOST_NODE_SECONDS
     node_recovery: Literal["Automatic", "None"] = "Automatic"
     node_provisioning: Annotated[Literal["Continuous"] | None, BeforeValidator(_empty_is_none)] = None
     tags: dict[str, str] = Field(default_factory=dict)

@@ -175,8 +175,9 @@ def rate(test: str, text: str, limit: Optional[float], failure: str = "") -> Rat
         reasons.append("the test printed no result")
     if wrong:
         reasons.append(f"{wrong} wrong values: data is corrupted on its way")
-    if _CHECKED.search(text) and not checked:
-        reasons.append("the check of values printed no result")
+    check = _CHECKED.search(text)
+    if check and (not checked or not _AVERAGE.search(text, check.end())):
+        reasons.append("the check of values did not get to its end")
     reasons += [f"a row cannot be read: {row}" for row in broken[:_MOST]]
     if limit is not None and rows and peak < limit:
         reasons.append(f"peak {peak:.2f} GB/s is below {limit:.2f} GB/s")

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import threading
 import time
 from dataclasses import dataclass, field
@@ -51,6 +52,8 @@ REASON = "hyperpod-requeue"
 # HyperPod's own files, by which its samples know that srun has --auto-resume.
 HYPERPOD = "/opt/sagemaker_cluster"
 AUTO_RESUME = "--auto-resume"
+# What scontrol says where it did not get to ask; of a job without a batch script it says something else.
+NOT_ASKED = re.compile(r"contact|connect|timed out|timeout|socket|communicat", re.IGNORECASE)
 # What a restart of this service must not forget; a reboot may.
 MEMORY = "/run/hyperpod-requeue.json"
 
@@ -172,9 +175,13 @@ class Watch:
     def _auto_resumed(self, job: str) -> bool:
         """Whether HyperPod resumes a job: Slurm keeps no word of it but the batch script itself."""
         if job not in self.resumes:
+            if not self.host.path(HYPERPOD).is_dir():
+                return False
             script = self.host.run("scontrol", "write", "batch_script", job, "-", check=False, timeout=10)
-            hyperpod = self.host.path(HYPERPOD).is_dir()
-            self.resumes[job] = hyperpod and script.code == 0 and AUTO_RESUME in script.out
+            if script.code != 0 and NOT_ASKED.search(script.reason):
+                # Nothing is done to a job before it is known whose it is.
+                raise StepError(f"job {job}: its batch script cannot be read: {script.reason}")
+            self.resumes[job] = script.code == 0 and AUTO_RESUME in script.out
         return self.resumes[job]
 
     def _end_everywhere(self, job: str, survivors: Sequence[str]) -> None:
@@ -205,7 +212,10 @@ class Watch:
             present.add(job)
             if state in ("RUNNING", "COMPLETING", "SUSPENDED"):
                 self.running.add(job)
-                self.unfinished.pop(job, None)
+                unfinished = self.unfinished.pop(job, [])
+                # A job in the queue is shown as completing while anything of it is left elsewhere.
+                if state == "COMPLETING":
+                    self._end_everywhere(job, unfinished)
             elif state == "PENDING" and reason == "BeginTime" and job in self.running and not self._auto_resumed(job):
                 self._end_everywhere(job, self.unfinished.pop(job, []))
                 self._release(job)

@@ -32,6 +32,11 @@ NEVER = """# Made by the HyperPod lifecycle scripts: this node is a {role}.
 [Unit]
 ConditionPathExists=/etc/hyperpod/runs-{unit}
 """
+# systemd would end it after 90 s.
+SLURMCTLD = """# Made by the HyperPod lifecycle scripts.
+[Service]
+TimeoutStartSec={seconds}
+"""
 # Pinned memory and open files of a job are its daemon's; a worker has no configuration of its own to ask for.
 SLURMD = """# Made by the HyperPod lifecycle scripts.
 [Unit]
@@ -66,6 +71,10 @@ def _controller(node: Node) -> str:
     _require_unit(node, "slurmctld")
     _await_agent(node, name)
     _claim(node, slurm_conf.parse(host.read(name) or ""))
+    if host.write(
+        f"{UNITS}/slurmctld.service.d/20-hyperpod.conf", SLURMCTLD.format(seconds=int(node.timeout("slurm")))
+    ):
+        host.run("systemctl", "daemon-reload")
     changed = slurm_configure.configure(host, node.parameters.groups, node.identity.instances, node.shared)
     conf = slurm_conf.parse(host.read(name) or "")
     for complaint in slurm_conf.missing_keys(conf, host.settings.install_folder + "/bin"):
@@ -100,10 +109,14 @@ def _await_agent(node: Node, name: str) -> None:
 def _names_us(node: Node, text: str) -> bool:
     """Whether slurm.conf has one of the cluster's controllers, by address, by HyperPod's name for it or by its own."""
     controllers = node.identity.in_role("controller", node.parameters.groups)
-    ours = {part for i in controllers for part in (i.address, i.name) if part}
+    addresses = {i.address for i in controllers if i.address}
+    ours = addresses | {i.name for i in controllers} | {slurm_conf.host_name(address) for address in addresses}
     if node.role == "controller":
         ours.add(node.host.hostname())
-    return bool(ours & {part for pair in slurm_conf.parse(text).controllers for part in pair})
+    named = {part for pair in slurm_conf.parse(text).controllers for part in pair if part}
+    if ours & (named | {name.split(".")[0] for name in named}):
+        return True
+    return any(addresses & set(node.host.resolve(name)) for name in named)
 
 
 def _claim(node: Node, conf: slurm_conf.SlurmConf) -> None:
@@ -254,23 +267,17 @@ def _login(node: Node) -> str:
     for unit in ("slurmctld", "slurmd"):
         _never(node, unit)
     etc = host.settings.slurm_etc
-    local = host.path(f"{etc}/slurm.conf")
+    local, copy = f"{etc}/slurm.conf", f"{node.shared}/slurm/slurm.conf"
+
+    def usable() -> bool:
+        own = not host.path(local).is_symlink() and _names_us(node, host.read(local) or "")
+        return own or host.read(copy) is not None
+
+    host.poll(f"neither {local} named a controller nor its copy was there", usable, node.timeout("controller"))
     origin = "its own configuration"
-    if local.exists() and not local.is_symlink():
-        host.poll(
-            f"{local} names no controller of this cluster",
-            lambda: _names_us(node, host.read(f"{etc}/slurm.conf") or ""),
-            node.timeout("agent"),
-        )
-    else:
-        shared = f"{node.shared}/slurm"
-        host.poll(
-            f"neither {etc}/slurm.conf nor the controller's copy was there",
-            lambda: host.read(f"{shared}/slurm.conf"),
-            node.timeout("controller"),
-        )
-        # A link: what the controller changes later holds here too.
-        host.link(f"{etc}/slurm.conf", f"{shared}/slurm.conf")
+    if host.path(local).is_symlink() or not _names_us(node, host.read(local) or ""):
+        # A link, in place of the image's own file: what the controller changes later holds here too.
+        host.link(local, copy)
         origin = "the controller's configuration"
     host.poll("slurmctld did not answer `scontrol ping`", lambda: _ping(host), node.timeout("controller"), most=0.25)
     host.run("sinfo", "-h", timeout=30)
@@ -309,7 +316,8 @@ def _start(node: Node, unit: str, restart: bool) -> bool:
         host.run("systemctl", "enable", unit, check=False)
         # After a failed start systemd may refuse another one for a while.
         host.run("systemctl", "reset-failed", unit, check=False)
-        host.run("systemctl", "start", unit, timeout=60)
+        # Where a unit says itself when it is ready, that may take as long as the first answer does.
+        host.run("systemctl", "start", unit, timeout=node.timeout("slurm"))
     elif restart:
-        host.run("systemctl", "restart", unit, timeout=60)
+        host.run("systemctl", "restart", unit, timeout=node.timeout("slurm"))
     return running

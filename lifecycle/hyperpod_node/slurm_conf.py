@@ -9,6 +9,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from .model import Group, Instance
 
 INCLUDE = "hyperpod.conf"
+SLURMD_TIMEOUT = 60
 INCLUDE_LINE = f"include {INCLUDE}"
 HEADER = "# Made by the HyperPod lifecycle scripts; what is set in slurm.conf itself is not repeated here.\n"
 # Device files of each accelerator. File names, because with a count alone Slurm sets no CUDA_VISIBLE_DEVICES.
@@ -92,6 +93,11 @@ def expand(names: str) -> List[str]:
     return found
 
 
+def host_name(address: str) -> str:
+    """The name that EC2 gives a host with this address."""
+    return "ip-" + address.replace(".", "-")
+
+
 def gres(group: Group) -> str:
     """``gpu:8``, empty without accelerators."""
     return f"{group.gres}:{group.accelerators}" if group.gres and group.accelerators else ""
@@ -102,7 +108,7 @@ def groups_of_nodes(
 ) -> Dict[str, Group]:
     """Slurm's node names to worker groups: by address, by HyperPod's name for it, or by what the node itself filed."""
     by_address = {i.address: i.group for i in instances if i.address}
-    by_address.update({"ip-" + address.replace(".", "-"): name for address, name in list(by_address.items())})
+    by_address.update({host_name(address): name for address, name in list(by_address.items())})
     workers = {name: group for name, group in groups.items() if group.role == "worker"}
     only = next(iter(workers)) if len(workers) == 1 else ""
     found = {}
@@ -124,7 +130,7 @@ def render(conf: SlurmConf, groups: Mapping[str, Group], bin_folder: str) -> str
         "JobRequeue": "1",
         "ReturnToService": "2",
         # hyperpod-requeue notices a lost node long before; this is for when it does not run.
-        "SlurmdTimeout": "60",
+        "SlurmdTimeout": str(SLURMD_TIMEOUT),
         "KillWait": "10",
         # Three seconds by default, for clusters of thousands of short jobs.
         "SchedulerParameters": "batch_sched_delay=1",
@@ -166,6 +172,11 @@ def missing_keys(conf: SlurmConf, bin_folder: str) -> List[str]:
         )
     if conf.get("SlurmctldParameters") and "enable_configless" not in conf.get("SlurmctldParameters"):
         found.append("slurm.conf sets SlurmctldParameters without enable_configless: workers cannot fetch it")
+    timeout = conf.get("SlurmdTimeout")
+    if timeout.isdigit() and int(timeout) > SLURMD_TIMEOUT:
+        found.append(
+            f"slurm.conf sets SlurmdTimeout={timeout}: so many seconds go by before a job with auto-resume is requeued"
+        )
     if conf.get("JobRequeue") == "0":
         found.append("slurm.conf sets JobRequeue=0: a job whose node is lost is not put back into the queue")
     return found

@@ -9,26 +9,36 @@ would not do: a node that replaces another is not on it, and a job that is looke
 from __future__ import annotations
 
 import re
-from typing import Optional, Tuple
+from typing import Tuple
 
 from .host import Host
 
-MAPS = ("topology.conf", "topology.yaml")
-# In front of the line, where there is no map.
-PAUSED = "#without-a-map# "
+# Where there is a topology.yaml, Slurm does not read topology.conf (topology.yaml(5)).
+LINES, TREE = "topology.conf", "topology.yaml"
+MAPS = (TREE, LINES)
+_SAYS_SOMETHING = {
+    LINES: r"^\s*(SwitchName|BlockName)\s*=",
+    TREE: r"^\s*-?\s*(switch|block|ring)\s*:\s*\S|^\s*flat\s*:",
+}
+# In front of a line that waits for a map; of a partition's, the line without the word follows.
+PAUSED, REPLACED = "#without-a-map# ", "#with-a-map# "
 _PLUGIN = r"TopologyPlugin\s*=\s*topology/(?!flat|default|none)\S+"
+_PARTITION = r"^(\s*PartitionName=.*?)[ \t]+Topology=\S+(.*)$"
 
 
 def settle(host: Host, text: str) -> Tuple[str, bool]:
     """slurm.conf as slurmctld can start with it, and whether a file beside it was removed."""
-    maps = [f"{host.settings.slurm_etc}/{name}" for name in MAPS]
-    if any(_says_something(host.read(name)) for name in maps):
-        return re.sub(rf"^{PAUSED}", "", text, flags=re.M), False
-    removed = [host.remove(name) for name in maps]
+    names = {name: f"{host.settings.slurm_etc}/{name}" for name in MAPS}
+    maps = {name: bool(re.search(_SAYS_SOMETHING[name], host.read(path) or "", re.M)) for name, path in names.items()}
+    # An empty tree would hide the other map.
+    removed = not maps[TREE] and host.remove(names[TREE])
+    if any(maps.values()):
+        return _restored(text), removed
+    removed |= host.remove(names[LINES])
     text = re.sub(rf"^\s*({_PLUGIN})", rf"{PAUSED}\1", text, flags=re.M | re.I)
-    return re.sub(r"^(\s*PartitionName=.*?)[ \t]+Topology=\S+", r"\1", text, flags=re.M | re.I), any(removed)
+    return re.sub(_PARTITION, lambda line: f"{REPLACED}{line[0]}\n{line[1]}{line[2]}", text, flags=re.M | re.I), removed
 
 
-def _says_something(text: Optional[str]) -> bool:
-    """Whether a map has more than comments and an empty list."""
-    return bool(re.sub(r"#.*", "", text or "").strip() not in ("", "[]", "---", "--- []"))
+def _restored(text: str) -> str:
+    text = re.sub(rf"^{REPLACED}(.*)\n.*$", r"\1", text, flags=re.M)
+    return re.sub(rf"^{PAUSED}", "", text, flags=re.M)

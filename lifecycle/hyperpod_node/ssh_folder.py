@@ -13,6 +13,8 @@ from .errors import StepError
 from .host import Host
 
 LOCK = ".hyperpod-lock"
+# Other nodes hold it for milliseconds; whose folder it is may hold it for ever.
+LOCK_SECONDS = 20.0
 
 
 class SshFolder:
@@ -57,6 +59,14 @@ class SshFolder:
         self._host.changes.append(full)
 
 
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 @contextlib.contextmanager
 def opened(host: Host, user: str) -> Iterator[SshFolder]:
     """A user's ~/.ssh, made where there is none, for one writer at a time. Raises StepError where it is no folder."""
@@ -84,5 +94,5 @@ def opened(host: Host, user: str) -> Iterator[SshFolder]:
         if host.owner(name) != user:
             host.chown(f"/proc/self/fd/{folder}", user)
             host.changes.append(name)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        host.poll(f"{name}/{LOCK} stayed locked", lambda: _lock(lock), LOCK_SECONDS)
         yield SshFolder(host, user, folder)

@@ -1,31 +1,34 @@
 #!/bin/bash
-# The end of a batch script whose ranks have failed: waits while a node of the job does not answer, 180 s at most.
+# The end of a batch script whose ranks have failed: waits while the job may still go back into the queue.
 #
 # When a node is lost the other ranks fail at once, and it takes until lostNodeSeconds, or Slurm's own SlurmdTimeout,
-# before the job goes back into the queue. A script that ended before would end the job for good. Where all nodes
-# answer, the failure is the job's own, and nothing is waited for.
-limit=${HYPERPOD_WAIT_SECONDS:-180} port=${HYPERPOD_WAIT_PORT:-22}
+# before the job is queued again. A script that ended before would end the job for good. A node that shuts down answers
+# for some seconds after its ranks are gone. So: until all nodes have answered all the time for a while.
+grace=${HYPERPOD_WAIT_GRACE:-30} port=${HYPERPOD_WAIT_PORT:-22}
+timeout=$(scontrol show config 2>/dev/null | sed -n 's/^SlurmdTimeout *= *\([0-9]*\).*/\1/p')
+limit=${HYPERPOD_WAIT_SECONDS:-$((2 * ${timeout:-60} + 60))}
 
-silent() { # A living host accepts or refuses a connection; "No route" comes from our own kernel, for one that is gone.
+answers() { # A living host accepts or refuses a connection. All else, names without an address too, is no answer.
   local said
   # shellcheck disable=SC2016 # expanded by the inner bash
-  said=$(LC_ALL=C timeout 2 bash -c 'exec 3<>"/dev/tcp/$1/$2"' _ "$1" "$port" 2>&1)
-  (($? == 124)) || [[ $said == *"No route to host"* ]]
+  said=$(LC_ALL=C timeout 2 bash -c 'exec 3<>"/dev/tcp/$1/$2"' _ "$1" "$port" 2>&1) || [[ $said == *refused* ]]
 }
 
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
-said=
-while ((SECONDS < limit)); do
-  lost=
+said='' since=$SECONDS
+while ((SECONDS < limit && SECONDS - since < grace)); do
+  lost=''
   for node in "${nodes[@]}"; do
-    if silent "$node"; then
+    if ! answers "$node"; then
       lost=$node
       break
     fi
   done
-  if [[ -z $lost ]]; then exit 0; fi
-  if [[ -z $said ]]; then echo "$lost does not answer; waiting for this job to go back into the queue"; fi
-  said=1
+  if [[ -n $lost && -z $said ]]; then
+    said="$lost does not answer; waiting for this job to go back into the queue"
+    echo "$said"
+  fi
   sleep 1
+  if [[ -n $lost ]]; then since=$SECONDS; fi
 done
 exit 0

@@ -197,6 +197,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "labels with Slurm": ({"workers": [{**GROUP, "labels": {"a": "b"}}]}, "hyperpod:workers[0].labels", "Kubernetes"),
     "login nodes with EKS": ({**EKS, "login": {"instanceType": "ml.m5.large"}}, "hyperpod:login", "Slurm"),
+    "lost nodes with EKS": ({**EKS, "lostNodeSeconds": 20}, "hyperpod:lostNodeSeconds", "is for Slurm; leave it out"),
     "controller with EKS": (
         {**EKS, "controllerInstanceType": "ml.m5.large"},
         "hyperpod:controllerInstanceType",

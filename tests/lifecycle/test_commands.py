@@ -165,6 +165,7 @@ def test_values_that_have_no_place_are_not_counted_as_wrong() -> None:
         (f"nccom-test allr --nworkers 32 --datatype fp32 --check\n{NCCOM}", True),
         (f"nccom-test allr\n{NCCOM}nccom-test allr --check\n{NCCOM}", True),
         (f"nccom-test allr\n{NCCOM}nccom-test allr --check\n", False),  # the check said nothing
+        (f"nccom-test allr\n{NCCOM}nccom-test allr --check\n{NCCOM.split('Avg')[0]}", False),  # nor got to its end
         ("nccom-test allr --check\n 33554432   Failure running neuron-bench - log file /tmp/a.log\n", False),
         (f"nccom-test allr --check\n{NCCOM}1 errors found - test failed\n", False),
     ],

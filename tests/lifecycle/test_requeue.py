@@ -226,6 +226,26 @@ def test_a_job_that_hyperpod_resumes_keeps_its_silent_node_and_its_hold(cluster:
     assert cluster.jobs["7"] == ("PENDING", "BeginTime")
 
 
+def test_a_job_whose_script_cannot_be_read_now_is_left_alone_until_it_can(cluster: Cluster) -> None:
+    cluster.host.path(requeue.HYPERPOD).mkdir(parents=True)
+    scontrol = cluster.host.commands["scontrol"]
+
+    def silent(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+        if "batch_script" in args:
+            return Result(1, "", "job script retrieval failed: Unable to contact slurm controller (connect failure)")
+        return scontrol(host, args, stdin)
+
+    cluster.host.commands["scontrol"] = silent
+    cluster.gone.add("10.0.0.2")
+    with pytest.raises(StepError, match="job 7: its batch script cannot be read: .*Unable to contact"):
+        cluster.run(5)
+    assert not cluster.downed()
+    cluster.host.commands["scontrol"] = scontrol
+    cluster.scripts["7"] = "#!/bin/bash\nsrun --auto-resume=1 train\n"
+    cluster.run(5)
+    assert not cluster.downed()
+
+
 def test_outside_hyperpod_a_script_that_could_ask_for_auto_resume_means_nothing(cluster: Cluster) -> None:
     cluster.scripts["7"] = "if [[ -d /opt/sagemaker_cluster ]]; then resume=--auto-resume=1; fi\n"
     cluster.gone.add("10.0.0.2")
@@ -252,6 +272,18 @@ def test_a_restarted_service_knows_what_ran_and_ends_again_what_it_was_ending(cl
     cluster.run(3)
     stuck.set()
     assert {call[5] for call in cluster.host.calls if call[0] == "ssh"} == {"n1", "n3"}
+    assert cluster.jobs["7"] == ("RUNNING", "None")
+
+
+def test_a_job_that_slurm_shows_as_completing_meanwhile_is_ended_again_too(cluster: Cluster) -> None:
+    cluster.host.write(requeue.MEMORY, json.dumps({"running": ["7"], "ending": {"7": ["n1"]}}))
+    cluster.watch = cluster.service(lost_after=2)
+    cluster.watch.recall()
+    cluster.jobs["7"] = ("COMPLETING", "None")
+    cluster.watch.round()
+    cluster.jobs["7"] = ("PENDING", "BeginTime")
+    cluster.run(3)
+    assert [call[5] for call in cluster.host.calls if call[0] == "ssh"] == ["n1"]
     assert cluster.jobs["7"] == ("RUNNING", "None")
 
 

@@ -197,18 +197,34 @@ def test_an_empty_map_and_the_partitions_that_name_it_are_removed(world: World) 
     assert configure(host)
     assert not host.path("/opt/slurm/etc/topology.yaml").exists()
     assert not host.path("/opt/slurm/etc/topology.conf").exists()
-    assert "PartitionName=gpu Nodes=ALL State=UP\n" in conf.read_text()
+    assert "\nPartitionName=gpu Nodes=ALL State=UP\n" in conf.read_text()
+    assert not configure(host)
+    host.path("/opt/slurm/etc/topology.conf").write_text(SWITCHES)
+    assert configure(host)
+    assert "\nPartitionName=gpu Nodes=ALL Topology=tree State=UP\n" in conf.read_text()
+    assert "#with-a-map#" not in conf.read_text()
     assert not configure(host)
 
 
+@pytest.mark.parametrize("empty", ["", "[]\n", "---\n[]\n", "{}\n", "- topology: tree\n  tree:\n    switches: []\n"])
+def test_an_empty_tree_hides_no_other_map(world: World, empty: str) -> None:
+    host = controller(world, TREE, topology_conf=SWITCHES, topology_yaml=empty)
+    assert configure(host)
+    assert not host.path("/opt/slurm/etc/topology.yaml").exists()
+    assert host.text("/opt/slurm/etc/topology.conf") == SWITCHES
+    assert slurm_conf.parse(host.text("/opt/slurm/etc/slurm.conf")).get("TopologyPlugin") == "topology/tree"
+
+
+MAP = "- topology: tree\n  tree:\n    switches:\n      - switch: nn-1\n        nodes: ip-10-1-0-[12-13]\n"
+
+
 def test_a_map_that_says_something_is_left_alone(world: World) -> None:
-    host = controller(world, "", topology_yaml="- topology: tree\n  cluster_default: true\n", topology_conf="")
+    host = controller(world, "", topology_yaml=MAP, topology_conf="")
     conf = host.path("/opt/slurm/etc/slurm.conf")
     conf.write_text(conf.read_text() + "PartitionName=gpu Nodes=ALL Topology=tree State=UP\n")
     configure(host)
     assert "Topology=tree" in conf.read_text()
-    assert host.path("/opt/slurm/etc/topology.yaml").exists()
-    assert host.path("/opt/slurm/etc/topology.conf").exists()
+    assert host.text("/opt/slurm/etc/topology.yaml") == MAP
 
 
 # The controller
@@ -445,8 +461,27 @@ def test_a_login_node_does_not_take_the_images_configuration_for_its_own(world: 
     conf = host.path("/opt/slurm/etc/slurm.conf")
     conf.parent.mkdir(parents=True, exist_ok=True)
     conf.write_text("ClusterName=template\nSlurmctldHost=localhost\n")
-    with pytest.raises(StepError, match=r"slurm.conf names no controller of this cluster within 300 s"):
+    assert slurm.run(ready(host)).endswith("by the controller's configuration")
+    assert str(conf.readlink()) == "/fsx/.hyperpod/slurm/slurm.conf"
+
+
+def test_a_login_node_waits_for_a_configuration_that_names_a_controller(world: World) -> None:
+    host = world.node("login")
+    conf = host.path("/opt/slurm/etc/slurm.conf")
+    conf.parent.mkdir(parents=True, exist_ok=True)
+    conf.write_text("ClusterName=template\n")
+    with pytest.raises(StepError, match=r"neither /opt/slurm/etc/slurm.conf named a controller nor its copy .* 900 s"):
         slurm.run(ready(host))
+
+
+@pytest.mark.parametrize("name", ["ip-10-1-0-10", "ip-10-1-0-10.ec2.internal", "head", "10.1.0.10"])
+def test_a_login_node_knows_its_controller_by_any_of_its_names(world: World, name: str) -> None:
+    world.names["head"] = ["10.1.0.10"]
+    host = world.node("login")
+    conf = host.path("/opt/slurm/etc/slurm.conf")
+    conf.parent.mkdir(parents=True, exist_ok=True)
+    conf.write_text(f"ClusterName=mine\nSlurmctldHost={name}\n")
+    assert slurm.run(ready(host)).endswith("by its own configuration")
 
 
 def test_a_login_node_without_a_configuration_uses_the_controllers(world: World) -> None:

@@ -58,6 +58,9 @@ def test_killed(tmp_path: Path, number: signal.Signals, delay: float) -> None:
 def test_audit_finds_what_is_left() -> None:
     before = audit.look()
     left = subprocess.Popen(["sleep", "60"], env={**os.environ, MARK: "one"})
+    # A program has begun before the kernel shows its environment.
+    while not Path(f"/proc/{left.pid}/environ").read_bytes():
+        time.sleep(0.01)
     try:
         assert [line for line in audit.leftovers(before, "one", audit.Namespaces()) if str(left.pid) in line]
     finally:
