@@ -237,7 +237,7 @@ def test_a_job_whose_script_cannot_be_read_now_is_left_alone_until_it_can(cluste
 
     cluster.host.commands["scontrol"] = silent
     cluster.gone.add("10.0.0.2")
-    with pytest.raises(StepError, match="job 7: its batch script cannot be read: .*Unable to contact"):
+    with pytest.raises(StepError, match=r"job 7: its batch script cannot be read: .*Unable to contact"):
         cluster.run(5)
     assert not cluster.downed()
     cluster.host.commands["scontrol"] = scontrol
