@@ -78,7 +78,10 @@ def render(
     nodes = workers.count if nodes is None else nodes
     problems += _problems(name, config, workers, namespace, nodes, devices, efa)
     if not image and workers.type.architecture != IMAGE_ARCHITECTURE:
-        problems.append(f"the jobs' images are for x86-64 and {workers.type.name} is not: give one of yours, --image")
+        problems.append(
+            f"the jobs' images are for x86-64 and {workers.type.name} is not: give one of yours, "
+            f"python -m operations job run {name} --image"
+        )
     if not image and settings.accelerator in job.images:
         image = job.image(settings.accelerator, config.region)
     problems += _image_problems(config, [image or "", *([ETCD_IMAGE] if etcd and job.elastic else [])])

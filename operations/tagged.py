@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import jmespath
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from components.names import CLUSTER_ID_TAG
 
-from .failures import cannot_know, is_missing
+from .failures import cannot_know, is_missing, reason
 from .target import Target
 
 
@@ -82,8 +82,11 @@ _KINDS = {
 }  # fmt: skip
 # What leftovers.py looks for itself, or what goes with it.
 _ELSEWHERE = frozenset(
-    {"ec2", "eks", "fsx", "s3", "iam", "logs", "sagemaker", "ssm:document", "aps:rulegroupsnamespace"}
-)
+    {
+        "ec2", "eks", "fsx", "s3", "iam", "logs", "sagemaker", "ssm:document", "aps:rulegroupsnamespace",
+        "elasticloadbalancing:listener", "elasticloadbalancing:listener-rule",
+    }
+)  # fmt: skip
 
 
 def arns(target: Target, key: str = CLUSTER_ID_TAG, value: str = "") -> Iterator[str]:
@@ -98,7 +101,7 @@ def arns(target: Target, key: str = CLUSTER_ID_TAG, value: str = "") -> Iterator
 def present(target: Target) -> Iterator[Tagged]:
     """What carries the stack's tag, or the tags of Kubernetes' drivers, and is there by its own service's word.
 
-    Raises Failure at the end where a kind is not known here.
+    Raises Failure at the end, with all that may be there: of a kind that is not known here, or that could not be asked.
     """
     found = dict.fromkeys(arns(target))
     if target.on_eks:
@@ -116,7 +119,13 @@ def present(target: Target) -> Iterator[Tagged]:
         if kind is None:
             if key not in _ELSEWHERE and key.split(":")[0] not in _ELSEWHERE:
                 unsure.append(arn)
-        elif _there(target, kind, arn, name):
+            continue
+        try:
+            there = _there(target, kind, arn, name)
+        except (ClientError, BotoCoreError) as error:
+            unsure.append(f"{arn} ({reason(error)})")
+            continue
+        if there:
             yield Tagged(kind=kind.name, id=name, command=kind.command.format(id=name, arn=arn))
     if unsure:
         raise cannot_know(f"may be left, or just deleted: {', '.join(unsure)}")

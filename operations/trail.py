@@ -85,7 +85,8 @@ def _refusal(target: Target, event: dict[str, Any], ids: set[str]) -> Refused | 
         return None
     text = str(event["CloudTrailEvent"])
     detail = json.loads(text)
-    code = detail.get("errorCode")
+    # EC2's codes begin with whose fault it was (Amazon EC2 API Reference, error codes for the Query API).
+    code = (detail.get("errorCode") or "").removeprefix("Client.").removeprefix("Server.")
     ours = target.cluster_name in text or not ids.isdisjoint(_ID.findall(text))
     if not code or code in _HARMLESS or not ours:
         return None

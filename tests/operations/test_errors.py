@@ -265,6 +265,16 @@ def test_more_recorded_events_than_are_read_is_said(aws: StubbedAws, monkeypatch
     )
 
 
+def test_what_a_program_only_tried_is_no_mistake_and_ec2s_codes_are_told_without_whose_fault_it_was(
+    aws: StubbedAws,
+) -> None:
+    tried = call("RunInstances", 1, "Client.DryRunOperation", "hyperpod-dev")
+    failed = call("CreateVpc", 2, "Client.VpcLimitExceeded", "hyperpod-dev")
+    aws.answer("cloudtrail", "lookup_events", {"Events": [tried, failed]})
+    nothing_else(aws)
+    assert [one.message for one in trail.refused(stack(aws), ago(60))] == ["VpcLimitExceeded: hyperpod-dev"]
+
+
 def test_resources_that_cannot_be_listed_leave_the_calls_that_name_the_cluster(aws: StubbedAws) -> None:
     aws.refuse("resourcegroupstaggingapi", "get_resources", "AccessDeniedException")
     aws.answer("cloudtrail", "lookup_events", {"Events": [call("CreateVpc", 1, "VpcLimitExceeded", "hyperpod-dev")]})

@@ -253,7 +253,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no image for these processors": (
         {"name": "nanogpt", "settings": {"workers": [{"name": "grace", "instanceType": "ml.p6e-gb200.36xlarge"}]}},
-        "give one of yours, --image",
+        "give one of yours, python -m operations job run nanogpt --image",
     ),
     "Slurm": ({"name": "nanogpt", "stack": "slurm-gpu"}, "jobs/slurm"),
 }

@@ -237,6 +237,25 @@ def test_a_repository_and_a_rule_are_found_and_what_the_list_only_still_has_is_n
     aws.assert_all_asked()
 
 
+def test_one_thing_that_cannot_be_asked_does_not_hide_the_others(
+    aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers, "_LOOKS", (("tagged resources", leftovers._tagged),))
+    key = "kms:us-west-2:1:key/0123"
+    listed(aws, key, RULE)
+    aws.refuse("kms", "describe_key", "AccessDeniedException")
+    aws.answer("events", "describe_rule", {"Name": "dev-events"}, Name="dev-events")
+    found = leftovers.audit(stack(aws))
+    assert [one.kind for one in found.leftovers] == ["EventBridge rule"]
+    (unknown,) = found.unknown
+    assert f"arn:aws:{key} (permission denied: DescribeKey)" in unknown
+
+
+def test_listeners_and_their_rules_go_with_their_load_balancer(aws: StubbedAws) -> None:
+    listed(aws, *(f"elasticloadbalancing:us-west-2:1:{one}/app/web/1/2" for one in ("listener", "listener-rule")))
+    assert list(tagged.present(stack(aws))) == []
+
+
 def test_a_tagged_thing_of_a_kind_nobody_knows_is_said_and_not_taken_for_clean(
     aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
