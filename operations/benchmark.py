@@ -155,6 +155,10 @@ def _on_kubernetes(target: Target, nodes: int, timeout: float, on_phase: job_run
     try:
         job_run.submit(api, objects)
         return job_run.follow(api, objects, on_phase, on_phase, timeout)
+    except job_run.TimedOut as error:
+        again = f"python -m operations job run {name} --nodes {nodes} --stack {target.stack} --keep"
+        error.hint = f"it was taken away; {again} leaves it"
+        raise
     finally:
         for one in reversed(objects):
             api.delete(one)

@@ -35,7 +35,14 @@ _STEP = re.compile(r"^(?:iter|step) (\d+): loss ([\d.]+)")
 
 
 class TimedOut(Failure):
-    """A job did not end in time."""
+    """A job did not end in time. ``queued`` where nothing of it runs, because it waits for nodes.
+
+    Whoever follows the job knows what becomes of it, and gives the hint.
+    """
+
+    def __init__(self, message: str, *, queued: bool) -> None:
+        super().__init__(message)
+        self.queued = queued
 
 
 class Api(Protocol):
@@ -164,9 +171,9 @@ def follow(
 
     while (ended := _ended(api, job)) is None:
         if time.monotonic() > end:
+            pods = _pods(api, job)
             raise TimedOut(
-                f"{job['metadata']['name']} did not end within {timeout:.0f} s: {_phase(_pods(api, job))}",
-                f"kubectl describe {job['kind'].lower()} {job['metadata']['name']} -n {job['metadata']['namespace']}",
+                f"{job['metadata']['name']} did not end within {timeout:.0f} s: {_phase(pods)}", queued=_queued(pods)
             )
         pods = _pods(api, job)
         on_phase(_phase(pods))
@@ -210,11 +217,23 @@ def _phase(pods: Sequence[Object]) -> str:
     if not pods:
         return "queued: no pod yet"
     running = sum(pod.get("status", {}).get("phase") == "Running" for pod in pods)
-    for pod in pods:
-        for condition in pod.get("status", {}).get("conditions") or []:
-            if condition["type"] == "PodScheduled" and condition["status"] == "False":
-                return f"{running} of {len(pods)} pods run; {condition.get('message', 'the others wait for a node')}"
+    for why in filter(None, map(_unplaced, pods)):
+        return f"{running} of {len(pods)} pods run; {why}"
     return f"{running} of {len(pods)} pods run"
+
+
+def _unplaced(pod: Object) -> str:
+    """Why a pod has no node yet, as the scheduler says; empty where it has one."""
+    for condition in pod.get("status", {}).get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return str(condition.get("message", "the others wait for a node"))
+    return ""
+
+
+def _queued(pods: Sequence[Object]) -> bool:
+    """Whether a job waits for nodes alone. A pod that has one and does not run has another trouble."""
+    waiting = [pod for pod in pods if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")]
+    return not pods or (bool(waiting) and all(map(_unplaced, waiting)))
 
 
 def judge(

@@ -32,6 +32,8 @@ _SESSIONS = 8
 # behind a state, + is of a job that completes, - of one that is planned; all others are of a node that is going away.
 _UP = re.compile(r"(idle|mixed|allocated|completing|planned|reserved)[+-]?")
 _JOB, _JOB_SECONDS = "device-check", 900
+# Until the pods of a job that was deleted are gone: Kubernetes gives them 30 s to end (Pod v1, terminationGracePeriod).
+_GONE_SECONDS = 120
 _NODE_CHECK = "sudo -n /opt/hyperpod/bin/hyperpod-validate --json"
 
 
@@ -181,22 +183,33 @@ class Validation:
         """Pods write to /fsx and see every device. A job alone can tell, which takes all devices of its nodes."""
         for group in self._target.config.worker_groups:
             name = f"{_JOB} on {group.name}"
-            if self._run_jobs:
+            by_hand = f"python -m operations job run {_JOB} --group {group.name} --stack {self._target.stack}"
+            if not self._run_jobs:
+                hint = f"validate --run-jobs, or {by_hand}"
+                yield Check(name=name, result="UNKNOWN", detail="not run: /fsx and devices in pods", hint=hint)
+                continue
+            try:
                 ended = self._job(group)
+            except job_run.TimedOut as error:
+                if error.queued:
+                    detail = f"the nodes are taken, or no queue lets the job in: {error.message}"
+                    yield Check(name=name, result="UNKNOWN", detail=detail, hint=f"when they are free: {by_hand}")
+                else:
+                    yield _check(name, False, error.message, f"it was taken away; {by_hand} --keep leaves it")
+            except Failure as error:
+                yield _not_asked(name, error, self._target.stack)
+            else:
                 figures = f"{ended.figures.get('nodes_passed', 0):g} of {group.count} nodes"
                 yield _check(
-                    name, ended.passed, "; ".join(ended.reasons) or figures, "the job's output; kubectl events"
+                    name, ended.passed, "; ".join(ended.reasons) or figures, f"its output: {by_hand}; kubectl events"
                 )
-            else:
-                hint = f"validate --run-jobs, or python -m operations job run {_JOB} --group {group.name}"
-                hint += f" --stack {self._target.stack}"
-                yield Check(name=name, result="UNKNOWN", detail="not run: /fsx and devices in pods", hint=hint)
 
     def _job(self, group: InstanceGroup) -> job_run.Result:
         """Run it in the first team's namespace, and take it away again."""
         api, config = cluster_nodes.kubernetes(self._target), self._target.config
         try:
-            objects = render(_JOB, config, group=group.name)
+            # Kubernetes ends it later than we do: what it ended while it waited for nodes would read as a failure.
+            objects = render(_JOB, config, group=group.name, deadline=_JOB_SECONDS + 60)
         except JobError as error:
             raise bad_input(str(error)) from None
         job_run.check(api, objects, config)
@@ -207,9 +220,10 @@ class Validation:
         finally:
             for document in reversed(objects):
                 api.delete(document)
-        # The next group's job has the same name.
-        while api.get(objects[-1]) is not None and time.monotonic() - began < _JOB_SECONDS:
-            time.sleep(1)
+            # The next group's job has the same name.
+            gone = time.monotonic() + _GONE_SECONDS
+            while api.get(objects[-1]) is not None and time.monotonic() < gone:
+                time.sleep(1)
         namespace, seconds = objects[-1]["metadata"]["namespace"], time.monotonic() - began
         return job_run.judge(_JOB, namespace, group, group.count, ended, lines, seconds)
 

@@ -163,10 +163,15 @@ def run_command(
             succeeded, lines = job_run.follow(
                 api, objects, say, lambda phase: status.update(f"{name}: {escape(phase)}"), limit
             )
-    except job_run.TimedOut:
+    except job_run.TimedOut as error:
         # Training goes on, as it does after Ctrl-C; a test that nobody waits for only holds nodes.
-        if JOBS[name].deadline:
+        if JOBS[name].deadline and not keep:
             take_away()
+            error.hint = "it was taken away; --keep leaves it"
+        else:
+            one = f"{objects[-1]['kind'].lower()} {name} -n {where}"
+            goes_on = "it is left there" if JOBS[name].deadline else "it goes on"
+            error.hint = f"{goes_on}; kubectl describe {one}; to end it: kubectl delete {one}"
         raise
     take_away()
     groups = {one.name: one for one in chosen.config.worker_groups}

@@ -226,10 +226,19 @@ def test_the_command_ends_as_the_job_does_and_takes_its_objects_away(
         assert first["passed"] is (condition == "Succeeded")
 
 
-@pytest.mark.parametrize(("name", "deleted"), [("nccl-tests", ["MPIJob"]), ("nanogpt", [])])
+@pytest.mark.parametrize(
+    ("name", "options", "deleted", "hint"),
+    [
+        ("nccl-tests", [], ["MPIJob"], "it was taken away; --keep leaves it"),
+        ("nccl-tests", ["--keep"], [], "it is left there; kubectl describe mpijob nccl-tests -n training"),
+        ("nanogpt", [], [], "it goes on; kubectl describe pytorchjob nanogpt -n training"),
+    ],
+)
 def test_after_the_timeout_a_test_is_taken_away_and_training_goes_on(
     name: str,
+    options: list[str],
     deleted: list[str],
+    hint: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -239,8 +248,11 @@ def test_after_the_timeout_a_test_is_taken_away_and_training_goes_on(
     api = FakeApi(NAMESPACE)
     api.log = lambda pod, *, last_seconds=None: []  # type: ignore[method-assign]
     monkeypatch.setattr(KubernetesApi, "of", lambda _: api)
-    assert cli.main(["job", "run", name, "-s", "eks-gpu", "--kubeconfig", str(file), "--timeout", "0.1"]) == Exit.FAILED
-    assert "did not end within 0 s" in capsys.readouterr().err
+    words = ["job", "run", name, "-s", "eks-gpu", "--kubeconfig", str(file), "--timeout", "0.1", *options]
+    assert cli.main(words) == Exit.FAILED
+    said = " ".join(capsys.readouterr().err.split())
+    assert "did not end within 0 s" in said
+    assert hint in said
     assert api.deleted == deleted
 
 

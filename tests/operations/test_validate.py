@@ -13,7 +13,7 @@ import pytest
 from components.names import CLUSTER_ID_TAG
 from operations import sessions
 from operations.aws import Aws
-from operations.failures import Exit, Failure
+from operations.failures import Exit
 from operations.jobs import JobError
 from operations.nodes import Node
 from operations.sessions import Remote
@@ -265,8 +265,42 @@ def test_a_stack_that_cannot_have_the_job_is_told_why(
 
     kubernetes()
     monkeypatch.setattr("operations.validate.render", refuse)
-    with pytest.raises(Failure, match="a closed network has no image"):
-        in_pods(aws, run_jobs=True)
+    ((result, said),) = in_pods(aws, run_jobs=True)
+    assert (result, "a closed network has no image" in said) == ("UNKNOWN", True)
+
+
+UNPLACED = {"type": "PodScheduled", "status": "False", "message": "Insufficient nvidia.com/gpu"}
+
+
+@pytest.mark.parametrize(
+    ("pods", "result", "said"),
+    [
+        ([], "UNKNOWN", "no pod yet"),
+        ([{"phase": "Pending", "conditions": [UNPLACED]}], "UNKNOWN", "Insufficient nvidia.com/gpu"),
+        ([{"phase": "Pending"}], "FAIL", "--keep leaves it"),
+        ([{"phase": "Running"}], "FAIL", "--keep leaves it"),
+    ],
+)
+def test_a_job_that_waits_for_taken_nodes_is_unknown_and_the_next_group_is_asked_all_the_same(
+    pods: list[dict[str, Any]],
+    result: str,
+    said: str,
+    aws: StubbedAws,
+    kubernetes: Callable[..., FakeKubernetes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    api = kubernetes()
+    api.ends = None
+    found = [{"metadata": {"name": "w", "uid": "1", "labels": {}}, "status": status} for status in pods]
+    monkeypatch.setattr(api, "pods", lambda *_: found)
+    monkeypatch.setattr("operations.validate._JOB_SECONDS", 0)
+    chosen = stack(aws, "eks-gpu")
+    group = chosen.config.worker_groups[0]
+    monkeypatch.setitem(chosen.config.__dict__, "worker_groups", (group, group))
+    checks = list(Validation(chosen, run_jobs=True).in_pods())
+    assert [one.result for one in checks] == [result, result]
+    assert all(said in f"{one.detail} {one.hint}" for one in checks)
+    assert api.there == []
 
 
 def test_a_device_check_that_is_running_already_is_let_alone(
