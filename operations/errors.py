@@ -178,9 +178,19 @@ def _recorded(target: Target, start: datetime) -> Iterator[Problem]:
 
 
 def _trail(target: Target, start: datetime) -> Iterator[Problem]:
-    """Calls that AWS refused."""
-    for one in refused(target, start):
-        yield _problem(target, one.time, "CloudTrail", one.call, one.message)
+    """Calls that AWS refused; equal refusals, as of a delete that is tried again, are told once."""
+    times: dict[tuple[str, str], list[datetime]] = {}
+    unseen: Failure | None = None
+    try:
+        for one in refused(target, start):
+            times.setdefault((one.call, one.message), []).append(one.time)
+    except Failure as error:
+        unseen = error
+    for (call, message), when in times.items():
+        what = f"{call} ({len(when)} times)" if len(when) > 1 else call
+        yield _problem(target, max(when), "CloudTrail", what, message)
+    if unseen is not None:
+        raise unseen
 
 
 def _boots(target: Target, start: datetime) -> Iterator[Problem]:

@@ -6,11 +6,16 @@ import re
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from .failures import reason
+from .failures import is_missing, reason
 from .target import Target
 
 # EC2's filters of DescribeNetworkInterfaces, by how an id begins.
 _FILTERS = {"vpc": "vpc-id", "subnet": "subnet-id", "sg": "group-id"}
+_THERE = {
+    "vpc": ("describe_vpcs", "VpcIds"),
+    "subnet": ("describe_subnets", "SubnetIds"),
+    "sg": ("describe_security_groups", "GroupIds"),
+}
 _ID = re.compile(r"\b(vpc|subnet|sg)-[0-9a-f]{8,17}\b")
 _MOST_NAMED = 5
 _AGAIN = "then run the same command again"
@@ -27,7 +32,12 @@ def in_the_way(target: Target, text: str) -> tuple[str, str]:
     where = [{"Name": _FILTERS[named.group(1)], "Values": [named.group(0)]}]
     try:
         found = list(target.aws.pages("ec2", "describe_network_interfaces", "NetworkInterfaces", Filters=where))
+        if not found:
+            operation, parameter = _THERE[named.group(1)]
+            getattr(target.aws.client("ec2"), operation)(**{parameter: [named.group(0)]})
     except (ClientError, BotoCoreError) as error:
+        if isinstance(error, ClientError) and is_missing(error):
+            return f"{named.group(0)} is gone by now", "nothing to do"
         return f"what is in the way is unknown: {reason(error)}", f"remove what still uses {named.group(0)}, {_AGAIN}"
     if not found:
         return (
