@@ -269,13 +269,16 @@ def _login(node: Node) -> str:
     etc = host.settings.slurm_etc
     local, copy = f"{etc}/slurm.conf", f"{node.shared}/slurm/slurm.conf"
 
-    def usable() -> bool:
-        own = not host.path(local).is_symlink() and _names_us(node, host.read(local) or "")
-        return own or host.read(copy) is not None
+    def own() -> bool:
+        return not host.path(local).is_symlink() and _names_us(node, host.read(local) or "")
 
-    host.poll(f"neither {local} named a controller nor its copy was there", usable, node.timeout("controller"))
+    host.poll(
+        f"neither {local} named a controller nor its copy was there",
+        lambda: own() or host.read(copy) is not None,
+        node.timeout("controller"),
+    )
     origin = "its own configuration"
-    if host.path(local).is_symlink() or not _names_us(node, host.read(local) or ""):
+    if not own():
         # A link, in place of the image's own file: what the controller changes later holds here too.
         host.link(local, copy)
         origin = "the controller's configuration"

@@ -6,13 +6,14 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.sockets import silent_port
 
 ROOT = Path(__file__).parents[2]
 JOBS = ROOT / "jobs/slurm"
@@ -180,17 +181,9 @@ def test_a_node_without_an_environment_says_how_to_name_one(tmp_path: Path) -> N
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """A port that is silent at 127.0.0.1, its queue being full, and that nobody listens at elsewhere."""
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen(0)
-        waiting = [socket.socket() for _ in range(3)]
-        for one in waiting:
-            one.setblocking(False)
-            one.connect_ex(server.getsockname())
-        yield server.getsockname()[1]
-        for one in waiting:
-            one.close()
+    """A port that is silent at 127.0.0.1, and that nobody listens at elsewhere."""
+    with silent_port() as number:
+        yield number
 
 
 def wait_for_requeue(tmp_path: Path, port: int, *nodes: str, seconds: int, grace: int = 1) -> tuple[str, float]:

@@ -16,6 +16,7 @@ from hyperpod_node.errors import StepError
 from hyperpod_node.host import Result
 
 from tests.lifecycle.rig import FakeHost, World
+from tests.sockets import silent_port
 
 
 class Cluster:
@@ -103,14 +104,20 @@ def test_what_is_left_of_the_job_on_the_survivors_is_ended(cluster: Cluster) -> 
     assert "'^slurmstepd: .7[.]'" in told["n1"]
 
 
-def test_a_job_is_not_started_while_its_old_processes_are_being_ended(cluster: Cluster) -> None:
-    ended = threading.Event()
+def hold_ssh(cluster: Cluster) -> threading.Event:
+    """Commands on survivors do not end before the event."""
+    event = threading.Event()
 
     def ssh(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
-        ended.wait(10)
+        event.wait(10)
         return Result(0)
 
     cluster.host.commands["ssh"] = ssh
+    return event
+
+
+def test_a_job_is_not_started_while_its_old_processes_are_being_ended(cluster: Cluster) -> None:
+    ended = hold_ssh(cluster)
     cluster.gone.add("10.0.0.2")
     cluster.run(20)
     assert cluster.jobs["7"] == ("PENDING", "BeginTime")
@@ -254,14 +261,8 @@ def test_outside_hyperpod_a_script_that_could_ask_for_auto_resume_means_nothing(
 
 
 def test_a_restarted_service_knows_what_ran_and_ends_again_what_it_was_ending(cluster: Cluster) -> None:
-    stuck = threading.Event()
     ssh = cluster.host.commands["ssh"]
-
-    def slow(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
-        stuck.wait(10)
-        return Result(0)
-
-    cluster.host.commands["ssh"] = slow
+    stuck = hold_ssh(cluster)
     cluster.gone.add("10.0.0.2")
     cluster.run(4)
     assert cluster.jobs["7"] == ("PENDING", "BeginTime")
@@ -354,17 +355,8 @@ def test_a_name_without_an_address_is_silent_and_hides_no_other() -> None:
 
 
 def test_an_address_that_says_nothing_is_silent() -> None:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen(0)
-        # A full queue drops what comes, as a host that is gone does.
-        waiting = [socket.socket() for _ in range(3)]
-        for one in waiting:
-            one.setblocking(False)
-            one.connect_ex(server.getsockname())
-        assert liveness.connect(["127.0.0.1"], server.getsockname()[1], 0.1) == set()
-        for one in waiting:
-            one.close()
+    with silent_port() as port:
+        assert liveness.connect(["127.0.0.1"], port, 0.1) == set()
 
 
 def test_a_refused_connection_is_an_answer_and_an_accepted_one_too() -> None:
