@@ -187,7 +187,7 @@ def port() -> Iterator[int]:
 
 
 def wait_for_requeue(tmp_path: Path, port: int, *nodes: str, seconds: int, grace: int = 1) -> tuple[str, float]:
-    """What the wait says, and how long it takes."""
+    """What the wait says, and how long it takes. Its limit is by whole seconds: up to one less than ``seconds``."""
     names = "\\n".join(nodes)
     (tmp_path / "scontrol").write_text(f"#!/bin/sh\nprintf '{names}\\n'\n")
     (tmp_path / "scontrol").chmod(0o755)
@@ -220,7 +220,7 @@ def test_a_node_that_answers_while_it_shuts_down_is_waited_for(tmp_path: Path, p
     asked = tmp_path / "asked"
     (tmp_path / "timeout").write_text(f"#!/bin/sh\necho >> {asked}\n[ $(wc -l < {asked}) -le 2 ] || exit 124\n")
     (tmp_path / "timeout").chmod(0o755)
-    said, seconds = wait_for_requeue(tmp_path, port, "127.0.0.2", seconds=6, grace=4)
+    said, seconds = wait_for_requeue(tmp_path, port, "127.0.0.2", seconds=7, grace=4)
     assert said == "127.0.0.2 does not answer; waiting for this job to go back into the queue\n"
     assert seconds >= 6
 
@@ -229,7 +229,7 @@ def test_a_node_that_answers_while_it_shuts_down_is_waited_for(tmp_path: Path, p
 def test_a_failure_with_a_silent_node_waits_for_the_queue_and_no_longer_than_its_limit(
     tmp_path: Path, port: int
 ) -> None:
-    said, seconds = wait_for_requeue(tmp_path, port, "127.0.0.2", "127.0.0.1", seconds=4)
+    said, seconds = wait_for_requeue(tmp_path, port, "127.0.0.2", "127.0.0.1", seconds=5)
     assert said == "127.0.0.1 does not answer; waiting for this job to go back into the queue\n"
     assert 4 <= seconds < 9
 
@@ -238,7 +238,7 @@ def test_a_node_that_the_kernel_no_longer_finds_is_silent_too(tmp_path: Path, po
     """After some tries a host that is gone is "No route to host" at once, where others refuse."""
     (tmp_path / "timeout").write_text("#!/bin/sh\necho 'bash: connect: No route to host' >&2\nexit 1\n")
     (tmp_path / "timeout").chmod(0o755)
-    said, seconds = wait_for_requeue(tmp_path, port, "127.0.0.2", seconds=1)
+    said, seconds = wait_for_requeue(tmp_path, port, "127.0.0.2", seconds=2)
     assert said == "127.0.0.2 does not answer; waiting for this job to go back into the queue\n"
     assert seconds >= 1
 
