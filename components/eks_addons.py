@@ -132,10 +132,9 @@ class EksAddons(ComponentResource):
                 kind="fsx-csi",
                 service_account="fsx-csi-controller-sa",
                 statements=[
-                    allow(
-                        ["fsx:CreateFileSystem", "fsx:TagResource", "fsx:DescribeFileSystems"],
-                        [f"{arn}:fsx:{here}:file-system/*"],
-                    ),
+                    allow(["fsx:CreateFileSystem", "fsx:TagResource"], [f"{arn}:fsx:{here}:file-system/*"]),
+                    # It names no resource: an ARN would match nothing (Service Authorization Reference, Amazon FSx).
+                    allow(["fsx:DescribeFileSystems"], ["*"]),
                     # Only what the driver made itself, and so never the stack's own file system.
                     allow(
                         ["fsx:DeleteFileSystem", "fsx:UpdateFileSystem"],

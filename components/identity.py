@@ -22,7 +22,7 @@ _INTERFACE_ACTIONS = (
     "ec2:DeleteNetworkInterface",
     "ec2:DeleteNetworkInterfacePermission",
 )
-# EC2 lets no Describe action name a resource.
+# None of these names a resource, and an ARN would match nothing (Service Authorization Reference, EC2 and FSx).
 _DESCRIBE_ACTIONS = (
     "ec2:DescribeDhcpOptions",
     "ec2:DescribeInstances",
@@ -30,6 +30,7 @@ _DESCRIBE_ACTIONS = (
     "ec2:DescribeSecurityGroups",
     "ec2:DescribeSubnets",
     "ec2:DescribeVpcs",
+    "fsx:DescribeFileSystems",
 )
 _PULL_ACTIONS = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
 
@@ -110,7 +111,6 @@ class Identity(ComponentResource):
             allow(["ec2:DetachNetworkInterface"], [ec2[0], f"{arn}:ec2:{args.names.region}:*:instance/*"]),
             allow(["ec2:CreateTags"], [ec2[0]], {"StringEquals": {"ec2:CreateAction": "CreateNetworkInterface"}}),
             allow(_DESCRIBE_ACTIONS, ["*"]),
-            allow(["fsx:DescribeFileSystems"], [f"{arn}:fsx:{here}:file-system/*"]),
             allow(["cloudwatch:PutMetricData"], ["*"], {"StringEquals": {"cloudwatch:namespace": "HyperPod"}}),
         ]
         if kind == "worker":
