@@ -15,6 +15,7 @@ from pulumi import ComponentResource, Input, Output, ResourceOptions
 from . import kubernetes_versions
 from .accelerators import Accelerator
 from .config import Charts, InstanceGroup, Team
+from .eks_access import EksAccess, EksAccessArgs
 from .eks_addons import EksAddons, EksAddonsArgs
 from .helm import HyperPodChart, HyperPodChartArgs
 from .kubernetes_versions import KUBERNETES_VERSIONS
@@ -90,7 +91,19 @@ class Eks(ComponentResource):
         cluster = self._control_plane()
         self.cluster_name = cluster.eks_cluster.name
         self.kubeconfig = Output.secret(cluster.kubeconfig_json)
-        self.ready = self._access_entries() + self._node_access(cluster)
+        access = EksAccess(
+            f"{name}-access",
+            EksAccessArgs(
+                partition=args.region.partition,
+                cluster_name=self.cluster_name,
+                node_roles=args.node_roles,
+                administrators=args.administrators,
+                teams=args.teams,
+                tags=args.tags or {},
+            ),
+            self._child,
+        )
+        self.ready = access.ready + self._node_access(cluster)
         self.kubernetes = kubernetes.Provider(f"{name}-kubernetes", kubeconfig=self.kubeconfig, opts=self._child)
         chart = HyperPodChart(
             f"{name}-chart",
@@ -185,47 +198,6 @@ class Eks(ComponentResource):
         )
         return key.arn
 
-    def _access_entries(self) -> list[pulumi.Resource]:
-        """Nodes may join the cluster. Only their entries are returned: nothing of the cluster waits for people's.
-
-        The deployer's own role is an administrator by EKS's bootstrap entry, which cannot be made twice.
-        """
-        for number, arn in enumerate(self._args.administrators):
-            self._administrator(number, arn)
-        for team in self._args.teams:
-            for number, arn in enumerate(team.role_arns):
-                aws.eks.AccessEntry(
-                    f"{self._name}-team-{team.name}-{number}",
-                    cluster_name=self.cluster_name,
-                    principal_arn=arn,
-                    kubernetes_groups=[team_group(team.name)],
-                    opts=self._child,
-                )
-        return [
-            aws.eks.AccessEntry(
-                f"{self._name}-{kind}",
-                cluster_name=self.cluster_name,
-                principal_arn=arn,
-                type="HYPERPOD_LINUX",
-                opts=self._child,
-            )
-            for kind, arn in self._args.node_roles.items()
-        ]
-
-    def _administrator(self, number: int, arn: str) -> None:
-        policy = f"arn:{self._args.region.partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
-        entry = aws.eks.AccessEntry(
-            f"{self._name}-administrator-{number}", cluster_name=self.cluster_name, principal_arn=arn, opts=self._child
-        )
-        aws.eks.AccessPolicyAssociation(
-            f"{self._name}-administrator-{number}",
-            cluster_name=self.cluster_name,
-            principal_arn=entry.principal_arn,
-            policy_arn=policy,
-            access_scope=aws.eks.AccessPolicyAssociationAccessScopeArgs(type="cluster"),
-            opts=self._child,
-        )
-
     def _node_access(self, cluster: eks.Cluster) -> list[pulumi.Resource]:
         """Rules between the control plane's own security group and the nodes'."""
         control_plane = cluster.eks_cluster.vpc_config.cluster_security_group_id  # type: ignore[union-attr]
@@ -256,11 +228,6 @@ class Eks(ComponentResource):
                 )
             )
         return rules
-
-
-def team_group(team: str) -> str:
-    """The Kubernetes group that a team's IAM roles are in; RoleBindings name it."""
-    return f"team:{team}"
 
 
 def connect_command(names: Names) -> str:

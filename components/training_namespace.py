@@ -10,7 +10,7 @@ from pulumi import ComponentResource, Input, ResourceOptions
 
 from .accelerators import EFA_RESOURCE
 from .config import InstanceGroup
-from .eks import team_group
+from .eks_access import team_group
 from .kubernetes_storage import CLAIM_NAME, FSX_DRIVER
 from .pod_environment import config_map_name, pod_variables
 from .pod_resources import device_resource, efa_interfaces

@@ -18,7 +18,7 @@ from pulumi.runtime.sync_await import _ensure_event_loop
 
 from . import protocol
 from .account import Account
-from .account.kinds import Refused, after_update, find_kind
+from .account.kinds import Refused, after_update, provider_refuses
 from .account.s3 import body
 from .autoname import keeps_name, named, with_names
 from .clock import duration
@@ -171,14 +171,14 @@ class Engine(MockMonitor):
             # The old resource has the name that was made up first.
             resource.inputs = named(resource.type, resource.name, given, {})
         self.operations[resource.urn] = operation
+        if refusals := provider_refuses(resource.type, resource.inputs):
+            self._fail(resource, operation, "; ".join(refusals))
         if self.preview:
             if old and operation in ("same", "update"):
                 resource.outputs = after_update(old.outputs, old.inputs, resource.inputs)
             else:
                 resource.outputs = protocol.planned(resource.type, resource.inputs)
             resource.id = old.id if old and operation in ("same", "update") else ""
-            if find_kind(resource.type) is None:
-                self._fail(resource, operation, f"the embedded account does not know {resource.type}")
             return
         if operation == "same" and old:
             resource.id, resource.outputs = old.id, old.outputs

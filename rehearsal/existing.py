@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import cycle, islice
 from unittest.mock import patch
 
 from components.config import Config
@@ -17,7 +18,6 @@ _IDS = {
     "sg": "moto.ec2.models.security_groups.random_security_group_id",
 }
 _CIDR = "10.0.0.0/16"
-_SUBNETS = ("10.0.1.0/24", "10.0.2.0/24", "10.0.3.0/24")
 
 
 def prepare(account: Account, config: Config) -> None:
@@ -29,7 +29,7 @@ def prepare(account: Account, config: Config) -> None:
         _role(account, config.settings.existing_role_arn)
     settings = config.settings
     for arn in (*settings.administrator_role_arns, *(arn for team in settings.teams for arn in team.role_arns)):
-        account.adopt("aws:iam/role:Role", "existing role", arn.rsplit("/", 1)[1], {}, {"arn": arn})
+        account.adopt("aws:iam/role:Role", "existing role", arn, {}, {"arn": arn})
     if config.settings.fsx.linked_bucket:
         bucket = {"bucket": config.settings.fsx.linked_bucket}
         account.create("aws:s3/bucket:Bucket", "existing bucket", bucket)
@@ -50,9 +50,9 @@ def _network(account: Account, config: Config) -> None:
     assert net.private_subnet_id, "checked with the configuration"
     with _next_id("vpc", net.vpc_id):
         account.create("aws:ec2/vpc:Vpc", "existing VPC", {"cidrBlock": _CIDR, "enableDnsSupport": True})
-    zones = [config.zone_id, *config.eks_zone_ids]
-    for subnet, cidr, zone in zip([net.private_subnet_id, *net.eks_subnet_ids], _SUBNETS, zones, strict=False):
-        place = {"vpcId": net.vpc_id, "cidrBlock": cidr, "availabilityZoneId": zone}
+    zones = [config.zone_id, *islice(cycle(config.eks_zone_ids), len(net.eks_subnet_ids))]
+    for number, (subnet, zone) in enumerate(zip([net.private_subnet_id, *net.eks_subnet_ids], zones, strict=True)):
+        place = {"vpcId": net.vpc_id, "cidrBlock": f"10.0.{number + 1}.0/24", "availabilityZoneId": zone}
         with _next_id("subnet", subnet):
             account.create("aws:ec2/subnet:Subnet", "existing subnet", place)
     _way_out(account, net.vpc_id, net.private_subnet_id, config.zone_id)

@@ -23,7 +23,7 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, re
 
 from . import protocol
 from .account import Account
-from .account.kinds import Refused, after_update, find_kind
+from .account.kinds import Refused, after_update, provider_refuses
 from .autoname import NAMED, keeps_name, named
 from .eks_component import construct_eks_cluster
 from .state import PROVIDER_PREFIX, ResourceState
@@ -95,10 +95,10 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
     def Check(self, request: Any, context: Any) -> Any:
         """The inputs with a name where AWS wants one, which a resource keeps for as long as it lives."""
         token, name = _token(request), _name(request)
-        if find_kind(token) is None:
-            reason = f"the embedded account does not know {token}"
+        if reasons := provider_refuses(token, _comparable(request.news)):
             return provider_pb2.CheckResponse(
-                inputs=request.news, failures=[provider_pb2.CheckFailure(property="", reason=reason)]
+                inputs=request.news,
+                failures=[provider_pb2.CheckFailure(property="", reason=reason) for reason in reasons],
             )
         olds, news = _comparable(request.olds), _comparable(request.news)
         key = NAMED.get(token, "")

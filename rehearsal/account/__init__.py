@@ -34,7 +34,7 @@ from botocore.exceptions import BotoCoreError, ClientError  # noqa: E402
 from moto import mock_aws  # noqa: E402
 from moto.iam import models as moto_iam  # noqa: E402
 
-from . import ec2, eks, hyperpod, iam, kubernetes, records, s3, services  # noqa: E402
+from . import access_entries, ec2, eks, hyperpod, iam, kubernetes, records, s3, services  # noqa: E402
 from .audit import Inventory, take_inventory  # noqa: E402
 from .faults import Fault  # noqa: E402
 from .integrity import check_exist, check_unused, known_identifiers, references  # noqa: E402
@@ -51,7 +51,7 @@ _RETRIES = 5
 moto_iam.aws_managed_policies_data = json.dumps(
     {k: v for k, v in json.loads(moto_iam.aws_managed_policies_data).items() if k.startswith(_MANAGED)}
 )
-for _module in (ec2, eks, hyperpod, iam, kubernetes, records, s3, services):
+for _module in (access_entries, ec2, eks, hyperpod, iam, kubernetes, records, s3, services):
     _module.register_kinds()
 
 

@@ -1,4 +1,4 @@
-"""EKS: control planes, add-ons, access entries and Helm releases, as records."""
+"""EKS: control planes, add-ons and Helm releases, as records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 CLUSTER = "aws:eks/cluster:Cluster"
 RELEASE = "kubernetes:helm.sh/v3:Release"
-ACCESS_ENTRY = "aws:eks/accessEntry:AccessEntry"
 # Amazon EKS User Guide, "Subnet requirements": zones without a control plane.
 _ZONES_WITHOUT = ("use1-az3", "usw1-az2", "cac1-az3")
 
@@ -88,7 +87,8 @@ def _delete_cluster(account: Account, live: Live) -> None:
     account.release("aws:ec2/securityGroup:SecurityGroup", live.outputs["vpcConfig"]["clusterSecurityGroupId"])
 
 
-def _in_cluster(account: Account, i: Inputs) -> Live:
+def in_cluster(account: Account, i: Inputs) -> Live:
+    """The EKS cluster that an input names, once it is there. Raises Refused."""
     found = next(account.find(CLUSTER, name=i["clusterName"], by=account.now), None)
     if found is None:
         raise Refused("ResourceNotFoundException", f"no cluster found for name: {i['clusterName']}")
@@ -123,39 +123,9 @@ def _check_addon(cluster: Live, i: Inputs) -> None:
 
 
 def _addon(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
-    _check_addon(_in_cluster(account, i), i)
+    _check_addon(in_cluster(account, i), i)
     arn = account.arn("eks", f"addon/{i['clusterName']}/{i['addonName']}/{account.new_id('a')[2:]}")
     return f"{i['clusterName']}:{i['addonName']}", {"arn": arn, "addonVersion": i.get("addonVersion") or "default"}
-
-
-def _entry_properties(i: Inputs) -> dict[str, Any]:
-    keys = {
-        "clusterName": "ClusterName",
-        "principalArn": "PrincipalArn",
-        "type": "Type",
-        "kubernetesGroups": "KubernetesGroups",
-    }
-    return {name: i[key] for key, name in keys.items() if i.get(key)}
-
-
-def _entry(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
-    cluster = _in_cluster(account, i)
-    if (cluster.inputs.get("accessConfig") or {}).get("authenticationMode") == "CONFIG_MAP":
-        raise Refused("InvalidRequestException", "the cluster's authentication mode does not allow access entries")
-    if any(account.find(ACCESS_ENTRY, clusterName=i["clusterName"], principalArn=i["principalArn"])):
-        raise Refused("ResourceInUseException", f"the specified access entry already exists: {i['principalArn']}")
-    arn = account.arn("eks", f"access-entry/{i['clusterName']}/{account.new_id('e')[2:]}")
-    return f"{i['clusterName']}:{i['principalArn']}", {"accessEntryArn": arn}
-
-
-def _policy(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
-    _in_cluster(account, i)
-    if next(account.find(ACCESS_ENTRY, clusterName=i["clusterName"], principalArn=i["principalArn"]), None) is None:
-        raise Refused("ResourceNotFoundException", f"there is no access entry for {i['principalArn']}")
-    kind, namespaces = i["accessScope"]["type"], i["accessScope"].get("namespaces")
-    if kind not in ("cluster", "namespace") or (kind == "namespace") != bool(namespaces):
-        raise Refused("InvalidParameterException", "an access scope is cluster, or namespace with namespaces")
-    return f"{i['clusterName']}#{i['principalArn']}#{i['policyArn']}", {}
 
 
 def _release(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
@@ -185,22 +155,6 @@ def register_kinds() -> None:
         )
     )
     register(record("aws:eks/addon:Addon", "AWS::EKS::Addon", _addon, translate=_addon_properties))
-    register(
-        record(
-            ACCESS_ENTRY,
-            "AWS::EKS::AccessEntry",
-            _entry,
-            translate=_entry_properties,
-            fixed=frozenset({"clusterName", "principalArn", "type"}),
-        )
-    )
-    register(
-        Kind(
-            token="aws:eks/accessPolicyAssociation:AccessPolicyAssociation",
-            create=_policy,
-            delete=lambda account, live: None,
-        )
-    )
     register(
         Kind(
             token=RELEASE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,7 @@ class Live:
 Create = Callable[["Account", Inputs], tuple[str, dict[str, Any]]]
 Change = Callable[["Account", Live, Inputs], dict[str, Any]]
 Delete = Callable[["Account", Live], None]
+Check = Callable[[Inputs], Sequence[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,7 @@ class Kind:
 
     ``updatable`` names the inputs that ``update`` can change in place; a change of any other replaces the resource.
     With ``updatable`` None every input but ``fixed`` can change, where ``a/b`` is the part ``b`` of the input ``a``.
+    ``check`` says what the provider itself refuses, in a preview already and without asking AWS.
     """
 
     token: str
@@ -61,6 +63,7 @@ class Kind:
     update: Change | None = None
     updatable: frozenset[str] | None = frozenset()
     fixed: frozenset[str] = field(default_factory=frozenset)
+    check: Check = lambda inputs: ()
 
     def replaces(self, changed: set[str], parts: set[str]) -> bool:
         """Whether a change of these inputs makes a new resource; ``parts`` are those of them that differ."""
@@ -94,6 +97,12 @@ def register(kind: Kind) -> None:
 def family(find: Callable[[str], Kind | None]) -> None:
     """Make a whole family of types known, of which ``find`` answers for the members."""
     _FAMILIES.append(find)
+
+
+def provider_refuses(token: str, inputs: Inputs) -> list[str]:
+    """What the type's provider has against these inputs before it asks AWS; values may be unknown yet."""
+    kind = find_kind(token)
+    return list(kind.check(inputs)) if kind else [f"the embedded account does not know {token}"]
 
 
 def find_kind(token: str) -> Kind | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .ec2 import lacks_rule_to_itself
-from .kinds import Inputs, Kind, Live, Refused, register
+from .kinds import Check, Inputs, Kind, Live, Refused, register
 from .schemas import check_shape, check_valid, replacing_properties, to_cloudformation
 
 if TYPE_CHECKING:
@@ -25,11 +25,12 @@ def record(
     fixed: frozenset[str] | None = None,
     on_update: Callable[[Account, Live, Inputs], None] = lambda account, live, inputs: None,
     on_delete: Callable[[Account, Live], None] = lambda account, live: None,
+    check: Check = lambda inputs: (),
 ) -> Kind:
     """A kind whose inputs must satisfy ``cfn_type``'s schema.
 
     ``translate`` makes the schema's properties from the inputs, by default by spelling alone. ``fixed`` inputs replace
-    the resource when they change, by default those that the schema calls create-only.
+    the resource when they change, by default those that the schema calls create-only. ``check`` is the provider's own.
     """
     to_properties = translate or (lambda inputs: to_cloudformation(cfn_type, inputs))
 
@@ -45,7 +46,7 @@ def record(
     if fixed is None:
         names = (path.split("/") for path in replacing_properties(cfn_type))
         fixed = frozenset("/".join(name[0].lower() + name[1:] for name in path) for path in names)
-    return Kind(token=token, create=create, delete=on_delete, update=update, updatable=None, fixed=fixed)
+    return Kind(token=token, create=create, delete=on_delete, update=update, updatable=None, fixed=fixed, check=check)
 
 
 def _tag_list(inputs: Inputs) -> list[dict[str, str]]:

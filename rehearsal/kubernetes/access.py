@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.eks import team_group
+from components.eks_access import team_group
 from components.pod_resources import device_resource, node_capacity
 from operations import job_run
 from operations.failures import Failure

@@ -79,7 +79,7 @@ def test_the_cluster_waits_for_what_its_nodes_need_to_boot(stack: str) -> None:
         "security-nodes-ingress-self",
     } <= before
     if stack.startswith("eks"):
-        assert {"eks-chart-release", "eks-cluster-eksCluster", "eks-worker", "eks-api-from-nodes"} <= before
+        assert {"eks-chart-release", "eks-cluster-eksCluster", "eks-access-worker", "eks-api-from-nodes"} <= before
 
 
 @pytest.mark.parametrize("stack", VARIANTS)
@@ -389,10 +389,12 @@ def test_administrators_and_teams_get_access_entries_and_nothing_waits_for_them(
     state = state_of("eks-gpu", **DRESSED_EKS)
     entries = {r.inputs["principalArn"]: r.inputs for r in of_type(state, "AccessEntry") if "type" not in r.inputs}
     assert entries[user]["kubernetesGroups"] == ["team:research"]
-    assert one(state, "eks-team-research-0").inputs["principalArn"] == user
-    policy = one(state, "eks-administrator-0", "AccessPolicyAssociation").inputs
-    assert policy["policyArn"].endswith("/AmazonEKSClusterAdminPolicy")
-    assert not {"eks-administrator-0", "eks-team-research-0"} & everything_before(state, one(state, "hyperpod-cluster"))
+    assert one(state, "eks-access-123456789012/research").inputs["principalArn"] == user
+    policy = one(state, "eks-access-123456789012/admin-administrator", "AccessPolicyAssociation")
+    assert policy.inputs["policyArn"].endswith("/AmazonEKSClusterAdminPolicy")
+    people = {r.name for r in of_type(state, "AccessEntry") if "type" not in r.inputs} | {policy.name}
+    assert len(people) == 3
+    assert not people & everything_before(state, one(state, "hyperpod-cluster"))
 
 
 def test_a_closed_eks_pulls_the_charts_public_images_from_the_mirror() -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from components.kubernetes_versions import addon_version
 from rehearsal.account import Account, Refused
+from rehearsal.account.access_entries import ACCESS_ENTRY, NATIVE_ACCESS_ENTRY
+from rehearsal.account.kinds import provider_refuses
 
 CLUSTER, ADDON = "aws:eks/cluster:Cluster", "aws:eks/addon:Addon"
 RELEASE, NAMESPACE = "kubernetes:helm.sh/v3:Release", "kubernetes:core/v1:Namespace"
@@ -108,3 +110,18 @@ def test_an_access_policy_needs_an_entry_and_a_scope_that_makes_sense(account: A
     account.create("aws:eks/accessEntry:AccessEntry", "entry", {"clusterName": "c", "principalArn": role})
     assert "an access scope" in refusal(account, token, {**policy, "accessScope": {"type": "namespace"}})
     account.create(token, "policy", policy)
+
+
+def test_a_node_s_access_entry_goes_past_pulumi_aws_whose_list_is_older_than_the_type(account: Account) -> None:
+    role = "arn:aws:iam::123456789012:role/nodes"
+    account.adopt("aws:iam/role:Role", "role", "nodes", {}, {"arn": role})
+    entry = {"clusterName": "c", "principalArn": role, "type": "HYPERPOD_LINUX"}
+    assert provider_refuses(ACCESS_ENTRY, entry) == [
+        'expected type to be one of ["EC2" "EC2_LINUX" "EC2_WINDOWS" "FARGATE_LINUX" "HYBRID_LINUX" "STANDARD"], '
+        "got HYPERPOD_LINUX"
+    ]
+    assert provider_refuses(NATIVE_ACCESS_ENTRY, entry) == []
+    assert "must be one of" in refusal(account, NATIVE_ACCESS_ENTRY, {**entry, "type": "HYPERPOD"})
+    assert "cannot be specified" in refusal(account, NATIVE_ACCESS_ENTRY, {**entry, "kubernetesGroups": ["a"]})
+    account.create(NATIVE_ACCESS_ENTRY, "nodes", entry)
+    assert "already exists" in refusal(account, ACCESS_ENTRY, {"clusterName": "c", "principalArn": role})
