@@ -51,11 +51,12 @@ $(VENV)/.ready: requirements.txt requirements-dev.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $@
 
-## Debian packages for the nodes' rehearsal (root): a real Slurm, MUNGE, sshd, OpenMPI, PyTorch on the CPU
+## Debian packages for the nodes' rehearsal (root): MUNGE, sshd, OpenMPI, PyTorch on the CPU; and real Slurms, in ~/.cache/hyperpod-tools
 node-packages: $(VENV)/.ready
 	test -e /usr/sbin/policy-rc.d || { printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d && chmod +x /usr/sbin/policy-rc.d; }
 	apt-get update -q
 	DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$($(BIN)/python -m rehearsal.nodes.requirements)
+	$(BIN)/python -m rehearsal.nodes.slurm_packages
 
 ## Kubernetes' own programs for the rehearsal of EKS stacks, built with Go and kept in ~/.cache/hyperpod-tools
 kubernetes-tools: $(VENV)/.ready

@@ -56,8 +56,8 @@ PartitionName=dev Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 {partitions}
 """
 _ACCOUNTING_CONF = "# No accounting.\n"
-# Slurm reads it even when it uses no cgroups.
-_CGROUP_CONF = "CgroupAutomount=no\nCgroupPlugin=cgroup/v1\n"
+# What limits a job is the machine's, not a host's.
+_CGROUP_CONF = "CgroupPlugin=disabled\n"
 
 
 @dataclass
@@ -138,8 +138,6 @@ class Agent:
             for partition in self._partition_lines(hosts):
                 changed = re.sub(rf"^{partition.split()[0]} .*$", partition, changed, flags=re.M)
             head.write(SLURM_CONF, changed, owner="slurm")
-            # Slurm before 23.11 takes other nodes by a restart only; the reconfiguration is for everybody's slurmd.
-            head.run(["systemctl", "restart", "slurmctld"])
             head.run(["scontrol", "reconfigure"])
 
 

@@ -17,7 +17,7 @@ from components.config import Config, ConfigError, parse
 from ..checks import Check, CheckFailed
 from ..interrupts import Interrupted, interruptible
 from ..project import Project, ProjectError, load_project
-from . import audit, requirements
+from . import audit, requirements, slurm_packages
 from .checks import AFTER, BOOT, Act
 from .cluster import Cluster, Options
 from .outcome import Outcome, nodes_of
@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the command line. 0: all good, 1: a failed check or leftovers, 2: it cannot run here."""
     options = _parser().parse_args(argv)
     errors = Console(stderr=True)
-    if lacking := requirements.missing():
+    if lacking := requirements.missing(options.slurm):
         if options.if_possible:
             errors.print("The nodes were not rehearsed: `python -m rehearsal nodes` says what this machine lacks.")
             return PASSED
@@ -53,7 +53,8 @@ def main(argv: Sequence[str]) -> int:
     outcome = Outcome(stack=options.stack)
     console, began = Console(), time.monotonic()
     with interruptible():
-        run(project, config, outcome, console, workers=options.workers, keep=options.keep)
+        asked = Options(workers=options.workers, slurm=options.slurm)
+        run(project, config, outcome, console, asked, keep=options.keep)
     console.print(ending(outcome, began))
     if options.json:
         options.json.write_text(json.dumps(outcome.as_json(), indent=2) + "\n")
@@ -75,6 +76,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--stack", default="dev", help="which Pulumi.<stack>.yaml (default: dev)")
     parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="set a key; repeatable")
     parser.add_argument("--workers", type=int, metavar="N", help="workers to start of each group (default: its count)")
+    parser.add_argument(
+        "--slurm",
+        choices=sorted(slurm_packages.RELEASES),
+        default=slurm_packages.DEFAULT,
+        help="which release of Slurm (default: %(default)s, HyperPod's; the other one is what comes next)",
+    )
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a page to look at")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result for machines")
     parser.add_argument(
@@ -87,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def run(
-    project: Project, config: Config, outcome: Outcome, console: Console, *, workers: int | None, keep: bool = False
+    project: Project, config: Config, outcome: Outcome, console: Console, asked: Options, *, keep: bool = False
 ) -> None:
     """The whole rehearsal; what it finds goes into ``outcome``, an interruption and leftovers included."""
     # The account takes a second to load, and is not needed to say what a machine lacks.
@@ -100,7 +107,7 @@ def run(
         with Account(config.region.name) as account:
             console.print(f"[bold]Rehearsing the nodes[/] of {project.stack}: {config.variant} in {config.region.name}")
             stack = bring_up(project, config, account)
-            with Cluster(stack, Options(workers=workers)) as cluster:
+            with Cluster(stack, asked) as cluster:
                 run_id = cluster.sandbox.run_id
                 made.note([cluster.sandbox.pid])
                 _rehearse(cluster, outcome, progress, made)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from . import imds
+from . import imds, slurm_packages
 from .agent import Agent, Lifecycle
 from .aws_cli import Caller
 from .aws_endpoint import Endpoint
@@ -50,6 +50,7 @@ class Options:
     files: Mapping[str, bytes] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     no_munge_key: bool = False
+    slurm: str = slurm_packages.DEFAULT
 
 
 class Cluster:
@@ -95,7 +96,7 @@ class Cluster:
     def _build(self) -> None:
         self.network.build()
         self.endpoint.open(self.sandbox.pid, self.network.endpoint)
-        build_image(self.sandbox.path("image"), self.network)
+        build_image(self.sandbox.path("image"), self.network, slurm_packages.folder(self.options.slurm))
         snapshot_sysctl(self.sandbox.path("sysctl"))
         shutil.copy(Path(__file__).parent / "stubs/boot.sh", self.sandbox.path("boot.sh"))
         for system in self.endpoint.file_systems:

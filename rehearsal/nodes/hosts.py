@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
@@ -197,6 +198,11 @@ class Host:
         except OSError:
             return ""
 
+    def _account(self, user: str) -> tuple[int, int]:
+        """A user of the host, whom the machine need not have."""
+        line = next(line for line in self.read("/etc/passwd").splitlines() if line.startswith(f"{user}:"))
+        return int(line.split(":")[2]), int(line.split(":")[3])
+
     def write(self, inside: str, text: str | bytes, *, mode: int = 0o644, owner: str = "") -> None:
         """Put a file on the host."""
         path = self.path(inside)
@@ -204,4 +210,4 @@ class Host:
         path.write_bytes(text.encode() if isinstance(text, str) else text)
         path.chmod(mode)
         if owner:
-            shutil.chown(path, owner, owner)
+            os.chown(path, *self._account(owner))

@@ -6,6 +6,7 @@ It is a read-only layer over the machine's own root, made once for a run, in the
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 from pathlib import Path
@@ -32,10 +33,6 @@ _OWN = (
     "etc/cron.d", "etc/munge", "etc/ssh/sshd_config.d", "etc/sysctl.d", "etc/security/limits.d", "etc/systemd/system",
     "home", "mnt", "opt", "root", "srv", "var/lib/munge", "var/lib/slurm", "var/log", "var/spool", "var/tmp",
 )  # fmt: skip
-_CLIENTS = (
-    "sacct", "sacctmgr", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol", "sdiag", "sinfo", "sprio",
-    "squeue", "sreport", "srun", "sshare", "sstat", "strigger",
-)  # fmt: skip
 _UNIT = """[Unit]
 Description=Slurm {what} daemon
 After=munge.service network-online.target remote-fs.target
@@ -47,7 +44,7 @@ EnvironmentFile=-/etc/default/{name}
 ExecStart=/opt/slurm/sbin/{name} -D -s ${options}
 ExecReload=/bin/kill -HUP $MAINPID
 KillMode=process
-{stop}LimitNOFILE=131072
+LimitNOFILE=131072
 LimitMEMLOCK=infinity
 LimitSTACK=infinity
 Delegate=yes
@@ -55,19 +52,18 @@ Delegate=yes
 [Install]
 WantedBy=multi-user.target
 """
-# Where HyperPod's Slurm takes new nodes by reconfiguring, Debian's 22.05 must restart, and waits seconds for lost nodes
-# after it has saved its state.
-_STOP = "TimeoutStopSec=1\n"
 UBUNTU = 1000
+# No account of the machine has it; Debian's packages of Slurm make the user by the same name.
+_SLURM_USER = 64030
 
 
-def build_image(image: Path, network: Network) -> None:
-    """Make the layer in an empty folder."""
+def build_image(image: Path, network: Network, slurm: Path) -> None:
+    """Make the layer in an empty folder. ``slurm``: where a release of Slurm is kept (slurm_packages)."""
     image.mkdir(parents=True)
     _hide_the_machine(image)
     _commands(image)
     _accounts(image)
-    _slurm(image)
+    _slurm(image, slurm)
     _settings(image, network)
 
 
@@ -132,17 +128,20 @@ def _install(source: Path, target: Path) -> None:
 
 
 def _accounts(image: Path) -> None:
-    """HyperPod's image has a user ubuntu, who may not log in until somebody's key is there."""
+    """HyperPod's image has users ubuntu, who may not log in until somebody's key is there, and slurm."""
     added = {
-        "passwd": f"ubuntu:x:{UBUNTU}:{UBUNTU}:Ubuntu:/home/ubuntu:/bin/bash",
-        "group": f"ubuntu:x:{UBUNTU}:",
-        "shadow": "ubuntu:*:19000:0:99999:7:::",
+        "passwd": (
+            f"ubuntu:x:{UBUNTU}:{UBUNTU}:Ubuntu:/home/ubuntu:/bin/bash",
+            f"slurm:x:{_SLURM_USER}:{_SLURM_USER}::/var/lib/slurm:/usr/sbin/nologin",
+        ),
+        "group": (f"ubuntu:x:{UBUNTU}:", f"slurm:x:{_SLURM_USER}:"),
+        "shadow": ("ubuntu:*:19000:0:99999:7:::", "slurm:*:19000:0:99999:7:::"),
     }
-    for name, line in added.items():
-        lines = Path("/etc", name).read_text().splitlines()
-        kept = [entry for entry in lines if not entry.startswith("ubuntu:") and f":{UBUNTU}:" not in entry]
+    gone = re.compile(rf"^(ubuntu|slurm):|^[^:]*:[^:]*:({UBUNTU}|{_SLURM_USER}):")
+    for name, lines in added.items():
+        kept = [entry for entry in Path("/etc", name).read_text().splitlines() if not gone.match(entry)]
         path = image / "etc" / name
-        path.write_text("\n".join([*kept, line]) + "\n")
+        path.write_text("\n".join([*kept, *lines]) + "\n")
         path.chmod(0o640 if name == "shadow" else 0o644)
     home = image / "home/ubuntu"
     home.mkdir()
@@ -151,30 +150,36 @@ def _accounts(image: Path) -> None:
         (image / name / ".bashrc").write_text("# ~/.bashrc\n")
 
 
-def _slurm(image: Path) -> None:
-    slurm = image / "opt/slurm"
-    for name in ("etc", "bin", "sbin"):
-        (slurm / name).mkdir(parents=True)
-    for name in _CLIENTS:
-        (slurm / "bin" / name).symlink_to(f"/usr/bin/{name}")
+def _slurm(image: Path, release: Path) -> None:
+    shutil.copytree(release, image, symlinks=True, dirs_exist_ok=True)
+    (image / "opt/slurm/etc").mkdir()
     system = image / "etc/systemd/system"
     for name, what in (("slurmctld", "controller"), ("slurmd", "node")):
-        (slurm / "sbin" / name).symlink_to(f"/usr/sbin/{name}")
-        unit = _UNIT.format(
-            name=name, what=what, options=f"{name.upper()}_OPTIONS", stop=_STOP if name == "slurmctld" else ""
-        )
+        unit = _UNIT.format(name=name, what=what, options=f"{name.upper()}_OPTIONS")
         (system / f"{name}.service").write_text(unit)
+    # A Slurm that the machine has itself.
+    programs = {path.name for name in ("bin", "sbin") for path in (release / "opt/slurm" / name).iterdir()}
+    for where in ("usr/bin", "usr/sbin", "usr/lib/systemd/system", "etc/default"):
+        for path in Path("/", where).glob("s*"):
+            if path.name.removesuffix(".service") in programs and not (image / where / path.name).is_symlink():
+                _whiteout(image / where / path.name)
     # Debian's Slurm looks in /etc/slurm, HyperPod's in /opt/slurm/etc.
     (image / "etc/slurm").symlink_to("/opt/slurm/etc")
     for name, user in (("var/spool/slurmctld", "slurm"), ("var/spool/slurmd", "root"), ("var/log/slurm", "slurm")):
         folder = image / name
         folder.mkdir(parents=True)
-        shutil.chown(folder, user, user)
+        _chown(folder, user)
     for name in ("etc/munge", "var/lib/munge", "var/log/munge"):
         folder = image / name
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
         shutil.chown(folder, "munge", "munge")
+
+
+def _chown(path: Path, user: str) -> None:
+    """The machine itself may have no user slurm."""
+    number = _SLURM_USER if user == "slurm" else 0
+    os.chown(path, number, number)
 
 
 def _settings(image: Path, network: Network) -> None:
@@ -187,7 +192,7 @@ def _settings(image: Path, network: Network) -> None:
     (etc / "environment").write_text(
         'PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slurm/bin"\n'
     )
-    (etc / "default").mkdir()
+    (etc / "default").mkdir(exist_ok=True)
     # -x: a host must never set the machine's clock.
     (etc / "default/chrony").write_text('DAEMON_OPTS="-x -F 0"\n')
     wanted = etc / "systemd/system/multi-user.target.wants"

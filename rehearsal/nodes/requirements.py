@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from . import slurm_packages
+
 # A file (or pattern) that tells whether a package is there, and the package. Debian 12's names.
 _PACKAGES = {
-    "/usr/sbin/slurmctld": "slurmctld",
-    "/usr/sbin/slurmd": "slurmd",
-    "/usr/bin/srun": "slurm-client",
     "/usr/sbin/munged": "munge",
     "/usr/sbin/sshd": "openssh-server",
     "/usr/bin/ssh": "openssh-client",
@@ -18,6 +17,7 @@ _PACKAGES = {
     "/usr/bin/nsenter": "util-linux",
     "/usr/bin/mount": "mount",
     "/usr/bin/pkill": "procps",
+    "/usr/bin/patchelf": "patchelf",
     "/usr/bin/python3": "python3",
     "/usr/bin/mpirun": "openmpi-bin",
     "/usr/lib/python3/dist-packages/torch": "python3-torch",
@@ -31,8 +31,8 @@ def packages() -> list[str]:
     return list(_PACKAGES.values())
 
 
-def missing() -> list[str]:
-    """What is missing, a line each; empty when hosts can be started."""
+def missing(slurm: str = slurm_packages.DEFAULT) -> list[str]:
+    """What is missing, a line each; empty when hosts with this release of Slurm can be started."""
     lines = []
     if os.geteuid() != 0:
         lines.append(
@@ -46,6 +46,8 @@ def missing() -> list[str]:
         # Daemons that Debian would start are started by the hosts, each in its own namespaces.
         lines.append("  printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d && chmod +x /usr/sbin/policy-rc.d")
         lines.append(f"  apt-get update && apt-get install --no-install-recommends -y {' '.join(packages)}")
+    if slurm_packages.missing(slurm):
+        lines.append(f"Slurm {slurm}: `make node-packages`, or python -m rehearsal.nodes.slurm_packages, fetches it")
     if "overlay" not in Path("/proc/filesystems").read_text():
         lines.append("overlay: the kernel has no overlay file system (modprobe overlay)")
     return lines

@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 
 from rehearsal.nodes import main, requirements
+from rehearsal.nodes.checks import hostname_everywhere, job_environment, output, scripts_succeeded
+from rehearsal.nodes.cluster import Cluster, Options
+from rehearsal.nodes.stack import Stack
+
+NEXT = "26.05"
 
 
 @pytest.mark.root
@@ -28,13 +33,32 @@ def test_controller_login_and_four_workers(tmp_path: Path) -> None:
     assert found["leftovers"] == []
 
 
+@pytest.mark.root
+@pytest.mark.slow
+@pytest.mark.usefixtures("clean")
+def test_the_next_release_of_slurm_boots_and_takes_jobs(stack: Stack) -> None:
+    if lacking := requirements.missing(NEXT):
+        pytest.skip("; ".join(lacking))
+    with Cluster(stack, Options(workers=1, slurm=NEXT)) as cluster:
+        cluster.start_hosts()
+        cluster.boot()
+        scripts_succeeded(cluster)
+        # Debian's development suite moves on: at least this release.
+        version = output(cluster.controller, "scontrol --version").split()[-1]
+        assert version >= NEXT
+        hostname_everywhere(cluster)
+        job_environment(cluster)
+
+
 def test_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/nowhere")
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    monkeypatch.setattr(requirements, "_PACKAGES", {"/nowhere/slurmctld": "slurmctld", "/nowhere/ip": "iproute2"})
+    monkeypatch.setattr(requirements, "_PACKAGES", {"/nowhere/munged": "munge", "/nowhere/ip": "iproute2"})
     assert main(["--stack", "dev"]) == 2
     said = capsys.readouterr().err
     assert "root" in said
-    assert "apt-get install --no-install-recommends -y slurmctld iproute2" in said
+    assert "apt-get install --no-install-recommends -y munge iproute2" in said
+    assert "Slurm 24.11: `make node-packages`" in said
 
 
 @pytest.mark.root
