@@ -37,6 +37,13 @@ def named(type_token: str, name: str, inputs: dict[str, Any], before: Mapping[st
 
 
 def keeps_name(type_token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether a resource and what replaces it have one and the same name, which cannot be: the old one goes first."""
-    key = NAMED.get(type_token)
-    return key is not None and old.get(key) == new.get(key)
+    """Whether a resource and what replaces it have one and the same name, which cannot be: the old one goes first.
+
+    So the providers have it: pulumi-terraform-bridge (``nameRequiresDeleteBeforeReplace``), pulumi-kubernetes for
+    objects whose name the program chose.
+    """
+    if type_token.startswith("kubernetes:"):
+        before, after = (inputs.get("metadata") or inputs for inputs in (old, new))
+        return all(before.get(key) == after.get(key) for key in ("name", "namespace"))
+    key = NAMED.get(type_token, "name")
+    return old.get(key) is not None and old.get(key) == new.get(key)

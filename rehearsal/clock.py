@@ -8,18 +8,32 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+# A control-plane call, where the table has no figure of its own.
+_CALL_SECONDS = 3.0
+
 
 @cache
-def _durations() -> dict[str, float]:
-    with (Path(__file__).parent / "durations.csv").open(newline="") as table:
-        return {row["type"]: float(row["seconds"]) for row in csv.DictReader(table)}
+def _durations(column: str, name: str = "change_durations.csv") -> dict[str, float]:
+    with (Path(__file__).parent / name).open(newline="") as rows:
+        return {row["type"]: float(row[column]) for row in csv.DictReader(rows) if row[column]}
 
 
 def duration(type_token: str, inputs: Mapping[str, Any]) -> float:
     """Seconds until AWS calls the resource ready (durations.csv). Types without a row, like providers, take none."""
-    table = _durations()
+    table = _durations("seconds", "durations.csv")
     names = (f"{type_token}/{inputs.get('vpcEndpointType', '')}", type_token, f"{type_token.split(':')[0]}:*")
     return next((table[name] for name in names if name in table), 0.0)
+
+
+def update_duration(type_token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> float:
+    """Seconds until AWS has changed the resource (change_durations.csv). What only gets other tags takes a call."""
+    changed = {key for key in {*old, *new} if old.get(key) != new.get(key)}
+    return _CALL_SECONDS if changed <= {"tags", "tagsAll"} else _durations("update").get(type_token, _CALL_SECONDS)
+
+
+def delete_duration(type_token: str) -> float:
+    """Seconds until the resource is gone (change_durations.csv)."""
+    return _durations("delete").get(type_token, _CALL_SECONDS)
 
 
 def clock(seconds: float) -> str:

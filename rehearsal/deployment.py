@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .account import Account
 from .account.kinds import Refused
+from .clock import delete_duration
 from .engine import CANCELLED, DeploymentError, Engine
 from .events import Event, Operation
 from .program import run_program
@@ -19,7 +20,10 @@ OnEvent = Callable[[Event], None]
 
 @dataclass
 class Deployment:
-    """What a run of the program left behind: its resources, outputs, warnings, and what was done to each resource."""
+    """What a run of the program left behind: its resources, outputs, warnings, and what was done to each resource.
+
+    ``finish`` is the virtual second at which all of it was done, deletions included.
+    """
 
     state: State = field(default_factory=dict)
     outputs: dict[str, object] = field(default_factory=dict)
@@ -27,6 +31,7 @@ class Deployment:
     warnings: list[str] = field(default_factory=list)
     operations: dict[str, Operation] = field(default_factory=dict)
     failure: str = ""
+    finish: float = 0.0
 
     @property
     def changes(self) -> dict[str, Operation]:
@@ -40,38 +45,76 @@ def up(
     *,
     old: Mapping[str, ResourceState] | None = None,
     preview: bool = False,
+    began: float = 0.0,
     on_event: OnEvent = lambda event: None,
     stop: threading.Event | None = None,
 ) -> Deployment:
     """Run the program and make the account what it says; with ``preview`` only say what would be done.
 
-    A failed deployment is returned with ``failure`` set and the state as far as it got. Raises ProgramError.
+    ``began`` is the virtual second at which this begins. A failed deployment is returned with ``failure`` set and the
+    state as far as it got. Raises ProgramError.
     """
     engine = Engine(
-        account, project=project.name, stack=project.stack, old=old, preview=preview, on_event=on_event, stop=stop
+        account,
+        project=project.name,
+        stack=project.stack,
+        old=old,
+        preview=preview,
+        began=began,
+        on_event=on_event,
+        stop=stop,
     )
     result = Deployment(state=engine.state, operations=engine.operations)
     try:
         result.warnings = run_program(project, engine)
-        gone = {urn: resource for urn, resource in engine.old.items() if urn not in engine.state}
-        for urn in gone:
-            engine.operations[urn] = "delete"
-        if not preview:
-            _delete_replaced(engine, gone, on_event)
+        _end_old(engine, result, on_event)
     except DeploymentError as error:
         result.failure = str(error)
-        # What the program did not come to say is still there.
+        # What the program did not come to say is still there, and so is what was to be replaced.
         for urn, resource in engine.old.items():
-            engine.state.setdefault(urn, resource)
+            if urn not in engine.made_way:
+                engine.state.setdefault(urn, resource)
+        _keep(engine.state, engine.replaced)
     result.outputs, result.secret_outputs = engine.outputs, engine.secret_outputs
     return result
 
 
-def _delete_replaced(engine: Engine, gone: State, on_event: OnEvent) -> None:
+def _end_old(engine: Engine, result: Deployment, on_event: OnEvent) -> None:
     """Delete what was replaced and what the program no longer has, after everything new is there."""
-    doomed: State = {f"{resource.urn}#replaced": resource for resource in engine.replaced} | gone
-    if failures := _delete(engine.account, deletion_order(doomed), on_event):
+    gone = [resource for urn, resource in engine.old.items() if urn not in engine.state]
+    for resource in gone:
+        engine.operations[resource.urn] = "delete"
+        if resource.protect and resource.in_account:
+            raise DeploymentError(f"{resource.name} ({resource.type}): delete failed: it is protected")
+    if engine.preview:
+        return
+    # In the order of the old state, where everything stands after what it depends on.
+    doomed = {urn: one for urn, one in engine.old.items() if one in gone or one in engine.replaced}
+    up_at = max((resource.finish for resource in engine.state.values()), default=engine.began)
+    engine.replaced.clear()
+    order = deletion_order(doomed)
+    failures = _delete(engine.account, order, on_event, doomed)
+    result.finish = max(up_at, engine.began) + _deletion_seconds(order)
+    if failures:
+        _keep(engine.state, doomed.values())
         raise DeploymentError(failures[0])
+
+
+def _keep(state: State, resources: Iterable[ResourceState]) -> None:
+    """Resources that should be gone and are not: beside those that replace them, under keys of their own."""
+    for resource in resources:
+        state[f"{resource.urn}#old" if resource.urn in state else resource.urn] = resource
+
+
+def _deletion_seconds(order: Sequence[ResourceState]) -> float:
+    """How long it takes to delete these one after what depends on it, and otherwise at the same time."""
+    done: dict[str, float] = {}
+    for resource in order:
+        after = max(
+            (done[one.urn] for one in order if one.urn in done and resource.urn in one.dependencies), default=0.0
+        )
+        done[resource.urn] = after + (delete_duration(resource.type) if resource.in_account else 0.0)
+    return max(done.values(), default=0.0)
 
 
 def destroy(
@@ -103,6 +146,7 @@ def _delete(
     failures: list[str] = []
     needed: set[str] = set()
     going = {resource.urn for resource in order}
+    keys = {id(resource): key for key, resource in (state or {}).items()}
     for resource in order:
         if stop is not None and stop.is_set():
             return [*failures, CANCELLED]
@@ -117,7 +161,7 @@ def _delete(
                 needed |= set(resource.dependencies)
                 continue
         if state is not None:
-            state.pop(resource.urn, None)
+            state.pop(keys[id(resource)], None)
     return failures
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from google.protobuf import empty_pb2
 from pulumi import FileAsset, StringAsset
+from pulumi.runtime import rpc
 from pulumi.runtime.mocks import MockMonitor, MockResourceArgs, Mocks
 from pulumi.runtime.proto import resource_pb2
 from pulumi.runtime.sync_await import _ensure_event_loop
@@ -21,10 +22,10 @@ from .account import Account
 from .account.kinds import Refused, after_update, provider_refuses
 from .account.s3 import body
 from .autoname import keeps_name, named, with_names
-from .clock import duration
+from .clock import delete_duration, duration, update_duration
 from .eks_component import construct_eks_cluster
 from .events import Event, Operation
-from .state import PROVIDER_PREFIX, STACK_TYPE, ResourceState, State, finish_of
+from .state import PROVIDER_PREFIX, STACK_TYPE, ResourceState, State, deletion_order, finish_of
 
 CANCELLED = "cancelled"
 
@@ -46,9 +47,9 @@ class _NoMocks(Mocks):
 class Engine(MockMonitor):
     """The resource monitor that a program registers its resources with.
 
-    ``old`` is the state before; ``state`` grows while the program runs. With ``preview`` nothing is created and outputs
-    stay unknown. ``on_event`` hears of every step, from several threads, one at a time. Once ``stop`` is set, nothing
-    more is begun.
+    ``old`` is the state before, ``began`` the virtual second at which this run begins; ``state`` grows while the
+    program runs. With ``preview`` nothing is created and outputs stay unknown. ``on_event`` hears of every step, from
+    several threads, one at a time. Once ``stop`` is set, nothing more is begun.
     """
 
     def __init__(
@@ -59,11 +60,13 @@ class Engine(MockMonitor):
         stack: str,
         old: Mapping[str, ResourceState] | None = None,
         preview: bool = False,
+        began: float = 0.0,
         on_event: Callable[[Event], None] = lambda event: None,
         stop: threading.Event | None = None,
     ) -> None:
         super().__init__(_NoMocks())
         self.account, self.project, self.stack, self.preview = account, project, stack, preview
+        self.began = began
         self.old: dict[str, ResourceState] = dict(old or {})
         self.state: State = {}
         self.outputs: dict[str, Any] = {}
@@ -71,6 +74,8 @@ class Engine(MockMonitor):
         self.failures: list[str] = []
         self.operations: dict[str, Operation] = {}
         self.replaced: list[ResourceState] = []
+        # Deleted before what replaces it could be made, by URN.
+        self.made_way: dict[str, ResourceState] = {}
         self._on_event = on_event
         self._stop = stop or threading.Event()
         self._lock = threading.RLock()
@@ -101,6 +106,9 @@ class Engine(MockMonitor):
             parent=request.parent,
             inputs={key: _snapshot(value) for key, value in inputs.items()},
             dependencies=tuple(sorted(dependencies)),
+            property_dependencies={key: tuple(d.urns) for key, d in request.propertyDependencies.items()},
+            ignore_changes=tuple(request.ignoreChanges),
+            delete_first=request.deleteBeforeReplace,
             secrets=frozenset(secrets | set(request.additionalSecretOutputs)),
             protect=request.protect,
             retain=request.retainOnDelete,
@@ -155,7 +163,7 @@ class Engine(MockMonitor):
             if resource.urn in self.state:
                 self._fail(resource, "create", f"Duplicate resource URN '{resource.urn}'; try giving it a unique name")
             self.state[resource.urn] = resource
-            resource.start = resource.finish = finish_of(self.state, resource.dependencies)
+            resource.start = resource.finish = max(self.began, finish_of(self.state, resource.dependencies))
 
     def _step(self, resource: ResourceState) -> None:
         """Bring one custom resource to what the program says."""
@@ -164,6 +172,8 @@ class Engine(MockMonitor):
             resource.outputs = dict(resource.inputs)
             return
         old = self.old.get(resource.urn)
+        if old is not None:
+            _keep_ignored(resource, old)
         given = resource.inputs
         resource.inputs = with_names(resource, old)
         operation = self._operation(resource, old)
@@ -194,33 +204,66 @@ class Engine(MockMonitor):
     def _operation(self, resource: ResourceState, old: ResourceState | None) -> Operation:
         if old is None:
             return "create"
-        changed, replace = self.account.diff(resource.type, comparable(old.inputs), comparable(resource.inputs))
-        return "same" if not changed else "replace" if replace else "update"
+        if old.urn in self.made_way:
+            return "replace"
+        try:
+            changed, replaces = self.account.diff(resource.type, comparable(old.inputs), comparable(resource.inputs))
+        except LookupError as unknown:
+            self._fail(resource, "update", str(unknown))
+        if replaces and old.protect:
+            self._fail(resource, "replace", f"it is protected, and {', '.join(sorted(replaces))} makes a new one")
+        return "replace" if replaces else "update" if changed else "same"
 
     def _apply(self, resource: ResourceState, old: ResourceState | None, operation: Operation) -> None:
-        resource.finish = resource.start + duration(resource.type, resource.inputs)
         if operation == "update" and old:
             resource.id = old.id
-            resource.outputs = self.account.update(resource.type, old.id, resource.inputs)
+            resource.finish = resource.start + update_duration(resource.type, old.inputs, resource.inputs)
+            resource.outputs = self.account.update(resource.type, old.id, resource.inputs, at=resource.start)
             return
-        if operation == "replace" and old:
-            if keeps_name(resource.type, old.inputs, resource.inputs):
-                # A chosen name is free only when its owner is gone.
-                self.account.delete(old.type, old.id)
-                del self.old[old.urn]
+        if operation == "replace" and old and old.urn not in self.made_way:
+            if resource.delete_first or keeps_name(resource.type, old.inputs, resource.inputs):
+                resource.start += self._make_way(old)
             else:
                 self.replaced.append(old)
+        resource.finish = resource.start + duration(resource.type, resource.inputs)
         resource.id, resource.outputs = self.account.create(
             resource.type, resource.name, resource.inputs, at=resource.start, ready_at=resource.finish
         )
 
-    def _fail(self, resource: ResourceState, operation: Operation, cause: str) -> None:
+    def _make_way(self, old: ResourceState) -> float:
+        """Delete a resource whose name its replacement has, and first what cannot outlive it. Returns the seconds."""
+        with self._lock:
+            doomed = self._dependents(old)
+            for resource in deletion_order({one.urn: one for one in doomed}):
+                if resource.protect:
+                    raise Refused("Protected", f"{resource.name} has to go first, and it is protected")
+                if resource.in_account and not resource.retain:
+                    self.account.delete(resource.type, resource.id)
+                self.made_way[resource.urn] = resource
+            return sum(delete_duration(resource.type) for resource in doomed)
+
+    def _dependents(self, old: ResourceState) -> list[ResourceState]:
+        """A resource, and all that would be replaced if what they take from it were something else.
+
+        As Pulumi's engine finds them: by their provider's answer to a diff in which those inputs are unknown.
+        """
+        found = {old.urn: old}
+        for one in self.old.values():
+            if one.urn in self.made_way or not one.in_account:
+                continue
+            unknown = {key for key, urns in one.property_dependencies.items() if found.keys() & set(urns)}
+            changed = one.inputs | dict.fromkeys(unknown, rpc.UNKNOWN)
+            if unknown and self.account.diff(one.type, comparable(one.inputs), comparable(changed))[1]:
+                found[one.urn] = one
+        return list(found.values())
+
+    def _fail(self, resource: ResourceState, operation: Operation, cause: str) -> NoReturn:
         with self._lock:
             message = f"{resource.name} ({resource.type}): {operation} failed: {cause}"
             self.failures.append(message)
             if not resource.id and self.state.get(resource.urn) is resource:
                 del self.state[resource.urn]
-                if resource.urn in self.old:
+                if resource.urn in self.old and resource.urn not in self.made_way:
                     self.state[resource.urn] = self.old[resource.urn]
         self._tell(Event("failed", operation, resource, cause))
         raise DeploymentError(message)
@@ -239,6 +282,14 @@ class Engine(MockMonitor):
         self.resources[resource.urn] = MockMonitor.ResourceRegistration(resource.urn, resource.id, outputs)
         answer = protocol.serialize(outputs)
         return resource_pb2.RegisterResourceResponse(urn=resource.urn, id=resource.id, object=answer)
+
+
+def _keep_ignored(resource: ResourceState, old: ResourceState) -> None:
+    """Inputs whose changes the program wants ignored stay as they were."""
+    for name in resource.ignore_changes:
+        resource.inputs.pop(name, None)
+        if name in old.inputs:
+            resource.inputs[name] = old.inputs[name]
 
 
 def _snapshot(value: Any) -> Any:

@@ -114,8 +114,7 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         """What differs, as the account judges it; a name that somebody chose is free only once the old one is gone."""
         token = _token(request)
         old, new = _comparable(request.old_inputs), _comparable(request.news)
-        changed, _ = self.account.diff(token, old, new)
-        replaces = {k for k in changed if self.account.diff(token, {k: old.get(k)}, {k: new.get(k)})[1]}
+        changed, replaces = self.account.diff(token, old, new)
         chosen = NAMED.get(token) not in _defaults(request.news)
         return _diff_response(changed, replaces, delete_first=chosen and keeps_name(token, old, new))
 

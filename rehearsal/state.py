@@ -15,7 +15,8 @@ HYPERPOD_CLUSTER = "aws-native:sagemaker:Cluster"
 class ResourceState:
     """One resource. ``start`` and ``finish`` are virtual seconds; ``dependencies`` are URNs.
 
-    ``deleted_with``: the URN of the resource whose deletion takes this one along.
+    ``deleted_with``: the URN of the resource whose deletion takes this one along. ``property_dependencies``: the URNs
+    that each input comes from. ``delete_first``: where it is replaced, the old one goes before the new one comes.
     """
 
     urn: str
@@ -31,6 +32,9 @@ class ResourceState:
     protect: bool = False
     retain: bool = False
     deleted_with: str = ""
+    property_dependencies: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    ignore_changes: tuple[str, ...] = ()
+    delete_first: bool = False
     start: float = 0.0
     finish: float = 0.0
 
@@ -77,12 +81,13 @@ def critical_path(state: Mapping[str, ResourceState]) -> list[ResourceState]:
 def deletion_order(state: Mapping[str, ResourceState]) -> list[ResourceState]:
     """Dependents before what they depend on, children before parents: the reverse of how they were made."""
     order: list[ResourceState] = []
-    seen: set[str] = set()
+    # Not by URN: what is being replaced has that of its replacement.
+    seen: set[int] = set()
 
     def visit(resource: ResourceState) -> None:
-        if resource.urn in seen:
+        if id(resource) in seen:
             return
-        seen.add(resource.urn)
+        seen.add(id(resource))
         for urn in (*resource.dependencies, resource.parent):
             if urn in state:
                 visit(state[urn])

@@ -40,6 +40,7 @@ from .faults import Fault  # noqa: E402
 from .integrity import check_exist, check_unused, known_identifiers, references  # noqa: E402
 from .kinds import KINDS, Live, Refused, after_update, find_kind  # noqa: E402
 from .quotas import check_quota  # noqa: E402
+from .replacement import differing  # noqa: E402
 
 __all__ = ["Account", "Fault", "Live", "Refused"]
 
@@ -153,13 +154,19 @@ class Account:
         self.live[kind.token, resource_id] = live
         return resource_id, live.outputs
 
-    def update(self, type_token: str, resource_id: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Change a resource in place. Raises Refused."""
+    def update(
+        self, type_token: str, resource_id: str, inputs: Mapping[str, Any], *, at: float = 0.0
+    ) -> dict[str, Any]:
+        """Change a resource in place, as AWS would at the virtual second ``at``. Raises Refused."""
         kind, live = _kind(type_token), self._existing(type_token, resource_id)
         with self._lock:
             named = frozenset(references(inputs))
             check_exist(named, self._known())
-            assert kind.update is not None, f"{type_token} has no update; diff() says replace"
+            self.now = at
+            if kind.update is None:
+                # Only tags change in place.
+                live.inputs = dict(inputs)
+                return live.outputs
             computed = _as_refusals(lambda: kind.update(self, live, inputs))
             live.outputs = {**after_update(live.outputs, live.inputs, inputs), **computed}
             live.inputs, live.references = dict(inputs), named
@@ -183,11 +190,10 @@ class Account:
         live.ours = False
         self.kept.add(live.id)
 
-    def diff(self, type_token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[set[str], bool]:
-        """Which inputs differ, and whether that makes a new resource."""
-        changed = _differing(old, new)
-        parts = {f"{key}/{part}" for key in changed for part in _differing(_parts(old, key), _parts(new, key))}
-        return changed, bool(changed) and _kind(type_token).replaces(changed, parts)
+    def diff(self, type_token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[set[str], set[str]]:
+        """Which inputs differ, and which of them make a new resource."""
+        changed = differing(old, new)
+        return changed, _kind(type_token).replaces(old, new) if changed else set()
 
     def leftovers(self) -> list[str]:
         """What is there and was not before, and what was there and is gone. Empty after a clean destroy."""
@@ -245,15 +251,6 @@ def _client(service: str, region: str) -> Any:
 @cache
 def _partition(region: str) -> str:
     return str(boto3.session.Session().get_partition_for_region(region))
-
-
-def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
-    return {key for key in {*old, *new} if old.get(key) != new.get(key)}
-
-
-def _parts(inputs: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = inputs.get(key)
-    return value if isinstance(value, Mapping) else {}
 
 
 def _kind(type_token: str) -> Any:

@@ -93,14 +93,12 @@ def _update(account: Account, live: Live, i: Inputs) -> None:
 
 def register_kinds() -> None:
     """Make the types known."""
-    fixed = frozenset({"clusterName", "principalArn", "type"})
     register(
         record(
             ACCESS_ENTRY,
             _SCHEMA,
             _entry,
             translate=_properties,
-            fixed=fixed,
             on_update=_update,
             check=_check_type,
         )

@@ -10,7 +10,6 @@ from .kinds import Inputs, Kind, Live, Refused, register
 if TYPE_CHECKING:
     from . import Account
 
-_TAGS = frozenset({"tags", "tagsAll"})
 _PROTOCOL_ALL = "-1"
 
 
@@ -26,6 +25,13 @@ def _retag(account: Account, live: Live, inputs: Inputs) -> dict[str, Any]:
     if new := [{"Key": key, "Value": value} for key, value in inputs.get("tags", {}).items()]:
         ec2.create_tags(Resources=[live.id], Tags=new)
     return {}
+
+
+def _update_vpc(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+    for name in ("EnableDnsHostnames", "EnableDnsSupport"):
+        value = {"Value": bool(i.get(name[0].lower() + name[1:], False))}
+        account.client("ec2").modify_vpc_attribute(VpcId=live.id, **{name: value})
+    return _retag(account, live, i)
 
 
 def _vpc(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
@@ -148,13 +154,27 @@ def _delete_route(account: Account, live: Live) -> None:
     )
 
 
+def _update_route(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+    target = {"NatGatewayId": i["natGatewayId"]} if i.get("natGatewayId") else {"GatewayId": i["gatewayId"]}
+    cidr = i["destinationCidrBlock"]
+    account.client("ec2").replace_route(RouteTableId=i["routeTableId"], DestinationCidrBlock=cidr, **target)
+    return {}
+
+
 def _association(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     answer = account.client("ec2").associate_route_table(RouteTableId=i["routeTableId"], SubnetId=i["subnetId"])
     return answer["AssociationId"], {}
 
 
+def _update_association(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+    """EC2 gives the association of another table an id of its own, which the provider keeps."""
+    now = live.outputs.get("associationId", live.id)
+    answer = account.client("ec2").replace_route_table_association(AssociationId=now, RouteTableId=i["routeTableId"])
+    return {"associationId": answer["NewAssociationId"]}
+
+
 def _delete_association(account: Account, live: Live) -> None:
-    account.client("ec2").disassociate_route_table(AssociationId=live.id)
+    account.client("ec2").disassociate_route_table(AssociationId=live.outputs.get("associationId", live.id))
 
 
 def _endpoint(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
@@ -180,6 +200,16 @@ def _endpoint(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     if i.get("vpcEndpointType") == "Gateway":
         outputs["prefixListId"] = account.prefix_list(i["serviceName"])
     return endpoint["VpcEndpointId"], outputs
+
+
+def _update_endpoint(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+    request: dict[str, Any] = {}
+    for key, name in (("routeTableIds", "RouteTableIds"), ("subnetIds", "SubnetIds")):
+        before, after = set(live.inputs.get(key) or []), set(i.get(key) or [])
+        request |= {f"Add{name}": sorted(after - before), f"Remove{name}": sorted(before - after)}
+    if given := {key: value for key, value in request.items() if value}:
+        account.client("ec2").modify_vpc_endpoint(VpcEndpointId=live.id, **given)
+    return _retag(account, live, i)
 
 
 def _delete_endpoint(account: Account, live: Live) -> None:
@@ -231,9 +261,15 @@ def _rule(direction: str) -> Kind:
         revoke = getattr(account.client("ec2"), f"revoke_security_group_{direction}")
         revoke(GroupId=live.inputs["securityGroupId"], IpPermissions=[_permission(live.inputs)])
 
+    def update(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+        """ModifySecurityGroupRules, which moto lacks: the same rule with other contents."""
+        delete(account, live)
+        create(account, i)
+        return {}
+
     title = direction.capitalize()
     token = f"aws:vpc/securityGroup{title}Rule:SecurityGroup{title}Rule"
-    return Kind(token=token, create=create, delete=delete)
+    return Kind(token=token, create=create, delete=delete, update=update)
 
 
 def _flow_log(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
@@ -247,6 +283,22 @@ def _flow_log(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
         TagSpecifications=_specs("vpc-flow-log", i),
     )
     return answer["FlowLogIds"][0], {"arn": account.arn("ec2", f"vpc-flow-log/{answer['FlowLogIds'][0]}")}
+
+
+def _update_gateway(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+    ec2 = account.client("ec2")
+    if live.inputs["vpcId"] != i["vpcId"]:
+        ec2.detach_internet_gateway(InternetGatewayId=live.id, VpcId=live.inputs["vpcId"])
+        ec2.attach_internet_gateway(InternetGatewayId=live.id, VpcId=i["vpcId"])
+    return _retag(account, live, i)
+
+
+# Where more than tags changes in place.
+_UPDATES = {
+    "ec2/vpc:Vpc": _update_vpc,
+    "ec2/internetGateway:InternetGateway": _update_gateway,
+    "ec2/vpcEndpoint:VpcEndpoint": _update_endpoint,
+}
 
 
 def register_kinds() -> None:
@@ -267,15 +319,19 @@ def register_kinds() -> None:
         "ec2/flowLog:FlowLog": (_flow_log, lambda a, live: a.client("ec2").delete_flow_logs(FlowLogIds=[live.id])),
     }
     for token, (create, delete) in tagged.items():
-        register(Kind(token=f"aws:{token}", create=create, delete=delete, update=_retag, updatable=_TAGS))
-    plain: dict[str, tuple[Any, Any]] = {
-        "ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation": (_secondary, _delete_secondary),
+        register(Kind(token=f"aws:{token}", create=create, delete=delete, update=_UPDATES.get(token, _retag)))
+    plain: dict[str, tuple[Any, Any, Any]] = {
+        "ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation": (_secondary, _delete_secondary, None),
         # Deleting the adopted group is a no-op in pulumi-aws: it goes with its VPC.
-        "ec2/defaultSecurityGroup:DefaultSecurityGroup": (_default_group, lambda account, live: None),
-        "ec2/route:Route": (_route, _delete_route),
-        "ec2/routeTableAssociation:RouteTableAssociation": (_association, _delete_association),
+        "ec2/defaultSecurityGroup:DefaultSecurityGroup": (
+            _default_group,
+            lambda account, live: None,
+            lambda account, live, i: {},
+        ),
+        "ec2/route:Route": (_route, _delete_route, _update_route),
+        "ec2/routeTableAssociation:RouteTableAssociation": (_association, _delete_association, _update_association),
     }
-    for token, (create, delete) in plain.items():
-        register(Kind(token=f"aws:{token}", create=create, delete=delete))
+    for token, (create, delete, update) in plain.items():
+        register(Kind(token=f"aws:{token}", create=create, delete=delete, update=update))
     for direction in ("ingress", "egress"):
         register(_rule(direction))

@@ -150,7 +150,6 @@ def register_kinds() -> None:
             "AWS::EKS::Cluster",
             _cluster,
             translate=_cluster_properties,
-            fixed=frozenset({"name", "roleArn"}),
             on_delete=_delete_cluster,
         )
     )
@@ -161,7 +160,7 @@ def register_kinds() -> None:
             create=_release,
             delete=lambda account, live: None,
             update=lambda account, live, inputs: {},
-            updatable=None,
+            # pulumi-kubernetes: a release is upgraded in place, under its name in its namespace.
             fixed=frozenset({"name", "namespace"}),
         )
     )

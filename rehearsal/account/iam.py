@@ -90,7 +90,6 @@ def register_kinds() -> None:
             create=_role,
             delete=lambda account, live: account.client("iam").delete_role(RoleName=live.id),
             update=_update_role,
-            updatable=frozenset({"assumeRolePolicy", "description", "tags", "tagsAll"}),
         )
     )
     register(
@@ -99,7 +98,6 @@ def register_kinds() -> None:
             create=_role_policy,
             delete=_delete_role_policy,
             update=_update_role_policy,
-            updatable=frozenset({"policy"}),
         )
     )
     register(Kind(token="aws:iam/rolePolicyAttachment:RolePolicyAttachment", create=_attachment, delete=_detach))

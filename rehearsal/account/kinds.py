@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from .replacement import differing, replacing, table
 
 if TYPE_CHECKING:
     from . import Account
@@ -52,8 +54,8 @@ Check = Callable[[Inputs], Sequence[str]]
 class Kind:
     """A resource type.
 
-    ``updatable`` names the inputs that ``update`` can change in place; a change of any other replaces the resource.
-    With ``updatable`` None every input but ``fixed`` can change, where ``a/b`` is the part ``b`` of the input ``a``.
+    ``fixed``: the inputs whose change makes a new resource, as ``replacement.replacing`` reads them; None for what
+    pulumi-aws deploys, whose rows are in ``replacement.csv``. Without ``update`` nothing but tags changes in place.
     ``check`` says what the provider itself refuses, in a preview already and without asking AWS.
     """
 
@@ -61,17 +63,20 @@ class Kind:
     create: Create
     delete: Delete
     update: Change | None = None
-    updatable: frozenset[str] | None = frozenset()
-    fixed: frozenset[str] = field(default_factory=frozenset)
+    fixed: frozenset[str] | None = None
     check: Check = lambda inputs: ()
 
-    def replaces(self, changed: set[str], parts: set[str]) -> bool:
-        """Whether a change of these inputs makes a new resource; ``parts`` are those of them that differ."""
-        if self.update is None:
-            return True
-        if self.updatable is None:
-            return bool((changed | parts) & self.fixed)
-        return not changed <= self.updatable
+    def replaces(self, old: Inputs, new: Inputs) -> set[str]:
+        """The inputs whose change makes a new resource. Raises LookupError where nobody has looked that up."""
+        if self.fixed is not None:
+            return replacing(self.fixed, old, new)
+        row = table().get(self.token)
+        if unknown := sorted(key for key in differing(old, new) if row is None or not row.knows(key)):
+            raise LookupError(
+                f"replacement.csv does not say what a change of {', '.join(unknown)} does to {self.token}"
+            )
+        assert row is not None, "a type without a row knows nothing"
+        return replacing(row.replaces, old, new)
 
 
 def after_update(outputs: Inputs, old: Inputs, new: Inputs) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import kubernetes_validate
 from ..state import HYPERPOD_CLUSTER
 from . import eks
 from .kinds import Inputs, Kind, Live, Refused, family
+from .kubernetes_updates import check_update, replacing_paths
 
 if TYPE_CHECKING:
     from . import Account
@@ -19,8 +20,6 @@ NAMESPACE = "kubernetes:core/v1:Namespace"
 _OWN_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 # API group of custom resources, and the release whose chart defines them; their webhooks need that chart's pods.
 _CUSTOM = {"kueue.x-k8s.io": "kueue"}
-# Changing these makes another object.
-_FIXED = frozenset({"apiVersion", "kind", "metadata/name", "metadata/namespace"})
 
 
 def _cluster(account: Account) -> Live:
@@ -75,6 +74,7 @@ def _create(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
 
 def _update(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
     _check(account, i)
+    check_update(live.inputs, i)
     return {}
 
 
@@ -96,7 +96,7 @@ def _namespace(live: Live) -> str | None:
 def _kind(token: str) -> Kind | None:
     if not token.startswith(PREFIX):
         return None
-    return Kind(token=token, create=_create, delete=_delete, update=_update, updatable=None, fixed=_FIXED)
+    return Kind(token=token, create=_create, delete=_delete, update=_update, fixed=replacing_paths(token))
 
 
 def register_kinds() -> None:

@@ -22,15 +22,15 @@ def record(
     outputs: Outputs,
     *,
     translate: Translate | None = None,
-    fixed: frozenset[str] | None = None,
     on_update: Callable[[Account, Live, Inputs], None] = lambda account, live, inputs: None,
     on_delete: Callable[[Account, Live], None] = lambda account, live: None,
     check: Check = lambda inputs: (),
 ) -> Kind:
     """A kind whose inputs must satisfy ``cfn_type``'s schema.
 
-    ``translate`` makes the schema's properties from the inputs, by default by spelling alone. ``fixed`` inputs replace
-    the resource when they change, by default those that the schema calls create-only. ``check`` is the provider's own.
+    ``translate`` makes the schema's properties from the inputs, by default by spelling alone. Of types that
+    pulumi-aws-native deploys, the properties that the schema calls create-only replace the resource when they change.
+    ``check`` is the provider's own.
     """
     to_properties = translate or (lambda inputs: to_cloudformation(cfn_type, inputs))
 
@@ -43,10 +43,13 @@ def record(
         on_update(account, live, inputs)
         return {}
 
-    if fixed is None:
-        names = (path.split("/") for path in replacing_properties(cfn_type))
-        fixed = frozenset("/".join(name[0].lower() + name[1:] for name in path) for path in names)
-    return Kind(token=token, create=create, delete=on_delete, update=update, updatable=None, fixed=fixed, check=check)
+    fixed = _create_only(cfn_type) if token.startswith("aws-native:") else None
+    return Kind(token=token, create=create, delete=on_delete, update=update, fixed=fixed, check=check)
+
+
+def _create_only(cfn_type: str) -> frozenset[str]:
+    paths = (path.split("/") for path in replacing_properties(cfn_type))
+    return frozenset("/".join(name[0].lower() + name[1:] for name in path) for path in paths)
 
 
 def _tag_list(inputs: Inputs) -> list[dict[str, str]]:
@@ -174,17 +177,6 @@ def register_kinds() -> None:
             "AWS::FSx::FileSystem",
             _lustre,
             translate=_lustre_properties,
-            fixed=frozenset(
-                {
-                    "subnetIds",
-                    "securityGroupIds",
-                    "deploymentType",
-                    "storageType",
-                    "kmsKeyId",
-                    "backupId",
-                    "efaEnabled",
-                }
-            ),
             on_update=_update_lustre,
         )
     )
@@ -194,7 +186,6 @@ def register_kinds() -> None:
             "AWS::FSx::DataRepositoryAssociation",
             _link,
             translate=_link_properties,
-            fixed=frozenset({"fileSystemId", "fileSystemPath", "dataRepositoryPath", "batchImportMetaDataOnCreate"}),
         )
     )
     register(

@@ -152,7 +152,6 @@ def register_kinds() -> None:
             create=_bucket,
             delete=_delete_bucket,
             update=lambda account, live, i: {},
-            updatable=frozenset({"forceDestroy", "tags"}),
         )
     )
     versioning = _setting(
@@ -179,8 +178,6 @@ def register_kinds() -> None:
                 create=create,
                 delete=delete,
                 update=_put_again(create),
-                updatable=None,
-                fixed=frozenset({"bucket"}),
             )
         )
     register(
@@ -189,7 +186,6 @@ def register_kinds() -> None:
             create=_policy,
             delete=lambda account, live: None,
             update=lambda account, live, i: _policy(account, i)[1],
-            updatable=frozenset({"policy"}),
         )
     )
     register(
@@ -198,6 +194,5 @@ def register_kinds() -> None:
             create=_object,
             delete=_delete_object,
             update=lambda account, live, i: _put(account, i),
-            updatable=frozenset({"source", "content", "tags"}),
         )
     )

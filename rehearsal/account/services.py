@@ -62,6 +62,12 @@ def _target(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     return f"{i['rule']}-{target}", {"targetId": target}
 
 
+def _update_target(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+    target = {"Id": live.outputs["targetId"], "Arn": i["arn"]}
+    account.client("events").put_targets(Rule=i["rule"], Targets=[target])
+    return {}
+
+
 def _delete_target(account: Account, live: Live) -> None:
     account.client("events").remove_targets(Rule=live.inputs["rule"], Ids=[live.outputs["targetId"]])
 
@@ -83,6 +89,24 @@ def _document(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
         DocumentFormat=i.get("documentFormat", "JSON"),
     )
     return i["name"], {"arn": account.arn("ssm", f"document/{i['name']}"), "status": "Active"}
+
+
+def _update_document(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+    """As the provider does: a new version, made the default; the same content again is fine (DuplicateDocument...)."""
+    if i["documentType"] != live.inputs["documentType"]:
+        raise Refused("InvalidDocument", "UpdateDocument changes content, not the type of a document")
+    if i["documentType"] == "Session":
+        _check_session(json.loads(i["content"]))
+    ssm = account.client("ssm")
+    if i["content"] != live.inputs["content"]:
+        made = ssm.update_document(
+            Name=live.id,
+            Content=i["content"],
+            DocumentFormat=i.get("documentFormat", "JSON"),
+            DocumentVersion="$LATEST",
+        )["DocumentDescription"]
+        ssm.update_document_default_version(Name=live.id, DocumentVersion=made["DocumentVersion"])
+    return {}
 
 
 def _check_session(content: dict[str, Any]) -> None:
@@ -160,48 +184,48 @@ def register_kinds() -> None:
             create=_key,
             delete=_delete_key,
             update=lambda account, live, i: {},
-            updatable=frozenset({"description", "enableKeyRotation", "deletionWindowInDays", "tags"}),
         ),
         Kind(
             token="aws:ecr/repository:Repository",
             create=_repository,
             delete=_delete_repository,
             update=lambda account, live, i: {},
-            updatable=frozenset({"imageTagMutability", "imageScanningConfiguration", "forceDelete", "tags"}),
         ),
         Kind(
             token="aws:cloudwatch/logGroup:LogGroup",
             create=_log_group,
             delete=lambda account, live: account.client("logs").delete_log_group(logGroupName=live.id),
             update=_update_log_group,
-            updatable=frozenset({"retentionInDays", "tags"}),
         ),
         Kind(
             token="aws:cloudwatch/logResourcePolicy:LogResourcePolicy",
             create=_log_policy,
             delete=_delete_log_policy,
             update=lambda account, live, i: _log_policy(account, i)[1],
-            updatable=frozenset({"policyDocument"}),
         ),
         Kind(
             token="aws:cloudwatch/eventRule:EventRule",
             create=_rule,
             delete=lambda account, live: account.client("events").delete_rule(Name=live.id),
             update=lambda account, live, i: _rule(account, i)[1],
-            updatable=frozenset({"eventPattern", "description", "tags"}),
         ),
-        Kind(token="aws:cloudwatch/eventTarget:EventTarget", create=_target, delete=_delete_target),
+        Kind(
+            token="aws:cloudwatch/eventTarget:EventTarget",
+            create=_target,
+            delete=_delete_target,
+            update=_update_target,
+        ),
         Kind(
             token="aws:ssm/parameter:Parameter",
             create=_parameter,
             delete=lambda account, live: account.client("ssm").delete_parameter(Name=live.id),
             update=lambda account, live, i: _parameter(account, i, overwrite=True)[1],
-            updatable=frozenset({"value", "description", "tags"}),
         ),
         Kind(
             token="aws:ssm/document:Document",
             create=_document,
             delete=lambda account, live: account.client("ssm").delete_document(Name=live.id),
+            update=_update_document,
         ),
         Kind(
             token="aws:amp/workspace:Workspace",
@@ -210,14 +234,12 @@ def register_kinds() -> None:
             update=lambda account, live, i: (
                 account.client("amp").update_workspace_alias(workspaceId=live.id, alias=i["alias"]) and {}
             ),
-            updatable=frozenset({"alias", "tags"}),
         ),
         Kind(
             token="aws:amp/ruleGroupNamespace:RuleGroupNamespace",
             create=_rules,
             delete=_delete_rules,
             update=_update_rules,
-            updatable=frozenset({"data"}),
         ),
     )
     for kind in kinds:

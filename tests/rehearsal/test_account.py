@@ -167,7 +167,7 @@ def test_efa_is_for_a_file_systems_whole_life_and_its_throughput_with_it(
     with pytest.raises(Refused, match="a multiple of 4800"):
         account.update(LUSTRE, system, {**inputs, "storageCapacity": 7200})
     assert account.update(LUSTRE, system, {**inputs, "storageCapacity": 9600})["storageCapacity"] == 9600
-    assert account.diff(LUSTRE, inputs, {**inputs, "efaEnabled": False}) == ({"efaEnabled"}, True)
+    assert account.diff(LUSTRE, inputs, {**inputs, "efaEnabled": False}) == ({"efaEnabled"}, {"efaEnabled"})
 
 
 def test_a_bucket_with_objects_is_deleted_only_with_force(account: Account) -> None:

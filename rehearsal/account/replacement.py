@@ -1,0 +1,74 @@
+"""Which changed inputs make a new resource: what the providers' own sources say, written down in ``replacement.csv``.
+
+``replaces`` names inputs of which any change makes another resource, with ``/`` before a part of one; ``:less`` where
+only a smaller value does or none at all, ``:presence`` where only coming or going does. ``updates`` names the inputs
+that change in place. Sources: ``CFN X`` are the create-only properties of ``AWS::X`` in CloudFormation's registry,
+``TF file`` is ``internal/service/file`` of github.com/hashicorp/terraform-provider-aws, which pulumi-aws is made from
+(``ForceNew``, ``RequiresReplace``), at a commit where one was read.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+# Every provider changes tags in place.
+_TAGS = frozenset({"tags", "tagsAll"})
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """What the provider does with each input of one type that changes."""
+
+    replaces: frozenset[str]
+    updates: frozenset[str]
+
+    def knows(self, name: str) -> bool:
+        """Whether the table says what a change of this input does."""
+        named = {path.split(":")[0].split("/")[0] for path in self.replaces}
+        return name in named | self.updates | _TAGS
+
+
+@cache
+def table() -> dict[str, Replacement]:
+    """The rows by type token."""
+    with (Path(__file__).parent / "replacement.csv").open(newline="") as rows:
+        return {
+            row["type"]: Replacement(frozenset(row["replaces"].split()), frozenset(row["updates"].split()))
+            for row in csv.DictReader(rows)
+        }
+
+
+def differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
+    """The inputs that differ; none and not given are the same."""
+    return {key for key in {*old, *new} if old.get(key) != new.get(key)}
+
+
+def replacing(paths: frozenset[str], old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
+    """The inputs whose change makes a new resource, by their top-level names."""
+    found = set()
+    for rule in paths:
+        path, _, when = rule.partition(":")
+        before, after = _at(old, path), _at(new, path)
+        if before != after and _applies(when, before, after):
+            found.add(path.split("/")[0])
+    return found
+
+
+def _applies(when: str, before: Any, after: Any) -> bool:
+    if when == "presence":
+        return (before is None) != (after is None)
+    if when == "less":
+        numbers = isinstance(before, (int, float)) and isinstance(after, (int, float))
+        return after < before if numbers else before is not None and after is None
+    return True
+
+
+def _at(value: Any, path: str) -> Any:
+    for part in path.split("/"):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
