@@ -253,6 +253,14 @@ class Host:
         temporary.replace(path)
         self.changes.append(name)
 
+    def free(self, name: str) -> int:
+        """Bytes that a folder's disk has left for root; of its nearest parent where it does not exist."""
+        path = self.path(name)
+        while not path.exists():
+            path = path.parent
+        left = os.statvfs(str(path))
+        return left.f_bfree * left.f_frsize
+
     def remove(self, name: str) -> bool:
         """Remove a file. True when it was there."""
         try:

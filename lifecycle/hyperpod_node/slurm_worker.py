@@ -1,0 +1,176 @@
+"""slurmd on a worker: it registers by itself, now or whenever the controller comes to know this node.
+
+On a cluster's first create HyperPod's agent has written a NodeName line for every node before the scripts run. When a
+group is added or grown, and with continuous provisioning, it writes them minutes after the node is InService, long
+after its scripts have ended (seen by users of HyperPod: register_slurm_features.sh of AWS's Physical AI Scaffolding
+Kit). slurmd ends at once while no line names its host, so systemd starts it again and again, without a limit.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import List, Optional
+
+from . import slurm_conf, slurm_configure, units
+from .errors import NotYet, StepError
+from .host import Host, Result
+from .model import Instance, Node
+
+# Pinned memory and open files of a job are its daemon's; a worker has no configuration of its own to ask for.
+SLURMD = """# Made by the HyperPod lifecycle scripts.
+[Unit]
+ConditionPathExists=
+StartLimitIntervalSec=0
+
+[Service]
+ExecStart=
+ExecStart={command}
+Restart=always
+RestartSec=2
+LimitMEMLOCK=infinity
+LimitNOFILE=1048576
+LimitSTACK=infinity
+"""
+# Enough for scontrol to find the controller: a worker has no slurm.conf until slurmd has fetched it, and without one
+# Slurm's commands wait for a minute.
+CLIENT = """# Made by the HyperPod lifecycle scripts, for themselves.
+ClusterName={cluster}
+{controllers}
+SlurmctldPort={port}
+"""
+# Reasons that a fresh boot settles. What HyperPod's health agent writes ("Action:Replace") is not among them.
+SETTLED = ("not responding", "hyperpod-requeue", "node unexpectedly rebooted", "low ", "reboot")
+# Seconds in which nobody asks whether slurmd runs: it is starting.
+SLURMD_STARTS = 5.0
+# Seconds in which a refused registration may still be the controller's reading of its new configuration.
+REFUSAL_GRACE = 20.0
+NOT_KNOWN = "not known"
+TAKES_JOBS = ("IDLE", "MIXED", "ALLOCATED")
+# With State=CLOUD in its line, as HyperPod's have it, a node that has not registered is IDLE and POWERED_DOWN.
+NOT_HERE = {"DRAIN", "FAIL", "INVALID_REG", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"}
+
+
+def run(node: Node) -> str:
+    """A worker's part of step ``slurm``."""
+    host = node.host
+    unit = units.require(node, "slurmd")
+    controllers = node.identity.in_role("controller", node.parameters.groups)
+    if not controllers:
+        raise StepError(f"{host.settings.resource_config} has no controller")
+    slurm_configure.record(host, node.shared, node.identity.group.name)
+    host.write(f"{host.settings.state_folder}/prolog.env", _prolog_facts(node))
+    units.never(node, "slurmctld")
+    command = with_servers(_exec_start(unit), [i.address for i in controllers])
+    changed = host.write(f"{units.UNITS}/slurmd.service.d/10-hyperpod.conf", SLURMD.format(command=command))
+    if changed:
+        host.run("systemctl", "daemon-reload")
+    # slurmd gives up after some seconds without a controller; starting it earlier would only look like progress.
+    port = slurm_conf.parse(host.read(f"{node.shared}/slurm/slurm.conf") or "").port
+    where = ", ".join(f"{i.address}:{port}" for i in controllers)
+    host.poll(
+        f"no controller answered at {where}", lambda: _answering(host, controllers, port), node.timeout("controller")
+    )
+    named = "\n".join(f"SlurmctldHost={slurm_conf.host_name(i.address)}({i.address})" for i in controllers)
+    client = CLIENT.format(cluster=node.parameters.cluster_name, controllers=named, port=port)
+    host.write(_client_conf(host), client)
+    units.start(node, "slurmd", restart=changed, wait=False)
+    state = _registered(node)
+    if state is None:
+        return f"{where} does not know {host.hostname()} yet; slurmd starts by itself once it does"
+    return f"slurmd registered with {where}, {state.lower()}"
+
+
+def _answering(host: Host, controllers: List[Instance], port: int) -> bool:
+    return any(host.answers(i.address, port) for i in controllers)
+
+
+def with_servers(command: str, servers: List[str]) -> str:
+    """A slurmd command line that fetches its configuration from these controllers."""
+    bare = re.sub(r"\s--conf-server[= ]\S+", "", command)
+    words = bare.split(None, 1)
+    return f"{words[0]} --conf-server {','.join(servers)}" + (f" {words[1]}" if len(words) > 1 else "")
+
+
+def _exec_start(unit: str) -> str:
+    lines = re.findall(r"^ExecStart=(.+)$", unit, re.MULTILINE)
+    if not lines:
+        raise StepError("slurmd.service has no ExecStart")
+    return str(lines[-1]).strip()
+
+
+def _client_conf(host: Host) -> str:
+    return f"{host.settings.state_folder}/slurm-client.conf"
+
+
+def _scontrol(host: Host, *words: str) -> Result:
+    environment = {"SLURM_CONF": str(host.path(_client_conf(host)))}
+    return host.run("scontrol", *words, check=False, timeout=10, env=environment)
+
+
+def _registered(node: Node) -> Optional[str]:
+    """Wait until the controller has this node as one that takes jobs; None at once where it does not know it."""
+    host, refused_since = node.host, [0.0]
+    began = host.now()
+
+    def state(seen: str) -> NotYet:
+        """What was seen; after a while also why slurmd does not run, where it does not."""
+        if host.now() - began < SLURMD_STARTS or units.active(host, "slurmd"):
+            return NotYet(seen)
+        why = units.complaint(host, "slurmd")
+        return NotYet(f"{seen}; slurmd is not running" + (f": {why}" if why else ""))
+
+    def look() -> str:
+        shown = _shown(node)
+        if shown.code != 0 and "not found" in shown.out + shown.err:
+            return NOT_KNOWN
+        if shown.code != 0 or "State=" not in shown.out:
+            raise state(shown.reason)
+        name, current = _field(shown.out, "NodeName"), _field(shown.out, "State")
+        why = re.search(r"\bReason=(.*?)(?: \[|$)", shown.out)
+        reason, flags = why.group(1).strip() if why else "", current.rstrip("*").split("+")
+        silent = current.endswith("*")
+        if not silent and flags[0] in TAKES_JOBS and not NOT_HERE & set(flags):
+            return flags[0]
+        if flags[0] in ("DOWN", "IDLE", "FAIL") and not silent and reason:
+            _settle(host, name, reason, refused_since)
+        raise state(current + (f", {reason}" if reason else ""))
+
+    what = "the controller did not show this node as idle"
+    found = host.poll(what, look, node.timeout("register"), first=0.03, most=0.3)
+    return None if found == NOT_KNOWN else found
+
+
+def _shown(node: Node) -> Result:
+    """The controller's record of this node, which it knows by its host's name or by HyperPod's."""
+    shown = _scontrol(node.host, "show", "node", node.host.hostname(), "-o")
+    if shown.code != 0 and "not found" in shown.out + shown.err:
+        other = _scontrol(node.host, "show", "node", node.identity.instance.name, "-o")
+        return other if other.code == 0 else shown
+    return shown
+
+
+def _field(text: str, name: str) -> str:
+    found = re.search(rf"\b{name}=(\S+)", text)
+    return found.group(1) if found else "UNKNOWN"
+
+
+def _settle(host: Host, name: str, why: str, refused_since: List[float]) -> None:
+    """A node that is down for a reason that this boot has settled is taken back; any other reason ends the wait."""
+    if why.lower().startswith(SETTLED):
+        _scontrol(host, "update", f"NodeName={name}", "State=RESUME")
+        return
+    refused_since[0] = refused_since[0] or host.now()
+    if host.now() - refused_since[0] > REFUSAL_GRACE:
+        raise StepError(f"the controller keeps this node down: {why}")
+
+
+def _prolog_facts(node: Node) -> str:
+    """What the node has now, for hyperpod-prolog to compare with before each job."""
+    group = node.identity.group
+    prefix = slurm_conf.DEVICES.get(group.gres, "")
+    found = 0
+    if prefix:
+        folder, _, stem = prefix.rpartition("/")
+        found = len([p for p in node.host.path(folder).glob(stem + "[0-9]*") if p.name[len(stem) :].isdigit()])
+    pattern = f"{prefix}[0-9]*" if prefix else ""
+    return f"shared='{node.parameters.fsx_mount}'\ndevices={found}\npattern='{pattern}'\nscratch='/scratch'\n"

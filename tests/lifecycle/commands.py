@@ -1,0 +1,112 @@
+"""The commands of a node that is not there: each is a function of its host."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hyperpod_node.host import Result
+
+from components.accelerators import lookup
+
+if TYPE_CHECKING:
+    from tests.lifecycle.rig import FakeHost
+
+Command = Callable[["FakeHost", Sequence[str], "str | None"], Result]
+
+
+def _systemctl(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    verb, unit = args[1], args[-1]
+    if verb == "is-active":
+        return Result(0 if unit in host.active else 3)
+    if verb in ("start", "restart"):
+        host.active.add(unit)
+    if verb == "stop":
+        host.active.discard(unit)
+    return Result(0)
+
+
+def _aws(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    if args[1] == "fsx":
+        return Result(0, json.dumps({"FileSystems": host.world.file_systems}))
+    name = args[args.index("--name") + 1]
+    if name in host.world.parameters:
+        return Result(0, json.dumps({"Parameter": {"Value": host.world.parameters[name]}}))
+    return Result(254, "", "An error occurred (ParameterNotFound) when calling the GetParameter operation: ")
+
+
+def _mount(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    source, target = args[-2], host.path(args[-1])
+    if args[2] in ("lustre", "nfs"):
+        target.rmdir()
+        target.symlink_to(host.world.shared)
+    mounts = host.path("/proc/self/mounts")
+    mounts.write_text(mounts.read_text() + f"{source} {args[-1]} {args[2]} rw 0 0\n")
+    return Result(0)
+
+
+def _ssh_keygen(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    if "-f" in args:
+        path = Path(args[args.index("-f") + 1])
+        comment = args[args.index("-C") + 1]
+        user = comment.split()[-1]
+        path.write_text(f"PRIVATE {user} {host.hostname()}\n")
+        path.chmod(0o600)
+        path.with_name(path.name + ".pub").write_text(f"ssh-ed25519 CLUSTER-{user}-{host.hostname()} {comment}\n")
+    return Result(0)
+
+
+def _scontrol(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    if args[1] == "ping":
+        up = host.world.controller_up and (host.address != "10.1.0.10" or "slurmctld" in host.active)
+        return Result(0, "Slurmctld(primary) at ip-10-1-0-10 is UP\n") if up else Result(1, "", "is DOWN")
+    if args[1] == "show":
+        up = "slurmd" in host.active
+        return Result(0, f"NodeName={args[3]} State={'IDLE' if up else 'UNKNOWN'} CPUs=8\n")
+    return Result(0)
+
+
+def _neuron_ls(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    row = lookup(host.world.worker_type)
+    if not row.neuron_cores:
+        return Result(1, "", "no neuron device found")
+    each = row.neuron_cores // row.accelerators
+    return Result(0, json.dumps([{"neuron_device": i, "nc_count": each} for i in range(row.accelerators)]))
+
+
+def _yes(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    return Result(0, "credential")
+
+
+COMMANDS: dict[str, Command] = {
+    "systemctl": _systemctl,
+    "aws": _aws,
+    "mount": _mount,
+    "ssh-keygen": _ssh_keygen,
+    "scontrol": _scontrol,
+    "neuron-ls": _neuron_ls,
+    "sinfo": _yes,
+    "journalctl": _yes,
+    "chown": _yes,
+    "ssh": _yes,
+    "munge": _yes,
+    "unmunge": _yes,
+    "chronyc": _yes,
+    "chronyd": _yes,
+    "mdadm": lambda host, args, stdin: Result(0, "", "") if not _touch(host, "/dev/md/hyperpod-scratch") else Result(0),
+    "blkid": lambda host, args, stdin: Result(2),
+    "mkfs.ext4": _yes,
+    "fi_info": lambda host, args, stdin: Result(61, "", "fi_getinfo: -61 (No data available)"),
+    "python": lambda host, args, stdin: Result(1, "", "no libefa"),
+    "python3": lambda host, args, stdin: Result(1, "", "no libefa"),
+    "python3.11": lambda host, args, stdin: Result(1, "", "no libefa"),
+}
+
+
+def _touch(host: FakeHost, name: str) -> bool:
+    path = host.path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    return True

@@ -1,0 +1,217 @@
+"""Slurm's configuration, the agent's and ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hyperpod_node import slurm_conf, slurm_configure
+from hyperpod_node.model import Group, Instance
+
+from tests.lifecycle.rig import SLURM_CONF, FakeHost, World, group
+
+BIN = "/opt/hyperpod/bin"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def groups(**types: str) -> dict[str, Group]:
+    return {
+        name: Group(**{**group(name, "worker", kind), "partition": "gpu"}) for name, kind in types.items()
+    }  # fmt: skip
+
+
+P5 = groups(workers="ml.p5.48xlarge")
+
+
+# The files
+
+
+def test_what_slurm_conf_sets_itself_is_not_set_again() -> None:
+    conf = slurm_conf.parse("ReturnToService=1\nJobRequeue=1\nSlurmctldParameters=enable_configless\nGresTypes=gpu\n")
+    text = slurm_conf.render(conf, P5, BIN)
+    for key in ("ReturnToService", "JobRequeue", "SlurmctldParameters", "GresTypes"):
+        assert key not in text
+    assert f"TaskProlog={BIN}/hyperpod-task-prolog" in text
+
+
+def test_the_include_line_is_added_once_and_before_the_nodes() -> None:
+    once = slurm_conf.with_include(SLURM_CONF)
+    assert slurm_conf.with_include(once) == once
+    assert once.count("include hyperpod.conf") == 1
+    assert once.index("include hyperpod.conf") < once.index("NodeName=")
+    assert slurm_conf.with_include("ClusterName=a\n") == "ClusterName=a\ninclude hyperpod.conf\n"
+
+
+def test_nodes_without_gres_get_the_workers_by_default() -> None:
+    text = slurm_conf.render(slurm_conf.parse(SLURM_CONF), P5, BIN)
+    assert "NodeName=DEFAULT Gres=gpu:8\n" in text
+    assert "GresTypes=gpu\n" in text
+
+
+def test_nodes_that_have_gres_are_left_alone() -> None:
+    conf = slurm_conf.parse(SLURM_CONF.replace("CPUs=8", "CPUs=8 Gres=gpu:8"))
+    assert "NodeName" not in slurm_conf.render(conf, P5, BIN)
+
+
+def test_groups_that_differ_get_gres_by_node() -> None:
+    text = "NodeName=ip-10-1-0-[2-3] NodeAddr=10.1.0.[2-3] CPUs=8\nNodeName=ip-10-1-0-4 CPUs=8\n"
+    both = groups(big="ml.p5.48xlarge", small="ml.g5.16xlarge")
+    instances = [Instance("big", "big-1", "10.1.0.2", "i-1"), Instance("big", "big-2", "10.1.0.3", "i-2")]
+    by_node = slurm_conf.groups_of_nodes(slurm_conf.parse(text), instances, {"ip-10-1-0-4": "small"}, both)
+    once = slurm_conf.with_gres(text, by_node)
+    assert once.splitlines() == [
+        "NodeName=ip-10-1-0-[2-3] NodeAddr=10.1.0.[2-3] CPUs=8 Gres=gpu:8",
+        "NodeName=ip-10-1-0-4 CPUs=8 Gres=gpu:1",
+    ]
+    assert slurm_conf.with_gres(once, by_node) == once
+    assert slurm_conf.render_gres(by_node).splitlines()[1:] == [
+        "AutoDetect=off",
+        "NodeName=ip-10-1-0-4 Name=gpu File=/dev/nvidia0",
+        "NodeName=ip-10-1-0-2,ip-10-1-0-3 Name=gpu File=/dev/nvidia[0-7]",
+    ]
+
+
+def test_our_partition_is_added_where_the_agent_has_none_of_that_name() -> None:
+    assert "PartitionName=gpu Nodes=ALL Default=NO" in slurm_conf.render(slurm_conf.parse(SLURM_CONF), P5, BIN)
+    agents = slurm_conf.parse(SLURM_CONF.replace("PartitionName=dev", "PartitionName=gpu"))
+    assert "PartitionName" not in slurm_conf.render(agents, P5, BIN)
+    none = slurm_conf.parse("ClusterName=a\n")
+    assert "PartitionName=gpu Nodes=ALL Default=YES" in slurm_conf.render(none, P5, BIN)
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted"),
+    [
+        ("a", ["a"]),
+        ("a,b", ["a", "b"]),
+        ("n[1-3,7]", ["n1", "n2", "n3", "n7"]),
+        ("n[08-10]-x,m", ["n08-x", "n09-x", "n10-x", "m"]),
+    ],
+)
+def test_host_lists_are_expanded_as_slurm_does(names: str, wanted: list[str]) -> None:
+    assert slurm_conf.expand(names) == wanted
+
+
+def test_continued_and_commented_lines_are_read_as_slurm_reads_them() -> None:
+    conf = slurm_conf.parse("NodeName=a \\\n CPUs=2 # NodeName=b\n#PartitionName=x\nslurmctldport=7000-7002\n")
+    assert [node["nodename"] for node in conf.nodes] == ["a"]
+    assert conf.port == 7000
+    assert not conf.partitions
+
+
+def test_a_gres_conf_of_somebody_else_is_left_alone(world: World) -> None:
+    host = world.node("controller")
+    host.path("/opt/slurm/etc/gres.conf").write_text("AutoDetect=nvml\n")
+    slurm_configure.configure(host, host.node().parameters.groups, [], "/fsx/.hyperpod")
+    assert host.text("/opt/slurm/etc/gres.conf") == "AutoDetect=nvml\n"
+
+
+def test_the_agents_rewriting_of_slurm_conf_is_repaired(world: World) -> None:
+    host = world.node("controller")
+    found = host.node().parameters.groups
+    assert slurm_configure.configure(host, found, [], "/fsx/.hyperpod")
+    assert not slurm_configure.configure(host, found, [], "/fsx/.hyperpod")
+    host.path("/opt/slurm/etc/slurm.conf").write_text(SLURM_CONF.replace("12-13", "12,14"))
+    assert slurm_configure.configure(host, found, [], "/fsx/.hyperpod")
+    assert "include hyperpod.conf\nNodeName=ip-10-1-0-[12,14]" in host.text("/opt/slurm/etc/slurm.conf")
+
+
+def controller(world: World, text: str, **files: str) -> FakeHost:
+    """The controller with this in front of its slurm.conf, and files beside it."""
+    host = world.node("controller")
+    etc = host.path("/opt/slurm/etc")
+    (etc / "slurm.conf").write_text(text + SLURM_CONF)
+    for name, content in files.items():
+        (etc / name.replace("_", ".")).write_text(content)
+    return host
+
+
+def configure(host: FakeHost) -> bool:
+    return slurm_configure.configure(host, host.node().parameters.groups, [], "/fsx/.hyperpod")
+
+
+def test_what_an_included_file_sets_is_not_set_again(world: World) -> None:
+    host = controller(world, "Include accounting.conf\n", accounting_conf="GresTypes=gpu\nReturnToService=1\n")
+    assert configure(host)
+    ours = host.text("/opt/slurm/etc/hyperpod.conf")
+    assert "GresTypes" not in ours
+    assert "ReturnToService" not in ours
+    assert "JobRequeue=1" in ours
+
+
+def test_login_nodes_get_one_file_with_all_that_is_included_and_no_password(world: World) -> None:
+    text = "AccountingStorageHost=db\nAccountingStoragePass=secret\n"
+    host = controller(world, "Include accounting.conf\nInclude nowhere.conf\n", accounting_conf=text)
+    configure(host)
+    slurm_configure.publish(host, "/fsx/.hyperpod")
+    published = host.text("/fsx/.hyperpod/slurm/slurm.conf")
+    assert "AccountingStorageHost=db" in published
+    assert "TaskProlog=" in published
+    assert "Include nowhere.conf" in published
+    assert "secret" not in published
+
+
+TREE = "TopologyPlugin=topology/tree\n"
+SWITCHES = "SwitchName=nn-1 Nodes=ip-10-1-0-12,ip-10-1-0-13\n"
+
+
+@pytest.mark.parametrize("empty", [{}, {"topology_conf": ""}, {"topology_conf": "# nothing yet\n"}])
+def test_slurm_plans_by_a_tree_only_once_there_is_one(world: World, empty: dict[str, str]) -> None:
+    host = controller(world, TREE, **empty)
+    conf = host.path("/opt/slurm/etc/slurm.conf")
+    assert configure(host)
+    assert not slurm_conf.parse(conf.read_text()).get("TopologyPlugin")
+    assert not configure(host)
+    host.path("/opt/slurm/etc/topology.conf").write_text(SWITCHES)
+    assert configure(host)
+    assert slurm_conf.parse(conf.read_text()).get("TopologyPlugin") == "topology/tree"
+    assert host.text("/opt/slurm/etc/topology.conf") == SWITCHES
+    assert not configure(host)
+
+
+def test_a_topology_that_needs_no_map_stays(world: World) -> None:
+    host = controller(world, "TopologyPlugin=topology/flat\n")
+    configure(host)
+    assert "\nTopologyPlugin=topology/flat" in "\n" + host.text("/opt/slurm/etc/slurm.conf")
+
+
+def test_an_empty_map_and_the_partitions_that_name_it_are_removed(world: World) -> None:
+    """Slurm 25.11 crashes on them."""
+    host = controller(world, "", topology_conf="", topology_yaml="[]\n")
+    conf = host.path("/opt/slurm/etc/slurm.conf")
+    conf.write_text(conf.read_text() + "PartitionName=gpu Nodes=ALL Topology=tree State=UP\n")
+    assert configure(host)
+    assert not host.path("/opt/slurm/etc/topology.yaml").exists()
+    assert not host.path("/opt/slurm/etc/topology.conf").exists()
+    assert "\nPartitionName=gpu Nodes=ALL State=UP\n" in conf.read_text()
+    assert not configure(host)
+    host.path("/opt/slurm/etc/topology.conf").write_text(SWITCHES)
+    assert configure(host)
+    assert "\nPartitionName=gpu Nodes=ALL Topology=tree State=UP\n" in conf.read_text()
+    assert "#with-a-map#" not in conf.read_text()
+    assert not configure(host)
+
+
+@pytest.mark.parametrize("empty", ["", "[]\n", "---\n[]\n", "{}\n", "- topology: tree\n  tree:\n    switches: []\n"])
+def test_an_empty_tree_hides_no_other_map(world: World, empty: str) -> None:
+    host = controller(world, TREE, topology_conf=SWITCHES, topology_yaml=empty)
+    assert configure(host)
+    assert not host.path("/opt/slurm/etc/topology.yaml").exists()
+    assert host.text("/opt/slurm/etc/topology.conf") == SWITCHES
+    assert slurm_conf.parse(host.text("/opt/slurm/etc/slurm.conf")).get("TopologyPlugin") == "topology/tree"
+
+
+MAP = "- topology: tree\n  tree:\n    switches:\n      - switch: nn-1\n        nodes: ip-10-1-0-[12-13]\n"
+
+
+def test_a_map_that_says_something_is_left_alone(world: World) -> None:
+    host = controller(world, "", topology_yaml=MAP, topology_conf="")
+    conf = host.path("/opt/slurm/etc/slurm.conf")
+    conf.write_text(conf.read_text() + "PartitionName=gpu Nodes=ALL Topology=tree State=UP\n")
+    configure(host)
+    assert "Topology=tree" in conf.read_text()
+    assert host.text("/opt/slurm/etc/topology.yaml") == MAP
