@@ -7,7 +7,7 @@ ARGS ?=
 VENV := venv
 BIN := $(VENV)/bin
 
-.PHONY: rehearse test test-fast test-slow test-nodes test-kubernetes check format node-packages kubernetes-tools clean
+.PHONY: rehearse test test-fast test-slow test-nodes test-kubernetes check format golden node-packages kubernetes-tools clean
 
 ## Bring a stack up and down in an embedded AWS account, then boot its nodes where the machine can: make rehearse STACK=eks-gpu ARGS="--report report.html"
 rehearse: $(VENV)/.ready
@@ -39,6 +39,10 @@ check: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/shellcheck $$(git ls-files '*.sh' '*.sbatch' '.ci/run' '*/image/torchrun')
 	$(BIN)/mypy components operations rehearsal docs __main__.py
+
+## Write down anew what every golden configuration deploys (tests/golden): read the diff
+golden: $(VENV)/.ready
+	$(BIN)/python -m tests.golden.renew
 
 format: $(VENV)/.ready
 	$(BIN)/ruff format .

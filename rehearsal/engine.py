@@ -113,6 +113,7 @@ class Engine(MockMonitor):
             protect=request.protect,
             retain=request.retainOnDelete,
             deleted_with=request.deletedWith,
+            options=protocol.options(request),
         )
         self._enter(resource)
         if request.remote:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from google.protobuf import json_format
 from pulumi.runtime import rpc
 from pulumi.runtime.sync_await import _ensure_event_loop, _sync_await
 
@@ -51,6 +52,23 @@ def _unwrapped(value: Any) -> tuple[Any, bool]:
         items = [_unwrapped(item) for item in value]
         return [item[0] for item in items], any(item[1] for item in items)
     return value, False
+
+
+# What a program may ask of the engine for one resource, besides what the state has fields for.
+_OPTIONS = (
+    "aliases",
+    "customTimeouts",
+    "hideDiffs",
+    "importId",
+    "replaceOnChanges",
+    "replace_with",
+)
+
+
+def options(request: Any) -> dict[str, Any]:
+    """The resource options of a registration that are set."""
+    given = json_format.MessageToDict(request, preserving_proto_field_name=True)
+    return {key: given[key] for key in _OPTIONS if given.get(key)}
 
 
 def planned(type_token: str, inputs: Mapping[str, Any]) -> dict[str, Any]:

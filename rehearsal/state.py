@@ -17,6 +17,7 @@ class ResourceState:
 
     ``deleted_with``: the URN of the resource whose deletion takes this one along. ``property_dependencies``: the URNs
     that each input comes from. ``delete_first``: where it is replaced, the old one goes before the new one comes.
+    ``options``: what else the program asked of the engine, by the names of its protocol (aliases, customTimeouts, ...).
     """
 
     urn: str
@@ -35,6 +36,7 @@ class ResourceState:
     property_dependencies: dict[str, tuple[str, ...]] = field(default_factory=dict)
     ignore_changes: tuple[str, ...] = ()
     delete_first: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
     start: float = 0.0
     finish: float = 0.0
 

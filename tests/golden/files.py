@@ -1,0 +1,110 @@
+"""Golden files: written so that a reviewer reads them, read back whole, and compared in few words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+FOLDER = Path(__file__).parent
+GONE = "gone"
+_WIDTH = 120
+_MOST_LINES = 12
+
+# File (without its ending), entry, content.
+Files = Mapping[str, Mapping[str, Any]]
+
+
+def difference(files: Files, base: Files) -> dict[str, dict[str, Any]]:
+    """The entries that a base does not have in this form, and as ``gone`` those that only the base has."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in sorted({*files, *base}):
+        new, old = files.get(name, {}), base.get(name, {})
+        changed = {key: new.get(key, GONE) for key in sorted({*new, *old}) if new.get(key) != old.get(key)}
+        if changed:
+            found[name] = changed
+    return found
+
+
+def whole(changes: Files, base: Files) -> dict[str, dict[str, Any]]:
+    """What ``difference`` was made from."""
+    together = {name: {**base.get(name, {}), **changes.get(name, {})} for name in {*base, *changes}}
+    return {
+        name: kept
+        for name, entries in together.items()
+        if (kept := {key: entry for key, entry in entries.items() if entry != GONE})
+    }
+
+
+def write(folder: Path, files: Files, title: str) -> None:
+    """One YAML file each, and no others in the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.glob("*.yaml"):
+        path.unlink()
+    for name, entries in files.items():
+        text = yaml.dump(dict(entries), Dumper=_Dumper, sort_keys=False, width=_WIDTH, allow_unicode=True)
+        (folder / f"{name}.yaml").write_text(f"# {title}\n{text}")
+
+
+def read(folder: Path) -> dict[str, dict[str, Any]]:
+    """Every file of a folder."""
+    return {path.stem: yaml.load(path.read_text(), Loader=yaml.CSafeLoader) for path in sorted(folder.glob("*.yaml"))}
+
+
+def told(golden: Files, now: Files) -> str:
+    """What differs, a line each, or nothing."""
+    lines = [
+        f"{entry}{path}: {said}"
+        for name in sorted({*golden, *now})
+        for entry in sorted({*golden.get(name, {}), *now.get(name, {})})
+        for path, said in _differing("", golden.get(name, {}).get(entry), now.get(name, {}).get(entry))
+    ]
+    if not lines:
+        return ""
+    more = [f"and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else []
+    return "\n".join(
+        [
+            *lines[:_MOST_LINES],
+            *more,
+            "Where this is meant, `make golden` renews the files, and their diff is for review.",
+        ]
+    )
+
+
+def _differing(path: str, golden: Any, now: Any) -> Iterator[tuple[str, str]]:
+    if golden == now:
+        return
+    if isinstance(golden, Mapping) and isinstance(now, Mapping):
+        for key in sorted({*golden, *now}):
+            yield from _differing(f"{path} {key}", golden.get(key), now.get(key))
+    elif isinstance(golden, list) and isinstance(now, list) and len(golden) == len(now):
+        for number, (before, after) in enumerate(zip(golden, now, strict=True)):
+            yield from _differing(f"{path}[{number}]", before, after)
+    elif isinstance(golden, list) and isinstance(now, list):
+        lost, new = [one for one in golden if one not in now], [one for one in now if one not in golden]
+        yield path, " ".join([f"lost {_short(lost)}"] * bool(lost) + [f"new {_short(new)}"] * bool(new) or ["doubles"])
+    else:
+        yield path, f"golden {_short(golden)}, now {_short(now)}"
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    text = str(value)
+    return text if len(text) <= 160 else f"{text[:157]}..."
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts of several lines as they are read, no anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+
+def _text(dumper: _Dumper, text: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)

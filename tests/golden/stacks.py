@@ -1,0 +1,198 @@
+"""The configurations whose deployments are golden: the ready stacks, and some that use every option between them."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock, patch
+
+from components.config import parse
+from rehearsal.account import Account
+from rehearsal.deployment import Deployment, up
+from rehearsal.existing import prepare
+from tests.golden.normal import Normal, normal
+from tests.support import project
+
+
+@dataclass(frozen=True)
+class Golden:
+    """One configuration: a ready stack with keys laid over it. Its files hold what differs from ``base``'s."""
+
+    stack: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    base: str = ""
+
+
+DAY = date(2026, 11, 22)
+ROLE = "arn:aws:iam::123456789012:role"
+VPC = {
+    "vpcId": "vpc-0123456789abcdef0",
+    "privateSubnetId": "subnet-0123456789abcdef0",
+    "securityGroupIds": ["sg-0123456789abcdef0"],
+}
+DEPLOYMENTS = Path(__file__).parent / "deployments"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4M2V1Q3bP8yQ0hCq7rT9p0e1k2l3m4n5o6p7q8r9s0 me"
+
+GOLDEN: dict[str, Golden] = {
+    "dev": Golden("dev"),
+    "slurm-gpu": Golden("slurm-gpu", base="dev"),
+    "slurm-trainium": Golden("slurm-trainium", base="dev"),
+    "eks-gpu": Golden("eks-gpu", base="dev"),
+    "eks-trainium": Golden("eks-trainium", base="eks-gpu"),
+    "slurm-closed": Golden(
+        "slurm-gpu",
+        {
+            "network": {"closed": True, "cidr": "10.8.0.0/16", "secondaryCidr": "10.9.0.0/16"},
+            "login": {"instanceType": "ml.m5.large", "count": 2},
+            "controllerInstanceType": "ml.m5.4xlarge",
+            "sshPublicKey": KEY,
+            "fsx": {
+                "storageGiB": 4800,
+                "throughput": 1000,
+                "compression": "NONE",
+                "efa": True,
+                "linkedBucket": "training-data",
+                "exportDeletes": True,
+            },
+            "benchmarks": True,
+            "imdsV1": True,
+            "lostNodeSeconds": 30,
+            "nodeRecovery": "None",
+            "tags": {"team": "research"},
+        },
+        base="slurm-gpu",
+    ),
+    "slurm-existing": Golden(
+        "slurm-gpu",
+        {
+            "network": VPC,
+            "existingRoleArn": f"{ROLE}/team/hyperpod",
+            "availabilityZoneId": "",
+            "fsx": {"retainOnDelete": True, "backupDays": 7, "homeFileSystemId": "fs-0123456789abcdef0"},
+            "workers": [
+                {
+                    "name": "reserved",
+                    "instanceType": "ml.p5.48xlarge",
+                    "count": 4,
+                    "volumeGiB": 800,
+                    "threadsPerCore": 2,
+                    "trainingPlanArn": "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p5-week",
+                }
+            ],
+            "validation": False,
+            "protect": True,
+        },
+        base="slurm-gpu",
+    ),
+    "slurm-govcloud": Golden(
+        "dev",
+        {
+            "region": "us-gov-west-1",
+            "availabilityZoneId": "usgw1-az1",
+            "clusterName": "federal",
+            "workers": [],
+            "size": "medium",
+            "nodeProvisioning": "Continuous",
+        },
+        base="dev",
+    ),
+    "eks-closed": Golden(
+        "eks-gpu",
+        {
+            "network": {
+                "closed": True,
+                "secondaryCidr": "",
+                "imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror",
+            },
+            "kubernetesVersion": "1.36",
+            "authenticationMode": "API_AND_CONFIG_MAP",
+            "fsx": {"efa": True, "storageGiB": 4800, "throughput": 1000, "linkedBucket": "training-data"},
+            "benchmarks": True,
+        },
+        base="eks-gpu",
+    ),
+    "eks-teams": Golden(
+        "eks-gpu",
+        {
+            "network": {**VPC, "eksSubnetIds": ["subnet-0aaaaaaaaaaaaaaa1", "subnet-0aaaaaaaaaaaaaaa2"]},
+            "kubernetesApiCidrs": ["52.95.110.0/24"],
+            "administratorRoleArns": [f"{ROLE}/admin", f"{ROLE}/platform"],
+            "teams": [
+                {"name": "vision", "roleArns": [f"{ROLE}/vision", f"{ROLE}/guests"], "accelerators": 24},
+                {"name": "speech"},
+            ],
+            "charts": {"hyperpodTrainingOperator": True, "queues": "task-governance"},
+            "workers": [
+                {
+                    "name": "fast",
+                    "instanceType": "ml.p5.48xlarge",
+                    "deepHealthChecks": ["InstanceStress", "InstanceConnectivity"],
+                    "labels": {"example.com/line": "fast"},
+                },
+                {
+                    "name": "old",
+                    "instanceType": "ml.p4d.24xlarge",
+                    "count": 3,
+                    "taints": [{"key": "example.com/old", "value": "yes", "effect": "NoSchedule"}],
+                },
+            ],
+            "observability": True,
+            "tags": {"team": "research", "cost-center": "7"},
+        },
+        base="eks-gpu",
+    ),
+    "eks-spot": Golden(
+        "eks-trainium",
+        {
+            "nodeProvisioning": "Continuous",
+            "workers": [
+                {
+                    "name": "spot",
+                    "instanceType": "ml.trn1.32xlarge",
+                    "count": 4,
+                    "capacity": "spot",
+                    "minCount": 1,
+                }
+            ],
+            "charts": {
+                "mpiOperator": False,
+                "trainingOperator": False,
+                "healthMonitoring": False,
+                "deepHealthCheck": False,
+                "jobAutoRestart": False,
+                "neuronScheduler": True,
+                "queues": "none",
+            },
+            "protect": True,
+        },
+        base="eks-trainium",
+    ),
+}
+
+
+def _on_the_day() -> AbstractContextManager[object]:
+    """What a Kubernetes version costs and warns of changes with the date."""
+    return patch("components.kubernetes_versions.date", Mock(today=lambda: DAY, wraps=date))
+
+
+@cache
+def told(name: str) -> Normal:
+    """A golden configuration's deployment in the form that is written down."""
+    return normal(deployed(name), str(GOLDEN[name].settings))
+
+
+@cache
+def deployed(name: str) -> Deployment:
+    """A golden configuration's deployment in an account of its own, made once."""
+    chosen = GOLDEN[name]
+    loaded = project(chosen.stack, **chosen.settings)
+    config = parse(loaded.config)
+    with Account(config.region.name) as account, _on_the_day():
+        prepare(account, config)
+        deployment = up(loaded, account)
+    assert not deployment.failure, deployment.failure
+    return deployment
