@@ -190,7 +190,7 @@ if isinstance(orchestrator, eks.Eks):
 if settings.observability:
     metrics = Observability(
         "observability",
-        ObservabilityArgs(names=name, account=account, accelerator=settings.accelerator),
+        ObservabilityArgs(names=name, partition=region.partition, account=account, accelerator=settings.accelerator),
         shared,
     )
     pulumi.export("prometheusEndpoint", metrics.prometheus_endpoint)

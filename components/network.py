@@ -223,11 +223,14 @@ class Network(ComponentResource):
             assume_role_policy=assume_role("vpc-flow-logs.amazonaws.com"),
             opts=child,
         )
+        # Amazon VPC User Guide, "IAM role for publishing flow logs to CloudWatch Logs". Deliberately absent:
+        # CreateLogGroup, by which the last flows would bring the group back after a destroy.
         write = ["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"]
+        find = allow(["logs:DescribeLogGroups"], ["*"])
         policy = aws.iam.RolePolicy(
             f"{name}-flow-logs",
             role=role.name,
-            policy=log_group.arn.apply(lambda arn: document([allow(write, [arn, f"{arn}:*"])])),
+            policy=log_group.arn.apply(lambda arn: document([allow(write, [f"{arn}:*"]), find])),
             opts=child,
         )
         aws.ec2.FlowLog(

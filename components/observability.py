@@ -9,20 +9,19 @@ import pulumi_aws as aws
 from pulumi import ComponentResource, Output, ResourceOptions
 
 from .names import Names
-from .policies import allow, assume_role, document
+from .policies import Statement, allow, assume_role, document
 
 _ALERTS = Path(__file__).parent / "alerts"
 _QUERY = ("aps:GetLabels", "aps:GetMetricMetadata", "aps:GetSeries", "aps:QueryMetrics", "aps:DescribeWorkspace")
-_CLOUDWATCH = (
-    "cloudwatch:DescribeAlarms",
+# These cannot name a resource (Service Authorization Reference).
+_LISTS = (
+    "aps:ListWorkspaces",
     "cloudwatch:GetMetricData",
     "cloudwatch:ListMetrics",
     "logs:DescribeLogGroups",
-    "logs:GetLogEvents",
-    "logs:GetQueryResults",
-    "logs:StartQuery",
     "logs:StopQuery",
 )
+_READ_LOGS = ("logs:GetLogEvents", "logs:GetQueryResults", "logs:StartQuery")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +29,7 @@ class ObservabilityArgs:
     """What the workspaces are made from. ``accelerator`` picks the alert rules next to the common ones."""
 
     names: Names
+    partition: str
     account: str
     accelerator: str
 
@@ -66,10 +66,7 @@ class Observability(ComponentResource):
         aws.iam.RolePolicy(
             f"{name}-grafana",
             role=role.name,
-            # ListWorkspaces and CloudWatch's reads cannot name a resource.
-            policy=workspace.arn.apply(
-                lambda arn: document([allow(_QUERY, [arn]), allow(["aps:ListWorkspaces", *_CLOUDWATCH], ["*"])])
-            ),
+            policy=workspace.arn.apply(lambda arn: document([allow(_QUERY, [arn]), *self._cloudwatch(args)])),
             opts=child,
         )
         grafana = aws.grafana.Workspace(
@@ -85,3 +82,21 @@ class Observability(ComponentResource):
         self.prometheus_endpoint = workspace.prometheus_endpoint
         self.grafana_url = grafana.endpoint.apply(lambda endpoint: f"https://{endpoint}")
         self.register_outputs({"prometheusEndpoint": self.prometheus_endpoint, "grafanaUrl": self.grafana_url})
+
+    @staticmethod
+    def _cloudwatch(args: ObservabilityArgs) -> list[Statement]:
+        """Metrics and alarms of the account, and the logs that are this cluster's: of nodes, events, flows and EKS."""
+        cluster, here = args.names.cluster, f"{args.names.region}:{args.account}"
+        groups = (
+            f"/aws/sagemaker/Clusters/{cluster}/*",
+            f"/aws/events/hyperpod/{cluster}",
+            f"/aws/eks/{cluster}/*",
+            f"/aws/containerinsights/{cluster}/*",
+            f"/hyperpod/{cluster}/*",
+        )
+        logs = [f"arn:{args.partition}:logs:{here}:log-group:{group}:*" for group in groups]
+        return [
+            allow(_LISTS, ["*"]),
+            allow(["cloudwatch:DescribeAlarms"], [f"arn:{args.partition}:cloudwatch:{here}:alarm:*"]),
+            allow(_READ_LOGS, logs),
+        ]
