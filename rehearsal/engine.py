@@ -190,6 +190,10 @@ class Engine(MockMonitor):
             else:
                 resource.outputs = protocol.planned(resource.type, resource.inputs)
             resource.id = old.id if old and operation in ("same", "update") else ""
+            try:
+                self.account.judge(resource.type, resource.inputs)
+            except Refused as refused:
+                self._fail(resource, operation, str(refused))
             return
         if operation == "same" and old:
             resource.id, resource.outputs = old.id, old.outputs

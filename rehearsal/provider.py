@@ -123,6 +123,8 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         token, name = _token(request), _name(request)
         inputs = self._deserialize(request.properties)
         if request.preview:
+            with _refusals(context):
+                self.account.judge(token, inputs)
             properties = _state(request.properties, inputs, protocol.planned(token, inputs))
             return provider_pb2.CreateResponse(id="", properties=properties)
         with _refusals(context):

@@ -39,6 +39,7 @@ from .audit import Inventory, take_inventory  # noqa: E402
 from .faults import Fault  # noqa: E402
 from .integrity import check_exist, check_unused, known_identifiers, references  # noqa: E402
 from .kinds import KINDS, Live, Refused, after_update, find_kind  # noqa: E402
+from .policies import check_policies  # noqa: E402
 from .quotas import check_quota  # noqa: E402
 from .replacement import differing  # noqa: E402
 
@@ -133,6 +134,10 @@ class Account:
         """Whether the EKS cluster has a Helm release, as HyperPod wants it."""
         return any(self.find(eks.RELEASE, by=self.now))
 
+    def judge(self, type_token: str, inputs: Mapping[str, Any]) -> None:
+        """What a preview can say already: that policies, so far as they are known, grant something. Raises Refused."""
+        check_policies(type_token, inputs, self.partition)
+
     def create(
         self, type_token: str, name: str, inputs: Mapping[str, Any], *, at: float = 0.0, ready_at: float = 0.0
     ) -> tuple[str, dict[str, Any]]:
@@ -148,6 +153,7 @@ class Account:
         named = frozenset(references(inputs))
         check_exist(named, self._known())
         check_quota(self, kind.token, inputs)
+        check_policies(kind.token, inputs, self.partition)
         self.now = at
         resource_id, outputs = kind.create(self, inputs)
         live = Live(kind.token, name, resource_id, inputs, {**inputs, **outputs}, ready_at, references=named)
@@ -162,6 +168,7 @@ class Account:
         with self._lock:
             named = frozenset(references(inputs))
             check_exist(named, self._known())
+            check_policies(kind.token, inputs, self.partition)
             self.now = at
             if kind.update is None:
                 # Only tags change in place.

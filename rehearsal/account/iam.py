@@ -1,8 +1,7 @@
-"""IAM, in moto, with trust policies checked."""
+"""IAM, in moto. Policies are judged for all types alike, in ``policies.py``."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from .kinds import Inputs, Kind, Live, Refused, register
@@ -18,26 +17,12 @@ def _tags(i: Inputs) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in merged.items()]
 
 
-def _trust(text: str) -> str:
-    """A trust policy as AWS accepts it: JSON whose every statement names a principal and an action, no resource."""
-    try:
-        statements = json.loads(text)["Statement"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise Refused("MalformedPolicyDocument", f"not a policy document ({error})") from error
-    for statement in statements if isinstance(statements, list) else [statements]:
-        if "Principal" not in statement or "Action" not in statement:
-            raise Refused("MalformedPolicyDocument", "a trust policy's statement needs Principal and Action")
-        if "Resource" in statement:
-            raise Refused("MalformedPolicyDocument", "a trust policy names no Resource")
-    return text
-
-
 def _role(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     if len(i["name"]) > _ROLE_LIMIT:
         raise Refused("ValidationError", f"role name '{i['name']}' is longer than {_ROLE_LIMIT} characters")
     request = {
         "RoleName": i["name"],
-        "AssumeRolePolicyDocument": _trust(i["assumeRolePolicy"]),
+        "AssumeRolePolicyDocument": i["assumeRolePolicy"],
         "Description": i.get("description", ""),
         "Tags": _tags(i),
     }
@@ -47,7 +32,7 @@ def _role(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
 
 def _update_role(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
     iam = account.client("iam")
-    iam.update_assume_role_policy(RoleName=live.id, PolicyDocument=_trust(i["assumeRolePolicy"]))
+    iam.update_assume_role_policy(RoleName=live.id, PolicyDocument=i["assumeRolePolicy"])
     iam.update_role(RoleName=live.id, Description=i.get("description", ""))
     return {}
 

