@@ -18,7 +18,7 @@ from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ..account import Account
-from .permissions import allows
+from .permissions import denied
 
 if TYPE_CHECKING:
     from .aws_endpoint import Endpoint
@@ -117,8 +117,7 @@ class Cli:
         return {"FileSystems": [known[one].description(now) for one in wanted or known]}
 
     def _authorise(self, service: str, operation: str, request: Mapping[str, Any], caller: Caller) -> None:
-        if not allows(self._account, caller.role_arn, f"{service}:{operation}", request):
-            text = f"User: {caller.role_arn} is not authorized to perform: {service}:{operation}"
+        if text := denied(self._account, caller.role_arn, service, operation, request):
             raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": text}}, operation)
 
     def _s3(

@@ -1,80 +1,113 @@
-"""Whether a host's role may make a call: the Allow statements of the role's policies, by action and by resource.
+"""Whether a host's role may make a call: the role's policies and the bucket's, as IAM decides about them.
 
-A deliberately small part of IAM, enough to notice a lifecycle script that asks for more than its role has. Conditions
-are not evaluated, and there are no Deny statements in the nodes' own policies.
+Which action an API operation asks for, and on which resources, is the Service Authorization Reference's.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any
 
+import botocore.session
+
 from ..account import Account
+from ..account.authorization import Action, actions, operations
+from ..account.grants import Statement, asked_about, granted
+from ..account.policies import listed
 
-# Where the permission is not named like the operation.
-_ACTIONS = {
-    "s3:ListObjectsV2": "s3:ListBucket",
-    "s3:ListObjects": "s3:ListBucket",
-    "s3:HeadObject": "s3:GetObject",
-    "s3:HeadBucket": "s3:ListBucket",
+# Amazon S3 User Guide, "Required permissions for Amazon S3 API operations": those that the reference links nowhere.
+_S3 = {"ListObjects": "ListBucket", "HeadBucket": "ListBucket", "HeadObject": "GetObject"}
+# AWS STS API Reference, GetCallerIdentity: no permissions are required.
+_FREE = ("sts:GetCallerIdentity",)
+# What the reference calls a part of an ARN that requests call otherwise.
+_PARTS = {
+    "BucketName": "Bucket",
+    "ObjectName": "Key",
+    "ParameterNameWithoutLeadingSlash": "Name",
 }
-# Anybody may.
-_FREE = {"sts:GetCallerIdentity"}
 
 
-def allows(account: Account, role_arn: str, action: str, request: Mapping[str, Any]) -> bool:
-    """Whether the role may make this request. A role that is not of this account's making may everything."""
-    action = _ACTIONS.get(action, action)
+def denied(account: Account, role_arn: str, service: str, operation: str, request: Mapping[str, Any]) -> str | None:
+    """Why the role may not make this request, in AWS's words, or None where it may.
+
+    ``service`` is botocore's name. A role that is not of this account's making may everything.
+    """
+    action = _action(service, operation)
     role = role_arn.rsplit("/", 1)[-1]
     iam = account.client("iam")
     try:
-        statements = list(_statements(iam, role))
+        statements = list(_statements(iam, role, account.partition))
     except iam.exceptions.NoSuchEntityException:
-        return True
-    resource = _resource(account, action, request)
-    return action in _FREE or any(
-        statement["Effect"] == "Allow"
-        and _matches(statement.get("Action", []), action, fold=True)
-        and (resource is None or _matches(statement.get("Resource", []), resource))
-        for statement in statements
-    )
+        return None
+    if action.name in _FREE:
+        return None
+    for resource in asked_about(action, _values(account, request)):
+        context = _context(account, role_arn, resource, request)
+        if not granted(statements, _bucket_statements(account, request), action.name, resource, context):
+            return f"User: {role_arn} is not authorized to perform: {action.name} on resource: {resource}"
+    return None
 
 
-def _statements(iam: Any, role: str) -> Iterator[Mapping[str, Any]]:
+@cache
+def _action(service: str, operation: str) -> Action:
+    """The action that an operation asks for; where the reference knows none, one of that name without resource type."""
+    prefix = _prefix(service)
+    name = (_S3.get(operation) if prefix == "s3" else None) or operations(prefix).get(operation, operation)
+    found = actions(f"{prefix}:{name}")
+    return found[0] if found else Action(f"{prefix}:{name}", operation, (), frozenset())
+
+
+@cache
+def _prefix(service: str) -> str:
+    """IAM's prefix of a service: what its requests are signed with, or its own name."""
+    signed: str = botocore.session.get_session().get_service_model(service).signing_name
+    return signed if actions(f"{signed}:*") else service
+
+
+def _statements(iam: Any, role: str, partition: str) -> Iterator[Statement]:
     for name in iam.list_role_policies(RoleName=role)["PolicyNames"]:
-        yield from _listed(iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]["Statement"])
+        yield from listed(iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]["Statement"])
     for attached in iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]:
         arn = attached["PolicyArn"]
         version = iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
         document = iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
-        yield from _listed((json.loads(document) if isinstance(document, str) else document)["Statement"])
+        text = document if isinstance(document, str) else json.dumps(document)
+        # moto has AWS's policies as the commercial partition has them.
+        yield from listed(json.loads(text.replace("arn:aws:", f"arn:{partition}:"))["Statement"])
 
 
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+def _bucket_statements(account: Account, request: Mapping[str, Any]) -> Iterator[Statement]:
+    for policy in account.find("aws:s3/bucketPolicy:BucketPolicy", bucket=request.get("Bucket")):
+        yield from listed(json.loads(policy.inputs["policy"])["Statement"])
 
 
-def _matches(patterns: Any, text: str, *, fold: bool = False) -> bool:
-    return any(
-        fnmatchcase(text.lower() if fold else text, pattern.lower() if fold else pattern)
-        for pattern in _listed(patterns)
-    )
+def _values(account: Account, request: Mapping[str, Any]) -> dict[str, str]:
+    """The parts of ARNs that are known of a request."""
+    named = {key[0].upper() + key[1:]: value for key, value in request.items() if isinstance(value, str)}
+    values = {**named, "Partition": account.partition, "Region": account.region, "Account": account.account_id}
+    for part, key in _PARTS.items():
+        if key in named:
+            values[part] = named[key].removeprefix("/") if key == "Name" else named[key]
+    if secret := named.get("SecretId"):
+        # Secrets Manager ends a secret's ARN in six characters of its own.
+        values["SecretId"] = secret.split(":secret:")[-1] if secret.startswith("arn:") else f"{secret}-AbCdEf"
+    return values
 
 
-def _resource(account: Account, action: str, request: Mapping[str, Any]) -> str | None:
-    """The ARN that the request is about, where it is one of those that the nodes' policies name; None otherwise."""
-    service = action.split(":")[0]
-    if service == "s3" and "Bucket" in request:
-        key = f"/{request['Key']}" if "Key" in request else ""
-        return f"arn:{account.partition}:s3:::{request['Bucket']}{key}"
-    if service == "ssm" and "Name" in request:
-        return account.arn("ssm", f"parameter/{request['Name'].lstrip('/')}")
-    if service == "secretsmanager" and "SecretId" in request:
-        name = request["SecretId"]
-        return str(name) if name.startswith("arn:") else account.arn("secretsmanager", f"secret:{name}-AbCdEf")
-    if service == "logs" and "logGroupName" in request:
-        stream = f":log-stream:{request['logStreamName']}" if "logStreamName" in request else ""
-        return account.arn("logs", f"log-group:{request['logGroupName']}{stream}")
-    return None
+def _context(account: Account, role_arn: str, resource: str, request: Mapping[str, Any]) -> dict[str, str]:
+    """The condition keys that are known of a request."""
+    context = {
+        "aws:PrincipalArn": role_arn,
+        "aws:RequestedRegion": account.region,
+        "aws:SecureTransport": "true",
+        "ec2:Region": account.region,
+    }
+    if "Namespace" in request:
+        context["cloudwatch:namespace"] = str(request["Namespace"])
+    for live in account.live.values():
+        if resource in live.identifiers:
+            tags = {**live.inputs.get("tagsAll", {}), **live.inputs.get("tags", {})}
+            context |= {f"aws:ResourceTag/{key}": str(value) for key, value in tags.items()}
+    return context

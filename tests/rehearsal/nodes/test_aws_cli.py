@@ -10,6 +10,7 @@ import pytest
 
 from rehearsal.nodes.aws_cli import Caller
 from rehearsal.nodes.aws_endpoint import Endpoint
+from rehearsal.nodes.permissions import denied
 from rehearsal.nodes.stack import Stack
 
 ADDRESS = "10.1.0.10"
@@ -78,6 +79,54 @@ def test_a_role_may_do_what_its_policies_say_and_no_more(endpoint: Endpoint, sta
     assert "not authorized to perform: ssm:PutParameter" in denied["err"]
     assert "AccessDenied" in aws(endpoint, "ssm", "get-parameter", "--name", "/other/x")["err"]
     assert "ParameterNotFound" in aws(endpoint, "ssm", "get-parameter", "--name", "/hyperpod/hyperpod-dev/x")["err"]
+
+
+@pytest.mark.parametrize(
+    ("resource", "condition", "answer"),
+    [
+        ("*", {}, None),
+        ("arn:aws:fsx:us-west-2:123456789012:file-system/*", {}, "fsx:DescribeFileSystems on resource: *"),
+        ("*", {"StringEquals": {"aws:RequestedRegion": "us-east-1"}}, "fsx:DescribeFileSystems on resource: *"),
+    ],
+)
+def test_a_grant_counts_where_its_resource_and_its_conditions_are_what_aws_decides_about(
+    stack: Stack, resource: str, condition: dict[str, Any], answer: str | None
+) -> None:
+    iam = stack.account.client("iam")
+    statement = {"Effect": "Allow", "Action": "fsx:DescribeFileSystems", "Resource": resource, "Condition": condition}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    iam.create_role(RoleName="lister", AssumeRolePolicyDocument=document)
+    iam.put_role_policy(RoleName="lister", PolicyName="p", PolicyDocument=document)
+    try:
+        why = denied(stack.account, "arn:aws:iam::123456789012:role/lister", "fsx", "DescribeFileSystems", {})
+    finally:
+        iam.delete_role_policy(RoleName="lister", PolicyName="p")
+        iam.delete_role(RoleName="lister")
+    assert why is None if answer is None else answer in str(why)
+
+
+def test_operations_ask_for_the_actions_of_the_reference(stack: Stack) -> None:
+    role = stack.groups["controller"]["executionRole"]
+    asked = {
+        ("s3", "ListObjectsV2"): "s3:ListBucket",
+        ("s3", "HeadObject"): "s3:GetObject",
+        ("amp", "ListWorkspaces"): "aps:ListWorkspaces",
+        ("efs", "DescribeFileSystems"): "elasticfilesystem:DescribeFileSystems",
+    }
+    for (service, operation), action in asked.items():
+        assert f": {action} on resource" in str(denied(stack.account, role, service, operation, {"Bucket": "other"}))
+
+
+def test_the_buckets_own_policy_keeps_nodes_from_writing(stack: Stack) -> None:
+    role, bucket = stack.groups["controller"]["executionRole"], stack.bucket
+    iam, name = stack.account.client("iam"), role.rsplit("/", 1)[-1]
+    statement = {"Effect": "Allow", "Action": "s3:PutObject", "Resource": f"arn:aws:s3:::{bucket}/*"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    iam.put_role_policy(RoleName=name, PolicyName="too-much", PolicyDocument=document)
+    try:
+        assert denied(stack.account, role, "s3", "PutObject", {"Bucket": bucket, "Key": "on_create.sh"})
+    finally:
+        iam.delete_role_policy(RoleName=name, PolicyName="too-much")
 
 
 def test_sync_has_every_lifecycle_file(endpoint: Endpoint, stack: Stack) -> None:
