@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import List
 
-from . import fstab
-from .errors import Skip, StepError
+from . import fstab, units
+from .errors import NotYet, Skip, StepError
 from .host import Host
 from .model import Node
 
@@ -19,8 +19,10 @@ OPTIONS = "noatime,discard"
 FSTAB_LINE = f"LABEL={LABEL} {MOUNT_POINT} ext4 {OPTIONS},nofail,x-systemd.device-timeout=90s 0 0"
 # What the kernel shows as model for instance store; EBS volumes are "Amazon Elastic Block Store".
 MODEL = "Amazon EC2 NVMe Instance Storage"
-# Where AWS's deep learning images mount the same disks by a service of their own.
+# Where AWS's deep learning images mount the same disks, as one volume group, by a service of their own that comes late
+# (oneshot, After=network-online.target, TimeoutStartSec=300) and ends well even where it could not mount them.
 IMAGE_MOUNT = "/opt/dlami/nvme"
+IMAGE_UNIT = "dlami-nvme"
 
 
 def run(node: Node) -> str:
@@ -28,7 +30,8 @@ def run(node: Node) -> str:
     host, mounts = node.host, node.host.mounts()
     if node.identity.group.nvme_disks == 0:
         raise Skip(f"{node.identity.group.instance_type} has no instance store")
-    if IMAGE_MOUNT in mounts:
+    if units.exists(host, IMAGE_UNIT) or IMAGE_MOUNT in mounts:
+        _await_image(node)
         host.link(MOUNT_POINT, IMAGE_MOUNT)
         return f"the image mounts the instance store at {IMAGE_MOUNT}; {MOUNT_POINT} leads there"
     if MOUNT_POINT in mounts:
@@ -51,6 +54,21 @@ def run(node: Node) -> str:
     # HyperPod runs no script after a reboot.
     fstab.put(host, FSTAB_LINE)
     return f"{device} at {MOUNT_POINT}"
+
+
+def _await_image(node: Node) -> None:
+    """Until the image has mounted its disks. They are never touched: it may be about to make a volume group of them."""
+
+    def mounted() -> bool:
+        if IMAGE_MOUNT in node.host.mounts():
+            return True
+        shown = node.host.run("systemctl", "show", "--property", "ActiveState", "--value", IMAGE_UNIT, check=False)
+        state = shown.out.strip()
+        if state in ("active", "failed") and IMAGE_MOUNT not in node.host.mounts():
+            raise StepError(f"{IMAGE_UNIT}.service is {state} and has not mounted {IMAGE_MOUNT}")
+        raise NotYet(f"{IMAGE_UNIT}.service is {state}")
+
+    node.host.poll(f"the image did not mount {IMAGE_MOUNT}", mounted, node.timeout("image-disks"), first=0.1, most=2)
 
 
 def _labelled(host: Host, device: str) -> bool:

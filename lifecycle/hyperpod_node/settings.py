@@ -22,6 +22,10 @@ TIMEOUTS: Mapping[str, float] = {
     # On HyperPod's controllers users have seen its first start take more than two minutes.
     "slurm": 300,
     "register": 300,
+    # dlami-nvme.service has TimeoutStartSec=300.
+    "image-disks": 310,
+    # AWS's own script for EKS nodes (awsome-distributed-ai, on_create_main.sh) gives the data volume 60 s.
+    "data-volume": 60,
     "aws": 60,
     "key": 300,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -147,6 +148,46 @@ def test_an_image_that_mounts_the_disks_itself_is_used(host: FakeHost, node: Nod
     mounts.write_text("/dev/vg/lv /opt/dlami/nvme ext4 rw 0 0\n")
     scratch.run(node)
     assert str(host.path("/scratch").readlink()) == "/opt/dlami/nvme"
+
+
+def image_mounts_disks(host: FakeHost, states: list[str]) -> None:
+    """An image with dlami-nvme.service, which is in these states, one a question, and mounts its disks as "mounted"."""
+    unit = host.path("/etc/systemd/system/dlami-nvme.service")
+    unit.parent.mkdir(parents=True, exist_ok=True)
+    unit.write_text("[Service]\nType=oneshot\n")
+    disks(host, 8)
+
+    def systemctl(h: FakeHost, args: Sequence[str], stdin: object) -> Result:
+        state = states.pop(0) if len(states) > 1 else states[0]
+        if state == "mounted":
+            h.path("/proc/self/mounts").write_text("/dev/mapper/vg.01-lv_ephemeral /opt/dlami/nvme ext4 rw 0 0\n")
+        return Result(0, state.replace("mounted", "active") + "\n")
+
+    host.commands["systemctl"] = systemctl
+
+
+def test_disks_that_the_image_is_about_to_mount_are_waited_for_and_never_touched(host: FakeHost, node: Node) -> None:
+    image_mounts_disks(host, ["inactive", "activating", "activating", "mounted"])
+    assert scratch.run(node).startswith("the image mounts the instance store at /opt/dlami/nvme")
+    assert str(host.path("/scratch").readlink()) == "/opt/dlami/nvme"
+    assert not {call[0] for call in host.calls} & {"mdadm", "mkfs.ext4", "mount", "blkid"}
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("active", "dlami-nvme.service is active and has not mounted /opt/dlami/nvme"),
+        ("failed", "dlami-nvme.service is failed and has not mounted /opt/dlami/nvme"),
+        ("activating", "did not mount /opt/dlami/nvme within 310 s: dlami-nvme.service is activating"),
+    ],
+)
+def test_an_image_that_does_not_mount_its_disks_is_said_and_they_are_left_alone(
+    host: FakeHost, node: Node, state: str, said: str
+) -> None:
+    image_mounts_disks(host, [state])
+    with pytest.raises(StepError, match=said):
+        scratch.run(node)
+    assert not {call[0] for call in host.calls} & {"mdadm", "mkfs.ext4", "mount"}
 
 
 def test_a_file_system_of_a_run_that_was_killed_is_not_made_again(host: FakeHost, node: Node) -> None:
