@@ -1,95 +1,56 @@
-"""What containerd and kubelet keep, on the node's big disk: images of tens of GB, and every pod's emptyDir.
+"""What containerd and kubelet keep, on the node's data volume: images of tens of GB, and every pod's emptyDir.
 
 The root volume holds neither. Folders are bound over the ones that both programs know, so that no configuration of
 theirs is touched: where it lies differs between images, and some write it anew at every start. A bind mount, and no
 symbolic link: CSI drivers mount below kubelet's folder, and those mounts must reach the pods.
+
+Never on instance store: it is empty after a stop, and with it would be what kubelet knows of its node and the pause
+image that comes with the machine's. No script runs after a reboot, and an image may mount its disks late; a bind mount
+of a folder that is not there yet would be made on the root volume, below what is mounted over it later. So both
+services wait, by systemd's means, until the volume is really mounted.
 """
 
 from __future__ import annotations
 
 from typing import List
 
+from . import units
 from .errors import Skip, StepError
 from .model import Node
-from .scratch import IMAGE_MOUNT, MOUNT_POINT
+from .scratch import IMAGE_UNIT
+from .units import UNITS
 
-# The data volume of the instance group, which HyperPod mounts there.
+# The data volume of the instance group: HyperPod attaches it and mounts it there (SageMaker API Reference,
+# ClusterEbsVolumeConfig). AWS's own script puts both folders there by default, too.
 DATA_VOLUME = "/opt/sagemaker"
-# Fastest first. Instance store is empty after a stop, and so is the node.
-DISKS = (IMAGE_MOUNT, MOUNT_POINT, DATA_VOLUME)
 # Unit and folder of each; the one that starts pods stops first and starts last.
 SERVICES = (("containerd", "/var/lib/containerd"), ("kubelet", "/var/lib/kubelet"))
-UNITS = "/etc/systemd/system"
 # RDMA pins memory, and a container has its runtime's limit.
 LIMITS_FILE = f"{UNITS}/containerd.service.d/90-hyperpod.conf"
 LIMITS = "# Made by the HyperPod lifecycle scripts.\n[Service]\nLimitMEMLOCK=infinity\n"
+WAIT_UNIT = "hyperpod-data-volume.service"
+# Pods may have a folder of the instance store (hostPath), so they start after the service that mounts it, too.
+WAIT = f"""# Made by the HyperPod lifecycle scripts.
+[Unit]
+Description=Wait until {DATA_VOLUME} is mounted
+RequiresMountsFor={DATA_VOLUME}
+After={IMAGE_UNIT}.service
 
-
-def run(node: Node) -> str:
-    """Step ``pod-disk``."""
-    host, mounts = node.host, node.host.mounts()
-    limits_changed = host.write(LIMITS_FILE, LIMITS)
-    disk = next((path for path in DISKS if path in mounts), None)
-    pending = [(unit, folder) for unit, folder in SERVICES if folder not in mounts]
-    busy = [path for path in mounts if path.startswith("/var/lib/kubelet/")]
-    if disk and pending and busy:
-        raise StepError(f"pods run already ({busy[0]} is mounted): containerd and kubelet stay on the root volume")
-    if not pending or not disk:
-        if limits_changed:
-            host.run("systemctl", "daemon-reload")
-            _restart(node, _running(node))
-        if disk:
-            return f"containerd and kubelet are on {disk}"
-        raise Skip(f"there is no disk besides the root volume (looked for {', '.join(DISKS)})")
-    running = _running(node)
-    for unit in reversed(running):
-        host.run("systemctl", "stop", unit, timeout=120)
-    try:
-        for unit, folder in pending:
-            _move(node, disk, unit, folder)
-    finally:
-        host.run("systemctl", "daemon-reload")
-        _restart(node, running)
-    return f"containerd and kubelet on {disk}"
-
-
-def _running(node: Node) -> List[str]:
-    """Those of the services that run, in the order in which they start."""
-    return [
-        unit for unit, _ in SERVICES if node.host.run("systemctl", "is-active", "--quiet", unit, check=False).code == 0
-    ]
-
-
-def _restart(node: Node, units: List[str]) -> None:
-    for unit in units:
-        node.host.run("systemctl", "restart", unit, timeout=120)
-
-
-def _move(node: Node, disk: str, unit: str, folder: str) -> None:
-    host, target = node.host, f"{disk}/{unit}"
-    host.folder(folder, 0o710)
-    host.folder(target, 0o710)
-    # A copy that was cut short is made again from the start: nothing of it is in use.
-    if not host.path(f"{target}.complete").exists():
-        host.run("cp", "--archive", "--one-file-system", f"{folder}/.", target, timeout=600)
-        host.write(f"{target}.complete", "")
-    name = mount_unit(folder)
-    host.write(f"{UNITS}/{name}", _unit_file(disk, unit, target, folder))
-    host.run("systemctl", "daemon-reload")
-    host.run("systemctl", "enable", "--now", name, timeout=60)
-
-
-def mount_unit(folder: str) -> str:
-    """The name that systemd demands of the unit that mounts a folder (systemd.mount)."""
-    return folder.strip("/").replace("/", "-") + ".mount"
-
-
-def _unit_file(disk: str, unit: str, target: str, folder: str) -> str:
-    return f"""# Made by the HyperPod lifecycle scripts.
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+TimeoutStartSec=600
+ExecStart=/bin/sh -c 'until mountpoint -q {DATA_VOLUME}; do sleep 0.2; done'
+"""
+# Without systemd's default dependencies, by which a mount comes before local-fs.target, and so before every service.
+BIND = """# Made by the HyperPod lifecycle scripts.
 [Unit]
 Description={unit} on {disk}
-RequiresMountsFor={disk}
-Before={unit}.service
+DefaultDependencies=no
+Requires={wait}
+After={wait}
+Conflicts=umount.target
+Before={unit}.service umount.target
 
 [Mount]
 What={target}
@@ -100,3 +61,73 @@ Options=bind
 [Install]
 RequiredBy={unit}.service
 """
+
+
+def run(node: Node) -> str:
+    """Step ``pod-disk``."""
+    host = node.host
+    limits_changed = host.write(LIMITS_FILE, LIMITS)
+    try:
+        host.poll(f"{DATA_VOLUME} was not mounted", lambda: DATA_VOLUME in host.mounts(), node.timeout("data-volume"))
+    except StepError as error:
+        _apply(node, limits_changed)
+        raise Skip(f"{error}: containerd and kubelet stay on the root volume") from None
+    mounts = host.mounts()
+    pending = [(unit, folder) for unit, folder in SERVICES if folder not in mounts]
+    busy = [path for path in mounts if path.startswith("/var/lib/kubelet/")]
+    if pending and busy:
+        raise StepError(f"pods run already ({busy[0]} is mounted): containerd and kubelet stay on the root volume")
+    if not pending:
+        _apply(node, limits_changed)
+        return f"containerd and kubelet are on {DATA_VOLUME}"
+    running = _running(node)
+    for unit in reversed(running):
+        host.run("systemctl", "stop", unit, timeout=120)
+    try:
+        host.write(f"{UNITS}/{WAIT_UNIT}", WAIT)
+        for unit, folder in pending:
+            _move(node, unit, folder)
+    finally:
+        host.run("systemctl", "daemon-reload")
+        _restart(node, running)
+    return f"containerd and kubelet on {DATA_VOLUME}"
+
+
+def _apply(node: Node, limits_changed: bool) -> None:
+    if limits_changed:
+        node.host.run("systemctl", "daemon-reload")
+        _restart(node, _running(node))
+
+
+def _running(node: Node) -> List[str]:
+    """Those of the services that run, in the order in which they start."""
+    return [unit for unit, _ in SERVICES if units.active(node.host, unit)]
+
+
+def _restart(node: Node, names: List[str]) -> None:
+    for unit in names:
+        node.host.run("systemctl", "restart", unit, timeout=120)
+
+
+def _move(node: Node, unit: str, folder: str) -> None:
+    host, target = node.host, f"{DATA_VOLUME}/{unit}"
+    host.folder(folder, 0o710)
+    # On the root volume: an update of the cluster's software gives the node another one, and what an older image left
+    # on the data volume is not for this one. A copy that was cut short is made again from the start, too.
+    marker = f"{host.settings.state_folder}/{unit}-is-on-the-data-volume"
+    if not host.path(marker).exists():
+        if host.path(target).exists():
+            host.run("rm", "--recursive", "--force", "--one-file-system", str(host.path(target)), timeout=600)
+        host.folder(target, 0o710)
+        host.run("cp", "--archive", "--one-file-system", f"{folder}/.", target, timeout=600)
+        host.write(marker, "")
+    name = mount_unit(folder)
+    text = BIND.format(unit=unit, disk=DATA_VOLUME, wait=WAIT_UNIT, target=target, folder=folder)
+    host.write(f"{UNITS}/{name}", text)
+    host.run("systemctl", "daemon-reload")
+    host.run("systemctl", "enable", "--now", name, timeout=60)
+
+
+def mount_unit(folder: str) -> str:
+    """The name that systemd demands of the unit that mounts a folder (systemd.mount)."""
+    return folder.strip("/").replace("/", "-") + ".mount"

@@ -49,7 +49,7 @@ HOME = Step("home", home.run, LIMIT, ("fsx",))
 # On EKS the file system comes by a CSI driver, jobs' variables by their manifests, and pods start everything else.
 EKS: List[Step] = [
     *(step for step in SLURM if step.name in ("parameters", "identity", "clock", "scratch", "kernel")),
-    Step("pod-disk", pod_disk.run, 900, ("scratch",), required=False),
+    Step("pod-disk", pod_disk.run, 900, ("identity",), required=False),
     Step("lustre-client", lustre_client.run, 400, ("identity",), required=False),
 ]
 # Two modules at 60 s, and at most 24 commands at 30 s.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,13 +18,14 @@ CONTAINERD, KUBELET = "/var/lib/containerd", "/var/lib/kubelet"
 
 @pytest.fixture
 def host(tmp_path: Path) -> FakeHost:
-    """A worker whose image mounts the instance store, with data of both programs on the root volume."""
+    """A worker with its data volume, and an image that mounts the instance store; both programs' data on the root."""
     node = World(tmp_path).node("worker")
     mount(node, "/opt/dlami/nvme")
+    mount(node, "/opt/sagemaker")
     for folder in (CONTAINERD, KUBELET):
         node.path(folder).mkdir(parents=True)
         (node.path(folder) / "data").write_text(folder)
-    node.commands |= {"cp": _cp, "systemctl": _systemctl, "modprobe": lambda h, args, stdin: Result(0)}
+    node.commands |= {"cp": _cp, "rm": _rm, "systemctl": _systemctl, "modprobe": lambda h, args, stdin: Result(0)}
     return node
 
 
@@ -36,6 +38,11 @@ def _cp(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
     source, target = host.path(args[-2].removesuffix("/.")), host.path(args[-1])
     for path in source.iterdir():
         (target / path.name).write_bytes(path.read_bytes())
+    return Result(0)
+
+
+def _rm(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    shutil.rmtree(args[-1])
     return Result(0)
 
 
@@ -58,13 +65,36 @@ def verbs(host: FakeHost) -> list[tuple[str, ...]]:
     return [call[1:] for call in host.calls if call[0] == "systemctl" and call[1] != "is-active"]
 
 
-def test_both_folders_are_bound_to_the_big_disk_with_what_was_in_them(host: FakeHost) -> None:
-    assert pod_disk.run(host.node()) == "containerd and kubelet on /opt/dlami/nvme"
+def test_both_folders_are_bound_to_the_data_volume_with_what_was_in_them(host: FakeHost) -> None:
+    assert pod_disk.run(host.node()) == "containerd and kubelet on /opt/sagemaker"
     for unit, folder in pod_disk.SERVICES:
-        assert (host.path(f"/opt/dlami/nvme/{unit}") / "data").read_text() == folder
+        assert (host.path(f"/opt/sagemaker/{unit}") / "data").read_text() == folder
         text = host.text(f"/etc/systemd/system/{pod_disk.mount_unit(folder)}")
-        assert f"What=/opt/dlami/nvme/{unit}\nWhere={folder}\n" in text
-        assert f"RequiresMountsFor=/opt/dlami/nvme\nBefore={unit}.service" in text
+        assert f"What=/opt/sagemaker/{unit}\nWhere={folder}\n" in text
+        assert f"\nRequiredBy={unit}.service\n" in text
+        assert not host.path(f"/opt/dlami/nvme/{unit}").exists()
+
+
+def test_after_a_reboot_nothing_is_bound_before_the_volume_is_mounted(host: FakeHost) -> None:
+    pod_disk.run(host.node())
+    wait = host.text("/etc/systemd/system/hyperpod-data-volume.service")
+    assert "until mountpoint -q /opt/sagemaker; do" in wait
+    assert "\nAfter=dlami-nvme.service\n" in wait
+    for unit, folder in pod_disk.SERVICES:
+        text = host.text(f"/etc/systemd/system/{pod_disk.mount_unit(folder)}")
+        # Else systemd puts a mount before local-fs.target, and that before the service that it waits for.
+        assert "\nDefaultDependencies=no\n" in text
+        assert "\nRequires=hyperpod-data-volume.service\nAfter=hyperpod-data-volume.service\n" in text
+        assert f"\nBefore={unit}.service umount.target\n" in text
+
+
+def test_what_an_older_image_left_on_the_volume_is_not_for_this_one(host: FakeHost) -> None:
+    left = host.path("/opt/sagemaker/kubelet/kubeconfig")
+    left.parent.mkdir(parents=True)
+    left.write_text("of the image before an update of the cluster's software")
+    pod_disk.run(host.node())
+    assert not left.exists()
+    assert (left.parent / "data").exists()
 
 
 def test_no_configuration_of_containerd_or_kubelet_is_touched(host: FakeHost) -> None:
@@ -89,7 +119,7 @@ def test_a_second_run_changes_nothing_and_stops_nothing(host: FakeHost) -> None:
     host.active |= {"containerd", "kubelet"}
     before = host.tree()
     host.calls.clear()
-    assert pod_disk.run(host.node()) == "containerd and kubelet are on /opt/dlami/nvme"
+    assert pod_disk.run(host.node()) == "containerd and kubelet are on /opt/sagemaker"
     assert verbs(host) == []
     assert host.tree() == before
 
@@ -101,16 +131,32 @@ def test_a_copy_that_failed_starts_what_ran_and_is_made_again(host: FakeHost) ->
         pod_disk.run(host.node())
     assert host.active >= {"containerd", "kubelet"}
     del host.fail["cp"]
-    assert pod_disk.run(host.node()) == "containerd and kubelet on /opt/dlami/nvme"
+    assert pod_disk.run(host.node()) == "containerd and kubelet on /opt/sagemaker"
 
 
-def test_the_data_volume_serves_types_without_instance_store_and_nothing_serves_none(tmp_path: Path) -> None:
+def test_without_a_data_volume_both_stay_on_the_root_volume_and_never_go_to_instance_store(tmp_path: Path) -> None:
     node = World(tmp_path).node("worker")
-    node.commands |= {"cp": lambda h, args, stdin: Result(0), "systemctl": _systemctl}
-    with pytest.raises(Skip, match="no disk besides the root volume"):
+    mount(node, "/opt/dlami/nvme")
+    node.commands |= {"systemctl": _systemctl}
+    with pytest.raises(
+        Skip, match=r"/opt/sagemaker was not mounted within 60 s: containerd and kubelet stay on the root"
+    ):
         pod_disk.run(node.node())
-    mount(node, "/opt/sagemaker")
-    assert pod_disk.run(node.node()) == "containerd and kubelet on /opt/sagemaker"
+    assert not node.path("/opt/dlami/nvme/kubelet").exists()
+
+
+def test_a_data_volume_that_comes_a_little_late_is_waited_for(host: FakeHost) -> None:
+    table = host.path("/proc/self/mounts")
+    whole, began = table.read_text(), host.clock
+    table.write_text(whole.replace("/opt/sagemaker", "/elsewhere"))
+
+    def later() -> None:
+        if host.clock > began + 20:
+            table.write_text(whole)
+            host.on_sleep = lambda: None
+
+    host.on_sleep = later
+    assert pod_disk.run(host.node()) == "containerd and kubelet on /opt/sagemaker"
 
 
 def test_running_pods_are_not_pulled_from_under_their_feet(host: FakeHost) -> None:
