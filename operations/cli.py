@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import typer
 from typer._click.exceptions import ClickException  # Typer brings its own Click and exports this from nowhere else
@@ -86,12 +88,18 @@ def _stack(words: Sequence[str]) -> str:
     return next(known, "STACK")
 
 
+@cache
+def _command() -> Any:
+    """Typer's reading of every verb's signature, which stays the same."""
+    return typer.main.get_command(app)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit code; a known failure is one message, never a traceback."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     own = words[: words.index("--")] if "--" in words else words
     try:
-        code = app(args=words, prog_name="python -m operations", standalone_mode=False)
+        code = _command()(args=words, prog_name="python -m operations", standalone_mode=False)
         return code if isinstance(code, int) else Exit.GOOD
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else Exit.FAILED

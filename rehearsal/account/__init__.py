@@ -7,7 +7,6 @@ Both keep to the same rules on references, quotas and faults, which are here.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import secrets
 import threading
@@ -15,33 +14,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
-os.environ.setdefault("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
 # Nothing here starts an instance, and five thousand images take half a second for each account.
 os.environ.setdefault("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
-# Of AWS's 1,300 managed policies, those of the services in play: moto parses them anew for every partition and reset.
-_MANAGED = (
-    "AmazonSageMaker",
-    "AmazonEKS",
-    "AmazonEBSCSI",
-    "AmazonFSx",
-    "AmazonSSM",
-    "AmazonPrometheus",
-    "AmazonGrafana",
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+from moto import mock_aws
+
+from . import (
+    access_entries,
+    ec2,
+    eks,
+    hyperpod,
+    iam,
+    kubernetes,
+    managed_policies,
+    records,
+    s3,
+    services,
 )
-
-import boto3  # noqa: E402
-from botocore.exceptions import BotoCoreError, ClientError  # noqa: E402
-from moto import mock_aws  # noqa: E402
-from moto.iam import models as moto_iam  # noqa: E402
-
-from . import access_entries, ec2, eks, hyperpod, iam, kubernetes, records, s3, services  # noqa: E402
-from .audit import Inventory, take_inventory  # noqa: E402
-from .faults import Fault  # noqa: E402
-from .integrity import check_exist, check_unused, known_identifiers, references  # noqa: E402
-from .kinds import KINDS, Live, Refused, after_update, find_kind  # noqa: E402
-from .policies import check_policies  # noqa: E402
-from .quotas import check_quota  # noqa: E402
-from .replacement import differing  # noqa: E402
+from .audit import Inventory, take_inventory
+from .faults import Fault
+from .integrity import check_exist, check_unused, known_identifiers, references
+from .kinds import KINDS, Live, Refused, after_update, find_kind
+from .policies import check_policies
+from .quotas import check_quota
+from .replacement import differing
 
 __all__ = ["Account", "Fault", "Live", "Refused"]
 
@@ -50,9 +48,7 @@ ACCOUNT_ID = "123456789012"
 # pulumi-aws retries throttled requests 25 times by default; a handful shows the same.
 _RETRIES = 5
 
-moto_iam.aws_managed_policies_data = json.dumps(
-    {k: v for k, v in json.loads(moto_iam.aws_managed_policies_data).items() if k.startswith(_MANAGED)}
-)
+managed_policies.keep_those_in_play()
 for _module in (access_entries, ec2, eks, hyperpod, iam, kubernetes, records, s3, services):
     _module.register_kinds()
 
