@@ -69,6 +69,78 @@ def test_a_slurm_stack_is_sent_to_the_nodes(capsys: pytest.CaptureFixture[str]) 
     assert main(["--stack", "dev", "--if-possible"]) == PASSED
 
 
+# Stands in for Go: notes each build's packages, and makes a file for each where they are asked for.
+_GO = r"""#!/bin/sh
+echo "$@" >> "{log}"
+case "$1" in
+mod) printf '{{"Dir": "{source}"}}' ;;
+build)
+  case "$*" in *"{broken}"*) printf 'a/package\n# a/package\nx.go:1: undefined: y\n' >&2; exit 1 ;; esac
+  while [ "$1" != -o ]; do shift; done
+  folder=$2; shift 2
+  for package in "$@"; do
+    name=$folder$(basename "${{package%/v3}}")
+    echo "$package" >&2; echo built > "$name"; chmod +x "$name"
+  done ;;
+esac
+"""
+_QUESTION = """
+				if meta.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+					base64EncodedInitialEventsListBlueprint := meta.GetAnnotations()[metav1.Gone]
+					if len(base64EncodedInitialEventsListBlueprint) == 0 {
+						return fmt.Errorf("missing")
+					}
+					return nil
+				}
+"""
+
+
+def _go(bare: Path, *, broken: str = "nothing at all", question: str = _QUESTION) -> Path:
+    """A stand-in for Go on PATH, which keeps its modules read-only as Go does. Returns the log of its commands."""
+    source, log = bare / "source", bare / "go.log"
+    for path in ("charts/kueue", "manifests/base/crds", "pkg/utils/informer"):
+        (source / path).mkdir(parents=True)
+    (source / "pkg/utils/informer/informer.go").write_text(question)
+    (source / "pkg/utils/informer/informer.go").chmod(0o444)
+    _program(bare / "bin", "go").write_text(_GO.format(log=log, source=source, broken=broken))
+    for tool in ("sh", "basename", "chmod"):
+        (bare / "bin" / tool).symlink_to(f"/bin/{tool}")
+    return log
+
+
+def test_go_runs_once_for_each_module_and_what_is_built_is_kept(bare: Path) -> None:
+    log = _go(bare)
+    found = binaries.find_all(Console(quiet=True))
+    assert set(found) == set(binaries.PROGRAMS)
+    assert binaries.missing() == []
+    assert [line.split()[0] for line in log.read_text().splitlines()].count("build") == 2
+    assert not list((bare / "cache").rglob("unfinished*"))
+    assert binaries.build(["etcd"], Console(quiet=True)) == []
+
+
+def test_a_build_that_fails_says_what_go_said_last_and_leaves_nothing_half_made(bare: Path) -> None:
+    _go(bare, broken="cmd/kwok")
+    with pytest.raises(binaries.Missing, match=r"undefined: y\nInstead, put etcd"):
+        binaries.find_all(Console(quiet=True))
+    assert binaries.find("etcd") is None
+    assert not list((bare / "cache").rglob("unfinished*"))
+
+
+def test_kwok_is_built_without_its_question_for_what_kubernetes_has_no_more(bare: Path) -> None:
+    _go(bare)
+    pins = binaries._with_own_kwok(bare / "kwok")
+    assert f"replace sigs.k8s.io/kwok => {bare / 'kwok'}" in pins.read_text()
+    text = (bare / "kwok/pkg/utils/informer/informer.go").read_text()
+    assert "Blueprint" not in text
+    assert text.splitlines()[1:] == [_QUESTION.splitlines()[1], *_QUESTION.splitlines()[6:]]
+
+
+def test_another_kwok_is_not_changed_in_silence(bare: Path) -> None:
+    _go(bare, question="package informer")
+    with pytest.raises(binaries.Missing, match=r"informer\.go is not what it was"):
+        binaries._with_own_kwok(bare / "kwok")
+
+
 def test_a_new_pin_is_a_new_folder(bare: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for text in ("one", "two"):
         (tmp_path / text / "kubernetes").mkdir(parents=True)
