@@ -52,7 +52,8 @@ format: $(VENV)/.ready
 $(VENV)/.ready: requirements.txt requirements-dev.txt
 	$(if $(PYTHON),,$(error There is no Python 3.11 or newer. Install one, or name it with PYTHON=))
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check $$(grep -o '^uv==[0-9.]*' requirements-dev.txt)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements-dev.txt
 	touch $@
 
 ## Debian packages for the nodes' rehearsal (root): MUNGE, sshd, OpenMPI, PyTorch on the CPU; and real Slurms, in ~/.cache/hyperpod-tools
