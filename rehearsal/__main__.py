@@ -24,6 +24,8 @@ except ModuleNotFoundError as missing:
 
 if TYPE_CHECKING:
     from .account import Account
+    from .changes import Step
+    from .outcome import Outcome
 
 PASSED, FAILED, BAD_CONFIG = 0, 1, 2
 _ROOT = Path(__file__).parent.parent
@@ -45,15 +47,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         project = load_project(_ROOT, options.stack, options.config)
         config = parse(project.config)
+        steps = _steps(options)
     except (ProjectError, ConfigError) as refused:
         _complain(errors, str(refused))
         return BAD_CONFIG
     try:
         with interruptible():
-            return _rehearse(project, config, options, errors)
+            return _rehearse(project, config, steps, options, errors)
     except Interrupted as signalled:
         _complain(errors, f"ended by {signalled}: the embedded account, and all that was made in it, is gone")
         return FAILED
+
+
+def _steps(options: argparse.Namespace) -> list[Step]:
+    if not options.then:
+        return []
+    from .changes import parse_steps
+
+    return parse_steps(_ROOT, options.stack, options.config, options.then)
 
 
 def _complain(errors: Console, message: str) -> None:
@@ -66,7 +77,8 @@ def _parser() -> argparse.ArgumentParser:
         description="Run the Pulumi program, unchanged, against an AWS account embedded in this process: every "
         "resource is created, timed and priced, then destroyed, and the account is searched for leftovers. "
         "Nothing reaches AWS.",
-        epilog="Exit code: 0 all good, 1 the deployment or destroy failed or left something, 2 bad configuration. "
+        epilog="Exit code: 0 all good, 1 the deployment, a change or destroy failed or left something, 2 bad "
+        "configuration, or a change that is refused before anything happens. "
         "`python -m rehearsal nodes --help` is about the nodes.",
     )
     parser.add_argument("--stack", default="dev", help="which Pulumi.<stack>.yaml (default: dev)")
@@ -76,6 +88,15 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="KEY=VALUE",
         help="set a key as `pulumi config set` does, for this run only; lists and objects as JSON. Repeatable",
+    )
+    parser.add_argument(
+        "--then",
+        action="append",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change the deployed stack: one further update with these keys set, on the stack as it then is; says what "
+        "is created, updated, replaced and deleted, and what is refused. Repeatable, one update each",
     )
     parser.add_argument("--engine", choices=("embedded", "pulumi"), default="embedded", help="what runs the program")
     parser.add_argument(
@@ -99,7 +120,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _rehearse(project: Project, config: Config, options: argparse.Namespace, errors: Console) -> int:
+def _rehearse(
+    project: Project, config: Config, steps: Sequence[Step], options: argparse.Namespace, errors: Console
+) -> int:
     # Only now, when the configuration is good: the account takes a second to load.
     from .account import Account
     from .account.faults import parse_fault
@@ -117,12 +140,18 @@ def _rehearse(project: Project, config: Config, options: argparse.Namespace, err
     console = Console()
     with Account(config.region.name, faults=faults, quotas=quotas) as account:
         if options.engine == "pulumi":
-            prepare(account, config)
+            prepare(account, config, *(step.config for step in steps))
             return _on_real_engine(project, account, console, errors)
         try:
             with Progress(console) as progress:
                 outcome = rehearse(
-                    project, config, account, keep_up=options.keep_up, on_event=progress.event, on_act=progress.begin
+                    project,
+                    config,
+                    account,
+                    then=steps,
+                    keep_up=options.keep_up,
+                    on_event=progress.event,
+                    on_act=progress.begin,
                 )
         except ProgramError as refused:
             _complain(errors, str(refused))
@@ -137,7 +166,15 @@ def _rehearse(project: Project, config: Config, options: argparse.Namespace, err
 
         write_report(found, options.report)
         console.print(f"Report: {options.report}")
-    return PASSED if outcome.passed else FAILED
+    return _exit_code(outcome)
+
+
+def _exit_code(outcome: Outcome) -> int:
+    if outcome.failures or outcome.leftovers:
+        return FAILED
+    if outcome.refused:
+        return BAD_CONFIG if outcome.refused.early else FAILED
+    return PASSED
 
 
 def _on_real_engine(project: Project, account: Account, console: Console, errors: Console) -> int:

@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from .state import HYPERPOD_CLUSTER
+
 # A control-plane call, where the table has no figure of its own.
 _CALL_SECONDS = 3.0
 
@@ -28,7 +30,17 @@ def duration(type_token: str, inputs: Mapping[str, Any]) -> float:
 def update_duration(type_token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> float:
     """Seconds until AWS has changed the resource (change_durations.csv). What only gets other tags takes a call."""
     changed = {key for key in {*old, *new} if old.get(key) != new.get(key)}
-    return _CALL_SECONDS if changed <= {"tags", "tagsAll"} else _durations("update").get(type_token, _CALL_SECONDS)
+    if changed <= {"tags", "tagsAll"} or (type_token == HYPERPOD_CLUSTER and not _adds_nodes(old, new)):
+        return _CALL_SECONDS
+    return _durations("update").get(type_token, _CALL_SECONDS)
+
+
+def _adds_nodes(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether instances have to come up: what only ends some is called done without waiting for it."""
+    before = {group["instanceGroupName"]: group["instanceCount"] for group in old.get("instanceGroups") or []}
+    return any(
+        group["instanceCount"] > before.get(group["instanceGroupName"], 0) for group in new.get("instanceGroups") or []
+    )
 
 
 def delete_duration(type_token: str) -> float:

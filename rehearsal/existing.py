@@ -20,19 +20,24 @@ _IDS = {
 _CIDR = "10.0.0.0/16"
 
 
-def prepare(account: Account, config: Config) -> None:
-    """Make what the configuration names (VPC, subnets, groups, role, file system, bucket) under those very names."""
+def prepare(account: Account, *configs: Config) -> None:
+    """Make what configurations name (VPC, subnets, groups, role, file system, bucket) under those very names, once."""
+    for config in configs:
+        _prepare(account, config)
+    account.accept_as_existing()
+
+
+def _prepare(account: Account, config: Config) -> None:
     net = config.settings.network
-    if net.vpc_id:
+    if net.vpc_id and ("aws:ec2/vpc:Vpc", net.vpc_id) not in account.live:
         _network(account, config)
     if config.settings.existing_role_arn:
         _role(account, config.settings.existing_role_arn)
     settings = config.settings
     for arn in (*settings.administrator_role_arns, *(arn for team in settings.teams for arn in team.role_arns)):
         account.adopt("aws:iam/role:Role", "existing role", arn, {}, {"arn": arn})
-    if config.settings.fsx.linked_bucket:
-        bucket = {"bucket": config.settings.fsx.linked_bucket}
-        account.create("aws:s3/bucket:Bucket", "existing bucket", bucket)
+    if (name := config.settings.fsx.linked_bucket) and ("aws:s3/bucket:Bucket", name) not in account.live:
+        account.create("aws:s3/bucket:Bucket", "existing bucket", {"bucket": name})
     if home := config.settings.fsx.home_file_system_id:
         inputs = {"storageCapacity": 1200, "subnetIds": []}
         server = f"{home}.fsx.{config.region.name}.amazonaws.com"
@@ -41,7 +46,6 @@ def prepare(account: Account, config: Config) -> None:
     for group in config.worker_groups:
         if group.worker and (plan := group.worker.training_plan_arn):
             account.adopt("aws:sagemaker/trainingPlan:TrainingPlan", "existing training plan", plan, {})
-    account.accept_as_existing()
 
 
 def _network(account: Account, config: Config) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from components import cost, quotas
 from components.config import Config
 
 from .account import Account
+from .changes import Change, Step, apply_steps
 from .deployment import Deployment, OnEvent, destroy, up
 from .existing import prepare
 from .project import Project
@@ -20,7 +21,7 @@ SECRET = "[secret]"
 
 @dataclass
 class Outcome:
-    """What a rehearsal found. ``failures`` are of the deployment, then of the destroy."""
+    """What a rehearsal found. ``failures`` are of the deployment, then of the destroy; a change has its own."""
 
     config: Config
     project: Project
@@ -34,12 +35,19 @@ class Outcome:
     destroyed: int = 0
     kept_up: bool = False
     retained: list[str] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    skipped: int = 0
     leftovers: list[str] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
-        """Everything came up, went away, and left nothing."""
-        return not self.failures and not self.leftovers
+        """Everything came up, was changed, went away, and left nothing."""
+        return not self.failures and not self.leftovers and not self.refused
+
+    @property
+    def refused(self) -> Change | None:
+        """The change that was refused: none is made after it."""
+        return next((change for change in self.changes if change.refused is not None), None)
 
     def as_json(self) -> dict[str, Any]:
         """The documented form, plus what the report page shows."""
@@ -63,6 +71,7 @@ class Outcome:
             "outputs": self.outputs,
             "warnings": self.warnings,
             "failures": self.failures,
+            "changes": [change.as_json() for change in self.changes],
             "destroyed": self.destroyed,
             "retained": self.retained,
             "leftovers": self.leftovers,
@@ -74,20 +83,35 @@ def rehearse(
     config: Config,
     account: Account,
     *,
+    then: Sequence[Step] = (),
     keep_up: bool = False,
     on_event: OnEvent = lambda event: None,
     on_act: Callable[[str, Outcome], None] = lambda act, outcome: None,
 ) -> Outcome:
-    """Up, destroy, audit. ``on_act`` hears "up", "destroy" and "audit" as each begins. Raises ProgramError."""
+    """Up, change by change, destroy, audit. Raises ProgramError.
+
+    ``on_act`` hears "up", "change", "destroy" and "audit" as each begins.
+    """
     outcome = Outcome(config=config, project=project, kept_up=keep_up)
-    prepare(account, config)
+    prepare(account, config, *(step.config for step in then))
     on_act("up", outcome)
     deployment = up(project, account, on_event=on_event)
     _describe(outcome, deployment)
+    state = deployment.state
+    if then and not deployment.failure:
+        outcome.changes, state = apply_steps(
+            then,
+            config,
+            state,
+            account,
+            began=outcome.total_seconds,
+            on_event=on_event,
+            on_step=lambda step: on_act("change", outcome),
+        )
+    outcome.skipped = len(then) - len(outcome.changes)
     if keep_up:
         return outcome
     on_act("destroy", outcome)
-    state = deployment.state
     for resource in state.values():
         if resource.retain and resource.in_account:
             outcome.retained.append(f"{resource.name} ({resource.id})")

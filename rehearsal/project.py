@@ -60,11 +60,11 @@ def load_project(folder: Path, stack: str, overrides: Sequence[str] = ()) -> Pro
     )
 
 
-def parse_override(text: str) -> tuple[str, Any]:
+def parse_override(text: str, option: str = "--config") -> tuple[str, Any]:
     """``key=value`` as ``pulumi config set`` takes them; lists and objects as JSON. Raises ProjectError."""
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
-        raise ProjectError(f'--config takes key=value, not "{text}"')
+        raise ProjectError(f'{option} takes key=value, not "{text}"')
     if value[:1] in ("{", "["):
         try:
             return key.strip(), json.loads(value)

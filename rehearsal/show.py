@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from .changes import Change
 from .clock import clock
 from .events import Event
 from .outcome import Outcome
@@ -26,6 +28,7 @@ class Progress:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.act = "up"
+        self._acts = 0
         self._rows: dict[str, tuple[str, ResourceState, str]] = {}
         self._counts: dict[str, list[int]] = {}
         self._began = time.monotonic()
@@ -46,21 +49,23 @@ class Progress:
         if act == "up":
             title = f"{outcome.project.stack}: {outcome.config.variant} in {outcome.config.region.name}"
             self.console.print(f"[bold]Rehearsing[/] {title}, in an embedded AWS account")
-        elif act == "destroy":
-            self.console.print(
-                f"[green]✓[/] up: {outcome.created} resources" if not outcome.failures else "[red]✗[/] up failed"
-            )
+        elif self._rows:
+            if self._acts == 1:
+                self.console.print(
+                    f"[green]✓[/] up: {outcome.created} resources" if not outcome.failures else "[red]✗[/] up failed"
+                )
             self._rows.clear()
+        self._acts += 1
 
     def event(self, event: Event) -> None:
         """Something happened to a resource."""
         resource = event.resource
         self._rows[resource.urn] = (event.phase, resource, event.error)
         if not self.console.is_terminal and (
-            event.phase == "failed" or (event.phase, event.operation) == ("done", "create")
+            event.phase == "failed" or (event.phase == "done" and self.act != "destroy")
         ):
             mark, _ = _MARKS[event.phase]
-            at = clock(resource.finish) if event.operation != "delete" else "destroy"
+            at = clock(resource.finish) if event.operation != "delete" else self.act
             tail = f"  {event.error}" if event.error else ""
             self.console.print(
                 f"{mark} {at:>7}  {event.operation:7} {resource.name} [{resource.type}]{tail}",
@@ -91,10 +96,40 @@ def summary(outcome: Outcome) -> RenderableType:
         parts.append(_block("Failed", outcome.failures, "red"))
     else:
         parts += [_time(outcome), _cost(found), _quotas(found), _outputs(found)]
+    parts += [changed(number, change) for number, change in enumerate(outcome.changes, start=1)]
+    if outcome.skipped:
+        parts.append(Text(f"\n{outcome.skipped} further changes not rehearsed.", style="yellow"))
     if outcome.warnings:
         parts.append(_block("Warnings", outcome.warnings, "yellow"))
     parts.append(_ending(outcome))
     return Group(*parts)
+
+
+def changed(number: int, change: Change) -> RenderableType:
+    """What one change did, or would have done: what is replaced in red, with what that costs."""
+    settings = " ".join(
+        f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in change.set.items()
+    )
+    text = Text(f"\nChange {number}: {settings}\n", style="bold")
+    if change.refused is not None:
+        when = "before anything happens" if change.early else f"after {clock(change.seconds)}"
+        text.append(f"  refused {when}: {change.refused}\n", "red")
+    else:
+        text.append(f"  takes {clock(change.seconds)}, {change.hourly_usd:+,.2f} $ an hour\n", "default")
+    for what, names, colour in (
+        ("created", change.created, "default"),
+        ("updated", change.updated, "default"),
+        ("replaced", change.replaced, "red"),
+        ("deleted", change.deleted, "yellow"),
+    ):
+        if names:
+            text.append(f"  {what:8} {', '.join(names)}\n", colour)
+    for name, meaning in change.lost.items():
+        text.append(f"  {name}: {meaning}\n", "bold red")
+    if not (change.created or change.updated or change.replaced or change.deleted or change.refused):
+        text.append("  nothing changes\n", "default")
+    text.rstrip()
+    return text
 
 
 def _block(title: str, lines: list[str], colour: str) -> RenderableType:

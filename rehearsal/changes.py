@@ -1,0 +1,142 @@
+"""Changes to a stack that is up: what each would create, update, replace and delete, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from components import cost
+from components.config import Config, parse
+
+from .account import Account
+from .deployment import OnEvent, up
+from .events import Operation
+from .program import ProgramError
+from .project import Project, ProjectError, load_project, parse_override
+from .state import HYPERPOD_CLUSTER, State
+
+# What a replacement of ends: data that nobody has elsewhere, or everything that runs.
+PRECIOUS = {
+    "aws:fsx/lustreFileSystem:LustreFileSystem": "every file on it is lost",
+    "aws:eks/cluster:Cluster": "everything that runs on it ends",
+    HYPERPOD_CLUSTER: "every node ends, with all jobs",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One further update: the keys that are set, and the configuration with them."""
+
+    set: Mapping[str, Any]
+    project: Project
+    config: Config
+
+
+@dataclass
+class Change:
+    """What one update came to. The lists have resources' logical names; ``seconds`` is how long AWS takes for it.
+
+    ``refused`` is why it could not be made, ``early`` whether that was said before anything was done. ``hourly_usd`` is
+    the difference to before. ``lost`` says of what is precious and replaced what that means.
+    """
+
+    set: Mapping[str, Any]
+    created: list[str] = field(default_factory=list)
+    updated: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    refused: str | None = None
+    early: bool = False
+    seconds: float = 0.0
+    hourly_usd: float = 0.0
+    lost: dict[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented form."""
+        keys = ("set", "created", "updated", "replaced", "deleted", "refused", "seconds")
+        return {key: getattr(self, key) for key in keys} | {"hourly_usd": round(self.hourly_usd, 4)}
+
+
+def parse_steps(folder: Path, stack: str, overrides: Sequence[str], then: Sequence[Sequence[str]]) -> list[Step]:
+    """Every update in turn, each on top of those before. Raises ProjectError or ConfigError for the first bad one."""
+    steps, settings = [], list(overrides)
+    for texts in then:
+        pairs = [parse_override(text, "--then") for text in texts]
+        settings += texts
+        project = load_project(folder, stack, settings)
+        if unknown := [key for key, _ in pairs if ":" in key and not key.startswith(("aws:", f"{project.name}:"))]:
+            raise ProjectError(f"--then {unknown[0]}: keys of the program begin with {project.name}: or aws:")
+        given = {key.removeprefix(f"{project.name}:"): value for key, value in pairs}
+        steps.append(Step(given, project, parse(project.config)))
+    return steps
+
+
+def apply_steps(
+    steps: Sequence[Step],
+    before: Config,
+    state: State,
+    account: Account,
+    *,
+    began: float,
+    on_event: OnEvent = lambda event: None,
+    on_step: Callable[[Step], None] = lambda step: None,
+) -> tuple[list[Change], State]:
+    """Make one update after the other, up to the first that is refused. Returns them and the state in the end."""
+    changes: list[Change] = []
+    for step in steps:
+        on_step(step)
+        change, state = apply_step(step, before, state, account, began=began, on_event=on_event)
+        changes.append(change)
+        if change.refused is not None:
+            break
+        before, began = step.config, began + change.seconds
+    return changes, state
+
+
+def apply_step(
+    step: Step,
+    before: Config,
+    state: State,
+    account: Account,
+    *,
+    began: float,
+    on_event: OnEvent = lambda event: None,
+) -> tuple[Change, State]:
+    """Preview one update, and make it where the preview has nothing against it, from the virtual second ``began``."""
+    change = Change(step.set)
+    change.hourly_usd = cost.estimate(step.config).hourly_usd - cost.estimate(before).hourly_usd
+    try:
+        planned = up(step.project, account, old=state, preview=True, began=began)
+    except ProgramError as refused:
+        change.refused, change.early = str(refused), True
+        return change, state
+    if planned.failure:
+        change.refused, change.early = planned.failure, True
+        _name(change, planned.operations, state)
+        return change, state
+    done = up(step.project, account, old=state, began=began, on_event=on_event)
+    _name(change, done.operations, {**state, **done.state})
+    finishes = [resource.finish for resource in done.state.values()]
+    change.seconds = max([began, done.finish, *finishes]) - began
+    change.refused = done.failure or None
+    return change, done.state
+
+
+def _name(change: Change, operations: Mapping[str, Operation], state: State) -> None:
+    """Sort what was done into the change's lists, each name once."""
+    lists = {
+        "create": change.created,
+        "update": change.updated,
+        "replace": change.replaced,
+        "delete": change.deleted,
+    }
+    for urn, operation in sorted(operations.items()):
+        resource = state.get(urn)
+        if resource is None or not resource.in_account or operation == "same":
+            continue
+        if resource.name not in lists[operation]:
+            lists[operation].append(resource.name)
+        if operation in ("replace", "delete") and resource.type in PRECIOUS:
+            change.lost[resource.name] = PRECIOUS[resource.type]

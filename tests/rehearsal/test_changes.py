@@ -1,0 +1,170 @@
+"""Changes to a stack that is up: what they replace, what is refused and when, and what is left of it in the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rehearsal.__main__ import main
+from rehearsal.account import Account
+from rehearsal.changes import Change, Step, apply_step, parse_steps
+from rehearsal.deployment import destroy, up
+from rehearsal.project import Project
+from rehearsal.state import State
+from tests.support import ROOT, config
+
+HEADER = "import pulumi\nimport pulumi_aws as aws\nfrom pulumi import ResourceOptions\n"
+KEYS = {"set", "created", "updated", "replaced", "deleted", "refused", "seconds", "hourly_usd"}
+
+
+@pytest.fixture
+def account() -> Iterator[Account]:
+    with Account("us-west-2") as opened:
+        yield opened
+
+
+class Stack:
+    """A small program that is deployed, and then another in its place."""
+
+    def __init__(self, folder: Path, account: Account) -> None:
+        self.folder, self.account, self.state = folder, account, State()
+
+    def project(self, text: str) -> Project:
+        main_file = self.folder / "__main__.py"
+        main_file.write_text(HEADER + text)
+        return Project(self.folder, "small", "test", main_file, {"aws:region": "us-west-2"})
+
+    def up(self, text: str) -> None:
+        deployed = up(self.project(text), self.account)
+        assert not deployed.failure, deployed.failure
+        self.state = deployed.state
+
+    def then(self, text: str, began: float = 1000) -> Change:
+        step = Step({}, self.project(text), config())
+        change, self.state = apply_step(step, config(), self.state, self.account, began=began)
+        return change
+
+
+@pytest.fixture
+def stack(tmp_path: Path, account: Account) -> Stack:
+    return Stack(tmp_path, account)
+
+
+def test_a_change_names_what_it_creates_updates_replaces_and_deletes(stack: Stack) -> None:
+    stack.up(
+        "aws.cloudwatch.LogGroup('kept', name='kept', retention_in_days=7)\n"
+        "aws.cloudwatch.LogGroup('renamed', name='a')\n"
+        "aws.cloudwatch.LogGroup('gone', name='gone')\n"
+    )
+    change = stack.then(
+        "aws.cloudwatch.LogGroup('kept', name='kept', retention_in_days=14)\n"
+        "aws.cloudwatch.LogGroup('renamed', name='b')\n"
+        "aws.cloudwatch.LogGroup('new', name='new')\n"
+    )
+    assert (change.created, change.updated, change.replaced, change.deleted) == (
+        ["new"],
+        ["kept"],
+        ["renamed"],
+        ["gone"],
+    )
+    assert change.refused is None
+    # Three seconds for what is made, at the same time, and three for what goes when that is done.
+    assert change.seconds == 6
+    assert set(change.as_json()) == KEYS
+    assert destroy(stack.state, stack.account) == []
+    assert stack.account.leftovers() == []
+
+
+def test_what_has_one_name_goes_before_its_replacement_comes_and_what_needs_it_first(stack: Stack) -> None:
+    text = (
+        "vpc = aws.ec2.Vpc('vpc', cidr_block='10.0.0.0/16')\n"
+        "group = aws.ec2.SecurityGroup('group', name='mine', description='{description}', vpc_id=vpc.id)\n"
+        "aws.vpc.SecurityGroupEgressRule('rule', security_group_id=group.id, ip_protocol='-1', cidr_ipv4='0.0.0.0/0')\n"
+    )
+    stack.up(text.format(description="one"))
+    change = stack.then(text.format(description="two"))
+    assert change.refused is None
+    assert sorted(change.replaced) == ["group", "rule"]
+    assert destroy(stack.state, stack.account) == []
+    assert stack.account.leftovers() == []
+
+
+def test_a_protected_resource_is_not_replaced_and_the_preview_says_so_already(stack: Stack) -> None:
+    text = "aws.cloudwatch.LogGroup('logs', name='{}', opts=ResourceOptions(protect=True))\n"
+    stack.up(text.format("a"))
+    change = stack.then(text.format("b"))
+    assert "it is protected, and name makes a new one" in str(change.refused)
+    assert change.early
+    gone = stack.then("")
+    assert "delete failed: it is protected" in str(gone.refused)
+    assert gone.early
+
+
+def test_a_change_that_aws_refuses_half_way_leaves_nothing_behind(stack: Stack) -> None:
+    stack.up("aws.cloudwatch.LogGroup('a', name='a')\n")
+    change = stack.then(
+        "a = aws.cloudwatch.LogGroup('a', name='b')\n"
+        "aws.cloudwatch.LogGroup('z', name='z', retention_in_days=31, opts=ResourceOptions(depends_on=[a]))\n"
+    )
+    assert "31 days is not a retention" in str(change.refused)
+    assert not change.early
+    assert [resource.inputs["name"] for resource in stack.state.values() if resource.in_account] == ["b", "a"]
+    assert destroy(stack.state, stack.account) == []
+    assert stack.account.leftovers() == []
+
+
+def test_an_ignored_change_is_none(stack: Stack) -> None:
+    text = (
+        "aws.cloudwatch.LogGroup('logs', name='a', retention_in_days={}, opts=ResourceOptions(ignore_changes=['{}']))\n"
+    )
+    stack.up(text.format(7, "retentionInDays"))
+    change = stack.then(text.format(14, "retentionInDays"))
+    assert change.updated == []
+    assert stack.then(text.format(14, "skipDestroy")).updated == ["logs"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        (["size"], 'takes key=value, not "size"'),
+        (["colour=red"], "colour"),
+        (["clustername=x"], "clusterName"),
+        (["size=huge"], "hyperpod:size"),
+        (["other:size=small"], "keys of the program begin with"),
+        (["fsx={"], "not JSON"),
+    ],
+)
+def test_bad_input_is_said_before_the_first_deployment(
+    texts: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--then", "size=medium", "--then", *texts]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_every_update_is_on_top_of_those_before() -> None:
+    first, second = parse_steps(ROOT, "slurm-gpu", [], [["size=medium", "hyperpod:protect=true"], ["size=large"]])
+    assert first.set == {"size": "medium", "protect": "true"}
+    assert second.set == {"size": "large"}
+    assert second.config.settings.protect
+    assert sum(group.count for group in second.config.worker_groups) > sum(g.count for g in first.config.worker_groups)
+
+
+@pytest.mark.slow
+def test_the_command_makes_one_change_after_the_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = tmp_path / "r.json"
+    then = ["--then", 'fsx={"storageGiB":4800}', "protect=true", "--then", "observability=true"]
+    assert main(["--stack", "dev", *then, "--json", str(result)]) == 0
+    found: dict[str, Any] = json.loads(result.read_text())
+    grown, observed = found["changes"]
+    assert set(grown) == KEYS
+    assert grown["set"] == {"fsx": {"storageGiB": 4800}, "protect": "true"}
+    assert (grown["updated"], grown["replaced"], grown["refused"]) == (["storage-lustre"], [], None)
+    assert grown["hourly_usd"] > 1
+    assert "observability-grafana" in observed["created"]
+    assert observed["seconds"] == 152
+    assert found["leftovers"] == []
+    assert "Change 2: observability=true" in capsys.readouterr().out
