@@ -7,6 +7,10 @@ class StepError(Exception):
     """The step failed; the text is the reason, in one line."""
 
 
+class TooSlow(StepError):
+    """A command did not end within its time. In a poll that is one more state that is not yet the wanted one."""
+
+
 class Skip(Exception):
     """The step has nothing to do on this node; the text says why."""
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, List, Mapping, Optional, Tuple, TypeVar
 
-from .errors import Cancelled, NotYet, StepError
+from .errors import Cancelled, NotYet, StepError, TooSlow
 from .settings import Settings
 
 T = TypeVar("T")
@@ -35,7 +35,8 @@ class Result:
     @property
     def reason(self) -> str:
         """The last line the command said, the way people look for it."""
-        lines = (self.err.strip() or self.out.strip()).splitlines()
+        # scontrol frames what it says with rows of asterisks.
+        lines = [line for line in (self.err.strip() or self.out.strip()).splitlines() if line.strip("* \t")]
         return lines[-1].strip() if lines else f"exit status {self.code}"
 
 
@@ -94,7 +95,7 @@ class Host:
                 answer = check()
                 if answer:
                     return answer
-            except NotYet as not_yet:
+            except (NotYet, TooSlow) as not_yet:
                 state = str(not_yet)
             self._check_cancelled()
             left = end - self.now()
@@ -153,7 +154,7 @@ class Host:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise StepError(f"`{' '.join(args[:4])}` did not end within {timeout:.0f} s") from None
+            raise TooSlow(f"`{' '.join(args[:4])}` did not end within {timeout:.0f} s") from None
         except OSError as error:
             raise StepError(f"cannot run {args[0]}: {error}") from None
         return Result(done.returncode, done.stdout, done.stderr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, List, Mapping, Optional, Tuple
 
-from .errors import StepError
+from .errors import NotYet, StepError
 from .host import Host
 from .imds import Imds, Unavailable
 from .model import Identity, Instance, Node
@@ -13,7 +13,6 @@ from .model import Identity, Instance, Node
 
 def run(node: Node) -> str:
     """Step ``identity``."""
-    instances = read_instances(node.host)
     imds = Imds(node.host, node.parameters.imds_v1, node.timeout("imds"))
     instance_id, trouble = "", ""
     try:
@@ -22,10 +21,12 @@ def run(node: Node) -> str:
         trouble = str(unavailable)
     node.facts["imds_date"] = imds.date
     node.facts["imds_date_at"] = node.host.wall()
-    own = node.host.addresses()
-    by_id = [i for i in instances if instance_id and i.instance_id == instance_id]
-    by_address = [i for i in instances if i.address in own]
-    found = _choose(node, by_id, by_address, instances, instance_id, own, trouble)
+    # HyperPod's agent rewrites the file when nodes come and go: it may be half written, or not have this node yet.
+    found, instances = node.host.poll(
+        "the resource configuration did not name this node",
+        lambda: _look(node, instance_id, trouble),
+        node.timeout("resource-config"),
+    )
     group = node.parameters.groups.get(found.group)
     if group is None:
         known = ", ".join(node.parameters.groups)
@@ -37,6 +38,18 @@ def run(node: Node) -> str:
         node.warn(f"{trouble}; identified by its address {found.address} alone")
     node.identity_ = Identity(found, group, instances)
     return f"{group.role}, group {group.name}, {group.instance_type}, {found.instance_id}, {found.address}"
+
+
+def _look(node: Node, instance_id: str, trouble: str) -> Tuple[Instance, Tuple[Instance, ...]]:
+    """This node and all nodes, as the file has them now. Raises NotYet where that may change."""
+    try:
+        instances = read_instances(node.host)
+    except StepError as error:
+        raise NotYet(str(error)) from None
+    own = node.host.addresses()
+    by_id = [i for i in instances if instance_id and i.instance_id == instance_id]
+    by_address = [i for i in instances if i.address in own]
+    return _choose(node, by_id, by_address, instances, instance_id, own, trouble), instances
 
 
 def _choose(
@@ -58,7 +71,7 @@ def _choose(
     if not found:
         looked = f"instance id {instance_id or f'unknown ({trouble})'}, addresses {', '.join(own) or 'none'}"
         listed = ", ".join(f"{i.name} {i.instance_id} {i.address}" for i in instances) or "no instance"
-        raise StepError(f"{path} does not have this node: {looked}; it has {listed}")
+        raise NotYet(f"{path} does not have this node: {looked}; it has {listed}")
     if len(found) > 1:
         raise StepError(f"{path} has this node more than once: {', '.join(i.name for i in found)}")
     return found[0]

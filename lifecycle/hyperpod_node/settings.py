@@ -11,6 +11,8 @@ from typing import Dict, Mapping
 TIMEOUTS: Mapping[str, float] = {
     # EC2 User Guide: instance metadata answers within milliseconds; a node under load may take longer.
     "imds": 5,
+    # HyperPod's agent writes the file in an instant, when nodes come and go.
+    "resource-config": 30,
     # A Lustre file system takes about ten minutes, and may start after the cluster does.
     "fsx": 1800,
     "mount": 120,

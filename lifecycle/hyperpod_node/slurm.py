@@ -56,7 +56,8 @@ def _controller(node: Node) -> str:
         node.warn(complaint)
     units.never(node, "slurmd")
     was_running = units.start(node, "slurmctld", restart=changed)
-    host.poll("slurmctld did not answer `scontrol ping`", lambda: _ping(host), node.timeout("slurm"), most=0.25)
+    began = host.now()
+    host.poll("slurmctld did not answer `scontrol ping`", lambda: _up(host, began), node.timeout("slurm"), most=0.25)
     if was_running and changed:
         host.run("scontrol", "reconfigure")
     slurm_configure.publish(host, node.shared)
@@ -128,11 +129,19 @@ def _alias(node: Node, named: Set[str]) -> None:
         )
 
 
+def _up(host: Host, began: float) -> bool:
+    """Whether this node's own slurmctld answers. Raises NotYet with its last error where it does not run."""
+    try:
+        return _ping(host)
+    except NotYet as silent:
+        raise units.not_yet(host, "slurmctld", str(silent), began) from None
+
+
 def _ping(host: Host) -> bool:
     result = host.run("scontrol", "ping", check=False, timeout=10)
     if result.code == 0 and re.search(r"\bUP\b", result.out):
         return True
-    raise NotYet(result.reason)
+    raise NotYet(next((line for line in result.out.splitlines() if "DOWN" in line), result.reason).strip())
 
 
 # A login node

@@ -12,7 +12,7 @@ import re
 from typing import List, Optional
 
 from . import slurm_conf, slurm_configure, units
-from .errors import NotYet, StepError
+from .errors import StepError
 from .host import Host, Result
 from .model import Instance, Node
 
@@ -40,8 +40,6 @@ SlurmctldPort={port}
 """
 # Reasons that a fresh boot settles. What HyperPod's health agent writes ("Action:Replace") is not among them.
 SETTLED = ("not responding", "hyperpod-requeue", "node unexpectedly rebooted", "low ", "reboot")
-# Seconds in which nobody asks whether slurmd runs: it is starting.
-SLURMD_STARTS = 5.0
 # Seconds in which a refused registration may still be the controller's reading of its new configuration.
 REFUSAL_GRACE = 20.0
 NOT_KNOWN = "not known"
@@ -112,19 +110,12 @@ def _registered(node: Node) -> Optional[str]:
     host, refused_since = node.host, [0.0]
     began = host.now()
 
-    def state(seen: str) -> NotYet:
-        """What was seen; after a while also why slurmd does not run, where it does not."""
-        if host.now() - began < SLURMD_STARTS or units.active(host, "slurmd"):
-            return NotYet(seen)
-        why = units.complaint(host, "slurmd")
-        return NotYet(f"{seen}; slurmd is not running" + (f": {why}" if why else ""))
-
     def look() -> str:
         shown = _shown(node)
         if shown.code != 0 and "not found" in shown.out + shown.err:
             return NOT_KNOWN
         if shown.code != 0 or "State=" not in shown.out:
-            raise state(shown.reason)
+            raise units.not_yet(host, "slurmd", shown.reason, began)
         name, current = _field(shown.out, "NodeName"), _field(shown.out, "State")
         why = re.search(r"\bReason=(.*?)(?: \[|$)", shown.out)
         reason, flags = why.group(1).strip() if why else "", current.rstrip("*").split("+")
@@ -133,7 +124,7 @@ def _registered(node: Node) -> Optional[str]:
             return flags[0]
         if flags[0] in ("DOWN", "IDLE", "FAIL") and not silent and reason:
             _settle(host, name, reason, refused_since)
-        raise state(current + (f", {reason}" if reason else ""))
+        raise units.not_yet(host, "slurmd", current + (f", {reason}" if reason else ""), began)
 
     what = "the controller did not show this node as idle"
     found = host.poll(what, look, node.timeout("register"), first=0.03, most=0.3)

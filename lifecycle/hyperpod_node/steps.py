@@ -31,7 +31,7 @@ LIMIT = 2400.0
 
 SLURM: List[Step] = [
     Step("parameters", parameters.run, 10),
-    Step("identity", identity.run, 30, ("parameters",)),
+    Step("identity", identity.run, 60, ("parameters",)),
     Step("clock", clock.run, 40, ("identity",)),
     Step("time-sync", clock.synchronised, 60, ("identity",), required=False),
     Step("fsx", fsx.run, LIMIT, ("identity",)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .errors import StepError
+from .errors import NotYet, StepError
 from .host import Host
 from .model import Node
 
@@ -13,6 +13,8 @@ NEVER = """# Made by the HyperPod lifecycle scripts: this node is a {role}.
 [Unit]
 ConditionPathExists=/etc/hyperpod/runs-{unit}
 """
+# Seconds in which nobody asks whether a daemon runs: it is starting.
+STARTS = 5.0
 # How many lines of a daemon's log its last complaint is looked for in.
 LOG_LINES = 40
 # Bytes. Slurm's state and logs are written a few kilobytes at a time; below this a disk is full for them.
@@ -85,3 +87,11 @@ def complaint(host: Host, unit: str) -> str:
             if found:
                 return f"{unit}: {word}{found[-1].split(word, 1)[1].strip()}"
     return ""
+
+
+def not_yet(host: Host, unit: str, seen: str, began: float) -> NotYet:
+    """What a poll saw that began then; after a while also why the unit does not run, where it does not."""
+    if host.now() - began < STARTS or active(host, unit):
+        return NotYet(seen)
+    why = complaint(host, unit)
+    return NotYet(f"{seen}; {unit} is not running" + (f": {why}" if why else ""))

@@ -177,3 +177,19 @@ def test_without_metadata_there_is_nothing_to_compare_the_clock_with(world: Worl
     host.imds = {"mode": "down"}
     with pytest.raises(Skip):
         clock.run(identified(host))
+
+
+@pytest.mark.parametrize("early", ["", '{"InstanceGroups": [{"Name": "wor', '{"InstanceGroups": []}'])
+def test_a_resource_configuration_that_the_agent_is_writing_is_read_again(world: World, early: str) -> None:
+    host = world.node("worker")
+    path = host.path(host.settings.resource_config)
+    whole, began = path.read_text(), host.clock
+    path.write_text(early)
+
+    def later() -> None:
+        if host.clock > began + 1:
+            path.write_text(whole)
+            host.on_sleep = lambda: None
+
+    host.on_sleep = later
+    assert identified(host).role == "worker"

@@ -280,6 +280,19 @@ def test_a_poll_ends_with_the_last_state_it_saw(host: FakeHost) -> None:
     assert host.clock == pytest.approx(1030)
 
 
+def test_a_command_that_is_too_slow_does_not_end_a_poll(tmp_path: Path) -> None:
+    host, tries = real(tmp_path), []
+
+    def look() -> bool:
+        tries.append(1)
+        return host.run("sleep", "0" if len(tries) > 1 else "5", timeout=0.2).code == 0
+
+    assert host.poll("it did not come", look, 10)
+    assert len(tries) == 2
+    with pytest.raises(StepError, match=r"it did not come within 0.3 s: `sleep 5` did not end within 0 s"):
+        host.poll("it did not come", lambda: host.run("sleep", "5", timeout=0.2), 0.3)
+
+
 def test_a_poll_never_outlives_its_step(host: FakeHost) -> None:
     host.begin(10)
     with pytest.raises(StepError):

@@ -73,8 +73,22 @@ def test_a_slurm_conf_that_the_agent_never_wrote_ends_the_wait(world: World) -> 
 
 def test_slurmctld_that_does_not_answer_fails(world: World) -> None:
     host = world.node("controller")
+    stars = "*" * 41 + "\n"
+    text = f"Slurmctld(primary) at ip-10-1-0-10 is DOWN\n{stars}** RESTORE SLURMCTLD DAEMON TO SERVICE **\n{stars}"
+    host.fail["scontrol"] = Result(1, text)
+    with pytest.raises(StepError, match=r"ping` within 300 s: Slurmctld\(primary\) at ip-10-1-0-10 is DOWN$"):
+        slurm.run(ready(host))
+
+
+def test_a_slurmctld_that_ended_says_its_own_reason(world: World) -> None:
+    host = world.node("controller")
     host.fail["scontrol"] = Result(1, "Slurmctld(primary) at ip-10-1-0-10 is DOWN\n")
-    with pytest.raises(StepError, match=r"did not answer `scontrol ping` within 300 s: .*is DOWN"):
+    host.commands["systemctl"] = lambda h, args, stdin: Result(3 if args[1] == "is-active" else 0)
+    log = "[2026] error: first\n[2026] fatal: No switches configured\n[2026] error: later\n"
+    host.path("/var/log/slurm").mkdir(parents=True)
+    host.path("/var/log/slurm/slurmctld.log").write_text(log)
+    reason = r"is DOWN; slurmctld is not running: slurmctld: fatal: No switches configured$"
+    with pytest.raises(StepError, match=reason):
         slurm.run(ready(host))
 
 
