@@ -60,6 +60,5 @@ def _group(config: Config, group: InstanceGroup) -> dict[str, Any]:
         "lustre_efa_interfaces": row.lustre_efa_interfaces,
         "rdma_read": row.rdma_read,
         "network_gbps": row.network_gbps,
-        "transport": row.transport,
         "nvme_disks": row.nvme_disks,
     }

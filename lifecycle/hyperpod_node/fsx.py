@@ -44,8 +44,6 @@ def _in_place(node: Node, mount_point: str) -> bool:
 
 
 def _wanted(node: Node) -> Dict[str, str]:
-    if node.parameters.fsx_id:
-        return {"id": node.parameters.fsx_id}
     key, value = node.parameters.fsx_tag
     return {"key": key, "value": value}
 

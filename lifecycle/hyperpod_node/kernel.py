@@ -18,6 +18,8 @@ SYSCTL: Dict[str, str] = {
     "net.ipv4.tcp_window_scaling": "1",
     "net.ipv4.tcp_slow_start_after_idle": "0",
 }
+# Amazon EC2 User Guide, "Network maximum transmission unit (MTU)": jumbo frames, bytes.
+MTU = 9001
 SYSCTL_FILE = "/etc/sysctl.d/90-hyperpod.conf"
 
 # RDMA pins memory, and NCCL opens a socket a channel and peer.
@@ -69,7 +71,7 @@ def _mtu(node: Node) -> str:
     if interface is None:
         node.warn("there is no default route")
         return "no default route"
-    mtu, wanted = node.host.mtu(interface), node.parameters.mtu
+    mtu, wanted = node.host.mtu(interface), MTU
     if mtu is not None and mtu < wanted:
         node.warn(f"{interface} has an MTU of {mtu}, not {wanted}: every large message costs more packets")
     return f"{interface} MTU {mtu}"

@@ -47,12 +47,10 @@ class Parameters:
     groups: Mapping[str, Group]
     fsx_mount: str = "/fsx"
     fsx_tag: Tuple[str, str] = (CLUSTER_ID_TAG, "")
-    fsx_id: Optional[str] = None
     fsx_efa: bool = False
     home_fsx_id: Optional[str] = None
     ssh_public_key_parameter: Optional[str] = None
     imds_v1: bool = False
-    mtu: int = 9001
     cidrs: Tuple[str, ...] = ()
     lost_after_seconds: float = 10.0
 

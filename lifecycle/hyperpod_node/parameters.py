@@ -48,12 +48,10 @@ def parse(document: Mapping[str, Any], path: str) -> Parameters:
             groups={group.name: group for group in groups},
             fsx_mount=str(fsx.get("mount_point", "/fsx")),
             fsx_tag=_tag(fsx, cluster_id),
-            fsx_id=fsx.get("file_system_id"),
             fsx_efa=bool(fsx.get("efa", False)),
             home_fsx_id=(document.get("home") or {}).get("file_system_id"),
             ssh_public_key_parameter=document.get("ssh_public_key_parameter"),
             imds_v1=bool(document.get("imds_v1", False)),
-            mtu=int(document.get("mtu", Parameters.mtu)),
             cidrs=tuple(document.get("cidrs", ())),
             lost_after_seconds=_lost_after(document),
         )

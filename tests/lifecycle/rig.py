@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,23 @@ from hyperpod_node.identity import run as identify
 from hyperpod_node.model import Node
 from hyperpod_node.settings import TIMEOUTS, Settings
 
+from components import provisioning
 from components.accelerators import lookup
+from components.names import Names
 from tests.lifecycle.commands import COMMANDS, Command
+from tests.support import config
 
 LIFECYCLE = Path(__file__).parents[2] / "lifecycle"
 CLUSTER_ID = "mine-12345678"
 CLUSTER_ID_TAG = "hyperpod:cluster-id"
+PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4M2V1Q3bP8yQ0hCq7rT9p0e1k2l3m4n5o6p7q8r9s0 me"
+# An existing VPC, whose address blocks the program does not know, and a file system of home folders in it.
+VPC = {
+    "vpcId": "vpc-0123456789abcdef0",
+    "privateSubnetId": "subnet-0123456789abcdef0",
+    "securityGroupIds": ["sg-0123456789abcdef0"],
+}
+HOME = "fs-0123456789abcdef0"
 UNITS = ("slurmctld", "slurmd", "munge", "ssh", "chrony")
 SLURM_CONF = """ClusterName=mine
 SlurmctldHost=ip-10-1-0-10(10.1.0.10)
@@ -33,27 +45,28 @@ PartitionName=dev Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 
-def group(name: str, role: str, instance_type: str, count: int = 1) -> dict[str, Any]:
-    """An instance group of hyperpod_parameters.json, as the program renders it."""
-    row = lookup(instance_type)
-    return {
-        "name": name,
-        "role": role,
-        "count": count,
-        "partition": (row.accelerator or "gpu") if role == "worker" else "",
-        "instance_type": row.name,
-        "accelerator": row.accelerator,
-        "accelerator_model": row.accelerator_model,
-        "accelerators": row.accelerators,
-        "neuron_cores": row.neuron_cores,
-        "gres": {"gpu": "gpu", "trainium": "neuron", "": ""}[row.accelerator],
-        "efa": row.efa,
-        "efa_interfaces": row.efa_interfaces,
-        "lustre_efa_interfaces": row.lustre_efa_interfaces,
-        "rdma_read": row.rdma_read,
-        "network_gbps": row.network_gbps,
-        "nvme_disks": row.nvme_disks,
+@cache
+def rendered(worker_type: str, settings: str) -> str:
+    """hyperpod_parameters.json as the program renders it: cluster ``mine`` with two workers, keys laid over it."""
+    given = json.loads(settings)
+    cluster = {
+        "clusterName": "mine",
+        "accelerator": lookup(worker_type).accelerator or "gpu",
+        "workers": [{"name": "workers", "instanceType": worker_type, "count": 2}],
+        "login": {} if given.get("orchestrator") == "eks" else {"instanceType": "ml.m5.large"},
     }
+    found = config(**{**cluster, **given})
+    return provisioning.render(found, Names(cluster="mine", region="us-west-2", digest=CLUSTER_ID[-8:]))
+
+
+def group(name: str, instance_type: str) -> dict[str, Any]:
+    """A worker group of that document, or the controller's where the type has no accelerator."""
+    worker = bool(lookup(instance_type).accelerator)
+    given = {} if worker else {"controllerInstanceType": instance_type}
+    document = json.loads(rendered(instance_type if worker else "ml.p5.48xlarge", json.dumps(given)))
+    role = "worker" if worker else "controller"
+    (found,) = (one for one in document["instance_groups"] if one["role"] == role)
+    return {**found, "name": name}
 
 
 @dataclass
@@ -65,7 +78,7 @@ class World:
     file_systems: list[dict[str, Any]] = field(default_factory=list)
     parameters: dict[str, str] = field(default_factory=dict)
     controller_up: bool = True
-    extra: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
     owners: dict[str, str] = field(default_factory=dict)
     active: dict[str, set[str]] = field(default_factory=dict)
     names: dict[str, list[str]] = field(default_factory=dict)
@@ -85,26 +98,11 @@ class World:
     def shared(self) -> Path:
         return self.folder / "lustre"
 
-    def render(self, **changes: Any) -> None:
-        """Write hyperpod_parameters.json."""
-        accelerator = lookup(self.worker_type).accelerator or "gpu"
-        document = {
-            "orchestrator": "slurm",
-            "cluster_id": CLUSTER_ID,
-            "cluster_name": "mine",
-            "region": "us-west-2",
-            "accelerator": accelerator,
-            "fsx": {"tag": {CLUSTER_ID_TAG: CLUSTER_ID}, "mount_point": "/fsx"},
-            "ssh_public_key_parameter": "/hyperpod/mine/ssh-public-key" if self.parameters else None,
-            "instance_groups": [
-                group("controller", "controller", "ml.m5.2xlarge"),
-                group("login", "login", "ml.m5.large"),
-                group("workers", "worker", self.worker_type, 2),
-            ],
-            **self.extra,
-            **changes,
-        }
-        (self.source / parameters.FILE_NAME).write_text(json.dumps(document))
+    def render(self, **settings: Any) -> None:
+        """Write hyperpod_parameters.json, with these keys of the configuration besides the world's own."""
+        key = {"sshPublicKey": PUBLIC_KEY} if self.parameters else {}
+        text = rendered(self.worker_type, json.dumps({**key, **self.settings, **settings}))
+        (self.source / parameters.FILE_NAME).write_text(text)
 
     def node(self, role: str = "worker", **options: Any) -> FakeHost:
         """A node of the cluster."""

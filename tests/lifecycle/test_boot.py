@@ -128,10 +128,7 @@ def test_the_summary_for_cloudwatch_is_one_line_of_json(world: World, capsys: py
 
 
 def test_on_eks_no_slurm_step_runs(world: World) -> None:
-    path = world.source / "hyperpod_parameters.json"
-    document = json.loads(path.read_text())
-    document["orchestrator"] = "eks"
-    path.write_text(json.dumps(document))
+    world.render(orchestrator="eks")
     host = world.node("worker", real_time=True)
     assert boot(host) == 0
     names = [step["name"] for step in summary(host)["steps"]]  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ from hyperpod_node.errors import StepError
 from hyperpod_node.host import Result
 from hyperpod_node.model import Node
 
-from tests.lifecycle.rig import FakeHost, World, file_system
+from tests.lifecycle.rig import HOME, VPC, FakeHost, World, file_system
 
 FSTAB_LINE = (
     "fs-0a.fsx.us-west-2.amazonaws.com@tcp:/abcdefgh /fsx lustre relatime,flock,_netdev,x-systemd.automount 0 0"
@@ -174,20 +174,23 @@ def test_an_old_line_in_fstab_for_the_mount_point_is_replaced(host: FakeHost, no
     assert host.text("/etc/fstab").splitlines() == ["UUID=1 /data ext4 defaults 0 0", FSTAB_LINE]
 
 
+WITH_HOME = {"network": VPC, "fsx": {"homeFileSystemId": HOME}}
+
+
 def test_a_second_file_system_serves_home_folders_when_configured(tmp_path: Path) -> None:
-    openzfs = {**file_system("fs-home"), "FileSystemType": "OPENZFS", "Tags": []}
-    world = World(tmp_path, file_systems=[file_system("fs-0a"), openzfs], extra={"home": {"file_system_id": "fs-home"}})
+    openzfs = {**file_system(HOME), "FileSystemType": "OPENZFS", "Tags": []}
+    world = World(tmp_path, file_systems=[file_system("fs-0a"), openzfs], settings=WITH_HOME)
     host = world.node("worker")
     host.path("/home").rename(host.path("/home.old"))
     host.path("/home").mkdir()
-    assert home.run(host.node()) == "fs-home mounted at /home"
+    assert home.run(host.node()) == f"{HOME} mounted at /home"
     assert host.ran("mount", "-t", "nfs")
     assert host.path("/home/ubuntu").is_dir()
     assert host.ran("chown", "-R", "ubuntu:")
 
 
 def test_keys_wait_for_the_home_folders_that_stay(tmp_path: Path) -> None:
-    world = World(tmp_path, extra={"home": {"file_system_id": "fs-home"}})
+    world = World(tmp_path, settings=WITH_HOME)
     needs = {step.name: step.needs for step in steps.for_orchestrator(world.node("worker").node())}
     assert "home" in needs["ssh"]
     assert "home" in needs["users-key"]

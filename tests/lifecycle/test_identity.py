@@ -67,7 +67,7 @@ def test_imdsv1_is_not_used_unless_the_configuration_allows_it(world: World) -> 
 
 
 def test_imdsv1_is_used_where_the_configuration_allows_it(world: World) -> None:
-    world.render(imds_v1=True)
+    world.render(imdsV1=True)
     host = world.node("worker")
     host.imds = {"mode": "v1"}
     node = identified(host)

@@ -189,7 +189,7 @@ def test_a_users_key_lets_them_in_as_themselves_alone(world: World) -> None:
     ssh.run(ready(host))
     for user, home in (("root", "/root"), ("ubuntu", "/home/ubuntu")):
         allowed = host.text(f"{home}/.ssh/authorized_keys").splitlines()
-        assert [line.split()[1] for line in allowed] == [f"CLUSTER-{user}-ip-10-1-0-12"]
+        assert [line.split()[2] for line in allowed] == [f"CLUSTER-{user}-ip-10-1-0-12"]
     secrets = [path for path in world.shared.rglob("id_hyperpod") if "root" in path.read_text()]
     assert [path.parent.name for path in secrets] == ["ssh-root"]
     assert (world.shared / ".hyperpod/private").stat().st_mode & 0o777 == 0o700
@@ -249,7 +249,7 @@ def test_a_replaced_node_of_the_same_name_is_known_by_its_new_key(world: World) 
 
 
 def test_the_cluster_key_works_from_the_clusters_addresses_alone_where_they_are_known(tmp_path: Path) -> None:
-    world = World(tmp_path, extra={"cidrs": ["10.1.0.0/16"]})
+    world = World(tmp_path, settings={"network": {"cidr": "10.1.0.0/16", "secondaryCidr": ""}})
     host = world.node("worker")
     ssh.run(ready(host))
     assert host.text("/root/.ssh/authorized_keys").startswith('from="10.1.0.0/16" ssh-ed25519 CLUSTER')
@@ -260,7 +260,9 @@ def test_other_peoples_lines_in_authorized_keys_stay(world: World) -> None:
     host.path("/root/.ssh").mkdir(mode=0o700)
     host.path("/root/.ssh/authorized_keys").write_text("# mine\nssh-rsa AAAA somebody\n")
     ssh.run(ready(host))
-    assert host.text("/root/.ssh/authorized_keys").startswith("# mine\nssh-rsa AAAA somebody\nssh-ed25519 CLUSTER")
+    assert host.text("/root/.ssh/authorized_keys").startswith(
+        '# mine\nssh-rsa AAAA somebody\nfrom="10.0.0.0/16,10.1.0.0/16" ssh-ed25519 CLUSTER'
+    )
 
 
 def test_passwords_are_refused(world: World) -> None:

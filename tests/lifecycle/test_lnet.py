@@ -13,9 +13,9 @@ from hyperpod_node.errors import Skip
 from hyperpod_node.host import Result
 from hyperpod_node.model import Node
 
-from tests.lifecycle.rig import CLUSTER_ID, CLUSTER_ID_TAG, FakeHost, World
+from tests.lifecycle.rig import HOME, VPC, FakeHost, World
 
-FSX = {"tag": {CLUSTER_ID_TAG: CLUSTER_ID}, "mount_point": "/fsx", "efa": True}
+FSX = {"efa": True, "throughput": 1000, "storageGiB": 4800}
 # Of 32 devices, four on each PCI bus, the first of each bus.
 CHOSEN = [f"rdmap{number}s27" for number in range(0, 32, 4)]
 
@@ -73,7 +73,7 @@ class Lnet:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    return World(tmp_path, extra={"fsx": FSX})
+    return World(tmp_path, settings={"fsx": FSX})
 
 
 @pytest.fixture
@@ -215,13 +215,9 @@ def test_slurm_nodes_do_it_before_the_mount_and_eks_nodes_once_the_client_is_loa
         return {step.name: step.needs for step in steps.for_orchestrator(world.node("worker").node(identified=False))}
 
     assert "lnet" in needs()["fsx"]
-    world.extra["home"] = {"file_system_id": "fs-home"}
-    world.render()
+    world.render(network=VPC, fsx={**FSX, "homeFileSystemId": HOME})
     assert ("lnet" in needs()["fsx"], "home" in needs()["ssh"]) == (True, True)
-    document = (world.source / "hyperpod_parameters.json").read_text()
-    (world.source / "hyperpod_parameters.json").write_text(
-        document.replace('"orchestrator": "slurm"', '"orchestrator": "eks"')
-    )
+    world.render(orchestrator="eks")
     assert needs()["lnet"] == ("lustre-client",)
-    world.render(fsx={**FSX, "efa": False})
+    world.render(fsx={})
     assert "lnet" not in needs()

@@ -177,15 +177,15 @@ def test_the_seconds_are_the_clusters_own(cluster: Cluster) -> None:
 
 
 def test_the_seconds_are_10_or_the_stacks_or_the_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def recorded(**extra: float) -> float:
-        host = World(tmp_path, extra=extra).node("controller")
+    def recorded(**settings: int) -> float:
+        host = World(tmp_path, settings=settings).node("controller")
         environment.run(host.node())
         return float(json.loads(host.text("/etc/hyperpod/node.json"))["lost_after_seconds"])
 
     assert recorded() == 10
-    assert recorded(lost_after_seconds=30) == 30
+    assert recorded(lostNodeSeconds=30) == 30
     monkeypatch.setenv("HYPERPOD_LOST_AFTER", "2")
-    assert recorded(lost_after_seconds=30) == 2
+    assert recorded(lostNodeSeconds=30) == 2
 
 
 def test_a_node_whose_name_has_no_address_is_left_to_slurm_and_hides_no_other(cluster: Cluster) -> None:

@@ -19,9 +19,7 @@ def world(tmp_path: Path) -> World:
 
 
 def groups(**types: str) -> dict[str, Group]:
-    return {
-        name: Group(**{**group(name, "worker", kind), "partition": "gpu"}) for name, kind in types.items()
-    }  # fmt: skip
+    return {name: Group(**{**group(name, kind), "partition": "gpu"}) for name, kind in types.items()}
 
 
 P5 = groups(workers="ml.p5.48xlarge")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -18,7 +19,7 @@ NEVER = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_TREE_THRESHOLD")
 
 
 def row(instance_type: str) -> Group:
-    return Group(**group("workers", "worker", instance_type))
+    return Group(**group("workers", instance_type))
 
 
 def probed(devices: int, read: bool | None) -> transport.Probe:
@@ -47,14 +48,12 @@ def variables(host: FakeHost) -> dict[str, str]:
         ("ml.g5.16xlarge", 1, None, "efa-sendrecv", ""),
         ("ml.trn1.32xlarge", 8, True, "efa-rdma", ""),
         ("ml.trn2.48xlarge", 16, True, "efa-rdma", ""),
-        ("ml.trn1.2xlarge", 0, None, "tcp", ""),
         ("ml.m5.2xlarge", 0, None, "tcp", ""),
         ("ml.p5.48xlarge", 0, None, "tcp", "has 32 EFA interfaces by the catalogue and none was found"),
         ("ml.p5.48xlarge", 32, False, "efa-sendrecv", "the device says it has none: using efa-sendrecv"),
         ("ml.p5.48xlarge", 32, None, "efa-sendrecv", "the device could not be asked: using efa-sendrecv"),
         ("ml.p5.48xlarge", 31, True, "efa-rdma", "31 of 32 EFA interfaces"),
         ("ml.g5.48xlarge", 1, True, "efa-sendrecv", "no RDMA read by the catalogue, and the device says it has"),
-        ("ml.trn1.2xlarge", 1, True, "tcp", "has no EFA by the catalogue"),
     ],
 )
 def test_catalogue_and_probe_must_agree_or_the_safe_transport_is_taken_loudly(
@@ -66,8 +65,17 @@ def test_catalogue_and_probe_must_agree_or_the_safe_transport_is_taken_loudly(
     assert complaint in " ".join(complaints)
 
 
+def test_a_device_that_the_catalogue_does_not_know_is_left_alone() -> None:
+    without = dataclasses.replace(row("ml.p5.48xlarge"), efa="no", efa_interfaces=0, rdma_read=False)
+    found, complaints = transport.decide(without, probed(1, True))
+    assert found == "tcp"
+    assert "has no EFA by the catalogue" in " ".join(complaints)
+
+
 def test_rdma_is_never_used_on_a_device_that_did_not_say_it_has_it() -> None:
     for kind, known in CATALOGUE.items():
+        if not known.hyperpod:
+            continue
         for devices in (0, 1, known.efa_interfaces):
             for read in (False, None):
                 assert transport.decide(row(kind), probed(devices, read))[0] != "efa-rdma"
@@ -75,7 +83,7 @@ def test_rdma_is_never_used_on_a_device_that_did_not_say_it_has_it() -> None:
                 assert transport.decide(row(kind), probed(devices, True))[0] != "efa-rdma"
 
 
-@pytest.mark.parametrize("kind", [k for k, r in CATALOGUE.items() if r.accelerator])
+@pytest.mark.parametrize("kind", [k for k, r in CATALOGUE.items() if r.accelerator and r.hyperpod])
 def test_a_node_as_the_catalogue_has_it_gets_the_catalogues_transport(tmp_path: Path, kind: str) -> None:
     host, node = ready(tmp_path, kind)
     environment.run(node)
