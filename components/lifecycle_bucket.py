@@ -16,6 +16,11 @@ ENTRY_POINT = "on_create.sh"
 PREFIX = "lifecycle"
 # Scripts are versioned so that one can be brought back; nobody needs a superseded one for longer than a quarter.
 OLD_VERSIONS_DAYS = 90
+# An object takes ten tags (Amazon S3 User Guide, "Categorizing your objects using tags"), and the provider's defaults
+# may be more. The bucket has them.
+_UNTAGGED = aws.s3.BucketObjectv2OverrideProviderArgs(
+    default_tags=aws.s3.BucketObjectv2OverrideProviderDefaultTagsArgs(tags={})
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +64,12 @@ class LifecycleBucket(ComponentResource):
         rendered = {key: StringAsset(text) for key, text in args.rendered.items()}
         self.ready = [
             aws.s3.BucketObjectv2(
-                f"{name}-{key}", bucket=bucket.bucket, key=f"{PREFIX}/{key}", source=asset, opts=after
+                f"{name}-{key}",
+                bucket=bucket.bucket,
+                key=f"{PREFIX}/{key}",
+                source=asset,
+                override_provider=_UNTAGGED,
+                opts=after,
             )
             for key, asset in {**files, **rendered}.items()
         ]

@@ -23,6 +23,7 @@ from .account.kinds import Refused, after_update, provider_refuses
 from .account.s3 import body
 from .autoname import keeps_name, named, with_names
 from .clock import delete_duration, duration, update_duration
+from .default_tags import default_tags, with_default_tags
 from .eks_component import construct_eks_cluster
 from .events import Event, Operation
 from .state import PROVIDER_PREFIX, STACK_TYPE, ResourceState, State, deletion_order, finish_of
@@ -175,6 +176,7 @@ class Engine(MockMonitor):
         old = self.old.get(resource.urn)
         if old is not None:
             _keep_ignored(resource, old)
+        resource.inputs = with_default_tags(resource.type, resource.inputs, self._default_tags(resource))
         given = resource.inputs
         resource.inputs = with_names(resource, old)
         operation = self._operation(resource, old)
@@ -205,6 +207,12 @@ class Engine(MockMonitor):
         except Refused as refused:
             self._fail(resource, operation, str(refused))
         self._tell(Event("done", operation, resource))
+
+    def _default_tags(self, resource: ResourceState) -> dict[str, str]:
+        """Those of the resource's provider, on which it depends as on anything else."""
+        package = f"{PROVIDER_PREFIX}{resource.type.split(':')[0]}::"
+        providers = [self.state[urn] for urn in resource.dependencies if package in urn and urn in self.state]
+        return default_tags(providers[0].inputs) if providers else {}
 
     def _operation(self, resource: ResourceState, old: ResourceState | None) -> Operation:
         if old is None:

@@ -25,6 +25,7 @@ from . import protocol
 from .account import Account
 from .account.kinds import Refused, after_update, provider_refuses
 from .autoname import NAMED, keeps_name, named
+from .default_tags import default_tags, with_default_tags
 from .eks_component import construct_eks_cluster
 from .state import PROVIDER_PREFIX, ResourceState
 
@@ -42,6 +43,7 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     def __init__(self, account: Account, package: str, folder: Path) -> None:
         self.account, self.package, self.folder = account, package, folder
+        self._default_tags: dict[str, str] = {}
 
     # The plugin itself ------------------------------------------------------------------------------------------------
 
@@ -77,7 +79,8 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         return _diff_response(changed, changed & {"region"})
 
     def Configure(self, request: Any, context: Any) -> Any:
-        """Previews are answered, too."""
+        """Previews are answered, too. Of several providers of a package, one has default tags."""
+        self._default_tags = default_tags(_comparable(request.args)) or self._default_tags
         return provider_pb2.ConfigureResponse(
             acceptSecrets=True, supportsPreview=True, acceptResources=self._takes_references
         )
@@ -93,7 +96,7 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
     # Resources --------------------------------------------------------------------------------------------------------
 
     def Check(self, request: Any, context: Any) -> Any:
-        """The inputs with a name where AWS wants one, which a resource keeps for as long as it lives."""
+        """The inputs with a name where AWS wants one, which a resource keeps for as long as it lives, and all tags."""
         token, name = _token(request), _name(request)
         if reasons := provider_refuses(token, _comparable(request.news)):
             return provider_pb2.CheckResponse(
@@ -103,11 +106,13 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         olds, news = _comparable(request.olds), _comparable(request.news)
         key = NAMED.get(token, "")
         before = {key: olds.get(key)} if key in _defaults(request.olds) else {}
-        added = {k: v for k, v in named(token, name, news, before).items() if k not in news}
+        complete = named(token, name, news, before)
+        made_up = sorted(complete.keys() - news.keys())
+        complete = with_default_tags(token, complete, self._default_tags)
         inputs = _copy(request.news)
-        inputs.update(added)
-        if added:
-            inputs.update({_DEFAULTS: sorted(added)})
+        inputs.update({k: v for k, v in complete.items() if k not in news})
+        if made_up:
+            inputs.update({_DEFAULTS: made_up})
         return provider_pb2.CheckResponse(inputs=inputs)
 
     def Diff(self, request: Any, context: Any) -> Any:

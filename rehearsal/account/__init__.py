@@ -40,6 +40,7 @@ from .kinds import KINDS, Live, Refused, after_update, find_kind
 from .policies import check_policies
 from .quotas import check_quota
 from .replacement import differing
+from .tags import check_tags
 
 __all__ = ["Account", "Fault", "Live", "Refused"]
 
@@ -150,6 +151,7 @@ class Account:
         check_exist(named, self._known())
         check_quota(self, kind.token, inputs)
         check_policies(kind.token, inputs, self.partition)
+        check_tags(kind.token, inputs)
         self.now = at
         resource_id, outputs = kind.create(self, inputs)
         live = Live(kind.token, name, resource_id, inputs, {**inputs, **outputs}, ready_at, references=named)
@@ -165,6 +167,7 @@ class Account:
             named = frozenset(references(inputs))
             check_exist(named, self._known())
             check_policies(kind.token, inputs, self.partition)
+            check_tags(kind.token, inputs)
             self.now = at
             if kind.update is None:
                 # Only tags change in place.

@@ -13,16 +13,20 @@ if TYPE_CHECKING:
 _PROTOCOL_ALL = "-1"
 
 
+def _tags(inputs: Inputs) -> dict[str, str]:
+    return {**inputs.get("tagsAll", {}), **inputs.get("tags", {})}
+
+
 def _specs(resource_type: str, inputs: Inputs) -> list[dict[str, Any]]:
-    tags = {**inputs.get("tagsAll", {}), **inputs.get("tags", {})}
+    tags = _tags(inputs)
     return [{"ResourceType": resource_type, "Tags": [{"Key": k, "Value": v} for k, v in tags.items()]}] if tags else []
 
 
 def _retag(account: Account, live: Live, inputs: Inputs) -> dict[str, Any]:
     ec2 = account.client("ec2")
-    if old := [{"Key": key} for key in live.inputs.get("tags", {})]:
+    if old := [{"Key": key} for key in _tags(live.inputs)]:
         ec2.delete_tags(Resources=[live.id], Tags=old)
-    if new := [{"Key": key, "Value": value} for key, value in inputs.get("tags", {}).items()]:
+    if new := [{"Key": key, "Value": value} for key, value in _tags(inputs).items()]:
         ec2.create_tags(Resources=[live.id], Tags=new)
     return {}
 

@@ -32,7 +32,9 @@ def record(
     pulumi-aws-native deploys, the properties that the schema calls create-only replace the resource when they change.
     ``check`` is the provider's own.
     """
-    to_properties = translate or (lambda inputs: to_cloudformation(cfn_type, inputs))
+    to_properties = translate or (
+        lambda inputs: to_cloudformation(cfn_type, {key: value for key, value in inputs.items() if key != "tagsAll"})
+    )
 
     def create(account: Account, inputs: Inputs) -> tuple[str, dict[str, Any]]:
         check_valid(cfn_type, to_properties(inputs))
@@ -53,7 +55,7 @@ def _create_only(cfn_type: str) -> frozenset[str]:
 
 
 def _tag_list(inputs: Inputs) -> list[dict[str, str]]:
-    return [{"Key": key, "Value": value} for key, value in inputs.get("tags", {}).items()]
+    return [{"Key": key, "Value": value} for key, value in (inputs.get("tagsAll") or inputs.get("tags") or {}).items()]
 
 
 def _lustre_properties(i: Inputs) -> dict[str, Any]:

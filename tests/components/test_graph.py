@@ -280,6 +280,12 @@ def test_user_tags_reach_every_resource_through_the_providers_and_the_cluster() 
     assert defaults["team"] == "research"
     cluster = {t["key"]: t["value"] for t in one(state, "hyperpod-cluster").inputs["tags"]}
     assert cluster["team"] == "research"
+    taggable = [resource for resource in state.values() if "tagsAll" in resource.inputs]
+    assert len(taggable) > 30
+    # An object takes ten.
+    untagged = {r.type.rsplit(":", 1)[1] for r in taggable if r.inputs["tagsAll"].get("team") != "research"}
+    assert untagged == {"BucketObjectv2"}
+    assert not [r.name for r in of_type(state, "BucketObjectv2") if r.inputs["tagsAll"]]
 
 
 def test_switches_add_and_remove_whole_components() -> None:

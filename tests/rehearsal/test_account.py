@@ -185,6 +185,21 @@ def test_a_bad_bucket_name_is_refused(account: Account, name: str) -> None:
         account.create("aws:s3/bucket:Bucket", "bucket", {"bucket": name})
 
 
+def test_an_object_takes_ten_tags_and_everything_else_fifty(account: Account) -> None:
+    account.create("aws:s3/bucket:Bucket", "bucket", {"bucket": "a-bucket"})
+    for kind, inputs, limit in (
+        ("aws:s3/bucketObjectv2:BucketObjectv2", {"bucket": "a-bucket", "key": "k", "content": "x"}, 10),
+        ("aws:cloudwatch/logGroup:LogGroup", {"name": "a"}, 50),
+    ):
+        tags = {f"tag-{number}": "x" for number in range(limit + 1)}
+        with pytest.raises(Refused, match=f"{limit}"):
+            account.create(kind, "tagged", {**inputs, "tagsAll": tags})
+        tags.popitem()
+        made, _ = account.create(kind, "tagged", {**inputs, "tagsAll": tags})
+        with pytest.raises(Refused, match=f"{limit}"):
+            account.update(kind, made, {**inputs, "tagsAll": {**tags, "one": "more"}})
+
+
 def test_a_role_needs_a_real_trust_policy_and_a_name_that_fits(account: Account) -> None:
     role = "aws:iam/role:Role"
     with pytest.raises(Refused, match="MalformedPolicyDocument"):

@@ -81,7 +81,7 @@ def test_a_name_that_somebody_chose_is_left_alone_and_free_only_after_the_old_re
 ) -> None:
     first = ask(aws, "Check", ROLE, news={"name": "mine", "path": "/"}).inputs
     later = ask(aws, "Check", ROLE, olds=first, news={"name": "mine", "path": "/a/"}).inputs
-    assert values(later) == {"name": "mine", "path": "/a/"}
+    assert values(later) == {"name": "mine", "path": "/a/", "tagsAll": {}}
     assert ask(aws, "Diff", ROLE, old_inputs=first, news=later).deleteBeforeReplace
 
 

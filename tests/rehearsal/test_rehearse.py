@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from components.checks import MAX_TAGS
 from components.config import parse
 from rehearsal.account import Account
 from rehearsal.deployment import destroy, up
@@ -77,6 +78,7 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
             "teams": [{"name": "a", "roleArns": ["arn:aws:iam::123456789012:role/a"]}, {"name": "b"}],
         },
     ),
+    "as many tags as there may be": ("dev", {"tags": {f"tag-{number}": "x" for number in range(MAX_TAGS)}}),
     "newest Kubernetes": ("eks-gpu", {"kubernetesVersion": "1.36"}),
     "large": ("eks-trainium", {"size": "large"}),
     "benchmarks, metrics and key": (
@@ -141,6 +143,7 @@ SLOW = {
     "SageMaker's own operators",
     "Neuron's scheduler, nothing queued",
     "teams",
+    "as many tags as there may be",
     "newest Kubernetes",
     "large",
     "benchmarks and key",
@@ -268,6 +271,18 @@ def test_turning_observability_off_deletes_it_and_nothing_else() -> None:
         assert set(off.changes.values()) == {"delete"}
         assert destroy(off.state, account) == []
         assert account.leftovers() == []
+
+
+@pytest.mark.slow
+def test_another_tag_is_laid_on_what_has_tags_and_replaces_nothing() -> None:
+    with Account("us-west-2") as account:
+        before = up(project("eks-gpu"), account)
+        tagged = up(project("eks-gpu", tags={"team": "research"}), account, old=before.state)
+        assert not tagged.failure
+        assert set(tagged.changes.values()) == {"update"}
+        of_aws = [r for r in tagged.state.values() if "tagsAll" in r.inputs and "BucketObject" not in r.type]
+        assert len(of_aws) > 30
+        assert all(tagged.operations[r.urn] == "update" for r in of_aws)
 
 
 @pytest.mark.slow

@@ -1,0 +1,39 @@
+"""A provider's default tags on its resources, as pulumi-aws lays them there before AWS is asked."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+# An input of every taggable type of pulumi-aws, which the provider itself fills in (pulumi-aws, provider/tags.go).
+TAGS_ALL = "tagsAll"
+
+
+def default_tags(provider: Mapping[str, Any]) -> dict[str, str]:
+    """The default tags in a provider's inputs, which carry what is no text as JSON."""
+    given = provider.get("defaultTags")
+    settings = json.loads(given) if isinstance(given, str) else given
+    return dict((settings or {}).get("tags") or {})
+
+
+def with_default_tags(token: str, inputs: dict[str, Any], defaults: Mapping[str, str]) -> dict[str, Any]:
+    """Inputs with all tags of the resource. An object that overrides them with nothing has its own alone
+    (terraform-provider-aws, internal/service/s3/object.go, ignoreProviderDefaultTags)."""
+    if not _takes_tags(token):
+        return inputs
+    overridden = (inputs.get("overrideProvider") or {}).get("defaultTags")
+    laid = {} if overridden is not None and not overridden.get("tags") else defaults
+    return {**inputs, TAGS_ALL: {**laid, **(inputs.get("tags") or {})}}
+
+
+@cache
+def _takes_tags(token: str) -> bool:
+    """Whether pulumi-aws tags this type: its class says so."""
+    package, module, name = token.split(":")
+    if package != "aws":
+        return False
+    found = getattr(importlib.import_module(f"pulumi_aws.{module.split('/')[0]}"), name, None)
+    return hasattr(found, "tags_all")
