@@ -255,6 +255,12 @@ def _fsx(settings: Settings) -> Iterator[Problem]:
             what="pods have no home folders",
             fix="leave it out with orchestrator eks",
         )
+    elif fsx.home_file_system_id and not settings.network.vpc_id:
+        yield Problem(
+            key="hyperpod:fsx.homeFileSystemId",
+            what="it is in a VPC of yours, and the one that this stack makes reaches no other",
+            fix="name that VPC, a private subnet and security groups in it (hyperpod:network.vpcId)",
+        )
     if fsx.retain_on_delete and not settings.network.vpc_id:
         yield Problem(
             key="hyperpod:fsx.retainOnDelete",

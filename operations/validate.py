@@ -136,11 +136,16 @@ class Validation:
     def file_system(self) -> Iterator[Check]:
         """The one that the nodes look for is there and available."""
         tag = {"Key": CLUSTER_ID_TAG, "Value": self._target.names.cluster_id}
-        systems = self._aws.pages("fsx", "describe_file_systems", "FileSystems")
+        systems = list(self._aws.pages("fsx", "describe_file_systems", "FileSystems"))
         found = [one for one in systems if tag in one.get("Tags", [])]
         states = ", ".join(f"{one['FileSystemId']} {one['Lifecycle']}" for one in found) or "none with the stack's tag"
         good = [one["Lifecycle"] for one in found] == ["AVAILABLE"]
         yield _check("FSx for Lustre", good, states, "nodes find it by the tag hyperpod:cluster-id")
+        settings = self._target.config.settings
+        if home := settings.fsx.home_file_system_id:
+            states = ", ".join(f"{s['Lifecycle']} in {s['VpcId']}" for s in systems if s["FileSystemId"] == home)
+            good = states == f"AVAILABLE in {settings.network.vpc_id}"
+            yield _check("home file system", good, states or f"there is no {home}", "hyperpod:fsx.homeFileSystemId")
 
     def slurm(self) -> Iterator[Check]:
         """Slurm sees every worker, and every accelerator of it."""

@@ -41,7 +41,7 @@ def _prepare(account: Account, config: Config) -> None:
     if home := config.settings.fsx.home_file_system_id:
         inputs = {"storageCapacity": 1200, "subnetIds": []}
         server = f"{home}.fsx.{config.region.name}.amazonaws.com"
-        outputs = {"dnsName": server, "mountName": "home", "arn": "", "vpcId": ""}
+        outputs = {"dnsName": server, "mountName": "home", "arn": "", "vpcId": config.settings.network.vpc_id or ""}
         account.adopt("aws:fsx/lustreFileSystem:LustreFileSystem", "existing file system", home, inputs, outputs)
     for group in config.worker_groups:
         if group.worker and (plan := group.worker.training_plan_arn):

@@ -94,6 +94,11 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "hyperpod:fsx.homeFileSystemId",
         "leave it out",
     ),
+    "home file system in another VPC": (
+        {"fsx": {"homeFileSystemId": "fs-0123456789abcdef0"}},
+        "hyperpod:fsx.homeFileSystemId",
+        "hyperpod:network.vpcId",
+    ),
     "EFA to a file system too small for it": (
         {"fsx": {"efa": True}, "workers": [{**GROUP, "instanceType": "ml.p5.48xlarge"}]},
         "hyperpod:fsx.storageGiB",

@@ -155,6 +155,30 @@ def test_each_fault_fails_its_own_check(
     assert detail in found[check]
 
 
+@pytest.mark.parametrize(
+    ("systems", "result", "detail"),
+    [
+        ([{"Lifecycle": "AVAILABLE", "VpcId": "vpc-0123456789abcdef0"}], "PASS", "AVAILABLE in vpc-0123456789abcdef0"),
+        ([{"Lifecycle": "AVAILABLE", "VpcId": "vpc-1"}], "FAIL", "AVAILABLE in vpc-1"),
+        ([{"Lifecycle": "FAILED", "VpcId": "vpc-0123456789abcdef0"}], "FAIL", "FAILED in vpc-0123456789abcdef0"),
+        ([], "FAIL", "there is no fs-0123456789abcdef0"),
+    ],
+)
+def test_the_home_file_system_is_there_and_where_the_nodes_reach_it(
+    systems: list[dict[str, str]], result: str, detail: str, aws: StubbedAws
+) -> None:
+    home = "fs-0123456789abcdef0"
+    network = {
+        "vpcId": "vpc-0123456789abcdef0",
+        "privateSubnetId": "subnet-0123456789abcdef0",
+        "securityGroupIds": ["sg-0123456789abcdef0"],
+    }
+    settings = (f"hyperpod:fsx={json.dumps({'homeFileSystemId': home})}", f"hyperpod:network={json.dumps(network)}")
+    aws.answer("fsx", "describe_file_systems", {"FileSystems": [{"FileSystemId": home, **one} for one in systems]})
+    (check,) = [c for c in Validation(stack(aws, "dev", *settings)).file_system() if c.name == "home file system"]
+    assert (check.result, check.detail) == (result, detail)
+
+
 def test_a_node_whose_scripts_never_ran_fails(aws: StubbedAws, plugin: Path) -> None:
     World().put(aws)
     World().put_nodes(aws, plugin)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from rehearsal.nodes.checks import output, scripts_succeeded, ssh_between_all
@@ -9,6 +11,11 @@ from rehearsal.nodes.cluster import Cluster, Metadata, Options
 
 from .conftest import deployed
 
+OWN = {
+    "vpcId": "vpc-0123456789abcdef0",
+    "privateSubnetId": "subnet-0123456789abcdef0",
+    "securityGroupIds": ["sg-0123456789abcdef0"],
+}
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
 
 
@@ -44,7 +51,7 @@ def test_efa_reaches_the_file_system_and_does_again_after_a_reboot_which_brings_
 
 def test_home_folders_are_on_the_file_system_that_the_configuration_names() -> None:
     with (
-        deployed("dev", 'fsx={"homeFileSystemId":"fs-0123456789abcdef0"}') as stack,
+        deployed("dev", 'fsx={"homeFileSystemId":"fs-0123456789abcdef0"}', f"network={json.dumps(OWN)}") as stack,
         Cluster(stack, Options(workers=2)) as cluster,
     ):
         cluster.start_hosts()
