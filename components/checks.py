@@ -249,7 +249,7 @@ def _fsx(settings: Settings) -> Iterator[Problem]:
             what=f'"{fsx.home_file_system_id}" is not a file system\'s id',
             fix="the id of an FSx file system that the nodes can reach, like fs-0123456789abcdef0",
         )
-    if fsx.home_file_system_id and settings.orchestrator == "eks":
+    elif fsx.home_file_system_id and settings.orchestrator == "eks":
         yield Problem(
             key="hyperpod:fsx.homeFileSystemId",
             what="pods have no home folders",
