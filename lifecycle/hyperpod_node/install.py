@@ -21,11 +21,14 @@ COMMANDS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
     "hyperpod-benchmark": ("hyperpod_commands.benchmark", HEADS),
     "hyperpod-node-facts": ("hyperpod_commands.node_facts", ()),
     "hyperpod-requeue": ("hyperpod_node.requeue", ()),
+    "hyperpod-configure": ("hyperpod_node.slurm_configure", ()),
 }
 SCRIPTS = {
     "slurm/task-prolog.sh": "hyperpod-task-prolog",
     "slurm/prolog.sh": "hyperpod-prolog",
     "slurm/epilog.sh": "hyperpod-epilog",
+    "slurm/conf-server.sh": "hyperpod-conf-server",
+    "slurm/settle.sh": "hyperpod-settle",
 }
 # The interpreter that runs these steps: one named "python3" may be another in a user's environment.
 WRAPPER = """#!/bin/sh

@@ -30,7 +30,6 @@ from . import liveness, slurm_conf, slurm_configure
 from .errors import StepError
 from .host import Host
 from .identity import read_instances
-from .model import Group
 from .settings import Settings
 
 # Seconds between two looks at jobs and nodes; a node that did not answer is asked again sooner.
@@ -255,9 +254,7 @@ class Configuration:
 
     def __init__(self, host: Host, log: Callable[[str], None]) -> None:
         self._host, self._log = host, log
-        facts = json.loads(host.read(f"{host.settings.state_folder}/node.json") or "{}")
-        self._groups = {record["name"]: Group(**record) for record in facts["groups"]}
-        self._shared = str(facts["shared"])
+        self._shared = str(slurm_configure.facts(host)["shared"])
         self._seen: Tuple[float, ...] = ()
 
     def round(self) -> None:
@@ -267,8 +264,7 @@ class Configuration:
         if seen == self._seen:
             return
         try:
-            instances = read_instances(self._host)
-            changed = slurm_configure.configure(self._host, self._groups, instances, self._shared)
+            changed = slurm_configure.configure_again(self._host)
             # HyperPod's own change too, a replaced node's name: Slurm knows it then, and login nodes do not.
             slurm_configure.publish(self._host, self._shared)
             if changed:
@@ -284,6 +280,8 @@ class Configuration:
             self._log("slurm.conf changed, Slurm reads it again")
             return
         again = self._host.run("systemctl", "restart", "slurmctld", check=False, timeout=60)
+        # What is started anew does not tell the nodes what changed.
+        self._host.run("scontrol", "reconfigure", check=False)
         self._log(f"slurm.conf changed: {done.reason}; " + ("restarted" if again.code == 0 else again.reason))
 
 
@@ -299,7 +297,7 @@ def main() -> None:
     host = Host(Settings.from_environment())
     conf = slurm_conf.parse(host.read(f"{host.settings.slurm_etc}/slurm.conf") or "")
     port = int(conf.get("SlurmdPort", str(liveness.SLURMD_PORT)))
-    facts = json.loads(host.read(f"{host.settings.state_folder}/node.json") or "{}")
+    facts = slurm_configure.facts(host)
 
     def others() -> List[str]:
         return [one.address for one in read_instances(host) if one.address not in ("", facts["address"])]

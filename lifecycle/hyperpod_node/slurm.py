@@ -25,10 +25,16 @@ RestartSec=2
 [Install]
 WantedBy=multi-user.target
 """
-# systemd would end it after 90 s.
+# systemd would end it after 90 s. What HyperPod's agent has written meanwhile is settled as root before each start.
 SLURMCTLD = """# Made by the HyperPod lifecycle scripts.
+[Unit]
+StartLimitIntervalSec=0
+
 [Service]
+ExecStartPre=-+{bin}/hyperpod-settle {conf}
 TimeoutStartSec={seconds}
+Restart=on-failure
+RestartSec=2
 """
 
 
@@ -45,23 +51,25 @@ def _controller(node: Node) -> str:
     name = f"{host.settings.slurm_etc}/slurm.conf"
     units.require(node, "slurmctld")
     _await_agent(node, name)
-    _claim(node, slurm_conf.parse(host.read(name) or ""))
-    if host.write(
-        f"{units.UNITS}/slurmctld.service.d/20-hyperpod.conf", SLURMCTLD.format(seconds=int(node.timeout("slurm")))
-    ):
+    took_over = _claim(node, slurm_conf.parse(host.read(name) or ""))
+    bin_folder = host.settings.install_folder + "/bin"
+    drop_in = SLURMCTLD.format(bin=bin_folder, conf=name, seconds=int(node.timeout("slurm")))
+    if host.write(f"{units.UNITS}/slurmctld.service.d/20-hyperpod.conf", drop_in):
         host.run("systemctl", "daemon-reload")
     changed = slurm_configure.configure(host, node.parameters.groups, node.identity.instances, node.shared)
-    conf = slurm_conf.parse(host.read(name) or "")
-    for complaint in slurm_conf.missing_keys(conf, host.settings.install_folder + "/bin"):
+    conf = slurm_configure.read(host)
+    for complaint in slurm_conf.missing_keys(conf, bin_folder):
         node.warn(complaint)
+    _await_accounting(node, conf)
     units.never(node, "slurmd")
-    was_running = units.start(node, "slurmctld", restart=changed)
+    was_running = units.start(node, "slurmctld", restart=changed, wait=False)
     began = host.now()
     host.poll("slurmctld did not answer `scontrol ping`", lambda: _up(host, began), node.timeout("slurm"), most=0.25)
-    if was_running and changed:
-        host.run("scontrol", "reconfigure")
+    # slurmd goes on asking the controller that it knows until another one sends it a configuration.
+    if took_over or (was_running and changed):
+        host.run("scontrol", "reconfigure", check=not took_over)
     slurm_configure.publish(host, node.shared)
-    unit = REQUEUE_UNIT.format(bin=host.settings.install_folder + "/bin")
+    unit = REQUEUE_UNIT.format(bin=bin_folder)
     fresh = host.write(f"{units.UNITS}/hyperpod-requeue.service", unit)
     if fresh:
         host.run("systemctl", "daemon-reload")
@@ -95,8 +103,33 @@ def _names_us(node: Node, text: str) -> bool:
     return any(addresses & set(node.host.resolve(name)) for name in named)
 
 
-def _claim(node: Node, conf: slurm_conf.SlurmConf) -> None:
-    """This node is the controller by its group; make sure that no other is, unless slurm.conf names both."""
+def _await_accounting(node: Node, conf: slurm_conf.SlurmConf) -> None:
+    """Where slurm.conf has a slurmdbd: start it if it is this node's, and wait until it answers.
+
+    By default HyperPod keeps accounting on the controller (Developer Guide, "Using an external accounting database with
+    SageMaker HyperPod Slurm clusters"), and slurmctld ends without it: "slurmdbd must be up at slurmctld start time".
+    """
+    if "slurmdbd" not in conf.get("AccountingStorageType"):
+        return
+    host, name = node.host, conf.get("AccountingStorageHost", "localhost")
+    ours = name.split(".")[0] in ("localhost", "127", host.hostname()) or name == node.identity.instance.address
+    if ours and units.exists(host, "slurmdbd"):
+        units.start(node, "slurmdbd", restart=False, wait=False)
+    where, port, began = "127.0.0.1" if ours else name, int(conf.get("AccountingStoragePort", "6819")), host.now()
+
+    def answers() -> bool:
+        if host.answers(where, port):
+            return True
+        raise units.not_yet(host, "slurmdbd", "nothing listens", began) if ours else NotYet("nothing listens")
+
+    host.poll(f"no slurmdbd answered at {name}:{port}, which slurm.conf names", answers, node.timeout("slurm"))
+
+
+def _claim(node: Node, conf: slurm_conf.SlurmConf) -> bool:
+    """This node is the controller by its group; make sure that no other is, unless slurm.conf names both.
+
+    True when it takes the place of one that was elsewhere.
+    """
     host, own = node.host, node.identity.instance
     named = {part for pair in conf.controllers for part in pair if part}
     names = {host.hostname(), own.address, own.name}
@@ -112,8 +145,10 @@ def _claim(node: Node, conf: slurm_conf.SlurmConf) -> None:
             f"and {rival} ({other['hostname']}), which slurm.conf here does not name"
         )
     claim = {"instance_id": own.instance_id, "hostname": host.hostname(), "address": own.address}
-    if not (rival in alive and rival != own.instance_id):
-        host.write(name, json.dumps(claim, sort_keys=True) + "\n")
+    if rival in alive and rival != own.instance_id:
+        return False
+    host.write(name, json.dumps(claim, sort_keys=True) + "\n")
+    return bool(other) and other["address"] != own.address
 
 
 def _alias(node: Node, named: Set[str]) -> None:

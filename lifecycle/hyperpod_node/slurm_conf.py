@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .model import Group, Instance
 
@@ -182,6 +182,26 @@ def missing_keys(conf: SlurmConf, bin_folder: str) -> List[str]:
     return found
 
 
+def carrier(text: str) -> Optional[str]:
+    """The file that carries our include line: one that is there for settings like ours, None for slurm.conf itself.
+
+    HyperPod's agent writes slurm.conf anew when nodes come and go, with a line that includes accounting.conf; that
+    file is empty by default and stays (awsome-distributed-ai, setup_mariadb_accounting.sh).
+    """
+    for line in _logical_lines(text):
+        if re.match(r"(NodeName|PartitionName)\s*=", line, re.IGNORECASE):
+            return None
+        found = re.match(r"include\s+(\S*accounting\.conf)$", line, re.IGNORECASE)
+        if found:
+            return found.group(1)
+    return None
+
+
+def without_include(text: str) -> str:
+    """slurm.conf without the line that reads hyperpod.conf."""
+    return re.sub(rf"^\s*include\s+\S*{re.escape(INCLUDE)}\s*\n", "", text, flags=re.MULTILINE | re.IGNORECASE)
+
+
 def with_include(text: str) -> str:
     """slurm.conf with the one line that reads hyperpod.conf, before the first node: it has the nodes' defaults."""
     if re.search(rf"^\s*include\s+\S*{re.escape(INCLUDE)}\s*$", text, re.MULTILINE | re.IGNORECASE):
@@ -192,6 +212,34 @@ def with_include(text: str) -> str:
         len(lines),
     )
     return "\n".join([*lines[:where], INCLUDE_LINE, *lines[where:]]) + "\n"
+
+
+def with_future(text: str, login: Set[str]) -> str:
+    """Login nodes' lines say FUTURE: no slurmd runs there, and with any other state they are DOWN in a partition.
+
+    HyperPod's agent writes lines for login nodes too, and its default partition has all nodes (awsome-distributed-ai,
+    hyperpod-mental-model.md). To Slurm a future node is in no partition and in no list (slurm.conf(5)).
+    """
+    lines = []
+    for line in text.splitlines():
+        name = _pairs(line.split("#")[0]).get("nodename", "")
+        if name and set(expand(name)) <= login:
+            line = re.sub(r"\s+State=\S+", "", line.split("#")[0].rstrip(), flags=re.I) + " State=FUTURE"
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def login_nodes(conf: SlurmConf, instances: Sequence[Instance], groups: Mapping[str, Group]) -> Set[str]:
+    """Slurm's names of the login nodes, by their addresses or by HyperPod's names."""
+    ours = [i for i in instances if i.group in groups and groups[i.group].role == "login"]
+    known = {i.name for i in ours} | {i.address for i in ours} | {host_name(i.address) for i in ours if i.address}
+    found = set()
+    for entry in conf.nodes:
+        addresses = expand(entry.get("nodeaddr", "")) if entry.get("nodeaddr") else []
+        for index, name in enumerate(expand(entry["nodename"])):
+            if name in known or (index < len(addresses) and addresses[index] in known):
+                found.add(name)
+    return found
 
 
 def with_gres(text: str, by_node: Mapping[str, Group]) -> str:

@@ -1,18 +1,26 @@
 """Our part of the controller's Slurm configuration: rendered, and read by one line of slurm.conf.
 
-Also called by the hyperpod-requeue service, since HyperPod's agent rewrites slurm.conf when a node is replaced.
+Also called by the hyperpod-requeue service and, as hyperpod-configure, before slurmctld starts, since HyperPod's agent
+rewrites slurm.conf when nodes come and go.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import threading
 from pathlib import PurePosixPath
-from typing import Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from . import slurm_conf, slurm_topology
 from .errors import StepError
 from .host import Host
+from .identity import read_instances
 from .model import Group, Instance
+from .settings import Settings
+
+# Seconds that hyperpod-configure has.
+PATIENCE = 20.0
 
 
 def configure(host: Host, groups: Mapping[str, Group], instances: Sequence[Instance], shared: str) -> bool:
@@ -22,7 +30,7 @@ def configure(host: Host, groups: Mapping[str, Group], instances: Sequence[Insta
     text = host.read(name)
     if text is None:
         raise StepError(f"{name} is missing")
-    conf = slurm_conf.parse(_whole(host, text, without=slurm_conf.INCLUDE))
+    conf = read(host)
     by_node = slurm_conf.groups_of_nodes(conf, instances, recorded(host, shared), groups)
     changed = False
     gres = host.read(f"{etc}/gres.conf")
@@ -32,11 +40,37 @@ def configure(host: Host, groups: Mapping[str, Group], instances: Sequence[Insta
         changed |= host.write(f"{etc}/gres.conf", slurm_conf.render_gres(by_node or _workers(groups)))
     changed |= host.write(f"{etc}/{slurm_conf.INCLUDE}", slurm_conf.render(conf, groups, bin_folder))
     settled, mapped = slurm_topology.settle(host, text)
+    settled = slurm_conf.with_future(settled, slurm_conf.login_nodes(conf, instances, groups))
+    settled = slurm_conf.with_gres(settled, by_node)
+    carrier = slurm_conf.carrier(text)
     # Last: what it includes is complete by now.
-    wanted = slurm_conf.with_include(slurm_conf.with_gres(settled, by_node))
-    if wanted != text:
-        changed |= host.write(name, wanted, mode=host.path(name).stat().st_mode & 0o777, owner=host.owner(name))
+    if carrier:
+        changed |= _rewrite(host, _beside(host, carrier), slurm_conf.with_include)
+        settled = slurm_conf.without_include(settled)
+    else:
+        settled = slurm_conf.with_include(settled)
+    changed |= _rewrite(host, name, lambda _: settled)
     return changed or mapped
+
+
+def read(host: Host) -> slurm_conf.SlurmConf:
+    """What slurm.conf says with all that it includes, but for what is ours."""
+    text = host.read(f"{host.settings.slurm_etc}/slurm.conf") or ""
+    return slurm_conf.parse(_whole(host, text, without=slurm_conf.INCLUDE))
+
+
+def _rewrite(host: Host, name: str, edit: Callable[[str], str]) -> bool:
+    """Edit a file that belongs to somebody else; its mode and owner stay. True when that changed it."""
+    text = host.read(name)
+    if text is None:
+        return host.write(name, edit(""))
+    wanted = edit(text)
+    return wanted != text and host.write(name, wanted, host.path(name).stat().st_mode & 0o777, host.owner(name))
+
+
+def _beside(host: Host, name: str) -> str:
+    """An included file's path: relative names are beside slurm.conf."""
+    return str(PurePosixPath(host.settings.slurm_etc) / name)
 
 
 def publish(host: Host, shared: str) -> None:
@@ -46,15 +80,18 @@ def publish(host: Host, shared: str) -> None:
     """
     etc = host.settings.slurm_etc
     whole = _whole(host, host.read(f"{etc}/slurm.conf") or "")
-    host.write(f"{shared}/slurm/slurm.conf", re.sub(r"^\s*\w*Pass\s*=.*\n?", "", whole, flags=re.M | re.I))
+    whole = re.sub(r"^\s*\w*Pass\s*=.*\n?", "", whole, flags=re.M | re.I)
+    # The controller's own database is on the controller also for sacct elsewhere.
+    here = facts(host).get("address") or host.hostname()
+    whole = re.sub(r"^(\s*AccountingStorageHost\s*=\s*)(localhost|127\.\S+)", rf"\g<1>{here}", whole, flags=re.M | re.I)
+    host.write(f"{shared}/slurm/slurm.conf", whole)
 
 
 def _whole(host: Host, text: str, without: str = "") -> str:
     """slurm.conf with what it includes, one file apart."""
 
     def read(name: str) -> Optional[str]:
-        # Relative names are beside slurm.conf.
-        return None if name == without else host.read(str(PurePosixPath(host.settings.slurm_etc) / name))
+        return None if name == without else host.read(_beside(host, name))
 
     return slurm_conf.inline(text, read)
 
@@ -62,7 +99,31 @@ def _whole(host: Host, text: str, without: str = "") -> str:
 def sources(host: Host, shared: str) -> List[str]:
     """What a configuration is made from, as far as it changes while a cluster lives."""
     etc = host.settings.slurm_etc
-    return [f"{etc}/slurm.conf", *(f"{etc}/{name}" for name in slurm_topology.MAPS), f"{shared}/slurm/nodes"]
+    return [
+        f"{etc}/slurm.conf",
+        f"{etc}/accounting.conf",
+        *(f"{etc}/{name}" for name in slurm_topology.MAPS),
+        f"{shared}/slurm/nodes",
+    ]
+
+
+def facts(host: Host) -> Dict[str, Any]:
+    """What the scripts found out about this node when it booted."""
+    return dict(json.loads(host.read(f"{host.settings.state_folder}/node.json") or "{}"))
+
+
+def configure_again(host: Host) -> bool:
+    """``configure``, by what the scripts have left on this node."""
+    known = facts(host)
+    groups = {record["name"]: Group(**record) for record in known["groups"]}
+    return configure(host, groups, read_instances(host), str(known["shared"]))
+
+
+def main() -> None:
+    """``hyperpod-configure``. It may not keep slurmctld from starting: the shared file system may not answer."""
+    worker = threading.Thread(target=configure_again, args=(Host(Settings.from_environment()),), daemon=True)
+    worker.start()
+    worker.join(PATIENCE)
 
 
 def record(host: Host, shared: str, group: str) -> None:
@@ -82,3 +143,7 @@ def _workers(groups: Mapping[str, Group]) -> Dict[str, Group]:
     """Before slurm.conf has any node: all workers, provided that they are alike."""
     workers = [group for group in groups.values() if group.role == "worker"]
     return {"*": workers[0]} if len({slurm_conf.gres(group) for group in workers}) == 1 else {}
+
+
+if __name__ == "__main__":
+    main()

@@ -2,8 +2,11 @@
 
 The agent turns topology-aware scheduling on by itself, and at first leaves a map without anything on it. slurmctld does
 not start with that: 24.11 says "No switches configured", 25.11 crashes on the partition's Topology. Both were reported
-by users of HyperPod in 2026, and that it starts without the plugin, the empty files and that word. A map of our own
+by users of HyperPod in 2026, and that it starts without the plugin, the empty tree and that word. A map of our own
 would not do: a node that replaces another is not on it, and a job that is looked at in that moment never starts.
+
+The agent may write slurm.conf anew, with the plugin, and have it read before this is settled again. An empty
+topology.conf stays for that moment: 24.11 starts with it, and without the file it waits a minute for it and ends.
 """
 
 from __future__ import annotations
@@ -27,16 +30,17 @@ _PARTITION = r"^(\s*PartitionName=.*?)[ \t]+Topology=\S+(.*)$"
 
 
 def settle(host: Host, text: str) -> Tuple[str, bool]:
-    """slurm.conf as slurmctld can start with it, and whether a file beside it was removed."""
+    """slurm.conf as slurmctld can start with it, and whether a file beside it was changed."""
     names = {name: f"{host.settings.slurm_etc}/{name}" for name in MAPS}
     maps = {name: bool(re.search(_SAYS_SOMETHING[name], host.read(path) or "", re.M)) for name, path in names.items()}
     # An empty tree would hide the other map.
-    removed = not maps[TREE] and host.remove(names[TREE])
+    changed = not maps[TREE] and host.remove(names[TREE])
     if any(maps.values()):
-        return _restored(text), removed
-    removed |= host.remove(names[LINES])
+        return _restored(text), changed
+    if host.read(names[LINES]) is None:
+        changed |= host.write(names[LINES], "")
     text = re.sub(rf"^\s*({_PLUGIN})", rf"{PAUSED}\1", text, flags=re.M | re.I)
-    return re.sub(_PARTITION, lambda line: f"{REPLACED}{line[0]}\n{line[1]}{line[2]}", text, flags=re.M | re.I), removed
+    return re.sub(_PARTITION, lambda line: f"{REPLACED}{line[0]}\n{line[1]}{line[2]}", text, flags=re.M | re.I), changed
 
 
 def _restored(text: str) -> str:

@@ -23,6 +23,9 @@ ConditionPathExists=
 StartLimitIntervalSec=0
 
 [Service]
+Environment=HYPERPOD_CONTROLLERS={controllers}
+EnvironmentFile=-/run/hyperpod-controllers
+ExecStartPre=-{bin}/hyperpod-conf-server {claim}
 ExecStart=
 ExecStart={command}
 Restart=always
@@ -58,8 +61,13 @@ def run(node: Node) -> str:
     slurm_configure.record(host, node.shared, node.identity.group.name)
     host.write(f"{host.settings.state_folder}/prolog.env", _prolog_facts(node))
     units.never(node, "slurmctld")
-    command = with_servers(_exec_start(unit), [i.address for i in controllers])
-    changed = host.write(f"{units.UNITS}/slurmd.service.d/10-hyperpod.conf", SLURMD.format(command=command))
+    drop_in = SLURMD.format(
+        controllers=",".join(i.address for i in controllers),
+        bin=host.settings.install_folder + "/bin",
+        claim=f"{node.shared}/slurm/controller.json",
+        command=with_server(_exec_start(unit)),
+    )
+    changed = host.write(f"{units.UNITS}/slurmd.service.d/10-hyperpod.conf", drop_in)
     if changed:
         host.run("systemctl", "daemon-reload")
     # slurmd gives up after some seconds without a controller; starting it earlier would only look like progress.
@@ -82,11 +90,11 @@ def _answering(host: Host, controllers: List[Instance], port: int) -> bool:
     return any(host.answers(i.address, port) for i in controllers)
 
 
-def with_servers(command: str, servers: List[str]) -> str:
-    """A slurmd command line that fetches its configuration from these controllers."""
+def with_server(command: str) -> str:
+    """A slurmd command line that fetches its configuration from the controllers that its environment names."""
     bare = re.sub(r"\s--conf-server[= ]\S+", "", command)
     words = bare.split(None, 1)
-    return f"{words[0]} --conf-server {','.join(servers)}" + (f" {words[1]}" if len(words) > 1 else "")
+    return f"{words[0]} --conf-server ${{HYPERPOD_CONTROLLERS}}" + (f" {words[1]}" if len(words) > 1 else "")
 
 
 def _exec_start(unit: str) -> str:

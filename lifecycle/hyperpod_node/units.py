@@ -66,7 +66,7 @@ def start(node: Node, unit: str, restart: bool, wait: bool = True) -> bool:
         # Where a unit says itself when it is ready, that may take as long as the first answer does.
         host.run("systemctl", "start", *how, unit, timeout=node.timeout("slurm"))
     elif restart:
-        host.run("systemctl", "restart", *how, unit, timeout=node.timeout("slurm"))
+        host.run("systemctl", "restart", unit, timeout=node.timeout("slurm"), check=wait)
     return running
 
 

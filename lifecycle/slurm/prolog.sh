@@ -23,7 +23,8 @@ if [[ -n $pattern ]]; then
   found=($pattern)
   if ((${#found[@]} < devices)); then fail "${#found[@]} of $devices devices $pattern are left"; fi
 fi
-if [[ -n $scratch && -n ${SLURM_JOB_ID-} ]] && grep -q " $scratch " "$mounts"; then
+# Where the image mounts the disks itself, it is a link.
+if [[ -n $scratch && -n ${SLURM_JOB_ID-} ]] && grep -q " $(readlink -f "$scratch") " "$mounts"; then
   install -d -m 0700 -o "${SLURM_JOB_UID:-0}" "$scratch/job-$SLURM_JOB_ID"
 fi
 exit 0

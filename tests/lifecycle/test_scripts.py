@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,67 @@ def test_a_prolog_makes_a_jobs_scratch_folder_and_the_epilog_takes_it_away(tmp_p
     assert not (scratch / "job-7").exists()
 
 
+def test_where_the_image_mounts_the_disks_a_jobs_scratch_folder_is_made_behind_the_link(tmp_path: Path) -> None:
+    disks = tmp_path / "dlami"
+    disks.mkdir()
+    (tmp_path / "scratch").symlink_to(disks)
+    (tmp_path / "prolog.env").write_text(f"shared=''\ndevices=0\npattern=''\nscratch='{tmp_path}/scratch'\n")
+    (tmp_path / "mounts").write_text("")
+    given = {"HYPERPOD_STATE": str(tmp_path), "HYPERPOD_MOUNTS": str(tmp_path / "mounts"), "SLURM_JOB_ID": "7"}
+    run("prolog.sh", SLURM_JOB_UID=str(os.getuid()), **given)
+    assert not (disks / "job-7").exists(), "the disks are not mounted yet: it would be on the root volume"
+    (tmp_path / "mounts").write_text(f"/dev/mapper/vg.01-lv_ephemeral {disks} ext4 rw 0 0\n")
+    run("prolog.sh", SLURM_JOB_UID=str(os.getuid()), **given)
+    assert (disks / "job-7").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("claim", "known", "written"),
+    [
+        ('{"address": "10.1.0.77", "hostname": "a"}', "10.1.0.10", "HYPERPOD_CONTROLLERS=10.1.0.77,10.1.0.10\n"),
+        ('{"address": "10.1.0.10", "hostname": "a"}', "10.1.0.10", None),
+        ('{"address": "10.1.0.10", "hostname": "a"}', "10.1.0.20,10.1.0.10", None),
+        ("", "10.1.0.10", None),
+        (None, "10.1.0.10", None),
+    ],
+)
+def test_slurmd_asks_the_controller_that_claims_the_cluster_now(
+    tmp_path: Path, claim: str | None, known: str, written: str | None
+) -> None:
+    if claim is not None:
+        (tmp_path / "controller.json").write_text(claim)
+    file = tmp_path / "controllers"
+    done = subprocess.run(
+        ["bash", str(LIFECYCLE / "slurm/conf-server.sh"), str(tmp_path / "controller.json")],
+        env={"PATH": os.environ["PATH"], "HYPERPOD_CONTROLLERS": known, "HYPERPOD_CONTROLLERS_FILE": str(file)},
+        check=False,
+    )
+    assert done.returncode == 0
+    assert (file.read_text() if file.exists() else None) == written
+
+
+@pytest.mark.parametrize(
+    ("text", "settled"),
+    [
+        ("TopologyPlugin=topology/tree\n", True),
+        ("PartitionName=gpu Nodes=ALL Topology=tree\n", True),
+        ("#without-a-map# TopologyPlugin=topology/tree\nPartitionName=gpu Nodes=ALL\n", False),
+    ],
+)
+def test_a_topology_is_settled_before_slurmctld_reads_it(tmp_path: Path, text: str, settled: bool) -> None:
+    shutil.copy(LIFECYCLE / "slurm/settle.sh", tmp_path / "hyperpod-settle")
+    (tmp_path / "hyperpod-configure").write_text("#!/bin/sh\necho configured\n")
+    (tmp_path / "hyperpod-configure").chmod(0o755)
+    (tmp_path / "slurm.conf").write_text(text)
+    done = subprocess.run(
+        ["bash", str(tmp_path / "hyperpod-settle"), str(tmp_path / "slurm.conf")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "configured\n" if settled else "")
+
+
 def test_on_create_says_what_is_missing_in_its_last_line(tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(LIFECYCLE, source, ignore=shutil.ignore_patterns("__pycache__"))
@@ -116,9 +178,11 @@ def test_on_create_says_what_is_missing_in_its_last_line(tmp_path: Path) -> None
     assert not list(source.rglob("__pycache__"))
 
 
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
 def test_shell_scripts_are_clean() -> None:
-    done = subprocess.run(["shellcheck", *map(str, SCRIPTS)], capture_output=True, text=True, check=False)
+    # Of the environment that runs the tests, which need not be on PATH.
+    shellcheck = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    assert shellcheck, "shellcheck is in requirements-dev.txt"
+    done = subprocess.run([shellcheck, *map(str, SCRIPTS)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 

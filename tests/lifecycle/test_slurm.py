@@ -10,7 +10,7 @@ from hyperpod_node import slurm
 from hyperpod_node.errors import StepError
 from hyperpod_node.host import Result
 
-from tests.lifecycle.rig import SLURM_CONF, World
+from tests.lifecycle.rig import SLURM_CONF, FakeHost, World
 from tests.lifecycle.slurm_rig import ready, two_controllers
 
 
@@ -152,6 +152,55 @@ def test_a_task_prolog_of_somebody_else_is_said(world: World) -> None:
     slurm.run(node)
     assert "has a TaskProlog of its own (/opt/other)" in node.warnings["slurm"][0]
     assert "TaskProlog" not in host.text("/opt/slurm/etc/hyperpod.conf")
+
+
+def accounting(host: FakeHost, name: str) -> None:
+    conf = host.path("/opt/slurm/etc/slurm.conf")
+    conf.write_text("Include accounting.conf\n" + conf.read_text())
+    text = f"AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost={name}\n"
+    host.path("/opt/slurm/etc/accounting.conf").write_text(text)
+    host.path("/etc/systemd/system/slurmdbd.service").parent.mkdir(parents=True, exist_ok=True)
+    host.path("/etc/systemd/system/slurmdbd.service").write_text("[Service]\nExecStart=slurmdbd -D\n")
+
+
+@pytest.mark.parametrize("name", ["localhost", "ip-10-1-0-10", "ip-10-1-0-10.ec2.internal", "10.1.0.10"])
+def test_slurmctld_starts_after_the_accounting_daemon_that_hyperpod_keeps_beside_it(world: World, name: str) -> None:
+    host = world.node("controller")
+    accounting(host, name)
+    slurm.run(ready(host))
+    started = [call[-1] for call in host.calls if call[:2] == ("systemctl", "start")]
+    assert started.index("slurmdbd") < started.index("slurmctld")
+
+
+def test_accounting_elsewhere_is_waited_for_and_a_daemon_that_does_not_answer_is_named(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = world.node("controller")
+    accounting(host, "database")
+    asked = []
+    monkeypatch.setattr(host, "answers", lambda *where: asked.append(where))
+    with pytest.raises(StepError, match=r"no slurmdbd answered at database:6819, which slurm.conf names within 300 s"):
+        slurm.run(ready(host))
+    assert set(asked) == {("database", 6819)}
+    assert "slurmdbd" not in host.active
+
+
+def test_a_new_controller_tells_the_nodes_of_the_one_before_where_it_is(world: World) -> None:
+    host = world.node("controller")
+    node = ready(host)
+    claim = world.shared / ".hyperpod/slurm/controller.json"
+    claim.write_text('{"instance_id": "i-gone", "hostname": "ip-10-1-0-77", "address": "10.1.0.77"}')
+    slurm.run(node)
+    assert host.ran("scontrol", "reconfigure")
+
+
+def test_what_the_agent_writes_is_settled_before_slurmctld_starts_again(world: World) -> None:
+    host = world.node("controller")
+    slurm.run(ready(host))
+    drop_in = host.text("/etc/systemd/system/slurmctld.service.d/20-hyperpod.conf")
+    assert "\nExecStartPre=-+/opt/hyperpod/bin/hyperpod-settle /opt/slurm/etc/slurm.conf\n" in drop_in
+    assert "\nRestart=on-failure\n" in drop_in
+    assert not host.ran("scontrol", "reconfigure")
 
 
 # A login node

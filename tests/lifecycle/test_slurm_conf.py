@@ -163,6 +163,8 @@ def test_slurm_plans_by_a_tree_only_once_there_is_one(world: World, empty: dict[
     conf = host.path("/opt/slurm/etc/slurm.conf")
     assert configure(host)
     assert not slurm_conf.parse(conf.read_text()).get("TopologyPlugin")
+    # For when the agent writes the plugin again: without the file 24.11 is deaf for a minute, and ends.
+    assert slurm_conf.parse(host.text("/opt/slurm/etc/topology.conf")) == slurm_conf.parse("")
     assert not configure(host)
     host.path("/opt/slurm/etc/topology.conf").write_text(SWITCHES)
     assert configure(host)
@@ -177,14 +179,14 @@ def test_a_topology_that_needs_no_map_stays(world: World) -> None:
     assert "\nTopologyPlugin=topology/flat" in "\n" + host.text("/opt/slurm/etc/slurm.conf")
 
 
-def test_an_empty_map_and_the_partitions_that_name_it_are_removed(world: World) -> None:
+def test_an_empty_tree_and_the_partitions_that_name_it_are_removed(world: World) -> None:
     """Slurm 25.11 crashes on them."""
     host = controller(world, "", topology_conf="", topology_yaml="[]\n")
     conf = host.path("/opt/slurm/etc/slurm.conf")
     conf.write_text(conf.read_text() + "PartitionName=gpu Nodes=ALL Topology=tree State=UP\n")
     assert configure(host)
     assert not host.path("/opt/slurm/etc/topology.yaml").exists()
-    assert not host.path("/opt/slurm/etc/topology.conf").exists()
+    assert host.text("/opt/slurm/etc/topology.conf") == ""
     assert "\nPartitionName=gpu Nodes=ALL State=UP\n" in conf.read_text()
     assert not configure(host)
     host.path("/opt/slurm/etc/topology.conf").write_text(SWITCHES)
@@ -213,3 +215,69 @@ def test_a_map_that_says_something_is_left_alone(world: World) -> None:
     configure(host)
     assert "Topology=tree" in conf.read_text()
     assert host.text("/opt/slurm/etc/topology.yaml") == MAP
+
+
+def test_our_line_is_in_the_file_that_the_agent_leaves_alone(world: World) -> None:
+    host = controller(world, "Include accounting.conf\n", accounting_conf="AccountingStorageTRES=gres/gpu\n")
+    agents = host.text("/opt/slurm/etc/slurm.conf")
+    assert configure(host)
+    assert host.text("/opt/slurm/etc/accounting.conf") == "AccountingStorageTRES=gres/gpu\ninclude hyperpod.conf\n"
+    assert host.text("/opt/slurm/etc/slurm.conf") == agents
+    # Written anew under running jobs, it is read with our GresTypes at once, and nothing is left to settle.
+    host.path("/opt/slurm/etc/slurm.conf").write_text(agents.replace("12-13", "12-15"))
+    assert not configure(host)
+    slurm_configure.publish(host, "/fsx/.hyperpod")
+    assert "GresTypes=gpu" in host.text("/fsx/.hyperpod/slurm/slurm.conf")
+
+
+@pytest.mark.parametrize("text", ["", "Include accounting.conf\nInclude hyperpod.conf\n"])
+def test_our_line_is_never_read_twice(world: World, text: str) -> None:
+    host = controller(world, text)
+    configure(host)
+    both = host.text("/opt/slurm/etc/slurm.conf") + (host.read("/opt/slurm/etc/accounting.conf") or "")
+    assert both.lower().count("include hyperpod.conf") == 1
+
+
+def test_a_file_that_is_included_after_the_nodes_carries_nothing() -> None:
+    assert slurm_conf.carrier(SLURM_CONF + "Include accounting.conf\n") is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NodeName=ip-10-1-0-11 NodeHostname=ip-10-1-0-11 NodeAddr=10.1.0.11 CPUs=2 State=CLOUD",
+        "NodeName=login-1 NodeAddr=10.1.0.11 CPUs=2 State=UNKNOWN # by name",
+        "NodeName=ip-10-1-0-11 CPUs=2",
+    ],
+)
+def test_login_nodes_are_in_no_partition(world: World, line: str) -> None:
+    host = controller(world, "")
+    conf = host.path("/opt/slurm/etc/slurm.conf")
+    conf.write_text(conf.read_text() + line + "\n")
+    node = host.node()
+    groups = node.parameters.groups
+    assert slurm_configure.configure(host, groups, node.identity.instances, "/fsx/.hyperpod")
+    changed = conf.read_text().splitlines()[-1]
+    assert changed.startswith(line.split(" ")[0])
+    assert changed.endswith(" State=FUTURE")
+    assert changed.count("State=") == 1
+    assert "NodeName=ip-10-1-0-[12-13] NodeAddr=10.1.0.[12-13] CPUs=8 State=UNKNOWN" in conf.read_text()
+    assert not slurm_configure.configure(host, groups, node.identity.instances, "/fsx/.hyperpod")
+
+
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
+def test_the_controllers_own_database_is_not_the_login_nodes(world: World, name: str) -> None:
+    host = controller(world, f"AccountingStorageHost={name}\n")
+    host.write("/etc/hyperpod/node.json", '{"address": "10.1.0.10"}')
+    slurm_configure.publish(host, "/fsx/.hyperpod")
+    assert "AccountingStorageHost=10.1.0.10\n" in host.text("/fsx/.hyperpod/slurm/slurm.conf")
+
+
+def test_a_cluster_without_workers_has_a_configuration(world: World) -> None:
+    world.render(instance_groups=[group("controller", "controller", "ml.m5.2xlarge")])
+    host = controller(world, "")
+    host.path("/opt/slurm/etc/slurm.conf").write_text("ClusterName=mine\nSlurmctldHost=ip-10-1-0-10(10.1.0.10)\n")
+    assert configure(host)
+    assert "NodeName" not in host.text("/opt/slurm/etc/hyperpod.conf")
+    assert not host.path("/opt/slurm/etc/gres.conf").exists()
+    assert not configure(host)

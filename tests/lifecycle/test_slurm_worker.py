@@ -24,7 +24,8 @@ def test_a_worker_fetches_its_configuration_from_all_controllers(world: World) -
     two_controllers(host)
     slurm.run(ready(host))
     drop_in = host.text("/etc/systemd/system/slurmd.service.d/10-hyperpod.conf")
-    assert "ExecStart=\nExecStart=/usr/sbin/slurmd --conf-server 10.1.0.10,10.1.0.20 -D -s $OPTIONS\n" in drop_in
+    assert "\nEnvironment=HYPERPOD_CONTROLLERS=10.1.0.10,10.1.0.20\n" in drop_in
+    assert "ExecStart=\nExecStart=/usr/sbin/slurmd --conf-server ${HYPERPOD_CONTROLLERS} -D -s $OPTIONS\n" in drop_in
     assert "LimitMEMLOCK=infinity" in drop_in
     assert host.active == {"slurmd"}
 
@@ -38,9 +39,16 @@ def test_a_worker_fetches_its_configuration_from_all_controllers(world: World) -
     ],
 )
 def test_conf_server_is_there_once_and_the_rest_stays(command: str) -> None:
-    assert (
-        slurm_worker.with_servers(command, ["a", "b"]) == "/opt/slurm/sbin/slurmd --conf-server a,b -D $SLURMD_OPTIONS"
-    )
+    wanted = "/opt/slurm/sbin/slurmd --conf-server ${HYPERPOD_CONTROLLERS} -D $SLURMD_OPTIONS"
+    assert slurm_worker.with_server(command) == wanted
+
+
+def test_a_controller_that_replaces_another_is_asked_at_slurmds_next_start(world: World) -> None:
+    host = world.node("worker")
+    slurm.run(ready(host))
+    drop_in = host.text("/etc/systemd/system/slurmd.service.d/10-hyperpod.conf")
+    assert "EnvironmentFile=-/run/hyperpod-controllers\n" in drop_in
+    assert "ExecStartPre=-/opt/hyperpod/bin/hyperpod-conf-server /fsx/.hyperpod/slurm/controller.json\n" in drop_in
 
 
 def test_slurmd_is_not_started_before_a_controller_answers(world: World) -> None:
