@@ -40,7 +40,7 @@ check: $(VENV)/.ready
 	$(BIN)/shellcheck $$(git ls-files '*.sh' '*.sbatch' '.ci/run' '*/image/torchrun')
 	$(BIN)/mypy components operations rehearsal docs __main__.py
 
-## Write down anew what every golden configuration deploys (tests/golden): read the diff
+## Write down anew what golden stacks deploy and nodes boot to (tests/golden): read the diff
 golden: $(VENV)/.ready
 	$(BIN)/python -m tests.golden.renew
 

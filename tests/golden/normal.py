@@ -150,8 +150,8 @@ class _Names:
             case StringAsset():
                 return self.of(value.text)
             case str():
-                structure = _structure(value)
-                return self._any.sub(lambda m: self._texts[m[0]], value) if structure is None else self.of(structure)
+                inside = structure(value)
+                return self._any.sub(lambda m: self._texts[m[0]], value) if inside is None else self.of(inside)
             case Mapping():
                 return {self._any.sub(lambda m: self._texts[m[0]], key): self.of(item) for key, item in value.items()}
             case list() | tuple():
@@ -172,7 +172,8 @@ def _key(resource: ResourceState) -> str:
     return f"{resource.name} {resource.type.rsplit(':', 1)[1]}"
 
 
-def _structure(text: str) -> Any:
+def structure(text: str) -> Any:
+    """A JSON object or list of a text, None where it is none."""
     if text[:1] not in ("{", "["):
         return None
     try:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "lifecycle"))
 
 from tests.golden import files
+from tests.golden.nodes import CLUSTERS, NODES, Nodes, booted
 from tests.golden.normal import Normal
 from tests.golden.stacks import DEPLOYMENTS, GOLDEN, told
 
@@ -22,5 +27,16 @@ def deployments() -> None:
             shutil.rmtree(folder)
 
 
+def nodes() -> None:
+    """Boot every kind of node and write what it left, less what its base has too."""
+    made: dict[str, Nodes] = {}
+    for cluster, base in CLUSTERS.items():
+        made[cluster] = booted(cluster)
+        title = f"What differs from {base}" if base else "What a first boot leaves"
+        changes = files.difference(made[cluster], made.get(base, {}))
+        files.write(NODES / cluster, changes, f"{title}; `make golden` writes this file.")
+
+
 if __name__ == "__main__":
+    nodes()
     deployments()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,53 +9,13 @@ from hyperpod_node import lustre_client, pod_disk
 from hyperpod_node.errors import Skip, StepError
 from hyperpod_node.host import Result
 
+from tests.lifecycle.pods_rig import eks_node, mount, mount_systemctl
 from tests.lifecycle.rig import FakeHost, World
-
-CONTAINERD, KUBELET = "/var/lib/containerd", "/var/lib/kubelet"
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> FakeHost:
-    """A worker with its data volume, and an image that mounts the instance store; both programs' data on the root."""
-    node = World(tmp_path).node("worker")
-    mount(node, "/opt/dlami/nvme")
-    mount(node, "/opt/sagemaker")
-    for folder in (CONTAINERD, KUBELET):
-        node.path(folder).mkdir(parents=True)
-        (node.path(folder) / "data").write_text(folder)
-    node.commands |= {"cp": _cp, "rm": _rm, "systemctl": _systemctl, "modprobe": lambda h, args, stdin: Result(0)}
-    return node
-
-
-def mount(host: FakeHost, where: str) -> None:
-    table = host.path("/proc/self/mounts")
-    table.write_text(table.read_text() + f"/dev/x {where} ext4 rw 0 0\n")
-
-
-def _cp(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
-    source, target = host.path(args[-2].removesuffix("/.")), host.path(args[-1])
-    for path in source.iterdir():
-        (target / path.name).write_bytes(path.read_bytes())
-    return Result(0)
-
-
-def _rm(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
-    shutil.rmtree(args[-1])
-    return Result(0)
-
-
-def _systemctl(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
-    if args[1] == "is-active":
-        return Result(0 if args[-1] in host.active else 3)
-    if args[1:3] == ("enable", "--now"):
-        text = host.path(f"/etc/systemd/system/{args[-1]}").read_text()
-        where = next(line for line in text.splitlines() if line.startswith("Where="))
-        mount(host, where.removeprefix("Where="))
-    elif args[1] == "stop":
-        host.active.discard(args[-1])
-    elif args[1] == "restart":
-        host.active.add(args[-1])
-    return Result(0)
+    return eks_node(World(tmp_path))
 
 
 def verbs(host: FakeHost) -> list[tuple[str, ...]]:
@@ -137,7 +95,7 @@ def test_a_copy_that_failed_starts_what_ran_and_is_made_again(host: FakeHost) ->
 def test_without_a_data_volume_both_stay_on_the_root_volume_and_never_go_to_instance_store(tmp_path: Path) -> None:
     node = World(tmp_path).node("worker")
     mount(node, "/opt/dlami/nvme")
-    node.commands |= {"systemctl": _systemctl}
+    node.commands |= {"systemctl": mount_systemctl}
     with pytest.raises(
         Skip, match=r"/opt/sagemaker was not mounted within 60 s: containerd and kubelet stay on the root"
     ):
