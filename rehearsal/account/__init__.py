@@ -7,15 +7,11 @@ Both keep to the same rules on references, quotas and faults, which are here.
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
-
-# Nothing here starts an instance, and five thousand images take half a second for each account.
-os.environ.setdefault("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
@@ -28,7 +24,7 @@ from . import (
     hyperpod,
     iam,
     kubernetes,
-    managed_policies,
+    moto_settings,
     records,
     s3,
     services,
@@ -49,7 +45,7 @@ ACCOUNT_ID = "123456789012"
 # pulumi-aws retries throttled requests 25 times by default; a handful shows the same.
 _RETRIES = 5
 
-managed_policies.keep_those_in_play()
+moto_settings.apply()
 for _module in (access_entries, ec2, eks, hyperpod, iam, kubernetes, records, s3, services):
     _module.register_kinds()
 
