@@ -16,6 +16,7 @@ from components.image_repository import ImageRepository, ImageRepositoryArgs
 from components.lifecycle_bucket import LifecycleBucket, LifecycleBucketArgs
 from components.network import Network, NetworkArgs
 from components.observability import Observability, ObservabilityArgs
+from components.placement import stay_in_place
 from components.security import SecurityGroups, SecurityGroupsArgs
 from components.storage import Storage, StorageArgs
 from components.training import Training, TrainingArgs
@@ -34,6 +35,7 @@ name = names.for_stack(
     project=pulumi.get_project(),
     stack=pulumi.get_stack(),
 )
+stay_in_place(config, name)
 tags = {**settings.tags, "hyperpod:cluster": name.cluster, names.CLUSTER_ID_TAG: name.cluster_id}
 shared = ResourceOptions(
     providers=[

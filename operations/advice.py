@@ -29,8 +29,13 @@ _STEPS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"\bInsufficient(?:Instance)?Capacity|\b[Ii]nsufficient capacity\b|\bcapacity-error\b",
-        "AWS has no such instances now: another zone (hyperpod:availabilityZoneId), a training plan, "
-        "or hyperpod:nodeProvisioning Continuous, which starts with what there is",
+        "AWS has no such instances in this zone now: deploy again later, with a training plan (trainingPlanArn), or "
+        "with hyperpod:nodeProvisioning Continuous, which starts with what there is; for another zone destroy the "
+        "stack first: python -m operations destroy {stack}; pulumi config set hyperpod:availabilityZoneId ZONE",
+    ),
+    (
+        r"instance type.*cannot be (?:changed|updated)|must match the instance type",
+        "an instance group keeps its type: give the group in hyperpod:workers another name with the new type",
     ),
     (
         r"EFA health checks? did not run|efa.*health",

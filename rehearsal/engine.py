@@ -136,7 +136,7 @@ class Engine(MockMonitor):
         if request.tok == "pulumi:pulumi:getResource":
             return super().Invoke(request)
         try:
-            answer = protocol.invoke(self.account, request.tok)
+            answer = protocol.invoke(self.account, request.tok, protocol.deserialize(request.args)[0])
         except LookupError as error:
             raise DeploymentError(str(error)) from error
         return resource_pb2.ResourceInvokeResponse(**{"return": protocol.serialize(answer)})

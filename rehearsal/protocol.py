@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from google.protobuf import json_format
@@ -80,23 +80,52 @@ def planned(type_token: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
     return known
 
 
-def invoke(account: Account, token: str) -> dict[str, Any]:
+def invoke(account: Account, token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The account's answer to a provider's function. Raises LookupError for one that it does not know."""
-    answers = {
-        "aws:index/getCallerIdentity:getCallerIdentity": {
-            "accountId": account.account_id,
-            "arn": account.arn("iam", "user/rehearsal", region=""),
-            "id": account.account_id,
-            "userId": "AIDAREHEARSAL",
-        },
-        # pulumi-eks asks for it.
-        "aws:index/getPartition:getPartition": {
-            "id": account.partition,
-            "partition": account.partition,
-            "dnsSuffix": "amazonaws.com",
-            "reverseDnsPrefix": "com.amazonaws",
-        },
-    }
-    if token not in answers:
+    answer = _ANSWERS.get(token)
+    if answer is None:
         raise LookupError(f"the embedded account does not answer {token}")
-    return answers[token]
+    return answer(account, arguments)
+
+
+def _caller(account: Account, _: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "accountId": account.account_id,
+        "arn": account.arn("iam", "user/rehearsal", region=""),
+        "id": account.account_id,
+        "userId": "AIDAREHEARSAL",
+    }
+
+
+def _partition(account: Account, _: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": account.partition,
+        "partition": account.partition,
+        "dnsSuffix": "amazonaws.com",
+        "reverseDnsPrefix": "com.amazonaws",
+    }
+
+
+def _subnets(account: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """DescribeSubnets with filters by tags, of which every one must match."""
+    wanted = {one["name"].removeprefix("tag:"): one["values"] for one in arguments.get("filters") or []}
+    found = [
+        live.id
+        for live in account.find(_SUBNET)
+        if all((live.inputs.get("tagsAll") or {}).get(key) in values for key, values in wanted.items())
+    ]
+    return {"id": account.region, "ids": found, "region": account.region}
+
+
+def _subnet(account: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return account.read(_SUBNET, arguments["id"])
+
+
+_SUBNET = "aws:ec2/subnet:Subnet"
+_ANSWERS: Mapping[str, Callable[[Account, Mapping[str, Any]], dict[str, Any]]] = {
+    "aws:index/getCallerIdentity:getCallerIdentity": _caller,
+    # pulumi-eks asks for it.
+    "aws:index/getPartition:getPartition": _partition,
+    "aws:ec2/getSubnets:getSubnets": _subnets,
+    "aws:ec2/getSubnet:getSubnet": _subnet,
+}

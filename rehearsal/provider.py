@@ -176,7 +176,7 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
     def Invoke(self, request: Any, context: Any) -> Any:
         """Answer a function, or refuse one that the account does not know."""
         try:
-            answer = protocol.invoke(self.account, request.tok)
+            answer = protocol.invoke(self.account, request.tok, protocol.deserialize(request.args)[0])
         except LookupError as error:
             context.abort(grpc.StatusCode.UNIMPLEMENTED, str(error))
             raise

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..state import HYPERPOD_CLUSTER
 from . import eks
 from .ec2 import lacks_rule_to_itself
-from .kinds import Inputs, Refused, register
+from .kinds import Inputs, Live, Refused, register
 from .quotas import check_instances
 from .records import record
 
@@ -39,6 +39,21 @@ def _create(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     cluster = account.new_id("c")[2:14]
     arn = account.arn("sagemaker", f"cluster/{cluster}")
     return arn, {"clusterArn": arn, "clusterStatus": "InService"}
+
+
+def _update(account: Account, live: Live, i: Inputs) -> None:
+    """SageMaker Developer Guide, "Updating SageMaker HyperPod cluster configuration", on InstanceType: for an existing
+    group it must match the one that was first given. A sentence above says that it can change; the stricter is played.
+    """
+    before = {group["instanceGroupName"]: group["instanceType"] for group in live.inputs["instanceGroups"]}
+    for group in i["instanceGroups"]:
+        name, wanted = group["instanceGroupName"], group["instanceType"]
+        if before.get(name, wanted) != wanted:
+            raise Refused(
+                "ValidationException",
+                f"the instance type of instance group {name} must match the instance type that was initially specified "
+                f"to the group, {before[name]}, and {wanted} was given",
+            )
 
 
 def _check_role(account: Account, group: Mapping[str, Any]) -> None:
@@ -146,4 +161,4 @@ def _check_kubernetes(account: Account, arn: str) -> None:
 
 def register_kinds() -> None:
     """Make the cluster type known."""
-    register(record(HYPERPOD_CLUSTER, "AWS::SageMaker::Cluster", _create))
+    register(record(HYPERPOD_CLUSTER, "AWS::SageMaker::Cluster", _create, on_update=_update))

@@ -1,0 +1,40 @@
+"""What a living stack cannot become is refused before anything happens, with the way that works."""
+
+from __future__ import annotations
+
+import pytest
+
+from operations.advice import next_step
+from rehearsal.account import Account
+from rehearsal.deployment import destroy, up
+from rehearsal.program import ProgramError
+from tests.support import project
+
+
+@pytest.mark.slow
+def test_another_zone_or_instance_type_is_refused_and_the_advice_for_both_works() -> None:
+    here, there = project(availabilityZoneId="usw2-az2"), project(availabilityZoneId="usw2-az1")
+    with Account("us-west-2") as account:
+        before = up(here, account)
+        assert before.failure == ""
+        for preview in (True, False):
+            with pytest.raises(ProgramError, match=r"this stack is in usw2-az2.*destroy the stack.*a new stack"):
+                up(there, account, old=before.state, preview=preview)
+        group = {"name": "workers", "instanceType": "ml.g5.8xlarge", "count": 2}
+        another = up(project(availabilityZoneId="usw2-az2", workers=[group]), account, old=before.state)
+        assert "hyperpod-cluster (aws-native:sagemaker:Cluster): update failed" in another.failure
+        assert "another name" in next_step(another.failure, "dev")
+        renamed = [{**group, "name": "smaller"}]
+        after = up(project(availabilityZoneId="usw2-az2", workers=renamed), account, old=another.state)
+        assert after.failure == ""
+        assert "replace" not in after.changes.values()
+        assert destroy(after.state, account) == []
+        moved = up(there, account)
+        assert moved.failure == ""
+        assert destroy(moved.state, account) == []
+        assert account.leftovers() == []
+
+
+def test_without_capacity_nobody_is_sent_to_another_zone_before_the_stack_is_gone() -> None:
+    advice = next_step("InsufficientInstanceCapacity: there is not enough capacity", "dev")
+    assert advice.index("operations destroy dev") < advice.index("availabilityZoneId")
