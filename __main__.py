@@ -7,7 +7,7 @@ import pulumi_aws as aws
 import pulumi_aws_native as aws_native
 from pulumi import ResourceOptions
 
-from components import charts, cost, eks, names, provisioning, slurm
+from components import charts, cost, eks, live, names, provisioning, slurm
 from components.config import load
 from components.endpoints import interface_services
 from components.hyperpod import HyperPod, HyperPodArgs, hyperpod_tags
@@ -25,6 +25,7 @@ from components.validation import Validation, ValidationArgs
 
 config = load()
 charts.require(config)
+live.require_possible(config)
 settings, region = config.settings, config.region
 on_eks = settings.orchestrator == "eks"
 account = aws.get_caller_identity().account_id
@@ -212,4 +213,5 @@ pulumi.export("lifecycleBucket", lifecycle.bucket)
 pulumi.export("fsxId", storage.file_system_id)
 pulumi.export("fsxDnsName", storage.dns_name)
 pulumi.export("fsxMountName", storage.mount_name)
+pulumi.export(live.OUTPUT, live.deployed_with(config))
 pulumi.export("estimatedHourlyUsd", round(cost.estimate(config).hourly_usd, 2))

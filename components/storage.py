@@ -74,6 +74,8 @@ class Storage(ComponentResource):
                 parent=self,
                 protect=args.protect,
                 retain_on_delete=fsx.retain_on_delete,
+                # FSx sets it once: as a change, turning backups on would make a new and empty file system.
+                ignore_changes=["copyTagsToBackups"],
                 depends_on=list(args.ready),
             ),
         )

@@ -34,6 +34,15 @@ class Step:
     config: Config
 
 
+@dataclass(frozen=True)
+class Deployed:
+    """A stack that is up."""
+
+    config: Config
+    state: State
+    outputs: Mapping[str, Any]
+
+
 @dataclass
 class Change:
     """What one update came to. The lists have resources' logical names; ``seconds`` is how long AWS takes for it.
@@ -75,53 +84,53 @@ def parse_steps(folder: Path, stack: str, overrides: Sequence[str], then: Sequen
 
 def apply_steps(
     steps: Sequence[Step],
-    before: Config,
-    state: State,
+    before: Deployed,
     account: Account,
     *,
     began: float,
     on_event: OnEvent = lambda event: None,
     on_step: Callable[[Step], None] = lambda step: None,
-) -> tuple[list[Change], State]:
-    """Make one update after the other, up to the first that is refused. Returns them and the state in the end."""
+) -> tuple[list[Change], Deployed]:
+    """Make one update after the other, up to the first that is refused. Returns them and what there is in the end."""
     changes: list[Change] = []
     for step in steps:
         on_step(step)
-        change, state = apply_step(step, before, state, account, began=began, on_event=on_event)
+        change, before = apply_step(step, before, account, began=began, on_event=on_event)
         changes.append(change)
         if change.refused is not None:
             break
-        before, began = step.config, began + change.seconds
-    return changes, state
+        began += change.seconds
+    return changes, before
 
 
 def apply_step(
     step: Step,
-    before: Config,
-    state: State,
+    before: Deployed,
     account: Account,
     *,
     began: float,
     on_event: OnEvent = lambda event: None,
-) -> tuple[Change, State]:
+) -> tuple[Change, Deployed]:
     """Preview one update, and make it where the preview has nothing against it, from the virtual second ``began``."""
     change = Change(step.set)
-    change.hourly_usd = cost.estimate(step.config).hourly_usd - cost.estimate(before).hourly_usd
+    change.hourly_usd = cost.estimate(step.config).hourly_usd - cost.estimate(before.config).hourly_usd
     try:
-        planned = up(step.project, account, old=state, preview=True, began=began)
+        planned = up(step.project, account, old=before.state, old_outputs=before.outputs, preview=True, began=began)
     except ProgramError as refused:
         change.refused, change.early = str(refused), True
-        return change, state
+        return change, before
     if planned.failure:
         change.refused, change.early = planned.failure, True
-        _name(change, planned.operations, state)
-        return change, state
-    done = up(step.project, account, old=state, began=began, on_event=on_event)
-    _name(change, done.operations, {**state, **done.state})
+        _name(change, planned.operations, before.state)
+        return change, before
+    done = up(step.project, account, old=before.state, old_outputs=before.outputs, began=began, on_event=on_event)
+    _name(change, done.operations, {**before.state, **done.state})
     finishes = [resource.finish for resource in done.state.values()]
     change.seconds = max([began, done.finish, *finishes]) - began
     change.refused = done.failure or None
-    return change, done.state
+    # As Pulumi has it: what a failed update exports is not kept.
+    outputs = before.outputs if done.failure else done.outputs
+    return change, Deployed(step.config, done.state, outputs)
 
 
 def _name(change: Change, operations: Mapping[str, Operation], state: State) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from .account import Account
 from .account.kinds import Refused
@@ -46,13 +47,14 @@ def up(
     old: Mapping[str, ResourceState] | None = None,
     preview: bool = False,
     began: float = 0.0,
+    old_outputs: Mapping[str, Any] | None = None,
     on_event: OnEvent = lambda event: None,
     stop: threading.Event | None = None,
 ) -> Deployment:
     """Run the program and make the account what it says; with ``preview`` only say what would be done.
 
-    ``began`` is the virtual second at which this begins. A failed deployment is returned with ``failure`` set and the
-    state as far as it got. Raises ProgramError.
+    ``began`` is the virtual second at which this begins, ``old_outputs`` what the last deployment left. A failed
+    deployment is returned with ``failure`` set and the state as far as it got. Raises ProgramError.
     """
     engine = Engine(
         account,
@@ -61,6 +63,7 @@ def up(
         old=old,
         preview=preview,
         began=began,
+        old_outputs=old_outputs,
         on_event=on_event,
         stop=stop,
     )

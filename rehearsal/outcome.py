@@ -10,7 +10,7 @@ from components import cost, quotas
 from components.config import Config
 
 from .account import Account
-from .changes import Change, Step, apply_steps
+from .changes import Change, Deployed, Step, apply_steps
 from .deployment import Deployment, OnEvent, destroy, up
 from .existing import prepare
 from .project import Project
@@ -99,15 +99,15 @@ def rehearse(
     _describe(outcome, deployment)
     state = deployment.state
     if then and not deployment.failure:
-        outcome.changes, state = apply_steps(
+        outcome.changes, deployed = apply_steps(
             then,
-            config,
-            state,
+            Deployed(config, state, deployment.outputs),
             account,
             began=outcome.total_seconds,
             on_event=on_event,
             on_step=lambda step: on_act("change", outcome),
         )
+        state = deployed.state
     outcome.skipped = len(then) - len(outcome.changes)
     if keep_up:
         return outcome

@@ -87,7 +87,7 @@ async def _main(project: Project, engine: Engine, logger: logging.Logger) -> Non
             project=project.name,
             stack=project.stack,
             dry_run=engine.preview,
-            organization=None,
+            organization="organization",
             callbacks=None,
         )
     )

@@ -12,6 +12,7 @@ from ..state import HYPERPOD_CLUSTER
 from .kinds import Inputs, Kind, Live, Refused, register
 from .records import record
 from .schemas import to_cloudformation
+from .updates import check_control_plane
 
 if TYPE_CHECKING:
     from . import Account
@@ -82,6 +83,13 @@ def _check_public_access(vpc: Inputs) -> None:
         )
 
 
+def _update_cluster(account: Account, live: Live, i: Inputs) -> None:
+    if str(i["version"]) not in KUBERNETES_VERSIONS:
+        raise Refused("InvalidParameterException", f"unsupported Kubernetes version {i['version']}")
+    _check_public_access(i["vpcConfig"])
+    check_control_plane(live, i)
+
+
 def _delete_cluster(account: Account, live: Live) -> None:
     # EKS takes the group it made with it.
     account.release("aws:ec2/securityGroup:SecurityGroup", live.outputs["vpcConfig"]["clusterSecurityGroupId"])
@@ -150,10 +158,19 @@ def register_kinds() -> None:
             "AWS::EKS::Cluster",
             _cluster,
             translate=_cluster_properties,
+            on_update=_update_cluster,
             on_delete=_delete_cluster,
         )
     )
-    register(record("aws:eks/addon:Addon", "AWS::EKS::Addon", _addon, translate=_addon_properties))
+    register(
+        record(
+            "aws:eks/addon:Addon",
+            "AWS::EKS::Addon",
+            _addon,
+            translate=_addon_properties,
+            on_update=lambda account, live, i: _check_addon(in_cluster(account, i), i),
+        )
+    )
     register(
         Kind(
             token=RELEASE,

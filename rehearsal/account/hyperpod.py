@@ -12,6 +12,7 @@ from .ec2 import lacks_rule_to_itself
 from .kinds import Inputs, Live, Refused, register
 from .quotas import check_instances
 from .records import record
+from .updates import check_groups
 
 if TYPE_CHECKING:
     from . import Account
@@ -26,6 +27,20 @@ _BOOT_SERVICES = ("ec2", "fsx", "logs", "sagemaker.api", "ssm", "ssmmessages", "
 def _create(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     if any(account.find(HYPERPOD_CLUSTER, clusterName=i["clusterName"])):
         raise Refused("ResourceInUse", f"cluster {i['clusterName']} already exists")
+    _check(account, i)
+    cluster = account.new_id("c")[2:14]
+    arn = account.arn("sagemaker", f"cluster/{cluster}")
+    return arn, {"clusterArn": arn, "clusterStatus": "InService"}
+
+
+def _update(account: Account, live: Live, i: Inputs) -> None:
+    """Nodes that come later need what the first ones needed."""
+    check_groups(live, i)
+    _check(account, i)
+
+
+def _check(account: Account, i: Inputs) -> None:
+    """What nodes need to come up."""
     for group in i["instanceGroups"]:
         _check_role(account, group)
         _check_lifecycle(account, group)
@@ -36,9 +51,6 @@ def _create(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     if (i.get("orchestrator") or {}).get("eks"):
         _check_kubernetes(account, i["orchestrator"]["eks"]["clusterArn"])
     check_instances(account, i["instanceGroups"])
-    cluster = account.new_id("c")[2:14]
-    arn = account.arn("sagemaker", f"cluster/{cluster}")
-    return arn, {"clusterArn": arn, "clusterStatus": "InService"}
 
 
 def _update(account: Account, live: Live, i: Inputs) -> None:

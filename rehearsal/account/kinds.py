@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .replacement import differing, replacing, table
@@ -24,7 +24,8 @@ class Refused(Exception):
 
 @dataclass
 class Live:
-    """A resource that exists. ``ready_at`` is the virtual second from which others can rely on it."""
+    """A resource that exists. ``ready_at`` is the virtual second from which others can rely on it, ``notes`` what AWS
+    remembers of it and nobody reads."""
 
     type: str
     name: str
@@ -34,6 +35,7 @@ class Live:
     ready_at: float = 0.0
     ours: bool = True
     references: frozenset[str] = frozenset()
+    notes: dict[str, str] = field(default_factory=dict)
 
     @property
     def identifiers(self) -> set[str]:

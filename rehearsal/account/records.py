@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .ec2 import lacks_rule_to_itself
 from .kinds import Check, Inputs, Kind, Live, Refused, register
 from .schemas import check_shape, check_valid, replacing_properties, to_cloudformation
+from .updates import check_lustre
 
 if TYPE_CHECKING:
     from . import Account
@@ -126,6 +127,7 @@ def _check_efa(account: Account, i: Inputs) -> None:
 
 
 def _update_lustre(account: Account, live: Live, i: Inputs) -> None:
+    check_lustre(live, i)
     _check_capacity(i)
     throughput = "perUnitStorageThroughput"
     if live.inputs.get("efaEnabled") and _int(live.inputs.get(throughput)) != _int(i.get(throughput)):

@@ -431,7 +431,7 @@ def test_outputs_are_the_documented_ones(stack: str) -> None:
         "fsxDnsName",
         "fsxMountName",
     }
-    wanted |= {"prometheusEndpoint", "grafanaUrl", "connect", "estimatedHourlyUsd"}
+    wanted |= {"prometheusEndpoint", "grafanaUrl", "connect", "estimatedHourlyUsd", "deployedWith"}
     if stack.startswith("eks"):
         wanted |= {"eksClusterName", "kubeconfig", "trainingRepository"}
     deployment = plan(stack, **FULL)

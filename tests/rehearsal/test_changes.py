@@ -11,7 +11,7 @@ import pytest
 
 from rehearsal.__main__ import main
 from rehearsal.account import Account
-from rehearsal.changes import Change, Step, apply_step, parse_steps
+from rehearsal.changes import Change, Deployed, Step, apply_step, parse_steps
 from rehearsal.deployment import destroy, up
 from rehearsal.project import Project
 from rehearsal.state import State
@@ -31,7 +31,12 @@ class Stack:
     """A small program that is deployed, and then another in its place."""
 
     def __init__(self, folder: Path, account: Account) -> None:
-        self.folder, self.account, self.state = folder, account, State()
+        self.folder, self.account = folder, account
+        self.deployed = Deployed(config(), State(), {})
+
+    @property
+    def state(self) -> State:
+        return self.deployed.state
 
     def project(self, text: str) -> Project:
         main_file = self.folder / "__main__.py"
@@ -41,11 +46,11 @@ class Stack:
     def up(self, text: str) -> None:
         deployed = up(self.project(text), self.account)
         assert not deployed.failure, deployed.failure
-        self.state = deployed.state
+        self.deployed = Deployed(config(), deployed.state, deployed.outputs)
 
     def then(self, text: str, began: float = 1000) -> Change:
         step = Step({}, self.project(text), config())
-        change, self.state = apply_step(step, config(), self.state, self.account, began=began)
+        change, self.deployed = apply_step(step, self.deployed, self.account, began=began)
         return change
 
 

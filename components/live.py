@@ -1,0 +1,172 @@
+"""What a stack has been deployed with, and which changes of that cannot be made: refused before anything happens.
+
+Pulumi knows only resources: it would replace a file system whose capacity is lowered, and find out half-way that AWS
+does not move a subnet. So every deployment leaves what cannot change in an output, and the next one compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pulumi
+
+from .config import Config, ConfigError, Problem
+
+OUTPUT = "deployedWith"
+_ELSEWHERE = "destroy this stack first, or make another one beside it (pulumi stack init NAME)"
+# The function by which a stack reference reads (github.com/pulumi/pulumi, pkg/resource/deploy/builtins.go).
+_READ = "pulumi:pulumi:readStackOutputs"
+
+
+def require_possible(config: Config) -> None:
+    """Raise ConfigError with everything of ``config`` that the running stack, as it is deployed, cannot become."""
+    before = _deployed_with()
+    if problems := list(impossible(before, config)) if before else []:
+        raise ConfigError(problems)
+
+
+def deployed_with(config: Config) -> dict[str, Any]:
+    """What later deployments of the stack are held against: text, numbers and lists, none of which is null."""
+    settings = config.settings
+    net = settings.network
+    return {
+        "region": config.region.name,
+        "orchestrator": settings.orchestrator,
+        "clusterName": settings.cluster_name,
+        "zone": config.zone_id,
+        "network": {
+            "cidr": "" if net.vpc_id else net.cidr,
+            "secondaryCidr": "" if net.vpc_id else net.secondary_cidr or "",
+            "vpcId": net.vpc_id or "",
+            "privateSubnetId": net.private_subnet_id or "",
+            "securityGroupIds": list(net.security_group_ids),
+        },
+        "fsx": {"storageGiB": config.fsx_gib, "efa": settings.fsx.efa, "throughput": settings.fsx.throughput},
+        "instanceTypes": {group.name: group.type.name for group in config.instance_groups},
+        "kubernetesVersion": settings.kubernetes_version if settings.orchestrator == "eks" else "",
+        "authenticationMode": settings.authentication_mode if settings.orchestrator == "eks" else "",
+    }
+
+
+def _deployed_with() -> Mapping[str, Any] | None:
+    """What the last deployment left; None on the first one, and where the backend does not say."""
+    name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
+    try:
+        answer = pulumi.runtime.invoke(_READ, {"name": name}).value
+    except Exception as unreadable:  # A precaution: it must never be what stops a deployment.
+        pulumi.log.debug(f"the outputs of {name} cannot be read: {unreadable}")
+        return None
+    found = ((answer or {}).get("outputs") or {}).get(OUTPUT)
+    return found if isinstance(found, Mapping) else None
+
+
+def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
+    """Every part of ``config`` that a stack deployed with ``before`` cannot become."""
+    after = deployed_with(config)
+    if (before["region"], before["orchestrator"]) != (after["region"], after["orchestrator"]):
+        for key, name in (("aws:region", "region"), ("hyperpod:orchestrator", "orchestrator")):
+            if before[name] != after[name]:
+                yield Problem(key=key, what=f"this stack is deployed with {before[name]}", fix=_ELSEWHERE)
+        # Everything else differs with it.
+        return
+    if before["clusterName"] != after["clusterName"]:
+        yield Problem(
+            key="hyperpod:clusterName",
+            what=f'the cluster is called "{before["clusterName"]}", and another name makes another: every node ends',
+            fix=f"keep the name; otherwise {_ELSEWHERE}",
+        )
+    if before["zone"] != after["zone"]:
+        yield Problem(
+            key="hyperpod:availabilityZoneId",
+            what=f"this stack is in {before['zone']}, and neither its subnets nor its file system can move",
+            fix=f"keep the zone; otherwise {_ELSEWHERE}",
+        )
+    yield from _network(before["network"], after["network"])
+    yield from _file_system(before["fsx"], after["fsx"])
+    yield from _instance_types(before["instanceTypes"], after["instanceTypes"])
+    yield from _kubernetes(before, after)
+
+
+def _network(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Problem]:
+    """Another block, subnet or group replaces file system and cluster (AWS::EC2::Subnet, AWS::SageMaker::Cluster)."""
+    for key in after:
+        if before[key] != after[key]:
+            yield Problem(
+                key=f"hyperpod:network.{key}",
+                what=f"this stack is deployed with {before[key] or 'none'}; "
+                "another would replace the file system and the cluster",
+                fix=f"keep it; otherwise {_ELSEWHERE}",
+            )
+
+
+def _file_system(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Problem]:
+    """UpdateFileSystem, and FSx for Lustre User Guide, "Managing storage capacity" and "Working with EFA"."""
+    has = int(before["storageGiB"])
+    if after["storageGiB"] < has:
+        yield Problem(
+            key="hyperpod:fsx.storageGiB",
+            what=f"{after['storageGiB']} GiB, and the file system has {has}: "
+            "it only grows, a smaller one would be new and empty",
+            fix=f"at least {has}; for less, save what is on it and {_ELSEWHERE}",
+        )
+    if before["efa"] != after["efa"]:
+        yield Problem(
+            key="hyperpod:fsx.efa",
+            what=f"the file system is made {'with' if before['efa'] else 'without'} EFA for its whole life: "
+            "another would be new and empty",
+            fix=f"keep it {'true' if before['efa'] else 'false'}; otherwise {_ELSEWHERE}",
+        )
+    elif before["efa"] and before["throughput"] != after["throughput"]:
+        yield Problem(
+            key="hyperpod:fsx.throughput",
+            what="the throughput of a file system with EFA cannot be changed",
+            fix=f"keep {before['throughput']:g}",
+        )
+
+
+def _instance_types(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Problem]:
+    """SageMaker Developer Guide, "Updating SageMaker HyperPod cluster configuration": to update an instance group, its
+    InstanceType must be the one it has. (The same page's overview says that it can be changed; the safe side is no.)"""
+    for name, kind in after.items():
+        if before.get(name, kind) == kind:
+            continue
+        if name == "controller":
+            key, fix = "controllerInstanceType", f"keep it, a controller cannot be removed; otherwise {_ELSEWHERE}"
+        elif name == "login":
+            key, fix = "login", "take the login nodes away with one update (login={}) and add new ones with the next"
+        else:
+            key, fix = "workers", "add a group of another name, and leave this one out once no job needs it"
+        yield Problem(
+            key=f"hyperpod:{key}",
+            what=f'group "{name}" runs on {before[name]}, and a living group keeps its instance type, not {kind}',
+            fix=fix,
+        )
+
+
+def _kubernetes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Problem]:
+    """Amazon EKS User Guide, "Update existing cluster to new Kubernetes version", "Rollback cluster to previous
+    Kubernetes version", and "Change authentication mode to use access entries"."""
+    if not after["kubernetesVersion"]:
+        return
+    has, wanted = (int(version["kubernetesVersion"].split(".")[1]) for version in (before, after))
+    if wanted > has + 1:
+        yield Problem(
+            key="hyperpod:kubernetesVersion",
+            what=f"the control plane runs {before['kubernetesVersion']}, and EKS takes one minor version at a time",
+            fix=f"1.{has + 1} first",
+        )
+    elif wanted < has:
+        yield Problem(
+            key="hyperpod:kubernetesVersion",
+            what=f"the control plane runs {before['kubernetesVersion']}, and EKS goes back only by one version, "
+            "within 7 days of an update, once the add-ons have gone back",
+            fix=f"keep {before['kubernetesVersion']}; or roll back with `aws eks update-cluster-version`, then "
+            "`pulumi refresh`",
+        )
+    if (before["authenticationMode"], after["authenticationMode"]) == ("API", "API_AND_CONFIG_MAP"):
+        yield Problem(
+            key="hyperpod:authenticationMode",
+            what="access entries alone are in use, and EKS does not go back from there",
+            fix="keep API",
+        )

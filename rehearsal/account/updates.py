@@ -1,0 +1,71 @@
+"""What AWS refuses of a change in place, by its API references and guides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .kinds import Inputs, Live, Refused
+
+# FSx for Lustre User Guide, "Increasing storage capacity": the step of SSD without EFA, GiB.
+_LUSTRE_STEP_GIB = 2400
+
+
+def check_lustre(live: Live, i: Inputs) -> None:
+    """UpdateFileSystem, StorageCapacity: a multiple of the step, and more than now."""
+    before, after = int(live.inputs["storageCapacity"]), int(i["storageCapacity"])
+    if after < before:
+        raise Refused("BadRequest", f"{after} GiB is less than the file system's {before} GiB: it can only grow")
+    if after != before and not i.get("efaEnabled") and after % _LUSTRE_STEP_GIB:
+        raise Refused("BadRequest", f"{after} GiB is not a multiple of {_LUSTRE_STEP_GIB} GiB")
+
+
+def check_control_plane(live: Live, i: Inputs) -> None:
+    """Amazon EKS User Guide: "Update existing cluster to new Kubernetes version", "Rollback cluster to previous
+    Kubernetes version", "Change authentication mode to use access entries"; API reference, UpdateClusterConfig."""
+    before, after = str(live.inputs["version"]), str(i["version"])
+    step = _minor(after) - _minor(before)
+    if step == -1 and live.notes.get("versionBefore") == after:
+        del live.notes["versionBefore"]
+    elif step == 1:
+        live.notes["versionBefore"] = before
+    elif step != 0:
+        raise Refused(
+            "InvalidParameterException", f"Unsupported Kubernetes minor version update from {before} to {after}"
+        )
+    modes = ["CONFIG_MAP", "API_AND_CONFIG_MAP", "API"]
+    was, now = (modes.index(_authentication_mode(one)) for one in (live.inputs, i))
+    if now < was:
+        raise Refused(
+            "InvalidParameterException", f"Unsupported authentication mode update from {modes[was]} to {modes[now]}"
+        )
+
+
+def _authentication_mode(cluster: Inputs) -> str:
+    return str((cluster.get("accessConfig") or {}).get("authenticationMode") or "CONFIG_MAP")
+
+
+def _minor(version: str) -> int:
+    return int(version.split(".")[1])
+
+
+def check_groups(live: Live, i: Inputs) -> None:
+    """SageMaker Developer Guide, "Updating SageMaker HyperPod cluster configuration": to update an instance group, its
+    InstanceType must be the one that it has, whatever the page's overview says. BatchDeleteClusterNodes: "you cannot
+    remove instances that are configured as Slurm controller nodes". UpdateCluster has no subnets and no name."""
+    before, after = _by_name(live.inputs), _by_name(i)
+    if not after:
+        raise Refused("ValidationException", "a cluster has at least one instance group")
+    for name, group in after.items():
+        was = before.get(name, group)["instanceType"]
+        if was != group["instanceType"]:
+            raise Refused(
+                "ValidationException", f"instance group {name} has instance type {was}, not {group['instanceType']}"
+            )
+    for name in before.keys() - after.keys():
+        if (before[name].get("slurmConfig") or {}).get("nodeType") == "Controller":
+            raise Refused("ValidationException", f"instance group {name} is the Slurm controller and cannot be deleted")
+
+
+def _by_name(cluster: Inputs) -> dict[str, Mapping[str, Any]]:
+    return {group["instanceGroupName"]: group for group in cluster.get("instanceGroups") or []}

@@ -1,0 +1,101 @@
+"""What a deployed stack cannot become is refused before anything happens, with the way that works."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from components.live import OUTPUT, deployed_with, impossible
+from tests.support import config, plan
+
+P5 = {"name": "workers", "instanceType": "ml.p5.48xlarge", "count": 2}
+VPC = {"vpcId": "vpc-0123456789abcdef0", "privateSubnetId": "subnet-0123456789abcdef0"}
+CHANGES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    ("slurm-gpu", {}, {"clusterName": "other"}, 'clusterName: the cluster is called "slurm-gpu'),
+    (
+        "slurm-gpu",
+        {},
+        {"region": "us-east-1", "availabilityZoneId": "use1-az1"},
+        "aws:region: this stack is deployed with us-west-2",
+    ),
+    ("slurm-gpu", {}, {"availabilityZoneId": "usw2-az3"}, "availabilityZoneId: this stack is in usw2-az"),
+    ("slurm-gpu", {}, {"network": {"cidr": "10.8.0.0/16"}}, "network.cidr: this stack is deployed with 10.0.0.0/16"),
+    ("slurm-gpu", {}, {"network": {"secondaryCidr": ""}}, "network.secondaryCidr: this stack is deployed with"),
+    ("slurm-gpu", {"size": "medium"}, {"size": "small"}, "fsx.storageGiB: 1200 GiB, and the file system has 4800"),
+    (
+        "slurm-gpu",
+        {},
+        {"fsx": {"efa": True, "storageGiB": 19200}},
+        "fsx.efa: the file system is made without EFA for its whole life",
+    ),
+    (
+        "slurm-gpu",
+        {"fsx": {"efa": True, "storageGiB": 19200}},
+        {"fsx": {"efa": True, "storageGiB": 19200, "throughput": 500}},
+        "fsx.throughput: the throughput of a file system with EFA",
+    ),
+    (
+        "slurm-gpu",
+        {},
+        {"workers": [P5 | {"instanceType": "ml.p5e.48xlarge"}]},
+        r'workers: group "workers" runs on ml.p5.48xlarge.*; add a group of another name',
+    ),
+    ("slurm-gpu", {}, {"controllerInstanceType": "ml.m5.4xlarge"}, "controllerInstanceType: .*cannot be removed"),
+    (
+        "slurm-gpu",
+        {"login": {"instanceType": "ml.m5.2xlarge"}},
+        {"login": {"instanceType": "ml.m5.4xlarge"}},
+        "login: .*take the login nodes away with one update",
+    ),
+    ("eks-gpu", {"kubernetesVersion": "1.33"}, {"kubernetesVersion": "1.35"}, r"kubernetesVersion: .*; 1\.34 first"),
+    ("eks-gpu", {"kubernetesVersion": "1.34"}, {"kubernetesVersion": "1.33"}, "kubernetesVersion: .*within 7 days"),
+    (
+        "eks-gpu",
+        {},
+        {"authenticationMode": "API_AND_CONFIG_MAP", "kubernetesApiCidrs": ["52.94.76.1/32"]},
+        "authenticationMode: access entries alone",
+    ),
+]
+
+
+@pytest.mark.parametrize(("stack", "before", "after", "reason"), CHANGES)
+def test_an_impossible_change_is_refused_with_the_way_that_works(
+    stack: str, before: dict[str, Any], after: dict[str, Any], reason: str
+) -> None:
+    known = json.loads(json.dumps(deployed_with(config(stack, **before))))
+    problems = [str(problem) for problem in impossible(known, config(stack, **(before | after)))]
+    assert len(problems) == 1, problems
+    assert re.search(reason, problems[0]), problems[0]
+    assert "; " in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("stack", "before", "after"),
+    [
+        ("slurm-gpu", {}, {}),
+        ("slurm-gpu", {"size": "small"}, {"size": "large"}),
+        ("slurm-gpu", {}, {"workers": [P5 | {"count": 5}, P5 | {"name": "more"}]}),
+        ("slurm-gpu", {"workers": [P5, P5 | {"name": "more"}]}, {"workers": [P5 | {"name": "more"}]}),
+        ("slurm-gpu", {}, {"fsx": {"backupDays": 7, "throughput": 500, "compression": "NONE"}}),
+        ("slurm-gpu", {}, {"network": {"closed": True}, "protect": True, "tags": {"a": "b"}}),
+        ("eks-gpu", {"kubernetesVersion": "1.33"}, {"kubernetesVersion": "1.34"}),
+    ],
+)
+def test_a_possible_change_is_let_through(stack: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+    known = json.loads(json.dumps(deployed_with(config(stack, **before))))
+    assert list(impossible(known, config(stack, **(before | after)))) == []
+
+
+def test_a_move_to_an_existing_network_is_told_key_by_key() -> None:
+    known = deployed_with(config("slurm-gpu"))
+    network = VPC | {"securityGroupIds": ["sg-0123456789abcdef0"]}
+    keys = [problem.key for problem in impossible(known, config("slurm-gpu", network=network))]
+    assert "hyperpod:network.vpcId" in keys
+
+
+def test_every_deployment_leaves_what_the_next_is_held_against() -> None:
+    for stack in ("slurm-gpu", "eks-gpu"):
+        assert plan(stack).outputs[OUTPUT] == deployed_with(config(stack))

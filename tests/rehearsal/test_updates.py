@@ -1,0 +1,72 @@
+"""What AWS refuses of a change in place is refused here, and what it takes is taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rehearsal.account.kinds import Live, Refused
+from rehearsal.account.updates import check_control_plane, check_groups, check_lustre
+
+
+def live(inputs: dict[str, Any]) -> Live:
+    return Live("type", "name", "id", inputs, {})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [(1200, 2400, ""), (2400, 4800, ""), (4800, 4800, ""), (1200, 3600, "multiple of 2400"), (4800, 2400, "only grow")],
+)
+def test_a_file_system_grows_in_steps(before: int, after: int, reason: str) -> None:
+    system = live({"storageCapacity": before})
+    if not reason:
+        check_lustre(system, {"storageCapacity": after})
+        return
+    with pytest.raises(Refused, match=reason):
+        check_lustre(system, {"storageCapacity": after})
+
+
+def test_kubernetes_goes_up_by_one_version_and_back_only_from_there() -> None:
+    cluster = live({"version": "1.33"})
+    for version in ("1.35", "1.32"):
+        with pytest.raises(Refused, match=f"Unsupported Kubernetes minor version update from 1.33 to {version}"):
+            check_control_plane(cluster, {"version": version})
+    check_control_plane(cluster, {"version": "1.34"})
+    cluster.inputs["version"] = "1.34"
+    check_control_plane(cluster, {"version": "1.33"})
+    cluster.inputs["version"] = "1.33"
+    with pytest.raises(Refused, match=r"from 1\.33 to 1\.32"):
+        check_control_plane(cluster, {"version": "1.32"})
+
+
+def test_authentication_by_access_entries_alone_is_for_good() -> None:
+    def mode(text: str) -> dict[str, Any]:
+        return {"version": "1.34", "accessConfig": {"authenticationMode": text}}
+
+    check_control_plane(live(mode("API_AND_CONFIG_MAP")), mode("API"))
+    with pytest.raises(Refused, match="from API to API_AND_CONFIG_MAP"):
+        check_control_plane(live(mode("API")), mode("API_AND_CONFIG_MAP"))
+
+
+def groups(*named: tuple[str, str, str]) -> dict[str, Any]:
+    return {
+        "instanceGroups": [
+            {"instanceGroupName": name, "instanceType": kind, "slurmConfig": {"nodeType": role}}
+            for name, kind, role in named
+        ]
+    }
+
+
+CONTROLLER, WORKERS = ("controller", "ml.m5.2xlarge", "Controller"), ("workers", "ml.p5.48xlarge", "Compute")
+
+
+def test_groups_come_and_go_but_keep_their_type_and_the_controller_stays() -> None:
+    cluster = live(groups(CONTROLLER, WORKERS))
+    check_groups(cluster, groups(CONTROLLER, ("others", "ml.g5.8xlarge", "Compute")))
+    with pytest.raises(Refused, match=r"workers has instance type ml\.p5\.48xlarge, not ml\.g5\.8xlarge"):
+        check_groups(cluster, groups(CONTROLLER, ("workers", "ml.g5.8xlarge", "Compute")))
+    with pytest.raises(Refused, match="is the Slurm controller"):
+        check_groups(cluster, groups(WORKERS))
+    with pytest.raises(Refused, match="at least one"):
+        check_groups(cluster, groups())
