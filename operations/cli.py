@@ -12,6 +12,7 @@ import typer
 from typer._click.exceptions import ClickException  # Typer brings its own Click and exports this from nowhere else
 
 from . import console
+from .commands.assumptions import assumptions_command
 from .commands.benchmark import benchmark_command
 from .commands.changes import reboot_command, replace_command, scale_command, update_software_command
 from .commands.charts import charts_command
@@ -63,6 +64,7 @@ app.command("kubeconfig")(kubeconfig_command)
 app.add_typer(job_app, name="job")
 app.command("image")(image_command)
 app.command("governance")(governance_command)
+app.command("assumptions")(assumptions_command)
 
 
 @app.callback()

@@ -29,6 +29,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 MARKS = {
     "PASS": "green", "FAIL": "red", "UNKNOWN": "yellow", "SKIP": "dim",
+    "confirmed": "green", "refuted": "red", "unknown": "yellow",
 }  # fmt: skip
 
 

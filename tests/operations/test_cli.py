@@ -35,6 +35,7 @@ ASKING = {
     "cost": ("cost", "dev", "--live"),
     "kubeconfig": ("kubeconfig", "eks-gpu"),
     "image": ("image", "eks-gpu"),
+    "assumptions": ("assumptions", "dev"),
 }
 OFFLINE = {"deploy", "preview", "destroy", "scale", "charts"}
 # No ready stack uses it; test_governance.py has its troubles.

@@ -1,0 +1,149 @@
+"""Asks a live stack what the register assumes. What cannot be asked is unknown: no refusal refutes anything."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jmespath
+from botocore.exceptions import BotoCoreError, ClientError
+
+from .. import nodes as cluster_nodes
+from .. import sessions
+from ..failures import Exit, Failure, explain
+from ..nodes import Node
+from ..target import Target
+from . import Assumption, Probe, Result
+
+_SECONDS = 60
+# Of an answer this much is shown and sent in.
+_MOST = 400
+_ACCOUNT = re.compile(r"\b\d{12}\b")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a probe found. ``seen`` is the answer without account numbers; ``change`` what to do where it refutes."""
+
+    id: str
+    result: Result
+    claim: str
+    seen: str
+    change: str = ""
+
+
+class Stack:
+    """A live stack to ask."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def ask(self, row: Assumption) -> Finding:
+        """Settle one row. Never raises for what AWS, a node or Kubernetes says."""
+        try:
+            text = self._answer(row.probe)
+            result = self._filled(row.probe).read(text)
+        except (Failure, ClientError, BotoCoreError) as error:
+            failure = explain(error, self._target.stack) or Failure(str(error))
+            text, result = failure.message, "unknown"
+        seen = _ACCOUNT.sub("ACCOUNT", " ".join(text.split()))[:_MOST]
+        return Finding(
+            id=row.id, result=result, claim=row.claim, seen=seen, change=row.change if result == "refuted" else ""
+        )
+
+    def _answer(self, probe: Probe) -> str:
+        if probe.node:
+            return self._on_node(probe)
+        asked = self._kubernetes(probe) if probe.kubernetes else self._aws(probe)
+        return picked(self._filled(probe), asked)
+
+    def _on_node(self, probe: Probe) -> str:
+        ran = sessions.run_remote(self._target, self._node(probe.node), self._fill(probe.command), timeout=_SECONDS)
+        return printed(ran.output, ran.code)
+
+    def _node(self, role: str) -> Node:
+        running = [node for node in self._nodes if node.status == "Running" and role in ("any", node.role)]
+        if not running:
+            raise Failure(f"no {'node' if role == 'any' else role} is running")
+        return running[0]
+
+    @cached_property
+    def _nodes(self) -> list[Node]:
+        return cluster_nodes.list_nodes(self._target)
+
+    def _kubernetes(self, probe: Probe) -> Any:
+        api = cluster_nodes.kubernetes(self._target)
+        return api.nodes() if probe.kubernetes == "nodes" else api.all_pods()
+
+    def _aws(self, probe: Probe) -> Any:
+        service, operation = probe.api.split()
+        client = self._target.aws.client(service, probe.region or None)
+        arguments = self._fill(probe.arguments)
+        if client.can_paginate(operation) and not _bounded(arguments):
+            return client.get_paginator(operation).paginate(**arguments).build_full_result()
+        return getattr(client, operation)(**arguments)
+
+    def _filled(self, probe: Probe) -> Probe:
+        return probe.model_copy(
+            update={key: self._fill(getattr(probe, key)) for key in ("find", "confirmed", "refuted")}
+        )
+
+    def _fill(self, value: Any) -> Any:
+        """The same with ``{cluster}`` and the like replaced."""
+        if isinstance(value, Mapping):
+            return {key: self._fill(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._fill(item) for item in value]
+        if not isinstance(value, str):
+            return value
+        for name, known in VALUES.items():
+            if f"{{{name}}}" in value:
+                value = value.replace(f"{{{name}}}", known(self._target))
+        return value
+
+
+def _role(target: Target) -> str:
+    """Of the first workers."""
+    groups = {group["InstanceGroupName"]: group for group in target.cluster["InstanceGroups"]}
+    return str(groups.get(target.config.worker_groups[0].name, {}).get("ExecutionRole", ""))
+
+
+# What rows may name.
+VALUES: Mapping[str, Callable[[Target], str]] = {
+    "account": lambda target: target.aws.account_id,
+    "cluster": lambda target: target.cluster_name,
+    "cluster_id": lambda target: target.cluster_id,
+    "kubernetes_version": lambda target: str(target.config.settings.kubernetes_version),
+    "partition": lambda target: target.config.region.partition,
+    "region": lambda target: target.aws.region,
+    "role": _role,
+    "subnet": lambda target: str(target.cluster["VpcConfig"]["Subnets"][0]),
+    "tag": lambda target: target.names.cluster_id,
+    "worker": lambda target: target.config.worker_groups[0].type.name,
+}
+
+
+def _bounded(arguments: Mapping[str, Any]) -> bool:
+    """Whether a row asks for some answers, and not for all."""
+    return any(key.lower() in ("maxresults", "limit") for key in arguments)
+
+
+def picked(probe: Probe, answer: Any) -> str:
+    """What counts of an answer of AWS or Kubernetes, as text."""
+    plain = json.loads(json.dumps(answer, default=str))
+    return json.dumps(jmespath.search(probe.find, plain) if probe.find else plain, sort_keys=True)
+
+
+def printed(output: str, code: int) -> str:
+    """What a command said, and how it ended."""
+    return f"{output}exit {code}"
+
+
+def worst(findings: Sequence[Finding]) -> Exit:
+    """How the verb ends."""
+    results = {finding.result for finding in findings}
+    return Exit.FAILED if "refuted" in results else Exit.CANNOT_KNOW if "unknown" in results else Exit.GOOD

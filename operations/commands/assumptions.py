@@ -1,0 +1,101 @@
+"""The verb ``assumptions``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from .. import console, target
+from ..assumptions import Assumption, register
+from ..assumptions.probing import Finding, Stack, worst
+from ..failures import bad_input
+
+
+def assumptions_command(
+    stack: Annotated[
+        str, typer.Argument(metavar="[STACK]", help="A stack that is up, to ask it. None lists the register.")
+    ] = "",
+    only: Annotated[
+        list[str] | None, typer.Option("--id", metavar="ID", help="This row alone, in full; may be given again.")
+    ] = None,
+    as_json: console.Json = False,
+) -> None:
+    """Settle on a live stack what is only assumed.
+
+    This project was never run on AWS by its authors. Each thing that it assumes
+    there and cannot prove here is a row of a register, with a question that
+    changes nothing: a call to AWS or Kubernetes, or a command on a node. Without
+    STACK the rows are listed; with one they are asked, and each is confirmed,
+    refuted (with what to change then) or unknown. The JSON has no account
+    numbers: please send it in.
+
+    Ends with 1 when something is refuted, with 3 when something stays unknown.
+
+    \b
+      python -m operations assumptions
+      python -m operations assumptions --id slurm-version
+      python -m operations assumptions dev --json > dev.json
+    """
+    rows = _chosen(only or [])
+    if not stack:
+        _list(rows, in_full=bool(only), as_json=as_json)
+        return
+    chosen = target.load(stack)
+    _ = chosen.cluster
+    rows = [row for row in rows if row.concerns(chosen.config)]
+    live, findings = Stack(chosen), []
+    for number, row in enumerate(rows, 1):
+        found = live.ask(row)
+        findings.append(found)
+        console.note(f"{number}/{len(rows)} {row.id}: {found.result}", console.MARKS[found.result])
+    if as_json:
+        console.emit({"stack": stack, "region": chosen.aws.region, "findings": findings})
+    else:
+        _show(findings)
+    raise typer.Exit(worst(findings))
+
+
+def _chosen(ids: Sequence[str]) -> list[Assumption]:
+    known = {row.id: row for row in register()}
+    for one in ids:
+        if one not in known:
+            raise bad_input(f'there is no assumption "{one}"', "python -m operations assumptions")
+    return [known[one] for one in ids or known]
+
+
+def _list(rows: Sequence[Assumption], *, in_full: bool, as_json: bool) -> None:
+    if as_json:
+        console.emit([row.model_dump() for row in rows])
+    elif not in_full:
+        title = f"{len(rows)} assumptions; more of one: --id ID"
+        console.table(title, ["id", "sure", "claim"], [(row.id, row.sure, row.claim) for row in rows])
+    else:
+        for row in rows:
+            _row(row)
+
+
+def _row(row: Assumption) -> None:
+    probe = row.probe
+    asked = probe.command or f"{probe.api or probe.kubernetes} {dict(probe.arguments) or ''} {probe.find}".strip()
+    console.say(row.id, "bold")
+    places = ", ".join(f"{place.path} ({place.words})" for place in row.relies)
+    for name, text in (
+        ("claim", row.claim),
+        ("source", f"{row.source} ({row.sure})"),
+        ("relied on in", places),
+        ("asked", f"{f'{probe.node} node: ' if probe.node else ''}{asked}"),
+        ("if wrong", row.wrong),
+        ("change then", row.change),
+    ):
+        console.say(f"  {name}: {' '.join(text.split())}")
+
+
+def _show(findings: Sequence[Finding]) -> None:
+    console.table("", ["", "assumption", "seen"], [(f.result, f.id, f.seen) for f in findings])
+    for finding in findings:
+        if finding.result == "refuted":
+            console.say(f"  {finding.id} is wrong: {finding.claim} What to change: {finding.change}")
+    counts = {word: sum(f.result == word for f in findings) for word in ("confirmed", "refuted", "unknown")}
+    console.say(", ".join(f"{number} {word}" for word, number in counts.items() if number), "bold")
