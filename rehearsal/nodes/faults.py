@@ -25,7 +25,12 @@ from hyperpod_node.steps import SLURM
 
 VIRTUAL = {"PYTHONPATH": "/usr/lib/rehearsal/virtual_time"}
 # A node that cannot succeed waits for its controller, on HyperPod a quarter of an hour.
-HASTY = {"HYPERPOD_TIMEOUT_CONTROLLER": "8", "HYPERPOD_TIMEOUT_REGISTER": "8", "HYPERPOD_TIMEOUT_SLURM": "8"}
+HASTY = {
+    "HYPERPOD_TIMEOUT_CONTROLLER": "8",
+    "HYPERPOD_TIMEOUT_REGISTER": "8",
+    "HYPERPOD_TIMEOUT_SLURM": "8",
+    "HYPERPOD_TIMEOUT_RESOURCE_CONFIG": "2",
+}
 
 Stage = Callable[[Cluster], None]
 

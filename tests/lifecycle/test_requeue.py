@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import threading
 from collections.abc import Sequence
@@ -366,47 +365,3 @@ def test_a_refused_connection_is_an_answer_and_an_accepted_one_too() -> None:
         assert liveness.connect(["127.0.0.1"], closed, 0.2) == {"127.0.0.1"}
         server.listen()
         assert liveness.connect(["127.0.0.1"], closed, 0.2) == {"127.0.0.1"}
-
-
-def test_a_rewritten_slurm_conf_gets_its_include_back_and_slurm_reads_it(tmp_path: Path) -> None:
-    host = World(tmp_path).node("controller")
-    facts = {"groups": [], "shared": "/fsx/.hyperpod"}
-    host.path("/etc/hyperpod").mkdir(parents=True)
-    host.path("/etc/hyperpod/node.json").write_text(json.dumps(facts))
-    host.path("/fsx/.hyperpod/slurm").mkdir(parents=True)
-    lines: list[str] = []
-    configuration = requeue.Configuration(host, lines.append)
-    configuration.round()
-    assert "include hyperpod.conf" in host.text("/opt/slurm/etc/slurm.conf")
-    assert [call for call in host.calls if call == ("scontrol", "reconfigure")] == [("scontrol", "reconfigure")]
-    configuration.round()
-    assert len(host.calls) == 1
-
-
-def test_a_node_that_hyperpod_has_replaced_is_in_the_login_nodes_copy(tmp_path: Path) -> None:
-    host = World(tmp_path).node("controller")
-    host.path("/etc/hyperpod").mkdir(parents=True)
-    host.path("/etc/hyperpod/node.json").write_text(json.dumps({"groups": [], "shared": "/fsx/.hyperpod"}))
-    host.path("/fsx/.hyperpod/slurm").mkdir(parents=True)
-    configuration = requeue.Configuration(host, lambda line: None)
-    configuration.round()
-    conf = host.path("/opt/slurm/etc/slurm.conf")
-    conf.write_text(conf.read_text().replace("ip-10-1-0-[12-13]", "ip-10-1-0-[12,14]"))
-    os.utime(conf, (0, 0))
-    host.calls.clear()
-    configuration.round()
-    assert "ip-10-1-0-[12,14]" in host.text("/fsx/.hyperpod/slurm/slurm.conf")
-    # Slurm itself was told by HyperPod.
-    assert host.calls == []
-
-
-def test_a_controller_that_dies_of_a_changed_slurm_conf_is_started_again(tmp_path: Path) -> None:
-    host = World(tmp_path).node("controller")
-    host.path("/etc/hyperpod").mkdir(parents=True)
-    host.path("/etc/hyperpod/node.json").write_text(json.dumps({"groups": [], "shared": "/fsx/.hyperpod"}))
-    host.path("/fsx/.hyperpod/slurm").mkdir(parents=True)
-    host.commands["scontrol"] = lambda h, args, stdin: Result(1, "", "Unable to contact slurm controller")
-    lines: list[str] = []
-    requeue.Configuration(host, lines.append).round()
-    assert host.ran("systemctl", "restart", "slurmctld")
-    assert lines == ["slurm.conf changed: Unable to contact slurm controller; restarted"]

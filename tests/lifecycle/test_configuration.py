@@ -1,0 +1,68 @@
+"""What keeps Slurm's configuration ours while HyperPod's agent rewrites it: a part of hyperpod-requeue."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hyperpod_node import requeue, slurm_configure
+from hyperpod_node.host import Result
+
+from tests.lifecycle.rig import FakeHost, World
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> FakeHost:
+    """A controller as its scripts have left it."""
+    node = World(tmp_path).node("controller")
+    node.path("/etc/hyperpod").mkdir(parents=True)
+    facts = {"groups": [], "shared": "/fsx/.hyperpod", "address": "10.1.0.10"}
+    node.path("/etc/hyperpod/node.json").write_text(json.dumps(facts))
+    node.path("/fsx/.hyperpod/slurm").mkdir(parents=True)
+    return node
+
+
+def test_a_rewritten_slurm_conf_gets_its_include_back_and_slurm_reads_it(host: FakeHost) -> None:
+    lines: list[str] = []
+    configuration = requeue.Configuration(host, lines.append)
+    configuration.round()
+    assert "include hyperpod.conf" in host.text("/opt/slurm/etc/slurm.conf")
+    assert host.calls == [("scontrol", "reconfigure")]
+    configuration.round()
+    assert len(host.calls) == 1
+
+
+def test_a_node_that_hyperpod_has_replaced_is_in_the_login_nodes_copy(host: FakeHost) -> None:
+    configuration = requeue.Configuration(host, lambda line: None)
+    configuration.round()
+    conf = host.path("/opt/slurm/etc/slurm.conf")
+    conf.write_text(conf.read_text().replace("ip-10-1-0-[12-13]", "ip-10-1-0-[12,14]"))
+    os.utime(conf, (0, 0))
+    host.calls.clear()
+    configuration.round()
+    assert "ip-10-1-0-[12,14]" in host.text("/fsx/.hyperpod/slurm/slurm.conf")
+    # Slurm itself was told by HyperPod.
+    assert host.calls == []
+
+
+def test_a_controller_that_dies_of_a_changed_slurm_conf_is_started_again_and_tells_the_nodes(host: FakeHost) -> None:
+    host.commands["scontrol"] = lambda h, args, stdin: Result(1, "", "Unable to contact slurm controller")
+    lines: list[str] = []
+    requeue.Configuration(host, lines.append).round()
+    assert host.calls == [
+        ("scontrol", "reconfigure"),
+        ("systemctl", "restart", "slurmctld"),
+        ("scontrol", "reconfigure"),
+    ]
+    assert lines == ["slurm.conf changed: Unable to contact slurm controller; restarted"]
+
+
+def test_what_runs_before_slurmctld_settles_the_same(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm_configure, "Host", lambda settings: host)
+    conf = host.path("/opt/slurm/etc/slurm.conf")
+    conf.write_text("TopologyPlugin=topology/tree\n" + conf.read_text())
+    slurm_configure.main()
+    assert "\nTopologyPlugin" not in "\n" + conf.read_text()
+    assert "include hyperpod.conf" in conf.read_text()
