@@ -16,7 +16,6 @@ from components.image_repository import ImageRepository, ImageRepositoryArgs
 from components.lifecycle_bucket import LifecycleBucket, LifecycleBucketArgs
 from components.network import Network, NetworkArgs
 from components.observability import Observability, ObservabilityArgs
-from components.placement import stay_in_place
 from components.security import SecurityGroups, SecurityGroupsArgs
 from components.storage import Storage, StorageArgs
 from components.training import Training, TrainingArgs
@@ -25,7 +24,6 @@ from components.validation import Validation, ValidationArgs
 
 config = load()
 charts.require(config)
-live.require_possible(config)
 settings, region = config.settings, config.region
 on_eks = settings.orchestrator == "eks"
 account = aws.get_caller_identity().account_id
@@ -36,7 +34,7 @@ name = names.for_stack(
     project=pulumi.get_project(),
     stack=pulumi.get_stack(),
 )
-stay_in_place(config, name)
+live.require_possible(config, name)
 tags = {**settings.tags, "hyperpod:cluster": name.cluster, names.CLUSTER_ID_TAG: name.cluster_id}
 shared = ResourceOptions(
     providers=[

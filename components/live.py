@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pulumi
+import pulumi_aws as aws
 
 from .config import Config, ConfigError, Problem
+from .names import CLUSTER_ID_TAG, Names
 
 OUTPUT = "deployedWith"
 _ELSEWHERE = "destroy this stack first, or make another one beside it (pulumi stack init NAME)"
@@ -19,10 +21,11 @@ _ELSEWHERE = "destroy this stack first, or make another one beside it (pulumi st
 _READ = "pulumi:pulumi:readStackOutputs"
 
 
-def require_possible(config: Config) -> None:
+def require_possible(config: Config, names: Names) -> None:
     """Raise ConfigError with everything of ``config`` that the running stack, as it is deployed, cannot become."""
     before = _deployed_with()
-    if problems := list(impossible(before, config)) if before else []:
+    problems = list(impossible(before, config)) if before else []
+    if problems := problems + list(_zone(config, names)):
         raise ConfigError(problems)
 
 
@@ -34,7 +37,6 @@ def deployed_with(config: Config) -> dict[str, Any]:
         "region": config.region.name,
         "orchestrator": settings.orchestrator,
         "clusterName": settings.cluster_name,
-        "zone": config.zone_id,
         "network": {
             "cidr": "" if net.vpc_id else net.cidr,
             "secondaryCidr": "" if net.vpc_id else net.secondary_cidr or "",
@@ -76,16 +78,35 @@ def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
             what=f'the cluster is called "{before["clusterName"]}", and another name makes another: every node ends',
             fix=f"keep the name; otherwise {_ELSEWHERE}",
         )
-    if before["zone"] != after["zone"]:
-        yield Problem(
-            key="hyperpod:availabilityZoneId",
-            what=f"this stack is in {before['zone']}, and neither its subnets nor its file system can move",
-            fix=f"keep the zone; otherwise {_ELSEWHERE}",
-        )
     yield from _network(before["network"], after["network"])
     yield from _file_system(before["fsx"], after["fsx"])
     yield from _instance_types(before["instanceTypes"], after["instanceTypes"])
     yield from _kubernetes(before, after)
+
+
+def _zone(config: Config, names: Names) -> Iterator[Problem]:
+    """Another zone than the nodes' subnet is in, which carries the stack's id.
+
+    A new subnet would have the same addresses, and AWS refuses it while the old one is there; and the file system,
+    which is in one zone for life, would be made anew, empty. The account is asked and not the output, since a first
+    deployment that fails leaves none: without capacity people try another zone. A given VPC's subnet is its owner's.
+    """
+    if config.settings.network.vpc_id:
+        return
+    found = aws.ec2.get_subnets(
+        filters=[
+            {"name": f"tag:{CLUSTER_ID_TAG}", "values": [names.cluster_id]},
+            {"name": "tag:Name", "values": [f"{names.cluster}-private"]},
+        ]
+    )
+    for subnet in found.ids:
+        zone = aws.ec2.get_subnet(id=subnet).availability_zone_id
+        if zone != config.zone_id:
+            yield Problem(
+                key="hyperpod:availabilityZoneId",
+                what=f"this stack is in {zone}, and its network and file system cannot move to {config.zone_id}",
+                fix=f"keep {zone}; or save what is in /fsx and {_ELSEWHERE}",
+            )
 
 
 def _network(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Problem]:

@@ -53,21 +53,6 @@ def _check(account: Account, i: Inputs) -> None:
     check_instances(account, i["instanceGroups"])
 
 
-def _update(account: Account, live: Live, i: Inputs) -> None:
-    """SageMaker Developer Guide, "Updating SageMaker HyperPod cluster configuration", on InstanceType: for an existing
-    group it must match the one that was first given. A sentence above says that it can change; the stricter is played.
-    """
-    before = {group["instanceGroupName"]: group["instanceType"] for group in live.inputs["instanceGroups"]}
-    for group in i["instanceGroups"]:
-        name, wanted = group["instanceGroupName"], group["instanceType"]
-        if before.get(name, wanted) != wanted:
-            raise Refused(
-                "ValidationException",
-                f"the instance type of instance group {name} must match the instance type that was initially specified "
-                f"to the group, {before[name]}, and {wanted} was given",
-            )
-
-
 def _check_role(account: Account, group: Mapping[str, Any]) -> None:
     """The role trusts SageMaker and has the instance policy by the time instances start."""
     arn = group["executionRole"]

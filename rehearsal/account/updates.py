@@ -60,7 +60,9 @@ def check_groups(live: Live, i: Inputs) -> None:
         was = before.get(name, group)["instanceType"]
         if was != group["instanceType"]:
             raise Refused(
-                "ValidationException", f"instance group {name} has instance type {was}, not {group['instanceType']}"
+                "ValidationException",
+                f"the instance type of instance group {name} must match the instance type that was initially specified "
+                f"to the group, {was}, and {group['instanceType']} was given",
             )
     for name in before.keys() - after.keys():
         if (before[name].get("slurmConfig") or {}).get("nodeType") == "Controller":

@@ -21,7 +21,6 @@ CHANGES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         {"region": "us-east-1", "availabilityZoneId": "use1-az1"},
         "aws:region: this stack is deployed with us-west-2",
     ),
-    ("slurm-gpu", {}, {"availabilityZoneId": "usw2-az3"}, "availabilityZoneId: this stack is in usw2-az"),
     ("slurm-gpu", {}, {"network": {"cidr": "10.8.0.0/16"}}, "network.cidr: this stack is deployed with 10.0.0.0/16"),
     ("slurm-gpu", {}, {"network": {"secondaryCidr": ""}}, "network.secondaryCidr: this stack is deployed with"),
     ("slurm-gpu", {"size": "medium"}, {"size": "small"}, "fsx.storageGiB: 1200 GiB, and the file system has 4800"),
