@@ -17,7 +17,8 @@ from .matching import PLACEHOLDER, overlaps
 # Where AWS's own guides say otherwise than the reference. Each names the guide.
 #
 # "CloudWatch Logs resources and operations" (Amazon CloudWatch Logs User Guide): in policies a log group's ARN ends in
-# ":*", except for the actions on tags. Deciding about a stream's creation, AWS takes the group's ARN with the stream's.
+# ":*", except for the actions on tags. AWS's managed policies write ":log-stream:*" for actions on groups too
+# (AmazonSageMakerClusterInstanceRolePolicy), as what is asked about ends in an empty stream's name.
 _LOG_GROUP = "arn:${Partition}:logs:${Region}:${Account}:log-group:${LogGroupName}"
 _LOG_GROUP_BY_NAME = ("logs:TagResource", "logs:UntagResource", "logs:ListTagsForResource")
 
@@ -152,7 +153,7 @@ def _type(action: str, resources: Mapping[str, Any], name: str, row: Mapping[str
     found = resources.get(name, {"arn": "*", "condition_keys": []})
     arn = found["arn"]
     if arn == _LOG_GROUP and action not in _LOG_GROUP_BY_NAME:
-        arn += ":*"
+        arn += ":log-stream:"
     return ResourceType(
         name, arn, bool(row["required"]), frozenset(row["condition_keys"]) | frozenset(found["condition_keys"])
     )

@@ -29,7 +29,7 @@ def asked_about(action: Action, values: Mapping[str, str]) -> list[str]:
     found = []
     for kind in action.types:
         filled = kind.filled(values)
-        if kind.required or "*" not in filled.removesuffix(":*"):
+        if kind.required or "*" not in filled:
             found.append(filled)
     return found or ["*"]
 

@@ -43,6 +43,8 @@ def condition(key: str, value: str = "x", operator: str = "StringEquals") -> dic
             allow("ec2:DetachNetworkInterface", "arn:aws:ec2:us-west-2:*:instance/*"),
         ],
         [allow("logs:CreateLogStream", f"arn:aws:logs:{HERE}:log-group:/a/b:*")],
+        [allow("logs:DescribeLogStreams", f"arn:aws:logs:{HERE}:log-group:/a/*:log-stream:*")],
+        [allow("logs:CreateLogGroup", f"arn:aws:logs:{HERE}:log-group:/a/*")],
         [allow("EKS-auth:assumeRoleForPodIdentity", f"arn:aws:eks:{HERE}:cluster/c")],
         [{"Effect": "Deny", "Action": "s3:*", "Resource": "*"}],
     ],
@@ -155,6 +157,8 @@ def test_aws_asks_about_an_actions_own_resources() -> None:
     values = {"Partition": "aws", "Region": "r", "Account": "1", "BucketName": "b", "ObjectName": "k"}
     assert asked_about(actions("s3:GetObject")[0], values) == ["arn:aws:s3:::b/k"]
     assert asked_about(actions("fsx:DescribeFileSystems")[0], values) == ["*"]
+    group = asked_about(actions("logs:DescribeLogStreams")[0], {**values, "LogGroupName": "/a/b"})
+    assert group == ["arn:aws:logs:r:1:log-group:/a/b:log-stream:"]
     assert sorted(asked_about(actions("ec2:DetachNetworkInterface")[0], values)) == [
         "arn:aws:ec2:r:1:instance/*",
         "arn:aws:ec2:r:1:network-interface/*",
