@@ -157,7 +157,7 @@ def render(conf: SlurmConf, groups: Mapping[str, Group], bin_folder: str) -> str
 def _node_defaults(conf: SlurmConf, workers: Sequence[Group]) -> List[str]:
     """GRES for NodeName lines without any, where all workers have the same. It holds for later nodes too."""
     kinds = {gres(group) for group in workers}
-    if len(kinds) != 1 or kinds == {""} or all("gres" in entry for entry in conf.nodes):
+    if len(kinds) != 1 or kinds == {""} or (conf.nodes and all("gres" in entry for entry in conf.nodes)):
         return []
     return [f"NodeName=DEFAULT Gres={kinds.pop()}"]
 

@@ -273,11 +273,13 @@ def test_the_controllers_own_database_is_not_the_login_nodes(world: World, name:
     assert "AccountingStorageHost=10.1.0.10\n" in host.text("/fsx/.hyperpod/slurm/slurm.conf")
 
 
-def test_a_cluster_without_workers_has_a_configuration(world: World) -> None:
-    world.render(instance_groups=[group("controller", "controller", "ml.m5.2xlarge")])
+def test_a_controller_alone_has_a_configuration_that_is_right_for_the_first_worker(world: World) -> None:
     host = controller(world, "")
-    host.path("/opt/slurm/etc/slurm.conf").write_text("ClusterName=mine\nSlurmctldHost=ip-10-1-0-10(10.1.0.10)\n")
+    alone = "ClusterName=mine\nSlurmctldHost=ip-10-1-0-10(10.1.0.10)\n"
+    host.path("/opt/slurm/etc/slurm.conf").write_text(alone)
     assert configure(host)
-    assert "NodeName" not in host.text("/opt/slurm/etc/hyperpod.conf")
-    assert not host.path("/opt/slurm/etc/gres.conf").exists()
+    ours = host.text("/opt/slurm/etc/hyperpod.conf")
+    assert "\nNodeName=DEFAULT Gres=gpu:8\n" in ours
+    assert "\nPartitionName=gpu Nodes=ALL Default=YES" in ours
+    assert "Name=gpu File=/dev/nvidia[0-7]" in host.text("/opt/slurm/etc/gres.conf")
     assert not configure(host)
