@@ -107,8 +107,8 @@ def _worker(key: str, group: WorkerGroup, settings: Settings, region: Region | N
         yield Problem(key=f"{key}.name", what=f'"{group.name}" cannot name a worker group', fix=fix)
     yield from _accelerator(f"{key}.instanceType", group.instance_type, settings)
     count = settings.count_of(group)
-    if not 1 <= count <= MAX_COUNT:
-        yield Problem(key=f"{key}.count", what=f"{count} nodes", fix=f"1 to {MAX_COUNT}")
+    if not 0 <= count <= MAX_COUNT:
+        yield Problem(key=f"{key}.count", what=f"{count} nodes", fix=f"0 to {MAX_COUNT}")
     if group.min_count is not None and not 0 <= group.min_count <= count:
         yield Problem(
             key=f"{key}.minCount", what=f"{group.min_count} of {count} nodes", fix=f"0 to {count}, the group's count"
@@ -140,7 +140,7 @@ def _accelerator(key: str, name: str, settings: Settings) -> Iterator[Problem]:
         return
     if not row.hyperpod:
         yield Problem(key=key, what=f"HyperPod does not offer {name}")
-    if row.accelerator != settings.accelerator:
+    if row.accelerator != settings.accelerator and (row.accelerator or settings.orchestrator == "slurm"):
         what = f"{name} has {row.accelerator or 'no accelerator'}, but hyperpod:accelerator is {settings.accelerator}"
         fits = [n for n, t in CATALOGUE.items() if t.accelerator == settings.accelerator and t.hyperpod]
         yield Problem(key=key, what=what, fix=f"one of {', '.join(fits)}")

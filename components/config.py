@@ -18,7 +18,7 @@ from pulumi.runtime import config as runtime_config
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from .accelerators import ACCELERATORS, Accelerator, InstanceType, lookup
+from .accelerators import ACCELERATORS, CATALOGUE, Accelerator, InstanceType, lookup
 from .kubernetes_versions import DEFAULT_VERSION
 from .regions import REGIONS, Region
 
@@ -81,6 +81,8 @@ DEFAULT_CONTROLLER_TYPE = "ml.m5.2xlarge"
 DEFAULT_AUTHENTICATION_MODE: Literal["API"] = "API"
 DEFAULT_TEAM = "training"
 DEFAULT_LOST_NODE_SECONDS = 10
+# Nodes of a group without accelerators where no number is given.
+SYSTEM_NODES = 2
 
 
 class Taint(_Model):
@@ -90,9 +92,17 @@ class Taint(_Model):
     value: str = ""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
+    @property
+    def repels(self) -> bool:
+        """Whether no pod comes that does not tolerate it."""
+        return self.effect != "PreferNoSchedule"
+
 
 class WorkerGroup(_Model):
-    """A worker instance group as configured; what is left out comes from the size and the accelerator."""
+    """A worker instance group as configured; what is left out comes from the size and the accelerator.
+
+    ``taints`` of None are those that ``node_placement`` finds right; an empty list is none.
+    """
 
     name: str
     instance_type: str
@@ -104,7 +114,12 @@ class WorkerGroup(_Model):
     capacity: Literal["on-demand", "spot"] = "on-demand"
     deep_health_checks: tuple[Literal["InstanceStress", "InstanceConnectivity"], ...] = ()
     labels: dict[str, str] = Field(default_factory=dict)
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[Taint, ...] | None = None
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether its nodes compute on accelerators; unknown instance types count as such."""
+        return (row := CATALOGUE.get(self.instance_type)) is None or bool(row.accelerator)
 
 
 class Login(_Model):
@@ -213,8 +228,17 @@ class Settings(_Model):
         return self.fsx.storage_gib or SIZES[self.size].fsx_gib
 
     def count_of(self, group: WorkerGroup) -> int:
-        """Nodes of a worker group: as given, or the size's."""
-        return SIZES[self.size].workers if group.count is None else group.count
+        """Nodes of a worker group: as given, or the size's; two where there are no accelerators, one for each of the
+        two pods of cluster DNS."""
+        if group.count is not None:
+            return group.count
+        return SIZES[self.size].workers if group.accelerated else SYSTEM_NODES
+
+    def volume_of(self, group: WorkerGroup) -> int:
+        """The data volume of a worker group's nodes, GiB: as given, or the size's where they train."""
+        if group.volume_gib is not None:
+            return group.volume_gib
+        return SIZES[self.size].volume_gib if group.accelerated else HEAD_VOLUME_GIB
 
     def namespace_of(self, team: str) -> str:
         """A team's namespace. SageMaker's task governance has a name of its own for it (CreateComputeQuota)."""
@@ -223,7 +247,8 @@ class Settings(_Model):
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceGroup:
-    """One HyperPod instance group, everything resolved. ``volume_gib`` is the data volume at /opt/sagemaker."""
+    """One HyperPod instance group, everything resolved. ``volume_gib`` is the data volume at /opt/sagemaker, ``taints``
+    are those of its Kubernetes nodes."""
 
     name: str
     role: Literal["controller", "login", "worker"]
@@ -231,9 +256,10 @@ class InstanceGroup:
     count: int
     volume_gib: int
     worker: WorkerGroup | None = None
+    taints: tuple[Taint, ...] = ()
 
 
-# Data volume of controller and login nodes: what the quickstart gives its controller (research: HQ inventory).
+# Data volume of nodes that do not train: what the quickstart gives its controller (research: HQ inventory).
 HEAD_VOLUME_GIB = 200
 
 
@@ -278,19 +304,27 @@ class Config:
 
     @cached_property
     def worker_groups(self) -> tuple[InstanceGroup, ...]:
-        """The worker groups, sizes filled in."""
-        size = SIZES[self.settings.size]
+        """The worker groups, sizes and taints filled in."""
+        from .node_placement import taints_of  # it needs the types above
+
+        settings = self.settings
         return tuple(
             InstanceGroup(
                 name=group.name,
                 role="worker",
                 type=lookup(group.instance_type),
-                count=self.settings.count_of(group),
-                volume_gib=size.volume_gib if group.volume_gib is None else group.volume_gib,
+                count=settings.count_of(group),
+                volume_gib=settings.volume_of(group),
                 worker=group,
+                taints=taints_of(settings, group),
             )
-            for group in self.settings.groups
+            for group in settings.groups
         )
+
+    @cached_property
+    def training_groups(self) -> tuple[InstanceGroup, ...]:
+        """The worker groups that jobs train on: those with accelerators."""
+        return tuple(group for group in self.worker_groups if group.type.accelerator)
 
     @cached_property
     def instance_groups(self) -> tuple[InstanceGroup, ...]:

@@ -126,6 +126,7 @@ class Eks(ComponentResource):
                 version=args.version,
                 cluster_name=self.cluster_name,
                 charts=args.charts,
+                groups=args.worker_groups,
                 bucket=args.bucket,
                 release=chart.release,
             ),

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi_aws as aws
 from pulumi import ComponentResource, CustomTimeouts, Input, Output, Resource, ResourceOptions
 
-from .config import Charts
+from .config import Charts, InstanceGroup
 from .kubernetes_versions import addon_version
 from .names import CLUSTER_ID_TAG, Names
+from .node_placement import preferred_nodes
 from .policies import Statement, allow, document
 
 # These run as DaemonSets on every node; EKS reports them active without any.
@@ -38,13 +40,21 @@ _CONFIGURATION: Mapping[str, Mapping[str, object]] = {
     "eks-pod-identity-agent": {"tolerations": [{"operator": "Exists"}]},
     "aws-mountpoint-s3-csi-driver": {"node": {"tolerateAllTaints": True}},
 }
+# Add-ons whose published schema has an affinity (coredns: AWS CLI Reference, describe-addon-configuration; the EBS
+# driver: values.schema.json of its chart): where in it, and the label by which its pods keep to different nodes, which
+# an affinity of ours has to say again. The others are kept off accelerators by taints alone.
+_AFFINITY = {
+    "coredns": ((), {"key": "k8s-app", "operator": "In", "values": ["kube-dns"]}),
+    "aws-ebs-csi-driver": (("controller",), {"key": "app", "operator": "In", "values": ["ebs-csi-controller"]}),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class EksAddonsArgs:
     """What the add-ons are made from. ``bucket`` is the one that pods may mount, None for none.
 
-    ``release`` is the HyperPod chart's, whose namespace and cert-manager SageMaker's own add-ons need.
+    ``groups`` are the worker groups, of which those without accelerators are preferred. ``release`` is the HyperPod
+    chart's, whose namespace and cert-manager SageMaker's own add-ons need.
     """
 
     names: Names
@@ -54,6 +64,7 @@ class EksAddonsArgs:
     cluster_name: Input[str]
     charts: Charts
     release: Resource
+    groups: Sequence[InstanceGroup] = ()
     bucket: str | None = None
 
 
@@ -85,7 +96,7 @@ class EksAddons(ComponentResource):
         sagemaker = tuple(addon for addon, wanted in switched.items() if wanted)
         for addon in (*NODE_ADDONS, *POD_ADDONS, *sagemaker):
             identity = identities.get(addon)
-            settings = _CONFIGURATION.get(addon)
+            settings = configuration(addon, args.groups)
             aws.eks.Addon(
                 f"{name}-{addon}",
                 cluster_name=args.cluster_name,
@@ -201,3 +212,18 @@ class EksAddons(ComponentResource):
             policies.append(inline.id)
         # An add-on must not start before its role can do something.
         return Output.all(role.arn, *policies).apply(lambda all_of_it: str(all_of_it[0]))
+
+
+def configuration(addon: str, groups: Sequence[InstanceGroup]) -> dict[str, Any]:
+    """The add-on's configuration values; empty where its own are right."""
+    settings: dict[str, Any] = dict(_CONFIGURATION.get(addon, {}))
+    nodes = preferred_nodes(groups)
+    if nodes and addon in _AFFINITY:
+        path, own_pods = _AFFINITY[addon]
+        apart = {"labelSelector": {"matchExpressions": [own_pods]}, "topologyKey": "kubernetes.io/hostname"}
+        anti = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": apart}]}
+        value: dict[str, Any] = {"affinity": {"nodeAffinity": nodes, "podAntiAffinity": anti}}
+        for part in reversed(path):
+            value = {part: value}
+        settings |= value
+    return settings

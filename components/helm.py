@@ -12,6 +12,7 @@ from pulumi import ComponentResource, ResourceOptions
 
 from .charts import HYPERPOD
 from .config import Charts, InstanceGroup
+from .node_placement import preferred_nodes
 from .pod_resources import tolerations
 from .regions import Region
 
@@ -38,13 +39,16 @@ _PLUGINS = {
         _UNHEALTHY,
     ],
 }
+# The Deployments of cert-manager's chart besides its controller.
+_CERT_MANAGER = ("webhook", "cainjector", "startupapicheck")
 # The tag that the chart itself would take; its image is named here for the account and the region to be right.
 _HEALTH_AGENT_IMAGE = "hyperpod-health-monitoring-agent:1.0.1892.0_1.0.424.0"
 
 
 @dataclass(frozen=True, kw_only=True)
 class HyperPodChartArgs:
-    """What the release is made from. ``groups`` are the worker groups, whose taints the device plugins tolerate.
+    """What the release is made from. ``groups`` are the worker groups: device plugins tolerate their taints, and
+    operators prefer those without accelerators.
 
     ``image_registry`` mirrors, for a closed network, the three images that the chart takes from public registries:
     k8s-device-plugin, mpi-operator, training-operator. The rest come from AWS's own ECR in the region.
@@ -129,11 +133,17 @@ def chart_values(args: HyperPodChartArgs) -> dict[str, Any]:
             "region": region.name,
             "hmaimage": f"{region.registry(agent)}/{_HEALTH_AGENT_IMAGE}",
         }
+    if nodes := preferred_nodes(args.groups):
+        affinity = {"nodeAffinity": nodes}
+        values["mpi-operator"]["mpiOperator"] = {"affinity": affinity}
+        # What the chart knows of the training operator says nothing of nodes.
+        values["cert-manager"] |= {"affinity": affinity} | {part: {"affinity": affinity} for part in _CERT_MANAGER}
     if taints := tolerations(args.groups):
         for plugin, own in _PLUGINS.items():
             values[plugin]["tolerations"] = own + taints
     if args.image_registry:
         values["nvidia-device-plugin"]["image"] = {"repository": f"{args.image_registry}/k8s-device-plugin"}
-        values["mpi-operator"]["mpiOperator"] = {"image": {"repository": f"{args.image_registry}/mpi-operator"}}
+        operator = values["mpi-operator"].setdefault("mpiOperator", {})
+        operator["image"] = {"repository": f"{args.image_registry}/mpi-operator"}
         values["training-operators"] = {"image": {"repository": f"{args.image_registry}/training-operator"}}
     return values

@@ -123,16 +123,16 @@ def _capacity(group: InstanceGroup) -> sagemaker.ClusterCapacityRequirementsArgs
 
 
 def _kubernetes(group: InstanceGroup) -> sagemaker.ClusterKubernetesConfigArgs | None:
-    worker = group.worker
-    if not worker or not (worker.labels or worker.taints):
+    labels = dict(group.worker.labels) if group.worker else {}
+    if not (labels or group.taints):
         return None
     return sagemaker.ClusterKubernetesConfigArgs(
-        labels=dict(worker.labels) or None,
+        labels=labels or None,
         taints=[
             sagemaker.ClusterKubernetesTaintArgs(
                 key=taint.key, value=taint.value or None, effect=sagemaker.ClusterKubernetesTaintEffect(taint.effect)
             )
-            for taint in worker.taints
+            for taint in group.taints
         ]
         or None,
     )

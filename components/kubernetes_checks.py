@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 
 from . import kubernetes_versions
-from .accelerators import CATALOGUE
-from .config import DEFAULT_AUTHENTICATION_MODE, Charts, Problem, Settings
+from .accelerators import ACCELERATORS, CATALOGUE
+from .config import DEFAULT_AUTHENTICATION_MODE, Charts, Problem, Settings, Taint
 from .kubernetes_versions import DEFAULT_VERSION, KUBERNETES_VERSIONS
+from .node_placement import open_groups
 from .regions import Region
 
 ROLE_ARN = re.compile(r"arn:(aws[a-z-]*):iam::\d{12}:role/[\w+=,.@/-]+", re.ASCII)
@@ -50,7 +51,7 @@ def kubernetes_problems(settings: Settings, region: Region | None) -> Iterator[P
     yield from _roles(settings, region)
     yield from _teams(settings)
     yield from _charts(settings)
-    yield from _taints(settings)
+    yield from _groups(settings)
     for name, times in Counter(group.name.lower() for group in settings.groups).items():
         if times > 1 and len({group.name for group in settings.groups if group.name.lower() == name}) > 1:
             yield Problem(
@@ -96,23 +97,45 @@ def _charts(settings: Settings) -> Iterator[Problem]:
         )
 
 
-def _taints(settings: Settings) -> Iterator[Problem]:
+def _groups(settings: Settings) -> Iterator[Problem]:
     """What the cluster itself runs has no nodes but the workers, and not every part of it can be told of taints."""
-    hard = [[taint for taint in group.taints if taint.effect != "PreferNoSchedule"] for group in settings.groups]
-    if all(hard):
+    if not any(group.accelerated for group in settings.groups):
         yield Problem(
             key="hyperpod:workers",
-            what="every group is tainted, and DNS, storage drivers, operators and queues have no other nodes",
-            fix="leave one group without NoSchedule and NoExecute taints",
+            what="no group has accelerators, and jobs train on nothing else",
+            fix=f"one more group, as of {ACCELERATORS[settings.accelerator].default_worker_type}; its count may be 0",
         )
-    for number, taints in enumerate(hard):
-        for taint in taints:
-            if settings.accelerator == "trainium" and (taint.key, taint.effect) != _NEURON_TAINT:
+    if not open_groups(settings):
+        yield Problem(
+            key="hyperpod:workers",
+            what="DNS, storage drivers, operators and queues have no nodes: every group is tainted or has none",
+            fix="a group without accelerators and taints, as 2 of ml.m5.xlarge; or one node in a group without "
+            "NoSchedule and NoExecute taints",
+        )
+    for number, group in enumerate(settings.groups):
+        if group.deep_health_checks and not group.accelerated:
+            yield Problem(
+                key=f"hyperpod:workers[{number}].deepHealthChecks",
+                what=f"{group.instance_type} has no accelerators, which they check",
+                fix="leave it out",
+            )
+        elif group.deep_health_checks and group.taints:
+            yield Problem(
+                key=f"hyperpod:workers[{number}].taints",
+                what="HyperPod takes no taints together with deepHealthChecks, whose own pods would not tolerate them",
+                fix="leave one of the two out",
+            )
+        for taint in group.taints or ():
+            if settings.accelerator == "trainium" and taint.repels and not _neuron_tolerates(taint):
                 yield Problem(
                     key=f"hyperpod:workers[{number}].taints",
                     what=f"the Neuron device plugin does not tolerate {taint.key}:{taint.effect}, nor can it be told",
                     fix=f"the one it tolerates, {':'.join(_NEURON_TAINT)}",
                 )
+
+
+def _neuron_tolerates(taint: Taint) -> bool:
+    return (taint.key, taint.effect) == _NEURON_TAINT
 
 
 def _without_kubernetes(settings: Settings) -> Iterator[Problem]:
@@ -193,7 +216,8 @@ def _teams(settings: Settings) -> Iterator[Problem]:
         if team.accelerators is not None and team.accelerators < 0:
             yield Problem(key=f"{key}.accelerators", what=str(team.accelerators), fix="0 or more")
     claimed = sum(team.accelerators or 0 for team in settings.teams)
-    if claimed > (there := _accelerators(settings)):
+    # Without any node nobody can have what was promised, and no promise is the cause.
+    if claimed > (there := _accelerators(settings)) > 0:
         yield Problem(
             key="hyperpod:teams",
             what=f"the teams are promised {claimed} accelerators and the workers have {there}",

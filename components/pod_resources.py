@@ -25,15 +25,20 @@ def efa_interfaces(group: InstanceGroup) -> int:
 
 
 def device_resource(group: InstanceGroup) -> str:
-    """The name under which the group's accelerators are requested."""
+    """The name under which the group's accelerators are requested. Raises ValueError for a group without."""
     if not group.type.accelerator:
         raise ValueError(f"{group.type.name} has no accelerator")
     return ACCELERATORS[group.type.accelerator].kubernetes_resource
 
 
+def device_resources(groups: Iterable[InstanceGroup]) -> list[str]:
+    """The names of all accelerators of the groups, sorted."""
+    return sorted({device_resource(group) for group in groups if group.type.accelerator})
+
+
 def tolerations(groups: Iterable[InstanceGroup]) -> list[dict[str, str]]:
     """What a pod must tolerate to run on nodes of all these groups, each taint once."""
-    taints = {(taint.key, taint.effect) for group in groups if group.worker for taint in group.worker.taints}
+    taints = {(taint.key, taint.effect) for group in groups for taint in group.taints}
     return [{"key": key, "operator": "Exists", "effect": effect} for key, effect in sorted(taints)]
 
 
@@ -45,11 +50,9 @@ def node_cpus(group: InstanceGroup) -> int:
 
 def node_capacity(group: InstanceGroup) -> Resources:
     """What one node of the group has in all, as its kubelet reports it."""
-    capacity: Resources = {
-        "cpu": node_cpus(group),
-        "memory": f"{group.type.memory_gib}Gi",
-        device_resource(group): group.type.accelerators,
-    }
+    capacity: Resources = {"cpu": node_cpus(group), "memory": f"{group.type.memory_gib}Gi"}
+    if group.type.accelerator:
+        capacity[device_resource(group)] = group.type.accelerators
     if efa_interfaces(group):
         capacity[EFA_RESOURCE] = efa_interfaces(group)
         capacity[HUGE_PAGES_RESOURCE] = f"{NODE_HUGE_PAGES_MIB}Mi"

@@ -14,7 +14,8 @@ from pulumi import ComponentResource, ResourceOptions
 from .accelerators import EFA_RESOURCE
 from .charts import KUEUE
 from .config import InstanceGroup
-from .pod_resources import HUGE_PAGES_RESOURCE, NODE_HUGE_PAGES_MIB, device_resource, efa_interfaces, node_cpus
+from .node_placement import GROUP_LABEL, system_group_names
+from .pod_resources import HUGE_PAGES_RESOURCE, NODE_HUGE_PAGES_MIB, device_resources, efa_interfaces, node_cpus
 
 RELEASE_NAME = "kueue"
 NAMESPACE = "kueue-system"
@@ -29,6 +30,8 @@ _PODS_READY = "30m"
 # A job that never comes up is put aside after that many tries, for its owner to see.
 _TRIES = 5
 _TIMEOUT_SECONDS = 900
+# Of nodes without accelerators; the rest is for what the cluster itself runs there.
+_JOBS_SHARE_OF_SYSTEM_NODE = 0.5
 _FRAMEWORKS = ("batch/job", "kubeflow.org/mpijob", "kubeflow.org/pytorchjob")
 
 
@@ -65,7 +68,7 @@ class Queues(ComponentResource):
             name=RELEASE_NAME,
             namespace=NAMESPACE,
             chart=f"./{KUEUE.path}",
-            values=kueue_values(args.image_registry),
+            values=kueue_values(args.image_registry, args.groups),
             timeout=_TIMEOUT_SECONDS,
             opts=ResourceOptions(parent=self, depends_on=[home, *args.ready]),
         )
@@ -102,8 +105,8 @@ class Queues(ComponentResource):
         self.register_outputs({})
 
 
-def kueue_values(image_registry: str | None) -> dict[str, Any]:
-    """The chart's values: the released image, the frameworks that are there, all or nothing."""
+def kueue_values(image_registry: str | None, groups: Sequence[InstanceGroup] = ()) -> dict[str, Any]:
+    """The chart's values: the released image, the frameworks that are there, all or nothing, and where it runs."""
     configuration = {
         "apiVersion": "config.kueue.x-k8s.io/v1beta1",
         "kind": "Configuration",
@@ -129,8 +132,12 @@ def kueue_values(image_registry: str | None) -> dict[str, Any]:
         "tag": f"v{KUEUE.version}",
         "pullPolicy": "IfNotPresent",
     }
+    manager: dict[str, Any] = {"replicas": 1, "manager": {"image": image}}
+    if names := system_group_names(groups):
+        # The chart knows no affinity, and a selector has one value for a label.
+        manager["nodeSelector"] = {GROUP_LABEL: names[0]}
     return {
-        "controllerManager": {"replicas": 1, "manager": {"image": image}},
+        "controllerManager": manager,
         # JSON is YAML; the chart takes the file as text.
         "managerConfig": {"controllerManagerConfigYaml": json.dumps(configuration, indent=2)},
     }
@@ -143,20 +150,25 @@ def flavor_name(group: InstanceGroup) -> str:
 
 def flavor(group: InstanceGroup) -> dict[str, Any]:
     """The nodes of a worker group, for Kueue."""
-    spec: dict[str, Any] = {"nodeLabels": {"sagemaker.amazonaws.com/instance-group-name": group.name}}
-    if group.worker and group.worker.taints:
+    spec: dict[str, Any] = {"nodeLabels": {GROUP_LABEL: group.name}}
+    # Kubernetes lets pods tolerate a taint of the name of a device that they ask for, which their job does not say.
+    implied = [taint for taint in group.taints if taint.key in device_resources([group])]
+    if implied:
+        spec["tolerations"] = [{"key": taint.key, "operator": "Exists", "effect": taint.effect} for taint in implied]
+    if others := [taint for taint in group.taints if taint not in implied]:
         # Only jobs that tolerate the taints are sent there.
-        spec["nodeTaints"] = [taint.model_dump() for taint in group.worker.taints]
+        spec["nodeTaints"] = [taint.model_dump() for taint in others]
     return spec
 
 
 def cluster_queue(namespace: str, groups: Sequence[InstanceGroup], share: float) -> dict[str, Any]:
     """A namespace's queue: its share of every worker group, and what the others do not use."""
-    devices = sorted({device_resource(group) for group in groups})
+    devices = device_resources(groups)
     covered = ["cpu", "memory", HUGE_PAGES_RESOURCE, EFA_RESOURCE, *devices]
     flavors = [
         {"name": flavor_name(group), "resources": [{"name": r, "nominalQuota": q} for r, q in quota.items()]}
-        for group in groups
+        # The first that fits is taken: what asks for no accelerator is not to use up a node that has some.
+        for group in sorted(groups, key=lambda group: group.type.accelerators > 0)
         for quota in [_quota(group, share, devices)]
     ]
     return {
@@ -174,20 +186,22 @@ def _quota(group: InstanceGroup, share: float, devices: Sequence[str]) -> dict[s
     Quantities are as the API server writes them back: spelled otherwise, every later preview would show a change.
     """
 
+    part_of_node = 1.0 if group.type.accelerator else _JOBS_SHARE_OF_SYSTEM_NODE
+
     def whole(each: float) -> int:
-        return int(each * group.count * share + 1e-9)
+        return int(each * group.count * share * part_of_node + 1e-9)
 
     def part(each: float) -> str:
         return str(whole(each))
 
     efa = efa_interfaces(group)
-    own = device_resource(group)
+    own = device_resources([group])
     return {
         "cpu": part(node_cpus(group)),
         "memory": binary_quantity(whole(group.type.memory_gib) << 30),
         HUGE_PAGES_RESOURCE: binary_quantity(whole(NODE_HUGE_PAGES_MIB) << 20 if efa else 0),
         EFA_RESOURCE: part(efa),
-        **{device: part(group.type.accelerators) if device == own else "0" for device in devices},
+        **{device: part(group.type.accelerators) if device in own else "0" for device in devices},
     }
 
 
@@ -203,7 +217,8 @@ def binary_quantity(amount: int) -> str:
 def shares(promised: Mapping[str, int | None], total: int) -> dict[str, float]:
     """Each namespace's part of ``total`` devices: what it was promised, or an equal part of what no promise takes."""
     if not total:
-        return dict.fromkeys(promised, 0.0)
+        # What has no accelerators is shared all the same.
+        return dict.fromkeys(promised, 1 / len(promised))
     open_ones = [name for name, count in promised.items() if count is None]
     rest = total - sum(count or 0 for count in promised.values())
     equal = rest / len(open_ones) if open_ones else 0.0

@@ -58,7 +58,7 @@ def _instances(config: Config) -> Iterator[Quota]:
             spot += group.count
         else:
             wanted[ON_DEMAND.format(type=group.type.name)] += group.count
-    for name, count in sorted(wanted.items()):
+    for name, count in sorted((+wanted).items()):
         yield Quota(service="sagemaker", name=name, needed=count, unit="instances")
     hyperpod = "SageMaker HyperPod cluster"
     yield Quota(
@@ -87,7 +87,7 @@ def _instances(config: Config) -> Iterator[Quota]:
         service="sagemaker",
         name=f"Maximum size of EBS volume in GB for a {hyperpod} instance",
         code="L-E13DF72A",
-        needed=max(group.volume_gib for group in config.instance_groups),
+        needed=max((group.volume_gib for group in config.instance_groups if group.count), default=0),
         unit="GiB",
     )
 

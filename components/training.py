@@ -34,7 +34,7 @@ class Training(ComponentResource):
 
     def __init__(self, name: str, args: TrainingArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Training", name, None, opts)
-        child, settings, groups = ResourceOptions(parent=self), args.config.settings, args.config.worker_groups
+        child, settings, groups = ResourceOptions(parent=self), args.config.settings, args.config.training_groups
         KubernetesStorage(
             f"{name}-storage",
             KubernetesStorageArgs(
@@ -68,7 +68,7 @@ class Training(ComponentResource):
             Queues(
                 f"{name}-queues",
                 QueuesArgs(
-                    groups=groups,
+                    groups=args.config.worker_groups,
                     shares=part,
                     ready=[args.cluster, *(namespace.namespace for namespace in namespaces)],
                     image_registry=settings.network.image_registry,

@@ -13,7 +13,7 @@ from .config import InstanceGroup
 from .eks_access import team_group
 from .kubernetes_storage import CLAIM_NAME, FSX_DRIVER
 from .pod_environment import config_map_name, pod_variables
-from .pod_resources import device_resource, efa_interfaces
+from .pod_resources import device_resources, efa_interfaces
 from .security import HTTPS, LUSTRE_PORTS
 
 core, rbac, network = kubernetes.core.v1, kubernetes.rbac.v1, kubernetes.networking.v1
@@ -103,8 +103,8 @@ class TrainingNamespace(ComponentResource):
 
     def _limits(self) -> None:
         args = self._args
-        devices = {device_resource(group) for group in args.groups}
-        hard: dict[str, str] = {f"requests.{device}": str(args.accelerators) for device in sorted(devices)}
+        devices = device_resources(args.groups)
+        hard: dict[str, str] = {f"requests.{device}": str(args.accelerators) for device in devices}
         hard[f"requests.{EFA_RESOURCE}"] = str(sum(efa_interfaces(group) * group.count for group in args.groups))
         # Nobody outside of the cluster is served from here.
         hard |= {"services.loadbalancers": "0", "services.nodeports": "0", "persistentvolumeclaims": "20"}

@@ -60,7 +60,7 @@ def _test(target: Target) -> Test:
 
 def check(target: Target, collective: str, nodes: int | None) -> None:
     """Refuse a collective that the test does not have, or more nodes than there are. Raises Failure."""
-    known, group = collectives(target), target.config.worker_groups[0]
+    known, group = collectives(target), target.config.training_groups[0]
     if collective not in known:
         raise bad_input(f'"{collective}" is not a collective of this cluster\'s test', f"one of {', '.join(known)}")
     if nodes is not None and not 1 <= nodes <= group.count:
@@ -75,7 +75,7 @@ def run(
     ``on_phase`` hears what is waited for, and each line of the test, where they can be had before its end.
     """
     check(target, collective, nodes)
-    group = target.config.worker_groups[0]
+    group = target.config.training_groups[0]
     number = nodes or group.count
     if target.on_eks:
         succeeded, lines = _on_kubernetes(target, number, timeout, on_phase)
@@ -123,7 +123,7 @@ def _from_record(record: Mapping[str, Any], nodes: int) -> Result:
 
 def rate_text(target: Target, text: str, collective: str, nodes: int | None = None, failure: str = "") -> Result:
     """Rate what nccl-tests or nccom-test printed, whole, cut or with errors; ``failure`` is what else went wrong."""
-    group = target.config.worker_groups[0]
+    group = target.config.training_groups[0]
     number, per_node, rating = job_run.rate(_test(target), group, collective, text, nodes or group.count, failure)
     return Result(
         test=_test(target),

@@ -69,7 +69,7 @@ def wanted(config: Config) -> Iterator[tuple[_Kind, str, dict[str, Any], dict[st
     classes = [{"Name": name, "Weight": weight} for name, weight in PRIORITIES.items()]
     yield POLICY, f"{cluster}-policy", {"PriorityClasses": classes, "FairShare": "Enabled"}, {}
     totals: dict[str, int] = {}
-    for group in config.worker_groups:
+    for group in config.training_groups:
         totals[group.type.name] = totals.get(group.type.name, 0) + group.count * group.type.accelerators
     teams = {team.name: team.accelerators for team in config.settings.namespaces}
     for team, share in shares(teams, sum(totals.values())).items():

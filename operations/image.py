@@ -59,7 +59,7 @@ def repository_of(chosen: Target) -> str:
         raise bad_input(f"{chosen.stack} is a Slurm stack: its jobs run without containers", "take an EKS stack")
     if chosen.config.settings.accelerator != "gpu":
         raise bad_input("this image is for GPUs; the Neuron jobs run on AWS's own image", "job neuron needs no --image")
-    if all(group.type.architecture != IMAGE_ARCHITECTURE for group in chosen.config.worker_groups):
+    if all(group.type.architecture != IMAGE_ARCHITECTURE for group in chosen.config.training_groups):
         raise bad_input(
             "the recipe's base image is for x86-64, and no worker is",
             f"docker build --platform linux/arm64 --build-arg BASE=IMAGE {RECIPE}, with an IMAGE for arm64",

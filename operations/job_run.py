@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 from hyperpod_commands import bandwidth
 
 from components.config import Config, InstanceGroup
-from components.pod_resources import device_resource
+from components.pod_resources import device_resources
 
 from .failures import Failure, bad_input
 from .job_specs import JOBS, RESULTS, TOKEN_KEY, TOKEN_SECRET
@@ -100,10 +100,10 @@ def _quota(api: Api, job: Object, config: Config) -> Iterator[str]:
     metadata = {"name": "quota", "namespace": job["metadata"]["namespace"]}
     found = api.get({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata}) or {}
     status = found.get("status") or {}
-    for group in config.worker_groups:
-        key = f"requests.{device_resource(group)}"
+    for device in device_resources(config.worker_groups):
+        key = f"requests.{device}"
         hard, used = int((status.get("hard") or {}).get(key, -1)), int((status.get("used") or {}).get(key, 0))
-        wanted = devices_of(job, device_resource(group))
+        wanted = devices_of(job, device)
         if 0 <= hard < used + wanted:
             yield (
                 f"{wanted} devices asked for; of the {hard} of namespace {metadata['namespace']} {used} are in use: "

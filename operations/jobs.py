@@ -130,10 +130,14 @@ def render(
 
 
 def _find_group(config: Config, name: str | None) -> tuple[InstanceGroup, list[str]]:
-    groups = {group.name: group for group in config.worker_groups}
+    groups = {group.name: group for group in config.training_groups}
+    first = config.training_groups[0]
     if name is None or name in groups:
-        return groups.get(name or "", config.worker_groups[0]), []
-    return config.worker_groups[0], [f'there is no worker group "{name}"; the stack has {", ".join(groups)}']
+        return groups.get(name or "", first), []
+    here = f"the stack trains on {', '.join(groups)}"
+    if name in {group.name for group in config.worker_groups}:
+        return first, [f"group {name} has no accelerators; {here}"]
+    return first, [f'there is no worker group "{name}"; {here}']
 
 
 def _problems(
@@ -158,7 +162,9 @@ def _problems(
     teams = [settings.namespace_of(team.name) for team in settings.namespaces]
     if namespace not in teams:
         problems.append(f'the stack has no namespace "{namespace}" (hyperpod:teams); it has {", ".join(teams)}')
-    if not 1 <= nodes <= group.count:
+    if not group.count:
+        problems.append(f"group {group.name} has no nodes now; python -m operations scale STACK {group.name} NUMBER")
+    elif not 1 <= nodes <= group.count:
         problems.append(f"{nodes} nodes of group {group.name}, which has {group.count}; ask for 1 to {group.count}")
     if devices is not None and not 1 <= devices <= row.accelerators:
         problems.append(f"{devices} devices a node; {row.name} has {row.accelerators}, ask for 1 to {row.accelerators}")

@@ -186,7 +186,9 @@ class Validation:
 
     def in_pods(self) -> Iterator[Check]:
         """Pods write to /fsx and see every device. A job alone can tell, which takes all devices of its nodes."""
-        for group in self._target.config.worker_groups:
+        for group in self._target.config.training_groups:
+            if not group.count:
+                continue
             name = f"{_JOB} on {group.name}"
             by_hand = f"python -m operations job run {_JOB} --group {group.name} --stack {self._target.stack}"
             if not self._run_jobs:

@@ -174,8 +174,8 @@ def run_command(
             error.hint = f"{goes_on}; kubectl describe {one}; to end it: kubectl delete {one}"
         raise
     take_away()
-    groups = {one.name: one for one in chosen.config.worker_groups}
-    workers = groups[group] if group else chosen.config.worker_groups[0]
+    groups = {one.name: one for one in chosen.config.training_groups}
+    workers = groups[group] if group else chosen.config.training_groups[0]
     result = job_run.judge(name, where, workers, nodes or workers.count, succeeded, lines, time.monotonic() - started)
     if as_json:
         console.emit(result)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from components.kubernetes_checks import public
 from components.kubernetes_versions import ADDON_VERSIONS, KUBERNETES_VERSIONS
 
-from ..state import HYPERPOD_CLUSTER
+from .addon_settings import check_settings
 from .kinds import Inputs, Kind, Live, Refused, register
+from .pod_nodes import open_nodes
 from .records import record
 from .schemas import to_cloudformation
 from .updates import check_control_plane
@@ -132,6 +133,7 @@ def _check_addon(cluster: Live, i: Inputs) -> None:
 
 def _addon(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     _check_addon(in_cluster(account, i), i)
+    check_settings(i["addonName"], i.get("configurationValues") or "{}")
     arn = account.arn("eks", f"addon/{i['clusterName']}/{i['addonName']}/{account.new_id('a')[2:]}")
     return f"{i['clusterName']}:{i['addonName']}", {"arn": arn, "addonVersion": i.get("addonVersion") or "default"}
 
@@ -140,9 +142,8 @@ def _release(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     clusters = list(account.find(CLUSTER, by=account.now))
     if not clusters:
         raise Refused("Unreachable", "configured Kubernetes cluster is unreachable: no EKS cluster is up")
-    nodes = next(account.find(HYPERPOD_CLUSTER, by=account.now), None)
-    if not i.get("skipAwait") and nodes is None:
-        raise Refused("Timeout", f"release {i.get('name')}: timed out waiting for its pods, no node is up")
+    if not i.get("skipAwait") and not open_nodes(account):
+        raise Refused("Timeout", f"release {i.get('name')}: timed out waiting for its pods, no node takes them")
     if any(account.find(RELEASE, name=i.get("name"), namespace=i.get("namespace"))):
         raise Refused("AlreadyExists", "cannot re-use a name that is still in use")
     return f"{i['namespace']}/{i['name']}", {

@@ -44,6 +44,7 @@ def _check(account: Account, i: Inputs) -> None:
     for group in i["instanceGroups"]:
         _check_role(account, group)
         _check_lifecycle(account, group)
+        _check_kubernetes_config(group)
     if "slurm" in (i.get("orchestrator") or {}):
         _check_slurm(account, i)
     _check_network(account, i)
@@ -79,6 +80,17 @@ def _check_lifecycle(account: Account, group: Mapping[str, Any]) -> None:
     key = f"{prefix.rstrip('/')}/{config['onCreate']}" if prefix else config["onCreate"]
     if next(account.find("aws:s3/bucketObjectv2:BucketObjectv2", by=account.now, bucket=bucket, key=key), None) is None:
         raise Refused("ValidationException", f"lifecycle script s3://{bucket}/{key} is not there when instances start")
+
+
+def _check_kubernetes_config(group: Mapping[str, Any]) -> None:
+    """CreateCluster does not take both: deep health checks run as pods while the nodes carry HyperPod's own taint, and
+    tolerate no other (aws/sagemaker-hyperpod-cli, pull request 449). No page of AWS has the words of its refusal.
+    """
+    if group.get("onStartDeepHealthChecks") and (group.get("kubernetesConfig") or {}).get("taints"):
+        raise Refused(
+            "ValidationException",
+            f"instance group {group['instanceGroupName']}: Taints cannot be used with OnStartDeepHealthChecks",
+        )
 
 
 def _check_slurm(account: Account, i: Inputs) -> None:

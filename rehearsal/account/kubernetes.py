@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import kubernetes_validate
 
-from ..state import HYPERPOD_CLUSTER
 from . import eks
 from .kinds import Inputs, Kind, Live, Refused, family
 from .kubernetes_updates import check_update, replacing_paths
+from .pod_nodes import open_nodes
 
 if TYPE_CHECKING:
     from . import Account
@@ -49,8 +49,8 @@ def _check_custom(account: Account, i: Inputs, release: str) -> None:
     _cluster(account)
     if next(account.find(eks.RELEASE, by=account.now, name=release), None) is None:
         raise Refused("NotFound", f"no matches for kind {i['kind']} in version {i['apiVersion']}")
-    if next(account.find(HYPERPOD_CLUSTER, by=account.now), None) is None:
-        raise Refused("InternalError", f"failed calling webhook of {release}: no endpoints available, no node is up")
+    if not open_nodes(account):
+        raise Refused("InternalError", f"failed calling webhook of {release}: no endpoints available, no node takes it")
 
 
 def _check_namespace(account: Account, i: Inputs) -> None:

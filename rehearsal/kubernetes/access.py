@@ -66,7 +66,7 @@ def job_runs(run: Run) -> str:
 
 def quota(run: Run) -> str:
     """A namespace's quota refuses what is more than the whole cluster."""
-    group = run.config.worker_groups[0]
+    group = run.config.training_groups[0]
     device = device_resource(group)
     every = sum(int(node_capacity(one).get(device, 0)) * one.count for one in run.config.worker_groups)
     pod = _pod(run.namespaces[0], "too-many", {device: every + 1})

@@ -153,7 +153,7 @@ def run(
                 from .pulumi_engine import on_real_engine
 
                 stack = context.enter_context(on_real_engine(project, config, plane, declared, progress.say))
-            here = Run(plane, config, pods, stack)
+            here = Run(plane, config, pods, stack, objects.addons)
             outcome.version = here.kubectl.server_version()
             outcome.chart = deployer.charts.played
             until(here.settled, _SETTLE_SECONDS)
@@ -193,12 +193,14 @@ def _cycle(here: Run, outcome: Outcome, progress: Progress, cycle: int, cycles: 
         return passed
 
     def bring_up(here: Run) -> str:
+        here.kubectl.apply(here.addons)
         outcome.objects = here.stack.bring_up()
         return f"{outcome.objects} objects, {len(here.kubectl.list('nodes'))} nodes"
 
     def take_down(here: Run) -> str:
         kept = here.stack.kept()
         problems, allowed = here.stack.take_down(), frozenset(map(describe, kept))
+        here.kubectl.delete(here.addons)
         outcome.leftovers = here.leftovers(before, allowed)
         stays = Counter(one.split(".")[0] for one in here.look() - before)
         if cycle == cycles:
@@ -223,6 +225,7 @@ def _checks(here: Run, outcome: Outcome, *, full: bool) -> list[tuple[str, Act]]
         ("device plugins", placement.device_plugins),
         ("health monitoring", placement.health_agents),
         ("operators", placement.operators),
+        ("system pods", placement.system_pods),
     ]
     if not full:
         return placed
@@ -243,6 +246,7 @@ def _checks(here: Run, outcome: Outcome, *, full: bool) -> list[tuple[str, Act]]
         *jobs,
         ("strict validation", workloads.unknown_field_refused),
         *(queued if here.config.settings.charts.queues == "kueue" else []),
+        ("jobs without tolerations", workloads.plain_jobs),
         ("second job queues", workloads.second_job_queues),
         ("oversize job", workloads.oversize_refused),
         ("rights of teams", access.rights),

@@ -136,6 +136,8 @@ class ControlPlane:
             f"--tls-private-key-file={key}",
             f"--client-ca-file={self.ca_certificate}",
             "--authorization-mode=Node,RBAC",
+            # What EKS has on besides Kubernetes' own choice (EKS User Guide, "View Amazon EKS platform versions").
+            "--enable-admission-plugins=NodeRestriction,ExtendedResourceToleration",
             "--anonymous-auth=false",
             "--allow-privileged=true",
             f"--service-account-issuer={_ISSUER}",

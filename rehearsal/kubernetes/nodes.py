@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from moto.ec2.models.instance_types import INSTANCE_TYPES
+
 from components.accelerators import EFA_RESOURCE
 from components.config import Config, InstanceGroup
-from components.pod_resources import device_resource, node_capacity
+from components.pod_resources import device_resources as accelerators
+from components.pod_resources import node_capacity
 
 from .kubectl import Kubectl, Manifest, until
 
@@ -16,8 +19,11 @@ from .kubectl import Kubectl, Manifest, until
 _LABELS = "sagemaker.amazonaws.com"
 HEALTH_LABEL, SCHEDULABLE = f"{_LABELS}/node-health-status", "Schedulable"
 TYPE_LABEL, GROUP_LABEL = "node.kubernetes.io/instance-type", f"{_LABELS}/instance-group-name"
-# Amazon EKS User Guide, "Amazon VPC CNI": the maximum of a large instance with prefix delegation or without.
-_PODS = 250
+# Amazon EKS User Guide, "Choose an optimal Amazon EC2 node instance type": addresses but the first of each interface,
+# and two pods on the host's network. Of the interfaces of a HyperPod node the CNI has one: a p5 takes 81 addresses,
+# 32 of EFA's and 49 of pods (SageMaker Developer Guide, "Prerequisites for using SageMaker HyperPod").
+_ON_HOST_NETWORK = 2
+_USUAL_ADDRESSES = 50
 _JOIN_SECONDS = 60.0
 
 
@@ -72,9 +78,15 @@ def device_resources(config: Config) -> dict[str, set[str]]:
     """Extended resources that pods can only use once a plugin advertises them, by worker group."""
     found = {}
     for group in config.worker_groups:
-        offered = {device_resource(group), EFA_RESOURCE} & set(node_capacity(group))
+        offered = {*accelerators([group]), EFA_RESOURCE} & set(node_capacity(group))
         found[group.name] = offered
     return found
+
+
+def pods_of(instance_type: str) -> int:
+    """How many pods a node takes, by EC2's DescribeInstanceTypes (in moto); types that it lacks as the usual large."""
+    facts = INSTANCE_TYPES.get(instance_type.removeprefix("ml."), {}).get("NetworkInfo", {})
+    return int(facts.get("Ipv4AddressesPerInterface", _USUAL_ADDRESSES)) - 1 + _ON_HOST_NETWORK
 
 
 def _node(config: Config, group: InstanceGroup, index: int) -> Manifest:
@@ -93,14 +105,13 @@ def _node(config: Config, group: InstanceGroup, index: int) -> Manifest:
         HEALTH_LABEL: SCHEDULABLE,
     }
     spec: Manifest = {"providerID": f"aws:///{config.region.name}/sagemaker/cluster/{name}"}
-    if group.worker:
-        labels |= group.worker.labels
-        taints = [taint.model_dump(exclude_none=True) for taint in group.worker.taints]
-        spec |= {"taints": taints} if taints else {}
+    labels |= group.worker.labels if group.worker else {}
+    if group.taints:
+        spec["taints"] = [taint.model_dump(exclude_none=True) for taint in group.taints]
     # Devices come with the plugins' pods, as on a real node.
-    devices = {device_resource(group), EFA_RESOURCE}
+    devices = {*accelerators([group]), EFA_RESOURCE}
     capacity = {key: str(value) for key, value in node_capacity(group).items() if key not in devices}
-    capacity |= {"pods": str(_PODS), "ephemeral-storage": f"{group.volume_gib}Gi"}
+    capacity |= {"pods": str(pods_of(group.type.name)), "ephemeral-storage": f"{group.volume_gib}Gi"}
     return {
         "apiVersion": "v1",
         "kind": "Node",

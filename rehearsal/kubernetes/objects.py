@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..state import HYPERPOD_CLUSTER, ResourceState, State, deletion_order
+from . import addons
 from .kubectl import Manifest
 
 _PREFIX = "kubernetes:"
@@ -38,10 +39,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """The program's own order: what can be applied before any node has joined, and what comes after."""
+    """The program's own order: what can be applied before any node has joined, and what comes after.
+
+    ``addons`` are EKS's own workloads, which no step makes.
+    """
 
     before_nodes: tuple[Step, ...]
     after_nodes: tuple[Step, ...]
+    addons: tuple[Manifest, ...] = ()
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -60,7 +65,8 @@ def plan(state: State) -> Plan:
     ordered = sorted(created, key=lambda resource: resource.start)
     wanted = [resource for resource in ordered if resource.custom and resource.type.startswith(_PREFIX)]
     early = tuple(_step(resource) for resource in wanted if resource.start < nodes_at)
-    return Plan(early, tuple(_step(resource) for resource in wanted if resource.start >= nodes_at))
+    late = tuple(_step(resource) for resource in wanted if resource.start >= nodes_at)
+    return Plan(early, late, addons.manifests(state))
 
 
 def _step(resource: ResourceState) -> Step:

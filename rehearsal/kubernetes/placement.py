@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from components.accelerators import EFA_RESOURCE
+from components.node_placement import system_group_names
 
 from ..checks import CheckFailed, require
 from .kubectl import Manifest, until
 from .nodes import GROUP_LABEL, advertise, device_resources
 from .pods import is_ready
-from .run import Run
+from .run import Run, why_pending
 
 _SECONDS = 60.0
+# Pods whose charts and add-ons let us say which nodes they prefer, by how their names begin.
+_TOLD = ("coredns", "ebs-csi-controller", "kueue", "hyperpod-dependencies-mpi-operator")
 # The DaemonSet that advertises each resource, by a part of its name.
 PLUGINS = {
     "nvidia.com/gpu": "nvidia-device-plugin",
@@ -44,8 +49,9 @@ def device_plugins(run: Run) -> str:
 
 
 def health_agents(run: Run) -> str:
-    """The health monitoring agent watches every node, if the stack wants it."""
-    nodes = {node["metadata"]["name"] for node in run.kubectl.list("nodes")}
+    """The health monitoring agent watches every node with accelerators, if the stack wants it."""
+    training = {group.name for group in run.config.training_groups}
+    nodes = {name for name, group in _groups(run).items() if group in training}
     if not run.config.settings.charts.health_monitoring:
         require(not _nodes_with(run, "health-monitoring-agent"), "there are agents, and the stack wants none")
         return "the stack wants none, and there is none"
@@ -74,6 +80,43 @@ def operators(run: Run) -> str:
             f"ready: {', '.join(sorted(run.operators())) or 'none'} of {', '.join(sorted(wanted))}; {said}"
         )
     return ", ".join(sorted(wanted))
+
+
+def system_pods(run: Run) -> str:
+    """What the cluster itself runs has nodes: drivers and agents all of them, the rest those of the system groups.
+
+    Where some accelerators are not tainted, those parts alone keep off them that can be told.
+    """
+    nodes, own = _groups(run), set(system_group_names(run.config.worker_groups))
+    wanted = {one["metadata"]["name"] for one in run.addons if one["kind"] == "DaemonSet"}
+    closed = all(any(taint.repels for taint in g.taints) for g in run.config.training_groups if g.count)
+    stray: list[str] = []
+
+    def settled() -> bool:
+        stray[:] = [
+            f"{name} has no node: {why_pending(run.kubectl, pod)}" if not where else f"{name} is on {nodes[where]}"
+            for name, where, pod in _cluster_pods(run)
+            if not where or (own and (closed or name.startswith(_TOLD)) and nodes[where] not in own)
+        ]
+        stray.extend(
+            f"{daemon} is not on {', '.join(sorted(lacking))}"
+            for daemon in sorted(wanted)
+            if (lacking := nodes.keys() - _nodes_with(run, daemon))
+        )
+        return not stray
+
+    require(until(settled, _SECONDS), "; ".join(stray))
+    where = f"on {' and '.join(sorted(own))}" if own else "beside the jobs"
+    return f"{len(list(_cluster_pods(run)))} {where}; {len(wanted)} agents on each of {len(nodes)} nodes"
+
+
+def _cluster_pods(run: Run) -> Iterator[tuple[str, str, Manifest]]:
+    """Pods outside of the teams' namespaces that have no node of their own right: name, node, pod."""
+    for pod in run.kubectl.list("pods"):
+        metadata = pod["metadata"]
+        owners = {owner["kind"] for owner in metadata.get("ownerReferences", [])}
+        if metadata["namespace"] not in run.namespaces and "DaemonSet" not in owners:
+            yield metadata["name"], pod["spec"].get("nodeName", ""), pod
 
 
 def _words(resources: set[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -34,12 +34,13 @@ class Stack(Protocol):
 
 @dataclass(frozen=True)
 class Run:
-    """Everything a check needs."""
+    """Everything a check needs. ``addons`` are the workloads of EKS's own add-ons."""
 
     plane: ControlPlane
     config: Config
     pods: Pods
     stack: Stack
+    addons: Sequence[Manifest] = ()
 
     @property
     def kubectl(self) -> Kubectl:

@@ -9,7 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from operations.jobs import NAME_LABEL, JobError, jobs_of, render
+from components.node_placement import system_group_names
+from components.pod_resources import device_resource
+from components.queues import LOCAL_QUEUE
+from operations.jobs import NAME_LABEL, QUEUE_LABEL, JobError, jobs_of, render
 
 from ..checks import CheckFailed, require
 from .kubectl import Manifest, Refused, until
@@ -19,6 +22,7 @@ from .run import Run, scheduled, why_pending
 _SECONDS = 60.0
 # How long nothing must happen before it counts as not happening.
 _STILL_SECONDS = 3.0
+_PLAIN = "plain"
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ def admitted_and_placed(run: Run, name: str) -> str:
             )
         pods = job.pods()
         on = {pod["spec"]["nodeName"] for pod in pods}
-        group = run.config.worker_groups[0]
+        group = run.config.training_groups[0]
         nodes = {one["metadata"]["name"]: one["metadata"]["labels"][GROUP_LABEL] for one in run.kubectl.list("nodes")}
         require({nodes[name] for name in on} == {group.name}, f"placed outside of group {group.name}: {sorted(on)}")
         require(len(on) == len(pods), f"{len(pods)} pods share {len(on)} nodes")
@@ -174,7 +178,7 @@ def others_go_on(run: Run) -> str:
 
 def oversize_refused(run: Run) -> str:
     """More nodes than there are: refused when rendered; and a job written by hand never starts, with the reason."""
-    name, most = _jobs(run)[0], run.config.worker_groups[0].count
+    name, most = _jobs(run)[0], run.config.training_groups[0].count
     try:
         render(name, run.config, nodes=most + 1)
     except JobError as error:
@@ -192,6 +196,46 @@ def oversize_refused(run: Run) -> str:
             require(not until(job.placed, _STILL_SECONDS), f"all {job.wanted} pods got a node, and there are {most}")
         require(until(job.reason, _SECONDS), "it does not start, and nobody says why")
         return f"rendering: {said}; by hand: {job.reason()}"
+
+
+def plain_jobs(run: Run) -> str:
+    """Jobs as people write them, without node selector or toleration: with a device they run where it is; without any,
+    on nodes that have none where there are such.
+    """
+    device = device_resource(run.config.training_groups[0])
+    training = {group.name for group in run.config.training_groups}
+    without = set(system_group_names(run.config.worker_groups)) or training
+    said = []
+    for what, resources, right in (("a device", {device: "1"}, training), ("none", {}, without)):
+        objects = [_plain_job(run, resources)]
+        run.kubectl.apply(objects)
+        job = Submitted(run, _PLAIN, objects)
+        try:
+            _wait(job)
+            found = {
+                one["metadata"]["name"]: one["metadata"]["labels"][GROUP_LABEL] for one in run.kubectl.list("nodes")
+            }
+            where = {found[pod["spec"]["nodeName"]] for pod in job.pods()}
+            require(where <= right, f"a job that asks for {what} is on {sorted(where)}, not on {sorted(right)}")
+        finally:
+            run.kubectl.delete(objects)
+            until(lambda job=job: not job.pods(), _SECONDS)  # type: ignore[misc]
+        said.append(f"with {what} on {', '.join(sorted(where))}")
+    return "; ".join(said)
+
+
+def _plain_job(run: Run, resources: dict[str, str]) -> Manifest:
+    queued = run.config.settings.charts.queues == "kueue"
+    labels = {NAME_LABEL: _PLAIN, **({QUEUE_LABEL: LOCAL_QUEUE} if queued else {})}
+    asked = {"cpu": "100m", "memory": "128Mi", **resources}
+    container = {"name": "main", "image": "job.invalid/plain:1", "resources": {"requests": asked, "limits": asked}}
+    pod = {"restartPolicy": "Never", "containers": [container]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": _PLAIN, "namespace": run.namespaces[0], "labels": labels},
+        "spec": {"template": {"metadata": {"labels": {NAME_LABEL: _PLAIN}}, "spec": pod}},
+    }
 
 
 def _jobs(run: Run) -> list[str]:

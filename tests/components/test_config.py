@@ -13,6 +13,7 @@ from tests.support import READY_STACKS, ROOT, config, project
 
 LONG = "a" * 64
 GROUP = {"name": "workers", "instanceType": "ml.g5.16xlarge"}
+SYSTEM = {"name": "system", "instanceType": "ml.m5.xlarge"}
 EKS = {"orchestrator": "eks"}
 TAINT = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
 ROLE = "arn:aws:iam::123456789012:role/research"
@@ -64,8 +65,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "ml.m5.large",
     ),
     "zone of another region": ({"availabilityZoneId": "use1-az1"}, "hyperpod:availabilityZoneId", "usw2-az1"),
-    "count 0": ({"workers": [{**GROUP, "count": 0}]}, "hyperpod:workers[0].count", "1 to"),
-    "negative count": ({"workers": [{**GROUP, "count": -1}]}, "hyperpod:workers[0].count", "1 to"),
+    "negative count": ({"workers": [{**GROUP, "count": -1}]}, "hyperpod:workers[0].count", "0 to"),
     "count as text": ({"workers": [{**GROUP, "count": "many"}]}, "hyperpod:workers[0].count", "integer"),
     "64-character name": ({"clusterName": LONG}, "hyperpod:clusterName", "at most"),
     "upper-case name": ({"clusterName": "Prod"}, "hyperpod:clusterName", "lower-case"),
@@ -353,7 +353,33 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "no nodes for the cluster's own": (
         {**EKS, "workers": [{**GROUP, "taints": [TAINT]}]},
         "hyperpod:workers",
-        "leave one group without",
+        "a group without accelerators and taints",
+    ),
+    "no nodes at all for the cluster's own": (
+        {**EKS, "workers": [{**GROUP, "count": 0}]},
+        "hyperpod:workers",
+        "one node in a group",
+    ),
+    "no node left beside the accelerators": (
+        {**EKS, "workers": [{**GROUP, "count": 0}, {**SYSTEM, "count": 0}]},
+        "hyperpod:workers",
+        "every group is tainted or has none",
+    ),
+    "nothing to train on": ({**EKS, "workers": [SYSTEM]}, "hyperpod:workers", "ml.p5.48xlarge"),
+    "other accelerators on Kubernetes": (
+        {**EKS, "workers": [{**GROUP, "instanceType": "ml.trn1.32xlarge"}]},
+        "hyperpod:workers[0].instanceType",
+        "hyperpod:accelerator is gpu",
+    ),
+    "checks of accelerators where there are none": (
+        {**EKS, "workers": [GROUP, {**SYSTEM, "deepHealthChecks": ["InstanceStress"]}]},
+        "hyperpod:workers[1].deepHealthChecks",
+        "no accelerators",
+    ),
+    "taints with deep health checks": (
+        {**EKS, "workers": [{**GROUP, "deepHealthChecks": ["InstanceStress"], "taints": [TAINT]}, SYSTEM]},
+        "hyperpod:workers[0].taints",
+        "leave one of the two out",
     ),
     "taint that Neuron's plugin cannot be told of": (
         {
@@ -408,7 +434,7 @@ def test_all_problems_are_reported_at_once() -> None:
         availabilityZoneId="use1-az1",
         fsx={"storageGiB": 5},
         network={"cidr": "10.0.0.0/30"},
-        workers=[{"name": "w", "instanceType": "ml.p9.1xlarge", "count": 0, "volumeGiB": 99999}],
+        workers=[{"name": "w", "instanceType": "ml.p9.1xlarge", "count": -1, "volumeGiB": 99999}],
     )
     expected = ["clusterName", "colour", "availabilityZoneId", "fsx.storageGiB", "network.cidr"]
     expected += [f"workers[0].{field}" for field in ("instanceType", "count", "volumeGiB")]
@@ -424,7 +450,7 @@ def test_a_malformed_key_hides_no_other_keys_problem() -> None:
 def test_a_malformed_value_hides_nothing_beside_it() -> None:
     found = problems_raw(fsx={"compression": "ZSTD", "throughput": 300, "backupDays": -1})
     assert {f"hyperpod:fsx.{key}" for key in ("compression", "throughput", "backupDays")} == set(found)
-    workers = [{"instanceType": "ml.g5.16xlarge", "count": 0}, {**GROUP, "count": "many", "volumeGiB": 99999}]
+    workers = [{"instanceType": "ml.g5.16xlarge", "count": -1}, {**GROUP, "count": "many", "volumeGiB": 99999}]
     assert {f"hyperpod:workers{path}" for path in ("[0].name", "[0].count", "[1].count", "[1].volumeGiB")} == set(
         problems_raw(workers=workers)
     )

@@ -244,7 +244,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "more GPUs than a node has": ({"name": "nanogpt", "devices": 9}, "ml.p5.48xlarge has 8, ask for 1 to 8"),
     "more EFA than a node has": ({"name": "nccl-tests", "efa": 33}, "ml.p5.48xlarge has 32"),
     "more nodes than the group has": ({"name": "nanogpt", "nodes": 3}, "which has 2; ask for 1 to 2"),
-    "unknown group": ({"name": "nanogpt", "group": "gpus"}, "the stack has workers"),
+    "unknown group": ({"name": "nanogpt", "group": "gpus"}, "the stack trains on workers"),
     "unknown namespace": ({"name": "nanogpt", "namespace": "default"}, "hyperpod:teams"),
     "other accelerator": ({"name": "nccom-test"}, "nccom-test is for trainium"),
     "operator turned off": (

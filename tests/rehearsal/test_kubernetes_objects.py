@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from components.kubernetes_versions import addon_version
 from rehearsal.account import Account, Refused
 from rehearsal.account.access_entries import ACCESS_ENTRY, NATIVE_ACCESS_ENTRY
 from rehearsal.account.kinds import provider_refuses
+from rehearsal.state import HYPERPOD_CLUSTER
 
 CLUSTER, ADDON = "aws:eks/cluster:Cluster", "aws:eks/addon:Addon"
 RELEASE, NAMESPACE = "kubernetes:helm.sh/v3:Release", "kubernetes:core/v1:Namespace"
@@ -76,9 +78,18 @@ def test_without_a_cluster_nothing_answers() -> None:
 def test_queues_need_kueue_and_kueue_needs_nodes(account: Account) -> None:
     assert "no matches for kind LocalQueue" in refusal(account, QUEUE, queue())
     release = {"name": "kueue", "namespace": "kueue-system", "chart": "./charts/kueue"}
-    assert "no node is up" in refusal(account, RELEASE, release)
+    assert "no node takes them" in refusal(account, RELEASE, release)
     account.create(RELEASE, "kueue", {**release, "skipAwait": True})
     assert "failed calling webhook of kueue" in refusal(account, QUEUE, queue())
+    taint = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
+    closed = {"instanceGroupName": "workers", "instanceCount": 2, "kubernetesConfig": {"taints": [taint]}}
+    account.adopt(HYPERPOD_CLUSTER, "cluster", "h", {"instanceGroups": [closed]}, {})
+    assert "no node takes it" in refusal(account, QUEUE, queue())
+    empty = {"instanceGroupName": "empty", "instanceCount": 0}
+    account.adopt(HYPERPOD_CLUSTER, "another", "e", {"instanceGroups": [empty]}, {})
+    assert "no node takes it" in refusal(account, QUEUE, queue())
+    account.adopt(HYPERPOD_CLUSTER, "third", "o", {"instanceGroups": [{**empty, "instanceCount": 1}]}, {})
+    account.create(QUEUE, "queue", queue())
 
 
 def test_a_namespace_takes_its_content_along(account: Account) -> None:
@@ -94,6 +105,20 @@ def test_an_addon_version_of_another_kubernetes_is_refused(account: Account) -> 
     assert "is not for Kubernetes 1.34" in refusal(account, ADDON, addon)
     assert "addon toaster is not supported" in refusal(account, ADDON, {**addon, "addonName": "toaster"})
     account.create(ADDON, "kube-proxy", {**addon, "addonVersion": addon_version("kube-proxy", "1.34")})
+
+
+@pytest.mark.parametrize(
+    ("addon", "values", "reason"),
+    [
+        ("coredns", {"tolerate": []}, "$.tolerate: is not defined in the schema"),
+        ("vpc-cni", {"enableNetworkPolicy": True}, "$.enableNetworkPolicy: bool found, str expected"),
+        ("aws-ebs-csi-driver", {"controller": {"affinities": {}}}, "$.controller.affinities: is not defined"),
+        ("aws-fsx-csi-driver", {"controller": {"affinity": {}}}, "$.controller: is not defined"),
+    ],
+)
+def test_an_addon_takes_what_its_schema_has(account: Account, addon: str, values: dict[str, Any], reason: str) -> None:
+    inputs = {"clusterName": "c", "addonName": addon, "addonVersion": addon_version(addon, "1.34")}
+    assert reason in refusal(account, ADDON, {**inputs, "configurationValues": json.dumps(values)})
 
 
 def test_an_access_policy_needs_an_entry_and_a_scope_that_makes_sense(account: Account) -> None:

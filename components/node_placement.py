@@ -1,0 +1,68 @@
+"""Where what a Kubernetes cluster itself runs has its nodes: DNS, storage drivers, operators, queues.
+
+A worker group without accelerators is for that, where there is one. Taints keep the rest of such pods off accelerators;
+those that can be told prefer the group besides. Nothing here makes a resource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .accelerators import ACCELERATORS
+from .config import InstanceGroup, Settings, Taint, WorkerGroup
+
+GROUP_LABEL = "sagemaker.amazonaws.com/instance-group-name"
+# Kubernetes, API reference, PreferredSchedulingTerm: 1 to 100; more than what else the add-ons prefer by themselves.
+_WEIGHT = 100
+
+
+def system_groups(settings: Settings) -> tuple[WorkerGroup, ...]:
+    """The groups for what the cluster itself runs, none where it shares the others' nodes."""
+    return tuple(
+        group
+        for group in settings.groups
+        if settings.orchestrator == "eks" and not group.accelerated and _open(settings, group, group.taints or ())
+    )
+
+
+def open_groups(settings: Settings) -> tuple[WorkerGroup, ...]:
+    """The groups with nodes for any pod: only there can run what tolerates no taint."""
+    return tuple(group for group in settings.groups if _open(settings, group, taints_of(settings, group)))
+
+
+def _open(settings: Settings, group: WorkerGroup, taints: Iterable[Taint]) -> bool:
+    return settings.count_of(group) > 0 and not any(taint.repels for taint in taints)
+
+
+def taints_of(settings: Settings, group: WorkerGroup) -> tuple[Taint, ...]:
+    """A group's taints: as given, else what keeps accelerators for pods that ask for them, where there are other nodes.
+
+    The taint has the name of the accelerators' resource, which every pod tolerates that asks for one
+    (ExtendedResourceToleration, which EKS has on: Amazon EKS User Guide, "View Amazon EKS platform versions"). Groups
+    with deep health checks have none: HyperPod does not take both.
+    """
+    if group.taints is not None:
+        return group.taints
+    if not group.accelerated or group.deep_health_checks or not system_groups(settings):
+        return ()
+    resource = ACCELERATORS[settings.accelerator].kubernetes_resource
+    return (Taint(key=resource, value="true", effect="NoSchedule"),)
+
+
+def system_group_names(groups: Iterable[InstanceGroup]) -> list[str]:
+    """``system_groups`` of groups that are resolved: their names."""
+    return [
+        group.name
+        for group in groups
+        if not group.type.accelerator and group.count and not any(taint.repels for taint in group.taints)
+    ]
+
+
+def preferred_nodes(groups: Iterable[InstanceGroup]) -> dict[str, Any] | None:
+    """A pod's node affinity: rather on nodes of the system groups; None where there are none."""
+    names = system_group_names(groups)
+    if not names:
+        return None
+    there = {"matchExpressions": [{"key": GROUP_LABEL, "operator": "In", "values": names}]}
+    return {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": _WEIGHT, "preference": there}]}

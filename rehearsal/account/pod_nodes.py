@@ -1,0 +1,25 @@
+"""Nodes that the embedded account's HyperPod cluster has for pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..state import HYPERPOD_CLUSTER
+
+if TYPE_CHECKING:
+    from . import Account
+
+_REPELLING = ("NoSchedule", "NoExecute")
+
+
+def open_nodes(account: Account) -> int:
+    """Nodes that take pods without tolerations by now (Kubernetes, "Taints and Tolerations")."""
+    clusters = account.find(HYPERPOD_CLUSTER, by=account.now)
+    groups = [group for cluster in clusters for group in cluster.inputs["instanceGroups"]]
+    return sum(int(group["instanceCount"]) for group in groups if not _repels(group))
+
+
+def _repels(group: Mapping[str, Any]) -> bool:
+    taints = (group.get("kubernetesConfig") or {}).get("taints") or []
+    return any(taint["effect"] in _REPELLING for taint in taints)
