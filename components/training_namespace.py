@@ -226,7 +226,9 @@ class TrainingNamespace(ComponentResource):
                 volume_name=volume_name,
                 resources=core.VolumeResourceRequirementsArgs(requests=capacity),
             ),
-            opts=ResourceOptions.merge(self._inside, ResourceOptions(depends_on=[volume])),
+            # Kubernetes lets a bound claim change in nothing but its size, and that only where a storage class made
+            # the volume. When the file system grows the volume says so; the claim stays as it was made.
+            opts=ResourceOptions.merge(self._inside, ResourceOptions(depends_on=[volume], ignore_changes=["spec"])),
         )
 
 

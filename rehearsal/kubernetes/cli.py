@@ -20,7 +20,7 @@ from operations.jobs import jobs_of
 from ..checks import Check, CheckFailed
 from ..interrupts import Interrupted, interruptible
 from ..project import Project, ProjectError, load_project
-from . import access, network, placement, workloads
+from . import access, growth, network, placement, workloads
 from .binaries import Missing, find_all, missing
 from .charts import Charts
 from .container import available
@@ -153,7 +153,7 @@ def run(
                 from .pulumi_engine import on_real_engine
 
                 stack = context.enter_context(on_real_engine(project, config, plane, declared, progress.say))
-            here = Run(plane, config, pods, stack, objects.addons)
+            here = Run(plane, config, pods, stack, objects.addons, objects.grown)
             outcome.version = here.kubectl.server_version()
             outcome.chart = deployer.charts.played
             until(here.settled, _SETTLE_SECONDS)
@@ -254,5 +254,6 @@ def _checks(here: Run, outcome: Outcome, *, full: bool) -> list[tuple[str, Act]]
         ("quota", access.quota),
         ("pod security", access.pod_security),
         ("network policies", access.network_policies),
+        ("file system grows", growth.file_system_grows),
         *training,
     ]

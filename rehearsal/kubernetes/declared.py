@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 
 from components.config import Config
 
@@ -18,7 +19,10 @@ class StackFailed(Exception):
 
 
 def declare(project: Project, config: Config) -> Plan:
-    """Everything that the program declares for Kubernetes. Raises StackFailed."""
+    """Everything that the program declares for Kubernetes, and what it changes there when the file system grows.
+
+    Raises StackFailed.
+    """
     # The account takes a second to load, and is not needed to say what a machine lacks.
     from ..account import Account
     from ..deployment import up
@@ -26,12 +30,20 @@ def declare(project: Project, config: Config) -> Plan:
 
     try:
         with Account(config.region.name) as account:
-            deployment = up(project, account)
+            first = up(project, account)
+            if first.failure:
+                raise StackFailed(f"the stack did not come up: {first.failure}")
+            fsx = config.settings.fsx.model_dump(by_alias=True, exclude_unset=True)
+            # Twice a size that FSx has is one that it has.
+            grown = json.dumps({**fsx, "storageGiB": 2 * config.fsx_gib})
+            later = up(replace(project, config={**project.config, "hyperpod:fsx": grown}), account, old=first.state)
+            if later.failure:
+                raise StackFailed(f"the file system did not grow: {later.failure}")
     except ProgramError as refused:
         raise StackFailed(str(refused)) from refused
-    if deployment.failure:
-        raise StackFailed(f"the stack did not come up: {deployment.failure}")
-    return plan(deployment.state)
+    before, after = plan(first.state), plan(later.state)
+    known = {step.name: step for step in before.steps}
+    return replace(before, grown=tuple(step for step in after.steps if step != known.get(step.name)))
 
 
 @dataclass(frozen=True)

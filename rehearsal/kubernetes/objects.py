@@ -41,12 +41,13 @@ class Step:
 class Plan:
     """The program's own order: what can be applied before any node has joined, and what comes after.
 
-    ``addons`` are EKS's own workloads, which no step makes.
+    ``addons`` are EKS's own workloads, which no step makes; ``grown`` is what changes when the file system grows.
     """
 
     before_nodes: tuple[Step, ...]
     after_nodes: tuple[Step, ...]
     addons: tuple[Manifest, ...] = ()
+    grown: tuple[Step, ...] = ()
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -12,6 +12,7 @@ from components.config import Config
 
 from .control_plane import ControlPlane
 from .kubectl import Kubectl, Manifest, Refused, until
+from .objects import Step
 from .pods import Pods, is_ready, operator_of
 
 # Objects that Kubernetes makes and removes by itself, at its own pace.
@@ -34,13 +35,17 @@ class Stack(Protocol):
 
 @dataclass(frozen=True)
 class Run:
-    """Everything a check needs. ``addons`` are the workloads of EKS's own add-ons."""
+    """Everything a check needs.
+
+    ``addons`` are the workloads of EKS's own add-ons, ``grown`` what changes when the file system grows.
+    """
 
     plane: ControlPlane
     config: Config
     pods: Pods
     stack: Stack
     addons: Sequence[Manifest] = ()
+    grown: Sequence[Step] = ()
 
     @property
     def kubectl(self) -> Kubectl:

@@ -145,7 +145,7 @@ def test_jobs_train_on_accelerators_alone_wherever_their_group_stands() -> None:
     assert selector[GROUP_LABEL] == "workers"
     with pytest.raises(JobError, match="group system has no accelerators; the stack trains on workers"):
         render("device-check", settings, group="system")
-    with pytest.raises(JobError, match="group workers has no nodes now; python -m operations scale STACK workers"):
+    with pytest.raises(JobError, match="group workers has no nodes now; python -m operations scale workers NUMBER"):
         render("device-check", groups(SYSTEM, {**GPU, "count": 0}))
 
 

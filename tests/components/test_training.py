@@ -117,6 +117,13 @@ def test_each_namespace_mounts_the_stacks_file_system_and_can_never_delete_it() 
         assert one(state, f"training-{team}-fsx-claim").inputs["spec"]["volumeName"] == f"fsx-{team}"
 
 
+def test_a_claim_stays_as_it_was_made_when_the_file_system_grows() -> None:
+    small, large = planned(), plan("eks-gpu", teams=TEAMS, fsx={"storageGiB": 4800}).state
+    volumes = [one(state, "training-vision-fsx").inputs["spec"]["capacity"]["storage"] for state in (small, large)]
+    assert volumes == ["1200Gi", "4800Gi"]
+    assert one(small, "training-vision-fsx-claim").ignore_changes == ("spec",)
+
+
 @pytest.mark.parametrize("stack", ["eks-gpu", "eks-trainium"])
 def test_pods_get_the_variables_that_slurms_jobs_get(stack: str) -> None:
     group = config(stack).worker_groups[0]

@@ -1,0 +1,54 @@
+"""A file system that grows under a running cluster: what the program changes then, on the real API server."""
+
+from __future__ import annotations
+
+import copy
+
+from components.kubernetes_storage import CLAIM_NAME
+
+from ..checks import CheckFailed, require
+from .kubectl import Manifest, Refused, until
+from .run import Run
+
+_SECONDS = 30.0
+# What the admission plugin PersistentVolumeClaimResize says.
+_REFUSAL = "only dynamically provisioned pvc can be resized"
+
+
+def file_system_grows(run: Run) -> str:
+    """The API server takes everything that growing the file system changes, and claims stay bound."""
+    changes = [step.manifest for step in run.grown if step.manifest]
+    require(changes, "growing the file system changes nothing in the cluster")
+    try:
+        run.kubectl.apply(changes)
+    except Refused as refused:
+        raise CheckFailed(f"the API server refused {_names(changes)}: {refused}") from None
+    for namespace in run.namespaces:
+        require(
+            until(lambda where=namespace: _bound(run, where), _SECONDS), f"{CLAIM_NAME} of {namespace} is not bound"
+        )  # type: ignore[misc]
+        _refuses_a_larger_claim(run, namespace)
+    sizes = {str(one["spec"]["capacity"]["storage"]) for one in changes if one["kind"] == "PersistentVolume"}
+    return f"{_names(changes)} say {', '.join(sorted(sizes))}; the claims are bound as they were made"
+
+
+def _bound(run: Run, namespace: str) -> bool:
+    claim = run.kubectl.get("pvc", CLAIM_NAME, namespace) or {}
+    return bool(claim.get("status", {}).get("phase") == "Bound")
+
+
+def _refuses_a_larger_claim(run: Run, namespace: str) -> None:
+    """That it would matter: this server takes no larger claim, as EKS's does not."""
+    claim = copy.deepcopy(run.kubectl.get("pvc", CLAIM_NAME, namespace) or {})
+    claim["spec"]["resources"]["requests"]["storage"] = "1000000Gi"
+    claim["metadata"].pop("managedFields", None)
+    try:
+        run.kubectl.apply([claim], dry_run=True)
+    except Refused as refused:
+        require(_REFUSAL in str(refused), f"a larger claim was refused for another reason: {refused}")
+        return
+    raise CheckFailed(f"the API server let {CLAIM_NAME} of {namespace} grow")
+
+
+def _names(objects: list[Manifest]) -> str:
+    return ", ".join(f"{one['kind']} {one['metadata']['name']}" for one in objects)
