@@ -81,8 +81,9 @@ DEFAULT_CONTROLLER_TYPE = "ml.m5.2xlarge"
 DEFAULT_AUTHENTICATION_MODE: Literal["API"] = "API"
 DEFAULT_TEAM = "training"
 DEFAULT_LOST_NODE_SECONDS = 10
-# Nodes of a group without accelerators where no number is given.
-SYSTEM_NODES = 2
+# Nodes of a group without accelerators where no number is given: HyperPod does not replace those by itself, and a small
+# one takes 14 pods (SageMaker Developer Guide, "Getting started with Amazon EKS support in SageMaker HyperPod").
+SYSTEM_NODES = 3
 
 
 class Taint(_Model):
@@ -228,8 +229,7 @@ class Settings(_Model):
         return self.fsx.storage_gib or SIZES[self.size].fsx_gib
 
     def count_of(self, group: WorkerGroup) -> int:
-        """Nodes of a worker group: as given, or the size's; two where there are no accelerators, one for each of the
-        two pods of cluster DNS."""
+        """Nodes of a worker group: as given, or the size's where they train."""
         if group.count is not None:
             return group.count
         return SIZES[self.size].workers if group.accelerated else SYSTEM_NODES

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from .accelerators import lookup
 from .config import Config, InstanceGroup
 from .endpoints import interface_services
-from .kubernetes_versions import KUBERNETES_VERSIONS, today
+from .kubernetes_versions import KUBERNETES_VERSIONS, extended_support_notice, today
 from .prices import HOURS_PER_MONTH, PRICES, price
 
 Rates = Mapping[str, float]
@@ -86,8 +86,8 @@ def _notes(config: Config, rates: Rates) -> Iterator[str]:
             yield f"{group.type.name}: {group.type.price_basis} rate, no HyperPod rate is published"
         if group.worker and (group.worker.capacity == "spot" or group.worker.training_plan_arn):
             yield f"{group.name}: shown at the on-demand rate; spot and training plans cost what AWS says then"
-    if settings.orchestrator == "eks" and _extended(config):
-        yield f"Kubernetes {settings.kubernetes_version} is under extended support, at six times the price"
+    if settings.orchestrator == "eks" and (notice := extended_support_notice(settings.kubernetes_version)):
+        yield notice
     if settings.observability:
         yield "managed Prometheus and Grafana are billed by sample and by user"
 

@@ -18,15 +18,13 @@ from .config import Charts, InstanceGroup, Team
 from .eks_access import EksAccess, EksAccessArgs
 from .eks_addons import EksAddons, EksAddonsArgs
 from .helm import HyperPodChart, HyperPodChartArgs
-from .kubernetes_versions import KUBERNETES_VERSIONS
+from .kubernetes_versions import KUBERNETES_VERSIONS, WARNED_DAYS, extended_support_notice
 from .names import Names
 from .regions import Region
 
 LOG_DAYS = 30
 # KMS, ScheduleKeyDeletion: 7 to 30 days. A key that waits costs nothing.
 _KEY_WINDOW_DAYS = 7
-# How long before the end of a version's support the program speaks of it.
-_WARNED_DAYS = 90
 LOG_TYPES = ("api", "audit", "authenticator")
 # What the control plane calls on nodes: kubelet, webhooks on the ports that charts commonly serve them, and aggregated
 # APIs. An API that does not answer keeps every namespace from going (metrics-server: EKS's add-on; Kueue: its chart).
@@ -153,7 +151,9 @@ class Eks(ComponentResource):
             )
         version = KUBERNETES_VERSIONS[args.version]
         days = version.days_left(kubernetes_versions.today())
-        if days is not None and days < _WARNED_DAYS:
+        if ends := extended_support_notice(args.version):
+            pulumi.log.warn(f"{ends}: set hyperpod:kubernetesVersion to a newer one", self)
+        if days is not None and days < WARNED_DAYS:
             pulumi.log.warn(
                 f"EKS ends its support of Kubernetes {args.version} in {days} days, and upgrades the cluster by itself "
                 "then: set hyperpod:kubernetesVersion to a newer one before",

@@ -9,7 +9,7 @@ from ipaddress import IPv4Network
 
 from . import kubernetes_versions
 from .accelerators import ACCELERATORS, CATALOGUE
-from .config import DEFAULT_AUTHENTICATION_MODE, Charts, Problem, Settings, Taint
+from .config import DEFAULT_AUTHENTICATION_MODE, SYSTEM_NODES, Charts, Problem, Settings, Taint
 from .kubernetes_versions import DEFAULT_VERSION, KUBERNETES_VERSIONS
 from .node_placement import open_groups
 from .regions import Region
@@ -109,8 +109,8 @@ def _groups(settings: Settings) -> Iterator[Problem]:
         yield Problem(
             key="hyperpod:workers",
             what="DNS, storage drivers, operators and queues have no nodes: every group is tainted or has none",
-            fix="a group without accelerators and taints, as 2 of ml.m5.xlarge; or one node in a group without "
-            "NoSchedule and NoExecute taints",
+            fix=f"a group without accelerators and taints, as {SYSTEM_NODES} of ml.m5.xlarge; or one node in a group "
+            "without NoSchedule and NoExecute taints",
         )
     for number, group in enumerate(settings.groups):
         if group.deep_health_checks and not group.accelerated:
@@ -122,7 +122,7 @@ def _groups(settings: Settings) -> Iterator[Problem]:
         elif group.deep_health_checks and group.taints:
             yield Problem(
                 key=f"hyperpod:workers[{number}].taints",
-                what="HyperPod takes no taints together with deepHealthChecks, whose own pods would not tolerate them",
+                what="HyperPod takes no taints together with deepHealthChecks",
                 fix="leave one of the two out",
             )
         for taint in group.taints or ():

@@ -14,7 +14,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 # The newest that SageMaker's documentation names for HyperPod.
-DEFAULT_VERSION = "1.34"
+DEFAULT_VERSION = "1.35"
+# How long before the end of a support the program and the cost speak of it.
+WARNED_DAYS = 90
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,10 @@ class KubernetesVersion:
     def extended_support(self, on: date) -> bool:
         """Whether EKS charges for extended support on that day."""
         return self.standard_support_until is not None and on > self.standard_support_until
+
+    def standard_days_left(self, on: date) -> int | None:
+        """Days until EKS charges for extended support; negative once it does."""
+        return (self.standard_support_until - on).days if self.standard_support_until else None
 
     def days_left(self, on: date) -> int | None:
         """Days until EKS takes no new cluster of it and upgrades the others by itself; negative once it does."""
@@ -93,3 +99,12 @@ def addon_version(addon: str, kubernetes: str) -> str | None:
         if row.addon == addon and kubernetes in row.kubernetes_versions:
             return row.version
     raise KeyError(f"no version of {addon} for Kubernetes {kubernetes} in eks_addons.csv")
+
+
+def extended_support_notice(kubernetes: str) -> str:
+    """That the version costs extended support, or soon will; empty where its standard support lasts."""
+    days = KUBERNETES_VERSIONS[kubernetes].standard_days_left(today())
+    if days is None or days >= WARNED_DAYS:
+        return ""
+    what = f"Kubernetes {kubernetes} {'is' if days < 0 else 'will be'} under extended support"
+    return f"{what}{'' if days < 0 else f' in {days + 1} days'}, at six times the price of the control plane"

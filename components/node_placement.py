@@ -40,7 +40,8 @@ def taints_of(settings: Settings, group: WorkerGroup) -> tuple[Taint, ...]:
 
     The taint has the name of the accelerators' resource, which every pod tolerates that asks for one
     (ExtendedResourceToleration, which EKS has on: Amazon EKS User Guide, "View Amazon EKS platform versions"). Groups
-    with deep health checks have none: HyperPod does not take both.
+    with deep health checks have none: HyperPod does not take both (SageMaker Developer Guide, "Getting started with
+    Amazon EKS support in SageMaker HyperPod").
     """
     if group.taints is not None:
         return group.taints

@@ -163,7 +163,9 @@ def _problems(
     if namespace not in teams:
         problems.append(f'the stack has no namespace "{namespace}" (hyperpod:teams); it has {", ".join(teams)}')
     if not group.count:
-        problems.append(f"group {group.name} has no nodes now; python -m operations scale {group.name} NUMBER --stack STACK")
+        problems.append(
+            f"group {group.name} has no nodes now; python -m operations scale {group.name} NUMBER --stack STACK"
+        )
     elif not 1 <= nodes <= group.count:
         problems.append(f"{nodes} nodes of group {group.name}, which has {group.count}; ask for 1 to {group.count}")
     if devices is not None and not 1 <= devices <= row.accelerators:

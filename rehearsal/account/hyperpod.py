@@ -83,8 +83,8 @@ def _check_lifecycle(account: Account, group: Mapping[str, Any]) -> None:
 
 
 def _check_kubernetes_config(group: Mapping[str, Any]) -> None:
-    """CreateCluster does not take both: deep health checks run as pods while the nodes carry HyperPod's own taint, and
-    tolerate no other (aws/sagemaker-hyperpod-cli, pull request 449). No page of AWS has the words of its refusal.
+    """SageMaker Developer Guide, "Getting started with Amazon EKS support in SageMaker HyperPod": no custom taints on
+    nodes of instance groups with deep health checks, which GPU and Trainium instances alone have.
     """
     if group.get("onStartDeepHealthChecks") and (group.get("kubernetesConfig") or {}).get("taints"):
         raise Refused(

@@ -19,10 +19,7 @@ from .kubectl import Kubectl, Manifest, until
 _LABELS = "sagemaker.amazonaws.com"
 HEALTH_LABEL, SCHEDULABLE = f"{_LABELS}/node-health-status", "Schedulable"
 TYPE_LABEL, GROUP_LABEL = "node.kubernetes.io/instance-type", f"{_LABELS}/instance-group-name"
-# Amazon EKS User Guide, "Choose an optimal Amazon EC2 node instance type": addresses but the first of each interface,
-# and two pods on the host's network. Of the interfaces of a HyperPod node the CNI has one: a p5 takes 81 addresses,
-# 32 of EFA's and 49 of pods (SageMaker Developer Guide, "Prerequisites for using SageMaker HyperPod").
-_ON_HOST_NETWORK = 2
+# Addresses of one interface of a large instance.
 _USUAL_ADDRESSES = 50
 _JOIN_SECONDS = 60.0
 
@@ -84,9 +81,13 @@ def device_resources(config: Config) -> dict[str, set[str]]:
 
 
 def pods_of(instance_type: str) -> int:
-    """How many pods a node takes, by EC2's DescribeInstanceTypes (in moto); types that it lacks as the usual large."""
+    """How many pods a node takes: the addresses of one interface (EC2's DescribeInstanceTypes, in moto) but the first.
+
+    SageMaker Developer Guide, "Getting started with Amazon EKS support in SageMaker HyperPod", whose table says so of
+    each type: 49 of a p5, 14 of an m5.xlarge.
+    """
     facts = INSTANCE_TYPES.get(instance_type.removeprefix("ml."), {}).get("NetworkInfo", {})
-    return int(facts.get("Ipv4AddressesPerInterface", _USUAL_ADDRESSES)) - 1 + _ON_HOST_NETWORK
+    return int(facts.get("Ipv4AddressesPerInterface", _USUAL_ADDRESSES)) - 1
 
 
 def _node(config: Config, group: InstanceGroup, index: int) -> Manifest:

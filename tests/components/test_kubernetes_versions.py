@@ -8,8 +8,16 @@ from datetime import date
 import pytest
 
 from components.config import ConfigError
+from components.cost import estimate
 from components.eks_addons import NODE_ADDONS, POD_ADDONS, TASK_GOVERNANCE, TRAINING_OPERATOR
-from components.kubernetes_versions import ADDON_VERSIONS, DEFAULT_VERSION, KUBERNETES_VERSIONS, addon_version
+from components.kubernetes_versions import (
+    ADDON_VERSIONS,
+    DEFAULT_VERSION,
+    KUBERNETES_VERSIONS,
+    WARNED_DAYS,
+    addon_version,
+    extended_support_notice,
+)
 from rehearsal.account import Account
 from rehearsal.deployment import up
 from tests.support import config, project
@@ -30,6 +38,31 @@ def test_every_version_has_exactly_one_version_of_every_addon(version: str) -> N
         rows = [row for row in ADDON_VERSIONS if row.addon == addon and version in row.kubernetes_versions]
         assert len(rows) == 1, f"{addon} has {len(rows)} rows for {version}"
         assert rows[0].source
+
+
+def test_the_default_is_under_standard_support_for_months() -> None:
+    until = KUBERNETES_VERSIONS[DEFAULT_VERSION].standard_support_until
+    # The tables' newest row was looked up on this day.
+    assert until is not None
+    assert (until - date(2026, 11, 22)).days > WARNED_DAYS
+
+
+@pytest.mark.parametrize(
+    ("day", "notice"),
+    [
+        (date(2026, 9, 3), ""),
+        (date(2026, 9, 4), "Kubernetes 1.34 will be under extended support in 90 days"),
+        (date(2026, 12, 2), "Kubernetes 1.34 will be under extended support in 1 days"),
+        (date(2026, 12, 3), "Kubernetes 1.34 is under extended support"),
+    ],
+)
+def test_extended_support_is_announced_before_it_costs(day: date, notice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("components.kubernetes_versions.today", lambda: day)
+    assert extended_support_notice("1.34").startswith(notice)
+    assert bool(extended_support_notice("1.34")) == bool(notice)
+    notes = estimate(config("eks-gpu", kubernetesVersion="1.34")).notes
+    assert [note for note in notes if "extended support" in note] == ([extended_support_notice("1.34")] * bool(notice))
+    assert extended_support_notice("1.36") == ""
 
 
 @pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
@@ -76,3 +109,4 @@ def test_the_end_of_a_versions_support_is_announced(monkeypatch: pytest.MonkeyPa
     deployment = up(chosen, Account("us-west-2"), preview=True)
     assert not deployment.failure
     assert [text for text in said if "support of Kubernetes 1.32 in 60 days" in text]
+    assert [text for text in said if text.startswith("Kubernetes 1.32 is under extended support")]

@@ -74,9 +74,9 @@ def test_slurms_groups_have_no_taints() -> None:
     assert taints(config("slurm-gpu")) == {"workers": []}
 
 
-def test_a_group_without_accelerators_has_two_nodes_and_a_small_volume_whatever_the_size() -> None:
+def test_a_group_without_accelerators_has_three_nodes_and_a_small_volume_whatever_the_size() -> None:
     system = groups(GPU, SYSTEM, size="large").worker_groups[1]
-    assert (system.count, system.volume_gib) == (2, 200)
+    assert (system.count, system.volume_gib) == (3, 200)
     assert "nvidia.com/gpu" not in node_capacity(system)
 
 
@@ -129,8 +129,8 @@ def test_queues_offer_nodes_without_accelerators_first_and_half_of_them() -> Non
     (group,) = cluster_queue("a", groups(GPU, SYSTEM).worker_groups, 1.0)["resourceGroups"]
     assert [one["name"] for one in group["flavors"]] == ["system", "workers"]
     quota = {r["name"]: r["nominalQuota"] for r in group["flavors"][0]["resources"]}
-    # 2 nodes of 2 CPUs, one thread a core.
-    assert (quota["cpu"], quota["memory"], quota["nvidia.com/gpu"]) == ("2", "16Gi", "0")
+    # 3 nodes of 2 CPUs, one thread a core.
+    assert (quota["cpu"], quota["memory"], quota["nvidia.com/gpu"]) == ("3", "24Gi", "0")
 
 
 def test_parked_accelerators_leave_teams_an_equal_share_of_the_rest() -> None:
@@ -151,10 +151,10 @@ def test_jobs_train_on_accelerators_alone_wherever_their_group_stands() -> None:
 
 def test_cost_and_quotas_show_the_system_nodes_and_none_of_an_empty_group() -> None:
     estimate = cost.estimate(config("eks-gpu"))
-    assert estimate.parts["system (2 x ml.m5.xlarge)"] == pytest.approx(0.46)
+    assert estimate.parts["system (3 x ml.m5.xlarge)"] == pytest.approx(0.69)
     assert estimate.accelerator_hourly_usd == pytest.approx(2 * 66.048)
     names = {quota.name: quota.needed for quota in quotas.needed(config("eks-gpu"))}
-    assert names["ml.m5.xlarge for cluster usage"] == 2
+    assert names["ml.m5.xlarge for cluster usage"] == 3
     parked = {quota.name: quota.needed for quota in quotas.needed(groups({**GPU, "count": 0}, SYSTEM))}
     assert "ml.p5.48xlarge for cluster usage" not in parked
     assert parked["Maximum size of EBS volume in GB for a SageMaker HyperPod cluster instance"] == 200

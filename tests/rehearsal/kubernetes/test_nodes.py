@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from components.config import Config, parse
-from rehearsal.kubernetes.nodes import device_resources, is_ready, nodes_of
+from rehearsal.kubernetes.nodes import device_resources, is_ready, nodes_of, pods_of
 
 
 def _config(instance_type: str, **more: object) -> Config:
@@ -62,3 +62,11 @@ def test_a_node_with_a_taint_of_nodes_that_are_not_ready_is_not_ready() -> None:
     assert is_ready({"spec": {}, "status": ready})
     assert not is_ready({"spec": {"taints": [{"key": "node.kubernetes.io/not-ready"}]}, "status": ready})
     assert not is_ready({"spec": {}, "status": {}})
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "pods"),
+    [("ml.p5.48xlarge", 49), ("ml.trn1.32xlarge", 49), ("ml.g5.16xlarge", 29), ("ml.m5.xlarge", 14)],
+)
+def test_a_node_takes_as_many_pods_as_hyperpods_guide_says(instance_type: str, pods: int) -> None:
+    assert pods_of(instance_type) == pods
