@@ -151,6 +151,7 @@ class Charts(_Model):
     deep_health_check: bool = True
     job_auto_restart: bool = True
     neuron_scheduler: bool = False
+    network_policies: bool = True
     queues: Literal["kueue", "task-governance", "none"] = "kueue"
 
 

@@ -33,8 +33,6 @@ TRAINING_OPERATOR, TASK_GOVERNANCE = (
 )
 _POD_ADDON_TIMEOUT = CustomTimeouts(create="2h")
 _CONFIGURATION: Mapping[str, Mapping[str, object]] = {
-    # Without it the CNI takes NetworkPolicies and enforces none (EKS User Guide, "Limit Pod traffic").
-    "vpc-cni": {"enableNetworkPolicy": "true"},
     # On tainted nodes too, as the other add-ons' DaemonSets are by themselves (containers-roadmap, 2261;
     # Mountpoint for Amazon S3 CSI driver, installation).
     "eks-pod-identity-agent": {"tolerations": [{"operator": "Exists"}]},
@@ -96,7 +94,7 @@ class EksAddons(ComponentResource):
         sagemaker = tuple(addon for addon, wanted in switched.items() if wanted)
         for addon in (*NODE_ADDONS, *POD_ADDONS, *sagemaker):
             identity = identities.get(addon)
-            settings = configuration(addon, args.groups)
+            settings = configuration(addon, args.groups, network_policies=args.charts.network_policies)
             aws.eks.Addon(
                 f"{name}-{addon}",
                 cluster_name=args.cluster_name,
@@ -214,9 +212,12 @@ class EksAddons(ComponentResource):
         return Output.all(role.arn, *policies).apply(lambda all_of_it: str(all_of_it[0]))
 
 
-def configuration(addon: str, groups: Sequence[InstanceGroup]) -> dict[str, Any]:
+def configuration(addon: str, groups: Sequence[InstanceGroup], *, network_policies: bool = True) -> dict[str, Any]:
     """The add-on's configuration values; empty where its own are right."""
     settings: dict[str, Any] = dict(_CONFIGURATION.get(addon, {}))
+    if addon == "vpc-cni" and network_policies:
+        # Without it the CNI takes NetworkPolicies and enforces none (EKS User Guide, "Limit Pod traffic").
+        settings["enableNetworkPolicy"] = "true"
     nodes = preferred_nodes(groups)
     if nodes and addon in _AFFINITY:
         path, own_pods = _AFFINITY[addon]

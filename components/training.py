@@ -59,6 +59,7 @@ class Training(ComponentResource):
                     accelerators=total if queued else int(total * part[namespace] + 1e-9),
                     file_system=args.file_system,
                     network_cidrs=args.network_cidrs,
+                    network_policy=settings.charts.network_policies,
                 ),
                 child,
             )

@@ -65,6 +65,7 @@ class TrainingNamespaceArgs:
     accelerators: int
     file_system: FileSystem
     network_cidrs: Sequence[str] = ()
+    network_policy: bool = True
 
 
 class TrainingNamespace(ComponentResource):
@@ -92,7 +93,8 @@ class TrainingNamespace(ComponentResource):
         # one by one, the claim of a job that still runs would never end.
         self._inside = ResourceOptions(parent=self, depends_on=[self.namespace], deleted_with=self.namespace)
         self._limits()
-        self._network_policy()
+        if args.network_policy:
+            self._network_policy()
         self._rights()
         self._environment()
         self._storage()

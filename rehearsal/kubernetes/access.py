@@ -90,6 +90,9 @@ def network_policies(run: Run) -> str:
 
     Nothing on this machine enforces policies: this reads what the API server has, as the VPC CNI would.
     """
+    if not run.config.settings.charts.network_policies:
+        require(not run.kubectl.list("networkpolicies"), "there are policies, and the stack wants none")
+        return "the stack wants none, and there is none"
     for namespace in run.namespaces:
         policies = [one["spec"] for one in run.kubectl.list("networkpolicies", namespace=namespace)]
         whole = [spec for spec in policies if not spec.get("podSelector")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from typing import Any
 
@@ -115,6 +116,15 @@ def test_each_namespace_mounts_the_stacks_file_system_and_can_never_delete_it() 
         assert volume["persistentVolumeReclaimPolicy"] == "Retain"
         assert volume["claimRef"] == {"namespace": team, "name": "fsx-claim"}
         assert one(state, f"training-{team}-fsx-claim").inputs["spec"]["volumeName"] == f"fsx-{team}"
+
+
+def test_without_network_policies_there_are_none_and_the_cni_looks_for_none() -> None:
+    state = plan("eks-gpu", charts={"networkPolicies": False}).state
+    assert not of_type(state, "NetworkPolicy")
+    addons = {r.inputs["addonName"]: r.inputs.get("configurationValues") for r in of_type(state, "Addon")}
+    assert addons["vpc-cni"] is None
+    enforced = {r.inputs["addonName"]: r.inputs.get("configurationValues") for r in of_type(planned(), "Addon")}
+    assert json.loads(enforced["vpc-cni"]) == {"enableNetworkPolicy": "true"}
 
 
 def test_a_claim_stays_as_it_was_made_when_the_file_system_grows() -> None:
