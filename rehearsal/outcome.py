@@ -14,20 +14,24 @@ from .changes import Change, Deployed, Step, apply_steps
 from .deployment import Deployment, OnEvent, destroy, up
 from .existing import prepare
 from .project import Project
-from .state import STACK_TYPE, ResourceState, critical_path
+from .state import HYPERPOD_CLUSTER, STACK_TYPE, ResourceState, critical_path
 
 SECRET = "[secret]"
 
 
 @dataclass
 class Outcome:
-    """What a rehearsal found. ``failures`` are of the deployment, then of the destroy; a change has its own."""
+    """What a rehearsal found. ``failures`` are of the deployment, then of the destroy; a change has its own.
+
+    ``cluster_seconds``: until the HyperPod cluster is up, nodes included; what the path has after it waits for nodes.
+    """
 
     config: Config
     project: Project
     resources: list[dict[str, Any]] = field(default_factory=list)
     critical_path: list[ResourceState] = field(default_factory=list)
     total_seconds: float = 0.0
+    cluster_seconds: float = 0.0
     outputs: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -38,6 +42,16 @@ class Outcome:
     changes: list[Change] = field(default_factory=list)
     skipped: int = 0
     leftovers: list[str] = field(default_factory=list)
+
+    @property
+    def cluster_path(self) -> list[ResourceState]:
+        """The part of the critical path until the HyperPod cluster is up, nodes included."""
+        return [one for one in self.critical_path if one.finish <= self.cluster_seconds]
+
+    @property
+    def after_cluster(self) -> list[ResourceState]:
+        """The rest of it: what waits for the cluster's nodes, as queues whose own pods run there."""
+        return [one for one in self.critical_path if one.finish > self.cluster_seconds]
 
     @property
     def passed(self) -> bool:
@@ -60,6 +74,11 @@ class Outcome:
             "resources": self.resources,
             "critical_path": [resource.name for resource in self.critical_path],
             "total_seconds": self.total_seconds,
+            "cluster": {"seconds": self.cluster_seconds, "critical_path": [one.name for one in self.cluster_path]},
+            "after_cluster": {
+                "seconds": self.total_seconds - self.cluster_seconds,
+                "critical_path": [one.name for one in self.after_cluster],
+            },
             "cost": {
                 "hourly_usd": round(estimate.hourly_usd, 4),
                 "monthly_usd": round(estimate.monthly_usd, 2),
@@ -134,6 +153,8 @@ def _describe(outcome: Outcome, deployment: Deployment) -> None:
     outcome.created = sum(resource.in_account for resource in shown)
     outcome.critical_path = critical_path(deployment.state)
     outcome.total_seconds = max((resource.finish for resource in shown), default=0.0)
+    clusters = (resource.finish for resource in outcome.critical_path if resource.type == HYPERPOD_CLUSTER)
+    outcome.cluster_seconds = max(clusters, default=outcome.total_seconds)
     outcome.outputs = {
         key: SECRET if key in deployment.secret_outputs else value for key, value in sorted(deployment.outputs.items())
     }

@@ -92,6 +92,7 @@ def _page(result: Mapping[str, Any]) -> dict[str, Any]:
     nodes, groups = _read(resources)
     critical = _critical_nodes(nodes, result.get("critical_path") or [])
     total = float(result.get("total_seconds") or max((node.finish for node in nodes), default=0.0))
+    cluster = float((result.get("cluster") or {}).get("seconds") or total)
     tips = _tips(nodes, groups)
     cost = _cost(result.get("cost") or {})
     return {
@@ -101,7 +102,11 @@ def _page(result: Mapping[str, Any]) -> dict[str, Any]:
         "resource_count": len(nodes),
         "component_count": sum(1 for group in groups if group.label != TOP_LEVEL),
         "total_seconds": total,
-        "critical": [{"name": node.name, "seconds": node.finish - node.start, "id": node.id} for node in critical],
+        "cluster_seconds": cluster,
+        "critical": [
+            {"name": node.name, "seconds": node.finish - node.start, "id": node.id, "later": node.finish > cluster}
+            for node in critical
+        ],
         "timeline": _timeline(groups, total, tips),
         "graph": _graph(nodes, groups, critical, tips),
         "cost": cost,

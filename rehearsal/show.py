@@ -146,14 +146,19 @@ def _table(title: str, *columns: tuple[str, Literal["left", "right"]]) -> tuple[
 
 
 def _time(outcome: Outcome) -> RenderableType:
+    after = outcome.total_seconds - outcome.cluster_seconds
+    until = f"the cluster is up, and {clock(after)} more for what needs its nodes" if after else "everything is up"
     title, table = _table(
-        f"Critical path: {clock(outcome.total_seconds)} until everything is up",
+        f"Critical path: {clock(outcome.cluster_seconds)} until {until}",
         ("resource", "left"),
         ("starts", "right"),
         ("takes", "right"),
         ("done", "right"),
     )
-    for resource in outcome.critical_path:
+    for number, resource in enumerate(outcome.critical_path):
+        if number == len(outcome.cluster_path):
+            table.add_section()
+            table.add_row("after the cluster:", "", "", "", style="dim")
         took = resource.finish - resource.start
         table.add_row(resource.name, clock(resource.start), clock(took), clock(resource.finish))
     return Group(title, table)

@@ -156,6 +156,19 @@ def test_bars_follow_time_on_one_scale_and_short_tasks_stay_visible(render: Rend
     assert float(bars["network-subnet"]["x"]) > float(bars["network-vpc"]["x"])
 
 
+def test_what_waits_for_the_nodes_is_told_apart_from_the_cluster(render: Render) -> None:
+    result = sample()
+    queue = resource("queue", "kubernetes:kueue:Queue", STACK, ("compute-cluster",), start=976, finish=1038)
+    result["resources"].append(queue)
+    result |= {"total_seconds": 1038.0, "cluster": {"seconds": 976.0}}
+    result["critical_path"].append("queue")
+    page = render(result).html
+    assert "ready in <b>16:16</b>" in page
+    assert "queues <b>1:02</b> later" in page
+    assert page.count('class="later"') == 1
+    assert "later" not in render(sample()).html.split("</header>")[0].split("<body>")[1]
+
+
 def test_the_critical_path_is_marked_everywhere(render: Render) -> None:
     page = render(sample())
     path = ["network-vpc", "network-subnet", "compute-cluster"]
