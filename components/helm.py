@@ -137,10 +137,11 @@ def chart_values(args: HyperPodChartArgs) -> dict[str, Any]:
         affinity = {"nodeAffinity": nodes}
         values["mpi-operator"]["mpiOperator"] = {"affinity": affinity}
         # What the chart knows of the training operator says nothing of nodes.
-        values["cert-manager"] |= {"affinity": affinity} | {part: {"affinity": affinity} for part in _CERT_MANAGER}
+        if charts.hyperpod_training_operator:
+            values["cert-manager"] |= {"affinity": affinity} | {part: {"affinity": affinity} for part in _CERT_MANAGER}
     if taints := tolerations(args.groups):
         for plugin, own in _PLUGINS.items():
-            values[plugin]["tolerations"] = own + taints
+            values[plugin]["tolerations"] = own + [taint for taint in taints if taint not in own]
     if args.image_registry:
         values["nvidia-device-plugin"]["image"] = {"repository": f"{args.image_registry}/k8s-device-plugin"}
         operator = values["mpi-operator"].setdefault("mpiOperator", {})

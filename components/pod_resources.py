@@ -12,7 +12,9 @@ Resources: TypeAlias = dict[str, int | str]
 
 HUGE_PAGES_RESOURCE = "hugepages-2Mi"
 # Amazon EKS User Guide, "Run machine learning training on Amazon EKS with Elastic Fabric Adapter": nodes with EFA
-# set 5,128 pages of 2 MiB aside at boot, and a pod that uses all of a node's interfaces takes 5,120 MiB.
+# set 5,128 pages of 2 MiB aside at boot, and a pod that uses all of a node's interfaces takes 5,120 MiB. None of AWS's
+# manifests for Trainium asks for any (awslabs/awsome-distributed-ai, neuronx-distributed and optimum-neuron), and a pod
+# that asks for what its node does not have never starts; libfabric does without where it gets none.
 NODE_HUGE_PAGES_MIB = 5128 * 2
 POD_HUGE_PAGES_MIB = 5120
 # The rest is kubelet's reserve, the DaemonSets', and the page cache of the Lustre client.
@@ -36,6 +38,11 @@ def device_resources(groups: Iterable[InstanceGroup]) -> list[str]:
     return sorted({device_resource(group) for group in groups if group.type.accelerator})
 
 
+def huge_pages_mib(group: InstanceGroup) -> int:
+    """Huge pages of a node that pods can count on, MiB."""
+    return NODE_HUGE_PAGES_MIB if efa_interfaces(group) and group.type.accelerator == "gpu" else 0
+
+
 def tolerations(groups: Iterable[InstanceGroup]) -> list[dict[str, str]]:
     """What a pod must tolerate to run on nodes of all these groups, each taint once."""
     taints = {(taint.key, taint.effect) for group in groups for taint in group.taints}
@@ -55,7 +62,8 @@ def node_capacity(group: InstanceGroup) -> Resources:
         capacity[device_resource(group)] = group.type.accelerators
     if efa_interfaces(group):
         capacity[EFA_RESOURCE] = efa_interfaces(group)
-        capacity[HUGE_PAGES_RESOURCE] = f"{NODE_HUGE_PAGES_MIB}Mi"
+    if pages := huge_pages_mib(group):
+        capacity[HUGE_PAGES_RESOURCE] = f"{pages}Mi"
     return capacity
 
 
@@ -71,5 +79,6 @@ def pod_request(group: InstanceGroup, *, devices: int | None = None, efa: int | 
     }
     if interfaces:
         request[EFA_RESOURCE] = interfaces
+    if interfaces and huge_pages_mib(group):
         request[HUGE_PAGES_RESOURCE] = f"{POD_HUGE_PAGES_MIB}Mi"
     return request

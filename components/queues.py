@@ -15,7 +15,7 @@ from .accelerators import EFA_RESOURCE
 from .charts import KUEUE
 from .config import InstanceGroup
 from .node_placement import GROUP_LABEL, system_group_names
-from .pod_resources import HUGE_PAGES_RESOURCE, NODE_HUGE_PAGES_MIB, device_resources, efa_interfaces, node_cpus
+from .pod_resources import HUGE_PAGES_RESOURCE, device_resources, efa_interfaces, huge_pages_mib, node_cpus
 
 RELEASE_NAME = "kueue"
 NAMESPACE = "kueue-system"
@@ -194,13 +194,12 @@ def _quota(group: InstanceGroup, share: float, devices: Sequence[str]) -> dict[s
     def part(each: float) -> str:
         return str(whole(each))
 
-    efa = efa_interfaces(group)
     own = device_resources([group])
     return {
         "cpu": part(node_cpus(group)),
         "memory": binary_quantity(whole(group.type.memory_gib) << 30),
-        HUGE_PAGES_RESOURCE: binary_quantity(whole(NODE_HUGE_PAGES_MIB) << 20 if efa else 0),
-        EFA_RESOURCE: part(efa),
+        HUGE_PAGES_RESOURCE: binary_quantity(whole(huge_pages_mib(group)) << 20),
+        EFA_RESOURCE: part(efa_interfaces(group)),
         **{device: part(group.type.accelerators) if device in own else "0" for device in devices},
     }
 

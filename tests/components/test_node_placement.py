@@ -97,8 +97,9 @@ def test_what_can_be_told_prefers_the_system_groups_and_says_again_what_its_own_
 
 
 def test_the_operators_of_a_stack_prefer_them_too() -> None:
+    charts = {"hyperpodTrainingOperator": True, "queues": "task-governance"}
+    chart = one(plan("eks-gpu", charts=charts).state, "eks-chart-release").inputs["values"]
     state = plan("eks-gpu").state
-    chart = one(state, "eks-chart-release").inputs["values"]
     assert "system" in json.dumps(chart["mpi-operator"]["mpiOperator"]["affinity"])
     for part in ("webhook", "cainjector", "startupapicheck"):
         assert "system" in json.dumps(chart["cert-manager"][part]["affinity"])
@@ -115,7 +116,8 @@ def test_device_plugins_and_jobs_tolerate_the_taint() -> None:
     assert tolerations(settings.worker_groups) == [toleration]
     assert render("device-check", settings)[-1]["spec"]["template"]["spec"]["tolerations"] == [toleration]
     chart = one(plan("eks-gpu").state, "eks-chart-release").inputs["values"]
-    assert toleration in chart["aws-efa-k8s-device-plugin"]["tolerations"]
+    for plugin in ("aws-efa-k8s-device-plugin", "nvidia-device-plugin"):
+        assert chart[plugin]["tolerations"].count(toleration) == 1
 
 
 def test_a_queue_gives_jobs_the_toleration_that_kubernetes_would_and_asks_for_any_other() -> None:
