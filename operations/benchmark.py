@@ -63,6 +63,9 @@ def check(target: Target, collective: str, nodes: int | None) -> None:
     known, group = collectives(target), target.config.training_groups[0]
     if collective not in known:
         raise bad_input(f'"{collective}" is not a collective of this cluster\'s test', f"one of {', '.join(known)}")
+    if not group.count:
+        again = f"python -m operations scale {group.name} NUMBER --stack {target.stack}"
+        raise bad_input(f"{group.name} has no nodes now", again)
     if nodes is not None and not 1 <= nodes <= group.count:
         raise bad_input(f"{nodes} nodes", f"{group.name} has {group.count}")
 

@@ -175,6 +175,7 @@ GOLDEN: dict[str, Golden] = {
                 "deepHealthCheck": False,
                 "jobAutoRestart": False,
                 "neuronScheduler": True,
+                "networkPolicies": False,
                 "queues": "none",
             },
             "teams": [{"name": "vision", "accelerators": 48}, {"name": "speech"}],
