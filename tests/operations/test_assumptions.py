@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,41 @@ def test_a_probe_changes_nothing_and_names_what_there_is(row: Assumption) -> Non
         model = botocore.session.get_session().get_service_model(service)
         shape = model.operation_model(_operation(model, operation)).input_shape
         assert set(probe.arguments) <= set(shape.members)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS.values() if row.probe.api], ids=lambda row: row.id)
+def test_answers_have_the_form_that_aws_publishes(row: Assumption) -> None:
+    service, operation = row.probe.api.split()
+    model = botocore.session.get_session().get_service_model(service)
+    shape = model.operation_model(_operation(model, operation)).output_shape
+    for sample in (row.samples.confirmed, row.samples.refuted):
+        assert not list(_strange(shape, sample)), row.id
+
+
+def _strange(shape: Any, value: Any) -> Iterator[str]:
+    """Keys and words of a sample that AWS's answer does not have."""
+    if shape.type_name == "structure":
+        for key, item in value.items():
+            yield from [key] if key not in shape.members else _strange(shape.members[key], item)
+    elif shape.type_name == "list":
+        for item in value:
+            yield from _strange(shape.member, item)
+    elif getattr(shape, "enum", None) and value not in shape.enum:
+        yield value
+
+
+def test_commands_on_nodes_are_good_shell(tmp_path: Path) -> None:
+    script = tmp_path / "probes.sh"
+    commands = [row.probe.command for row in ROWS.values() if row.probe.node]
+    script.write_text("#!/bin/bash\n" + "\n".join(f"( {command} )" for command in commands) + "\n")
+    # Names of the stack are filled in later, and images have files that are not here; ls is read by people and by us.
+    told = subprocess.run(
+        [Path(sys.executable).parent / "shellcheck", "--exclude=SC1083,SC1091,SC2012,SC2010,SC2086", script],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stdout
 
 
 def _operation(model: Any, method: str) -> str:
