@@ -269,6 +269,8 @@ class Configuration:
             slurm_configure.publish(self._host, self._shared)
             if changed:
                 self._reread()
+                groups = slurm_configure.known_groups(self._host)
+                slurm_configure.hide_login_nodes(self._host, groups, read_instances(self._host))
         except (StepError, OSError, ValueError) as error:
             self._log(f"configuration: {error}")
         self._seen = tuple(_mtime(self._host.path(name)) for name in names)

@@ -68,6 +68,7 @@ def _controller(node: Node) -> str:
     # slurmd goes on asking the controller that it knows until another one sends it a configuration.
     if took_over or (was_running and changed):
         host.run("scontrol", "reconfigure", check=not took_over)
+    slurm_configure.hide_login_nodes(host, node.parameters.groups, node.identity.instances)
     slurm_configure.publish(host, node.shared)
     unit = REQUEUE_UNIT.format(bin=bin_folder)
     fresh = host.write(f"{units.UNITS}/hyperpod-requeue.service", unit)

@@ -112,11 +112,26 @@ def facts(host: Host) -> Dict[str, Any]:
     return dict(json.loads(host.read(f"{host.settings.state_folder}/node.json") or "{}"))
 
 
+def known_groups(host: Host) -> Dict[str, Group]:
+    """The cluster's instance groups, by what the scripts have left on this node."""
+    return {record["name"]: Group(**record) for record in facts(host)["groups"]}
+
+
 def configure_again(host: Host) -> bool:
     """``configure``, by what the scripts have left on this node."""
-    known = facts(host)
-    groups = {record["name"]: Group(**record) for record in known["groups"]}
-    return configure(host, groups, read_instances(host), str(known["shared"]))
+    return configure(host, known_groups(host), read_instances(host), str(facts(host)["shared"]))
+
+
+def hide_login_nodes(host: Host, groups: Mapping[str, Group], instances: Sequence[Instance]) -> None:
+    """Take login nodes out of slurmctld's lists, where an earlier reading of slurm.conf has left them.
+
+    24.11 does so itself when it reads that they are FUTURE; 26.05 keeps an idle one, which jobs would wait for.
+    """
+    for name in sorted(slurm_conf.login_nodes(read(host), instances, groups)):
+        if host.run("scontrol", "show", "node", name, check=False, timeout=10).code == 0:
+            # Only a node that is down can be made one of the future.
+            for state in (("State=DOWN", "Reason=login node"), ("State=FUTURE",)):
+                host.run("scontrol", "update", f"NodeName={name}", *state, check=False)
 
 
 def main() -> None:

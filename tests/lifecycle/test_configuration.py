@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,31 @@ def test_a_controller_that_dies_of_a_changed_slurm_conf_is_started_again_and_tel
         ("scontrol", "reconfigure"),
     ]
     assert lines == ["slurm.conf changed: Unable to contact slurm controller; restarted"]
+
+
+def test_a_login_node_that_the_agents_line_has_shown_is_hidden_again(host: FakeHost) -> None:
+    """Slurm 26.05 keeps it in the partition otherwise, idle, and jobs would wait for it."""
+    login = {"name": "login", "role": "login", "instance_type": "ml.m5.large"}
+    facts = json.loads(host.text("/etc/hyperpod/node.json"))
+    host.write("/etc/hyperpod/node.json", json.dumps({**facts, "groups": [login]}))
+    shown = {"ip-10-1-0-11"}
+
+    def scontrol(h: FakeHost, args: Sequence[str], stdin: object) -> Result:
+        if "State=FUTURE" in args:
+            shown.clear()
+        return Result(0 if args[1] != "show" or args[3] in shown else 1)
+
+    host.commands["scontrol"] = scontrol
+    conf = host.path("/opt/slurm/etc/slurm.conf")
+    conf.write_text(conf.read_text() + "NodeName=ip-10-1-0-11 NodeAddr=10.1.0.11 State=CLOUD\n")
+    requeue.Configuration(host, lambda line: None).round()
+    assert host.calls == [
+        ("scontrol", "reconfigure"),
+        ("scontrol", "show", "node", "ip-10-1-0-11"),
+        ("scontrol", "update", "NodeName=ip-10-1-0-11", "State=DOWN", "Reason=login node"),
+        ("scontrol", "update", "NodeName=ip-10-1-0-11", "State=FUTURE"),
+    ]
+    assert "NodeName=ip-10-1-0-11 NodeAddr=10.1.0.11 State=FUTURE" in conf.read_text()
 
 
 def test_what_runs_before_slurmctld_settles_the_same(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
