@@ -42,9 +42,14 @@ def normal(deployment: Deployment, given: str = "") -> Normal:
     return {component: dict(sorted(resources.items())) for component, resources in found.items()}
 
 
+def _in_order(value: Any) -> Any:
+    """Outputs come back from the engine with their keys in any order."""
+    return {key: _in_order(value[key]) for key in sorted(value)} if isinstance(value, dict) else value
+
+
 def _outputs(deployment: Deployment, names: _Names) -> dict[str, Any]:
     outputs = {
-        f"output {key}": MASK if key in deployment.secret_outputs else names.of(value)
+        f"output {key}": MASK if key in deployment.secret_outputs else names.of(_in_order(value))
         for key, value in deployment.outputs.items()
     }
     # Whether the charts have been brought is no matter of the stack.
