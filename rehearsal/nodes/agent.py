@@ -94,13 +94,13 @@ class Agent:
         return json.dumps(document, indent=2)
 
     def slurm_conf(self, hosts: Iterable[Host]) -> str:
-        """slurm.conf of the controller."""
+        """slurm.conf of the controller. Login nodes are in it (awsome-distributed-ai, hyperpod-mental-model.md)."""
         hosts = list(hosts)
         heads = [host for host in hosts if host.role == "controller"]
         return _SLURM_CONF.format(
             cluster=self.stack.cluster_name,
             controllers="\n".join(f"SlurmctldHost={host.hostname}({host.address})" for host in heads),
-            nodes="\n".join(_node_line(host) for host in hosts if host.role == "worker"),
+            nodes="\n".join(_node_line(host) for host in hosts if host.role != "controller"),
             partitions="\n".join(self._partition_lines(hosts)),
         )
 
