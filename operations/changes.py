@@ -47,9 +47,19 @@ _EFFECTS = {
 
 
 def plan(target: Target, verb: Verb, nodes: Sequence[Node], affected: Sequence[Node]) -> Plan:
-    """What the change does to these nodes and to the jobs on them. Asks the scheduler; changes nothing."""
+    """What the change does to these nodes and to the jobs on them. Asks the scheduler; changes nothing.
+
+    Raises Failure for what SageMaker does to no node of that kind.
+    """
+    heads = [node.name for node in affected if node.role == "controller"]
+    if verb == "replace" and heads:
+        # BatchReplaceClusterNodes, NodeIds (SageMaker API Reference).
+        raise bad_input(
+            f"{heads[0]} is the Slurm controller, which SageMaker does not replace",
+            "python -m operations reboot controller; update-software --group controller gives it a new image",
+        )
     found = Plan(verb=verb, nodes=list(affected), effects=list(_EFFECTS.get(verb, ())))
-    if any(node.role == "controller" for node in affected):
+    if heads:
         found.effects.append("it is the Slurm controller: no job can be submitted meanwhile, running ones go on")
     try:
         found.jobs = jobs_on_nodes.on_nodes(target, nodes, affected)

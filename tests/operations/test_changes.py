@@ -84,6 +84,18 @@ def test_a_refused_node_is_a_failure_with_sagemakers_reason(
     assert "workers-1: InvalidInstanceStatus: it is being replaced" in err
 
 
+def test_the_slurm_controller_is_not_replaced_and_nobody_is_asked(
+    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_nodes(aws)
+    on(aws)
+    code, _, err = run(capsys, "replace", "i-controller1", "-s", "dev", "-y")
+    assert code == Exit.BAD_INPUT
+    assert "controller-1 is the Slurm controller, which SageMaker does not replace" in err
+    assert "operations reboot" in err
+    aws.assert_all_asked()
+
+
 def test_a_groups_name_is_not_taken_for_its_first_node_here(
     aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
 ) -> None:
