@@ -50,9 +50,11 @@ class Validation(ComponentResource):
             "Action": ["logs:CreateLogStream", "logs:PutLogEvents"],
             "Resource": f"arn:{args.partition}:logs:{here}:log-group:/aws/events/hyperpod/{cluster}:*",
         }
+        # The group's own policy: of the account's there are ten in a region, for everybody (CloudWatch Logs API
+        # Reference, PutResourcePolicy).
         allowed = aws.cloudwatch.LogResourcePolicy(
             f"{name}-events",
-            policy_name=f"{args.names.cluster_id}-events",
+            resource_arn=logs.arn,
             policy_document=json.dumps({"Version": "2012-10-17", "Statement": [permission]}, sort_keys=True),
             opts=child,
         )

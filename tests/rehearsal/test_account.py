@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -211,6 +212,31 @@ def test_a_role_needs_a_real_trust_policy_and_a_name_that_fits(account: Account)
 def test_a_retention_that_logs_do_not_offer_is_refused(account: Account) -> None:
     with pytest.raises(Refused, match="31 days"):
         account.create("aws:cloudwatch/logGroup:LogGroup", "logs", {"name": "a", "retentionInDays": 31})
+
+
+def test_an_account_has_ten_policies_for_its_logs_and_each_group_one_of_its_own(account: Account) -> None:
+    kind, group = (
+        "aws:cloudwatch/logResourcePolicy:LogResourcePolicy",
+        "arn:aws:logs:us-west-2:123456789012:log-group:a",
+    )
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": "events.amazonaws.com"},
+        "Action": "logs:PutLogEvents",
+        "Resource": f"{group}:*",
+    }
+    document = {"policyDocument": json.dumps({"Version": "2012-10-17", "Statement": [statement]})}
+    for number in range(10):
+        account.create(kind, f"policy-{number}", {"policyName": f"p{number}", **document})
+    with pytest.raises(Refused, match="LimitExceeded"):
+        account.create(kind, "eleventh", {"policyName": "p10", **document})
+    account.create("aws:cloudwatch/logGroup:LogGroup", "group", {"name": "a"})
+    own, _ = account.create(kind, "own", {"resourceArn": group, **document})
+    with pytest.raises(Refused, match="has a resource policy already"):
+        account.create(kind, "second", {"resourceArn": group, **document})
+    with pytest.raises(Refused, match="exactly one of"):
+        account.create(kind, "neither", document)
+    account.delete(kind, own)
 
 
 def test_an_endpoint_of_another_region_is_refused(account: Account) -> None:
