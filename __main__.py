@@ -131,6 +131,7 @@ if on_eks:
             bucket=settings.fsx.linked_bucket,
             image_registry=settings.network.image_registry,
             tags=tags,
+            blocks=network.blocks,
         ),
         shared,
     )

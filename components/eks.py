@@ -45,7 +45,8 @@ class EksArgs:
 
     ``subnet_ids`` are two, in zones EKS supports. ``api_cidrs`` may reach the public endpoint; with none the API is
     private. ``node_groups`` are the nodes' security groups, ``node_roles`` their execution roles by kind.
-    ``administrators`` are IAM roles besides the deployer's own. ``bucket`` is the one that pods may mount.
+    ``administrators`` are IAM roles besides the deployer's own. ``bucket`` is the one that pods may mount. ``blocks``
+    are the VPC's further address blocks.
     """
 
     names: Names
@@ -66,6 +67,7 @@ class EksArgs:
     bucket: str | None = None
     image_registry: str | None = None
     tags: Mapping[str, str] | None = None
+    blocks: Sequence[pulumi.Resource] = ()
 
 
 class Eks(ComponentResource):
@@ -80,6 +82,7 @@ class Eks(ComponentResource):
     cluster_name: Output[str]
     kubeconfig: Output[str]
     kubernetes: kubernetes.Provider
+    ebs_role: Output[str]
     orchestrator: aws_native.sagemaker.ClusterOrchestratorArgs
     ready: list[pulumi.Resource]
 
@@ -115,7 +118,7 @@ class Eks(ComponentResource):
             ResourceOptions(parent=self, providers=[self.kubernetes]),
         )
         self.ready.append(chart.release)
-        EksAddons(
+        addons = EksAddons(
             f"{name}-addons",
             EksAddonsArgs(
                 names=args.names,
@@ -130,6 +133,7 @@ class Eks(ComponentResource):
             ),
             ResourceOptions(parent=self),
         )
+        self.ebs_role = addons.ebs_role
         self.orchestrator = aws_native.sagemaker.ClusterOrchestratorArgs(
             eks=aws_native.sagemaker.ClusterOrchestratorEksConfigArgs(cluster_arn=cluster.eks_cluster.arn)
         )
@@ -185,7 +189,9 @@ class Eks(ComponentResource):
                 kube_proxy_addon_options=eks.KubeProxyAddonOptionsArgs(enabled=False),
                 tags=dict(args.tags or {}),
             ),
-            opts=ResourceOptions(parent=self, depends_on=[logs]),
+            # EKS looks for a VPC's blocks when it makes a cluster, and hours later (EKS User Guide, "VPC and subnet
+            # requirements").
+            opts=ResourceOptions(parent=self, depends_on=[logs, *args.blocks]),
         )
 
     def _secrets_key(self) -> Output[str]:

@@ -12,7 +12,7 @@ from pulumi import ComponentResource, CustomTimeouts, Input, Output, Resource, R
 
 from .config import Charts, InstanceGroup
 from .kubernetes_versions import addon_version
-from .names import CLUSTER_ID_TAG, Names
+from .names import Names
 from .node_placement import preferred_nodes
 from .policies import Statement, allow, document
 
@@ -31,6 +31,7 @@ TRAINING_OPERATOR, TASK_GOVERNANCE = (
     "amazon-sagemaker-hyperpod-training-operator",
     "amazon-sagemaker-hyperpod-taskgovernance",
 )
+_EBS = "ebs-csi"
 _POD_ADDON_TIMEOUT = CustomTimeouts(create="2h")
 _CONFIGURATION: Mapping[str, Mapping[str, object]] = {
     # On tainted nodes too, as the other add-ons' DaemonSets are by themselves (containers-roadmap, 2261;
@@ -79,9 +80,12 @@ class _Identity:
 class EksAddons(ComponentResource):
     """Owns the add-ons, each pinned to the version that belongs to the cluster's, and their Pod Identity roles.
 
-    Nothing waits for those that need pods. Deliberately absent: roles for add-ons that call nothing of AWS, and access
-    to any bucket but the stack's own linked one.
+    Nothing waits for those that need pods. Deliberately absent: roles for add-ons that call nothing of AWS, access to
+    any bucket but the stack's own linked one, and what the EBS driver may do to the nodes, which ``HyperPod`` owns: a
+    cluster's ARN is known once it is there.
     """
+
+    ebs_role: Output[str]
 
     def __init__(self, name: str, args: EksAddonsArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:EksAddons", name, None, opts)
@@ -120,22 +124,21 @@ class EksAddons(ComponentResource):
         here = f"{args.names.region}:{args.account}"
         arn = f"arn:{args.partition}"
         identities = {
-            "vpc-cni": _Identity(kind="vpc-cni", service_account="aws-node", managed_policy="AmazonEKS_CNI_Policy"),
+            "vpc-cni": _Identity(
+                kind="vpc-cni",
+                service_account="aws-node",
+                managed_policy="AmazonEKS_CNI_Policy",
+                # Newer versions have SageMaker attach interfaces to its instances (SageMaker API Reference,
+                # AttachClusterNodeNetworkInterface), while the cluster, whose id is its own, is still being made.
+                statements=[
+                    allow(["sagemaker:AttachClusterNodeNetworkInterface"], [f"{arn}:sagemaker:{here}:cluster/*"])
+                ],
+            ),
             "aws-ebs-csi-driver": _Identity(
-                kind="ebs-csi",
+                kind=_EBS,
                 service_account="ebs-csi-controller-sa",
                 managed_policy="AmazonEBSCSIDriverPolicyV2",
-                # HyperPod's instances are in an account of SageMaker's, which attaches volumes to them (SageMaker
-                # Developer Guide, "Using the Amazon EBS CSI driver on SageMaker HyperPod EKS clusters").
-                statements=[
-                    allow(
-                        ["sagemaker:AttachClusterNodeVolume", "sagemaker:DetachClusterNodeVolume"],
-                        [f"{arn}:sagemaker:{here}:cluster/*"],
-                        # The cluster's id is not known before it is there; its tags are.
-                        {"StringEquals": {f"aws:ResourceTag/{CLUSTER_ID_TAG}": args.names.cluster_id}},
-                    ),
-                    allow(["eks:DescribeCluster"], [f"{arn}:eks:{here}:cluster/{args.names.cluster}"]),
-                ],
+                statements=[allow(["eks:DescribeCluster"], [f"{arn}:eks:{here}:cluster/{args.names.cluster}"])],
             ),
             "aws-fsx-csi-driver": _Identity(
                 kind="fsx-csi",
@@ -191,6 +194,8 @@ class EksAddons(ComponentResource):
             assume_role_policy=document([trust]),
             opts=self._child,
         )
+        if identity.kind == _EBS:
+            self.ebs_role = role.name
         policies: list[Output[str]] = []
         if identity.managed_policy:
             attached = aws.iam.RolePolicyAttachment(

@@ -6,15 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
+import pulumi_aws as aws
 import pulumi_aws_native as aws_native
 from pulumi import ComponentResource, CustomTimeouts, Input, Output, ResourceOptions
 
 from .config import InstanceGroup, Settings
 from .eks import Eks
 from .lifecycle_bucket import ENTRY_POINT
+from .policies import allow, document
 from .slurm import Slurm
 
 sagemaker = aws_native.sagemaker
+# The instances are in an account of SageMaker's, which attaches volumes to them (SageMaker Developer Guide, "Using the
+# Amazon EBS CSI driver on SageMaker HyperPod EKS clusters").
+_VOLUME_ACTIONS = ("sagemaker:AttachClusterNodeVolume", "sagemaker:DetachClusterNodeVolume")
 
 # CreateCluster, MinInstanceCount: a group has three hours to come up before HyperPod gives up on it.
 _TIMEOUTS = CustomTimeouts(create="3h30m", update="3h30m", delete="1h")
@@ -43,7 +48,7 @@ class HyperPodArgs:
 
 
 class HyperPod(ComponentResource):
-    """Owns the HyperPod cluster.
+    """Owns the HyperPod cluster, and with EKS what the EBS driver may do to its nodes.
 
     Through Cloud Control (pulumi-aws-native), since pulumi-aws has no HyperPod cluster. It does not wait for FSx: nodes
     find the file system at boot. Scaling, labels and scripts are updates in place; only the cluster's name, its VPC and
@@ -74,6 +79,13 @@ class HyperPod(ComponentResource):
             ),
         )
         self.arn = self.cluster.cluster_arn
+        if isinstance(args.orchestrator, Eks):
+            aws.iam.RolePolicy(
+                f"{name}-volumes",
+                role=args.orchestrator.ebs_role,
+                policy=self.arn.apply(lambda arn: document([allow(_VOLUME_ACTIONS, [arn])])),
+                opts=ResourceOptions(parent=self),
+            )
         self.register_outputs({"arn": self.arn})
 
     def _group(self, group: InstanceGroup) -> sagemaker.ClusterInstanceGroupArgs:

@@ -109,7 +109,8 @@ class Identity(ComponentResource):
             # It asks for the instance too (Service Authorization Reference, Amazon EC2), and HyperPod's are in an
             # account of SageMaker's own.
             allow(["ec2:DetachNetworkInterface"], [ec2[0], f"{arn}:ec2:{args.names.region}:*:instance/*"]),
-            allow(["ec2:CreateTags"], [ec2[0]], {"StringEquals": {"ec2:CreateAction": "CreateNetworkInterface"}}),
+            # Without a condition, as in the guide's own example: interfaces are tagged after they are made, too.
+            allow(["ec2:CreateTags"], [ec2[0]]),
             allow(_DESCRIBE_ACTIONS, ["*"]),
             allow(["cloudwatch:PutMetricData"], ["*"], {"StringEquals": {"cloudwatch:namespace": "HyperPod"}}),
         ]

@@ -42,7 +42,8 @@ class Network(ComponentResource):
     zone (one zone computes), a backup subnet (the quickstart's was exposed to nobody), network ACLs beyond the default.
 
     ``ready`` is what a node needs before it can boot: routes, NAT gateway and endpoints. ``cidr_blocks`` is empty and
-    ``s3_prefix_list_id`` None for an existing VPC, whose routes and endpoints are its owner's.
+    ``s3_prefix_list_id`` None for an existing VPC, whose routes and endpoints are its owner's. ``blocks`` are the
+    associations of further address blocks.
     """
 
     vpc_id: Output[str]
@@ -51,11 +52,12 @@ class Network(ComponentResource):
     cidr_blocks: list[str]
     s3_prefix_list_id: Output[str] | None
     ready: list[pulumi.Resource]
+    blocks: list[pulumi.Resource]
 
     def __init__(self, name: str, args: NetworkArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Network", name, None, opts)
         self._name, self._args, self._child = name, args, ResourceOptions(parent=self)
-        self.cidr_blocks, self.s3_prefix_list_id, self.ready = [], None, []
+        self.cidr_blocks, self.s3_prefix_list_id, self.ready, self.blocks = [], None, [], []
         if args.config.vpc_id and args.config.private_subnet_id:
             self.vpc_id = Output.from_input(args.config.vpc_id)
             self.private_subnet_id = Output.from_input(args.config.private_subnet_id)
@@ -78,10 +80,9 @@ class Network(ComponentResource):
             opts=child,
         )
         self.vpc_id, self.cidr_blocks = vpc.id, [net.cidr]
-        blocks: list[pulumi.Resource] = []
         if net.secondary_cidr:
             self.cidr_blocks.append(net.secondary_cidr)
-            blocks.append(
+            self.blocks.append(
                 aws.ec2.VpcIpv4CidrBlockAssociation(
                     f"{self._name}-secondary", vpc_id=vpc.id, cidr_block=net.secondary_cidr, opts=child
                 )
@@ -89,7 +90,7 @@ class Network(ComponentResource):
         # Adopted only to be emptied: whatever is started without a security group gets none of ours.
         aws.ec2.DefaultSecurityGroup(f"{self._name}-default", vpc_id=vpc.id, ingress=[], egress=[], opts=child)
         self._flow_logs(vpc)
-        self._subnets(vpc, plan, blocks)
+        self._subnets(vpc, plan)
         table = aws.ec2.RouteTable(f"{self._name}-private", vpc_id=vpc.id, tags=self._tags("private"), opts=child)
         self._associate("private", self.private_subnet_id, table)
         for index, subnet in enumerate(self.eks_subnet_ids):
@@ -98,7 +99,7 @@ class Network(ComponentResource):
             self._nat_gateway(vpc, plan, table)
         self._endpoints(vpc, table)
 
-    def _subnets(self, vpc: aws.ec2.Vpc, plan: SubnetPlan, blocks: list[pulumi.Resource]) -> None:
+    def _subnets(self, vpc: aws.ec2.Vpc, plan: SubnetPlan) -> None:
         inside = {"kubernetes.io/role/internal-elb": "1"}
         private = aws.ec2.Subnet(
             f"{self._name}-private",
@@ -106,7 +107,7 @@ class Network(ComponentResource):
             cidr_block=plan.private,
             availability_zone_id=self._args.zone_id,
             tags=self._tags("private", inside),
-            opts=ResourceOptions(parent=self, depends_on=blocks),
+            opts=ResourceOptions(parent=self, depends_on=self.blocks),
         )
         self.private_subnet_id = private.id
         self.eks_subnet_ids = [

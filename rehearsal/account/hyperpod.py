@@ -164,8 +164,20 @@ def _check_kubernetes(account: Account, arn: str) -> None:
         raise Refused(
             "ValidationException", f"EKS cluster authentication mode {mode} is not supported: API or API_AND_CONFIG_MAP"
         )
+    _check_blocks(account, cluster)
     if not account.charts_installed():
         raise Refused("ValidationException", "the HyperPod dependencies are not installed on the EKS cluster")
+
+
+def _check_blocks(account: Account, cluster: Live) -> None:
+    """Amazon EKS User Guide, "VPC and subnet requirements": a block that came after the cluster may take five hours."""
+    vpc = cluster.outputs["vpcConfig"]["vpcId"]
+    for block in account.find("aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation", vpcId=vpc):
+        if block.ready_at > cluster.began:
+            raise Refused(
+                "ValidationException",
+                f"EKS cluster {cluster.id} does not reach {block.inputs['cidrBlock']} yet, which its VPC got later",
+            )
 
 
 def register_kinds() -> None:

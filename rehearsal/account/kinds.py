@@ -24,8 +24,9 @@ class Refused(Exception):
 
 @dataclass
 class Live:
-    """A resource that exists. ``ready_at`` is the virtual second from which others can rely on it, ``notes`` what AWS
-    remembers of it and nobody reads."""
+    """A resource that exists. ``began`` is the virtual second of its request, ``ready_at`` the one from which others
+    can rely on it, ``notes`` what AWS remembers of it and nobody reads.
+    """
 
     type: str
     name: str
@@ -33,6 +34,7 @@ class Live:
     inputs: dict[str, Any]
     outputs: dict[str, Any]
     ready_at: float = 0.0
+    began: float = 0.0
     ours: bool = True
     references: frozenset[str] = frozenset()
     notes: dict[str, str] = field(default_factory=dict)

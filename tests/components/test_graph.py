@@ -315,11 +315,32 @@ def test_addons_that_call_aws_have_a_role_of_their_own_and_no_other_has() -> Non
 
 def test_the_driver_for_ebs_attaches_volumes_to_the_stacks_own_nodes_alone() -> None:
     state = state_of("eks-gpu")
-    policy = json.loads(one(state, "eks-addons-ebs-csi", "RolePolicy").inputs["policy"])
-    (attach,) = [s for s in policy["Statement"] if "sagemaker:AttachClusterNodeVolume" in s["Action"]]
-    ((tag, value),) = attach["Condition"]["StringEquals"].items()
-    tags = {tag["key"]: tag["value"] for tag in one(state, "hyperpod-cluster").inputs["tags"]}
-    assert tags[tag.removeprefix("aws:ResourceTag/")] == value
+    own = one(state, "eks-addons-ebs-csi", "RolePolicy").inputs["policy"]
+    assert "sagemaker:" not in own
+    volumes = one(state, "hyperpod-volumes")
+    assert volumes.inputs["role"] == one(state, "eks-addons-ebs-csi", "iam/role:Role").inputs["name"]
+    # Its resource is the cluster's ARN, which the cluster has once it is there.
+    assert "hyperpod-cluster" in everything_before(state, volumes)
+    assert not of_type(state_of("slurm-gpu"), "hyperpod-volumes")
+
+
+@pytest.mark.parametrize("stack", BOTH)
+def test_nodes_may_tag_interfaces_whenever_they_do(stack: str) -> None:
+    policy = json.loads(one(state_of(stack), "identity-worker", "RolePolicy").inputs["policy"])
+    (tagging,) = [s for s in policy["Statement"] if "ec2:CreateTags" in s["Action"]]
+    assert "Condition" not in tagging
+    assert tagging["Resource"] == ["arn:aws:ec2:us-west-2:123456789012:network-interface/*"]
+
+
+def test_the_control_plane_comes_after_the_address_blocks_that_it_must_know() -> None:
+    state = state_of("eks-gpu")
+    assert "network-secondary" in everything_before(state, one(state, "eks-cluster-eksCluster"))
+
+
+def test_the_log_s_policy_is_the_group_s_own() -> None:
+    policy = one(state_of("dev"), "validation-events", "LogResourcePolicy").inputs
+    assert "policyName" not in policy
+    assert "resourceArn" in policy
 
 
 def test_the_driver_for_fsx_can_delete_only_what_it_made() -> None:

@@ -127,3 +127,13 @@ def test_an_invalid_group_is_refused_by_the_published_schema(deployed: Any) -> N
 @pytest.mark.parametrize(("at", "reason"), [(580, "is not active"), (600, "dependencies are not installed")])
 def test_eks_and_its_charts_must_be_there_first(deployed_eks: Any, at: float, reason: str) -> None:
     assert reason in refusal(*deployed_eks, at)
+
+
+def test_a_control_plane_does_not_reach_addresses_that_its_vpc_got_later(deployed_eks: Any) -> None:
+    account, state = deployed_eks
+    block = next(account.find("aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation"))
+    ready, block.ready_at = block.ready_at, 700.0
+    try:
+        assert "does not reach 10.1.0.0/16 yet" in refusal(account, state, 2000)
+    finally:
+        block.ready_at = ready
