@@ -48,6 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         project = load_project(_ROOT, options.stack, options.config)
         config = parse(project.config)
         steps = _steps(options)
+        _check_together(options)
     except (ProjectError, ConfigError) as refused:
         _complain(errors, str(refused))
         return BAD_CONFIG
@@ -55,6 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with interruptible():
             return _rehearse(project, config, steps, options, errors)
     except Interrupted as signalled:
+        if options.serve:
+            Console().print("\nEnded. The embedded account, and all that was made in it, is gone.")
+            return PASSED
         _complain(errors, f"ended by {signalled}: the embedded account, and all that was made in it, is gone")
         return FAILED
 
@@ -65,6 +69,18 @@ def _steps(options: argparse.Namespace) -> list[Step]:
     from .changes import parse_steps
 
     return parse_steps(_ROOT, options.stack, options.config, options.then)
+
+
+def _check_together(options: argparse.Namespace) -> None:
+    """Raise ProjectError for options that exclude each other."""
+    if options.then and options.serve:
+        raise ProjectError(
+            "--then and --serve exclude each other: with --serve, change the configuration and `pulumi up`"
+        )
+    if options.then and options.engine == "pulumi":
+        raise ProjectError(
+            "--then is for the embedded engine, which knows AWS's times; for changes on the Pulumi engine use --serve"
+        )
 
 
 def _complain(errors: Console, message: str) -> None:
@@ -114,6 +130,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=N",
         help="set a quota of the account: an instance type, or vpcs, elastic-ips, nat-gateways, ... Repeatable",
     )
+    parser.add_argument(
+        "--serve",
+        action="store_true",
+        help="keep the embedded account alive for plain `pulumi` commands, until Ctrl-C; says what to source",
+    )
     parser.add_argument("--keep-up", action="store_true", help="stop after the deployment: no destroy, no audit")
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a page to look at")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result for machines")
@@ -139,6 +160,11 @@ def _rehearse(
         return BAD_CONFIG
     console = Console()
     with Account(config.region.name, faults=faults, quotas=quotas) as account:
+        if options.serve:
+            from .serving import keep_serving
+
+            prepare(account, config)
+            return keep_serving(project, account, console)
         if options.engine == "pulumi":
             prepare(account, config, *(step.config for step in steps))
             return _on_real_engine(project, account, console, errors)

@@ -197,11 +197,19 @@ class RealStack:
                 self._account.keep(resource["type"], resource["id"])
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a stack on the real engine lives: the environment that `pulumi` needs, and its folders."""
+
+    environment: Mapping[str, str]
+    project: Path
+    home: Path
+    backend: Path
+
+
 @contextmanager
-def real_stack(
-    project: Project, account: Account, on_line: OnLine, around: Surroundings | None = None
-) -> Iterator[RealStack]:
-    """A new stack of the project, in a backend of its own, whose providers are the account."""
+def place(project: Project, account: Account, around: Surroundings | None = None) -> Iterator[Place]:
+    """A backend, a home and a mirror of the project, gone in the end, while the providers are the account."""
     around = around or Surroundings()
     with (
         tempfile.TemporaryDirectory(prefix="rehearsal-") as scratch,
@@ -225,18 +233,29 @@ def real_stack(
             UNVERIFIED_VARIABLE: UNVERIFIED,
         }
         try:
+            yield Place(environment, folder, home, backend)
+        finally:
+            _end_plugins(home)
+
+
+@contextmanager
+def real_stack(
+    project: Project, account: Account, on_line: OnLine, around: Surroundings | None = None
+) -> Iterator[RealStack]:
+    """A new stack of the project, in a backend of its own, whose providers are the account."""
+    with place(project, account, around) as at:
+        try:
             cli = InterruptibleCommand()
             stack = automation.create_stack(
                 stack_name=project.stack,
-                work_dir=str(folder),
-                opts=automation.LocalWorkspaceOptions(env_vars=environment, pulumi_home=str(home), pulumi_command=cli),
+                work_dir=str(at.project),
+                opts=automation.LocalWorkspaceOptions(
+                    env_vars=dict(at.environment), pulumi_home=str(at.home), pulumi_command=cli
+                ),
             )
         except (automation.CommandError, automation.InvalidVersionError) as error:
             raise EngineFailure(last_words(str(error))) from None
-        try:
-            yield RealStack(stack, cli, backend, account, on_line)
-        finally:
-            _end_plugins(home)
+        yield RealStack(stack, cli, at.backend, account, on_line)
 
 
 def _end_plugins(home: Path) -> None:
