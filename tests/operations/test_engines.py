@@ -1,0 +1,55 @@
+"""A stack of the Pulumi CLI, without the CLI: what is shown of it, and what becomes of its file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from pulumi import automation
+
+from operations.engines import PulumiEngine
+
+
+class Stack:
+    """A stack of the Automation API that has outputs and a file."""
+
+    name = "dev"
+
+    def __init__(self, folder: Path) -> None:
+        self.workspace = SimpleNamespace(work_dir=folder)
+        self.file = folder / "Pulumi.dev.yaml"
+        self.file.write_text("config:\n  # mine\n  hyperpod:size: small\n")
+
+    def outputs(self) -> dict[str, automation.OutputValue]:
+        return {"vpcId": automation.OutputValue("vpc-1", False), "kubeconfig": automation.OutputValue("token", True)}
+
+    def set_all_config(self, values: dict[str, automation.ConfigValue], path: bool) -> None:
+        assert path
+        self.file.write_text("".join(f"{key}={one.value}\n" for key, one in values.items()))
+
+
+def engine(stack: Any) -> PulumiEngine:
+    cli: Any = SimpleNamespace(version="3.0.0", interrupt=lambda: None)
+    return PulumiEngine(stack, cli)
+
+
+def test_secret_outputs_are_never_shown(tmp_path: Path) -> None:
+    assert engine(Stack(tmp_path)).outputs() == {"kubeconfig": "[secret]", "vpcId": "vpc-1"}
+
+
+def test_a_change_that_is_taken_back_leaves_the_stacks_file_as_it_was(tmp_path: Path) -> None:
+    stack = Stack(tmp_path)
+    before, found = stack.file.read_text(), engine(stack)
+    found.configure({"hyperpod:workers[0].count": "4"})
+    assert stack.file.read_text() == "hyperpod:workers[0].count=4\n"
+    found.restore()
+    assert stack.file.read_text() == before
+
+
+def test_what_was_never_changed_is_not_written(tmp_path: Path) -> None:
+    stack = Stack(tmp_path)
+    found = engine(stack)
+    stack.file.unlink()
+    found.restore()
+    assert not stack.file.exists()
