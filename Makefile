@@ -7,7 +7,7 @@ ARGS ?=
 VENV := venv
 BIN := $(VENV)/bin
 
-.PHONY: rehearse test test-fast test-slow test-nodes test-kubernetes check format golden node-packages kubernetes-tools clean
+.PHONY: rehearse test test-fast test-slow test-nodes test-kubernetes mutants check format golden node-packages kubernetes-tools clean
 
 ## Bring a stack up and down in an embedded AWS account, then boot its nodes where the machine can: make rehearse STACK=eks-gpu ARGS="--report report.html"
 rehearse: $(VENV)/.ready
@@ -33,6 +33,10 @@ test-nodes: $(VENV)/.ready
 ## What needs the programs of `make kubernetes-tools`: both EKS stacks, jobs, rights and removal on a real Kubernetes API
 test-kubernetes: $(VENV)/.ready
 	$(BIN)/python -m rehearsal.kubernetes.network $(BIN)/python -m pytest -m kubernetes
+
+## How many small mistakes the fast suite notices, by a random sample: make mutants ARGS="--sample 50 --seed 7"
+mutants: $(VENV)/.ready
+	$(BIN)/python -m benchmarks.mutants $(ARGS)
 
 check: $(VENV)/.ready
 	$(BIN)/ruff format --check .
