@@ -1,0 +1,61 @@
+"""The benchmark that makes mistakes makes them one at a time, and asks the nearest tests first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import mutants
+from tests.support import ROOT
+
+
+@pytest.fixture
+def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    path = tmp_path / "components" / "one.py"
+    path.parent.mkdir()
+    path.write_text('def one() -> str:\n    return call("a", tags=2)\n')
+    return path
+
+
+def test_a_mistake_is_one_place_and_the_case_of_a_string_is_none(file: Path) -> None:
+    _, every = mutants.mutations(file)
+    total, chosen = mutants.sample("components", 100, seed=1)
+    assert total == len(every) == len(chosen)
+    assert {mutant.after for mutant in chosen} == {
+        'return call("XXaXX", tags=2)',
+        'return call("a", tags=3)',
+        "return call(None, tags=2)",
+        'return call("a", tags=None)',
+        "return call(tags=2)",
+        'return call("a", )',
+    }
+    assert {(mutant.file, mutant.line, mutant.before) for mutant in chosen} == {
+        ("components/one.py", 2, 'return call("a", tags=2)')
+    }
+
+
+def test_a_seed_says_which(file: Path) -> None:
+    assert mutants.sample("components", 3, seed=5) == mutants.sample("components", 3, seed=5)
+
+
+def test_the_nearest_tests_come_first() -> None:
+    found = mutants.nearest("components/config.py", ROOT)
+    assert found[0] == "tests/components/test_config.py"
+    assert found[-2:] == ["tests/components", "tests/golden"]
+
+
+def test_a_mistake_is_made_while_tests_run_and_never_after(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def pytest_run(root: Path, *where: str) -> object:
+        seen.append((root / "components/one.py").read_text())
+        return type("Done", (), {"returncode": 1})()
+
+    monkeypatch.setattr(mutants, "_pytest", pytest_run)
+    original = file.read_text()
+    (mutant, *_) = mutants.sample("components", 1, seed=1)[1]
+    assert not mutants.survives(file.parents[1], mutant, only_near=False)
+    assert seen == [mutant.text]
+    assert file.read_text() == original
