@@ -32,6 +32,7 @@ test-nodes: $(VENV)/.ready
 
 ## What needs the programs of `make kubernetes-tools`: both EKS stacks, jobs, rights and removal on a real Kubernetes API
 test-kubernetes: $(VENV)/.ready
+	$(BIN)/python -m rehearsal.kubernetes.binaries --wait
 	$(BIN)/python -m rehearsal.kubernetes.network $(BIN)/python -m pytest -m kubernetes
 
 ## How many small mistakes the fast suite notices, by a random sample: make mutants ARGS="--sample 50 --seed 7"

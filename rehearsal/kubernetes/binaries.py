@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -271,18 +272,45 @@ def _writable(folder: Path) -> None:
 
 
 @contextmanager
-def _locked() -> Iterator[None]:
-    """One build at a time on this machine."""
+def _locked(how: int = 0) -> Iterator[None]:
+    """One build at a time on this machine. With LOCK_NB, BlockingIOError where there is one."""
     place = cache(_KUBERNETES).parent
     place.mkdir(parents=True, exist_ok=True)
     with (place / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX | how)
         yield
 
 
+def wait(console: Console, poll: float = 1.0) -> None:
+    """Wait while another run builds, and say so twice a minute."""
+    began = time.monotonic()
+    said = -math.inf
+    while not _idle():
+        waited = time.monotonic() - began
+        if waited - said >= 30:
+            console.print(
+                f"  Kubernetes' programs are still being built by another run: {waited:.0f} s", highlight=False
+            )
+            said = waited
+        time.sleep(poll)
+
+
+def _idle() -> bool:
+    """Whether no run is building."""
+    try:
+        with _locked(fcntl.LOCK_NB):
+            return True
+    except BlockingIOError:
+        return False
+
+
 def main() -> int:
-    """``make kubernetes-tools``: build what is missing, and say where everything is."""
+    """``make kubernetes-tools``: build what is missing, and say where everything is. ``--wait`` builds nothing itself,
+    and ends once no other run does."""
     console = Console()
+    if sys.argv[1:] == ["--wait"]:
+        wait(console)
+        return 0
     try:
         programs = find_all(console)
     except Missing as lacking:
