@@ -23,10 +23,10 @@ def file_system_grows(run: Run) -> str:
         run.kubectl.apply(changes)
     except Refused as refused:
         raise CheckFailed(f"the API server refused {_names(changes)}: {refused}") from None
+    require(
+        until(lambda: all(_bound(run, where) for where in run.namespaces), _SECONDS), f"a {CLAIM_NAME} is not bound"
+    )
     for namespace in run.namespaces:
-        require(
-            until(lambda where=namespace: _bound(run, where), _SECONDS), f"{CLAIM_NAME} of {namespace} is not bound"
-        )  # type: ignore[misc]
         _refuses_a_larger_claim(run, namespace)
     sizes = {str(one["spec"]["capacity"]["storage"]) for one in changes if one["kind"] == "PersistentVolume"}
     return f"{_names(changes)} say {', '.join(sorted(sizes))}; the claims are bound as they were made"

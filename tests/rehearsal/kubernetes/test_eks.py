@@ -25,6 +25,7 @@ from rehearsal.kubernetes.control_plane import ControlPlane, ControlPlaneError
 from rehearsal.kubernetes.declared import Declared, declare
 from rehearsal.kubernetes.deploy import Deployer, DeployFailed
 from rehearsal.kubernetes.kubectl import Refused, until
+from rehearsal.kubernetes.nodes import GROUP_LABEL
 from rehearsal.kubernetes.objects import Plan, Release, Step
 from rehearsal.kubernetes.pulumi_engine import lacking
 from rehearsal.kubernetes.run import Run, describe, played
@@ -148,12 +149,20 @@ def run(plane: ControlPlane, config: Config, stack: Declared) -> Iterator[Run]:
         yield here
 
 
-def test_a_node_without_its_device_plugin_is_noticed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_without_its_device_plugin_and_a_stray_system_pod_are_noticed(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(placement, "_SECONDS", 5.0)
     run.stack.bring_up()
     run.kubectl.run("delete", "daemonset", "hyperpod-dependencies-nvidia-device-plugin", "-n", "kube-system")
     with pytest.raises(CheckFailed, match=r"has plugins for vpc.amazonaws.com/efa, not nvidia.com/gpu"):
         placement.device_plugins(run)
+    # As if the chart's operator tolerated every taint, and preferred nothing.
+    spec = {"tolerations": [{"operator": "Exists"}], "affinity": None, "nodeSelector": {GROUP_LABEL: "workers"}}
+    patch = json.dumps({"spec": {"template": {"spec": spec}}})
+    run.kubectl.run("patch", "deployment", "hyperpod-dependencies-mpi-operator", "-n", "kube-system", "-p", patch)
+    with pytest.raises(CheckFailed, match=r"hyperpod-dependencies-mpi-operator-.* is on workers"):
+        placement.system_pods(run)
 
 
 def test_an_aggregated_role_that_outlived_its_release_does_not_stop_the_next_up(run: Run, stack: Declared) -> None:
