@@ -61,7 +61,7 @@ def test_a_failed_deployment_reads_well(small: Target, capsys: pytest.CaptureFix
     assert lines[0].startswith("up of dev failed after")
     assert lines[1] == "What failed first:"
     assert lines[2].strip().startswith(f"later ({LOGS}): InsufficientInstanceCapacity")
-    assert lines[-1].startswith("Next: AWS has no such instances now")
+    assert lines[-1].startswith("Next: AWS has no such instances in this zone now")
 
 
 def test_faults_and_other_settings_are_for_rehearsals_alone(capsys: pytest.CaptureFixture[str]) -> None:
