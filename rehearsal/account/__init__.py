@@ -172,6 +172,8 @@ class Account:
             computed = _as_refusals(lambda: kind.update(self, live, inputs))
             live.outputs = {**after_update(live.outputs, live.inputs, inputs), **computed}
             live.inputs, live.references = dict(inputs), named
+            # What changes in place has been there before this deployment's clock began.
+            live.ready_at = min(live.ready_at, at)
             return live.outputs
 
     def read(self, type_token: str, resource_id: str) -> dict[str, Any]:
