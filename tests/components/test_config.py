@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from components.config import SIZES, ConfigError, Settings, parse
+from components.config import ConfigError, Settings, parse
 from tests.support import READY_STACKS, ROOT, config, project
 
 LONG = "a" * 64
@@ -483,15 +483,12 @@ def problems_raw(**settings: Any) -> dict[str, str]:
     return {problem.key: str(problem) for problem in refused.value.problems}
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_a_size_fills_in_what_is_not_given_and_explicit_keys_win(size: str) -> None:
+@pytest.mark.parametrize(
+    ("size", "preset"), [("small", (2, 1200, 500)), ("medium", (8, 4800, 500)), ("large", (32, 14400, 1000))]
+)
+def test_a_size_fills_in_what_is_not_given_and_explicit_keys_win(size: str, preset: tuple[int, int, int]) -> None:
     filled = config("slurm-gpu", size=size)
-    preset = SIZES[size]
-    assert (filled.worker_groups[0].count, filled.fsx_gib, filled.worker_groups[0].volume_gib) == (
-        preset.workers,
-        preset.fsx_gib,
-        preset.volume_gib,
-    )
+    assert (filled.worker_groups[0].count, filled.fsx_gib, filled.worker_groups[0].volume_gib) == preset
     given = config(size=size, fsx={"storageGiB": 2400}, workers=[{**GROUP, "count": 3, "volumeGiB": 100}])
     assert (given.worker_groups[0].count, given.fsx_gib, given.worker_groups[0].volume_gib) == (3, 2400, 100)
 

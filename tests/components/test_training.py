@@ -17,7 +17,8 @@ from operations.jobs import jobs_of, render
 from rehearsal.account import Account
 from rehearsal.deployment import up
 from rehearsal.state import State
-from tests.support import config, everything_before, of_type, one, plan, project
+from tests.golden import files
+from tests.support import ROOT, config, everything_before, of_type, one, plan, project
 
 TEAMS = [
     {"name": "vision", "accelerators": 4},
@@ -136,9 +137,14 @@ def test_a_claim_stays_as_it_was_made_when_the_file_system_grows() -> None:
 
 @pytest.mark.parametrize("stack", ["eks-gpu", "eks-trainium"])
 def test_pods_get_the_variables_that_slurms_jobs_get(stack: str) -> None:
-    group = config(stack).worker_groups[0]
     found = one(planned(stack), "training-vision-environment-workers").inputs["data"]
-    assert found == pod_variables(group)
+    node = files.read(ROOT / "tests" / "golden" / "nodes" / stack.replace("eks", "slurm"))["worker"][
+        "/etc/hyperpod/task.env"
+    ]["text"]
+    of_slurm = dict(line.split("=", 1) for line in node.splitlines())
+    # A pod has its own network, and its cores are what it asks for.
+    own = {"GLOO_SOCKET_IFNAME": "eth0"}
+    assert found == {**of_slurm, **own}
     assert found["FI_EFA_USE_DEVICE_RDMA"] == "1"
     assert not {"NCCL_ALGO", "NCCL_PROTO", "NCCL_TREE_THRESHOLD"} & set(found)
 

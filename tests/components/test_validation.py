@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from moto.events.models import EventPattern
 
-from components.validation import EVENTS, event_pattern
-from tests.components.test_graph import state_of
-from tests.support import of_type
+from components.validation import event_pattern
+from tests.support import of_type, plan
 
 
 def kept(kind: str, detail: dict[str, Any]) -> bool:
@@ -20,8 +19,13 @@ def kept(kind: str, detail: dict[str, Any]) -> bool:
     return bool(EventPattern(pattern, json.loads(pattern)).matches_event(event))
 
 
-# As the Developer Guide shows them: the first two kinds have the name in the detail, the last has it inside.
-SHAPES = [(EVENTS[0], False), (EVENTS[1], False), (EVENTS[2], True)]
+# Amazon SageMaker Developer Guide, "Events that Amazon SageMaker AI sends to EventBridge": the first two kinds have the
+# name in the detail, the last has it inside.
+SHAPES = [
+    ("SageMaker HyperPod Cluster State Change", False),
+    ("SageMaker HyperPod Cluster Node Health Event", False),
+    ("SageMaker HyperPod Cluster Event", True),
+]
 
 
 @pytest.mark.parametrize(("kind", "nested"), SHAPES)
@@ -37,7 +41,7 @@ def test_events_of_other_kinds_are_not_kept() -> None:
 
 @pytest.mark.slow
 def test_a_cluster_name_that_begins_with_aws_names_no_document_that_ssm_reserves() -> None:
-    documents = of_type(state_of("dev", clusterName="aws-dev", benchmarks=True), "ssm/document:Document")
+    documents = of_type(plan("dev", clusterName="aws-dev", benchmarks=True).state, "ssm/document:Document")
     assert len(documents) == 2
     for document in documents:
         assert not document.inputs["name"].startswith(("aws", "amazon", "amzn"))
