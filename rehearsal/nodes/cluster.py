@@ -96,7 +96,12 @@ class Cluster:
     def _build(self) -> None:
         self.network.build()
         self.endpoint.open(self.sandbox.pid, self.network.endpoint)
-        build_image(self.sandbox.path("image"), self.network, slurm_packages.folder(self.options.slurm))
+        build_image(
+            self.sandbox.path("image"),
+            self.network,
+            self.sandbox.environment,
+            slurm_packages.folder(self.options.slurm),
+        )
         snapshot_sysctl(self.sandbox.path("sysctl"))
         shutil.copy(Path(__file__).parent / "stubs/boot.sh", self.sandbox.path("boot.sh"))
         for system in self.endpoint.file_systems:
@@ -242,6 +247,6 @@ class Cluster:
 
     def reboot(self, host: Host) -> None:
         """Orderly down and up again with the same disk. HyperPod runs no lifecycle script then."""
-        host.run(["systemctl", "reboot"])
+        host.shut_down()
         self.power_off(host)
         self.power_on(host)

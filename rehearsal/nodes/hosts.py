@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import subprocess
 import time
@@ -15,7 +16,8 @@ from .machine import Machine
 from .network import INTERFACE, Network, host_name
 from .sandbox import BOX, Sandbox, SandboxError, kill, read_line
 
-_BOOT_SECONDS = 20.0
+_BOOT_SECONDS = 60.0
+_STOP_SECONDS = 120.0
 # How much longer than its limit a command may take to be gone.
 _GRACE = 10.0
 # A login shell's PATH on HyperPod's image.
@@ -65,6 +67,8 @@ class Host:
             (self._disk / name).mkdir(parents=True)
         facts = {"endpoint": self.network.endpoint, "interface": INTERFACE, "subnet": str(self.network.subnet)}
         self.machine.write(self._disk, self.instance_id, {**facts, **self.facts})
+        for name, text in (("hostname", self.hostname), ("machine-id", secrets.token_hex(16))):
+            (self._disk / "upper/etc" / name).write_text(text + "\n")
 
     def power_on(self) -> None:
         """Boot: namespaces, root, network, process 1. Raises SandboxError. ``serve`` may be given sockets before it."""
@@ -88,13 +92,15 @@ class Host:
         )
         answer = read_line(self._process.stdout)
         if not answer.isdigit():
+            self._process.kill()
+            said = answer or self._process.communicate()[1].strip()
             self.power_off()
-            raise SandboxError(f"{self.name} does not boot: {answer}")
+            raise SandboxError(f"{self.name} does not boot: {said}")
         self.pid = int(answer)
         self.network.connect(self.pid, self.address)
 
     def start_services(self) -> None:
-        """Let process 1 go on, now that network and metadata are there, and wait until it has started the units."""
+        """Begin with systemd, now that network and metadata are there, and wait until all units are up or failed."""
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write("go\n")
@@ -102,7 +108,8 @@ class Host:
         deadline = time.monotonic() + _BOOT_SECONDS
         while not self.path("/run/rehearsal/booted").exists():
             if time.monotonic() > deadline or self._process.poll() is not None:
-                raise SandboxError(f"{self.name}: process 1 did not come up")
+                waiting = self.run("systemctl list-jobs --no-legend; systemctl --failed --no-legend").stdout
+                raise SandboxError(f"{self.name} did not come up: {' '.join(waiting.split()) or 'no process 1'}")
             time.sleep(0.01)
 
     @property
@@ -123,6 +130,15 @@ class Host:
         self._process.wait()
         self._process, self.pid = None, 0
 
+    def shut_down(self) -> None:
+        """What ``systemctl reboot`` does up to where the machine starts anew: every unit ends in its order."""
+        assert self._process is not None
+        self.run(["systemctl", "reboot"])
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise SandboxError(f"{self.name} does not shut down") from None
+
     def discard(self) -> None:
         """Power off and erase the disk."""
         self.power_off()
@@ -138,7 +154,7 @@ class Host:
             argv = ["setpriv", "--reuid", user, "--regid", user, "--init-groups", *argv]
         assigned = [f"{key}={value}" for key, value in values.items()]
         mark = [f"{key}={value}" for key, value in self.sandbox.environment.items() if key not in LOGIN]
-        enter = ["nsenter", "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", f"--wdns={cwd}"]
+        enter = ["nsenter", "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "-C", f"--wdns={cwd}"]
         return [*enter, "env", "-i", *assigned, *mark, *argv]
 
     def run(

@@ -9,9 +9,11 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 from .network import Network
+from .sandbox import MARK
 
 _STUBS = Path(__file__).parent / "stubs"
 # Where HyperPod's image has the commands that a host answers by itself.
@@ -52,19 +54,45 @@ Delegate=yes
 [Install]
 WantedBy=multi-user.target
 """
+# Units of Debian's that have no business in a host: what the machine's kernel has once, and what waits for people.
+_MASKED = (
+    "dbus.service", "dbus.socket", "dev-hugepages.mount", "dev-mqueue.mount", "getty.target",
+    "proc-sys-fs-binfmt_misc.automount", "sys-fs-fuse-connections.mount", "sys-kernel-config.mount",
+    "sys-kernel-debug.mount", "sys-kernel-tracing.mount", "systemd-ask-password-console.path",
+    "systemd-ask-password-wall.path", "systemd-binfmt.service", "systemd-initctl.socket",
+    "systemd-journal-flush.service", "systemd-journald-audit.socket", "systemd-logind.service",
+    "systemd-modules-load.service", "systemd-random-seed.service", "systemd-sysusers.service",
+    "systemd-tmpfiles-setup-dev.service", "systemd-update-utmp-runlevel.service", "systemd-update-utmp.service",
+)  # fmt: skip
+# chronyd runs without the right to set the clock.
+_CHRONY = "[Unit]\nConditionCapability=\n"
+# Every process of a run has its mark, services too.
+_MANAGER = "[Manager]\nDefaultEnvironment={mark}\n"
+_BOOTED = """[Unit]
+Description=Says that the host is up
+After=multi-user.target
+
+[Service]
+Type=oneshot
+ExecStart=/usr/bin/touch /run/rehearsal/booted
+"""
 UBUNTU = 1000
 # No account of the machine has it; Debian's packages of Slurm make the user by the same name.
 _SLURM_USER = 64030
 
 
-def build_image(image: Path, network: Network, slurm: Path) -> None:
-    """Make the layer in an empty folder. ``slurm``: where a release of Slurm is kept (slurm_packages)."""
+def build_image(image: Path, network: Network, environment: Mapping[str, str], slurm: Path) -> None:
+    """Make the layer in an empty folder.
+
+    ``environment``: what marks the run's processes; ``slurm``: where a release is kept (slurm_packages).
+    """
     image.mkdir(parents=True)
     _hide_the_machine(image)
     _commands(image)
     _accounts(image)
     _slurm(image, slurm)
     _settings(image, network)
+    _systemd(image, environment)
 
 
 def snapshot_sysctl(folder: Path) -> None:
@@ -105,8 +133,7 @@ def _whiteout(path: Path) -> None:
 def _commands(image: Path) -> None:
     library = image / "usr/lib/rehearsal"
     library.mkdir(parents=True)
-    for name in ("init.py", "units.py", "ask.py"):
-        shutil.copy(_STUBS / name, library)
+    shutil.copy(_STUBS / "ask.py", library)
     shutil.copytree(_STUBS / "virtual_time", library / "virtual_time", ignore=shutil.ignore_patterns("__pycache__"))
     for source in sorted((_STUBS / "commands").iterdir()):
         _install(source, image / _PLACES.get(source.name, "usr/bin") / source.name)
@@ -195,10 +222,37 @@ def _settings(image: Path, network: Network) -> None:
     (etc / "default").mkdir(exist_ok=True)
     # -x: a host must never set the machine's clock.
     (etc / "default/chrony").write_text('DAEMON_OPTS="-x -F 0"\n')
-    wanted = etc / "systemd/system/multi-user.target.wants"
-    wanted.mkdir()
-    for name in ("ssh", "chrony"):
-        (wanted / f"{name}.service").symlink_to(f"/lib/systemd/system/{name}.service")
-    for alias, name in (("sshd", "ssh"), ("chronyd", "chrony")):
-        (etc / f"systemd/system/{alias}.service").symlink_to(f"/lib/systemd/system/{name}.service")
-    (image / "var/log/journal").mkdir()
+
+
+def _systemd(image: Path, environment: Mapping[str, str]) -> None:
+    units = image / "etc/systemd/system"
+    wanted = units / "multi-user.target.wants"
+    for folder in (wanted, units / "chrony.service.d", image / "etc/systemd/system.conf.d"):
+        folder.mkdir()
+    (units / "rehearsal-booted.service").write_text(_BOOTED)
+    (units / "chrony.service.d/rehearsal.conf").write_text(_CHRONY)
+    mark = " ".join(f"{name}={value}" for name, value in environment.items() if name == MARK)
+    (image / "etc/systemd/system.conf.d/rehearsal.conf").write_text(_MANAGER.format(mark=mark))
+    for link, target in (
+        ("default.target", "/lib/systemd/system/multi-user.target"),
+        ("sshd.service", "/lib/systemd/system/ssh.service"),
+        ("chronyd.service", "/lib/systemd/system/chrony.service"),
+        (f"{wanted.name}/ssh.service", "/lib/systemd/system/ssh.service"),
+        (f"{wanted.name}/chrony.service", "/lib/systemd/system/chrony.service"),
+        # Debian's package of systemd enables it.
+        (f"{wanted.name}/remote-fs.target", "/lib/systemd/system/remote-fs.target"),
+        (f"{wanted.name}/rehearsal-booted.service", "/etc/systemd/system/rehearsal-booted.service"),
+        *((name, "/dev/null") for name in _MASKED),
+    ):
+        (units / link).symlink_to(target)
+    # What other packages of the machine generate is not HyperPod's; fstab is.
+    generators = image / "etc/systemd/system-generators"
+    generators.mkdir()
+    for path in Path("/usr/lib/systemd/system-generators").iterdir():
+        (generators / path.name).symlink_to("/dev/null")
+    (generators / "systemd-fstab-generator").unlink()
+    _install(_STUBS / "fstab-generator.sh", generators / "systemd-fstab-generator")
+    # It would look for all processes and mounts once more, and have the machine write its disks. When it ends, the
+    # kernel ends the host.
+    (image / "usr/lib/systemd").mkdir(parents=True, exist_ok=True)
+    (image / "usr/lib/systemd/systemd-shutdown").symlink_to("/usr/bin/true")

@@ -86,9 +86,9 @@ class Machine:
     def make_sysfs(self, folder: Path) -> None:
         """The instance type's ``/sys``: the machine's own devices by link, and its fabric and disks as files."""
         real = Path("/run/rehearsal/sysfs")
-        for name in ("class", "module", "block"):
+        for name in ("class", "module", "block", "fs/cgroup"):
             (folder / name).mkdir(parents=True)
-        for name in ("devices", "kernel", "fs", "bus", "class/net", "class/dmi"):
+        for name in ("devices", "kernel", "bus", "class/net", "class/dmi"):
             (folder / name).symlink_to(real / name)
         for module in self.modules:
             (folder / "module" / module).mkdir()

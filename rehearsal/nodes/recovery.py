@@ -135,7 +135,7 @@ def reboot_controller(cluster: Cluster) -> str:
     require(after == before, f"jobs before: {before.split()}, after: {after.split()}")
     _until("both jobs finish", lambda: all(log.exists() and "finished" in log.read_text() for log in logs))
     _until("all workers are idle again", lambda: _holds(all_idle, cluster))
-    require(cluster.controller.run("mountpoint -q /fsx").returncode == 0, "/fsx is not mounted after the reboot")
+    require(cluster.controller.run("test -d /fsx/slurm").returncode == 0, "/fsx is not mounted after the reboot")
     return f"back in {seconds:.1f} s with a running and a waiting job, which both finished"
 
 

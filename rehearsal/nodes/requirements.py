@@ -9,6 +9,7 @@ from . import slurm_packages
 
 # A file (or pattern) that tells whether a package is there, and the package. Debian 12's names.
 _PACKAGES = {
+    "/lib/systemd/systemd": "systemd",
     "/usr/sbin/munged": "munge",
     "/usr/sbin/sshd": "openssh-server",
     "/usr/bin/ssh": "openssh-client",

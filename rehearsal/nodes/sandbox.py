@@ -20,11 +20,23 @@ T = TypeVar("T")
 MARK = "HYPERPOD_REHEARSAL"
 # Where the box mounts its memory file system, over a directory that every Debian has and nobody's process here needs.
 BOX = "/mnt"
+# The control group of a run, by its mark.
+GROUP = "hyperpod-rehearsal-"
 _CLONE_NEWNET = 0x40000000
 # /proc stays the outer one: a process sees its outer PID there, which is the one that the run needs.
 _KEEPER = f"""
 mount --make-rprivate / && mount -t tmpfs -o mode=755 hyperpod-rehearsal {BOX} && ip link set lo up &&
+mkdir {BOX}/cgroup && mount -t cgroup2 cgroup2 {BOX}/cgroup &&
 read -r pid rest < /proc/self/stat && echo "$pid" && exec sleep infinity
+"""
+# Control groups are the one thing that outlives the processes in them. This ends after the run does, however that ends:
+# nobody then holds the other end of its input.
+_SWEEPER = f"""
+mount --make-rprivate / && mount -t cgroup2 cgroup2 {BOX}; read -r end
+for try in 1 2 3 4 5 6 7 8 9 10; do
+  [ -d {BOX}/{GROUP}"$1" ] || exit 0
+  find {BOX}/{GROUP}"$1" -depth -type d -exec rmdir {{}} + 2> /dev/null || sleep 0.2
+done
 """
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -41,9 +53,17 @@ class Sandbox:
         self.environment = {"PATH": _PATH, "LANG": "C.UTF-8", MARK: self.run_id}
         self.pid = 0
         self._keeper: subprocess.Popen[str] | None = None
+        self._sweeper: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Sandbox:
         namespaces = ("--net", "--mount", "--pid", "--ipc", "--fork", "--kill-child")
+        self._sweeper = subprocess.Popen(
+            ("unshare", "--mount", "sh", "-c", _SWEEPER, "sweeper", self.run_id),
+            stdin=subprocess.PIPE,
+            text=True,
+            env=self.environment,
+            start_new_session=True,
+        )
         self._keeper = subprocess.Popen(
             ("setpriv", "--pdeathsig", "KILL", "unshare", *namespaces, "sh", "-c", _KEEPER),
             stdin=subprocess.DEVNULL,
@@ -67,6 +87,9 @@ class Sandbox:
             self._keeper.kill()
             self._keeper.communicate()
             self._keeper = None
+        if self._sweeper is not None:
+            self._sweeper.communicate()
+            self._sweeper = None
 
     def path(self, inside: str) -> Path:
         """A path in the box's memory file system, as the run's process reaches it."""

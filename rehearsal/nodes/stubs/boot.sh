@@ -1,17 +1,21 @@
 #!/bin/sh
-#!/bin/sh
-# First process of a host: its root, then init. Arguments: the host's directory, its name, the machine image, the
-# directory with the shared file systems. Runs in fresh mount, PID, network, UTS and IPC namespaces.
+# First process of a host: its root, then systemd. Arguments: the host's directory, its name, the machine image, the
+# directory with the shared file systems. Runs in fresh mount, PID, network, UTS and IPC namespaces,
+# and begins with systemd when a line comes on its input.
 set -e
 read -r pid rest < /proc/self/stat
 disk=$1 name=$2 image=$3 shared=$4
+# What this host's systemd makes of control groups is below one of its own.
+group=$disk/../../cgroup/hyperpod-rehearsal-$HYPERPOD_REHEARSAL/${disk##*/}
+mkdir -p "$group"
+echo 0 > "$group/cgroup.procs"
 root=$disk/root
 mount -t overlay overlay -o "lowerdir=$image:/,upperdir=$disk/upper,workdir=$disk/work" "$root"
 mount -t proc proc "$root/proc"
 # Kernel settings of a host are its own: the machine's must not change.
 mount -t overlay sysctl -o "lowerdir=$disk/../../sysctl,upperdir=$disk/sysctl,workdir=$disk/sysctl-work" "$root/proc/sys"
 mount -t tmpfs -o mode=755,nosuid dev "$root/dev"
-cp -a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty "$root/dev"
+cp -a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty /dev/autofs "$root/dev"
 ln -s /proc/self/fd "$root/dev/fd"
 ln -s /proc/self/fd/0 "$root/dev/stdin"
 ln -s /proc/self/fd/1 "$root/dev/stdout"
@@ -27,6 +31,7 @@ mount --rbind "$shared" "$root/run/rehearsal/lustre"
 mount -t sysfs sysfs "$root/run/rehearsal/sysfs"
 mount -t tmpfs -o mode=755 sys "$root/sys"
 cp -a "$disk/sys/." "$root/sys"
+unshare --cgroup mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
 cp -a "$disk/dev/." "$root/dev"
 hostname "$name"
 cd "$root"
@@ -35,5 +40,10 @@ pivot_root . .outside
 umount -l .outside
 rmdir .outside
 echo "$pid"
+read -r go
+# In a container systemd mounts nothing of the kernel's, and where this is read-only it does not wait for devices to be
+# announced.
+mount.real -o remount,bind,ro /sys
 exec setpriv --bounding-set -sys_time,-sys_module,-sys_rawio,-syslog \
-  /usr/bin/python3 -I -S /usr/lib/rehearsal/init.py
+  unshare --cgroup env -i container=rehearsal HYPERPOD_REHEARSAL="$HYPERPOD_REHEARSAL" \
+  /lib/systemd/systemd --system --show-status=no < /dev/null > /dev/null 2>&1
