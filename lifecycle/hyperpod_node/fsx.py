@@ -120,7 +120,9 @@ def _mount(node: Node, system: Mapping[str, Any], mount_point: str) -> str:
         host.folder(mount_point)
 
         def attempt() -> bool:
-            result = host.run("mount", "-t", kind, "-o", options, source, mount_point, check=False, timeout=60)
+            # One that hangs leaves time for another.
+            patience = node.timeout("mount") / 2
+            result = host.run("mount", "-t", kind, "-o", options, source, mount_point, check=False, timeout=patience)
             if result.code == 0 or mount_point in host.mounts():
                 return True
             if "unknown filesystem type" in result.err:

@@ -122,8 +122,12 @@ def groups_of_nodes(
     return found
 
 
-def render(conf: SlurmConf, groups: Mapping[str, Group], bin_folder: str) -> str:
-    """hyperpod.conf: each of our settings that slurm.conf does not have itself. Slurm complains of a second one."""
+def render(conf: SlurmConf, groups: Mapping[str, Group], by_node: Mapping[str, Group], bin_folder: str) -> str:
+    """hyperpod.conf: each of our settings that slurm.conf does not have itself. Slurm complains of a second one.
+
+    A partition comes only once it has nodes: until then HyperPod's agent may still write it, and slurmctld ends where
+    it finds it twice.
+    """
     workers = [group for group in groups.values() if group.role == "worker"]
     wanted = {
         # A job whose node is lost goes back into the queue, and a node that comes back takes jobs again.
@@ -145,7 +149,7 @@ def render(conf: SlurmConf, groups: Mapping[str, Group], bin_folder: str) -> str
         wanted["SlurmctldParameters"] = "enable_configless"
     lines = [f"{key}={value}" for key, value in wanted.items() if not conf.get(key)]
     lines += _node_defaults(conf, workers)
-    names = [name for name in dict.fromkeys(group.partition for group in workers) if name]
+    names = sorted({group.partition for group in by_node.values() if group.partition})
     first = not conf.partitions
     for name in names:
         if name not in conf.partitions:
@@ -242,9 +246,9 @@ def login_nodes(conf: SlurmConf, instances: Sequence[Instance], groups: Mapping[
     return found
 
 
-def with_gres(text: str, by_node: Mapping[str, Group]) -> str:
+def with_gres(text: str, by_node: Mapping[str, Group], groups: Mapping[str, Group]) -> str:
     """NodeName lines without Gres get their group's. Only where groups differ, which no default can say."""
-    if len({gres(group) for group in by_node.values()}) < 2:
+    if len({gres(group) for group in groups.values() if group.role == "worker"}) < 2:
         return text
     lines = []
     for line in text.splitlines():

@@ -38,10 +38,10 @@ def configure(host: Host, groups: Mapping[str, Group], instances: Sequence[Insta
     # One that somebody else wrote, HyperPod's agent or a person, knows better.
     if has_gres and (gres is None or gres.startswith(slurm_conf.HEADER)):
         changed |= host.write(f"{etc}/gres.conf", slurm_conf.render_gres(by_node or _workers(groups)))
-    changed |= host.write(f"{etc}/{slurm_conf.INCLUDE}", slurm_conf.render(conf, groups, bin_folder))
+    changed |= host.write(f"{etc}/{slurm_conf.INCLUDE}", slurm_conf.render(conf, groups, by_node, bin_folder))
     settled, mapped = slurm_topology.settle(host, text)
     settled = slurm_conf.with_future(settled, slurm_conf.login_nodes(conf, instances, groups))
-    settled = slurm_conf.with_gres(settled, by_node)
+    settled = slurm_conf.with_gres(settled, by_node, groups)
     carrier = slurm_conf.carrier(text)
     # Last: what it includes is complete by now.
     if carrier:

@@ -11,7 +11,7 @@ import pytest
 from hyperpod_node import requeue, slurm_configure
 from hyperpod_node.host import Result
 
-from tests.lifecycle.rig import FakeHost, World
+from tests.lifecycle.rig import FakeHost, World, group
 
 
 @pytest.fixture
@@ -83,6 +83,20 @@ def test_a_login_node_that_the_agents_line_has_shown_is_hidden_again(host: FakeH
         ("scontrol", "update", "NodeName=ip-10-1-0-11", "State=FUTURE"),
     ]
     assert "NodeName=ip-10-1-0-11 NodeAddr=10.1.0.11 State=FUTURE" in conf.read_text()
+
+
+def test_nodes_that_slurm_drained_between_two_configurations_come_back_where_groups_differ(host: FakeHost) -> None:
+    both = [group("big", "ml.p5.48xlarge"), group("small", "ml.g5.16xlarge")]
+    facts = {"groups": both, "shared": "/fsx/.hyperpod", "address": "10.1.0.10"}
+    host.path("/etc/hyperpod/node.json").write_text(json.dumps(facts))
+    said = "ip-10-1-0-[12-13]|gres/gpu count reported lower than configured (0 < 8)\nip-10-1-0-14|Action:Replace\n"
+    host.commands["sinfo"] = lambda h, args, stdin: Result(0, said)
+    lines: list[str] = []
+    configuration = requeue.Configuration(host, lines.append)
+    configuration.round()
+    configuration.round()
+    updates = [call for call in host.calls if call[:2] == ("scontrol", "update")]
+    assert updates == [("scontrol", "update", "NodeName=ip-10-1-0-[12-13]", "State=RESUME")]
 
 
 def test_what_runs_before_slurmctld_settles_the_same(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ def groups(**types: str) -> dict[str, Group]:
 
 
 P5 = groups(workers="ml.p5.48xlarge")
+ALL = {"ip-10-1-0-2": P5["workers"]}
 
 
 # The files
@@ -30,7 +31,7 @@ P5 = groups(workers="ml.p5.48xlarge")
 
 def test_what_slurm_conf_sets_itself_is_not_set_again() -> None:
     conf = slurm_conf.parse("ReturnToService=1\nJobRequeue=1\nSlurmctldParameters=enable_configless\nGresTypes=gpu\n")
-    text = slurm_conf.render(conf, P5, BIN)
+    text = slurm_conf.render(conf, P5, ALL, BIN)
     for key in ("ReturnToService", "JobRequeue", "SlurmctldParameters", "GresTypes"):
         assert key not in text
     assert f"TaskProlog={BIN}/hyperpod-task-prolog" in text
@@ -45,14 +46,14 @@ def test_the_include_line_is_added_once_and_before_the_nodes() -> None:
 
 
 def test_nodes_without_gres_get_the_workers_by_default() -> None:
-    text = slurm_conf.render(slurm_conf.parse(SLURM_CONF), P5, BIN)
+    text = slurm_conf.render(slurm_conf.parse(SLURM_CONF), P5, ALL, BIN)
     assert "NodeName=DEFAULT Gres=gpu:8\n" in text
     assert "GresTypes=gpu\n" in text
 
 
 def test_nodes_that_have_gres_are_left_alone() -> None:
     conf = slurm_conf.parse(SLURM_CONF.replace("CPUs=8", "CPUs=8 Gres=gpu:8"))
-    assert "NodeName" not in slurm_conf.render(conf, P5, BIN)
+    assert "NodeName" not in slurm_conf.render(conf, P5, ALL, BIN)
 
 
 def test_groups_that_differ_get_gres_by_node() -> None:
@@ -60,12 +61,12 @@ def test_groups_that_differ_get_gres_by_node() -> None:
     both = groups(big="ml.p5.48xlarge", small="ml.g5.16xlarge")
     instances = [Instance("big", "big-1", "10.1.0.2", "i-1"), Instance("big", "big-2", "10.1.0.3", "i-2")]
     by_node = slurm_conf.groups_of_nodes(slurm_conf.parse(text), instances, {"ip-10-1-0-4": "small"}, both)
-    once = slurm_conf.with_gres(text, by_node)
+    once = slurm_conf.with_gres(text, by_node, both)
     assert once.splitlines() == [
         "NodeName=ip-10-1-0-[2-3] NodeAddr=10.1.0.[2-3] CPUs=8 Gres=gpu:8",
         "NodeName=ip-10-1-0-4 CPUs=8 Gres=gpu:1",
     ]
-    assert slurm_conf.with_gres(once, by_node) == once
+    assert slurm_conf.with_gres(once, by_node, both) == once
     assert slurm_conf.render_gres(by_node).splitlines()[1:] == [
         "AutoDetect=off",
         "NodeName=ip-10-1-0-4 Name=gpu File=/dev/nvidia0",
@@ -73,12 +74,22 @@ def test_groups_that_differ_get_gres_by_node() -> None:
     ]
 
 
+def test_nodes_of_one_group_get_gres_before_those_of_another_are_there() -> None:
+    both = groups(big="ml.p5.48xlarge", small="ml.g5.16xlarge")
+    text = "NodeName=ip-10-1-0-4 CPUs=8\n"
+    assert slurm_conf.with_gres(text, {"ip-10-1-0-4": both["small"]}, both) == text.rstrip() + " Gres=gpu:1\n"
+
+
+def test_a_partition_without_nodes_is_left_to_the_agent_which_may_write_it_yet() -> None:
+    assert "PartitionName" not in slurm_conf.render(slurm_conf.parse(SLURM_CONF), P5, {}, BIN)
+
+
 def test_our_partition_is_added_where_the_agent_has_none_of_that_name() -> None:
-    assert "PartitionName=gpu Nodes=ALL Default=NO" in slurm_conf.render(slurm_conf.parse(SLURM_CONF), P5, BIN)
+    assert "PartitionName=gpu Nodes=ALL Default=NO" in slurm_conf.render(slurm_conf.parse(SLURM_CONF), P5, ALL, BIN)
     agents = slurm_conf.parse(SLURM_CONF.replace("PartitionName=dev", "PartitionName=gpu"))
-    assert "PartitionName" not in slurm_conf.render(agents, P5, BIN)
+    assert "PartitionName" not in slurm_conf.render(agents, P5, ALL, BIN)
     none = slurm_conf.parse("ClusterName=a\n")
-    assert "PartitionName=gpu Nodes=ALL Default=YES" in slurm_conf.render(none, P5, BIN)
+    assert "PartitionName=gpu Nodes=ALL Default=YES" in slurm_conf.render(none, P5, ALL, BIN)
 
 
 @pytest.mark.parametrize(
