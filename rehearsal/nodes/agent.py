@@ -69,9 +69,9 @@ class Agent:
 
     def resource_config(self, hosts: Iterable[Host]) -> str:
         """The file as HyperPod writes it, from the hosts that the cluster has now."""
-        groups: dict[str, list[Host]] = {name: [] for name in self.stack.groups}
+        groups: dict[str, list[Host]] = {}
         for host in hosts:
-            groups[host.group].append(host)
+            groups.setdefault(host.group, []).append(host)
         document = {
             "ClusterConfig": {"ClusterName": self.stack.cluster_name, "ClusterArn": self.stack.cluster_arn},
             "InstanceGroups": [
@@ -115,6 +115,8 @@ class Agent:
     def prepare(self, host: Host, hosts: Iterable[Host]) -> None:
         """What is on a node before its lifecycle script starts."""
         host.write(RESOURCE_CONFIG, self.resource_config(hosts))
+        if self.stack.config.settings.orchestrator == "eks":
+            return
         host.write("/opt/slurm/etc/cgroup.conf", _CGROUP_CONF)
         if host.role == "controller":
             host.write(str(PurePosixPath(SLURM_CONF).with_name("accounting.conf")), _ACCOUNTING_CONF, owner="slurm")
@@ -128,16 +130,40 @@ class Agent:
         Lines of slurm.conf that others added stay.
         """
         hosts = list(hosts)
-        text = self.resource_config(hosts)
-        for host in hosts:
-            if host.running:
-                host.write(RESOURCE_CONFIG, text)
+        self.tell(hosts)
+        if fresh.role == "controller":
+            # Its own slurm.conf names it already.
+            return
         for head in (host for host in hosts if host.role == "controller"):
             line = rf"^NodeName={re.escape(gone.hostname)} .*$"
             changed = re.sub(line, _node_line(fresh), head.read(SLURM_CONF), flags=re.M)
             for partition in self._partition_lines(hosts):
                 changed = re.sub(rf"^{partition.split()[0]} .*$", partition, changed, flags=re.M)
             head.write(SLURM_CONF, changed, owner="slurm")
+            head.run(["scontrol", "reconfigure"])
+
+    def tell(self, hosts: Iterable[Host]) -> None:
+        """Every node that runs has the cluster as it is now."""
+        hosts = list(hosts)
+        text = self.resource_config(hosts)
+        for host in hosts:
+            if host.running:
+                host.write(RESOURCE_CONFIG, text)
+
+    def announce(self, hosts: Iterable[Host], *, whole: bool) -> None:
+        """slurm.conf names the nodes that have joined: by lines for them, or anew without what others have added."""
+        hosts = list(hosts)
+        for head in (host for host in hosts if host.role == "controller"):
+            text = head.read(SLURM_CONF)
+            lines = [_node_line(host) for host in hosts if host.role == "worker"]
+            # Before the first partition, which is of all nodes.
+            place = text.index("PartitionName=")
+            added = "".join(f"{line}\n" for line in lines if f"{line.split()[0]} " not in text)
+            text = text[:place] + added + text[place:]
+            for partition in self._partition_lines(hosts):
+                changed = re.sub(rf"^{partition.split()[0]} .*$", partition, text, flags=re.M)
+                text = changed if partition in changed else f"{text}{partition}\n"
+            head.write(SLURM_CONF, self.slurm_conf(hosts) if whole else text, owner="slurm")
             head.run(["scontrol", "reconfigure"])
 
 

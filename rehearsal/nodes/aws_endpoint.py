@@ -27,6 +27,9 @@ class FileSystem:
     capacity_gib: int = 1200
     ready_after: float | None = 0.0
     read_only: bool = False
+    # Whether every client's first attempt to mount it never ends.
+    hangs_once: bool = False
+    hung: set[str] = field(default_factory=set)
     arn: str = ""
     vpc_id: str = ""
     subnet_ids: list[str] = field(default_factory=list)
@@ -108,7 +111,7 @@ class Endpoint:
         """One request of a host."""
         now, caller = self.now(float(body.get("slept", 0))), self._who(address)
         if what == "lustre":
-            return self._mount(str(body["source"]), now)
+            return self._mount(str(body["source"]), address, now)
         argv = [str(word) for word in body["argv"]]
         if caller is None:
             return {"rc": 253, "out": "", "err": "\nUnable to locate credentials\n", "files": {}}
@@ -118,7 +121,7 @@ class Endpoint:
         self.calls.append((caller.name, argv, answer["rc"]))
         return answer
 
-    def _mount(self, source: str, now: float) -> dict[str, Any]:
+    def _mount(self, source: str, address: str, now: float) -> dict[str, Any]:
         """Which folder a Lustre source is; refused as the client refuses it."""
         server, _, name = source.partition("@tcp:/")
         system = next((one for one in self.file_systems if one.dns_name == server), None)
@@ -128,4 +131,7 @@ class Endpoint:
             return {"rc": 2, "error": "No such file or directory\nIs the MGS specification correct?"}
         if system.lifecycle(now) != "AVAILABLE":
             return {"rc": 5, "error": "Input/output error\nIs the MGS running?"}
+        if system.hangs_once and address not in system.hung:
+            system.hung.add(address)
+            return {"rc": 0, "hangs": True}
         return {"rc": 0, "folder": system.id, "read_only": system.read_only}

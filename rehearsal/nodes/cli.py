@@ -20,6 +20,7 @@ from ..project import Project, ProjectError, load_project
 from . import audit, requirements, slurm_packages
 from .checks import AFTER, BOOT, Act
 from .cluster import Cluster, Options
+from .growth import reboot_others
 from .outcome import Outcome, nodes_of
 from .recovery import lose_a_worker, reboot_controller
 from .report import write_report
@@ -144,6 +145,7 @@ def _rehearse(cluster: Cluster, outcome: Outcome, progress: Progress, made: audi
     perform("loss of a worker", lose)
     made.note([host.pid for host in cluster.hosts])
     perform("reboot of the controller", reboot_controller)
+    perform("reboot of the others", reboot_others)
     made.note([host.pid for host in cluster.hosts])
 
 

@@ -15,6 +15,7 @@ from . import imds, slurm_packages
 from .agent import Agent, Lifecycle
 from .aws_cli import Caller
 from .aws_endpoint import Endpoint
+from .eks_image import add_eks
 from .hosts import Host
 from .http_service import Service
 from .image import build_image, snapshot_sysctl
@@ -32,11 +33,12 @@ OnTick = Callable[["Cluster"], None]
 
 @dataclass
 class Metadata:
-    """How the hosts' metadata services behave."""
+    """How the hosts' metadata services behave; ``only``: that of one host, by its name."""
 
     mode: imds.Mode = "v2"
     delay: float = 0.0
     skew: float = 0.0
+    only: str = ""
 
 
 @dataclass
@@ -46,6 +48,8 @@ class Options:
     workers: int | None = None
     efa: bool | None = None
     controllers: int = 1
+    # Groups that come later.
+    absent: frozenset[str] = frozenset()
     metadata: Metadata = field(default_factory=Metadata)
     files: Mapping[str, bytes] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -102,6 +106,8 @@ class Cluster:
             self.sandbox.environment,
             slurm_packages.folder(self.options.slurm),
         )
+        if self.stack.config.settings.orchestrator == "eks":
+            add_eks(self.sandbox.path("image"))
         snapshot_sysctl(self.sandbox.path("sysctl"))
         shutil.copy(Path(__file__).parent / "stubs/boot.sh", self.sandbox.path("boot.sh"))
         for system in self.endpoint.file_systems:
@@ -109,6 +115,8 @@ class Cluster:
         self._files = self.options.files if self.options.files is not None else self.stack.lifecycle_files()
         for group in self.stack.config.instance_groups:
             count = {"worker": self.options.workers, "controller": self.options.controllers}.get(group.role)
+            if group.name in self.options.absent:
+                count = 0
             for _ in range(group.count if count is None else count):
                 self.hosts.append(self._new_host(group.name))
 
@@ -171,7 +179,8 @@ class Cluster:
             account=account.account_id,
             mac=self.network.hardware_address(host.address),
         )
-        metadata = self.options.metadata
+        asked = self.options.metadata
+        metadata = asked if asked.only in ("", host.name) else Metadata()
         service = imds.serve(host.pid, instance, mode=metadata.mode, delay=metadata.delay, skew=metadata.skew)
         if service is not None:
             self._metadata[host.instance_id] = service
@@ -245,8 +254,23 @@ class Cluster:
         self.script(fresh)
         self.agent.replace_node(gone, fresh, self.hosts)
 
-    def reboot(self, host: Host) -> None:
-        """Orderly down and up again with the same disk. HyperPod runs no lifecycle script then."""
+    def add_hosts(self, group: str, count: int) -> list[Host]:
+        """New nodes of a group, up to where their scripts start. Every node learns of them; slurm.conf does not yet."""
+        fresh = [self._new_host(group) for _ in range(count)]
+        for host in fresh:
+            self.power_on(host)
+        self.hosts += fresh
+        self.agent.tell(self.hosts)
+        for host in fresh:
+            self.agent.prepare(host, self.hosts)
+        return fresh
+
+    def shut_down(self, host: Host) -> None:
+        """Orderly down."""
         host.shut_down()
         self.power_off(host)
+
+    def reboot(self, host: Host) -> None:
+        """Orderly down and up again with the same disk. HyperPod runs no lifecycle script then."""
+        self.shut_down(host)
         self.power_on(host)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,8 @@ HASTY = {
     "HYPERPOD_TIMEOUT_SLURM": "8",
     "HYPERPOD_TIMEOUT_RESOURCE_CONFIG": "2",
 }
+# An agent that is writing its file.
+PATIENT = {**HASTY, "HYPERPOD_TIMEOUT_RESOURCE_CONFIG": "8"}
 
 Stage = Callable[[Cluster], None]
 
@@ -110,6 +113,24 @@ def _read_only(cluster: Cluster) -> None:
     _ours(cluster).read_only = True
 
 
+def _hangs_once(cluster: Cluster) -> None:
+    _ours(cluster).hangs_once = True
+
+
+def _truncated(cluster: Cluster) -> None:
+    """The agent is in the middle of writing the file while a script begins."""
+    host = cluster.workers[0]
+    whole = host.read(RESOURCE_CONFIG)
+    host.write(RESOURCE_CONFIG, whole[: len(whole) // 2])
+    threading.Timer(2.0, host.write, (RESOURCE_CONFIG, whole)).start()
+
+
+def _full_spool(cluster: Cluster) -> None:
+    """A worker has no room for what its daemon fetches. A controller's 24.11 starts all the same, and saves nothing."""
+    folder = "/var/spool/slurmd"
+    cluster.workers[0].run(f"mount.real -t tmpfs -o size=64k,mode=755 spool {folder}; cat /dev/zero > {folder}/full")
+
+
 def _malformed(cluster: Cluster) -> None:
     cluster.workers[0].write(RESOURCE_CONFIG, '{"ClusterConfig": ')
 
@@ -143,8 +164,8 @@ def scenarios(stack: Stack) -> dict[str, Scenario]:
     small = Options(workers=1, environment=HASTY)
     virtual = Options(workers=1, environment={**VIRTUAL, "HYPERPOD_TIMEOUT_FSX": "600"})
 
-    def imds(mode: Mode = "v2", delay: float = 0.0, skew: float = 0.0) -> Options:
-        return replace(small, metadata=Metadata(mode, delay, skew))
+    def imds(mode: Mode = "v2", delay: float = 0.0, skew: float = 0.0, only: str = "") -> Options:
+        return replace(small, metadata=Metadata(mode, delay, skew, only))
 
     def lacking(missing: str) -> Options:
         files = {name: content for name, content in stack.lifecycle_files().items() if name != missing}
@@ -155,11 +176,16 @@ def scenarios(stack: Stack) -> dict[str, Scenario]:
         "fsx-never": Scenario(virtual, _ready_after(None), {"*": r"^step fsx failed: .*not available.*is CREATING"}),
         "fsx-foreign": Scenario(small, _foreign, check=_mounted_ours),
         "fsx-twin": Scenario(small, _twin, {"*": r"^step fsx failed: 2 file systems have .*fs-\w+ and fs-0twin"}),
+        "fsx-mount-hangs": Scenario(
+            replace(small, environment={**HASTY, "HYPERPOD_TIMEOUT_MOUNT": "6"}), _hangs_once, check=_mounted_ours
+        ),
         "fsx-read-only": Scenario(small, _read_only, {"*": r"^step fsx failed: .*[Rr]ead-only"}),
         "imds-slow": Scenario(imds(delay=1.0)),
         "imds-v1-only": Scenario(imds(mode="v1-only"), says="no session token"),
         "imds-down": Scenario(imds(mode="down"), says="did not answer"),
-        "clock-skewed": Scenario(imds(skew=400.0), fails={"*": r"^step clock failed: the clock is 4\d\d s ahead"}),
+        "clock-skewed": Scenario(
+            imds(skew=600.0, only="workers-1"), fails={"workers-1": r"^step clock failed: the clock is 6\d\d s ahead"}
+        ),
         "entry-point-missing": Scenario(
             lacking("on_create.sh"), fails={"*": "on_create.sh is not in the source bucket"}
         ),
@@ -167,11 +193,15 @@ def scenarios(stack: Stack) -> dict[str, Scenario]:
         "parameters-missing": Scenario(
             lacking("hyperpod_parameters.json"), fails={"*": r"^step parameters failed: .*is missing"}
         ),
+        "config-half-written": Scenario(replace(small, environment=PATIENT), _truncated),
         "config-malformed": Scenario(
             small, _malformed, {"workers-1": r"^step identity failed: .*resource_config.json is malformed"}
         ),
         "config-without-us": Scenario(
             small, _absent, {"workers-1": r"^step identity failed: .*does not have this node: instance id i-\w+, addr"}
+        ),
+        "spool-full": Scenario(
+            small, _full_spool, {"workers-1": r"^step slurm failed: .*the disk of /var/spool/slurmd is full"}
         ),
         "slurm-missing": Scenario(small, _no_slurm, {"workers-1": r"^step slurm failed: .*slurmd"}),
         "no-munge-key": Scenario(replace(small, no_munge_key=True), says="key made for the cluster"),

@@ -134,6 +134,7 @@ def _commands(image: Path) -> None:
     library = image / "usr/lib/rehearsal"
     library.mkdir(parents=True)
     shutil.copy(_STUBS / "ask.py", library)
+    _install(_STUBS / "eks-service", library / "eks-service")
     shutil.copytree(_STUBS / "virtual_time", library / "virtual_time", ignore=shutil.ignore_patterns("__pycache__"))
     for source in sorted((_STUBS / "commands").iterdir()):
         _install(source, image / _PLACES.get(source.name, "usr/bin") / source.name)

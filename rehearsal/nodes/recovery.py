@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..checks import CheckFailed, require
-from .checks import THREADS, TRAINER, Act, all_idle, hostname_everywhere, output
+from ..checks import require
+from .checks import THREADS, TRAINER, all_idle, hostname_everywhere, output
 from .cluster import Cluster
+from .growth import holds, until
 
 STEPS, SAVE_EVERY = 2000, 20
 _OUT = "/fsx/checkpoints/recovery"
-_WAIT_SECONDS = 120.0
 # The cluster's own service notices within seconds; what takes longer than this was noticed by Slurm's timeout.
 _NOTICED_SECONDS = 30.0
 _RESUMED = "resumed after iter "
@@ -58,7 +57,7 @@ def lose_a_worker(cluster: Cluster, ranks: int = 0) -> Recovery:
     lost, before = time.monotonic(), log.read_text(errors="replace")
     fresh = cluster.fresh_host(victim) if nodes == len(cluster.workers) else None
     # HyperPod needs minutes for a new instance. Here it waits until the cluster has noticed by itself.
-    _until("Slurm notices the loss", lambda: _state(cluster, victim.hostname).startswith("down"))
+    until("Slurm notices the loss", lambda: _state(cluster, victim.hostname).startswith("down"))
     found.noticed_seconds = time.monotonic() - lost
     if fresh is not None:
         cluster.join(victim, fresh)
@@ -73,7 +72,7 @@ def lose_a_worker(cluster: Cluster, ranks: int = 0) -> Recovery:
             found.node_back_seconds = script.ended - lost
         return _ITER.search(_after(log, before).partition(_RESUMED)[2]) is not None
 
-    _until("the job resumes", resumed)
+    until("the job resumes", resumed)
     found.resumed_after_seconds = time.monotonic() - lost
     _count_steps(found, before, _after(log, before))
     now_on = _nodes_of(cluster, job)
@@ -86,7 +85,7 @@ def lose_a_worker(cluster: Cluster, ranks: int = 0) -> Recovery:
     require(found.steps_lost <= SAVE_EVERY, f"{found.steps_lost} steps lost with a checkpoint every {SAVE_EVERY}")
     if fresh is not None:
         cluster.finish()
-        _until("all workers are idle again", lambda: _holds(all_idle, cluster))
+        until("all workers are idle again", lambda: holds(all_idle, cluster))
         # From login nodes too, which have a copy of slurm.conf.
         hostname_everywhere(cluster)
     return found
@@ -97,7 +96,7 @@ def _train(cluster: Cluster, nodes: int) -> tuple[str, Path]:
     options = f"--steps {STEPS} --save-every {SAVE_EVERY} --log-every 1 --out {_OUT} --detach --json {TRAINER}"
     job = json.loads(output(cluster.controller, f"{THREADS} run-nanogpt {nodes} 1 {options}"))["job"]
     log = cluster.shared(_OUT.removeprefix("/fsx/") + "/train.log")
-    _until("the job trains", lambda: len(_ITER.findall(_after(log, ""))) > 2.5 * SAVE_EVERY)
+    until("the job trains", lambda: len(_ITER.findall(_after(log, ""))) > 2.5 * SAVE_EVERY)
     return job, log
 
 
@@ -125,34 +124,21 @@ def reboot_controller(cluster: Cluster) -> str:
     running = output(controller, f"{submit} 'echo started; srun sleep 8; echo finished'").strip()
     waiting = output(controller, f"{submit} 'srun hostname; echo finished'").strip()
     logs = [cluster.shared(f"reboot-{job}.log") for job in (running, waiting)]
-    _until("the first job runs", lambda: logs[0].exists() and "started" in logs[0].read_text())
+    until("the first job runs", lambda: logs[0].exists() and "started" in logs[0].read_text())
     before = output(controller, "squeue -h -o '%i %T' | sort")
     began = time.monotonic()
     cluster.reboot(controller)
-    _until("slurmctld answers", lambda: controller.run("scontrol ping", timeout=5).returncode == 0)
+    until("slurmctld answers", lambda: controller.run("scontrol ping", timeout=5).returncode == 0)
     seconds = time.monotonic() - began
     after = output(controller, "squeue -h -o '%i %T' | sort")
     require(after == before, f"jobs before: {before.split()}, after: {after.split()}")
-    _until("both jobs finish", lambda: all(log.exists() and "finished" in log.read_text() for log in logs))
-    _until("all workers are idle again", lambda: _holds(all_idle, cluster))
-    require(cluster.controller.run("test -d /fsx/slurm").returncode == 0, "/fsx is not mounted after the reboot")
+    until("both jobs finish", lambda: all(log.exists() and "finished" in log.read_text() for log in logs))
+    until("all workers are idle again", lambda: holds(all_idle, cluster))
+    require(
+        cluster.controller.run("test -d /fsx/.hyperpod/slurm").returncode == 0, "/fsx is not mounted after the reboot"
+    )
     return f"back in {seconds:.1f} s with a running and a waiting job, which both finished"
 
 
 def _state(cluster: Cluster, node: str) -> str:
     return cluster.controller.run(["sinfo", "-h", "-N", "-n", node, "-o", "%T"]).stdout.strip()
-
-
-def _holds(check: Act, cluster: Cluster) -> bool:
-    try:
-        check(cluster)
-    except CheckFailed:
-        return False
-    return True
-
-
-def _until(what: str, holds: Callable[[], bool], seconds: float = 0.0) -> None:
-    deadline = time.monotonic() + (seconds or _WAIT_SECONDS)
-    while not holds():
-        require(time.monotonic() < deadline, f"{what}: not in time")
-        time.sleep(0.1)

@@ -21,7 +21,7 @@ class StackError(Exception):
 
 @dataclass(frozen=True)
 class Stack:
-    """A deployed Slurm stack."""
+    """A deployed stack."""
 
     account: Account
     config: Config
@@ -46,9 +46,9 @@ class Stack:
         return found
 
 
-def bring_up(project: Project, config: Config, account: Account) -> Stack:
-    """Deploy, and look up what the hosts need. Raises StackError."""
-    if config.settings.orchestrator != "slurm":
+def bring_up(project: Project, config: Config, account: Account, *, eks: bool = False) -> Stack:
+    """Deploy, and look up what the hosts need. Raises StackError, for an EKS stack where that is not asked for."""
+    if config.settings.orchestrator != "slurm" and not eks:
         raise StackError(f"stack {project.stack} runs EKS; only Slurm nodes can be rehearsed")
     prepare(account, config)
     deployment = up(project, account)

@@ -24,7 +24,7 @@ def deployed(name: str, *overrides: str) -> Iterator[Stack]:
     project = load_project(ROOT, name, overrides)
     config = parse(project.config)
     with Account(config.region.name) as account:
-        yield bring_up(project, config, account)
+        yield bring_up(project, config, account, eks=True)
 
 
 @pytest.fixture(autouse=True)

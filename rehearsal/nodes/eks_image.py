@@ -1,0 +1,68 @@
+"""What an EKS node's image has besides: containerd and kubelet, and disks that it mounts late.
+
+AWS's deep learning images mount the instance store at /opt/dlami/nvme by dlami-nvme.service, a oneshot after
+network-online.target, and end it well where it could not (as users of the images show it). HyperPod mounts the group's
+data volume at /opt/sagemaker (SageMaker API Reference, ClusterEbsVolumeConfig). Both come seconds after a boot.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_SERVICE = """[Unit]
+Description={name}, played
+After={after}
+Wants=network-online.target
+
+[Service]
+ExecStart=/usr/lib/rehearsal/eks-service {name}
+Restart=always
+
+[Install]
+WantedBy=multi-user.target
+"""
+_DISK = """[Unit]
+Description=Mounts {point} late
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+TimeoutStartSec=300
+ExecStart=/bin/sh -c 'sleep {seconds}; mkdir -p {point} /var/lib/rehearsal/{name} && {mount}'
+
+[Install]
+WantedBy=multi-user.target
+"""
+# A volume's content is the host's disk: it is there again after a reboot.
+_MOUNT = "mount --bind /var/lib/rehearsal/{name} {point}"
+# Seconds after the network is up: systemd has started containerd and kubelet long before, unless they wait.
+_LATE = {"dlami-nvme": ("/opt/dlami/nvme", 1.0), "rehearsal-data-volume": ("/opt/sagemaker", 1.5)}
+_STARTS = "/var/log/{name}.starts"
+SERVICES = ("containerd", "kubelet")
+
+
+def add_eks(image: Path) -> None:
+    """Units of an EKS node, in an image that has systemd."""
+    units = image / "etc/systemd/system"
+    texts = {
+        "containerd": _SERVICE.format(name="containerd", after="network-online.target local-fs.target"),
+        "kubelet": _SERVICE.format(name="kubelet", after="containerd.service"),
+    }
+    for name, (point, seconds) in _LATE.items():
+        mount = _MOUNT.format(name=name, point=point)
+        texts[name] = _DISK.format(name=name, point=point, seconds=seconds, mount=mount)
+    for name, text in texts.items():
+        (units / f"{name}.service").write_text(text)
+        (units / f"multi-user.target.wants/{name}.service").symlink_to(f"/etc/systemd/system/{name}.service")
+
+
+def starts(text: str) -> list[tuple[str, str]]:
+    """What a service found at each of its starts: what was mounted over its folder, and whose state was in it."""
+    return [(words[0], words[1]) for words in (line.split() for line in text.splitlines())]
+
+
+def log_of(service: str) -> str:
+    """Where a service writes that."""
+    return _STARTS.format(name=service)
