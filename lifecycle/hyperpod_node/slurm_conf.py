@@ -125,8 +125,8 @@ def groups_of_nodes(
 def render(conf: SlurmConf, groups: Mapping[str, Group], by_node: Mapping[str, Group], bin_folder: str) -> str:
     """hyperpod.conf: each of our settings that slurm.conf does not have itself. Slurm complains of a second one.
 
-    A partition comes only once it has nodes: until then HyperPod's agent may still write it, and slurmctld ends where
-    it finds it twice.
+    Where there are partitions, one more comes only once it has nodes: until then HyperPod's agent may still write it,
+    and slurmctld ends where it finds it twice.
     """
     workers = [group for group in groups.values() if group.role == "worker"]
     wanted = {
@@ -149,7 +149,8 @@ def render(conf: SlurmConf, groups: Mapping[str, Group], by_node: Mapping[str, G
         wanted["SlurmctldParameters"] = "enable_configless"
     lines = [f"{key}={value}" for key, value in wanted.items() if not conf.get(key)]
     lines += _node_defaults(conf, workers)
-    names = sorted({group.partition for group in by_node.values() if group.partition})
+    there = by_node.values() if conf.partitions else workers
+    names = [name for name in dict.fromkeys(group.partition for group in there) if name]
     first = not conf.partitions
     for name in names:
         if name not in conf.partitions:
