@@ -51,6 +51,7 @@ network = Network(
         zone_id=config.zone_id,
         cluster=name.cluster,
         flow_log_role=name.role("flow-logs"),
+        account=account,
         eks_zone_ids=config.eks_zone_ids,
         interface_services=interface_services(config),
     ),

@@ -22,8 +22,8 @@ class NetworkArgs:
     """What a network is made from.
 
     ``config`` has the blocks of a VPC to make, or the ids of an existing one. ``zone_id`` holds nodes and file system;
-    ``eks_zone_ids`` the two control-plane subnets, none with Slurm. ``flow_log_role`` names the flow logs' role.
-    ``interface_services`` get an interface endpoint each.
+    ``eks_zone_ids`` the two control-plane subnets, none with Slurm. ``flow_log_role`` names the flow logs' role, which
+    acts for ``account`` alone. ``interface_services`` get an interface endpoint each.
     """
 
     config: NetworkConfig
@@ -31,6 +31,7 @@ class NetworkArgs:
     zone_id: str
     cluster: str
     flow_log_role: str
+    account: str
     eks_zone_ids: Sequence[str] = ()
     interface_services: Sequence[str] = ()
 
@@ -218,10 +219,11 @@ class Network(ComponentResource):
             retention_in_days=FLOW_LOG_DAYS,
             opts=child,
         )
+        # For this account's flow logs alone: the same page, against the confused deputy.
         role = aws.iam.Role(
             f"{name}-flow-logs",
             name=self._args.flow_log_role,
-            assume_role_policy=assume_role("vpc-flow-logs.amazonaws.com"),
+            assume_role_policy=assume_role("vpc-flow-logs.amazonaws.com", self._args.account),
             opts=child,
         )
         # Amazon VPC User Guide, "IAM role for publishing flow logs to CloudWatch Logs". Deliberately absent:
