@@ -97,8 +97,10 @@ class Queues(ComponentResource):
         ]
         for group in args.groups:
             declare(f"flavor-{group.name}", "ResourceFlavor", flavor_name(group), *first, spec=flavor(group))
+        before = 0.0
         for namespace, share in args.shares.items():
-            queue = cluster_queue(namespace, args.groups, share)
+            queue = cluster_queue(namespace, args.groups, share, before)
+            before += share
             declare(f"queue-{namespace}", "ClusterQueue", namespace, *first, spec=queue)
             local = {"clusterQueue": namespace}
             declare(f"local-{namespace}", "LocalQueue", LOCAL_QUEUE, *first, namespace=namespace, spec=local)
@@ -161,15 +163,18 @@ def flavor(group: InstanceGroup) -> dict[str, Any]:
     return spec
 
 
-def cluster_queue(namespace: str, groups: Sequence[InstanceGroup], share: float) -> dict[str, Any]:
-    """A namespace's queue: its share of every worker group, and what the others do not use."""
+def cluster_queue(namespace: str, groups: Sequence[InstanceGroup], share: float, before: float = 0.0) -> dict[str, Any]:
+    """A namespace's queue: its share of every worker group, and what the others do not use.
+
+    ``before`` is what the queues before it have: together they have every device, also where one cannot be parted.
+    """
     devices = device_resources(groups)
     covered = ["cpu", "memory", HUGE_PAGES_RESOURCE, EFA_RESOURCE, *devices]
     flavors = [
         {"name": flavor_name(group), "resources": [{"name": r, "nominalQuota": q} for r, q in quota.items()]}
         # The first that fits is taken: what asks for no accelerator is not to use up a node that has some.
         for group in sorted(groups, key=lambda group: group.type.accelerators > 0)
-        for quota in [_quota(group, share, devices)]
+        for quota in [_quota(group, share, before, devices)]
     ]
     return {
         "cohort": COHORT,
@@ -180,7 +185,7 @@ def cluster_queue(namespace: str, groups: Sequence[InstanceGroup], share: float)
     }
 
 
-def _quota(group: InstanceGroup, share: float, devices: Sequence[str]) -> dict[str, str]:
+def _quota(group: InstanceGroup, share: float, before: float, devices: Sequence[str]) -> dict[str, str]:
     """A share of all of a group's nodes, in whole devices. A flavor has to name every resource that any other has.
 
     Quantities are as the API server writes them back: spelled otherwise, every later preview would show a change.
@@ -189,7 +194,8 @@ def _quota(group: InstanceGroup, share: float, devices: Sequence[str]) -> dict[s
     part_of_node = 1.0 if group.type.accelerator else _JOBS_SHARE_OF_SYSTEM_NODE
 
     def whole(each: float) -> int:
-        return int(each * group.count * share * part_of_node + 1e-9)
+        total = each * group.count * part_of_node
+        return int(total * (before + share) + 1e-9) - int(total * before + 1e-9)
 
     def part(each: float) -> str:
         return str(whole(each))

@@ -168,6 +168,18 @@ def test_a_queue_has_what_the_nodes_have() -> None:
     assert half["nvidia.com/gpu"] == "32"
 
 
+def test_queues_together_have_every_device_also_where_one_cannot_be_parted() -> None:
+    workers = [{"name": "open", "instanceType": "ml.g6.8xlarge", "count": 1}]
+    teams = [{"name": name} for name in ("a", "b", "c")]
+    state = plan("eks-gpu", workers=workers, teams=teams).state
+    found = []
+    for team in teams:
+        (group,) = one(state, f"training-queues-queue-{team['name']}").inputs["spec"]["resourceGroups"]
+        found.append({r["name"]: r["nominalQuota"] for r in group["flavors"][0]["resources"]})
+    assert sum(int(quota["nvidia.com/gpu"]) for quota in found) == 1
+    assert sum(int(quota["cpu"]) for quota in found) == 16
+
+
 @pytest.mark.parametrize(
     ("amount", "text"),
     [(0, "0"), (4096 << 30, "4Ti"), (1152 << 30, "1152Gi"), (10304 << 20, "10304Mi"), (5 << 60, "5120Pi"), (3, "3")],
