@@ -17,6 +17,7 @@ from operations.rehearse import EmbeddedEngine
 from operations.target import Target
 from tests.operations.aws import FakeKubernetes, StubbedAws, command, run, run_json, stack, with_nodes, with_session
 from tests.operations.test_nodes import with_nodes_of_eks
+from tests.support import ROOT
 
 On = Callable[[Aws], None]
 SQUEUE = 'echo "7|llama|ann|RUNNING|1:02|1|"; echo "8|notebook|ben|RUNNING|0:10|0|"'
@@ -214,6 +215,28 @@ def test_a_group_that_comes_from_the_size_is_written_out(aws: StubbedAws) -> Non
         "hyperpod:workers[0].count": "3",
     }
     assert scale.scaled(stack(aws), "workers", 3).values == {"hyperpod:workers[0].count": "3"}
+
+
+def test_a_group_that_shrinks_below_its_minimum_takes_the_minimum_along(tmp_path: Path) -> None:
+    workers = [{"name": "workers", "instanceType": "ml.g5.16xlarge", "count": 4, "minCount": 3}]
+    values = {"aws:region": "us-west-2", "hyperpod:workers": workers, "hyperpod:nodeProvisioning": "Continuous"}
+    (tmp_path / "Pulumi.yaml").write_text((ROOT / "Pulumi.yaml").read_text())
+    (tmp_path / "Pulumi.dev.yaml").write_text(json.dumps({"config": values}))
+    target = targets.load("dev", [], tmp_path)
+    shrunk = scale.scaled(target, "workers", 2).values
+    assert shrunk == {"hyperpod:workers[0].count": "2", "hyperpod:workers[0].minCount": "2"}
+    assert scale.scaled(target, "workers", 6).values == {"hyperpod:workers[0].count": "6"}
+
+
+@pytest.mark.parametrize("number", [0, 26])
+def test_sagemaker_takes_1_to_25_nodes_at_once(number: int, aws: StubbedAws) -> None:
+    node = nodes.Node(
+        name="w", group="workers", role="worker", instance_id="i-1", instance_type="ml.g5.16xlarge", status="Running"
+    )
+    for change in (changes.replace_nodes, changes.reboot_nodes):
+        with pytest.raises(Failure, match=rf"^{number} nodes at once") as refused:
+            change(stack(aws), [node] * number)
+        assert refused.value.code == Exit.BAD_INPUT
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from operations.advice import next_step
 from operations.aws import Aws
 from operations.engines import Engine
 from operations.failures import Exit
+from operations.leftovers import Audit, Leftover
 from operations.target import Target
 from rehearsal.account import Account
 from rehearsal.commands import CommandRun
@@ -224,6 +225,25 @@ class Cancelled:
 
     def cancel(self) -> None:
         """Nothing is in progress."""
+
+
+@pytest.mark.parametrize(
+    ("succeeded", "audit", "code"),
+    [
+        (True, None, Exit.GOOD),
+        (False, None, Exit.FAILED),
+        (True, Audit(), Exit.GOOD),
+        (True, Audit(leftovers=[Leftover(kind="VPC", id="vpc-1", by_aws=False, command="")]), Exit.FAILED),
+        (True, Audit(leftovers=[Leftover(kind="log group", id="/a", by_aws=True, command="")]), Exit.GOOD),
+        (True, Audit(unknown=["VPC: AccessDenied"]), Exit.CANNOT_KNOW),
+        (False, Audit(unknown=["VPC: AccessDenied"]), Exit.FAILED),
+    ],
+)
+def test_a_destroy_is_good_where_everything_was_looked_at_and_nothing_of_the_stack_is_left(
+    succeeded: bool, audit: Audit | None, code: Exit
+) -> None:
+    report = deploy.Report(stack="dev", command="destroy", engine="any", succeeded=succeeded, audit=audit)
+    assert report.code == code
 
 
 def test_a_cancelled_command_has_its_own_exit_code_and_next_step(project: Callable[..., Target]) -> None:

@@ -48,10 +48,12 @@ def test_a_clean_account_has_nothing_left(chosen: Target) -> None:
 
 def test_log_groups_that_aws_made_are_listed_and_removed_on_demand(chosen: Target) -> None:
     logs = boto3.client("logs", region_name="us-west-2")
-    # As many as take three pages, and one of a cluster with a longer name.
+    # As many as take three pages, and those of a cluster with a longer name.
     for number in range(120):
         logs.create_log_group(logGroupName=f"{LOGS}-{number:03}")
-    logs.create_log_group(logGroupName="/aws/sagemaker/Clusters/hyperpod-dev-2/abcdef123456")
+    others = ("/aws/sagemaker/Clusters/hyperpod-dev-2/abcdef123456", "/aws/events/hyperpod/hyperpod-dev-2")
+    for other in others:
+        logs.create_log_group(logGroupName=other)
     found = leftovers.audit(chosen)
     assert len(found.leftovers) == 120
     assert found.of_the_stack == []
@@ -59,7 +61,8 @@ def test_log_groups_that_aws_made_are_listed_and_removed_on_demand(chosen: Targe
     leftovers.remove(chosen, found)
     assert (len(found.removed), found.leftovers) == (120, [])
     assert leftovers.audit(chosen).leftovers == []
-    logs.delete_log_group(logGroupName="/aws/sagemaker/Clusters/hyperpod-dev-2/abcdef123456")
+    for other in others:
+        logs.delete_log_group(logGroupName=other)
 
 
 def test_what_is_the_stacks_own_is_named_with_its_command_and_never_removed(chosen: Target) -> None:
@@ -104,6 +107,25 @@ def test_a_file_system_that_is_kept_on_purpose_is_no_leftover(account: Account) 
         assert [one.kind for one in without.of_the_stack] == ["FSx file system"]
     finally:
         fsx.delete_file_system(FileSystemId=made)
+
+
+def test_in_a_vpc_of_others_only_interfaces_that_name_the_cluster_are_its_leftovers(chosen: Target) -> None:
+    ec2 = boto3.client("ec2", region_name="us-west-2")
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
+    of_others, ours = (
+        ec2.create_network_interface(SubnetId=subnet, Description=said)["NetworkInterface"]["NetworkInterfaceId"]
+        for said in ("a database", f"[DO NOT DELETE] ENI of {chosen.cluster_name}")
+    )
+    given = {"vpcId": vpc, "privateSubnetId": subnet, "securityGroupIds": ["sg-0123456789abcdef0"]}
+    existing = replace(target.load("dev", [f"hyperpod:network={json.dumps(given)}"]), aws=Aws("us-west-2"))
+    try:
+        assert [one.id for one in leftovers.audit(existing).leftovers] == [ours]
+    finally:
+        for one in (of_others, ours):
+            ec2.delete_network_interface(NetworkInterfaceId=one)
+        ec2.delete_subnet(SubnetId=subnet)
+        ec2.delete_vpc(VpcId=vpc)
 
 
 @pytest.mark.parametrize(
