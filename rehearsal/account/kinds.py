@@ -42,9 +42,9 @@ class Live:
     @property
     def identifiers(self) -> set[str]:
         """What other resources can name it by."""
-        own = {self.id} | {
-            str(self.outputs[key]) for key in ("arn", "clusterArn", "workspaceId") if self.outputs.get(key)
-        }
+        keys = ("arn", "clusterArn", "workspaceId")
+        # A target's ARN is what it sends events to.
+        own = {self.id} | {str(self.outputs[key]) for key in keys if self.outputs.get(key) != self.inputs.get(key)}
         return {identifier for identifier in own if identifier}
 
 
