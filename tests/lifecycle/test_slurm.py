@@ -194,6 +194,14 @@ def test_a_new_controller_tells_the_nodes_of_the_one_before_where_it_is(world: W
     assert host.ran("scontrol", "reconfigure")
 
 
+def test_a_login_node_that_slurmctld_still_lists_is_hidden(world: World) -> None:
+    host = world.node("controller")
+    conf = host.path("/opt/slurm/etc/slurm.conf")
+    conf.write_text(conf.read_text() + "NodeName=ip-10-1-0-11 NodeAddr=10.1.0.11 State=CLOUD\n")
+    slurm.run(ready(host))
+    assert host.ran("scontrol", "update", "NodeName=ip-10-1-0-11", "State=FUTURE")
+
+
 def test_what_the_agent_writes_is_settled_before_slurmctld_starts_again(world: World) -> None:
     host = world.node("controller")
     slurm.run(ready(host))
