@@ -15,12 +15,30 @@ from rehearsal.__main__ import main
 from tests.support import ROOT
 
 
-def test_all_good_is_0_and_writes_both_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_good_is_0_and_writes_both_files_with_the_documented_keys(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page, result = tmp_path / "r.html", tmp_path / "r.json"
     assert main(["--stack", "dev", "--report", str(page), "--json", str(result)]) == 0
     found = json.loads(result.read_text())
     assert found["passed"] is True
     assert found["leftovers"] == []
+    documented = {
+        "variant",
+        "resources",
+        "critical_path",
+        "total_seconds",
+        "cluster",
+        "after_cluster",
+        "cost",
+        "quotas",
+        "outputs",
+        "destroyed",
+        "leftovers",
+    }
+    assert documented <= set(found)
+    assert {"urn", "type", "name", "parent", "dependencies", "start", "finish"} == set(found["resources"][0])
+    assert found["cost"]["hourly_usd"] == pytest.approx(sum(found["cost"]["parts"].values()), abs=0.01)
     assert page.read_text().lower().startswith("<!doctype html>")
     printed = capsys.readouterr().out
     for text in ("Critical path", "18:13", "an hour", "Quotas needed", "Outputs", "nothing is left in the account"):
