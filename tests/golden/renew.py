@@ -9,6 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "lifecycle"))
 
 from tests.golden import files
+from tests.golden.jobs import JOBS, STACKS, rendered
 from tests.golden.nodes import CLUSTERS, NODES, Nodes, booted
 from tests.golden.normal import Normal
 from tests.golden.stacks import DEPLOYMENTS, GOLDEN, told
@@ -37,6 +38,16 @@ def nodes() -> None:
         files.write(NODES / cluster, changes, f"{title}; `make golden` writes this file.")
 
 
+def jobs() -> None:
+    """Render every job of the EKS stacks and write it, less what the base has too."""
+    for name in STACKS:
+        base = GOLDEN[name].base
+        changes = files.difference(rendered(name), rendered(base) if base in STACKS else {})
+        title = f"What differs from {base}" if base in STACKS else "Every job"
+        files.write(JOBS / name, changes, f"{title}; `make golden` writes this file.")
+
+
 if __name__ == "__main__":
+    jobs()
     nodes()
     deployments()

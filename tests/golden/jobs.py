@@ -1,0 +1,42 @@
+"""The objects of every job that the golden EKS stacks can run, as ``operations job`` renders them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from operations.job_specs import JOBS as SPECS
+from operations.jobs import JobError, jobs_of, render
+from tests.golden.normal import sorted_keys
+from tests.golden.stacks import GOLDEN
+from tests.support import config
+
+JOBS = Path(__file__).parent / "jobs"
+STACKS = [name for name in GOLDEN if name.startswith("eks")]
+# A closed network reaches private registries of its own region alone.
+_IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror/training:1"
+
+# Job, kind of object, what there is to say of it.
+Jobs = dict[str, dict[str, Any]]
+
+
+def rendered(name: str) -> Jobs:
+    """Every job of a stack on its first group, or why it is refused; scripts as their paths."""
+    settings = config(GOLDEN[name].stack, **GOLDEN[name].settings)
+    image = _IMAGE if settings.settings.network.closed else None
+    found = {}
+    for job in jobs_of(settings):
+        try:
+            found[job] = _objects(render(job, settings, image=image), job)
+        except JobError as error:
+            found[job] = {"refused": str(error)}
+    return found
+
+
+def _objects(documents: list[dict[str, Any]], job: str) -> dict[str, Any]:
+    found = {}
+    for document in documents:
+        if document["kind"] == "ConfigMap":
+            document = {**document, "data": sorted(SPECS[job].scripts)}
+        found[f"{document['kind']} {document['metadata']['name']}"] = sorted_keys(document)
+    return found
