@@ -103,7 +103,9 @@ class Queues(ComponentResource):
             before += share
             declare(f"queue-{namespace}", "ClusterQueue", namespace, *first, spec=queue)
             local = {"clusterQueue": namespace}
-            declare(f"local-{namespace}", "LocalQueue", LOCAL_QUEUE, *first, namespace=namespace, spec=local)
+            # A team that is added later: the release is there already, its namespace is not.
+            after = (*first, *args.ready)
+            declare(f"local-{namespace}", "LocalQueue", LOCAL_QUEUE, *after, namespace=namespace, spec=local)
         self.register_outputs({})
 
 

@@ -98,3 +98,9 @@ def test_a_move_to_an_existing_network_is_told_key_by_key() -> None:
 def test_every_deployment_leaves_what_the_next_is_held_against() -> None:
     for stack in ("slurm-gpu", "eks-gpu"):
         assert plan(stack).outputs[OUTPUT] == deployed_with(config(stack))
+
+
+def test_the_queue_of_a_team_that_is_added_later_waits_for_its_namespace() -> None:
+    state = plan("eks-gpu", teams=[{"name": "red"}, {"name": "blue"}]).state
+    namespace = next(urn for urn, resource in state.items() if resource.name == "training-blue-namespace")
+    assert namespace in next(r for r in state.values() if r.name == "training-queues-local-blue").dependencies
