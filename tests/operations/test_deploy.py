@@ -126,6 +126,7 @@ def test_the_first_cause_is_named_and_the_rest_stays_the_rest(engine_kind: str, 
     ("cause", "step"),
     [
         ("InsufficientInstanceCapacity: not enough in this zone", "another zone"),
+        ("We currently do not have sufficient capacity; insufficient capacity in usw2-az2", "another zone"),
         ("LifecycleScriptFailed: exited with a non-zero code", "last line of the node's log"),
         ("ResourceLimitExceeded: ml.p5.48xlarge for cluster usage is 0", "quotas dev"),
         ("AccessDenied: not authorized to perform iam:CreateRole", "let this principal"),

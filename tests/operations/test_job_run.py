@@ -31,12 +31,15 @@ class FakeApi:
     def __init__(self, *there: dict[str, Any], says: str = "", condition: str = "Succeeded") -> None:
         self.there = {(one["kind"], one["metadata"]["name"]): one for one in there}
         self.applied: list[str] = []
+        self.tried: list[str] = []
         self.deleted: list[str] = []
         self.says, self.condition = says.splitlines(), condition
         self.heard = False
 
     def apply(self, document: dict[str, Any], *, dry_run: bool = False) -> None:
-        if not dry_run:
+        if dry_run:
+            self.tried.append(document["kind"])
+        else:
             self.applied.append(document["kind"])
             self.there[document["kind"], document["metadata"]["name"]] = dict(document)
 
@@ -173,6 +176,12 @@ def test_a_job_that_is_silent_is_given_up_in_time() -> None:
     with pytest.raises(Failure, match="did not end within 0 s"):
         job_run.follow(api, objects, lambda _: None, lambda _: None, 0.3, pause=60)
     assert time.monotonic() - started < 5
+
+
+def test_the_cluster_is_asked_about_every_object_before_any_is_made() -> None:
+    api, settings = FakeApi(NAMESPACE), config("eks-gpu")
+    job_run.check(api, render("nanogpt", settings), settings)
+    assert (api.tried, api.applied) == (["ConfigMap", "PyTorchJob"], [])
 
 
 class Recovering(FakeApi):

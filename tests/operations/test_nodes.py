@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from operations import nodes, sessions
 from operations.aws import Aws
@@ -292,7 +293,9 @@ def test_a_kubeconfig_holds_no_secret_and_is_for_its_owner_alone(
     path = tmp_path / "kube" / "config"
     assert run(capsys, "kubeconfig", "eks-gpu", "--write", str(path))[0] == Exit.GOOD
     assert path.stat().st_mode & 0o777 == 0o600
-    assert "get-token" in path.read_text()
+    (user,) = yaml.safe_load(path.read_text())["users"]
+    wanted = ["eks", "get-token", "--region", "us-west-2", "--cluster-name", "eks-gpu"]
+    assert user["user"]["exec"]["args"] == wanted
     assert "token:" not in path.read_text()
     code, _, err = run(capsys, "kubeconfig", "dev")
     assert code == Exit.BAD_INPUT
