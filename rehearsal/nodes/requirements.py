@@ -24,6 +24,12 @@ _PACKAGES = {
     "/usr/lib/python3/dist-packages/torch": "python3-torch",
     "/usr/lib/*-linux-gnu/openblas-pthread": "libopenblas0-pthread",
 }
+# What the kernel must have, and what for.
+_FILE_SYSTEMS = {
+    "overlay": "of which a host's disk is made",
+    "cgroup2": "in which a host's systemd keeps its units",
+    "autofs": "by which its systemd mounts /fsx when it is used",
+}
 _CAP_SYS_ADMIN = 21
 
 
@@ -49,8 +55,10 @@ def missing(slurm: str = slurm_packages.DEFAULT) -> list[str]:
         lines.append(f"  apt-get update && apt-get install --no-install-recommends -y {' '.join(packages)}")
     if slurm_packages.missing(slurm):
         lines.append(f"Slurm {slurm}: `make node-packages`, or python -m rehearsal.nodes.slurm_packages, fetches it")
-    if "overlay" not in Path("/proc/filesystems").read_text():
-        lines.append("overlay: the kernel has no overlay file system (modprobe overlay)")
+    kernel = Path("/proc/filesystems").read_text().split()
+    for name, why in _FILE_SYSTEMS.items():
+        if name not in kernel:
+            lines.append(f"{name}: the kernel has no file system of this kind, {why} (modprobe {name})")
     return lines
 
 

@@ -15,7 +15,9 @@ mount -t proc proc "$root/proc"
 # Kernel settings of a host are its own: the machine's must not change.
 mount -t overlay sysctl -o "lowerdir=$disk/../../sysctl,upperdir=$disk/sysctl,workdir=$disk/sysctl-work" "$root/proc/sys"
 mount -t tmpfs -o mode=755,nosuid dev "$root/dev"
-cp -a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty /dev/autofs "$root/dev"
+cp -a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty "$root/dev"
+# For x-systemd.automount; in a container the machine's own may not be there.
+mknod "$root/dev/autofs" c 10 235
 ln -s /proc/self/fd "$root/dev/fd"
 ln -s /proc/self/fd/0 "$root/dev/stdin"
 ln -s /proc/self/fd/1 "$root/dev/stdout"

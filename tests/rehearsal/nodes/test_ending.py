@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rehearsal.nodes import audit
-from rehearsal.nodes.sandbox import MARK
+from rehearsal.nodes.sandbox import GROUP, MARK
 
 ROOT = Path(__file__).parents[3]
 
@@ -33,6 +33,13 @@ def _marked(run: int) -> list[str]:
     return found
 
 
+def _groups(run: subprocess.Popen[bytes]) -> list[str]:
+    """Control groups that a rehearsal has made: they outlive its processes."""
+    rows = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    folders = [Path(row[1]) for row in rows if row[2] == "cgroup2"]
+    return [path.name for folder in folders for path in folder.glob(f"{GROUP}{run.pid}-*")]
+
+
 @pytest.mark.usefixtures("clean")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("delay", [0.0, 2.0])
@@ -46,9 +53,13 @@ def test_killed(tmp_path: Path, number: signal.Signals, delay: float) -> None:
     time.sleep(delay)
     run.send_signal(number)
     assert run.wait(30) == (-9 if number == signal.SIGKILL else 1)
+    deadline = time.monotonic() + 20
     while (left := _marked(run.pid)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not left
+    while (groups := _groups(run)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not groups
     if number != signal.SIGKILL:
         found = json.loads((tmp_path / "found.json").read_text())
         assert found["failure"] == f"ended by {number.name}"
