@@ -42,7 +42,7 @@ pivot_root . .outside
 umount -l .outside
 rmdir .outside
 echo "$pid"
-read -r go
+read -r _
 # In a container systemd mounts nothing of the kernel's, and where this is read-only it does not wait for devices to be
 # announced.
 mount.real -o remount,bind,ro /sys
