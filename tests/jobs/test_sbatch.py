@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.slurm import kept_slurm, needs_slurm
 from tests.sockets import silent_port
 
 ROOT = Path(__file__).parents[2]
@@ -80,18 +81,19 @@ def submit(tmp_path: Path, name: str, *arguments: str, hyperpod: bool = False, *
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("sbatch") is None, reason="Slurm is not installed")
+@needs_slurm
 @pytest.mark.parametrize("name", NAMES)
 def test_slurm_takes_every_option(tmp_path: Path, name: str) -> None:
     (tmp_path / "slurm.conf").write_text(SLURM_CONF)
     # Past the options sbatch asks the controller, again and again.
-    done = subprocess.run(
-        ["timeout", "1", "sbatch", "--test-only", str(JOBS / name)],
-        env={**os.environ, "SLURM_CONF": str(tmp_path / "slurm.conf")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with kept_slurm(SLURM_CONF=str(tmp_path / "slurm.conf")) as slurm:
+        done = subprocess.run(
+            [*slurm.inside, "timeout", "1", "sbatch", "--test-only", str(JOBS / name)],
+            env=slurm.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert (done.returncode, done.stderr) == (124, "")
 
 

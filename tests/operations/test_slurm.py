@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import socket
 import subprocess
 import time
@@ -17,11 +15,9 @@ from operations.sessions import Remote
 from operations.target import Target
 from operations.validate import Validation
 from tests.operations.aws import StubbedAws, stack
+from tests.slurm import Slurm, kept_slurm, needs_slurm
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0 or shutil.which("slurmctld") is None, reason="needs root and Slurm's daemons"),
-]
+pytestmark = [pytest.mark.root, needs_slurm]
 HOST = socket.gethostname().split(".")[0]
 CONFIGURATION = """
 ClusterName=test
@@ -63,47 +59,49 @@ def free_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A Slurm whose node is idle; the environment that its commands need."""
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    """A Slurm whose node is idle."""
     folder = tmp_path_factory.mktemp("slurm")
     for name in ("state", "spool"):
         (folder / name).mkdir()
     ports = {"controller": free_port(), "daemon": free_port()}
     (folder / "slurm.conf").write_text(CONFIGURATION.format(host=HOST, folder=folder, **ports))
     (folder / "gres.conf").write_text("Name=gpu Count=2 File=/dev/null,/dev/zero\n")
-    environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
     daemons = []
-    try:
-        for name in ("slurmctld", "slurmd"):
-            log = (folder / f"{name}.log").open("w")
-            daemons.append(subprocess.Popen([name, "-D"], env=environment, stdout=log, stderr=log))
-        _wait(environment, "sinfo --noheader --format=%T", "idle")
-        yield environment
-        # A job's own slurmstepd would outlive the daemons.
-        _wait(environment, "scancel --user=root; squeue --noheader | wc -l", "0")
-    finally:
-        # An orderly end is of no interest here, and slurmd takes its time when the controller is gone.
-        for daemon in daemons:
-            daemon.kill()
-        for daemon in daemons:
-            daemon.wait()
+    with kept_slurm(SLURM_CONF=str(folder / "slurm.conf")) as found:
+        try:
+            for name in ("slurmctld", "slurmd"):
+                log = (folder / f"{name}.log").open("w")
+                command = [*found.inside, name, "-D"]
+                daemons.append(subprocess.Popen(command, env=found.environment, stdout=log, stderr=log))
+            _wait(found, "sinfo --noheader --format=%T", "idle")
+            yield found
+            # A job's own slurmstepd would outlive the daemons.
+            _wait(found, "scancel --user=root; squeue --noheader | wc -l", "0")
+        finally:
+            # An orderly end is of no interest here, and slurmd takes its time when the controller is gone.
+            for daemon in daemons:
+                daemon.kill()
+            for daemon in daemons:
+                daemon.wait()
 
 
-def _run(environment: dict[str, str], line: str) -> Remote:
-    done = subprocess.run(["bash", "-c", line], env=environment, capture_output=True, text=True, check=False)
+def _run(slurm: Slurm, line: str) -> Remote:
+    command = [*slurm.inside, "bash", "-c", line]
+    done = subprocess.run(command, env=slurm.environment, capture_output=True, text=True, check=False)
     return Remote(code=done.returncode, output=done.stdout + done.stderr)
 
 
-def _wait(environment: dict[str, str], line: str, wanted: str) -> None:
+def _wait(slurm: Slurm, line: str, wanted: str) -> None:
     for _ in range(60):
-        if wanted == (said := _run(environment, line).output.strip()):
+        if wanted == (said := _run(slurm, line).output.strip()):
             return
         time.sleep(0.5)
     pytest.fail(f"{line} never said {wanted}, at last {said}")
 
 
 @pytest.fixture
-def target(aws: StubbedAws, slurm: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Target:
+def target(aws: StubbedAws, slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> Target:
     """The stack dev, whose controller's commands are this Slurm's."""
 
     def run_remote(target: Target, node: Node, line: str, timeout: float) -> Remote:
@@ -113,7 +111,7 @@ def target(aws: StubbedAws, slurm: dict[str, str], monkeypatch: pytest.MonkeyPat
     return stack(aws)
 
 
-def test_states_and_their_reasons_are_read(target: Target, slurm: dict[str, str]) -> None:
+def test_states_and_their_reasons_are_read(target: Target, slurm: Slurm) -> None:
     (_, worker) = nodes.with_states(target, [CONTROLLER, WORKER])
     assert (worker.state, worker.reason) == ("idle", "")
     _run(slurm, f"scontrol update nodename={HOST} state=drain reason='XID 79, fallen off the bus'")
@@ -131,7 +129,7 @@ def test_accelerators_are_counted(target: Target, monkeypatch: pytest.MonkeyPatc
     assert (check.result, check.detail) == ("PASS", "idle, 2 of 2 accelerators")
 
 
-def test_jobs_are_read_with_what_becomes_of_them(target: Target, slurm: dict[str, str]) -> None:
+def test_jobs_are_read_with_what_becomes_of_them(target: Target, slurm: Slurm) -> None:
     _run(slurm, "sbatch --chdir=/tmp --output=/dev/null --requeue --job-name='my llama' --wrap 'sleep 60'")
     _run(slurm, "sbatch --chdir=/tmp --output=/dev/null --no-requeue --job-name=waits --wrap 'sleep 60'")
     _wait(slurm, "squeue --noheader --states=RUNNING --format=%T", "RUNNING")
