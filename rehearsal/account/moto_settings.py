@@ -1,4 +1,4 @@
-"""What moto does for every account and nobody needs, left out: an account begins in 0.1 s, where it took 0.5."""
+"""What moto does for every account and nobody needs, left out, so that an account begins at once."""
 
 from __future__ import annotations
 
