@@ -90,9 +90,10 @@ def test_the_clusters_endpoint_is_the_control_plane_and_nodes_come_and_go_with_h
         kubeconfig = json.loads(str(deployment.outputs["kubeconfig"]))["clusters"][0]["cluster"]
         assert kubeconfig["server"] == plane.url
         assert base64.b64decode(kubeconfig["certificate-authority-data"]) == plane.ca_certificate.read_bytes()
-        assert said == ["2 join"]
+        # Two workers, and three for the cluster itself.
+        assert said == ["5 join"]
         assert destroy(deployment.state, account) == []
-        assert said == ["2 join", "2 leave"]
+        assert said == ["5 join", "5 leave"]
 
 
 @pytest.mark.slow
