@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ class Change:
     """What one update came to. The lists have resources' logical names; ``seconds`` is how long AWS takes for it.
 
     ``refused`` is why it could not be made, ``early`` whether that was said before anything was done. ``hourly_usd`` is
-    the difference to before. ``lost`` says of what is precious and replaced what that means.
+    the difference to before, none for what was refused. ``lost`` says of what is precious and replaced what that means.
     """
 
     set: Mapping[str, Any]
@@ -113,7 +113,6 @@ def apply_step(
 ) -> tuple[Change, Deployed]:
     """Preview one update, and make it where the preview has nothing against it, from the virtual second ``began``."""
     change = Change(step.set)
-    change.hourly_usd = cost.estimate(step.config).hourly_usd - cost.estimate(before.config).hourly_usd
     try:
         planned = up(step.project, account, old=before.state, old_outputs=before.outputs, preview=True, began=began)
     except ProgramError as refused:
@@ -127,10 +126,12 @@ def apply_step(
     _name(change, done.operations, {**before.state, **done.state})
     finishes = [resource.finish for resource in done.state.values()]
     change.seconds = max([began, done.finish, *finishes]) - began
-    change.refused = done.failure or None
-    # As Pulumi has it: what a failed update exports is not kept.
-    outputs = before.outputs if done.failure else done.outputs
-    return change, Deployed(step.config, done.state, outputs)
+    if done.failure:
+        change.refused = done.failure
+        # As Pulumi has it: what a failed update exports is not kept.
+        return change, replace(before, state=done.state)
+    change.hourly_usd = cost.estimate(step.config).hourly_usd - cost.estimate(before.config).hourly_usd
+    return change, Deployed(step.config, done.state, done.outputs)
 
 
 def _name(change: Change, operations: Mapping[str, Operation], state: State) -> None:

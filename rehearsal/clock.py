@@ -12,6 +12,9 @@ from .state import HYPERPOD_CLUSTER
 
 # A control-plane call, where the table has no figure of its own.
 _CALL_SECONDS = 3.0
+_FILE_SYSTEM = "aws:fsx/lustreFileSystem:LustreFileSystem"
+# What moves a file system's data or servers; days of backups and the like are taken at once.
+_REBUILDS = {"storageCapacity", "perUnitStorageThroughput"}
 
 
 @cache
@@ -31,6 +34,8 @@ def update_duration(type_token: str, old: Mapping[str, Any], new: Mapping[str, A
     """Seconds until AWS has changed the resource (change_durations.csv). What only gets other tags takes a call."""
     changed = {key for key in {*old, *new} if old.get(key) != new.get(key)}
     if changed <= {"tags", "tagsAll"} or (type_token == HYPERPOD_CLUSTER and not _adds_nodes(old, new)):
+        return _CALL_SECONDS
+    if type_token == _FILE_SYSTEM and not changed & _REBUILDS:
         return _CALL_SECONDS
     return _durations("update").get(type_token, _CALL_SECONDS)
 

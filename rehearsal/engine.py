@@ -234,8 +234,8 @@ class Engine(MockMonitor):
     def _apply(self, resource: ResourceState, old: ResourceState | None, operation: Operation) -> None:
         if operation == "update" and old:
             resource.id = old.id
-            resource.finish = resource.start + update_duration(resource.type, old.inputs, resource.inputs)
             resource.outputs = self.account.update(resource.type, old.id, resource.inputs, at=resource.start)
+            resource.finish = resource.start + update_duration(resource.type, old.inputs, resource.inputs)
             return
         if operation == "replace" and old and old.urn not in self.made_way:
             if resource.delete_first or keeps_name(resource.type, old.inputs, resource.inputs):

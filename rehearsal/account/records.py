@@ -127,7 +127,7 @@ def _check_efa(account: Account, i: Inputs) -> None:
 
 
 def _update_lustre(account: Account, live: Live, i: Inputs) -> None:
-    check_lustre(live, i)
+    check_lustre(live, i, account.now)
     _check_capacity(i)
     throughput = "perUnitStorageThroughput"
     if live.inputs.get("efaEnabled") and _int(live.inputs.get(throughput)) != _int(i.get(throughput)):

@@ -8,6 +8,7 @@ import pytest
 
 from rehearsal.account.kinds import Live, Refused
 from rehearsal.account.updates import check_control_plane, check_groups, check_lustre
+from rehearsal.clock import update_duration
 
 
 def live(inputs: dict[str, Any]) -> Live:
@@ -21,10 +22,29 @@ def live(inputs: dict[str, Any]) -> Live:
 def test_a_file_system_grows_in_steps(before: int, after: int, reason: str) -> None:
     system = live({"storageCapacity": before})
     if not reason:
-        check_lustre(system, {"storageCapacity": after})
+        check_lustre(system, {"storageCapacity": after}, now=0)
         return
     with pytest.raises(Refused, match=reason):
-        check_lustre(system, {"storageCapacity": after})
+        check_lustre(system, {"storageCapacity": after}, now=0)
+
+
+def test_a_file_system_grows_again_after_six_hours() -> None:
+    system = live({"storageCapacity": 1200})
+    check_lustre(system, {"storageCapacity": 2400}, now=100)
+    system.inputs["storageCapacity"] = 2400
+    check_lustre(system, {"storageCapacity": 2400}, now=101)
+    with pytest.raises(Refused, match="6 hours after the last increase"):
+        check_lustre(system, {"storageCapacity": 4800}, now=21_699)
+    check_lustre(system, {"storageCapacity": 4800}, now=21_700)
+
+
+@pytest.mark.parametrize(
+    ("changed", "seconds"),
+    [("storageCapacity", 900), ("perUnitStorageThroughput", 900), ("automaticBackupRetentionDays", 3), ("tags", 3)],
+)
+def test_only_growing_and_throughput_keep_a_file_system_busy(changed: str, seconds: float) -> None:
+    kind = "aws:fsx/lustreFileSystem:LustreFileSystem"
+    assert update_duration(kind, {changed: 1}, {changed: 2}) == seconds
 
 
 def test_kubernetes_goes_up_by_one_version_and_back_only_from_there() -> None:
