@@ -58,7 +58,7 @@ def told(golden: Files, now: Files) -> str:
     lines = [
         f"{entry}{path}: {said}"
         for name in sorted({*golden, *now})
-        for entry in sorted({*golden.get(name, {}), *now.get(name, {})})
+        for entry in dict.fromkeys([*golden.get(name, {}), *now.get(name, {})])
         for path, said in _differing("", golden.get(name, {}).get(entry), now.get(name, {}).get(entry))
     ]
     if not lines:

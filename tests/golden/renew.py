@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "lifecycle"))
 
-from tests.golden import files
+from tests.golden import changes, files
 from tests.golden.jobs import JOBS, STACKS, rendered
 from tests.golden.nodes import CLUSTERS, NODES, Nodes, booted
 from tests.golden.normal import Normal
@@ -47,7 +47,16 @@ def jobs() -> None:
         files.write(JOBS / name, changes, f"{title}; `make golden` writes this file.")
 
 
+def living() -> None:
+    """Make every change of the stories and write what it came to."""
+    stories = {stack: changes.tell(stack) for stack in changes.STORIES}
+    files.write(
+        changes.CHANGES, stories, "What each change comes to, on top of those before; `make golden` writes this file."
+    )
+
+
 if __name__ == "__main__":
     jobs()
     nodes()
+    living()
     deployments()

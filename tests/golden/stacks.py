@@ -186,7 +186,7 @@ GOLDEN: dict[str, Golden] = {
 }
 
 
-def _on_the_day() -> AbstractContextManager[object]:
+def on_the_day() -> AbstractContextManager[object]:
     """What a Kubernetes version costs and warns of changes with the date."""
     return patch("components.kubernetes_versions.date", Mock(today=lambda: DAY, wraps=date))
 
@@ -203,7 +203,7 @@ def deployed(name: str) -> Deployment:
     chosen = GOLDEN[name]
     loaded = project(chosen.stack, **chosen.settings)
     config = parse(loaded.config)
-    with Account(config.region.name) as account, _on_the_day():
+    with Account(config.region.name) as account, on_the_day():
         prepare(account, config)
         deployment = up(loaded, account)
     assert not deployment.failure, deployment.failure
