@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import gc
-from functools import cache
+import os
+import shutil
+import tempfile
 
-import botocore.session
-import pulumi.runtime.resource
-from pulumi.runtime.proto import source_pb2
+import pytest
 
-# moto begins every account with a new session of boto3, which would read each service's model again.
-botocore.session.create_loader = cache(botocore.session.create_loader)
-# Where in the source each resource was registered: the engine of the tests asks nobody for it.
-pulumi.runtime.resource._get_stack_trace = source_pb2.StackTrace
+from tests.support import SHARED
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """With several processes: a folder for what one of them makes and all of them look at."""
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        os.environ[SHARED] = tempfile.mkdtemp(prefix="pytest-shared-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The folder goes with the run."""
+    if not hasattr(config, "workerinput") and (folder := os.environ.pop(SHARED, "")):
+        shutil.rmtree(folder)
 
 
 def pytest_collection_finish() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
-from collections.abc import Iterator
+import os
+import pickle
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from components.config import Config, parse
 from rehearsal.account import Account
@@ -17,6 +21,26 @@ from rehearsal.state import ResourceState, State, members
 ROOT = Path(__file__).parent.parent
 READY_STACKS = ("dev", "slurm-gpu", "slurm-trainium", "eks-gpu", "eks-trainium")
 VARIANTS = READY_STACKS[1:]
+
+
+T = TypeVar("T")
+# Names the folder that the processes of a run share.
+SHARED = "HYPERPOD_TESTS_SHARED"
+
+
+def made_once(name: str, make: Callable[[], T]) -> T:
+    """What ``make`` makes, by the first process of the run that asks; the others wait for it and read it."""
+    folder = os.environ.get(SHARED)
+    if not folder:
+        return make()
+    file = Path(folder, hashlib.sha256(name.encode()).hexdigest())
+    with file.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not file.exists():
+            made = make()
+            file.write_bytes(pickle.dumps(made))
+            return made
+    return pickle.loads(file.read_bytes())  # type: ignore[no-any-return]
 
 
 def project(stack: str = "dev", **settings: Any) -> Project:
@@ -40,6 +64,10 @@ def plan(stack: str = "dev", **settings: Any) -> Deployment:
 
 @cache
 def _plan(stack: str, settings: str) -> Deployment:
+    return made_once(f"plan {stack} {settings}", lambda: _make_plan(stack, settings))
+
+
+def _make_plan(stack: str, settings: str) -> Deployment:
     loaded = project(stack, **json.loads(settings))
     deployment = up(loaded, Account(loaded.config["aws:region"]), preview=True)
     assert not deployment.failure, deployment.failure

@@ -15,7 +15,7 @@ from rehearsal.account import Account
 from rehearsal.deployment import Deployment, up
 from rehearsal.existing import prepare
 from tests.golden.normal import Normal, normal
-from tests.support import project
+from tests.support import made_once, project
 
 
 @dataclass(frozen=True)
@@ -200,6 +200,10 @@ def told(name: str) -> Normal:
 @cache
 def deployed(name: str) -> Deployment:
     """A golden configuration's deployment in an account of its own, made once."""
+    return made_once(f"golden {name}", lambda: _deploy(name))
+
+
+def _deploy(name: str) -> Deployment:
     chosen = GOLDEN[name]
     loaded = project(chosen.stack, **chosen.settings)
     config = parse(loaded.config)
