@@ -22,7 +22,7 @@ CLUSTERS = {"slurm-gpu": "", "slurm-trainium": "slurm-gpu", "eks-gpu": "", "eks-
 ROLES = ("controller", "login", "worker")
 _COPY = "a copy"
 # Seconds that a node waits for what is not there.
-_PATIENCE = 0.2
+_PATIENCE = 5.0
 _TYPES = {"gpu": "ml.p5.48xlarge", "trainium": "ml.trn1.32xlarge"}
 # Commands that only ask.
 _QUESTIONS = re.compile(

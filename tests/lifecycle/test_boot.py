@@ -129,7 +129,7 @@ def test_the_summary_for_cloudwatch_is_one_line_of_json(world: World, capsys: py
 
 def test_on_eks_no_slurm_step_runs(world: World) -> None:
     world.render(orchestrator="eks")
-    host = world.node("worker", real_time=True)
+    host = world.node("worker", real_time=True, patience=0.1)
     assert boot(host) == 0
     names = [step["name"] for step in summary(host)["steps"]]  # type: ignore[attr-defined]
     assert names == ["parameters", "identity", "clock", "scratch", "kernel", "pod-disk", "lustre-client"]
