@@ -42,9 +42,14 @@ def _mount(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
     if args[2] in ("lustre", "nfs"):
         target.rmdir()
         target.symlink_to(host.world.shared)
-    mounts = host.path("/proc/self/mounts")
-    mounts.write_text(mounts.read_text() + f"{source} {args[-1]} {args[2]} rw 0 0\n")
+    add_mount(host, source, args[-1], args[2])
     return Result(0)
+
+
+def add_mount(host: FakeHost, source: str, target: str, kind: str) -> None:
+    """A line at the end of the kernel's table, in one write: steps that run beside each other read it."""
+    with host.path("/proc/self/mounts").open("a") as table:
+        table.write(f"{source} {target} {kind} rw 0 0\n")
 
 
 def _ssh_keygen(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:

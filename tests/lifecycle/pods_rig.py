@@ -8,6 +8,7 @@ from typing import Any
 
 from hyperpod_node.host import Result
 
+from tests.lifecycle.commands import add_mount
 from tests.lifecycle.rig import FakeHost, World
 
 CONTAINERD, KUBELET = "/var/lib/containerd", "/var/lib/kubelet"
@@ -26,9 +27,8 @@ def eks_node(world: World, **options: Any) -> FakeHost:
 
 
 def mount(host: FakeHost, where: str) -> None:
-    """Something is mounted there. In one write at the table's end: steps that run beside each other read it."""
-    with host.path("/proc/self/mounts").open("a") as table:
-        table.write(f"/dev/x {where} ext4 rw 0 0\n")
+    """Something is mounted there."""
+    add_mount(host, "/dev/x", where, "ext4")
 
 
 def _cp(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
