@@ -127,11 +127,12 @@ def _check_efa(account: Account, i: Inputs) -> None:
 
 
 def _update_lustre(account: Account, live: Live, i: Inputs) -> None:
-    check_lustre(live, i, account.now)
     _check_capacity(i)
     throughput = "perUnitStorageThroughput"
     if live.inputs.get("efaEnabled") and _int(live.inputs.get(throughput)) != _int(i.get(throughput)):
         raise Refused("BadRequest", "the throughput of an EFA-enabled file system cannot be changed")
+    # Last, since it remembers when the file system grew.
+    check_lustre(live, i, account.now)
 
 
 def _subnet_of(i: Inputs) -> str:
