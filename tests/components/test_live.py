@@ -66,7 +66,7 @@ def test_an_impossible_change_is_refused_with_the_way_that_works(
 ) -> None:
     known = json.loads(json.dumps(deployed_with(config(stack, **before))))
     problems = [str(problem) for problem in impossible(known, config(stack, **(before | after)))]
-    assert len(problems) == 1, problems
+    assert len(problems) == 1, f"{stack} to {after} meets: {problems or 'nothing'}"
     assert re.search(reason, problems[0]), problems[0]
     assert "; " in problems[0]
 
