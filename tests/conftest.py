@@ -9,7 +9,8 @@ import tempfile
 
 import pytest
 
-from tests.support import SHARED
+# Not tests.support: the process that only hands out the tests need not load what they look at.
+from tests.shared import SHARED
 
 
 def pytest_configure(config: pytest.Config) -> None:

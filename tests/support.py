@@ -2,45 +2,22 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
-import os
-import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from components.config import Config, parse
 from rehearsal.account import Account
 from rehearsal.deployment import Deployment, up
 from rehearsal.project import Project, load_project
 from rehearsal.state import ResourceState, State, members
+from tests.shared import made_once
 
 ROOT = Path(__file__).parent.parent
 READY_STACKS = ("dev", "slurm-gpu", "slurm-trainium", "eks-gpu", "eks-trainium")
 VARIANTS = READY_STACKS[1:]
-
-
-T = TypeVar("T")
-# Names the folder that the processes of a run share.
-SHARED = "HYPERPOD_TESTS_SHARED"
-
-
-def made_once(name: str, make: Callable[[], T]) -> T:
-    """What ``make`` makes, by the first process of the run that asks; the others wait for it and read it."""
-    folder = os.environ.get(SHARED)
-    if not folder:
-        return make()
-    file = Path(folder, hashlib.sha256(name.encode()).hexdigest())
-    with file.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not file.exists():
-            made = make()
-            file.write_bytes(pickle.dumps(made))
-            return made
-    return pickle.loads(file.read_bytes())  # type: ignore[no-any-return]
 
 
 def project(stack: str = "dev", **settings: Any) -> Project:

@@ -15,7 +15,8 @@ from rehearsal.account import Account
 from rehearsal.deployment import Deployment, up
 from rehearsal.existing import prepare
 from tests.golden.normal import Normal, normal
-from tests.support import made_once, project
+from tests.shared import made_once
+from tests.support import project
 
 
 @dataclass(frozen=True)
