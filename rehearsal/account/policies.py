@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 from jsonschema import Draft201909Validator, ValidationError, validators
@@ -19,6 +18,7 @@ from referencing.jsonschema import DRAFT201909
 
 from .authorization import Action, actions
 from .kinds import Refused
+from .schemas import published
 
 # identity: what a role may do. trust: who may be it. resource: who may do what with a resource. itself: the same, where
 # "*" is the resource that has the policy.
@@ -202,4 +202,4 @@ def _form(kind: Kind) -> Any:
 
 @cache
 def _schema(name: str) -> Any:
-    return json.loads((files("cfnlint.data.schemas.other.iam") / f"{name}.json").read_text())
+    return published(f"other/iam/{name}.json")

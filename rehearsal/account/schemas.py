@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib.metadata import distribution
+from pathlib import Path
 from typing import Any
 
 import botocore.session
 import regex
-from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 from jsonschema import Draft7Validator, ValidationError, validators
 
 from .kinds import Refused
@@ -17,10 +19,21 @@ from .kinds import Refused
 _REGION = "us-east-1"
 
 
+def published(path: str) -> Any:
+    """One of cfn-lint's files. Its code, which takes seconds to load, is not needed for that."""
+    return json.loads(Path(str(distribution("cfn-lint").locate_file(f"cfnlint/data/schemas/{path}"))).read_text())
+
+
+@cache
+def _files() -> dict[str, str]:
+    found: dict[str, str] = published(f"providers/{_REGION}.json")
+    return found
+
+
 @cache
 def schema(cfn_type: str) -> dict[str, Any]:
     """The registry's schema of a type."""
-    found: dict[str, Any] = PROVIDER_SCHEMA_MANAGER.get_resource_schema(_REGION, cfn_type).schema
+    found: dict[str, Any] = published(f"resources/{_files()[cfn_type]}.json")
     return found
 
 
