@@ -6,6 +6,8 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 ARGS ?=
 VENV := venv
 BIN := $(VENV)/bin
+# Python keeps what it compiles, also where the environment says otherwise: the packages here take a process 10 s.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: rehearse test test-fast test-slow test-nodes test-kubernetes mutants check format golden node-packages kubernetes-tools clean
 
