@@ -45,7 +45,8 @@ check: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/shellcheck $$(git ls-files '*.sh' '*.sbatch' '.ci/run' '*/image/torchrun')
-	$(BIN)/mypy components operations rehearsal docs __main__.py
+	$(BIN)/mypy components stack operations rehearsal docs __main__.py
+	PYTHONPATH=.:lifecycle $(BIN)/lint-imports --no-logo > /dev/null || PYTHONPATH=.:lifecycle $(BIN)/lint-imports
 
 ## Write down anew what golden stacks deploy and nodes boot to (tests/golden): read the diff
 golden: $(VENV)/.ready

@@ -7,19 +7,21 @@ import pulumi_aws as aws
 import pulumi_aws_native as aws_native
 from pulumi import ResourceOptions
 
-from components import charts, cost, eks, live, names, provisioning, slurm
+from components import live, names, provisioning, slurm
 from components.config import load
-from components.endpoints import interface_services
+from components.estimates import cost
+from components.estimates.endpoints import interface_services
 from components.hyperpod import HyperPod, HyperPodArgs, hyperpod_tags
 from components.identity import Identity, IdentityArgs
 from components.image_repository import ImageRepository, ImageRepositoryArgs
+from components.kubernetes import charts, eks
+from components.kubernetes.training import Training, TrainingArgs
+from components.kubernetes.training_namespace import FileSystem
 from components.lifecycle_bucket import LifecycleBucket, LifecycleBucketArgs
 from components.network import Network, NetworkArgs
 from components.observability import Observability, ObservabilityArgs
 from components.security import SecurityGroups, SecurityGroupsArgs
 from components.storage import Storage, StorageArgs
-from components.training import Training, TrainingArgs
-from components.training_namespace import FileSystem
 from components.validation import Validation, ValidationArgs
 
 config = load()

@@ -91,8 +91,8 @@ def sample(folder: str, size: int, seed: int) -> tuple[int, list[Mutant]]:
 
 def nearest(file: str, root: Path) -> list[str]:
     """Where tests of a file are, the likeliest to notice first."""
-    folder, stem = Path(file).parts[0], Path(file).stem
-    named = sorted((root / "tests" / folder).rglob(f"test_{stem}*.py"))
+    folder, *rooms = Path(file).with_suffix("").parts
+    named = [path for room in reversed(rooms) for path in sorted((root / "tests" / folder).rglob(f"test_{room}*.py"))]
     mirror = [root / "tests" / folder, root / "tests" / "golden"]
     return [str(path.relative_to(root)) for path in (*named, *mirror) if path.exists()]
 

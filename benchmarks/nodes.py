@@ -27,7 +27,7 @@ from rehearsal.nodes.checks import all_idle, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.recovery import Recovery, lose_a_worker
 from rehearsal.nodes.stack import Stack, bring_up
-from rehearsal.project import load_project
+from stack.project import load_project
 
 _ROOT = Path(__file__).parents[1]
 _LOGIN = 'login={"instanceType":"ml.m5.large"}'

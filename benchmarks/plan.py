@@ -21,8 +21,8 @@ import sys, time
 begun = time.perf_counter()
 from pathlib import Path
 from rehearsal.account import Account
-from rehearsal.deployment import up
-from rehearsal.project import load_project
+from rehearsal.engines.deployment import up
+from stack.project import load_project
 project = load_project(Path("."), sys.argv[1], sys.argv[2:])
 imported = time.perf_counter()
 deployment = up(project, Account(project.config["aws:region"]), preview=True)

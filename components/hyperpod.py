@@ -11,7 +11,7 @@ import pulumi_aws_native as aws_native
 from pulumi import ComponentResource, CustomTimeouts, Input, Output, ResourceOptions
 
 from .config import InstanceGroup, Settings
-from .eks import Eks
+from .kubernetes.eks import Eks
 from .lifecycle_bucket import ENTRY_POINT
 from .policies import allow, document
 from .slurm import Slurm

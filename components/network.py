@@ -9,10 +9,10 @@ import pulumi
 import pulumi_aws as aws
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
+from .catalogue.regions import Region
 from .config import NetworkConfig
-from .network_plan import SubnetPlan, plan_subnets
+from .config.network_plan import SubnetPlan, plan_subnets
 from .policies import allow, assume_role, document
-from .regions import Region
 
 FLOW_LOG_DAYS = 14
 

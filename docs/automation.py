@@ -14,11 +14,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from operations import costs, deploy, engines, target
-from operations.engines import Engine
-from operations.failures import explain
-from operations.rehearse import rehearsed
+from operations import target
+from operations.deployment import deploy, engines
+from operations.deployment.engines import Engine
+from operations.deployment.rehearse import rehearsed
+from operations.spending import costs
 from operations.target import Target
+from stack.failures import explain
 
 MOST_HOURLY_USD = 50.0
 

@@ -3,9 +3,3 @@
 Every verb is a thin shell over functions that a program can import: they take a ``Target`` (or an ``Aws``), return
 dataclasses, and raise ``Failure`` with the exit code that the command would end with.
 """
-
-import sys
-from pathlib import Path
-
-# The nodes' package is shipped to them as files and not installed anywhere; parsers and thresholds are shared with it.
-sys.path.append(str(Path(__file__).parents[1] / "lifecycle"))

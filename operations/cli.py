@@ -11,6 +11,8 @@ from typing import Any
 import typer
 from typer._click.exceptions import ClickException  # Typer brings its own Click and exports this from nowhere else
 
+from stack.failures import Exit, bad_input, explain
+
 from . import console
 from .commands.assumptions import assumptions_command
 from .commands.benchmark import benchmark_command
@@ -26,7 +28,6 @@ from .commands.kubeconfig import kubeconfig_command
 from .commands.nodes import connect_command, exec_command, nodes_command, ssh_config_command
 from .commands.quotas import quotas_command
 from .commands.validate import validate_command
-from .failures import Exit, bad_input, explain
 from .target import ROOT
 
 EXIT_CODES = (

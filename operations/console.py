@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .failures import Failure, bad_input
+from stack.failures import Failure, bad_input
 
 # Used by every verb.
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]

@@ -12,10 +12,10 @@ from botocore.exceptions import ClientError
 
 from components.config import Config, parse
 from components.names import Names, for_stack
-from rehearsal.project import Project, load_project
+from stack.failures import bad_input, is_missing
+from stack.project import Project, load_project
 
 from .aws import Aws
-from .failures import bad_input, is_missing
 
 ROOT = Path(__file__).parent.parent
 

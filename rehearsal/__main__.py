@@ -13,9 +13,8 @@ try:
     from rich.console import Console
 
     from components.config import Config, ConfigError, parse
-
-    from .interrupts import Interrupted, interruptible
-    from .project import Project, ProjectError, load_project
+    from stack.interrupts import Interrupted, interruptible
+    from stack.project import Project, ProjectError, load_project
 except ModuleNotFoundError as missing:
     sys.stderr.write(
         f"{missing.name} is missing in {sys.executable}: `. venv/bin/activate` (`make rehearse` makes it)\n"
@@ -147,10 +146,10 @@ def _rehearse(
     # Only now, when the configuration is good: the account takes a second to load.
     from .account import Account
     from .account.faults import parse_fault
+    from .engines.program import ProgramError
     from .existing import prepare
     from .outcome import rehearse
-    from .program import ProgramError
-    from .show import Progress, summary
+    from .reports.terminal import Progress, summary
 
     try:
         faults = [parse_fault(text) for text in options.fail]
@@ -161,7 +160,7 @@ def _rehearse(
     console = Console()
     with Account(config.region.name, faults=faults, quotas=quotas) as account:
         if options.serve:
-            from .serving import keep_serving
+            from .engines.serving import keep_serving
 
             prepare(account, config)
             return keep_serving(project, account, console)
@@ -188,7 +187,7 @@ def _rehearse(
     if options.json:
         options.json.write_text(json.dumps(found, indent=2) + "\n")
     if options.report:
-        from .report import write_report
+        from .reports.html import write_report
 
         write_report(found, options.report)
         console.print(f"Report: {options.report}")
@@ -205,7 +204,7 @@ def _exit_code(outcome: Outcome) -> int:
 
 def _on_real_engine(project: Project, account: Account, console: Console, errors: Console) -> int:
     """The same stack through the Pulumi CLI, its state in a temporary folder, its providers the account's."""
-    from .real_engine import rehearse_on_real_engine
+    from .engines.real import rehearse_on_real_engine
 
     run = rehearse_on_real_engine(project, account, lambda line: console.out(line, highlight=False))
     for problem in filter(None, [run.failure, *(f"left over: {leftover}" for leftover in run.leftovers)]):

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from components import cost
 from components.config import Config, parse
+from components.estimates import cost
+from stack.events import Operation
+from stack.project import Project, ProjectError, load_project, parse_override
+from stack.state import HYPERPOD_CLUSTER, State
 
 from .account import Account
-from .deployment import OnEvent, up
-from .events import Operation
-from .program import ProgramError
-from .project import Project, ProjectError, load_project, parse_override
-from .state import HYPERPOD_CLUSTER, State
+from .engines.deployment import OnEvent, up
+from .engines.program import ProgramError
 
 # What a replacement of ends: data that nobody has elsewhere, or everything that runs.
 PRECIOUS = {

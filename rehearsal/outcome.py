@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from components import cost, quotas
 from components.config import Config
+from components.estimates import cost, quotas
+from stack.project import Project
+from stack.state import HYPERPOD_CLUSTER, STACK_TYPE, ResourceState, critical_path
 
 from .account import Account
 from .changes import Change, Deployed, Step, apply_steps
-from .deployment import Deployment, OnEvent, destroy, up
+from .engines.deployment import Deployment, OnEvent, destroy, up
 from .existing import prepare
-from .project import Project
-from .state import HYPERPOD_CLUSTER, STACK_TYPE, ResourceState, critical_path
 
 SECRET = "[secret]"
 

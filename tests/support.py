@@ -10,9 +10,9 @@ from typing import Any
 
 from components.config import Config, parse
 from rehearsal.account import Account
-from rehearsal.deployment import Deployment, up
-from rehearsal.project import Project, load_project
-from rehearsal.state import ResourceState, State, members
+from rehearsal.engines.deployment import Deployment, up
+from stack.project import Project, load_project
+from stack.state import ResourceState, State, members
 from tests.shared import made_once
 
 ROOT = Path(__file__).parent.parent

@@ -32,7 +32,7 @@ def test_every_pinned_dependency_says_why_it_is_there() -> None:
 
 
 def test_every_type_the_account_makes_has_a_duration_with_its_source() -> None:
-    with (ROOT / "rehearsal" / "durations.csv").open(newline="") as table:
+    with (ROOT / "stack" / "durations.csv").open(newline="") as table:
         rows = {row["type"]: row for row in csv.DictReader(table)}
     assert all(row["source"] for row in rows.values())
     assert set(KINDS) <= set(rows)

@@ -12,10 +12,11 @@ from typing import Any
 import jmespath
 from botocore.exceptions import BotoCoreError, ClientError
 
-from .. import nodes as cluster_nodes
-from .. import sessions
-from ..failures import Exit, Failure, explain
-from ..nodes import Node
+from stack.failures import Exit, Failure, explain
+
+from ..cluster import nodes as cluster_nodes
+from ..cluster import sessions
+from ..cluster.node import Node
 from ..target import Target
 from . import Assumption, Probe, Result
 

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
+from stack.failures import bad_input
+
 from .. import console, target
 from ..assumptions import Assumption, register
 from ..assumptions.probing import Finding, Stack, worst
-from ..failures import bad_input
 
 
 def assumptions_command(

@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from .. import benchmark, console, target
-from ..failures import Exit, bad_input
+from stack.failures import Exit, bad_input
+
+from .. import console, target
+from ..cluster import benchmark
 from ..target import Target
 
 

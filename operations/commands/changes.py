@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
-from .. import changes, console, deploy, scale, target
-from .. import nodes as cluster_nodes
-from ..failures import bad_input
-from ..nodes import Node
+from stack.failures import bad_input
+
+from .. import console, target
+from ..cluster import changes, scale
+from ..cluster import nodes as cluster_nodes
+from ..cluster.node import Node
+from ..deployment import deploy
 from ..target import Target
 from .deploy import InstallCli, Rehearse, finish, open_engine
 from .nodes import NodeName

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from components.charts import HYPERPOD, KUEUE
+from components.kubernetes.charts import HYPERPOD, KUEUE
 
 from .. import console
-from ..charts import bring
+from ..deployment.charts import bring
 
 
 def charts_command(

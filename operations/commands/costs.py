@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from components.prices import HOURS_PER_MONTH
+from components.catalogue.prices import HOURS_PER_MONTH
 
 from .. import console, target
-from ..costs import bill, live_rates
+from ..spending.costs import bill, live_rates
 
 
 def cost_command(

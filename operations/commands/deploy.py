@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from components.charts import FOLDER, HYPERPOD, KUEUE, faults
-from rehearsal.clock import clock
+from components.kubernetes.charts import FOLDER, HYPERPOD, KUEUE, faults
+from operations.deployment.rehearse import rehearsed
+from stack.clock import clock
+from stack.failures import cannot_know
 
-from .. import charts, console, deploy, target
-from ..engines import Engine, open_stack
-from ..failures import cannot_know
-from ..leftovers import Audit
-from ..rehearse import rehearsed
+from .. import console, target
+from ..deployment import charts, deploy
+from ..deployment.engines import Engine, open_stack
+from ..deployment.leftovers import Audit
 from ..target import Target
 
 if TYPE_CHECKING:

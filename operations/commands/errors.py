@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
-from .. import console, errors, target
-from ..failures import Exit
+from stack.failures import Exit
+
+from .. import console, target
+from ..deployment import errors
 
 # AWS CloudTrail API Reference, LookupEvents: 90 days.
 _MOST_HOURS = 2160

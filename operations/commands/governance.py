@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .. import console, target
-from ..governance import apply, remove
+from ..kubernetes.governance import apply, remove
 
 
 def governance_command(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .. import console, target
-from ..image import build, plan, repository_of
+from ..kubernetes.image import build, plan, repository_of
 
 
 def image_command(

@@ -11,10 +11,13 @@ import typer
 import yaml
 from rich.markup import escape
 
-from .. import console, job_run, kubeconfig, target
-from ..failures import Failure, bad_input
-from ..job_specs import JOBS
-from ..jobs import JobError, render
+from stack.failures import Failure, bad_input
+from stack.jobs import run as job_run
+from stack.jobs.render import JobError, render
+from stack.jobs.specs import JOBS
+
+from .. import console, target
+from ..kubernetes import kubeconfig
 
 Namespace = Annotated[
     str | None, typer.Option("--namespace", "-n", help="A team's namespace (default: the first team's).")
@@ -136,7 +139,7 @@ def run_command(
         etcd=etcd,
         deadline=timeout if wait else None,
     )
-    from ..kubernetes_api import KubernetesApi  # its client takes half of the command's time to load
+    from stack.jobs.kubernetes_api import KubernetesApi  # its client takes half of the command's time to load
 
     if etcd and not image:
         raise bad_input(

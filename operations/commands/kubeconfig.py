@@ -10,7 +10,7 @@ import typer
 import yaml
 
 from .. import console, target
-from ..kubeconfig import describe, render
+from ..kubernetes.kubeconfig import describe, render
 
 
 def kubeconfig_command(

@@ -9,9 +9,11 @@ from typing import Annotated
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
-from .. import console, sessions, target
-from .. import nodes as cluster_nodes
-from ..failures import Failure, bad_input, explain
+from stack.failures import Failure, bad_input, explain
+
+from .. import console, target
+from ..cluster import nodes as cluster_nodes
+from ..cluster import sessions
 
 NodeName = Annotated[
     str, typer.Argument(metavar="NODE", help="A node's name as `nodes` shows it, its group, host name or instance id.")

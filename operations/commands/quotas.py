@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from .. import console, quotas, target
-from ..failures import Exit
+from stack.failures import Exit
+
+from .. import console, target
+from ..spending import quotas
 
 
 def quotas_command(stack: console.Stack, as_json: console.Json = False) -> None:

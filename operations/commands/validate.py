@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .. import console, target
-from ..validate import Validation, worst
+from ..cluster.validate import Validation, worst
 
 
 def validate_command(

@@ -6,42 +6,27 @@ Both keep to the same rules on references, quotas and faults, which are here.
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 from moto import mock_aws
 
-from . import (
-    access_entries,
-    ec2,
-    eks,
-    hyperpod,
-    iam,
-    kubernetes,
-    moto_settings,
-    records,
-    s3,
-    services,
-)
+from . import access_entries, ec2, eks, hyperpod, iam, kubernetes, moto_settings, records, s3, services
 from .audit import Inventory, take_inventory
+from .books import ACCOUNT_ID, Books, Live, Refused
 from .faults import Fault
 from .integrity import check_exist, check_unused, known_identifiers, references
-from .kinds import KINDS, Live, Refused, after_update, find_kind
+from .kinds import after_update, find_kind
 from .policies import check_policies
 from .quotas import check_quota
 from .replacement import differing
 from .tags import check_tags
 
-__all__ = ["Account", "Fault", "Live", "Refused"]
+__all__ = ["ACCOUNT_ID", "Account", "Fault", "Live", "Refused"]
 
 T = TypeVar("T")
-ACCOUNT_ID = "123456789012"
 # pulumi-aws retries throttled requests 25 times by default; a handful shows the same.
 _RETRIES = 5
 
@@ -50,22 +35,12 @@ for _module in (access_entries, ec2, eks, hyperpod, iam, kubernetes, records, s3
     _module.register_kinds()
 
 
-class Account:
+class Account(Books):
     """One AWS account in one region. Use as a context manager: moto's patches last for the ``with`` block."""
 
-    def __init__(
-        self,
-        region: str,
-        *,
-        faults: Sequence[Fault] = (),
-        quotas: Mapping[str, int] | None = None,
-    ) -> None:
-        self.region, self.account_id = region, ACCOUNT_ID
-        self.partition = _partition(region)
-        self.faults, self.quotas = list(faults), dict(quotas or {})
-        self.live: dict[tuple[str, str], Live] = {}
-        self.kept: set[str] = set()
-        self.now = 0.0
+    def __init__(self, region: str, *, faults: Sequence[Fault] = (), quotas: Mapping[str, int] | None = None) -> None:
+        super().__init__(region, quotas)
+        self.faults = list(faults)
         self._creates = 0
         self._lock = threading.RLock()
         self._mock = mock_aws()
@@ -78,54 +53,6 @@ class Account:
 
     def __exit__(self, *_: object) -> None:
         self._mock.stop()
-
-    def client(self, service: str) -> Any:
-        """A boto3 client of the account, so that botocore checks every request's shape."""
-        return _client(service, self.region)
-
-    def new_id(self, prefix: str) -> str:
-        """An id as AWS makes them."""
-        return f"{prefix}-{secrets.token_hex(8)}0"
-
-    def arn(self, service: str, resource: str, *, region: str | None = None) -> str:
-        """An ARN of this account."""
-        return (
-            f"arn:{self.partition}:{service}:{self.region if region is None else region}:{self.account_id}:{resource}"
-        )
-
-    def prefix_list(self, service: str) -> str:
-        """The id of the prefix list that a gateway endpoint's service has in this region."""
-        lists = self.client("ec2").describe_managed_prefix_lists()["PrefixLists"]
-        found = next((one["PrefixListId"] for one in lists if one["PrefixListName"] == service), None)
-        return found or f"pl-{hashlib.sha256(service.encode()).hexdigest()[:8]}"
-
-    def adopt(
-        self,
-        type_token: str,
-        name: str,
-        resource_id: str,
-        inputs: dict[str, Any],
-        outputs: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Take a resource that AWS or somebody else made into the account's books."""
-        live = Live(type_token, name, resource_id, inputs, {**inputs, **(outputs or {})}, self.now)
-        self.live[type_token, resource_id] = live
-
-    def release(self, type_token: str, resource_id: str) -> None:
-        """Delete a resource that AWS made by itself, with what made it."""
-        KINDS[type_token].delete(self, self.live[type_token, resource_id])
-        del self.live[type_token, resource_id]
-
-    def find(self, type_token: str, *, by: float | None = None, **inputs: Any) -> Iterator[Live]:
-        """Live resources of a type whose inputs have these values, ready by a virtual time where one is given."""
-        for live in list(self.live.values()):
-            matches = live.type == type_token and all(live.inputs.get(k) == v for k, v in inputs.items())
-            if matches and (by is None or live.ready_at <= by):
-                yield live
-
-    def charts_installed(self) -> bool:
-        """Whether the EKS cluster has a Helm release, as HyperPod wants it."""
-        return any(self.find(eks.RELEASE, by=self.now))
 
     def judge(self, type_token: str, inputs: Mapping[str, Any]) -> None:
         """What a preview can say already: that policies, so far as they are known, grant something. Raises Refused."""
@@ -244,17 +171,6 @@ class Account:
             if fault.kind != "throttling" or attempt == _RETRIES - 1:
                 raise fault.error()
         raise AssertionError("unreachable")
-
-
-@cache
-def _client(service: str, region: str) -> Any:
-    """Clients are dear to make, and moto's patches reach those made before an account began."""
-    return boto3.client(service, region_name=region)
-
-
-@cache
-def _partition(region: str) -> str:
-    return str(boto3.session.Session().get_partition_for_region(region))
 
 
 def _kind(type_token: str) -> Any:

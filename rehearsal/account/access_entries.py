@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .books import Books, Inputs, Live, Refused
 from .eks import in_cluster
-from .kinds import Inputs, Kind, Live, Refused, register
+from .kinds import Kind, register
 from .records import record
-
-if TYPE_CHECKING:
-    from . import Account
 
 ACCESS_ENTRY = "aws:eks/accessEntry:AccessEntry"
 NATIVE_ACCESS_ENTRY = "aws-native:eks:AccessEntry"
@@ -41,7 +39,7 @@ def _properties(i: Inputs) -> dict[str, Any]:
     return {name: i[key] for key, name in keys.items() if i.get(key)}
 
 
-def _create(account: Account, i: Inputs) -> dict[str, Any]:
+def _create(account: Books, i: Inputs) -> dict[str, Any]:
     cluster = in_cluster(account, i)
     if (cluster.inputs.get("accessConfig") or {}).get("authenticationMode") == "CONFIG_MAP":
         raise Refused("InvalidRequestException", "the cluster's authentication mode does not allow access entries")
@@ -59,21 +57,21 @@ def _check_groups(i: Inputs) -> None:
         raise Refused("InvalidParameterException", f"kubernetesGroups cannot be specified for type {i['type']}")
 
 
-def _entry(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _entry(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     return f"{i['clusterName']}:{i['principalArn']}", _create(account, i)
 
 
-def _native_entry(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _native_entry(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     """Cloud Control names a resource by its primary identifiers in the schema's order."""
     return f"{i['principalArn']}|{i['clusterName']}", _create(account, i)
 
 
-def _entries(account: Account, i: Inputs) -> Iterator[Live]:
+def _entries(account: Books, i: Inputs) -> Iterator[Live]:
     for token in (ACCESS_ENTRY, NATIVE_ACCESS_ENTRY):
         yield from account.find(token, clusterName=i["clusterName"], principalArn=i["principalArn"])
 
 
-def _policy(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _policy(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     in_cluster(account, i)
     entry = next(_entries(account, i), None)
     if entry is None:
@@ -87,7 +85,7 @@ def _policy(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     return f"{i['clusterName']}#{i['principalArn']}#{i['policyArn']}", {}
 
 
-def _update(account: Account, live: Live, i: Inputs) -> None:
+def _update(account: Books, live: Live, i: Inputs) -> None:
     _check_groups(i)
 
 

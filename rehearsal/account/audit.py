@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import jmespath
 
-if TYPE_CHECKING:
-    from . import Account
+from .books import Books
 
 Inventory = dict[str, set[str]]
 
@@ -36,7 +33,7 @@ _QUERIES = (
 )
 
 
-def take_inventory(account: Account) -> Inventory:
+def take_inventory(account: Books) -> Inventory:
     """Names of everything there is, by kind, the account's own records included."""
     found: Inventory = {}
     for service, operation, path in _QUERIES:
@@ -47,13 +44,13 @@ def take_inventory(account: Account) -> Inventory:
     return found
 
 
-def _usable(account: Account, key: str) -> bool:
+def _usable(account: Books, key: str) -> bool:
     """A key that waits for its deletion is gone as far as anybody can use it; AWS's own keys are not the account's."""
     state = account.client("kms").describe_key(KeyId=key)["KeyMetadata"]
     return bool(state["KeyState"] != "PendingDeletion" and state["KeyManager"] == "CUSTOMER")
 
 
-def _names(account: Account, service: str, operation: str, path: str) -> list[str]:
+def _names(account: Books, service: str, operation: str, path: str) -> list[str]:
     client = account.client(service)
     if client.can_paginate(operation):
         pages = client.get_paginator(operation).paginate()

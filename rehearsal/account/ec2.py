@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .kinds import Inputs, Kind, Live, Refused, register
-
-if TYPE_CHECKING:
-    from . import Account
+from .books import Books, Inputs, Live, Refused
+from .kinds import Kind, register
 
 _PROTOCOL_ALL = "-1"
 
@@ -22,7 +20,7 @@ def _specs(resource_type: str, inputs: Inputs) -> list[dict[str, Any]]:
     return [{"ResourceType": resource_type, "Tags": [{"Key": k, "Value": v} for k, v in tags.items()]}] if tags else []
 
 
-def _retag(account: Account, live: Live, inputs: Inputs) -> dict[str, Any]:
+def _retag(account: Books, live: Live, inputs: Inputs) -> dict[str, Any]:
     ec2 = account.client("ec2")
     if old := [{"Key": key} for key in _tags(live.inputs)]:
         ec2.delete_tags(Resources=[live.id], Tags=old)
@@ -31,14 +29,14 @@ def _retag(account: Account, live: Live, inputs: Inputs) -> dict[str, Any]:
     return {}
 
 
-def _update_vpc(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+def _update_vpc(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
     for name in ("EnableDnsHostnames", "EnableDnsSupport"):
         value = {"Value": bool(i.get(name[0].lower() + name[1:], False))}
         account.client("ec2").modify_vpc_attribute(VpcId=live.id, **{name: value})
     return _retag(account, live, i)
 
 
-def _vpc(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _vpc(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     ec2 = account.client("ec2")
     vpc = ec2.create_vpc(CidrBlock=i["cidrBlock"], TagSpecifications=_specs("vpc", i))["Vpc"]
     for name in ("EnableDnsHostnames", "EnableDnsSupport"):
@@ -47,16 +45,16 @@ def _vpc(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     return vpc["VpcId"], {"arn": account.arn("ec2", f"vpc/{vpc['VpcId']}"), "ownerId": account.account_id}
 
 
-def _secondary(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _secondary(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     answer = account.client("ec2").associate_vpc_cidr_block(VpcId=i["vpcId"], CidrBlock=i["cidrBlock"])
     return answer["CidrBlockAssociation"]["AssociationId"], {}
 
 
-def _delete_secondary(account: Account, live: Live) -> None:
+def _delete_secondary(account: Books, live: Live) -> None:
     account.client("ec2").disassociate_vpc_cidr_block(AssociationId=live.id)
 
 
-def _default_group(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _default_group(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     filters = [{"Name": "vpc-id", "Values": [i["vpcId"]]}, {"Name": "group-name", "Values": ["default"]}]
     ec2 = account.client("ec2")
     group = ec2.describe_security_groups(Filters=filters)["SecurityGroups"][0]
@@ -67,7 +65,7 @@ def _default_group(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     return group["GroupId"], {"arn": account.arn("ec2", f"security-group/{group['GroupId']}")}
 
 
-def _subnet(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _subnet(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     subnet = account.client("ec2").create_subnet(
         VpcId=i["vpcId"],
         CidrBlock=i["cidrBlock"],
@@ -78,7 +76,7 @@ def _subnet(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     return subnet["SubnetId"], outputs
 
 
-def lacks_rule_to_itself(account: Account, groups: Sequence[str]) -> str | None:
+def lacks_rule_to_itself(account: Books, groups: Sequence[str]) -> str | None:
     """ "ingress" or "egress", where no group lets all traffic through between its members in that direction."""
     for direction in ("Ingress", "Egress"):
         token = f"aws:vpc/securityGroup{direction}Rule:SecurityGroup{direction}Rule"
@@ -91,14 +89,14 @@ def lacks_rule_to_itself(account: Account, groups: Sequence[str]) -> str | None:
     return None
 
 
-def _internet_gateway(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _internet_gateway(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     ec2 = account.client("ec2")
     gateway = ec2.create_internet_gateway(TagSpecifications=_specs("internet-gateway", i))["InternetGateway"]
     ec2.attach_internet_gateway(InternetGatewayId=gateway["InternetGatewayId"], VpcId=i["vpcId"])
     return gateway["InternetGatewayId"], {"arn": account.arn("ec2", f"internet-gateway/{gateway['InternetGatewayId']}")}
 
 
-def _delete_internet_gateway(account: Account, live: Live) -> None:
+def _delete_internet_gateway(account: Books, live: Live) -> None:
     # moto detaches while a NAT gateway of the VPC still maps a public address; AWS does not.
     subnets = {s.id for s in account.find("aws:ec2/subnet:Subnet", vpcId=live.inputs["vpcId"])}
     if any(nat.inputs["subnetId"] in subnets for nat in account.find("aws:ec2/natGateway:NatGateway")):
@@ -108,16 +106,16 @@ def _delete_internet_gateway(account: Account, live: Live) -> None:
     ec2.delete_internet_gateway(InternetGatewayId=live.id)
 
 
-def _eip(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _eip(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     address = account.client("ec2").allocate_address(Domain="vpc", TagSpecifications=_specs("elastic-ip", i))
     return address["AllocationId"], {"allocationId": address["AllocationId"], "publicIp": address["PublicIp"]}
 
 
-def _delete_eip(account: Account, live: Live) -> None:
+def _delete_eip(account: Books, live: Live) -> None:
     account.client("ec2").release_address(AllocationId=live.id)
 
 
-def _nat_gateway(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _nat_gateway(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     vpc = account.live["aws:ec2/subnet:Subnet", i["subnetId"]].inputs["vpcId"]
     attached = account.find("aws:ec2/internetGateway:InternetGateway", by=account.now, vpcId=vpc)
     if next(attached, None) is None:
@@ -128,7 +126,7 @@ def _nat_gateway(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     return nat["NatGatewayId"], {}
 
 
-def _delete_nat_gateway(account: Account, live: Live) -> None:
+def _delete_nat_gateway(account: Books, live: Live) -> None:
     ec2 = account.client("ec2")
     ec2.delete_nat_gateway(NatGatewayId=live.id)
     # moto forgets that a NAT gateway gives back its address, and takes its interface with it.
@@ -139,49 +137,49 @@ def _delete_nat_gateway(account: Account, live: Live) -> None:
         ec2.delete_network_interface(NetworkInterfaceId=interface["NetworkInterfaceId"])
 
 
-def _route_table(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _route_table(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     answer = account.client("ec2").create_route_table(VpcId=i["vpcId"], TagSpecifications=_specs("route-table", i))
     table = answer["RouteTable"]["RouteTableId"]
     return table, {"arn": account.arn("ec2", f"route-table/{table}")}
 
 
-def _route(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _route(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     target = {"NatGatewayId": i["natGatewayId"]} if i.get("natGatewayId") else {"GatewayId": i["gatewayId"]}
     cidr = i["destinationCidrBlock"]
     account.client("ec2").create_route(RouteTableId=i["routeTableId"], DestinationCidrBlock=cidr, **target)
     return f"r-{i['routeTableId']}-{cidr}", {}
 
 
-def _delete_route(account: Account, live: Live) -> None:
+def _delete_route(account: Books, live: Live) -> None:
     account.client("ec2").delete_route(
         RouteTableId=live.inputs["routeTableId"], DestinationCidrBlock=live.inputs["destinationCidrBlock"]
     )
 
 
-def _update_route(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+def _update_route(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
     target = {"NatGatewayId": i["natGatewayId"]} if i.get("natGatewayId") else {"GatewayId": i["gatewayId"]}
     cidr = i["destinationCidrBlock"]
     account.client("ec2").replace_route(RouteTableId=i["routeTableId"], DestinationCidrBlock=cidr, **target)
     return {}
 
 
-def _association(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _association(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     answer = account.client("ec2").associate_route_table(RouteTableId=i["routeTableId"], SubnetId=i["subnetId"])
     return answer["AssociationId"], {}
 
 
-def _update_association(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+def _update_association(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
     """EC2 gives the association of another table an id of its own, which the provider keeps."""
     now = live.outputs.get("associationId", live.id)
     answer = account.client("ec2").replace_route_table_association(AssociationId=now, RouteTableId=i["routeTableId"])
     return {"associationId": answer["NewAssociationId"]}
 
 
-def _delete_association(account: Account, live: Live) -> None:
+def _delete_association(account: Books, live: Live) -> None:
     account.client("ec2").disassociate_route_table(AssociationId=live.outputs.get("associationId", live.id))
 
 
-def _endpoint(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _endpoint(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     # moto takes any service name; AWS's begin with its reversed DNS suffix and the region.
     if f".amazonaws.{account.region}." not in i["serviceName"]:
         raise Refused("InvalidServiceName", f"the Vpc Endpoint Service '{i['serviceName']}' does not exist")
@@ -206,7 +204,7 @@ def _endpoint(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     return endpoint["VpcEndpointId"], outputs
 
 
-def _update_endpoint(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+def _update_endpoint(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
     request: dict[str, Any] = {}
     for key, name in (("routeTableIds", "RouteTableIds"), ("subnetIds", "SubnetIds")):
         before, after = set(live.inputs.get(key) or []), set(i.get(key) or [])
@@ -216,11 +214,11 @@ def _update_endpoint(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
     return _retag(account, live, i)
 
 
-def _delete_endpoint(account: Account, live: Live) -> None:
+def _delete_endpoint(account: Books, live: Live) -> None:
     account.client("ec2").delete_vpc_endpoints(VpcEndpointIds=[live.id])
 
 
-def _security_group(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _security_group(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     ec2 = account.client("ec2")
     group = ec2.create_security_group(
         GroupName=i["name"],
@@ -234,7 +232,7 @@ def _security_group(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     return group, {"arn": account.arn("ec2", f"security-group/{group}"), "ownerId": account.account_id}
 
 
-def _delete_security_group(account: Account, live: Live) -> None:
+def _delete_security_group(account: Books, live: Live) -> None:
     account.client("ec2").delete_security_group(GroupId=live.id)
 
 
@@ -255,17 +253,17 @@ def _permission(i: Inputs) -> dict[str, Any]:
 
 
 def _rule(direction: str) -> Kind:
-    def create(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    def create(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
         authorize = getattr(account.client("ec2"), f"authorize_security_group_{direction}")
         rules = authorize(GroupId=i["securityGroupId"], IpPermissions=[_permission(i)])["SecurityGroupRules"]
         rule = rules[0]["SecurityGroupRuleId"] if rules else account.new_id("sgr")
         return rule, {"securityGroupRuleId": rule, "arn": account.arn("ec2", f"security-group-rule/{rule}")}
 
-    def delete(account: Account, live: Live) -> None:
+    def delete(account: Books, live: Live) -> None:
         revoke = getattr(account.client("ec2"), f"revoke_security_group_{direction}")
         revoke(GroupId=live.inputs["securityGroupId"], IpPermissions=[_permission(live.inputs)])
 
-    def update(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+    def update(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
         """ModifySecurityGroupRules, which moto lacks: the same rule with other contents."""
         delete(account, live)
         create(account, i)
@@ -276,7 +274,7 @@ def _rule(direction: str) -> Kind:
     return Kind(token=token, create=create, delete=delete, update=update)
 
 
-def _flow_log(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _flow_log(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     answer = account.client("ec2").create_flow_logs(
         ResourceIds=[i["vpcId"]],
         ResourceType="VPC",
@@ -289,7 +287,7 @@ def _flow_log(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     return answer["FlowLogIds"][0], {"arn": account.arn("ec2", f"vpc-flow-log/{answer['FlowLogIds'][0]}")}
 
 
-def _update_gateway(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+def _update_gateway(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
     ec2 = account.client("ec2")
     if live.inputs["vpcId"] != i["vpcId"]:
         ec2.detach_internet_gateway(InternetGatewayId=live.id, VpcId=live.inputs["vpcId"])

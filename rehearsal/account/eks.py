@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Network
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from components.kubernetes_checks import public
-from components.kubernetes_versions import ADDON_VERSIONS, KUBERNETES_VERSIONS
+from components.catalogue.kubernetes_versions import ADDON_VERSIONS, KUBERNETES_VERSIONS
 
 from .addon_settings import check_settings
-from .kinds import Inputs, Kind, Live, Refused, register
+from .books import RELEASE, Books, Inputs, Live, Refused
+from .kinds import Kind, register, release
 from .pod_nodes import open_nodes
 from .records import record
 from .schemas import to_cloudformation
 from .updates import check_control_plane
 
-if TYPE_CHECKING:
-    from . import Account
-
 CLUSTER = "aws:eks/cluster:Cluster"
-RELEASE = "kubernetes:helm.sh/v3:Release"
+# IANA IPv4 Special-Purpose Address Registry (RFC 6890) and multicast (RFC 5771): nobody's public addresses.
+_NOT_PUBLIC = tuple(
+    IPv4Network(block)
+    for block in (
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
+    )
+)
 # Amazon EKS User Guide, "Subnet requirements": zones without a control plane.
 _ZONES_WITHOUT = ("use1-az3", "usw1-az2", "cac1-az3")
 
@@ -48,7 +64,7 @@ def _encryption(i: Inputs) -> list[dict[str, Any]] | None:
     return [{"Provider": {"KeyArn": given["provider"]["keyArn"]}, "Resources": given["resources"]}] if given else None
 
 
-def _cluster(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _cluster(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     if str(i["version"]) not in KUBERNETES_VERSIONS:
         raise Refused("InvalidParameterException", f"unsupported Kubernetes version {i['version']}")
     if any(account.find(CLUSTER, name=i["name"])):
@@ -77,26 +93,27 @@ def _cluster(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
 
 
 def _check_public_access(vpc: Inputs) -> None:
-    if refused := [text for text in vpc.get("publicAccessCidrs") or [] if not public(IPv4Network(text))]:
+    given = {text: IPv4Network(text) for text in vpc.get("publicAccessCidrs") or []}
+    if refused := [text for text, block in given.items() if any(block.subnet_of(one) for one in _NOT_PUBLIC)]:
         raise Refused(
             "InvalidParameterException",
             f"The following CIDRs are not allowed in publicAccessCidrs: [{', '.join(refused)}]",
         )
 
 
-def _update_cluster(account: Account, live: Live, i: Inputs) -> None:
+def _update_cluster(account: Books, live: Live, i: Inputs) -> None:
     if str(i["version"]) not in KUBERNETES_VERSIONS:
         raise Refused("InvalidParameterException", f"unsupported Kubernetes version {i['version']}")
     _check_public_access(i["vpcConfig"])
     check_control_plane(live, i)
 
 
-def _delete_cluster(account: Account, live: Live) -> None:
+def _delete_cluster(account: Books, live: Live) -> None:
     # EKS takes the group it made with it.
-    account.release("aws:ec2/securityGroup:SecurityGroup", live.outputs["vpcConfig"]["clusterSecurityGroupId"])
+    release(account, "aws:ec2/securityGroup:SecurityGroup", live.outputs["vpcConfig"]["clusterSecurityGroupId"])
 
 
-def in_cluster(account: Account, i: Inputs) -> Live:
+def in_cluster(account: Books, i: Inputs) -> Live:
     """The EKS cluster that an input names, once it is there. Raises Refused."""
     found = next(account.find(CLUSTER, name=i["clusterName"], by=account.now), None)
     if found is None:
@@ -131,14 +148,14 @@ def _check_addon(cluster: Live, i: Inputs) -> None:
         )
 
 
-def _addon(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _addon(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     _check_addon(in_cluster(account, i), i)
     check_settings(i["addonName"], i.get("configurationValues") or "{}")
     arn = account.arn("eks", f"addon/{i['clusterName']}/{i['addonName']}/{account.new_id('a')[2:]}")
     return f"{i['clusterName']}:{i['addonName']}", {"arn": arn, "addonVersion": i.get("addonVersion") or "default"}
 
 
-def _release(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _release(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     clusters = list(account.find(CLUSTER, by=account.now))
     if not clusters:
         raise Refused("Unreachable", "configured Kubernetes cluster is unreachable: no EKS cluster is up")

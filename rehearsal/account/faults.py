@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .kinds import Refused
+from .books import Refused
 
 FaultKind = Literal["error", "throttling", "capacity", "lifecycle"]
 

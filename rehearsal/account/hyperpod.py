@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..state import HYPERPOD_CLUSTER
+from stack.state import HYPERPOD_CLUSTER
+
 from . import eks
+from .books import Books, Inputs, Live, Refused
 from .ec2 import lacks_rule_to_itself
-from .kinds import Inputs, Live, Refused, register
+from .kinds import register
 from .quotas import check_instances
 from .records import record
 from .updates import check_groups
 
-if TYPE_CHECKING:
-    from . import Account
-
 _POLICY = "AmazonSageMakerClusterInstanceRolePolicy"
 # How Slurm was configured before SlurmConfig.
 _LEGACY = "provisioning_parameters.json"
-# Without a way out of the VPC, a node's first boot calls these (all of CLOSED_ENDPOINTS in components/endpoints.py).
+# Without a way out of the VPC, a node's first boot calls these (all of CLOSED_ENDPOINTS in estimates/endpoints.py).
 _BOOT_SERVICES = ("ec2", "fsx", "logs", "sagemaker.api", "ssm", "ssmmessages", "sts")
 
 
-def _create(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _create(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     if any(account.find(HYPERPOD_CLUSTER, clusterName=i["clusterName"])):
         raise Refused("ResourceInUse", f"cluster {i['clusterName']} already exists")
     _check(account, i)
@@ -33,13 +32,13 @@ def _create(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     return arn, {"clusterArn": arn, "clusterStatus": "InService"}
 
 
-def _update(account: Account, live: Live, i: Inputs) -> None:
+def _update(account: Books, live: Live, i: Inputs) -> None:
     """Nodes that come later need what the first ones needed."""
     check_groups(live, i)
     _check(account, i)
 
 
-def _check(account: Account, i: Inputs) -> None:
+def _check(account: Books, i: Inputs) -> None:
     """What nodes need to come up."""
     for group in i["instanceGroups"]:
         _check_role(account, group)
@@ -54,7 +53,7 @@ def _check(account: Account, i: Inputs) -> None:
     check_instances(account, i["instanceGroups"])
 
 
-def _check_role(account: Account, group: Mapping[str, Any]) -> None:
+def _check_role(account: Books, group: Mapping[str, Any]) -> None:
     """The role trusts SageMaker and has the instance policy by the time instances start."""
     arn = group["executionRole"]
     role = next((r for r in account.find("aws:iam/role:Role", by=account.now) if r.outputs["arn"] == arn), None)
@@ -72,7 +71,7 @@ def _check_role(account: Account, group: Mapping[str, Any]) -> None:
         )
 
 
-def _check_lifecycle(account: Account, group: Mapping[str, Any]) -> None:
+def _check_lifecycle(account: Books, group: Mapping[str, Any]) -> None:
     config = group["lifeCycleConfig"]
     bucket, _, prefix = config["sourceS3Uri"].removeprefix("s3://").partition("/")
     if not bucket.startswith("sagemaker-"):
@@ -93,7 +92,7 @@ def _check_kubernetes_config(group: Mapping[str, Any]) -> None:
         )
 
 
-def _check_slurm(account: Account, i: Inputs) -> None:
+def _check_slurm(account: Books, i: Inputs) -> None:
     """The API's rules (SageMaker Developer Guide, "Migrating to API-driven Slurm configuration", Troubleshooting)."""
     groups = i["instanceGroups"]
     types = [(group.get("slurmConfig") or {}).get("nodeType") for group in groups]
@@ -125,7 +124,7 @@ def _check_slurm(account: Account, i: Inputs) -> None:
             )
 
 
-def _check_network(account: Account, i: Inputs) -> None:
+def _check_network(account: Books, i: Inputs) -> None:
     """Nodes get out through a NAT gateway, or find every endpoint they need."""
     for subnet in i["vpcConfig"]["subnets"]:
         associations = account.find(
@@ -147,7 +146,7 @@ def _check_network(account: Account, i: Inputs) -> None:
             )
 
 
-def _check_fabric(account: Account, i: Inputs) -> None:
+def _check_fabric(account: Books, i: Inputs) -> None:
     """EFA's health checks need a rule from the group to itself in both directions (seed 000)."""
     if direction := lacks_rule_to_itself(account, i["vpcConfig"]["securityGroupIds"]):
         raise Refused(
@@ -155,7 +154,7 @@ def _check_fabric(account: Account, i: Inputs) -> None:
         )
 
 
-def _check_kubernetes(account: Account, arn: str) -> None:
+def _check_kubernetes(account: Books, arn: str) -> None:
     cluster = next((c for c in account.find(eks.CLUSTER, by=account.now) if c.outputs["arn"] == arn), None)
     if cluster is None:
         raise Refused("ValidationException", f"EKS cluster {arn} is not active when HyperPod looks at it")
@@ -169,7 +168,7 @@ def _check_kubernetes(account: Account, arn: str) -> None:
         raise Refused("ValidationException", "the HyperPod dependencies are not installed on the EKS cluster")
 
 
-def _check_blocks(account: Account, cluster: Live) -> None:
+def _check_blocks(account: Books, cluster: Live) -> None:
     """Amazon EKS User Guide, "VPC and subnet requirements": a block that came after the cluster may take five hours."""
     vpc = cluster.outputs["vpcConfig"]["vpcId"]
     for block in account.find("aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation", vpcId=vpc):

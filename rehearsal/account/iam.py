@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .kinds import Inputs, Kind, Live, Refused, register
-
-if TYPE_CHECKING:
-    from . import Account
+from .books import Books, Inputs, Live, Refused
+from .kinds import Kind, register
 
 _ROLE_LIMIT = 64
 
@@ -17,7 +15,7 @@ def _tags(i: Inputs) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in merged.items()]
 
 
-def _role(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _role(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     if len(i["name"]) > _ROLE_LIMIT:
         raise Refused("ValidationError", f"role name '{i['name']}' is longer than {_ROLE_LIMIT} characters")
     request = {
@@ -30,35 +28,35 @@ def _role(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     return i["name"], {"arn": role["Arn"].replace("arn:aws:", f"arn:{account.partition}:"), "uniqueId": role["RoleId"]}
 
 
-def _update_role(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+def _update_role(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
     iam = account.client("iam")
     iam.update_assume_role_policy(RoleName=live.id, PolicyDocument=i["assumeRolePolicy"])
     iam.update_role(RoleName=live.id, Description=i.get("description", ""))
     return {}
 
 
-def _role_policy(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _role_policy(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     account.client("iam").put_role_policy(RoleName=i["role"], PolicyName=i["name"], PolicyDocument=i["policy"])
     return f"{i['role']}:{i['name']}", {}
 
 
-def _update_role_policy(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+def _update_role_policy(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
     account.client("iam").put_role_policy(
         RoleName=i["role"], PolicyName=live.inputs["name"], PolicyDocument=i["policy"]
     )
     return {}
 
 
-def _delete_role_policy(account: Account, live: Live) -> None:
+def _delete_role_policy(account: Books, live: Live) -> None:
     account.client("iam").delete_role_policy(RoleName=live.inputs["role"], PolicyName=live.inputs["name"])
 
 
-def _attachment(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _attachment(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     account.client("iam").attach_role_policy(RoleName=i["role"], PolicyArn=_in_moto(i["policyArn"]))
     return f"{i['role']}/{i['policyArn']}", {}
 
 
-def _detach(account: Account, live: Live) -> None:
+def _detach(account: Books, live: Live) -> None:
     account.client("iam").detach_role_policy(RoleName=live.inputs["role"], PolicyArn=_in_moto(live.inputs["policyArn"]))
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from .kinds import Live, Refused
+from .books import Live, Refused
 
 # AWS's error code for an id that does not exist, by the id's prefix (EC2 API error codes; FSx and EKS API references).
 _NOT_FOUND = {

@@ -3,54 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
+from .books import Books, Inputs, Live
 from .replacement import differing, replacing, table
 
-if TYPE_CHECKING:
-    from . import Account
-
-Inputs = Mapping[str, Any]
-
-
-class Refused(Exception):
-    """AWS refuses a request. The text is AWS's error code, a colon, and what is wrong."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-
-
-@dataclass
-class Live:
-    """A resource that exists. ``began`` is the virtual second of its request, ``ready_at`` the one from which others
-    can rely on it, ``notes`` what AWS remembers of it and nobody reads.
-    """
-
-    type: str
-    name: str
-    id: str
-    inputs: dict[str, Any]
-    outputs: dict[str, Any]
-    ready_at: float = 0.0
-    began: float = 0.0
-    ours: bool = True
-    references: frozenset[str] = frozenset()
-    notes: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def identifiers(self) -> set[str]:
-        """What other resources can name it by."""
-        keys = ("arn", "clusterArn", "workspaceId")
-        # A target's ARN is what it sends events to.
-        own = {self.id} | {str(self.outputs[key]) for key in keys if self.outputs.get(key) != self.inputs.get(key)}
-        return {identifier for identifier in own if identifier}
-
-
-Create = Callable[["Account", Inputs], tuple[str, dict[str, Any]]]
-Change = Callable[["Account", Live, Inputs], dict[str, Any]]
-Delete = Callable[["Account", Live], None]
+Create = Callable[[Books, Inputs], tuple[str, dict[str, Any]]]
+Change = Callable[[Books, Live, Inputs], dict[str, Any]]
+Delete = Callable[[Books, Live], None]
 Check = Callable[[Inputs], Sequence[str]]
 
 
@@ -119,3 +80,9 @@ def find_kind(token: str) -> Kind | None:
     if token in KINDS:
         return KINDS[token]
     return next((kind for find in _FAMILIES if (kind := find(token))), None)
+
+
+def release(account: Books, type_token: str, resource_id: str) -> None:
+    """Delete a resource that AWS made by itself, with what made it."""
+    KINDS[type_token].delete(account, account.live[type_token, resource_id])
+    del account.live[type_token, resource_id]

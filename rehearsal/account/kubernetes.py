@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import kubernetes_validate
 
 from . import eks
-from .kinds import Inputs, Kind, Live, Refused, family
+from .books import RELEASE, Books, Inputs, Live, Refused
+from .kinds import Kind, family
 from .kubernetes_updates import check_update, replacing_paths
 from .pod_nodes import open_nodes
-
-if TYPE_CHECKING:
-    from . import Account
 
 PREFIX = "kubernetes:"
 NAMESPACE = "kubernetes:core/v1:Namespace"
@@ -22,14 +20,14 @@ _OWN_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _CUSTOM = {"kueue.x-k8s.io": "kueue"}
 
 
-def _cluster(account: Account) -> Live:
+def _cluster(account: Books) -> Live:
     found = next(iter(account.find(eks.CLUSTER, by=account.now)), None)
     if found is None:
         raise Refused("Unreachable", "configured Kubernetes cluster is unreachable: no EKS cluster is up")
     return found
 
 
-def _check(account: Account, i: Inputs) -> None:
+def _check(account: Books, i: Inputs) -> None:
     group = i["apiVersion"].split("/")[0]
     if group in _CUSTOM:
         _check_custom(account, i, _CUSTOM[group])
@@ -45,15 +43,15 @@ def _check(account: Account, i: Inputs) -> None:
         raise Refused("NotFound", f"no matches for kind {kind} on Kubernetes {version}") from None
 
 
-def _check_custom(account: Account, i: Inputs, release: str) -> None:
+def _check_custom(account: Books, i: Inputs, release: str) -> None:
     _cluster(account)
-    if next(account.find(eks.RELEASE, by=account.now, name=release), None) is None:
+    if next(account.find(RELEASE, by=account.now, name=release), None) is None:
         raise Refused("NotFound", f"no matches for kind {i['kind']} in version {i['apiVersion']}")
     if not open_nodes(account):
         raise Refused("InternalError", f"failed calling webhook of {release}: no endpoints available, no node takes it")
 
 
-def _check_namespace(account: Account, i: Inputs) -> None:
+def _check_namespace(account: Books, i: Inputs) -> None:
     namespace = i["metadata"].get("namespace")
     if namespace is None or namespace in _OWN_NAMESPACES:
         return
@@ -62,7 +60,7 @@ def _check_namespace(account: Account, i: Inputs) -> None:
         raise Refused("NotFound", f'namespaces "{namespace}" not found')
 
 
-def _create(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _create(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     _check(account, i)
     _check_namespace(account, i)
     metadata = i["metadata"]
@@ -72,13 +70,13 @@ def _create(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     return name, {"metadata": {**metadata, "uid": account.new_id("uid")}}
 
 
-def _update(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+def _update(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
     _check(account, i)
     check_update(live.inputs, i)
     return {}
 
 
-def _delete(account: Account, live: Live) -> None:
+def _delete(account: Books, live: Live) -> None:
     """A namespace takes everything in it along."""
     if live.type != NAMESPACE:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .kinds import Inputs, Refused
+from .books import Inputs, Refused
 from .replacement import replacing
 
 _NAMED = frozenset({"apiVersion", "kind", "metadata/name", "metadata/namespace"})

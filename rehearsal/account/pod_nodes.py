@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..state import HYPERPOD_CLUSTER
+from stack.state import HYPERPOD_CLUSTER
 
-if TYPE_CHECKING:
-    from . import Account
+from .books import Books
 
 _REPELLING = ("NoSchedule", "NoExecute")
 
 
-def open_nodes(account: Account) -> int:
+def open_nodes(account: Books) -> int:
     """Nodes that take pods without tolerations by now (Kubernetes, "Taints and Tolerations")."""
     clusters = account.find(HYPERPOD_CLUSTER, by=account.now)
     groups = [group for cluster in clusters for group in cluster.inputs["instanceGroups"]]

@@ -17,7 +17,7 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT201909
 
 from .authorization import Action, actions
-from .kinds import Refused
+from .books import Refused
 from .schemas import published
 
 # identity: what a role may do. trust: who may be it. resource: who may do what with a resource. itself: the same, where

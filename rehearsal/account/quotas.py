@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .kinds import Inputs, Refused
-
-if TYPE_CHECKING:
-    from . import Account
+from .books import Books, Inputs, Refused
 
 # Service Quotas console, defaults of a new account: how many of a type there can be.
 _COUNTED = {
@@ -23,7 +20,7 @@ _COUNTED = {
 }
 
 
-def check_quota(account: Account, type_token: str, inputs: Inputs) -> None:
+def check_quota(account: Books, type_token: str, inputs: Inputs) -> None:
     """Raise Refused where one more of this type is too many."""
     if type_token not in _COUNTED:
         return
@@ -33,7 +30,7 @@ def check_quota(account: Account, type_token: str, inputs: Inputs) -> None:
         raise Refused(code, f"the maximum number of {name.replace('-', ' ')} has been reached: {limit}")
 
 
-def check_instances(account: Account, groups: Sequence[Mapping[str, Any]]) -> None:
+def check_instances(account: Books, groups: Sequence[Mapping[str, Any]]) -> None:
     """Raise Refused where an instance type's quota for cluster usage, as set, is too small."""
     wanted: Counter[str] = Counter()
     for group in groups:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .books import Books, Inputs, Live, Refused
 from .ec2 import lacks_rule_to_itself
-from .kinds import Check, Inputs, Kind, Live, Refused, register
+from .kinds import Check, Kind, register
 from .schemas import check_shape, check_valid, replacing_properties, to_cloudformation
 from .updates import check_lustre
 
-if TYPE_CHECKING:
-    from . import Account
-
-Outputs = Callable[["Account", Inputs], tuple[str, dict[str, Any]]]
+Outputs = Callable[["Books", Inputs], tuple[str, dict[str, Any]]]
 Translate = Callable[[Inputs], dict[str, Any]]
 
 
@@ -23,8 +21,8 @@ def record(
     outputs: Outputs,
     *,
     translate: Translate | None = None,
-    on_update: Callable[[Account, Live, Inputs], None] = lambda account, live, inputs: None,
-    on_delete: Callable[[Account, Live], None] = lambda account, live: None,
+    on_update: Callable[[Books, Live, Inputs], None] = lambda account, live, inputs: None,
+    on_delete: Callable[[Books, Live], None] = lambda account, live: None,
     check: Check = lambda inputs: (),
 ) -> Kind:
     """A kind whose inputs must satisfy ``cfn_type``'s schema.
@@ -37,11 +35,11 @@ def record(
         lambda inputs: to_cloudformation(cfn_type, {key: value for key, value in inputs.items() if key != "tagsAll"})
     )
 
-    def create(account: Account, inputs: Inputs) -> tuple[str, dict[str, Any]]:
+    def create(account: Books, inputs: Inputs) -> tuple[str, dict[str, Any]]:
         check_valid(cfn_type, to_properties(inputs))
         return outputs(account, inputs)
 
-    def update(account: Account, live: Live, inputs: Inputs) -> dict[str, Any]:
+    def update(account: Books, live: Live, inputs: Inputs) -> dict[str, Any]:
         check_valid(cfn_type, to_properties(inputs))
         on_update(account, live, inputs)
         return {}
@@ -85,7 +83,7 @@ def _lustre_properties(i: Inputs) -> dict[str, Any]:
     return {key: value for key, value in properties.items() if value is not None}
 
 
-def _lustre(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _lustre(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     # The registry's schema of FSx has no enumerations.
     check_shape("fsx", "CreateFileSystemRequest", _lustre_properties(i))
     _check_capacity(i)
@@ -114,7 +112,7 @@ def _check_capacity(i: Inputs) -> None:
         )
 
 
-def _check_efa(account: Account, i: Inputs) -> None:
+def _check_efa(account: Books, i: Inputs) -> None:
     """FSx for Lustre User Guide, "Working with EFA-enabled file systems" and "Creating a file system fails"."""
     if i["deploymentType"] != "PERSISTENT_2" or not i.get("metadataConfiguration"):
         raise Refused("BadRequest", "EFA is only supported for PERSISTENT_2 file systems with metadata configuration")
@@ -126,7 +124,7 @@ def _check_efa(account: Account, i: Inputs) -> None:
         )
 
 
-def _update_lustre(account: Account, live: Live, i: Inputs) -> None:
+def _update_lustre(account: Books, live: Live, i: Inputs) -> None:
     _check_capacity(i)
     throughput = "perUnitStorageThroughput"
     if live.inputs.get("efaEnabled") and _int(live.inputs.get(throughput)) != _int(i.get(throughput)):
@@ -154,12 +152,12 @@ def _link_properties(i: Inputs) -> dict[str, Any]:
     }
 
 
-def _link(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _link(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     association = account.new_id("dra")
     return association, {"associationId": association, "arn": account.arn("fsx", f"association/{association}")}
 
 
-def _grafana(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _grafana(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     workspace = account.new_id("g")
     endpoint = f"{workspace}.grafana-workspace.{account.region}.amazonaws.com"
     return workspace, {"arn": account.arn("grafana", f"/workspaces/{workspace}"), "endpoint": endpoint}

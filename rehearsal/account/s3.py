@@ -7,19 +7,17 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pulumi
 
-from .kinds import Change, Create, Inputs, Kind, Live, Refused, register
-
-if TYPE_CHECKING:
-    from . import Account
+from .books import Books, Inputs, Live, Refused
+from .kinds import Change, Create, Kind, register
 
 _NAME = re.compile(r"(?!xn--|sthree-|\d+\.\d+\.\d+\.\d+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
-def _bucket(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _bucket(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     name = i["bucket"]
     if not _NAME.fullmatch(name) or ".." in name:
         raise Refused("InvalidBucketName", f"the specified bucket is not valid: {name}")
@@ -31,7 +29,7 @@ def _bucket(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     return name, {"arn": arn, "bucketDomainName": f"{name}.s3.amazonaws.com", "bucketRegion": account.region}
 
 
-def _delete_bucket(account: Account, live: Live) -> None:
+def _delete_bucket(account: Books, live: Live) -> None:
     s3 = account.client("s3")
     if live.inputs.get("forceDestroy"):
         for page in s3.get_paginator("list_object_versions").paginate(Bucket=live.id):
@@ -40,18 +38,18 @@ def _delete_bucket(account: Account, live: Live) -> None:
     s3.delete_bucket(Bucket=live.id)
 
 
-def _exists(account: Account, bucket: str) -> None:
+def _exists(account: Books, bucket: str) -> None:
     account.client("s3").head_bucket(Bucket=bucket)
 
 
 def _setting(put: str, delete: str | None, request: Any) -> tuple[Any, Any]:
     """A bucket's setting: how to put it, how to take it away, and the request made from the inputs."""
 
-    def create(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+    def create(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
         getattr(account.client("s3"), put)(Bucket=i["bucket"], **request(i))
         return i["bucket"], {}
 
-    def remove(account: Account, live: Live) -> None:
+    def remove(account: Books, live: Live) -> None:
         if delete:
             getattr(account.client("s3"), delete)(Bucket=live.inputs["bucket"])
 
@@ -95,7 +93,7 @@ def _expiry(i: Inputs) -> dict[str, Any]:
     return {"LifecycleConfiguration": {"Rules": rules}}
 
 
-def _policy(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _policy(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     _exists(account, i["bucket"])
     try:
         statements = json.loads(i["policy"])["Statement"]
@@ -125,17 +123,17 @@ def _content(i: Inputs) -> bytes:
     return base64.b64decode(i["contentBase64"]) if i.get("contentBase64") else str(i.get("content", "")).encode()
 
 
-def _put(account: Account, i: Inputs) -> dict[str, Any]:
+def _put(account: Books, i: Inputs) -> dict[str, Any]:
     content = _content(i)
     answer = account.client("s3").put_object(Bucket=i["bucket"], Key=i["key"], Body=content)
     return {"etag": hashlib.md5(content, usedforsecurity=False).hexdigest(), "versionId": answer.get("VersionId", "")}
 
 
-def _object(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _object(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     return f"{i['bucket']}/{i['key']}", _put(account, i)
 
 
-def _delete_object(account: Account, live: Live) -> None:
+def _delete_object(account: Books, live: Live) -> None:
     """pulumi-aws deletes every version of an object, and its markers."""
     s3, bucket, key = account.client("s3"), live.inputs["bucket"], live.inputs["key"]
     for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket, Prefix=key):

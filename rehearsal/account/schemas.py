@@ -13,7 +13,7 @@ import botocore.session
 import regex
 from jsonschema import Draft7Validator, ValidationError, validators
 
-from .kinds import Refused
+from .books import Refused
 
 # Every region has the same schema for these types; a region that cfn-lint lacks is read as this one.
 _REGION = "us-east-1"

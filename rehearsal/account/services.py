@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
-from .kinds import Inputs, Kind, Live, Refused, register
-
-if TYPE_CHECKING:
-    from . import Account
+from .books import Books, Inputs, Live, Refused
+from .kinds import Kind, register
 
 _LOG_POLICY = "aws:cloudwatch/logResourcePolicy:LogResourcePolicy"
 # Amazon CloudWatch Logs API, PutRetentionPolicy.
@@ -22,25 +20,25 @@ def _check_retention(days: Any) -> None:
         raise Refused("InvalidParameterException", f"{days:g} days is not a retention CloudWatch Logs offers")
 
 
-def _retention(account: Account, name: str, days: Any) -> None:
+def _retention(account: Books, name: str, days: Any) -> None:
     if days:
         account.client("logs").put_retention_policy(logGroupName=name, retentionInDays=int(days))
 
 
-def _log_group(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _log_group(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     _check_retention(i.get("retentionInDays"))
     account.client("logs").create_log_group(logGroupName=i["name"])
     _retention(account, i["name"], i.get("retentionInDays"))
     return i["name"], {"arn": account.arn("logs", f"log-group:{i['name']}")}
 
 
-def _update_log_group(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+def _update_log_group(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
     _check_retention(i.get("retentionInDays"))
     _retention(account, live.id, i.get("retentionInDays"))
     return {}
 
 
-def _log_policy(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _log_policy(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     """PutResourcePolicy: ten for an account, which moto counts, and one for each log group, which moto has not."""
     if ("policyName" in i) == ("resourceArn" in i):
         raise Refused("InvalidParameterException", "exactly one of policy_name or resource_arn must be specified")
@@ -52,18 +50,18 @@ def _log_policy(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     return i["resourceArn"], {"policyScope": "RESOURCE"}
 
 
-def _update_log_policy(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+def _update_log_policy(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
     if "policyName" in i:
         _log_policy(account, i)
     return {}
 
 
-def _delete_log_policy(account: Account, live: Live) -> None:
+def _delete_log_policy(account: Books, live: Live) -> None:
     if "policyName" in live.inputs:
         account.client("logs").delete_resource_policy(policyName=live.id)
 
 
-def _rule(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _rule(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     json.loads(i["eventPattern"])
     arn = account.client("events").put_rule(
         Name=i["name"], EventPattern=i["eventPattern"], Description=i.get("description", "")
@@ -71,30 +69,30 @@ def _rule(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     return i["name"], {"arn": arn}
 
 
-def _target(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _target(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     target = i.get("targetId") or account.new_id("target")
     account.client("events").put_targets(Rule=i["rule"], Targets=[{"Id": target, "Arn": i["arn"]}])
     return f"{i['rule']}-{target}", {"targetId": target}
 
 
-def _update_target(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+def _update_target(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
     target = {"Id": live.outputs["targetId"], "Arn": i["arn"]}
     account.client("events").put_targets(Rule=i["rule"], Targets=[target])
     return {}
 
 
-def _delete_target(account: Account, live: Live) -> None:
+def _delete_target(account: Books, live: Live) -> None:
     account.client("events").remove_targets(Rule=live.inputs["rule"], Ids=[live.outputs["targetId"]])
 
 
-def _parameter(account: Account, i: Inputs, overwrite: bool = False) -> tuple[str, dict[str, Any]]:
+def _parameter(account: Books, i: Inputs, overwrite: bool = False) -> tuple[str, dict[str, Any]]:
     account.client("ssm").put_parameter(
         Name=i["name"], Type=i["type"], Value=i["value"], Description=i.get("description", ""), Overwrite=overwrite
     )
     return i["name"], {"arn": account.arn("ssm", f"parameter{i['name']}"), "version": 1}
 
 
-def _document(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _document(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     if i["documentType"] == "Session":
         _check_session(json.loads(i["content"]))
     account.client("ssm").create_document(
@@ -106,7 +104,7 @@ def _document(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     return i["name"], {"arn": account.arn("ssm", f"document/{i['name']}"), "status": "Active"}
 
 
-def _update_document(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+def _update_document(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
     """As the provider does: a new version, made the default; the same content again is fine (DuplicateDocument...)."""
     if i["documentType"] != live.inputs["documentType"]:
         raise Refused("InvalidDocument", "UpdateDocument changes content, not the type of a document")
@@ -131,13 +129,13 @@ def _check_session(content: dict[str, Any]) -> None:
         raise Refused("InvalidDocumentContent", "a session document has schemaVersion 1.0 and a known sessionType")
 
 
-def _workspace(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _workspace(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     answer = account.client("amp").create_workspace(alias=i.get("alias", ""))
     endpoint = f"https://aps-workspaces.{account.region}.amazonaws.com/workspaces/{answer['workspaceId']}/"
     return answer["workspaceId"], {"arn": answer["arn"], "prometheusEndpoint": endpoint}
 
 
-def _rules(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _rules(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     # moto takes any text; managed Prometheus validates the file as Prometheus does.
     try:
         groups = yaml.safe_load(i["data"])["groups"]
@@ -154,18 +152,18 @@ def _rules(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     return account.arn("aps", f"rulegroupsnamespace/{i['workspaceId']}/{i['name']}"), {}
 
 
-def _update_rules(account: Account, live: Live, i: Inputs) -> dict[str, Any]:
+def _update_rules(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
     account.client("amp").put_rule_groups_namespace(
         workspaceId=i["workspaceId"], name=i["name"], data=i["data"].encode()
     )
     return {}
 
 
-def _delete_rules(account: Account, live: Live) -> None:
+def _delete_rules(account: Books, live: Live) -> None:
     account.client("amp").delete_rule_groups_namespace(workspaceId=live.inputs["workspaceId"], name=live.inputs["name"])
 
 
-def _key(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _key(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     kms = account.client("kms")
     made = kms.create_key(Description=i.get("description", ""))["KeyMetadata"]
     if i.get("enableKeyRotation"):
@@ -173,12 +171,12 @@ def _key(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     return made["KeyId"], {"arn": made["Arn"], "keyId": made["KeyId"]}
 
 
-def _delete_key(account: Account, live: Live) -> None:
+def _delete_key(account: Books, live: Live) -> None:
     days = int(live.inputs.get("deletionWindowInDays") or 30)
     account.client("kms").schedule_key_deletion(KeyId=live.id, PendingWindowInDays=days)
 
 
-def _repository(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
+def _repository(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     made = account.client("ecr").create_repository(
         repositoryName=i["name"],
         imageTagMutability=i.get("imageTagMutability", "MUTABLE"),
@@ -187,7 +185,7 @@ def _repository(account: Account, i: Inputs) -> tuple[str, dict[str, Any]]:
     return i["name"], {"arn": made["repositoryArn"], "repositoryUrl": made["repositoryUri"]}
 
 
-def _delete_repository(account: Account, live: Live) -> None:
+def _delete_repository(account: Books, live: Live) -> None:
     account.client("ecr").delete_repository(repositoryName=live.id, force=bool(live.inputs.get("forceDelete")))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .kinds import Inputs, Refused
+from .books import Inputs, Refused
 
 # Tagging AWS Resources and Tag Editor User Guide, "Tag naming limits and requirements".
 _LIMIT = 50

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .kinds import Inputs, Live, Refused
+from .books import Inputs, Live, Refused
 
 # FSx for Lustre User Guide, "Increasing storage capacity": the step of SSD without EFA, GiB.
 _LUSTRE_STEP_GIB = 2400

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from components.eks_access import team_group
-from components.pod_resources import device_resource, node_capacity
-from operations import job_run
-from operations.failures import Failure
-from operations.jobs import jobs_of, render
-from operations.kubernetes_api import KubernetesApi
+from components.kubernetes.access import team_group
+from components.kubernetes.pod_resources import device_resource, node_capacity
+from stack.failures import Failure
+from stack.jobs import run as job_run
+from stack.jobs.kubernetes_api import KubernetesApi
+from stack.jobs.render import jobs_of, render
 
 from ..checks import CheckFailed, require
 from .kubectl import Manifest, Refused

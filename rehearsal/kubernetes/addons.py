@@ -13,7 +13,8 @@ from typing import Any
 
 import yaml
 
-from ..state import ResourceState
+from stack.state import ResourceState
+
 from .kubectl import Manifest
 
 _ADDON = "aws:eks/addon:Addon"

@@ -15,11 +15,11 @@ from pathlib import Path
 from rich.console import Console
 
 from components.config import Config, ConfigError, parse
-from operations.jobs import jobs_of
+from stack.interrupts import Interrupted, interruptible
+from stack.jobs.render import jobs_of
+from stack.project import Project, ProjectError, load_project
 
 from ..checks import Check, CheckFailed
-from ..interrupts import Interrupted, interruptible
-from ..project import Project, ProjectError, load_project
 from . import access, growth, network, placement, workloads
 from .binaries import Missing, find_all, missing
 from .charts import Charts

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, replace
 
 from components.config import Config
+from stack.project import Project
 
-from ..project import Project
 from .deploy import Deployer, DeployFailed
 from .kubectl import Kubectl, Manifest
 from .nodes import join, leave, nodes_of
@@ -25,8 +25,8 @@ def declare(project: Project, config: Config) -> Plan:
     """
     # The account takes a second to load, and is not needed to say what a machine lacks.
     from ..account import Account
-    from ..deployment import up
-    from ..program import ProgramError
+    from ..engines.deployment import up
+    from ..engines.program import ProgramError
 
     try:
         with Account(config.region.name) as account:

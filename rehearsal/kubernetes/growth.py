@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 
-from components.kubernetes_storage import CLAIM_NAME
+from components.kubernetes.storage import CLAIM_NAME
 
 from ..checks import CheckFailed, require
 from .kubectl import Manifest, Refused, until

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
-from components.accelerators import EFA_RESOURCE
+from components.catalogue.accelerators import EFA_RESOURCE
 from components.config import Config, InstanceGroup
-from components.pod_resources import device_resources as accelerators
-from components.pod_resources import node_capacity
+from components.kubernetes.pod_resources import device_resources as accelerators
+from components.kubernetes.pod_resources import node_capacity
 
 from .kubectl import Kubectl, Manifest, until
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..state import HYPERPOD_CLUSTER, ResourceState, State, deletion_order
+from stack.state import HYPERPOD_CLUSTER, ResourceState, State, deletion_order
+
 from . import addons
 from .kubectl import Manifest
 

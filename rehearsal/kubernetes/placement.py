@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from components.accelerators import EFA_RESOURCE
-from components.node_placement import system_group_names
+from components.catalogue.accelerators import EFA_RESOURCE
+from components.kubernetes.node_placement import system_group_names
 
 from ..checks import CheckFailed, require
 from .kubectl import Manifest, until

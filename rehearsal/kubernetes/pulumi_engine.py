@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from components.config import Config
-from components.helm import NAMESPACE, RELEASE_NAME
+from components.kubernetes.helm import NAMESPACE, RELEASE_NAME
+from stack.project import Project
+from stack.state import HYPERPOD_CLUSTER
 
 from ..account import Account
 from ..account.eks import CLUSTER as EKS_CLUSTER
-from ..project import Project
-from ..real_engine import NO_CLI, EngineFailure, OnLine, RealStack, Surroundings, plugins_folder, real_stack
-from ..state import HYPERPOD_CLUSTER
+from ..engines.real import NO_CLI, EngineFailure, OnLine, RealStack, Surroundings, plugins_folder, real_stack
 from .control_plane import ControlPlane
 from .declared import Declared, StackFailed
 from .deploy import DeployFailed

@@ -6,7 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from operations.jobs import jobs_of
+from stack.jobs.render import jobs_of
 
 from ..checks import CheckFailed, require
 from .control_plane import PLAYED_LABEL

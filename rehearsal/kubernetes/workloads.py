@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from components.node_placement import system_group_names
-from components.pod_resources import device_resource
-from components.queues import LOCAL_QUEUE
-from operations.jobs import NAME_LABEL, QUEUE_LABEL, JobError, jobs_of, render
+from components.kubernetes.node_placement import system_group_names
+from components.kubernetes.pod_resources import device_resource
+from components.kubernetes.queues import LOCAL_QUEUE
+from stack.jobs.render import NAME_LABEL, QUEUE_LABEL, JobError, jobs_of, render
 
 from ..checks import CheckFailed, require
 from .kubectl import Manifest, Refused, until

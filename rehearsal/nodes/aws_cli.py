@@ -8,20 +8,18 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jmespath
 from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError
 
 from ..account import Account
+from .lustre import FileSystem
 from .permissions import denied
-
-if TYPE_CHECKING:
-    from .aws_endpoint import Endpoint
 
 _GLOBAL = {"region", "output", "query", "profile", "endpoint-url", "cli-read-timeout", "cli-connect-timeout", "color"}
 _GLOBAL_FLAGS = {
@@ -50,8 +48,8 @@ class UsageError(Exception):
 class Cli:
     """``aws SERVICE OPERATION ...`` and the part of ``aws s3`` that copies."""
 
-    def __init__(self, account: Account, endpoint: Endpoint) -> None:
-        self._account, self._endpoint = account, endpoint
+    def __init__(self, account: Account, file_systems: Callable[[], Sequence[FileSystem]]) -> None:
+        self._account, self._list_file_systems = account, file_systems
 
     def run(self, argv: list[str], uploads: Mapping[str, str], caller: Caller, now: float) -> dict[str, Any]:
         """The exit code, what is printed, and the files to write on the host."""
@@ -110,7 +108,7 @@ class Cli:
     def _file_systems(self, request: Mapping[str, Any], now: float) -> dict[str, Any]:
         """moto's have no state; these have, by the virtual clock."""
         wanted = request.get("FileSystemIds")
-        known = {one.id: one for one in self._endpoint.file_systems}
+        known = {one.id: one for one in self._list_file_systems()}
         for missing in [one for one in wanted or [] if one not in known]:
             details = {"Code": "FileSystemNotFound", "Message": f"File system '{missing}' does not exist."}
             raise ClientError({"Error": details}, "DescribeFileSystems")

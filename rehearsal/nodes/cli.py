@@ -13,10 +13,10 @@ from pathlib import Path
 from rich.console import Console
 
 from components.config import Config, ConfigError, parse
+from stack.interrupts import Interrupted, interruptible
+from stack.project import Project, ProjectError, load_project
 
 from ..checks import Check, CheckFailed
-from ..interrupts import Interrupted, interruptible
-from ..project import Project, ProjectError, load_project
 from . import audit, requirements, slurm_packages
 from .checks import AFTER, BOOT, Act
 from .cluster import Cluster, Options

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import re
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
+
+from hyperpod_node.steps import SLURM
 
 from ..checks import CheckFailed, require
 from .agent import RESOURCE_CONFIG, SLURM_CONF, Lifecycle
-from .aws_endpoint import FileSystem
 from .cluster import Cluster, Metadata, Options
 from .hosts import Host
 from .imds import Mode
+from .lustre import FileSystem
 from .outcome import steps_of
 from .stack import Stack
-
-# The nodes' package is shipped to them as files and not installed anywhere; its steps are what is killed here.
-sys.path.append(str(Path(__file__).parents[2] / "lifecycle"))
-from hyperpod_node.steps import SLURM
 
 VIRTUAL = {"PYTHONPATH": "/usr/lib/rehearsal/virtual_time"}
 # A node that cannot succeed waits for its controller, on HyperPod a quarter of an hour.

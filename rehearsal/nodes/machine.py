@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.accelerators import InstanceType
+from components.catalogue.accelerators import InstanceType
 
 # Linux's major number for local and experimental use: the files are there, and opening them finds no driver.
 _EXPERIMENTAL = 240

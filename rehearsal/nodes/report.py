@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..page import write_page
+from ..reports.page import write_page
 
 WIDTH, LABELS, MARGIN = 1180, 200, 70
 ROW, HEADER, PADDING = 19, 26, 6

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.config import Config
+from stack.project import Project
+from stack.state import HYPERPOD_CLUSTER
 
 from ..account import Account
-from ..deployment import Deployment, up
+from ..engines.deployment import Deployment, up
 from ..existing import prepare
-from ..project import Project
-from ..state import HYPERPOD_CLUSTER
 
 
 class StackError(Exception):

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from components.accelerators import ACCELERATORS, CATALOGUE, EFA_RESOURCE, InstanceType, UnknownInstanceType, lookup
+from components.catalogue.accelerators import (
+    ACCELERATORS,
+    CATALOGUE,
+    EFA_RESOURCE,
+    InstanceType,
+    UnknownInstanceType,
+    lookup,
+)
 
 KINDS = list(CATALOGUE.values())
 by_name = pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])

@@ -10,11 +10,19 @@ from typing import Any
 
 import pytest
 
-from components import charts
-from components.charts import HYPERPOD, UNVERIFIED, UNVERIFIED_VARIABLE, Chart, Dependency, faults, tree_digest
+from components.catalogue.regions import REGIONS
 from components.config import Charts, ConfigError
-from components.helm import HyperPodChartArgs, chart_values
-from components.regions import REGIONS
+from components.kubernetes import charts
+from components.kubernetes.charts import (
+    HYPERPOD,
+    UNVERIFIED,
+    UNVERIFIED_VARIABLE,
+    Chart,
+    Dependency,
+    faults,
+    tree_digest,
+)
+from components.kubernetes.helm import HyperPodChartArgs, chart_values
 from tests.support import config
 
 

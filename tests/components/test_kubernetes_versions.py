@@ -7,10 +7,7 @@ from datetime import date
 
 import pytest
 
-from components.config import ConfigError
-from components.cost import estimate
-from components.eks_addons import NODE_ADDONS, POD_ADDONS, TASK_GOVERNANCE, TRAINING_OPERATOR
-from components.kubernetes_versions import (
+from components.catalogue.kubernetes_versions import (
     ADDON_VERSIONS,
     DEFAULT_VERSION,
     KUBERNETES_VERSIONS,
@@ -18,8 +15,11 @@ from components.kubernetes_versions import (
     addon_version,
     extended_support_notice,
 )
+from components.config import ConfigError
+from components.estimates.cost import estimate
+from components.kubernetes.addons import NODE_ADDONS, POD_ADDONS, TASK_GOVERNANCE, TRAINING_OPERATOR
 from rehearsal.account import Account
-from rehearsal.deployment import up
+from rehearsal.engines.deployment import up
 from tests.support import config, project
 
 
@@ -57,7 +57,7 @@ def test_the_default_is_under_standard_support_for_months() -> None:
     ],
 )
 def test_extended_support_is_announced_before_it_costs(day: date, notice: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.kubernetes_versions.today", lambda: day)
+    monkeypatch.setattr("components.catalogue.kubernetes_versions.today", lambda: day)
     assert extended_support_notice("1.34").startswith(notice)
     assert bool(extended_support_notice("1.34")) == bool(notice)
     notes = estimate(config("eks-gpu", kubernetesVersion="1.34")).notes
@@ -94,9 +94,9 @@ def test_extended_support_ends_a_year_after_standard_support() -> None:
 
 
 def test_a_version_is_taken_until_its_last_day_and_refused_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.kubernetes_versions.today", lambda: date(2027, 3, 23))
+    monkeypatch.setattr("components.catalogue.kubernetes_versions.today", lambda: date(2027, 3, 23))
     assert config("eks-gpu", kubernetesVersion="1.32").settings.kubernetes_version == "1.32"
-    monkeypatch.setattr("components.kubernetes_versions.today", lambda: date(2027, 3, 24))
+    monkeypatch.setattr("components.catalogue.kubernetes_versions.today", lambda: date(2027, 3, 24))
     with pytest.raises(ConfigError, match=r"hyperpod:kubernetesVersion: EKS ended its support of 1\.32 1 days ago"):
         config("eks-gpu", kubernetesVersion="1.32")
 
@@ -104,7 +104,7 @@ def test_a_version_is_taken_until_its_last_day_and_refused_after_it(monkeypatch:
 def test_the_end_of_a_versions_support_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr("pulumi.log.warn", lambda text, *_: said.append(text))
-    monkeypatch.setattr("components.kubernetes_versions.today", lambda: date(2027, 1, 22))
+    monkeypatch.setattr("components.catalogue.kubernetes_versions.today", lambda: date(2027, 1, 22))
     chosen = project("eks-gpu", kubernetesVersion="1.32")
     deployment = up(chosen, Account("us-west-2"), preview=True)
     assert not deployment.failure

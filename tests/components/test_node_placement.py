@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from components import cost, quotas
-from components.charts import KUEUE
 from components.config import Config
-from components.eks_addons import configuration
-from components.node_placement import GROUP_LABEL
-from components.pod_resources import node_capacity, tolerations
-from components.queues import cluster_queue, flavor, kueue_values, shares
-from operations.jobs import JobError, render
+from components.estimates import cost, quotas
+from components.kubernetes.addons import configuration
+from components.kubernetes.charts import KUEUE
+from components.kubernetes.node_placement import GROUP_LABEL
+from components.kubernetes.pod_resources import node_capacity, tolerations
+from components.kubernetes.queues import cluster_queue, flavor, kueue_values, shares
+from stack.jobs.render import JobError, render
 from tests.support import config, of_type, one, plan
 
 GPU = {"name": "workers", "instanceType": "ml.p5.48xlarge"}

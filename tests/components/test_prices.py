@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from components.prices import HOURS_PER_MONTH, PRICES, Price, Unit, UnknownPrice, price
+from components.catalogue.prices import HOURS_PER_MONTH, PRICES, Price, Unit, UnknownPrice, price
 
 every_price = pytest.mark.parametrize("row", PRICES.values(), ids=list(PRICES))
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 
-from components.regions import REGIONS, Region
+from components.catalogue.regions import REGIONS, Region
 from tests.support import plan
 
 every_region = pytest.mark.parametrize("row", REGIONS.values(), ids=list(REGIONS))

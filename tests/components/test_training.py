@@ -9,14 +9,14 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
+from components.catalogue.kubernetes_versions import KUBERNETES_VERSIONS
 from components.config import Config
-from components.kubernetes_versions import KUBERNETES_VERSIONS
-from components.pod_environment import pod_variables
-from components.queues import PRIORITIES, binary_quantity, cluster_queue, flavor, shares
-from operations.jobs import jobs_of, render
+from components.kubernetes.pod_environment import pod_variables
+from components.kubernetes.queues import PRIORITIES, binary_quantity, cluster_queue, flavor, shares
 from rehearsal.account import Account
-from rehearsal.deployment import up
-from rehearsal.state import State
+from rehearsal.engines.deployment import up
+from stack.jobs.render import jobs_of, render
+from stack.state import State
 from tests.golden import files
 from tests.support import ROOT, config, everything_before, of_type, one, plan, project
 

@@ -12,9 +12,9 @@ from typing import Any
 from components.config import parse
 from rehearsal.account import Account
 from rehearsal.changes import Deployed, Step, apply_step
-from rehearsal.deployment import destroy, up
+from rehearsal.engines.deployment import destroy, up
 from rehearsal.existing import prepare
-from rehearsal.state import State
+from stack.state import State
 from tests.golden.stacks import ROLE, on_the_day
 from tests.support import ROOT, project
 

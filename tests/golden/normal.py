@@ -11,9 +11,9 @@ from typing import Any
 from pulumi import StringAsset
 
 from rehearsal.account import ACCOUNT_ID
-from rehearsal.autoname import NAMED
-from rehearsal.deployment import Deployment
-from rehearsal.state import PROVIDER_PREFIX, STACK_TYPE, ResourceState, State
+from rehearsal.engines.autoname import NAMED
+from rehearsal.engines.deployment import Deployment
+from stack.state import PROVIDER_PREFIX, STACK_TYPE, ResourceState, State
 from tests.support import ROOT
 
 MASK = "SECRET"

@@ -12,7 +12,7 @@ from unittest.mock import Mock, patch
 
 from components.config import parse
 from rehearsal.account import Account
-from rehearsal.deployment import Deployment, up
+from rehearsal.engines.deployment import Deployment, up
 from rehearsal.existing import prepare
 from tests.golden.normal import Normal, normal
 from tests.shared import made_once
@@ -189,7 +189,7 @@ GOLDEN: dict[str, Golden] = {
 
 def on_the_day() -> AbstractContextManager[object]:
     """What a Kubernetes version costs and warns of changes with the date."""
-    return patch("components.kubernetes_versions.date", Mock(today=lambda: DAY, wraps=date))
+    return patch("components.catalogue.kubernetes_versions.date", Mock(today=lambda: DAY, wraps=date))
 
 
 @cache

@@ -12,7 +12,7 @@ from hyperpod_node import parameters
 from hyperpod_node.model import Group
 
 from components import provisioning
-from components.accelerators import InstanceType
+from components.catalogue.accelerators import InstanceType
 from components.config import Config
 from components.names import Names, for_stack
 from tests.golden.stacks import GOLDEN

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hyperpod_node.host import Result
 
-from components.accelerators import lookup
+from components.catalogue.accelerators import lookup
 
 if TYPE_CHECKING:
     from tests.lifecycle.rig import FakeHost

@@ -20,7 +20,7 @@ from hyperpod_node.model import Node
 from hyperpod_node.settings import TIMEOUTS, Settings
 
 from components import provisioning
-from components.accelerators import lookup
+from components.catalogue.accelerators import lookup
 from components.names import Names
 from tests.lifecycle.commands import COMMANDS, Command
 from tests.support import config

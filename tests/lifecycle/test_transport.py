@@ -12,7 +12,7 @@ from hyperpod_node import environment, transport
 from hyperpod_node.host import Result
 from hyperpod_node.model import Group, Node
 
-from components.accelerators import CATALOGUE, lookup
+from components.catalogue.accelerators import CATALOGUE, lookup
 from tests.lifecycle.rig import FakeHost, World, group
 
 NEVER = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_TREE_THRESHOLD")

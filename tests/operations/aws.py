@@ -289,7 +289,7 @@ def kubernetes(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeKubernetes]
 
     def make(**given: Any) -> FakeKubernetes:
         api = FakeKubernetes(**given)
-        monkeypatch.setattr("operations.nodes.kubernetes", lambda target: api)
+        monkeypatch.setattr("operations.cluster.nodes.kubernetes", lambda target: api)
         return api
 
     return make

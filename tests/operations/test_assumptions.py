@@ -14,12 +14,12 @@ import botocore.session
 import jmespath
 import pytest
 
-from operations import nodes, sessions
 from operations.assumptions import Assumption, Probe, Result, register
 from operations.assumptions.probing import VALUES, Stack, picked, printed, worst
 from operations.aws import Aws
-from operations.failures import Exit, cannot_know
-from operations.sessions import Remote
+from operations.cluster import nodes, sessions
+from operations.cluster.sessions import Remote
+from stack.failures import Exit, cannot_know
 from tests.operations.aws import (
     RefusingAws,
     StubbedAws,

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from operations import benchmark, records
+from operations import records
 from operations.aws import Aws
-from operations.failures import Exit, Failure
+from operations.cluster import benchmark
+from stack.failures import Exit, Failure
 from tests.operations.aws import (
     NODES,
     FakeKubernetes,

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from operations import changes, nodes, scale
 from operations import target as targets
 from operations.aws import Aws
-from operations.failures import Exit, Failure
-from operations.rehearse import EmbeddedEngine
+from operations.cluster import changes, nodes, scale
+from operations.deployment.rehearse import EmbeddedEngine
 from operations.target import Target
+from stack.failures import Exit, Failure
 from tests.operations.aws import FakeKubernetes, StubbedAws, command, run, run_json, stack, with_nodes, with_session
 from tests.operations.test_nodes import with_nodes_of_eks
 from tests.support import ROOT

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from components.charts import Chart, Dependency, faults, tree_digest
-from operations import charts
+from components.kubernetes.charts import Chart, Dependency, faults, tree_digest
 from operations.commands import charts as charts_verb
-from operations.failures import Exit, Failure
+from operations.deployment import charts
+from stack.failures import Exit, Failure
 from tests.components.test_charts import package
 
 

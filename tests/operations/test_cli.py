@@ -15,7 +15,7 @@ from pulumi import automation
 
 from operations import cli, console
 from operations.aws import Aws
-from operations.failures import Exit, Failure, explain
+from stack.failures import Exit, Failure, explain
 from tests.operations.aws import RefusingAws, run, run_json
 from tests.support import ROOT
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from components import cost
-from operations import costs
+from components.estimates import cost
 from operations.aws import Aws
-from operations.failures import Exit
+from operations.spending import costs
+from stack.failures import Exit
 from tests.operations.aws import StubbedAws, run, run_json, stack
 from tests.support import READY_STACKS
 

@@ -14,16 +14,17 @@ import boto3
 import pytest
 
 from components.names import CLUSTER_ID_TAG
-from operations import deploy, engines, errors, records, rehearse
-from operations.advice import next_step
+from operations import records
 from operations.aws import Aws
-from operations.engines import Engine
-from operations.failures import Exit
-from operations.leftovers import Audit, Leftover
+from operations.deployment import deploy, engines, errors, rehearse
+from operations.deployment.advice import next_step
+from operations.deployment.engines import Engine
+from operations.deployment.leftovers import Audit, Leftover
 from operations.target import Target
 from rehearsal.account import Account
-from rehearsal.commands import CommandRun
-from rehearsal.events import Event
+from stack.commands import CommandRun
+from stack.events import Event
+from stack.failures import Exit
 from tests.operations.small import LOGS, PROGRAM, needs_cli
 
 ENGINES = [

@@ -16,14 +16,15 @@ import pytest
 from pulumi import automation
 from rich.console import Console
 
-from operations import engines, records, target
+from operations import records, target
 from operations.commands.deploy import counted, open_engine
-from operations.failures import Exit, Failure, explain
-from operations.live import Progress
+from operations.deployment import engines
+from operations.deployment.live import Progress
 from operations.target import Target
-from rehearsal.events import Event
-from rehearsal.project import load_project
-from rehearsal.state import ResourceState
+from stack.events import Event
+from stack.failures import Exit, Failure, explain
+from stack.project import load_project
+from stack.state import ResourceState
 from tests.operations.aws import run
 from tests.operations.small import LOGS, needs_cli
 from tests.support import ROOT
@@ -193,7 +194,7 @@ def test_an_eks_stack_gets_the_charts_that_it_lacks_before_the_engine_starts(
     monkeypatch.setattr(
         "operations.commands.deploy.faults", lambda chart, folder: [chart.name][: chart.name != "kueue"]
     )
-    monkeypatch.setattr("operations.charts.bring", lambda chart: brought.append(chart.name))
+    monkeypatch.setattr("operations.deployment.charts.bring", lambda chart: brought.append(chart.name))
     monkeypatch.setattr("operations.commands.deploy._require_aws_cli", lambda: None)
     with (
         pytest.raises(Failure, match="no Pulumi CLI"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from pulumi import automation
 
-from operations.engines import PulumiEngine
+from operations.deployment.engines import PulumiEngine
 
 
 class Stack:

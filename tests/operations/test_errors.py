@@ -13,10 +13,11 @@ import pytest
 from pulumi import automation
 
 from components.names import CLUSTER_ID_TAG
-from operations import errors, records, trail
+from operations import records
 from operations.aws import Aws
-from operations.failures import Exit, Failure
-from operations.interfaces import in_the_way
+from operations.cluster.interfaces import in_the_way
+from operations.deployment import errors, trail
+from stack.failures import Exit, Failure
 from tests.operations.aws import StubbedAws, cluster, node, run, run_json, stack
 
 On = Callable[[Aws], None]

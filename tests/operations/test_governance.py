@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from operations import governance
-from operations.failures import Exit, Failure
+from operations.kubernetes import governance
 from operations.target import Target
+from stack.failures import Exit, Failure
 from tests.operations.aws import StubbedAws, run, stack
 
 ARN = "arn:aws:sagemaker:us-west-2:123456789012:cluster/abcdef123456"

@@ -13,9 +13,10 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from operations import cli, image
-from operations.failures import Exit
-from operations.job_specs import JOBS
+from operations import cli
+from operations.kubernetes import image
+from stack.failures import Exit
+from stack.jobs.specs import JOBS
 from tests.support import ROOT, config
 
 REPOSITORY = "123456789012.dkr.ecr.us-west-2.amazonaws.com/eks-gpu/training"

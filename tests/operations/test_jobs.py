@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from components.accelerators import CATALOGUE
-from components.pod_environment import pod_variables
-from operations.jobs import JOBS, JobError, jobs_of, render
+from components.catalogue.accelerators import CATALOGUE
+from components.kubernetes.pod_environment import pod_variables
+from stack.jobs.render import JOBS, JobError, jobs_of, render
 from tests.support import config
 
 

@@ -11,12 +11,13 @@ import boto3
 import pytest
 
 from components.names import CLUSTER_ID_TAG
-from operations import leftovers, tagged, target
+from operations import target
 from operations.aws import Aws
-from operations.deploy import Report
-from operations.failures import Exit
+from operations.deployment import leftovers, tagged
+from operations.deployment.deploy import Report
 from operations.target import Target
 from rehearsal.account import Account
+from stack.failures import Exit
 from tests.operations.aws import RefusingAws, StubbedAws, stack
 
 LOGS = "/aws/sagemaker/Clusters/hyperpod-dev/abcdef123456"

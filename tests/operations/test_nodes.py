@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from operations import nodes, sessions
 from operations.aws import Aws
-from operations.failures import Exit, Failure
+from operations.cluster import nodes, sessions
+from stack.failures import Exit, Failure
 from tests.operations.aws import (
     CLUSTER_ID,
     FakeKubernetes,

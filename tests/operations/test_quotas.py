@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 
+from components.estimates.quotas import needed
 from components.names import CLUSTER_ID_TAG
-from components.quotas import needed
-from operations import quotas
 from operations.aws import Aws
-from operations.failures import Exit
+from operations.spending import quotas
 from operations.target import Target
+from stack.failures import Exit
 from tests.operations.aws import RefusingAws, StubbedAws, run, run_json, stack
 from tests.support import READY_STACKS, config
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from operations import jobs_on_nodes, nodes, sessions
-from operations.nodes import Node
-from operations.sessions import Remote
+from operations.cluster import jobs_on_nodes, nodes, sessions
+from operations.cluster.node import Node
+from operations.cluster.sessions import Remote
+from operations.cluster.validate import Validation
 from operations.target import Target
-from operations.validate import Validation
 from tests.operations.aws import StubbedAws, stack
 from tests.slurm import Slurm, kept_slurm, needs_slurm
 

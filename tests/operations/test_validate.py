@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from components.names import CLUSTER_ID_TAG
-from operations import sessions
 from operations.aws import Aws
-from operations.failures import Exit
-from operations.jobs import JobError
-from operations.nodes import Node
-from operations.sessions import Remote
+from operations.cluster import sessions
+from operations.cluster.node import Node
+from operations.cluster.sessions import Remote
+from operations.cluster.validate import Validation, _gres
 from operations.target import Target
-from operations.validate import Validation, _gres
+from stack.failures import Exit
+from stack.jobs.render import JobError
 from tests.operations.aws import (
     NODES,
     FakeKubernetes,
@@ -289,7 +289,7 @@ def test_a_stack_that_cannot_have_the_job_is_told_why(
         raise JobError(["a closed network has no image"])
 
     kubernetes()
-    monkeypatch.setattr("operations.validate.render", refuse)
+    monkeypatch.setattr("operations.cluster.validate.render", refuse)
     ((result, said),) = in_pods(aws, run_jobs=True)
     assert (result, "a closed network has no image" in said) == ("UNKNOWN", True)
 
@@ -318,7 +318,7 @@ def test_a_job_that_waits_for_taken_nodes_is_unknown_and_the_next_group_is_asked
     api.ends = None
     found = [{"metadata": {"name": "w", "uid": "1", "labels": {}}, "status": status} for status in pods]
     monkeypatch.setattr(api, "pods", lambda *_: found)
-    monkeypatch.setattr("operations.validate._JOB_SECONDS", 0)
+    monkeypatch.setattr("operations.cluster.validate._JOB_SECONDS", 0)
     chosen = stack(aws, "eks-gpu")
     group = chosen.config.worker_groups[0]
     monkeypatch.setitem(chosen.config.__dict__, "worker_groups", (group, group))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rehearsal.account import Account
-from rehearsal.deployment import up
-from rehearsal.state import State
+from rehearsal.engines.deployment import up
+from stack.state import State
 from tests.support import project
 
 CLUSTER = "aws-native:sagemaker:Cluster"

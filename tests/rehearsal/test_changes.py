@@ -12,9 +12,9 @@ import pytest
 from rehearsal.__main__ import main
 from rehearsal.account import Account
 from rehearsal.changes import Change, Deployed, Step, apply_step, parse_steps
-from rehearsal.deployment import destroy, up
-from rehearsal.project import Project
-from rehearsal.state import State
+from rehearsal.engines.deployment import destroy, up
+from stack.project import Project
+from stack.state import State
 from tests.support import ROOT, config
 
 HEADER = "import pulumi\nimport pulumi_aws as aws\nfrom pulumi import ResourceOptions\n"

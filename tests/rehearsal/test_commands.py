@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal import commands
-from rehearsal.commands import InterruptibleCommand
-from rehearsal.interrupts import Interrupted, interruptible
+from rehearsal.engines.real import _end_plugins
 from rehearsal.processes import with_variable
-from rehearsal.real_engine import _end_plugins
+from stack import commands
+from stack.commands import InterruptibleCommand
+from stack.interrupts import Interrupted, interruptible
 
 # Says its version, and otherwise works until it was asked to stop a number of times.
 CLI = """#!{python} -S

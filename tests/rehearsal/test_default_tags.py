@@ -7,10 +7,10 @@ from typing import Any
 
 from pulumi.runtime.proto import provider_pb2
 
-from rehearsal import protocol
 from rehearsal.account import Account
-from rehearsal.default_tags import with_default_tags
-from rehearsal.provider import EmbeddedProvider
+from rehearsal.engines import protocol
+from rehearsal.engines.default_tags import with_default_tags
+from rehearsal.engines.provider import EmbeddedProvider
 
 VPC, OBJECT = "aws:ec2/vpc:Vpc", "aws:s3/bucketObjectv2:BucketObjectv2"
 DEFAULTS = {"team": "research", "stage": "test"}

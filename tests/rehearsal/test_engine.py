@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from rehearsal.account import Account
-from rehearsal.deployment import destroy, up
-from rehearsal.events import Event
-from rehearsal.program import ProgramError
-from rehearsal.project import Project
+from rehearsal.engines.deployment import destroy, up
+from rehearsal.engines.program import ProgramError
+from stack.events import Event
+from stack.project import Project
 from tests.support import project
 
 HEAD = "import pulumi, pulumi_aws as aws\nfrom pulumi import ResourceOptions\n"

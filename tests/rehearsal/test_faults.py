@@ -6,8 +6,8 @@ import pytest
 
 from rehearsal.account import Account, Fault
 from rehearsal.account.faults import parse_fault
-from rehearsal.deployment import destroy, up
-from rehearsal.state import ResourceState
+from rehearsal.engines.deployment import destroy, up
+from stack.state import ResourceState
 from tests.support import plan, project
 
 PARTS = 3

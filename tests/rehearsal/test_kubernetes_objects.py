@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from components.kubernetes_versions import addon_version
+from components.catalogue.kubernetes_versions import addon_version
 from rehearsal.account import Account, Refused
 from rehearsal.account.access_entries import ACCESS_ENTRY, NATIVE_ACCESS_ENTRY
 from rehearsal.account.kinds import provider_refuses
-from rehearsal.state import HYPERPOD_CLUSTER
+from stack.state import HYPERPOD_CLUSTER
 
 CLUSTER, ADDON = "aws:eks/cluster:Cluster", "aws:eks/addon:Addon"
 RELEASE, NAMESPACE = "kubernetes:helm.sh/v3:Release", "kubernetes:core/v1:Namespace"

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from components.config import Settings, parse
 from rehearsal.account import Account
-from rehearsal.deployment import Deployment, destroy, up
+from rehearsal.engines.deployment import Deployment, destroy, up
 from rehearsal.existing import prepare
 from tests.support import project
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from operations.advice import next_step
+from operations.deployment.advice import next_step
 from rehearsal.account import Account
-from rehearsal.deployment import destroy, up
-from rehearsal.program import ProgramError
+from rehearsal.engines.deployment import destroy, up
+from rehearsal.engines.program import ProgramError
 from tests.support import project
 
 

@@ -13,11 +13,11 @@ import pytest
 from pulumi.runtime import rpc
 from pulumi.runtime.proto import provider_pb2, resource_pb2, resource_pb2_grpc
 
-from rehearsal import protocol
 from rehearsal.account import Account, Fault
-from rehearsal.project import Project, load_project
-from rehearsal.provider import EmbeddedProvider
-from rehearsal.real_engine import NO_CLI, EngineFailure, real_stack, rehearse_on_real_engine
+from rehearsal.engines import protocol
+from rehearsal.engines.provider import EmbeddedProvider
+from rehearsal.engines.real import NO_CLI, EngineFailure, real_stack, rehearse_on_real_engine
+from stack.project import Project, load_project
 from tests.support import READY_STACKS, ROOT, project
 
 LOGS = "aws:cloudwatch/logGroup:LogGroup"

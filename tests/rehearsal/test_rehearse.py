@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from components.checks import MAX_TAGS
 from components.config import parse
+from components.config.checks import MAX_TAGS
 from rehearsal.account import Account
-from rehearsal.deployment import destroy, up
+from rehearsal.engines.deployment import destroy, up
 from rehearsal.existing import prepare
 from rehearsal.outcome import SECRET, Outcome, rehearse
-from rehearsal.state import critical_path
+from stack.state import critical_path
 from tests.support import READY_STACKS, project
 
 VPC = {
@@ -206,7 +206,7 @@ def test_editing_one_lifecycle_file_changes_its_object_and_nothing_else(tmp_path
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "components").symlink_to(ROOT / "components")
     shutil.copytree(ROOT / "lifecycle", tmp_path / "lifecycle", ignore=shutil.ignore_patterns("__pycache__"))
-    from rehearsal.project import load_project
+    from stack.project import load_project
 
     loaded = load_project(tmp_path, "dev")
     with Account("us-west-2") as account:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.account import Account
-from rehearsal.account.kinds import Refused
+from rehearsal.account import Account, Refused
 from rehearsal.account.kubernetes_updates import check_update
 from rehearsal.account.replacement import replacing, table
 from rehearsal.account.schemas import replacing_properties

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.report import write_report
+from rehearsal.reports.html import write_report
 
 STACK = "urn:pulumi:dev::hyperpod::pulumi:pulumi:Stack::hyperpod-dev"
 VOID = {"meta", "link", "img", "br", "hr", "input", "source", "base"}

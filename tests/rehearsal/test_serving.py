@@ -13,8 +13,8 @@ import pytest
 
 from rehearsal.__main__ import main
 from rehearsal.account import Account
-from rehearsal.real_engine import place
-from rehearsal.serving import write_environment
+from rehearsal.engines.real import place
+from rehearsal.engines.serving import write_environment
 from tests.support import ROOT, project
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rehearsal.account.kinds import Live, Refused
+from rehearsal.account import Live, Refused
 from rehearsal.account.updates import check_control_plane, check_groups, check_lustre
-from rehearsal.clock import update_duration
+from stack.clock import update_duration
 
 
 def live(inputs: dict[str, Any]) -> Live:

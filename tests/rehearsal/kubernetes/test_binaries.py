@@ -167,6 +167,6 @@ def test_a_new_pin_is_a_new_folder(bare: Path, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_the_pins_agree_with_the_charts_that_the_program_installs() -> None:
-    from components.charts import KUEUE
+    from components.kubernetes.charts import KUEUE
 
     assert binaries.pinned("sigs.k8s.io/kueue") == f"v{KUEUE.version}"

@@ -29,7 +29,7 @@ from rehearsal.kubernetes.nodes import GROUP_LABEL
 from rehearsal.kubernetes.objects import Plan, Release, Step
 from rehearsal.kubernetes.pulumi_engine import lacking
 from rehearsal.kubernetes.run import Run, describe, played
-from rehearsal.project import load_project
+from stack.project import load_project
 
 ROOT = Path(__file__).parents[3]
 pytestmark = [

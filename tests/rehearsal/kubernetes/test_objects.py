@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rehearsal.kubernetes.objects import Release, plan
-from rehearsal.state import ResourceState
+from stack.state import ResourceState
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 

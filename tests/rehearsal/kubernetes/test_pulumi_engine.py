@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.deployment import destroy, up
+from rehearsal.engines.deployment import destroy, up
 from rehearsal.kubernetes import pulumi_engine
 from rehearsal.kubernetes.certificates import Authority
 from rehearsal.kubernetes.pulumi_engine import PlayedAccount, lacking

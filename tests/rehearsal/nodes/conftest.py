@@ -12,7 +12,7 @@ from components.config import parse
 from rehearsal.account import Account
 from rehearsal.nodes import audit, requirements
 from rehearsal.nodes.stack import Stack, bring_up
-from rehearsal.project import load_project
+from stack.project import load_project
 
 ROOT = Path(__file__).parents[3]
 Deploy = Callable[..., AbstractContextManager[Stack]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.accelerators import CATALOGUE
+from components.catalogue.accelerators import CATALOGUE
 from rehearsal.nodes.checks import expected_environment, expected_transport
 from rehearsal.nodes.machine import Machine
 from rehearsal.nodes.outcome import STEP

@@ -1,0 +1,23 @@
+"""The stack's configuration: read once, typed, checked, with all problems reported together."""
+
+from .load import load, parse
+from .model import Charts, Fsx, Login, NetworkConfig, Settings, Taint, Team, WorkerGroup
+from .problems import ConfigError, Problem
+from .resolved import Config, InstanceGroup
+
+__all__ = [
+    "Charts",
+    "Config",
+    "ConfigError",
+    "Fsx",
+    "InstanceGroup",
+    "Login",
+    "NetworkConfig",
+    "Problem",
+    "Settings",
+    "Taint",
+    "Team",
+    "WorkerGroup",
+    "load",
+    "parse",
+]

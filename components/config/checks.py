@@ -1,0 +1,378 @@
+"""What one configured value says about another. Every rule yields its own problems; none stops the others."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+
+from ..catalogue.accelerators import CATALOGUE, UnknownInstanceType, lookup
+from ..catalogue.regions import Region
+from ..names import CLUSTER_LIMIT, longest_cluster_name
+from .kubernetes_checks import ROLE_ARN, kubernetes_problems
+from .model import DEFAULT_CONTROLLER_TYPE, DEFAULT_LOST_NODE_SECONDS, Settings, WorkerGroup
+from .network_plan import network_problems
+from .problems import Problem
+
+# CreateCluster, InstanceCount, InstanceGroups and VolumeSizeInGB.
+MAX_COUNT = 6758
+MAX_GROUPS = 100
+MAX_VOLUME_GIB = 16384
+# Amazon FSx for Lustre User Guide, PERSISTENT_2 SSD: MB/s per TiB.
+FSX_THROUGHPUTS = (125, 250, 500, 1000)
+FSX_MAX_BACKUP_DAYS = 90
+# Least: four probes of half a second. Most: Slurm's own SlurmdTimeout in our configuration (lifecycle, slurm_conf.py).
+LOST_NODE_SECONDS = (2, 60)
+# The same guide, "Increasing storage capacity": with EFA, GiB by MB/s per TiB. "Configuring EFA clients": connections.
+FSX_EFA_STEPS_GIB = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
+FSX_EFA_MAX_CONNECTIONS = 1024
+# Tag Editor User Guide: 50 tags a resource, of which ours take ten at most.
+MAX_TAGS = 40
+
+_GROUP_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*")
+_CLUSTER_NAME = re.compile(r"[a-z0-9](-?[a-z0-9])*")
+_FILE_SYSTEM_ID = re.compile(r"fs-[0-9a-f]{8,21}")
+_BUCKET_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_PLAN_ARN = re.compile(r"arn:(aws[a-z-]*):sagemaker:([a-z0-9-]+):\d{12}:training-plan/[\w-]+", re.ASCII)
+_SSH_KEY = re.compile(r"(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0-9+/]{40,}={0,3}( [^\n]*)?\n?")
+
+
+def check(settings: Settings, region: Region | None) -> list[Problem]:
+    """Every problem of the settings; rules that need the region are left out where that is unknown."""
+    rules = (
+        _cluster_name(settings, region),
+        _zone(settings, region),
+        _workers(settings, region),
+        _head_nodes(settings),
+        kubernetes_problems(settings, region),
+        _fsx(settings),
+        _fsx_efa(settings),
+        network_problems(settings),
+        _role(settings, region),
+        _ssh_key(settings),
+        _lost_nodes(settings),
+        _tags(settings),
+    )
+    return [problem for rule in rules for problem in rule]
+
+
+def _cluster_name(settings: Settings, region: Region | None) -> Iterator[Problem]:
+    name, key = settings.cluster_name, "hyperpod:clusterName"
+    if not _CLUSTER_NAME.fullmatch(name):
+        yield Problem(
+            key=key,
+            what=f'"{name}" is not a usable name',
+            fix="lower-case letters, digits and single hyphens between them, a letter or digit at both ends",
+        )
+    limit = longest_cluster_name(region.name) if region else CLUSTER_LIMIT
+    if len(name) > limit:
+        where = f"in {region.name}, where bucket and role names carry it" if region else "anywhere"
+        yield Problem(key=key, what=f'"{name}" has {len(name)} characters', fix=f"at most {limit} {where}")
+
+
+def _zone(settings: Settings, region: Region | None) -> Iterator[Problem]:
+    zone = settings.availability_zone_id
+    if zone and region and zone not in region.zone_ids:
+        yield Problem(
+            key="hyperpod:availabilityZoneId",
+            what=f'"{zone}" is not a zone of {region.name}',
+            fix=f"one of {', '.join(region.zone_ids)}",
+        )
+    elif zone and region and settings.orchestrator == "eks" and zone not in region.eks_zone_ids():
+        yield Problem(
+            key="hyperpod:availabilityZoneId",
+            what=f"EKS has no control plane in {zone}",
+            fix=f"one of {', '.join(region.eks_zone_ids())}",
+        )
+
+
+def _workers(settings: Settings, region: Region | None) -> Iterator[Problem]:
+    for name, times in Counter(group.name for group in settings.workers).items():
+        if times > 1:
+            yield Problem(key="hyperpod:workers", what=f'{times} groups are named "{name}"', fix="names must differ")
+    if len(settings.workers) > MAX_GROUPS - 2:
+        yield Problem(
+            key="hyperpod:workers",
+            what=f"{len(settings.workers)} groups",
+            fix=f"HyperPod takes {MAX_GROUPS}, controller and login included",
+        )
+    for index, group in enumerate(settings.workers):
+        yield from _worker(f"hyperpod:workers[{index}]", group, settings, region)
+
+
+def _worker(key: str, group: WorkerGroup, settings: Settings, region: Region | None) -> Iterator[Problem]:
+    reserved = settings.orchestrator == "slurm" and group.name in ("controller", "login")
+    if not _GROUP_NAME.fullmatch(group.name) or len(group.name) > CLUSTER_LIMIT or reserved:
+        fix = "taken by the head nodes" if reserved else f"letters, digits and inner hyphens, at most {CLUSTER_LIMIT}"
+        yield Problem(key=f"{key}.name", what=f'"{group.name}" cannot name a worker group', fix=fix)
+    yield from _accelerator(f"{key}.instanceType", group.instance_type, settings)
+    count = settings.count_of(group)
+    if not 0 <= count <= MAX_COUNT:
+        yield Problem(key=f"{key}.count", what=f"{count} nodes", fix=f"0 to {MAX_COUNT}")
+    if group.min_count is not None and not 0 <= group.min_count <= count:
+        yield Problem(
+            key=f"{key}.minCount", what=f"{group.min_count} of {count} nodes", fix=f"0 to {count}, the group's count"
+        )
+    if group.volume_gib is not None and not 1 <= group.volume_gib <= MAX_VOLUME_GIB:
+        yield Problem(key=f"{key}.volumeGiB", what=f"{group.volume_gib} GiB", fix=f"1 to {MAX_VOLUME_GIB}")
+    if group.threads_per_core not in (1, 2):
+        yield Problem(key=f"{key}.threadsPerCore", what=str(group.threads_per_core), fix="1 or 2")
+    elif (row := CATALOGUE.get(group.instance_type)) and group.threads_per_core > row.threads_per_core:
+        yield Problem(
+            key=f"{key}.threadsPerCore",
+            what=f"a core of {row.name} has no second thread",
+            fix=f"{row.threads_per_core}, or leave it out",
+        )
+    yield from _capacity(key, group, settings, region)
+    if settings.orchestrator == "slurm":
+        for field in ("labels", "taints"):
+            if getattr(group, field):
+                yield Problem(
+                    key=f"{key}.{field}", what="is for Kubernetes nodes", fix="leave it out with orchestrator slurm"
+                )
+
+
+def _accelerator(key: str, name: str, settings: Settings) -> Iterator[Problem]:
+    try:
+        row = lookup(name)
+    except UnknownInstanceType as unknown:
+        yield Problem(key=key, what=str(unknown))
+        return
+    if not row.hyperpod:
+        yield Problem(key=key, what=f"HyperPod does not offer {name}")
+    if row.accelerator != settings.accelerator and (row.accelerator or settings.orchestrator == "slurm"):
+        what = f"{name} has {row.accelerator or 'no accelerator'}, but hyperpod:accelerator is {settings.accelerator}"
+        fits = [n for n, t in CATALOGUE.items() if t.accelerator == settings.accelerator and t.hyperpod]
+        yield Problem(key=key, what=what, fix=f"one of {', '.join(fits)}")
+
+
+def _capacity(key: str, group: WorkerGroup, settings: Settings, region: Region | None) -> Iterator[Problem]:
+    if group.training_plan_arn is not None:
+        match = _PLAN_ARN.fullmatch(group.training_plan_arn)
+        if not match:
+            form = "arn:aws:sagemaker:REGION:ACCOUNT:training-plan/NAME"
+            yield Problem(
+                key=f"{key}.trainingPlanArn",
+                what=f'"{group.training_plan_arn}" is not a training plan\'s ARN',
+                fix=form,
+            )
+        elif region and match[2] != region.name:
+            yield Problem(
+                key=f"{key}.trainingPlanArn", what=f"the plan is in {match[2]}", fix=f"the cluster is in {region.name}"
+            )
+        if group.capacity == "spot":
+            yield Problem(
+                key=f"{key}.capacity",
+                what="spot with a training plan",
+                fix="a plan is reserved capacity: use one of the two",
+            )
+    needs_continuous = {"capacity": group.capacity == "spot", "minCount": group.min_count is not None}
+    for field, needed in needs_continuous.items():
+        if needed and settings.node_provisioning != "Continuous":
+            what = "spot capacity" if field == "capacity" else "a minimum count"
+            yield Problem(
+                key=f"{key}.{field}",
+                what=f"{what} needs continuous provisioning",
+                fix="set hyperpod:nodeProvisioning to Continuous",
+            )
+
+
+def _head_nodes(settings: Settings) -> Iterator[Problem]:
+    if settings.orchestrator == "eks":
+        given = {
+            "login": settings.login is not None,
+            "controllerInstanceType": settings.controller_instance_type != DEFAULT_CONTROLLER_TYPE,
+            "lostNodeSeconds": settings.lost_node_seconds != DEFAULT_LOST_NODE_SECONDS,
+        }
+        for key, present in given.items():
+            if present:
+                yield Problem(key=f"hyperpod:{key}", what="is for Slurm", fix="leave it out with orchestrator eks")
+        return
+    heads = {"hyperpod:controllerInstanceType": settings.controller_instance_type}
+    if settings.login:
+        heads["hyperpod:login.instanceType"] = settings.login.instance_type
+        if not 1 <= settings.login.count <= MAX_COUNT:
+            yield Problem(key="hyperpod:login.count", what=f"{settings.login.count} nodes", fix=f"1 to {MAX_COUNT}")
+    for key, name in heads.items():
+        try:
+            row = lookup(name)
+        except UnknownInstanceType as unknown:
+            yield Problem(key=key, what=str(unknown))
+            continue
+        if row.accelerator or not row.hyperpod:
+            what = (
+                f"{name} has accelerators, which no job would use"
+                if row.hyperpod
+                else f"HyperPod does not offer {name}"
+            )
+            yield Problem(
+                key=key, what=what, fix="a type for controller and login nodes, as ml.m5.2xlarge or ml.c5.4xlarge"
+            )
+
+
+def _fsx(settings: Settings) -> Iterator[Problem]:
+    fsx = settings.fsx
+    if fsx.storage_gib is not None and not (
+        fsx.storage_gib == 1200 or (fsx.storage_gib > 0 and fsx.storage_gib % 2400 == 0)
+    ):
+        yield Problem(key="hyperpod:fsx.storageGiB", what=f"{fsx.storage_gib} GiB", fix="1200 or a multiple of 2400")
+    if fsx.throughput not in FSX_THROUGHPUTS:
+        yield Problem(
+            key="hyperpod:fsx.throughput",
+            what=f"{fsx.throughput} MB/s per TiB",
+            fix=f"one of {', '.join(map(str, FSX_THROUGHPUTS))}",
+        )
+    if not 0 <= fsx.backup_days <= FSX_MAX_BACKUP_DAYS:
+        yield Problem(key="hyperpod:fsx.backupDays", what=f"{fsx.backup_days} days", fix=f"0 to {FSX_MAX_BACKUP_DAYS}")
+    if fsx.linked_bucket is not None:
+        if not _BUCKET_NAME.fullmatch(fsx.linked_bucket):
+            yield Problem(
+                key="hyperpod:fsx.linkedBucket",
+                what=f'"{fsx.linked_bucket}" is not a bucket name',
+                fix="the name alone, without s3://",
+            )
+        if fsx.backup_days:
+            yield Problem(
+                key="hyperpod:fsx.backupDays",
+                what="FSx takes no backups of a file system linked to S3",
+                fix="0 with linkedBucket",
+            )
+    elif fsx.export_deletes:
+        yield Problem(
+            key="hyperpod:fsx.exportDeletes",
+            what="there is no bucket to delete objects from",
+            fix="leave it out, or name a linkedBucket",
+        )
+    if fsx.home_file_system_id is not None and not _FILE_SYSTEM_ID.fullmatch(fsx.home_file_system_id):
+        yield Problem(
+            key="hyperpod:fsx.homeFileSystemId",
+            what=f'"{fsx.home_file_system_id}" is not a file system\'s id',
+            fix="the id of an FSx file system that the nodes can reach, like fs-0123456789abcdef0",
+        )
+    elif fsx.home_file_system_id and settings.orchestrator == "eks":
+        yield Problem(
+            key="hyperpod:fsx.homeFileSystemId",
+            what="pods have no home folders",
+            fix="leave it out with orchestrator eks",
+        )
+    elif fsx.home_file_system_id and not settings.network.vpc_id:
+        yield Problem(
+            key="hyperpod:fsx.homeFileSystemId",
+            what="it is in a VPC of yours, and the one that this stack makes reaches no other",
+            fix="name that VPC, a private subnet and security groups in it (hyperpod:network.vpcId)",
+        )
+    if fsx.retain_on_delete and not settings.network.vpc_id:
+        yield Problem(
+            key="hyperpod:fsx.retainOnDelete",
+            what="a retained file system keeps interfaces in its subnet, so the stack's own VPC could not be deleted",
+            fix="use an existing VPC (hyperpod:network.vpcId), or hyperpod:protect to keep the whole stack",
+        )
+
+
+def _fsx_efa(settings: Settings) -> Iterator[Problem]:
+    """What EFA to the file system asks for.
+
+    The rules of an existing network's security groups cannot be seen from here: FSx itself refuses groups that do not
+    allow all traffic to and from themselves.
+    """
+    fsx = settings.fsx
+    if not fsx.efa:
+        return
+    step = FSX_EFA_STEPS_GIB.get(fsx.throughput)
+    if step and settings.fsx_gib % step:
+        others = ", ".join(f"{gib} at {speed}" for speed, gib in FSX_EFA_STEPS_GIB.items() if gib != step)
+        yield Problem(
+            key="hyperpod:fsx.storageGiB",
+            what=f"{settings.fsx_gib} GiB with EFA at {fsx.throughput} MB/s per TiB",
+            fix=f"a multiple of {step}, or of {others}",
+        )
+    known = [(group, CATALOGUE[group.instance_type]) for group in settings.groups if group.instance_type in CATALOGUE]
+    if len(known) == len(settings.groups) and not any(row.lustre_efa_interfaces for _, row in known):
+        fits = [
+            name
+            for name, row in CATALOGUE.items()
+            if row.accelerator == settings.accelerator and row.hyperpod and row.lustre_efa_interfaces
+        ]
+        names = ", ".join(dict.fromkeys(row.name for _, row in known))
+        yield Problem(
+            key="hyperpod:fsx.efa",
+            what=f"a Lustre client cannot use EFA on {names}",
+            fix=f"leave it out, or have a worker group of {', '.join(fits)}",
+        )
+    connections = sum(settings.count_of(group) * row.lustre_efa_interfaces for group, row in known)
+    if connections > FSX_EFA_MAX_CONNECTIONS:
+        yield Problem(
+            key="hyperpod:fsx.efa",
+            what=f"the workers would open {connections} EFA connections",
+            fix=f"a file system takes {FSX_EFA_MAX_CONNECTIONS}: fewer nodes, or no EFA to the file system",
+        )
+
+
+def _role(settings: Settings, region: Region | None) -> Iterator[Problem]:
+    if (arn := settings.existing_role_arn) is None:
+        return
+    match = ROLE_ARN.fullmatch(arn)
+    partition = region.partition if region else "aws"
+    if not match:
+        yield Problem(
+            key="hyperpod:existingRoleArn",
+            what=f'"{arn}" is not a role\'s ARN',
+            fix=f"arn:{partition}:iam::ACCOUNT:role/NAME",
+        )
+    elif region and match[1] != partition:
+        yield Problem(
+            key="hyperpod:existingRoleArn",
+            what=f"the role is in partition {match[1]}",
+            fix=f"{region.name} is in {partition}",
+        )
+
+
+def _ssh_key(settings: Settings) -> Iterator[Problem]:
+    if (text := settings.ssh_public_key) is None:
+        return
+    if not _SSH_KEY.fullmatch(text):
+        yield Problem(
+            key="hyperpod:sshPublicKey",
+            what="not an OpenSSH public key",
+            fix='one line like "ssh-ed25519 AAAA... name"',
+        )
+    if settings.orchestrator == "eks":
+        yield Problem(
+            key="hyperpod:sshPublicKey",
+            what="nothing would read it",
+            fix="leave it out with orchestrator eks; nodes are reached through SSM",
+        )
+
+
+def _lost_nodes(settings: Settings) -> Iterator[Problem]:
+    first, last = LOST_NODE_SECONDS
+    if not first <= settings.lost_node_seconds <= last:
+        yield Problem(
+            key="hyperpod:lostNodeSeconds", what=f"{settings.lost_node_seconds} s", fix=f"{first} to {last} seconds"
+        )
+
+
+def _tags(settings: Settings) -> Iterator[Problem]:
+    if len(settings.tags) > MAX_TAGS:
+        yield Problem(key="hyperpod:tags", what=f"{len(settings.tags)} tags", fix=f"at most {MAX_TAGS}")
+    for key, value in settings.tags.items():
+        if not 1 <= len(key) <= 128 or len(value) > 256:
+            yield Problem(
+                key=f"hyperpod:tags.{key}",
+                what=f"a key of {len(key)} characters and a value of {len(value)}",
+                fix="keys of 1 to 128 characters, values of at most 256",
+            )
+        if odd := sorted({character for character in key + value if not _taggable(character)}):
+            yield Problem(
+                key=f"hyperpod:tags.{key}",
+                what=f"{' '.join(map(repr, odd))} in a tag",
+                fix="letters, digits, spaces and _.:/=+-@",
+            )
+        if key.lower().startswith(("aws:", "hyperpod:")):
+            yield Problem(key=f"hyperpod:tags.{key}", what="a reserved prefix", fix="neither aws: nor hyperpod:")
+
+
+def _taggable(character: str) -> bool:
+    """SageMaker API Reference, Tag: letters, separators and numbers of any script, and a few signs."""
+    return unicodedata.category(character)[0] in "LZN" or character in "_.:/=+-@"

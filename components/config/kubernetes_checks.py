@@ -1,0 +1,243 @@
+"""What is wrong with the configuration of a Kubernetes cluster. Every rule yields its own problems."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+
+from ..catalogue import kubernetes_versions
+from ..catalogue.accelerators import ACCELERATORS, CATALOGUE
+from ..catalogue.kubernetes_versions import DEFAULT_VERSION, KUBERNETES_VERSIONS
+from ..catalogue.regions import Region
+from .model import DEFAULT_AUTHENTICATION_MODE, SYSTEM_NODES, Charts, Settings, Taint
+from .problems import Problem
+from .taints import open_groups
+
+ROLE_ARN = re.compile(r"arn:(aws[a-z-]*):iam::\d{12}:role/[\w+=,.@/-]+", re.ASCII)
+# Kubernetes, "Object Names and IDs": RFC 1123 labels.
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+# CreateComputeQuota, Name; Kubernetes, labels and namespaces.
+_NAME_LIMIT = 63
+# neuron-device-plugin of the HyperPod chart at 011ca927: its DaemonSet names the types it runs on.
+_WITHOUT_DEVICE_PLUGIN = ("ml.trn2.3xlarge",)
+# The same DaemonSet's tolerations, which are no values of the chart.
+_NEURON_TAINT = ("aws.amazon.com/neuron", "NoSchedule")
+# Namespaces of Kubernetes' own, and those that the charts and EKS make.
+_KUBERNETES_OWN = ("default", "kube-system", "kube-public", "kube-node-lease")
+_OF_CHARTS = ("aws-hyperpod", "kubeflow", "mpi-operator", "kueue-system", "cert-manager")
+
+
+def kubernetes_problems(settings: Settings, region: Region | None) -> Iterator[Problem]:
+    """Everything wrong with the keys that are for EKS alone."""
+    if settings.orchestrator != "eks":
+        yield from _without_kubernetes(settings)
+        return
+    today = kubernetes_versions.today()
+    if settings.kubernetes_version not in KUBERNETES_VERSIONS:
+        there = [name for name, row in KUBERNETES_VERSIONS.items() if (row.days_left(today) or 0) >= 0]
+        yield Problem(
+            key="hyperpod:kubernetesVersion",
+            what=f'"{settings.kubernetes_version}" is not supported',
+            fix=f"one of {', '.join(there)} (in quotes, or YAML makes 1.30 a number)",
+        )
+    elif (days := KUBERNETES_VERSIONS[settings.kubernetes_version].days_left(today)) and days < 0:
+        yield Problem(
+            key="hyperpod:kubernetesVersion",
+            what=f"EKS ended its support of {settings.kubernetes_version} {-days} days ago",
+            fix="a newer one; if the cluster is there, the one `aws eks describe-cluster` says: EKS upgraded it",
+        )
+    yield from _api_cidrs(settings)
+    yield from _roles(settings, region)
+    yield from _teams(settings)
+    yield from _charts(settings)
+    yield from _groups(settings)
+    for name, times in Counter(group.name.lower() for group in settings.groups).items():
+        if times > 1 and len({group.name for group in settings.groups if group.name.lower() == name}) > 1:
+            yield Problem(
+                key="hyperpod:workers",
+                what=f'{times} groups are named "{name}" but for upper and lower case',
+                fix="Kubernetes knows lower case alone: names must differ in more",
+            )
+
+
+def _charts(settings: Settings) -> Iterator[Problem]:
+    charts = settings.charts
+    for key, needs in (("healthMonitoring", charts.health_monitoring), ("jobAutoRestart", charts.job_auto_restart)):
+        if needs and not charts.deep_health_check:
+            yield Problem(
+                key="hyperpod:charts.deepHealthCheck",
+                what=f"{key} needs the namespace that comes with it",
+                fix=f"leave it on, or set {key} to false too",
+            )
+    if charts.hyperpod_training_operator and charts.queues == "kueue":
+        yield Problem(
+            key="hyperpod:charts.hyperpodTrainingOperator",
+            what="Kueue does not know its jobs: they would start past every team's queue",
+            fix="charts.queues task-governance, which knows them, or none",
+        )
+    if settings.network.closed and charts.hyperpod_training_operator:
+        yield Problem(
+            key="hyperpod:charts.hyperpodTrainingOperator",
+            what="cert-manager's images are in quay.io, which a closed network does not reach",
+            fix="leave one of the two out",
+        )
+    for number, group in enumerate(settings.groups):
+        if group.instance_type in _WITHOUT_DEVICE_PLUGIN:
+            yield Problem(
+                key=f"hyperpod:workers[{number}].instanceType",
+                what=f"the pinned HyperPod chart starts no device plugin on {group.instance_type}",
+                fix="another type, or orchestrator slurm",
+            )
+    if settings.charts.neuron_scheduler and settings.accelerator != "trainium":
+        yield Problem(
+            key="hyperpod:charts.neuronScheduler",
+            what="places pods on NeuronCores, and there are none",
+            fix="leave it out with accelerator gpu",
+        )
+
+
+def _groups(settings: Settings) -> Iterator[Problem]:
+    """What the cluster itself runs has no nodes but the workers, and not every part of it can be told of taints."""
+    if not any(group.accelerated for group in settings.groups):
+        yield Problem(
+            key="hyperpod:workers",
+            what="no group has accelerators, and jobs train on nothing else",
+            fix=f"one more group, as of {ACCELERATORS[settings.accelerator].default_worker_type}; its count may be 0",
+        )
+    if not open_groups(settings):
+        yield Problem(
+            key="hyperpod:workers",
+            what="DNS, storage drivers, operators and queues have no nodes: every group is tainted or has none",
+            fix=f"a group without accelerators and taints, as {SYSTEM_NODES} of ml.m5.xlarge; or one node in a group "
+            "without NoSchedule and NoExecute taints",
+        )
+    for number, group in enumerate(settings.groups):
+        if group.deep_health_checks and not group.accelerated:
+            yield Problem(
+                key=f"hyperpod:workers[{number}].deepHealthChecks",
+                what=f"{group.instance_type} has no accelerators, which they check",
+                fix="leave it out",
+            )
+        elif group.deep_health_checks and group.taints:
+            yield Problem(
+                key=f"hyperpod:workers[{number}].taints",
+                what="HyperPod takes no taints together with deepHealthChecks",
+                fix="leave one of the two out",
+            )
+        for taint in group.taints or ():
+            if settings.accelerator == "trainium" and taint.repels and not _neuron_tolerates(taint):
+                yield Problem(
+                    key=f"hyperpod:workers[{number}].taints",
+                    what=f"the Neuron device plugin does not tolerate {taint.key}:{taint.effect}, nor can it be told",
+                    fix=f"the one it tolerates, {':'.join(_NEURON_TAINT)}",
+                )
+
+
+def _neuron_tolerates(taint: Taint) -> bool:
+    return (taint.key, taint.effect) == _NEURON_TAINT
+
+
+def _without_kubernetes(settings: Settings) -> Iterator[Problem]:
+    given = {
+        "teams": bool(settings.teams),
+        "charts": settings.charts != Charts(),
+        "administratorRoleArns": bool(settings.administrator_role_arns),
+        "kubernetesVersion": settings.kubernetes_version != DEFAULT_VERSION,
+        "kubernetesApiCidrs": bool(settings.kubernetes_api_cidrs),
+        "authenticationMode": settings.authentication_mode != DEFAULT_AUTHENTICATION_MODE,
+    }
+    for key, present in given.items():
+        if present:
+            yield Problem(key=f"hyperpod:{key}", what="is for EKS", fix="leave it out with orchestrator slurm")
+
+
+def _api_cidrs(settings: Settings) -> Iterator[Problem]:
+    key, fix = "hyperpod:kubernetesApiCidrs", "`curl https://checkip.amazonaws.com` says your address: ADDRESS/32"
+    for text in settings.kubernetes_api_cidrs:
+        try:
+            block = IPv4Network(text)
+        except ValueError as error:
+            yield Problem(key=key, what=str(error), fix=fix)
+            continue
+        if "/" not in text:
+            yield Problem(key=key, what=f'"{text}" is an address, not a block', fix=f"{text}/32 is that address alone")
+        elif not public(block):
+            yield Problem(key=key, what=f"{text} is not public, and EKS refuses it", fix=fix)
+
+
+def public(block: IPv4Network) -> bool:
+    """Whether EKS takes the block for its public endpoint: InvalidParameterException, "The following CIDRs are not
+    allowed in publicAccessCidrs", is its answer to private ranges and to those for documentation.
+    """
+    return block.prefixlen == 0 or block.is_global
+
+
+def _roles(settings: Settings, region: Region | None) -> Iterator[Problem]:
+    partition = region.partition if region else "aws"
+    named = [("hyperpod:administratorRoleArns", arn) for arn in settings.administrator_role_arns]
+    named += [(f"hyperpod:teams[{n}].roleArns", arn) for n, team in enumerate(settings.teams) for arn in team.role_arns]
+    for key, arn in named:
+        match = ROLE_ARN.fullmatch(arn)
+        if not match:
+            yield Problem(key=key, what=f'"{arn}" is not a role\'s ARN', fix=f"arn:{partition}:iam::ACCOUNT:role/NAME")
+        elif region and match[1] != partition:
+            yield Problem(
+                key=key, what=f"the role is in partition {match[1]}", fix=f"{region.name} is in {region.partition}"
+            )
+    for arn, times in Counter(arn for _, arn in named).items():
+        if times > 1:
+            yield Problem(
+                key="hyperpod:teams",
+                what=f"{arn} is named {times} times",
+                fix="EKS has one access entry for each role: name it once",
+            )
+
+
+def _teams(settings: Settings) -> Iterator[Problem]:
+    for name, times in Counter(team.name for team in settings.teams).items():
+        if times > 1:
+            yield Problem(key="hyperpod:teams", what=f'{times} teams are named "{name}"', fix="names must differ")
+    for number, team in enumerate(settings.teams):
+        key = f"hyperpod:teams[{number}]"
+        if not _NAMESPACE.fullmatch(team.name):
+            fix = "lower-case letters, digits and inner hyphens, at most 63"
+            yield Problem(key=f"{key}.name", what=f'"{team.name}" cannot name a namespace', fix=fix)
+        elif settings.charts.queues == "task-governance" and (limit := _longest_team(settings)) < len(team.name):
+            yield Problem(
+                key=f"{key}.name",
+                what=f'"{team.name}" has {len(team.name)} characters',
+                fix=f"at most {limit} with task governance, where namespace and quota carry it",
+            )
+        elif team.name in _KUBERNETES_OWN + _OF_CHARTS:
+            yield Problem(
+                key=f"{key}.name", what=f'"{team.name}" is taken by Kubernetes or a chart', fix="another name"
+            )
+        if team.accelerators is not None and team.accelerators < 0:
+            yield Problem(key=f"{key}.accelerators", what=str(team.accelerators), fix="0 or more")
+    claimed = sum(team.accelerators or 0 for team in settings.teams)
+    # Without any node nobody can have what was promised, and no promise is the cause.
+    if claimed > (there := _accelerators(settings)) > 0:
+        yield Problem(
+            key="hyperpod:teams",
+            what=f"the teams are promised {claimed} accelerators and the workers have {there}",
+            fix="promise less, or add workers",
+        )
+
+
+def _longest_team(settings: Settings) -> int:
+    """How long a team's name may be with task governance, which makes it part of a namespace and of a quota's name."""
+    others = (settings.namespace_of(""), quota_name(settings.cluster_name, ""))
+    return _NAME_LIMIT - max(map(len, others))
+
+
+def quota_name(cluster: str, team: str) -> str:
+    """The compute quota of a team."""
+    return f"{cluster}-{team}"
+
+
+def _accelerators(settings: Settings) -> int:
+    """Devices of all worker groups; unknown types have none."""
+    rows = [(CATALOGUE.get(group.instance_type), settings.count_of(group)) for group in settings.groups]
+    return sum(row.accelerators * max(count, 0) for row, count in rows if row)

@@ -1,0 +1,61 @@
+"""Reads the stack's configuration once and reports all problems together."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+from pulumi.runtime import config as runtime_config
+
+from ..catalogue.regions import REGIONS
+from .checks import check
+from .problems import NAMESPACE, ConfigError, Problem
+from .resolved import Config
+from .shapes import settled, unaffected
+
+REGION_KEY = "aws:region"
+
+
+def load() -> Config:
+    """Read and check the running stack's configuration. Raises ConfigError with every problem found."""
+    values = {**runtime_config.get_config_env(), **runtime_config.CONFIG.get()}
+    config = parse(values)
+    if not config.region.hyperpod:
+        pulumi.log.warn(f"{REGION_KEY}: no page of AWS lists {config.region.name} among the regions with HyperPod")
+    return config
+
+
+def parse(values: Mapping[str, Any]) -> Config:
+    """Check raw ``namespace:key`` values, as the engine hands them over. Raises ConfigError with every problem."""
+    region_name = str(values.get(REGION_KEY, ""))
+    region = REGIONS.get(region_name)
+    prefix = f"{NAMESPACE}:"
+    raw = {key.removeprefix(prefix): _decoded(value) for key, value in values.items() if key.startswith(prefix)}
+    settings, shape_problems, spoilt = settled(raw)
+    problems = [] if region else [_region_problem(region_name)]
+    problems += shape_problems
+    problems += unaffected(settings, spoilt, lambda variant: check(variant, region))
+    if problems or region is None:
+        raise ConfigError(problems)
+    return Config(settings, region)
+
+
+def _region_problem(name: str) -> Problem:
+    known = sorted(region.name for region in REGIONS.values() if region.hyperpod)
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}? Otherwise " if near else ""
+    what = f'"{name}" is not a region with SageMaker HyperPod' if name else "no region is set"
+    return Problem(key=REGION_KEY, what=what, fix=f"{hint}one of {', '.join(known)}")
+
+
+def _decoded(value: Any) -> Any:
+    """The engine passes objects and lists as JSON text; everything else stays as it is."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value

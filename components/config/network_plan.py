@@ -1,0 +1,185 @@
+"""How the address ranges are cut into subnets, and what is wrong with the ones that were asked for. No resources."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+
+from ..catalogue.accelerators import CATALOGUE
+from .model import Settings
+from .problems import Problem
+
+# Amazon VPC User Guide, "VPC CIDR blocks": a block is /16 to /28, and 5 addresses of every subnet are AWS's own.
+_LARGEST_PREFIX, _SMALLEST_PREFIX = 16, 28
+_RESERVED_ADDRESSES = 5
+# Public and control-plane subnets are /24s at fixed places of the first block, whose upper half is the nodes' where
+# there is no second block.
+_PRIMARY_PREFIX = 20
+_PUBLIC_SLOT, _EKS_SLOTS = 0, (2, 3)
+# Amazon SageMaker Developer Guide, "Prerequisites for using SageMaker HyperPod": a p5 takes 32 addresses with Slurm
+# (one per EFA interface) and 81 with EKS, whose CNI holds 49 more for pods.
+_POD_ADDRESSES = 49
+
+_PRIVATE_RANGES = tuple(IPv4Network(r) for r in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
+_ID_FORMS = {"vpcId": "vpc", "privateSubnetId": "subnet", "securityGroupIds": "sg", "eksSubnetIds": "subnet"}
+_IMAGE_REGISTRY = re.compile(r"\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?(/[a-z0-9._/-]+)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubnetPlan:
+    """CIDR blocks of the subnets. ``private`` holds the nodes and the file system."""
+
+    public: str
+    private: str
+    eks: tuple[str, str]
+
+
+def plan_subnets(cidr: str, secondary_cidr: str | None) -> SubnetPlan:
+    """Cut the blocks: the nodes get the whole second one, or the upper half of the first."""
+    primary = IPv4Network(cidr)
+    slots = list(primary.subnets(new_prefix=24))
+    private = secondary_cidr or str(list(primary.subnets(prefixlen_diff=1))[1])
+    first, second = _EKS_SLOTS
+    return SubnetPlan(public=str(slots[_PUBLIC_SLOT]), private=private, eks=(str(slots[first]), str(slots[second])))
+
+
+def addresses_needed(settings: Settings) -> int:
+    """Addresses that the configured nodes take in the private subnet, unknown instance types counted as one each."""
+    per_pod_host = _POD_ADDRESSES if settings.orchestrator == "eks" else 0
+    login = max(settings.login.count, 0) if settings.login else 0
+    total = 1 + login if settings.orchestrator == "slurm" else 0
+    for group in settings.groups:
+        row = CATALOGUE.get(group.instance_type)
+        count = max(settings.count_of(group), 0)
+        total += count * (max(1, row.efa_interfaces if row else 1) + per_pod_host)
+    return total + _RESERVED_ADDRESSES
+
+
+def network_problems(settings: Settings) -> Iterator[Problem]:
+    """Everything wrong with ``hyperpod:network``."""
+    yield from (
+        _existing(settings) if settings.network.vpc_id or settings.network.private_subnet_id else _blocks(settings)
+    )
+    net = settings.network
+    if settings.orchestrator == "slurm":
+        for field, given in (("eksSubnetIds", net.eks_subnet_ids), ("imageRegistry", net.image_registry)):
+            if given:
+                yield Problem(
+                    key=f"hyperpod:network.{field}", what="is for EKS", fix="leave it out with orchestrator slurm"
+                )
+    if net.closed and settings.orchestrator == "eks" and not net.image_registry:
+        yield Problem(
+            key="hyperpod:network.imageRegistry",
+            what="a closed network with nothing to pull images from: the charts' images are in public registries",
+            fix="mirror them to a private registry and name it, as 123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror",
+        )
+    if net.closed and settings.orchestrator == "eks" and settings.accelerator == "trainium":
+        yield Problem(
+            key="hyperpod:network.closed",
+            what="the pinned HyperPod chart takes the Neuron device plugin from public.ecr.aws and nowhere else",
+            fix="leave closed out for EKS with Trainium, or use Slurm",
+        )
+    if net.image_registry and not _IMAGE_REGISTRY.fullmatch(net.image_registry):
+        yield Problem(
+            key="hyperpod:network.imageRegistry",
+            what=f'"{net.image_registry}" is not a private ECR registry',
+            fix="ACCOUNT.dkr.ecr.REGION.amazonaws.com/PREFIX",
+        )
+
+
+def _existing(settings: Settings) -> Iterator[Problem]:
+    net, key = settings.network, "hyperpod:network"
+    needed = ["vpcId", "privateSubnetId", "securityGroupIds"] + (
+        ["eksSubnetIds"] if settings.orchestrator == "eks" else []
+    )
+    values = {
+        "vpcId": [net.vpc_id] if net.vpc_id else [],
+        "privateSubnetId": [net.private_subnet_id] if net.private_subnet_id else [],
+        "securityGroupIds": list(net.security_group_ids),
+        "eksSubnetIds": list(net.eks_subnet_ids),
+    }
+    for field in needed:
+        if not values[field]:
+            yield Problem(
+                key=f"{key}.{field}",
+                what="is missing",
+                fix=f"an existing network is given by {', '.join(needed)} together",
+            )
+    for field, ids in values.items():
+        for one in ids:
+            if not re.fullmatch(rf"{_ID_FORMS[field]}-[0-9a-f]{{8,17}}", one):
+                yield Problem(
+                    key=f"{key}.{field}", what=f'"{one}" is not an id', fix=f"{_ID_FORMS[field]}-0123456789abcdef0"
+                )
+    if settings.orchestrator == "eks" and len(set(net.eks_subnet_ids)) == 1:
+        yield Problem(key=f"{key}.eksSubnetIds", what="one subnet", fix="EKS needs two, in different zones")
+    if net.closed:
+        yield Problem(
+            key=f"{key}.closed",
+            what="has no meaning for an existing VPC",
+            fix="its routes and endpoints are its owner's: leave it out",
+        )
+    for field, alias in (("cidr", "cidr"), ("secondary_cidr", "secondaryCidr")):
+        if field in net.model_fields_set:
+            yield Problem(key=f"{key}.{alias}", what="given together with vpcId", fix="either make a VPC or use one")
+
+
+def _blocks(settings: Settings) -> Iterator[Problem]:
+    net, key = settings.network, "hyperpod:network"
+    blocks: dict[str, IPv4Network] = {}
+    for field, text in (("cidr", net.cidr), ("secondaryCidr", net.secondary_cidr)):
+        if text is None:
+            continue
+        try:
+            blocks[field] = IPv4Network(text)
+        except ValueError as error:
+            yield Problem(key=f"{key}.{field}", what=str(error), fix="a block like 10.0.0.0/16")
+            continue
+        if not _LARGEST_PREFIX <= blocks[field].prefixlen <= _SMALLEST_PREFIX:
+            yield Problem(
+                key=f"{key}.{field}",
+                what=f"{text} is not a size AWS allows",
+                fix=f"/{_LARGEST_PREFIX} to /{_SMALLEST_PREFIX}",
+            )
+    for field in ("securityGroupIds", "eksSubnetIds"):
+        if getattr(net, {"securityGroupIds": "security_group_ids", "eksSubnetIds": "eks_subnet_ids"}[field]):
+            yield Problem(key=f"{key}.{field}", what="given without vpcId", fix="name the existing VPC too")
+    primary, secondary = blocks.get("cidr"), blocks.get("secondaryCidr")
+    if primary and primary.prefixlen > _PRIMARY_PREFIX:
+        yield Problem(
+            key=f"{key}.cidr",
+            what=f"{primary} is too small for the public and control-plane subnets",
+            fix=f"/{_PRIMARY_PREFIX} or larger",
+        )
+    if primary and secondary:
+        yield from _pair(primary, secondary)
+    if "cidr" in blocks and (secondary or net.secondary_cidr is None):
+        yield from _room(settings, blocks)
+
+
+def _pair(primary: IPv4Network, secondary: IPv4Network) -> Iterator[Problem]:
+    key = "hyperpod:network.secondaryCidr"
+    if primary.overlaps(secondary):
+        yield Problem(key=key, what=f"{secondary} overlaps {primary}", fix="two ranges that share no address")
+    homes = [next((r for r in _PRIVATE_RANGES if block.subnet_of(r)), None) for block in (primary, secondary)]
+    if all(homes) and homes[0] != homes[1]:
+        # Amazon VPC User Guide, "IPv4 CIDR block association restrictions".
+        yield Problem(
+            key=key,
+            what=f"AWS does not associate {secondary} with a VPC in {homes[0]}",
+            fix=f"a block inside {homes[0]} or 100.64.0.0/10",
+        )
+
+
+def _room(settings: Settings, blocks: dict[str, IPv4Network]) -> Iterator[Problem]:
+    field = "secondaryCidr" if "secondaryCidr" in blocks else "cidr"
+    room = blocks[field].num_addresses if field == "secondaryCidr" else blocks[field].num_addresses // 2
+    needed = addresses_needed(settings)
+    if room < needed:
+        yield Problem(
+            key=f"hyperpod:network.{field}",
+            what=f"{blocks[field]} leaves {room} addresses for nodes that take {needed}",
+            fix="a larger block",
+        )

@@ -1,0 +1,32 @@
+"""What is wrong with a configuration, in the user's terms, and the one error that carries all of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+
+NAMESPACE = "hyperpod"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One thing wrong with the configuration: where, what, and what would be right."""
+
+    key: str
+    what: str
+    fix: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.what}" + (f"; {self.fix}" if self.fix else "")
+
+
+class ConfigError(pulumi.RunError):
+    """The configuration was refused; ``problems`` holds every reason. Nothing has been created."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = problems
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        super().__init__(
+            f"{count} in the configuration, nothing was created:\n" + "\n".join(f"  {p}" for p in problems)
+        )

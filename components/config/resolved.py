@@ -1,0 +1,104 @@
+"""A checked configuration, with everything that follows from it filled in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from ..catalogue.accelerators import ACCELERATORS, Accelerator, InstanceType, lookup
+from ..catalogue.regions import Region
+from .model import HEAD_VOLUME_GIB, Settings, Taint, WorkerGroup
+from .taints import taints_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceGroup:
+    """One HyperPod instance group, everything resolved. ``volume_gib`` is the data volume at /opt/sagemaker, ``taints``
+    are those of its Kubernetes nodes."""
+
+    name: str
+    role: Literal["controller", "login", "worker"]
+    type: InstanceType
+    count: int
+    volume_gib: int
+    worker: WorkerGroup | None = None
+    taints: tuple[Taint, ...] = ()
+
+
+@dataclass(frozen=True)
+class Config:
+    """A checked configuration: the settings, the region, and what follows from both."""
+
+    settings: Settings
+    region: Region
+
+    @property
+    def variant(self) -> str:
+        """``<orchestrator>-<accelerator>``."""
+        return f"{self.settings.orchestrator}-{self.settings.accelerator}"
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """The row of data that the accelerator picks."""
+        return ACCELERATORS[self.settings.accelerator]
+
+    @property
+    def zone_id(self) -> str:
+        """Zone of workers and file system."""
+        return self.settings.availability_zone_id or self.region.eks_zone_ids()[0]
+
+    @property
+    def eks_zone_ids(self) -> tuple[str, ...]:
+        """Two zones for the EKS control plane, the workers' own and another; none with Slurm."""
+        if self.settings.orchestrator != "eks":
+            return ()
+        return self.zone_id, self.region.other_eks_zone(self.zone_id)
+
+    @property
+    def node_kinds(self) -> tuple[str, ...]:
+        """The roles that this cluster's nodes have, each once."""
+        return tuple(dict.fromkeys(group.role for group in self.instance_groups))
+
+    @property
+    def fsx_gib(self) -> int:
+        """Capacity of the file system, GiB."""
+        return self.settings.fsx_gib
+
+    @cached_property
+    def worker_groups(self) -> tuple[InstanceGroup, ...]:
+        """The worker groups, sizes and taints filled in."""
+        settings = self.settings
+        return tuple(
+            InstanceGroup(
+                name=group.name,
+                role="worker",
+                type=lookup(group.instance_type),
+                count=settings.count_of(group),
+                volume_gib=settings.volume_of(group),
+                worker=group,
+                taints=taints_of(settings, group),
+            )
+            for group in settings.groups
+        )
+
+    @cached_property
+    def training_groups(self) -> tuple[InstanceGroup, ...]:
+        """The worker groups that jobs train on: those with accelerators."""
+        return tuple(group for group in self.worker_groups if group.type.accelerator)
+
+    @cached_property
+    def instance_groups(self) -> tuple[InstanceGroup, ...]:
+        """Every instance group of the cluster: with Slurm the controller and login nodes first."""
+        return (*self._head_groups(), *self.worker_groups)
+
+    def _head_groups(self) -> tuple[InstanceGroup, ...]:
+        if self.settings.orchestrator != "slurm":
+            return ()
+        heads = [("controller", self.settings.controller_instance_type, 1)]
+        if login := self.settings.login:
+            heads.append(("login", login.instance_type, login.count))
+        return tuple(
+            InstanceGroup(name=role, role=role, type=lookup(kind), count=count, volume_gib=HEAD_VOLUME_GIB)  # type: ignore[arg-type]
+            for role, kind, count in heads
+        )

@@ -1,0 +1,101 @@
+"""What a stack costs by the hour, before anything is created. List prices; traffic and other usage is apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from ..catalogue.accelerators import lookup
+from ..catalogue.kubernetes_versions import KUBERNETES_VERSIONS, extended_support_notice, today
+from ..catalogue.prices import HOURS_PER_MONTH, PRICES, price
+from ..config import Config, InstanceGroup
+from .endpoints import interface_services
+
+Rates = Mapping[str, float]
+_NO_RATES: Rates = MappingProxyType({})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """US dollars per hour: every part, and the part that is accelerators. ``notes`` say what the figures leave out.
+
+    ``listed`` are the parts that are, wholly or in part, at the tables' prices.
+    """
+
+    parts: Mapping[str, float]
+    accelerator_hourly_usd: float
+    notes: tuple[str, ...]
+    listed: tuple[str, ...]
+
+    @property
+    def hourly_usd(self) -> float:
+        """The whole stack."""
+        return sum(self.parts.values())
+
+    @property
+    def monthly_usd(self) -> float:
+        """The whole stack for 730 hours."""
+        return self.hourly_usd * HOURS_PER_MONTH
+
+
+def estimate(config: Config, rates: Rates = _NO_RATES) -> Cost:
+    """The stack's cost by part (prices.csv and instance_types.csv, which name each figure's source).
+
+    ``rates`` are hourly USD that take the place of the tables', by instance type or by item of prices.csv.
+    """
+    held = quantities(config)
+    parts = {part: sum(number * _hourly(item, rates) for item, number in of.items()) for part, of in held.items()}
+    listed = tuple(part for part, of in held.items() if not of.keys() <= rates.keys())
+    accelerators = sum(parts[_group_part(group)] for group in config.instance_groups if group.type.accelerator)
+    where = "" if len(listed) == len(held) else f" for {', '.join(listed)}"
+    notes = [f"list prices of us-east-1 and us-west-2{where}"] if listed else []
+    notes += ["data transfer and other usage is billed on top", *_notes(config, rates)]
+    return Cost(parts=parts, accelerator_hourly_usd=accelerators, notes=tuple(notes), listed=listed)
+
+
+def quantities(config: Config) -> dict[str, dict[str, float]]:
+    """What the stack holds all the time, by part: how much of each instance type and item of prices.csv."""
+    settings = config.settings
+    held: dict[str, dict[str, float]] = {_group_part(one): {one.type.name: one.count} for one in config.instance_groups}
+    volumes = sum(group.count * group.volume_gib for group in config.instance_groups)
+    held["node volumes"] = {"sagemaker_volume": volumes}
+    held["FSx for Lustre"] = {f"fsx_lustre_{settings.fsx.throughput}": config.fsx_gib}
+    if not settings.network.vpc_id:
+        held["VPC endpoints"] = {"interface_endpoint_hour": len(interface_services(config))}
+        if not settings.network.closed:
+            held["NAT gateway"] = {"nat_gateway_hour": 1, "public_ipv4_hour": 1}
+    if settings.orchestrator == "eks":
+        held["EKS control plane"] = {"eks_extended_hour" if _extended(config) else "eks_hour": 1}
+        held["KMS key"] = {"kms_key": 1}
+    return held
+
+
+def _group_part(group: InstanceGroup) -> str:
+    return f"{group.name} ({group.count} x {group.type.name})"
+
+
+def _extended(config: Config) -> bool:
+    return KUBERNETES_VERSIONS[config.settings.kubernetes_version].extended_support(today())
+
+
+def _notes(config: Config, rates: Rates) -> Iterator[str]:
+    settings = config.settings
+    for group in config.instance_groups:
+        if group.type.name not in rates and group.type.price_basis != "hyperpod":
+            yield f"{group.type.name}: {group.type.price_basis} rate, no HyperPod rate is published"
+        if group.worker and (group.worker.capacity == "spot" or group.worker.training_plan_arn):
+            yield f"{group.name}: shown at the on-demand rate; spot and training plans cost what AWS says then"
+    if settings.orchestrator == "eks" and (notice := extended_support_notice(settings.kubernetes_version)):
+        yield notice
+    if settings.observability:
+        yield "managed Prometheus and Grafana are billed by sample and by user"
+
+
+def _hourly(item: str, rates: Rates) -> float:
+    """USD an hour for one unit of an instance type, or of an item that is held all the time."""
+    if item in rates:
+        return rates[item]
+    hourly = price(item).hourly_usd if item in PRICES else lookup(item).hourly_usd or 0.0
+    assert hourly is not None, f"{item} is billed by usage"
+    return hourly

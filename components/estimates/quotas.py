@@ -1,0 +1,121 @@
+"""The service quotas that a stack needs, so that they can be asked for before a deployment fails on one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..config import Config
+from .endpoints import interface_services
+
+# SageMaker's names of the quotas of one instance type.
+ON_DEMAND = "{type} for cluster usage"
+SPOT = "{type} for cluster spot instance usage"
+RESERVED = "Number of {type} instances in reserved capacity across training plans per Region"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quota:
+    """One quota and how much of it the stack takes. ``code`` is empty where AWS gives each type its own code."""
+
+    service: str
+    name: str
+    needed: float
+    unit: str = "count"
+    code: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented form."""
+        return asdict(self)
+
+
+def needed(config: Config) -> list[Quota]:
+    """Every quota the stack takes from, by the names and codes that the Service Quotas console shows."""
+    settings = config.settings
+    quotas = [*_instances(config), *_storage(config), _interfaces(config)]
+    if not settings.network.vpc_id:
+        quotas += _network(config)
+    if settings.orchestrator == "eks":
+        quotas.append(Quota(service="eks", name="Clusters", code="L-1194D53C", needed=1))
+    if settings.observability:
+        quotas.append(Quota(service="aps", name="Workspaces per region per account", code="L-8873DB23", needed=1))
+        quotas.append(Quota(service="grafana", name="Number of workspaces", code="L-2C2D5119", needed=1))
+    return quotas
+
+
+def _instances(config: Config) -> Iterator[Quota]:
+    """SageMaker has a quota for each type and way to buy it, and three for all of HyperPod."""
+    total = spot = 0
+    wanted: Counter[str] = Counter()
+    for group in config.instance_groups:
+        total += group.count
+        if group.worker and group.worker.training_plan_arn:
+            wanted[RESERVED.format(type=group.type.name)] += group.count
+        elif group.worker and group.worker.capacity == "spot":
+            wanted[SPOT.format(type=group.type.name)] += group.count
+            spot += group.count
+        else:
+            wanted[ON_DEMAND.format(type=group.type.name)] += group.count
+    for name, count in sorted((+wanted).items()):
+        yield Quota(service="sagemaker", name=name, needed=count, unit="instances")
+    hyperpod = "SageMaker HyperPod cluster"
+    yield Quota(
+        service="sagemaker",
+        name=f"Total number of instances allowed across {hyperpod}s",
+        code="L-3308CCC7",
+        needed=total,
+        unit="instances",
+    )
+    yield Quota(
+        service="sagemaker",
+        name=f"Maximum number instances allowed per {hyperpod}",
+        code="L-2CE978FC",
+        needed=total,
+        unit="instances",
+    )
+    if spot:
+        yield Quota(
+            service="sagemaker",
+            name=f"Total number of Spot instances allowed across {hyperpod}s",
+            code="L-97A2C724",
+            needed=spot,
+            unit="instances",
+        )
+    yield Quota(
+        service="sagemaker",
+        name=f"Maximum size of EBS volume in GB for a {hyperpod} instance",
+        code="L-E13DF72A",
+        needed=max((group.volume_gib for group in config.instance_groups if group.count), default=0),
+        unit="GiB",
+    )
+
+
+def _storage(config: Config) -> Iterator[Quota]:
+    yield Quota(
+        service="fsx",
+        name="Lustre Persistent_2 storage capacity",
+        code="L-8F1B9C74",
+        needed=config.fsx_gib,
+        unit="GiB",
+    )
+    yield Quota(service="fsx", name="Lustre Persistent_2 file systems", code="L-FD6F2F22", needed=1)
+
+
+def _network(config: Config) -> Iterator[Quota]:
+    """What a VPC of one's own takes."""
+    yield Quota(service="vpc", name="VPCs per Region", code="L-F678F1CE", needed=1)
+    endpoints = len(interface_services(config))
+    yield Quota(service="vpc", name="Interface VPC endpoints per VPC", code="L-29B6F2EB", needed=endpoints)
+    yield Quota(service="vpc", name="Gateway VPC endpoints per Region", code="L-1B52E74A", needed=1)
+    if not config.settings.network.closed:
+        yield Quota(service="vpc", name="Internet gateways per Region", code="L-A4707A72", needed=1)
+        yield Quota(service="vpc", name="NAT gateways per Availability Zone", code="L-FE5A380F", needed=1)
+        yield Quota(service="ec2", name="EC2-VPC Elastic IPs", code="L-0263D0A3", needed=1)
+
+
+def _interfaces(config: Config) -> Quota:
+    """One for each node's own traffic, one for each further EFA card, and about ten for FSx, NAT and endpoints."""
+    count = 10 + sum(group.count * max(1, group.type.efa_interfaces) for group in config.instance_groups)
+    return Quota(service="vpc", name="Network interfaces per Region", code="L-DF5E4CA3", needed=count)

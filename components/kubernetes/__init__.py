@@ -1,0 +1,1 @@
+"""What only clusters under EKS have."""

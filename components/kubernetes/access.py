@@ -1,0 +1,94 @@
+"""Who may use the Kubernetes API: an access entry for each IAM role, of nodes and of people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pulumi
+import pulumi_aws as aws
+import pulumi_aws_native as aws_native
+from pulumi import ComponentResource, Input, ResourceOptions
+
+from ..config import Team
+
+# CreateAccessEntry, type. pulumi-aws has a list of its own, without it (terraform-provider-aws, internal/service/eks,
+# consts.go); pulumi-aws-native passes on whatever AWS takes.
+NODE_ENTRY = "HYPERPOD_LINUX"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EksAccessArgs:
+    """Whose entries. ``node_roles`` are the nodes' execution roles by kind; ``administrators`` and the teams' roles are
+    people's, each role named once. ``tags`` go to the nodes' entries, which no provider's default tags reach."""
+
+    partition: str
+    cluster_name: Input[str]
+    node_roles: Mapping[str, Input[str]]
+    administrators: Sequence[str] = ()
+    teams: Sequence[Team] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+class EksAccess(ComponentResource):
+    """Owns the access entries, and the administrators' access policy.
+
+    EKS has one entry for each role, so a person's is called by the role: one that moves to another team keeps its
+    entry. ``ready`` has the nodes' entries; nothing of the cluster waits for people's. Deliberately absent: the
+    deployer's own role, which is an administrator by EKS's bootstrap entry and cannot have another.
+    """
+
+    ready: list[pulumi.Resource]
+
+    def __init__(self, name: str, args: EksAccessArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:EksAccess", name, None, opts)
+        self._name, self._args, self._child = name, args, ResourceOptions(parent=self)
+        for arn in args.administrators:
+            self._administrator(arn)
+        for team in args.teams:
+            for arn in team.role_arns:
+                self._person(arn, [team_group(team.name)])
+        tags = [aws_native.TagArgs(key=key, value=value) for key, value in sorted(args.tags.items())]
+        self.ready = [
+            aws_native.eks.AccessEntry(
+                f"{name}-{kind}",
+                cluster_name=args.cluster_name,
+                principal_arn=arn,
+                type=NODE_ENTRY,
+                tags=tags,
+                opts=self._child,
+            )
+            for kind, arn in args.node_roles.items()
+        ]
+        self.register_outputs({})
+
+    def _person(self, arn: str, groups: Sequence[str] | None = None) -> aws.eks.AccessEntry:
+        return aws.eks.AccessEntry(
+            f"{self._name}-{role_of(arn)}",
+            cluster_name=self._args.cluster_name,
+            principal_arn=arn,
+            kubernetes_groups=groups,
+            opts=self._child,
+        )
+
+    def _administrator(self, arn: str) -> None:
+        policy = f"arn:{self._args.partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+        aws.eks.AccessPolicyAssociation(
+            f"{self._name}-{role_of(arn)}-administrator",
+            cluster_name=self._args.cluster_name,
+            principal_arn=self._person(arn).principal_arn,
+            policy_arn=policy,
+            access_scope=aws.eks.AccessPolicyAssociationAccessScopeArgs(type="cluster"),
+            opts=self._child,
+        )
+
+
+def role_of(arn: str) -> str:
+    """A role as account, path and name: roles of two accounts may be called the same."""
+    account, _, role = arn.split(":", 4)[4].partition(":role/")
+    return f"{account}/{role}"
+
+
+def team_group(team: str) -> str:
+    """The Kubernetes group that a team's IAM roles are in; RoleBindings name it."""
+    return f"team:{team}"

@@ -1,0 +1,235 @@
+"""EKS's own add-ons, and the IAM roles of those that call AWS."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi_aws as aws
+from pulumi import ComponentResource, CustomTimeouts, Input, Output, Resource, ResourceOptions
+
+from ..catalogue.kubernetes_versions import addon_version
+from ..config import Charts, InstanceGroup
+from ..names import Names
+from ..policies import Statement, allow, document
+from .node_placement import preferred_nodes
+
+# These run as DaemonSets on every node; EKS reports them active without any.
+NODE_ADDONS = ("eks-pod-identity-agent", "vpc-cni", "kube-proxy")
+# These have Deployments, so EKS calls them active only once HyperPod's nodes are there.
+POD_ADDONS = (
+    "coredns",
+    "aws-ebs-csi-driver",
+    "aws-fsx-csi-driver",
+    "aws-mountpoint-s3-csi-driver",
+    "metrics-server",
+)
+# SageMaker's, each behind its switch.
+TRAINING_OPERATOR, TASK_GOVERNANCE = (
+    "amazon-sagemaker-hyperpod-training-operator",
+    "amazon-sagemaker-hyperpod-taskgovernance",
+)
+_EBS = "ebs-csi"
+_POD_ADDON_TIMEOUT = CustomTimeouts(create="2h")
+_CONFIGURATION: Mapping[str, Mapping[str, object]] = {
+    # On tainted nodes too, as the other add-ons' DaemonSets are by themselves (containers-roadmap, 2261;
+    # Mountpoint for Amazon S3 CSI driver, installation).
+    "eks-pod-identity-agent": {"tolerations": [{"operator": "Exists"}]},
+    "aws-mountpoint-s3-csi-driver": {"node": {"tolerateAllTaints": True}},
+}
+# Add-ons whose published schema has an affinity (coredns: AWS CLI Reference, describe-addon-configuration; the EBS
+# driver: values.schema.json of its chart): where in it, and the label by which its pods keep to different nodes, which
+# an affinity of ours has to say again. The others are kept off accelerators by taints alone.
+_AFFINITY = {
+    "coredns": ((), {"key": "k8s-app", "operator": "In", "values": ["kube-dns"]}),
+    "aws-ebs-csi-driver": (("controller",), {"key": "app", "operator": "In", "values": ["ebs-csi-controller"]}),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EksAddonsArgs:
+    """What the add-ons are made from. ``bucket`` is the one that pods may mount, None for none.
+
+    ``groups`` are the worker groups, of which those without accelerators are preferred. ``release`` is the HyperPod
+    chart's, whose namespace and cert-manager SageMaker's own add-ons need.
+    """
+
+    names: Names
+    partition: str
+    account: str
+    version: str
+    cluster_name: Input[str]
+    charts: Charts
+    release: Resource
+    groups: Sequence[InstanceGroup] = ()
+    bucket: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Identity:
+    """The service account of an add-on and what its role may do: a managed policy, statements, or both."""
+
+    kind: str
+    service_account: str
+    managed_policy: str | None = None
+    statements: Sequence[Statement] = ()
+
+
+class EksAddons(ComponentResource):
+    """Owns the add-ons, each pinned to the version that belongs to the cluster's, and their Pod Identity roles.
+
+    Nothing waits for those that need pods. Deliberately absent: roles for add-ons that call nothing of AWS, access to
+    any bucket but the stack's own linked one, and what the EBS driver may do to the nodes, which ``HyperPod`` owns: a
+    cluster's ARN is known once it is there.
+    """
+
+    ebs_role: Output[str]
+
+    def __init__(self, name: str, args: EksAddonsArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:EksAddons", name, None, opts)
+        self._name, self._args, self._child = name, args, ResourceOptions(parent=self)
+        identities = self._identities()
+        switched = {
+            TRAINING_OPERATOR: args.charts.hyperpod_training_operator,
+            TASK_GOVERNANCE: args.charts.queues == "task-governance",
+        }
+        sagemaker = tuple(addon for addon, wanted in switched.items() if wanted)
+        for addon in (*NODE_ADDONS, *POD_ADDONS, *sagemaker):
+            identity = identities.get(addon)
+            settings = configuration(addon, args.groups, network_policies=args.charts.network_policies)
+            aws.eks.Addon(
+                f"{name}-{addon}",
+                cluster_name=args.cluster_name,
+                addon_name=addon,
+                addon_version=addon_version(addon, args.version),
+                configuration_values=json.dumps(settings) if settings else None,
+                # EKS puts its own unmanaged copies on a new cluster; the add-on takes them over.
+                resolve_conflicts_on_create="OVERWRITE",
+                resolve_conflicts_on_update="OVERWRITE",
+                pod_identity_associations=[self._association(identity)] if identity else None,
+                opts=ResourceOptions(
+                    parent=self,
+                    # They need the chart's cert-manager and namespace.
+                    depends_on=[args.release] if addon in sagemaker else None,
+                    custom_timeouts=None if addon in NODE_ADDONS else _POD_ADDON_TIMEOUT,
+                ),
+            )
+        self.register_outputs({})
+
+    def _identities(self) -> dict[str, _Identity]:
+        """Service accounts are the add-ons' own (EKS User Guide, "AWS add-ons"); so are the managed policies."""
+        args = self._args
+        here = f"{args.names.region}:{args.account}"
+        arn = f"arn:{args.partition}"
+        identities = {
+            "vpc-cni": _Identity(
+                kind="vpc-cni",
+                service_account="aws-node",
+                managed_policy="AmazonEKS_CNI_Policy",
+                # Newer versions have SageMaker attach interfaces to its instances (SageMaker API Reference,
+                # AttachClusterNodeNetworkInterface), while the cluster, whose id is its own, is still being made.
+                statements=[
+                    allow(["sagemaker:AttachClusterNodeNetworkInterface"], [f"{arn}:sagemaker:{here}:cluster/*"])
+                ],
+            ),
+            "aws-ebs-csi-driver": _Identity(
+                kind=_EBS,
+                service_account="ebs-csi-controller-sa",
+                managed_policy="AmazonEBSCSIDriverPolicyV2",
+                statements=[allow(["eks:DescribeCluster"], [f"{arn}:eks:{here}:cluster/{args.names.cluster}"])],
+            ),
+            "aws-fsx-csi-driver": _Identity(
+                kind="fsx-csi",
+                service_account="fsx-csi-controller-sa",
+                statements=[
+                    allow(["fsx:CreateFileSystem", "fsx:TagResource"], [f"{arn}:fsx:{here}:file-system/*"]),
+                    # It names no resource: an ARN would match nothing (Service Authorization Reference, Amazon FSx).
+                    allow(["fsx:DescribeFileSystems"], ["*"]),
+                    # Only what the driver made itself, and so never the stack's own file system.
+                    allow(
+                        ["fsx:DeleteFileSystem", "fsx:UpdateFileSystem"],
+                        [f"{arn}:fsx:{here}:file-system/*"],
+                        {"Null": {"aws:ResourceTag/CSIVolumeName": "false"}},
+                    ),
+                ],
+            ),
+        }
+        identities[TRAINING_OPERATOR] = _Identity(
+            kind="operator",
+            service_account="hp-training-operator-controller-manager",
+            managed_policy="AmazonSageMakerHyperPodTrainingOperatorAccess",
+        )
+        if args.bucket:
+            bucket = f"{arn}:s3:::{args.bucket}"
+            identities["aws-mountpoint-s3-csi-driver"] = _Identity(
+                kind="s3-csi",
+                service_account="s3-csi-driver-sa",
+                statements=[
+                    allow(["s3:ListBucket"], [bucket]),
+                    allow(
+                        ["s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject"], [f"{bucket}/*"]
+                    ),
+                ],
+            )
+        return identities
+
+    def _association(self, identity: _Identity) -> aws.eks.AddonPodIdentityAssociationArgs:
+        return aws.eks.AddonPodIdentityAssociationArgs(
+            role_arn=self._role(identity), service_account=identity.service_account
+        )
+
+    def _role(self, identity: _Identity) -> Output[str]:
+        args = self._args
+        trust = {
+            "Effect": "Allow",
+            "Principal": {"Service": "pods.eks.amazonaws.com"},
+            "Action": ["sts:AssumeRole", "sts:TagSession"],
+            "Condition": {"StringEquals": {"aws:SourceAccount": args.account}},
+        }
+        role = aws.iam.Role(
+            f"{self._name}-{identity.kind}",
+            name=args.names.role(identity.kind),
+            assume_role_policy=document([trust]),
+            opts=self._child,
+        )
+        if identity.kind == _EBS:
+            self.ebs_role = role.name
+        policies: list[Output[str]] = []
+        if identity.managed_policy:
+            attached = aws.iam.RolePolicyAttachment(
+                f"{self._name}-{identity.kind}",
+                role=role.name,
+                policy_arn=f"arn:{args.partition}:iam::aws:policy/{identity.managed_policy}",
+                opts=self._child,
+            )
+            policies.append(attached.id)
+        if identity.statements:
+            inline = aws.iam.RolePolicy(
+                f"{self._name}-{identity.kind}",
+                role=role.name,
+                policy=document(identity.statements),
+                opts=self._child,
+            )
+            policies.append(inline.id)
+        # An add-on must not start before its role can do something.
+        return Output.all(role.arn, *policies).apply(lambda all_of_it: str(all_of_it[0]))
+
+
+def configuration(addon: str, groups: Sequence[InstanceGroup], *, network_policies: bool = True) -> dict[str, Any]:
+    """The add-on's configuration values; empty where its own are right."""
+    settings: dict[str, Any] = dict(_CONFIGURATION.get(addon, {}))
+    if addon == "vpc-cni" and network_policies:
+        # Without it the CNI takes NetworkPolicies and enforces none (EKS User Guide, "Limit Pod traffic").
+        settings["enableNetworkPolicy"] = "true"
+    nodes = preferred_nodes(groups)
+    if nodes and addon in _AFFINITY:
+        path, own_pods = _AFFINITY[addon]
+        apart = {"labelSelector": {"matchExpressions": [own_pods]}, "topologyKey": "kubernetes.io/hostname"}
+        anti = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": apart}]}
+        value: dict[str, Any] = {"affinity": {"nodeAffinity": nodes, "podAntiAffinity": anti}}
+        for part in reversed(path):
+            value = {part: value}
+        settings |= value
+    return settings

@@ -1,0 +1,150 @@
+"""The HyperPod Helm chart, through pulumi-kubernetes: device plugins, training operators, health agents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+from pulumi import ComponentResource, ResourceOptions
+
+from ..catalogue.regions import Region
+from ..config import Charts, InstanceGroup
+from .charts import HYPERPOD
+from .node_placement import preferred_nodes
+from .pod_resources import tolerations
+
+RELEASE_NAME = "hyperpod-dependencies"
+NAMESPACE = "kube-system"
+# Applying it takes a minute; hooks have been seen to take three.
+_TIMEOUT_SECONDS = 600
+# AWS Neuron documentation, "Neuron Scheduler Extension": a scheduler of its own, which places pods on neighbouring
+# cores. 1.10.0 is the version that public configurations of 2026 install.
+NEURON_SCHEDULER = "neuron-scheduler"
+_NEURON_CHART, _NEURON_CHART_VERSION = "oci://public.ecr.aws/neuron/neuron-helm-chart", "1.10.0"
+# The chart's own tolerations of each plugin, which a list of ours replaces.
+_UNHEALTHY = {
+    "key": "sagemaker.amazonaws.com/node-health-status",
+    "operator": "Equal",
+    "value": "Unschedulable",
+    "effect": "NoSchedule",
+}
+_PLUGINS = {
+    "nvidia-device-plugin": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}, _UNHEALTHY],
+    "aws-efa-k8s-device-plugin": [
+        {"key": "CriticalAddonsOnly", "operator": "Exists"},
+        {"key": "aws.amazon.com/efa", "operator": "Exists", "effect": "NoSchedule"},
+        _UNHEALTHY,
+    ],
+}
+# The Deployments of cert-manager's chart besides its controller.
+_CERT_MANAGER = ("webhook", "cainjector", "startupapicheck")
+# The tag that the chart itself would take; its image is named here for the account and the region to be right.
+_HEALTH_AGENT_IMAGE = "hyperpod-health-monitoring-agent:1.0.1892.0_1.0.424.0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HyperPodChartArgs:
+    """What the release is made from. ``groups`` are the worker groups: device plugins tolerate their taints, and
+    operators prefer those without accelerators.
+
+    ``image_registry`` mirrors, for a closed network, the three images that the chart takes from public registries:
+    k8s-device-plugin, mpi-operator, training-operator. The rest come from AWS's own ECR in the region.
+    """
+
+    region: Region
+    accelerator: str
+    charts: Charts
+    groups: Sequence[InstanceGroup] = ()
+    image_registry: str | None = None
+
+
+class HyperPodChart(ComponentResource):
+    """Owns the Helm release that HyperPod wants to see before it accepts an EKS cluster, and Neuron's scheduler.
+
+    Nothing waits for pods, neither on install nor on uninstall: they stay pending until HyperPod brings nodes. The
+    cluster roles that Kubernetes itself aggregates may outlive an uninstall: their controller writes them back while
+    they are being deleted. The release therefore takes over what it finds under its names instead of giving up on it.
+    """
+
+    release: kubernetes.helm.v3.Release
+
+    def __init__(self, name: str, args: HyperPodChartArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:HyperPodChart", name, None, opts)
+        if args.charts.health_monitoring and not args.region.health_agent_account:
+            pulumi.log.warn(
+                f"AWS publishes no image of the health monitoring agent for {args.region.name}: nodes are not watched",
+                self,
+            )
+        self.release = kubernetes.helm.v3.Release(
+            f"{name}-release",
+            name=RELEASE_NAME,
+            namespace=NAMESPACE,
+            chart=f"./{HYPERPOD.path}",
+            values=chart_values(args),
+            skip_await=True,
+            take_ownership=True,
+            timeout=_TIMEOUT_SECONDS,
+            opts=ResourceOptions(parent=self),
+        )
+        if args.charts.neuron_scheduler:
+            kubernetes.helm.v3.Release(
+                f"{name}-neuron-scheduler",
+                name=NEURON_SCHEDULER,
+                namespace=NAMESPACE,
+                chart=_NEURON_CHART,
+                version=_NEURON_CHART_VERSION,
+                # The device plugin comes with the HyperPod chart, node recovery is HyperPod's own.
+                values={
+                    "devicePlugin": {"enabled": False},
+                    "npd": {"enabled": False},
+                    "scheduler": {"enabled": True, "customScheduler": {"fullnameOverride": NEURON_SCHEDULER}},
+                },
+                skip_await=True,
+                timeout=_TIMEOUT_SECONDS,
+                opts=ResourceOptions(parent=self),
+            )
+        self.register_outputs({})
+
+
+def chart_values(args: HyperPodChartArgs) -> dict[str, Any]:
+    """The chart's values: only what this accelerator needs is on, and no image is left for the chart to guess."""
+    gpu, charts, region = args.accelerator == "gpu", args.charts, args.region
+    agent = region.health_agent_account
+    values: dict[str, Any] = {
+        "global": {"region": region.name},
+        "cert-manager": {"enabled": charts.hyperpod_training_operator},
+        "nvidia-device-plugin": {"devicePlugin": {"enabled": gpu}},
+        "neuron-device-plugin": {"devicePlugin": {"enabled": not gpu}},
+        "aws-efa-k8s-device-plugin": {
+            "devicePlugin": {"enabled": True},
+            "image": {"repository": f"{region.registry(region.eks_images_account)}/eks/aws-efa-k8s-device-plugin"},
+        },
+        "mpi-operator": {"enabled": charts.mpi_operator},
+        "trainingOperators": {"enabled": charts.training_operator},
+        "health-monitoring-agent": {"enabled": charts.health_monitoring and agent is not None},
+        "deep-health-check": {"enabled": charts.deep_health_check},
+        "job-auto-restart": {"enabled": charts.job_auto_restart},
+    }
+    if agent:
+        values["health-monitoring-agent"] |= {
+            "region": region.name,
+            "hmaimage": f"{region.registry(agent)}/{_HEALTH_AGENT_IMAGE}",
+        }
+    if nodes := preferred_nodes(args.groups):
+        affinity = {"nodeAffinity": nodes}
+        values["mpi-operator"]["mpiOperator"] = {"affinity": affinity}
+        # What the chart knows of the training operator says nothing of nodes.
+        if charts.hyperpod_training_operator:
+            values["cert-manager"] |= {"affinity": affinity} | {part: {"affinity": affinity} for part in _CERT_MANAGER}
+    if taints := tolerations(args.groups):
+        for plugin, own in _PLUGINS.items():
+            values[plugin]["tolerations"] = own + [taint for taint in taints if taint not in own]
+    if args.image_registry:
+        values["nvidia-device-plugin"]["image"] = {"repository": f"{args.image_registry}/k8s-device-plugin"}
+        operator = values["mpi-operator"].setdefault("mpiOperator", {})
+        operator["image"] = {"repository": f"{args.image_registry}/mpi-operator"}
+        values["training-operators"] = {"image": {"repository": f"{args.image_registry}/training-operator"}}
+    return values

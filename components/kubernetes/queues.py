@@ -1,0 +1,232 @@
+"""Kueue: jobs wait in their team's queue until all of their pods fit, within what the cluster really has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+from pulumi import ComponentResource, ResourceOptions
+
+from ..catalogue.accelerators import EFA_RESOURCE
+from ..config import InstanceGroup
+from .charts import KUEUE
+from .node_placement import GROUP_LABEL, system_group_names
+from .pod_resources import HUGE_PAGES_RESOURCE, device_resources, efa_interfaces, huge_pages_mib, node_cpus
+
+RELEASE_NAME = "kueue"
+NAMESPACE = "kueue-system"
+LOCAL_QUEUE = "training"
+COHORT = "cluster"
+API = "kueue.x-k8s.io/v1beta1"
+# Value of each class, and what it is for; a job without one counts as 0.
+PRIORITIES = {"high": (1000, "preempts the others"), "normal": (100, "training"), "low": (10, "may wait, may be cut")}
+_IMAGE = "registry.k8s.io/kueue/kueue"
+# A node pulls images of tens of GB before its first pod is ready.
+_PODS_READY = "30m"
+# A job that never comes up is put aside after that many tries, for its owner to see.
+_TRIES = 5
+_TIMEOUT_SECONDS = 900
+# Of nodes without accelerators; the rest is for what the cluster itself runs there.
+_JOBS_SHARE_OF_SYSTEM_NODE = 0.5
+_FRAMEWORKS = ("batch/job", "kubeflow.org/mpijob", "kubeflow.org/pytorchjob")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuesArgs:
+    """What the queues are made from. ``shares`` is each namespace's part of the cluster, 1 in all.
+
+    ``ready`` is what must be there before Kueue's pods can run: the HyperPod cluster.
+    """
+
+    groups: Sequence[InstanceGroup]
+    shares: Mapping[str, float]
+    ready: Sequence[pulumi.Resource]
+    image_registry: str | None = None
+
+
+class Queues(ComponentResource):
+    """Owns Kueue, a flavor for each worker group, a queue for each namespace, and the priorities.
+
+    Kueue's webhooks check its own objects, and so does its release wait for its pods: all of it comes after the nodes.
+    A queue borrows what others leave idle and gives it back when they want it.
+    """
+
+    def __init__(self, name: str, args: QueuesArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:Queues", name, None, opts)
+        # Helm would make the namespace too, and leave it behind.
+        home = kubernetes.core.v1.Namespace(
+            f"{name}-namespace",
+            metadata=kubernetes.meta.v1.ObjectMetaArgs(name=NAMESPACE),
+            opts=ResourceOptions(parent=self),
+        )
+        release = kubernetes.helm.v3.Release(
+            f"{name}-kueue",
+            name=RELEASE_NAME,
+            namespace=NAMESPACE,
+            chart=f"./{KUEUE.path}",
+            values=kueue_values(args.image_registry, args.groups),
+            timeout=_TIMEOUT_SECONDS,
+            opts=ResourceOptions(parent=self, depends_on=[home, *args.ready]),
+        )
+
+        def declare(
+            which: str,
+            kind: str,
+            object_name: str,
+            *after: pulumi.Resource,
+            namespace: str | None = None,
+            **fields: Any,
+        ) -> pulumi.Resource:
+            metadata = {"name": object_name, **({"namespace": namespace} if namespace else {})}
+            # The SDK's own class for custom resources knows spec and nothing else; a priority has none.
+            return pulumi.CustomResource(
+                f"kubernetes:{API}:{kind}",
+                f"{name}-{which}",
+                {"apiVersion": API, "kind": kind, "metadata": metadata, **fields},
+                ResourceOptions(parent=self, depends_on=[release, *after]),
+            )
+
+        # No webhook looks at these: while they are made, the API server learns where Kueue's webhooks answer.
+        first = [
+            declare(f"priority-{priority}", "WorkloadPriorityClass", priority, value=value, description=description)
+            for priority, (value, description) in PRIORITIES.items()
+        ]
+        for group in args.groups:
+            declare(f"flavor-{group.name}", "ResourceFlavor", flavor_name(group), *first, spec=flavor(group))
+        before = 0.0
+        for namespace, share in args.shares.items():
+            queue = cluster_queue(namespace, args.groups, share, before)
+            before += share
+            declare(f"queue-{namespace}", "ClusterQueue", namespace, *first, spec=queue)
+            local = {"clusterQueue": namespace}
+            # A team that is added later: the release is there already, its namespace is not.
+            after = (*first, *args.ready)
+            declare(f"local-{namespace}", "LocalQueue", LOCAL_QUEUE, *after, namespace=namespace, spec=local)
+        self.register_outputs({})
+
+
+def kueue_values(image_registry: str | None, groups: Sequence[InstanceGroup] = ()) -> dict[str, Any]:
+    """The chart's values: the released image, the frameworks that are there, all or nothing, and where it runs."""
+    configuration = {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta1",
+        "kind": "Configuration",
+        "health": {"healthProbeBindAddress": ":8081"},
+        "metrics": {"bindAddress": ":8443"},
+        "webhook": {"port": 9443},
+        "leaderElection": {"leaderElect": True, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
+        "controller": {"groupKindConcurrency": {"Job.batch": 5, "Workload.kueue.x-k8s.io": 5}},
+        "clientConnection": {"qps": 50, "burst": 100},
+        # A job that got only some of its pods up gives everything back and queues again.
+        "waitForPodsReady": {
+            "enable": True,
+            "timeout": _PODS_READY,
+            "recoveryTimeout": _PODS_READY,
+            # Quotas are what the nodes have, so nobody needs to wait until another team's images are pulled.
+            "blockAdmission": False,
+            "requeuingStrategy": {"backoffLimitCount": _TRIES},
+        },
+        "integrations": {"frameworks": list(_FRAMEWORKS)},
+    }
+    image = {
+        "repository": f"{image_registry}/kueue" if image_registry else _IMAGE,
+        "tag": f"v{KUEUE.version}",
+        "pullPolicy": "IfNotPresent",
+    }
+    manager: dict[str, Any] = {"replicas": 1, "manager": {"image": image}}
+    if names := system_group_names(groups):
+        # The chart knows no affinity, and a selector has one value for a label.
+        manager["nodeSelector"] = {GROUP_LABEL: names[0]}
+    return {
+        "controllerManager": manager,
+        # JSON is YAML; the chart takes the file as text.
+        "managerConfig": {"controllerManagerConfigYaml": json.dumps(configuration, indent=2)},
+    }
+
+
+def flavor_name(group: InstanceGroup) -> str:
+    """A worker group's flavor."""
+    return group.name.lower()
+
+
+def flavor(group: InstanceGroup) -> dict[str, Any]:
+    """The nodes of a worker group, for Kueue."""
+    spec: dict[str, Any] = {"nodeLabels": {GROUP_LABEL: group.name}}
+    # Kubernetes lets pods tolerate a taint of the name of a device that they ask for, which their job does not say.
+    implied = [taint for taint in group.taints if taint.key in device_resources([group])]
+    if implied:
+        spec["tolerations"] = [{"key": taint.key, "operator": "Exists", "effect": taint.effect} for taint in implied]
+    if others := [taint for taint in group.taints if taint not in implied]:
+        # Only jobs that tolerate the taints are sent there.
+        spec["nodeTaints"] = [taint.model_dump() for taint in others]
+    return spec
+
+
+def cluster_queue(namespace: str, groups: Sequence[InstanceGroup], share: float, before: float = 0.0) -> dict[str, Any]:
+    """A namespace's queue: its share of every worker group, and what the others do not use.
+
+    ``before`` is what the queues before it have: together they have every device, also where one cannot be parted.
+    """
+    devices = device_resources(groups)
+    covered = ["cpu", "memory", HUGE_PAGES_RESOURCE, EFA_RESOURCE, *devices]
+    flavors = [
+        {"name": flavor_name(group), "resources": [{"name": r, "nominalQuota": q} for r, q in quota.items()]}
+        # The first that fits is taken: what asks for no accelerator is not to use up a node that has some.
+        for group in sorted(groups, key=lambda group: group.type.accelerators > 0)
+        for quota in [_quota(group, share, before, devices)]
+    ]
+    return {
+        "cohort": COHORT,
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "queueingStrategy": "BestEffortFIFO",
+        "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
+        "resourceGroups": [{"coveredResources": covered, "flavors": flavors}],
+    }
+
+
+def _quota(group: InstanceGroup, share: float, before: float, devices: Sequence[str]) -> dict[str, str]:
+    """A share of all of a group's nodes, in whole devices. A flavor has to name every resource that any other has.
+
+    Quantities are as the API server writes them back: spelled otherwise, every later preview would show a change.
+    """
+
+    part_of_node = 1.0 if group.type.accelerator else _JOBS_SHARE_OF_SYSTEM_NODE
+
+    def whole(each: float) -> int:
+        total = each * group.count * part_of_node
+        return int(total * (before + share) + 1e-9) - int(total * before + 1e-9)
+
+    def part(each: float) -> str:
+        return str(whole(each))
+
+    own = device_resources([group])
+    return {
+        "cpu": part(node_cpus(group)),
+        "memory": binary_quantity(whole(group.type.memory_gib) << 30),
+        HUGE_PAGES_RESOURCE: binary_quantity(whole(huge_pages_mib(group)) << 20),
+        EFA_RESOURCE: part(efa_interfaces(group)),
+        **{device: part(group.type.accelerators) if device in own else "0" for device in devices},
+    }
+
+
+def binary_quantity(amount: int) -> str:
+    """Bytes in the canonical form of Kubernetes' quantities: the largest unit that needs no fraction."""
+    units = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
+    power = 0
+    while amount and amount % 1024 == 0 and power < len(units) - 1:
+        amount, power = amount // 1024, power + 1
+    return f"{amount}{units[power]}"
+
+
+def shares(promised: Mapping[str, int | None], total: int) -> dict[str, float]:
+    """Each namespace's part of ``total`` devices: what it was promised, or an equal part of what no promise takes."""
+    if not total:
+        # What has no accelerators is shared all the same.
+        return dict.fromkeys(promised, 1 / len(promised))
+    open_ones = [name for name, count in promised.items() if count is None]
+    rest = total - sum(count or 0 for count in promised.values())
+    equal = rest / len(open_ones) if open_ones else 0.0
+    return {name: (equal if count is None else count) / total for name, count in promised.items()}

@@ -1,0 +1,62 @@
+"""Storage classes: volumes that pods ask for and drivers make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi_kubernetes as kubernetes
+from pulumi import ComponentResource, Input, Output, ResourceOptions
+
+from ..storage import DEPLOYMENT_TYPE, LUSTRE_VERSION
+
+CLAIM_NAME = "fsx-claim"
+EBS_DRIVER, FSX_DRIVER = "ebs.csi.aws.com", "fsx.csi.aws.com"
+_DEFAULT = "storageclass.kubernetes.io/is-default-class"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubernetesStorageArgs:
+    """What the classes are made from: where new file systems go, and their throughput in MB/s per TiB."""
+
+    subnet_id: Input[str]
+    security_group_ids: Sequence[Input[str]]
+    throughput: int
+
+
+class KubernetesStorage(ComponentResource):
+    """Owns the classes ``gp3`` (the default) and ``fsx-lustre``.
+
+    The stack's own file system is a static volume in each training namespace. Local disks need no class: kubelet's
+    data is on them, so that emptyDir is.
+    """
+
+    def __init__(self, name: str, args: KubernetesStorageArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:KubernetesStorage", name, None, opts)
+        kubernetes.storage.v1.StorageClass(
+            f"{name}-gp3",
+            metadata=kubernetes.meta.v1.ObjectMetaArgs(name="gp3", annotations={_DEFAULT: "true"}),
+            provisioner=EBS_DRIVER,
+            parameters={"type": "gp3", "encrypted": "true"},
+            # In the zone of the pod's node, once that is known.
+            volume_binding_mode="WaitForFirstConsumer",
+            allow_volume_expansion=True,
+            opts=ResourceOptions(parent=self),
+        )
+        kubernetes.storage.v1.StorageClass(
+            f"{name}-fsx-lustre",
+            metadata=kubernetes.meta.v1.ObjectMetaArgs(name="fsx-lustre"),
+            provisioner=FSX_DRIVER,
+            parameters={
+                "subnetId": args.subnet_id,
+                "securityGroupIds": Output.all(*args.security_group_ids).apply(",".join),
+                "deploymentType": DEPLOYMENT_TYPE,
+                "perUnitStorageThroughput": str(args.throughput),
+                "dataCompressionType": "LZ4",
+                "fileSystemTypeVersion": LUSTRE_VERSION,
+            },
+            mount_options=["flock", "noatime"],
+            volume_binding_mode="WaitForFirstConsumer",
+            opts=ResourceOptions(parent=self),
+        )
+        self.register_outputs({})

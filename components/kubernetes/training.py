@@ -1,0 +1,79 @@
+"""What training on Kubernetes needs in the cluster: storage classes, namespaces and queues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+from pulumi import ComponentResource, Input, ResourceOptions
+
+from ..config import Config
+from .queues import Queues, QueuesArgs, shares
+from .storage import KubernetesStorage, KubernetesStorageArgs
+from .training_namespace import FileSystem, TrainingNamespace, TrainingNamespaceArgs
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingArgs:
+    """What it is made from. ``cluster`` is the HyperPod cluster, whose nodes run what needs pods."""
+
+    config: Config
+    file_system: FileSystem
+    subnet_id: Input[str]
+    storage_groups: Sequence[Input[str]]
+    network_cidrs: Sequence[str]
+    cluster: pulumi.Resource
+
+
+class Training(ComponentResource):
+    """Owns the storage classes, a namespace for each team, and with Kueue their queues.
+
+    Needs the Kubernetes provider of the cluster. Nothing of the HyperPod cluster waits for any of it.
+    """
+
+    def __init__(self, name: str, args: TrainingArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:Training", name, None, opts)
+        child, settings, groups = ResourceOptions(parent=self), args.config.settings, args.config.training_groups
+        KubernetesStorage(
+            f"{name}-storage",
+            KubernetesStorageArgs(
+                subnet_id=args.subnet_id,
+                security_group_ids=args.storage_groups,
+                throughput=settings.fsx.throughput,
+            ),
+            child,
+        )
+        total = sum(group.count * group.type.accelerators for group in groups)
+        teams = {settings.namespace_of(team.name): team for team in settings.namespaces}
+        part = shares({namespace: team.accelerators for namespace, team in teams.items()}, total)
+        queued = settings.charts.queues != "none"
+        namespaces = [
+            TrainingNamespace(
+                f"{name}-{namespace}",
+                TrainingNamespaceArgs(
+                    namespace=namespace,
+                    team=team.name,
+                    groups=groups,
+                    # Queues lend what is idle; without them a quota is all that keeps teams apart.
+                    accelerators=total if queued else int(total * part[namespace] + 1e-9),
+                    file_system=args.file_system,
+                    network_cidrs=args.network_cidrs,
+                    network_policy=settings.charts.network_policies,
+                ),
+                child,
+            )
+            for namespace, team in teams.items()
+        ]
+        if settings.charts.queues == "kueue":
+            Queues(
+                f"{name}-queues",
+                QueuesArgs(
+                    groups=args.config.worker_groups,
+                    shares=part,
+                    ready=[args.cluster, *(namespace.namespace for namespace in namespaces)],
+                    image_registry=settings.network.image_registry,
+                ),
+                child,
+            )
+        self.register_outputs({})

@@ -1,0 +1,1 @@
+"""The nodes of a running cluster: changing, reaching, validating and measuring them."""

@@ -1,0 +1,228 @@
+"""``benchmark``: the collectives test on the cluster's workers, rated against what their network can carry."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hyperpod_commands import bandwidth, nccl_test, nccom_test
+from hyperpod_commands.bandwidth import Row
+
+from components.config import InstanceGroup
+from stack.failures import Failure, bad_input
+from stack.jobs import render as jobs
+from stack.jobs import run as job_run
+from stack.jobs.run import Test
+
+from .. import records
+from ..target import Target
+from . import nodes as cluster_nodes
+from . import sessions
+
+HISTORY = "benchmarks"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A test's result. Bandwidths in GB/s; ``threshold`` is None where nothing can be said (bandwidth.threshold),
+    ``wrong`` where no value was checked.
+    """
+
+    test: Test
+    collective: str
+    nodes: int
+    ranks_per_node: int
+    instance_type: str
+    transport: str
+    rows: tuple[Row, ...]
+    average: float
+    peak: float
+    threshold: float | None
+    wrong: int | None
+    passed: bool
+    reasons: tuple[str, ...]
+    hints: tuple[str, ...]
+    picture: str = ""
+
+
+def collectives(target: Target) -> tuple[str, ...]:
+    """What this cluster's test knows; on Kubernetes the job to copy has all_reduce alone."""
+    if target.on_eks:
+        return ("all_reduce",)
+    return tuple(nccom_test.COLLECTIVES) if _test(target) == "nccom" else nccl_test.COLLECTIVES
+
+
+def _test(target: Target) -> Test:
+    return "nccom" if target.config.settings.accelerator == "trainium" else "nccl"
+
+
+def check(target: Target, collective: str, nodes: int | None) -> None:
+    """Refuse a collective that the test does not have, or more nodes than there are. Raises Failure."""
+    known, group = collectives(target), target.config.training_groups[0]
+    if collective not in known:
+        raise bad_input(f'"{collective}" is not a collective of this cluster\'s test', f"one of {', '.join(known)}")
+    if not group.count:
+        again = f"python -m operations scale {group.name} NUMBER --stack {target.stack}"
+        raise bad_input(f"{group.name} has no nodes now", again)
+    if nodes is not None and not 1 <= nodes <= group.count:
+        raise bad_input(f"{nodes} nodes", f"{group.name} has {group.count}")
+
+
+def run(
+    target: Target, collective: str, nodes: int | None, timeout: float, on_phase: job_run.OnPhase = lambda phase: None
+) -> Result:
+    """Run the test on ``nodes`` workers of the first group, all of them without. Raises Failure where it cannot run.
+
+    ``on_phase`` hears what is waited for, and each line of the test, where they can be had before its end.
+    """
+    check(target, collective, nodes)
+    group = target.config.training_groups[0]
+    number = nodes or group.count
+    if target.on_eks:
+        succeeded, lines = _on_kubernetes(target, number, timeout, on_phase)
+        failure = "" if succeeded else job_run.why_failed(lines)
+        return rate_text(target, "\n".join(lines), collective, number, failure)
+    return _on_slurm(target, group, collective, number, timeout)
+
+
+def _on_slurm(target: Target, group: InstanceGroup, collective: str, nodes: int, timeout: float) -> Result:
+    program = "run-nccom-test" if _test(target) == "nccom" else "run-nccl-test"
+    command = f"sudo -n /opt/hyperpod/bin/{program} {nodes} 0 {collective} --json --timeout {timeout:.0f}"
+    controller = cluster_nodes.controller(cluster_nodes.list_nodes(target))
+    # Slurm may have to wait for idle nodes first.
+    ran = sessions.run_remote(target, controller, command, timeout + 120)
+    found = re.search(r"^\{$.*^\}$", ran.output, re.MULTILINE | re.DOTALL)
+    if found is None:
+        said = [line for line in ran.output.splitlines() if line.strip()]
+        raise Failure(
+            f"{program} ended with {ran.code}: {said[-1].strip() if said else 'no output'}",
+            f"python -m operations exec controller --stack {target.stack} -- sinfo -R",
+        )
+    return _from_record(json.loads(found.group(0)), nodes)
+
+
+def _from_record(record: Mapping[str, Any], nodes: int) -> Result:
+    """What the commands on the nodes say with --json: rated there, by the same rules."""
+    transport = str(record["transport"])
+    return Result(
+        test=record["test"],
+        collective=record["collective"],
+        nodes=nodes,
+        ranks_per_node=record["ranks_per_node"],
+        instance_type=record["instance_type"],
+        transport=transport,
+        rows=tuple(Row(**row) for row in record["rows"]),
+        average=record["average"],
+        peak=record["peak"],
+        threshold=record["threshold"],
+        wrong=record["wrong"],
+        passed=record["passed"],
+        reasons=(*record["reasons"], *record.get("warnings", [])),
+        hints=() if record["passed"] else tuple(bandwidth.hints(transport)),
+    )
+
+
+def rate_text(target: Target, text: str, collective: str, nodes: int | None = None, failure: str = "") -> Result:
+    """Rate what nccl-tests or nccom-test printed, whole, cut or with errors; ``failure`` is what else went wrong."""
+    group = target.config.training_groups[0]
+    number, per_node, rating = job_run.rate(_test(target), group, collective, text, nodes or group.count, failure)
+    return Result(
+        test=_test(target),
+        collective=collective,
+        nodes=number,
+        ranks_per_node=per_node,
+        instance_type=group.type.name,
+        transport=group.type.transport,
+        rows=tuple(rating.rows),
+        average=rating.average,
+        peak=rating.peak,
+        threshold=rating.threshold,
+        wrong=rating.wrong,
+        passed=rating.passed,
+        reasons=tuple(rating.reasons),
+        hints=() if rating.passed else tuple(bandwidth.hints(group.type.transport)),
+    )
+
+
+def _on_kubernetes(target: Target, nodes: int, timeout: float, on_phase: job_run.OnPhase) -> tuple[bool, list[str]]:
+    """Run the job of jobs/eks to its end: whether it succeeded, and what it said. It is deleted whatever happens."""
+    name = "nccom-test" if _test(target) == "nccom" else "nccl-tests"
+    try:
+        objects = jobs.render(name, target.config, nodes=nodes, deadline=timeout)
+    except jobs.JobError as error:
+        raise bad_input(str(error)) from None
+    api = cluster_nodes.kubernetes(target)
+    job_run.check(api, objects, target.config)
+    try:
+        job_run.submit(api, objects)
+        return job_run.follow(api, objects, on_phase, on_phase, timeout)
+    except job_run.TimedOut as error:
+        again = f"python -m operations job run {name} --nodes {nodes} --stack {target.stack} --keep"
+        error.hint = f"it was taken away; {again} leaves it"
+        raise
+    finally:
+        for one in reversed(objects):
+            api.delete(one)
+
+
+def keep(target: Target, result: Result, picture: Path | None = None) -> Result:
+    """Draw the result, and add it to the stack's history. Returns it with the picture's path."""
+    path = picture or records.folder(target) / f"{result.collective}-{time.strftime('%Y%m%dT%H%M%S')}.png"
+    if result.rows:
+        draw(result, path)
+        result = replace(result, picture=str(path))
+    record = {**result.__dict__, "rows": [row.__dict__ for row in result.rows]}
+    records.add(target, HISTORY, record)
+    return result
+
+
+def draw(result: Result, path: Path) -> None:
+    """Write bus bandwidth over message size as a picture; the ending of the name says which format (png, svg, pdf)."""
+    # Loading it takes a second. Figures are drawn to files: no window, and no state of pyplot.
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
+
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([row.size for row in result.rows], [row.busbw for row in result.rows], marker="o", label="bus bandwidth")
+    if result.threshold is not None:
+        axes.axhline(result.threshold, color="tab:red", linestyle="--", label=f"threshold {result.threshold:.1f} GB/s")
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: readable(size)))
+    axes.set_xlabel("message size")
+    axes.set_ylabel("GB/s")
+    axes.set_ylim(bottom=0)
+    verdict = "PASS" if result.passed else "FAIL"
+    axes.set_title(
+        f"{result.collective}, {result.nodes} x {result.instance_type}, {result.transport}: "
+        f"peak {result.peak:.1f} GB/s, {verdict}"
+    )
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+
+
+def readable(size: float) -> str:
+    """``64 KiB``."""
+    units = ("B", "KiB", "MiB", "GiB")
+    for unit in units[:-1]:
+        if size < 1024:
+            return f"{size:g} {unit}"
+        size /= 1024
+    return f"{size:g} {units[-1]}"
+
+
+def before(target: Target, result: Result) -> dict[str, Any] | None:
+    """The last good result of the same test in the history, to compare with."""
+    same = [
+        one
+        for one in records.read(target, HISTORY)
+        if one["passed"] and all(one[key] == getattr(result, key) for key in ("collective", "nodes", "instance_type"))
+    ]
+    return same[-1] if same else None

@@ -1,0 +1,114 @@
+"""``replace``, ``reboot``, ``update-software`` as functions: what will happen to the jobs, then the request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from stack.failures import Failure, bad_input, explain
+
+from ..target import Target
+from . import jobs_on_nodes
+from .jobs_on_nodes import Job
+from .node import Node
+
+Verb = Literal["replace", "reboot", "update-software", "scale"]
+# BatchReplaceClusterNodes and BatchRebootClusterNodes take 1 to 25 nodes (SageMaker API Reference).
+_MOST_NODES = 25
+
+
+@dataclass
+class Plan:
+    """What a change will do. ``unknown`` says why the jobs could not be listed; empty when they could."""
+
+    verb: Verb
+    nodes: list[Node]
+    effects: list[str] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
+    unknown: str = ""
+
+
+_EFFECTS = {
+    "replace": (
+        "the instance is terminated and a new one booted: about 10 to 25 minutes, if AWS has one",
+        "everything on its own disks is lost (/opt/sagemaker, /opt/dlami/nvme); /fsx stays",
+    ),
+    "reboot": (
+        "the instance reboots: a few minutes",
+        "its own disks stay; what is in memory and /tmp is lost; /fsx stays",
+    ),
+    "update-software": (
+        "every node of the groups gets a new image, so everything on its root volume is lost; /fsx stays",
+        "the lifecycle scripts run again",
+    ),
+}
+
+
+def plan(target: Target, verb: Verb, nodes: Sequence[Node], affected: Sequence[Node]) -> Plan:
+    """What the change does to these nodes and to the jobs on them. Asks the scheduler; changes nothing.
+
+    Raises Failure for what SageMaker does to no node of that kind.
+    """
+    heads = [node.name for node in affected if node.role == "controller"]
+    if verb == "replace" and heads:
+        # BatchReplaceClusterNodes, NodeIds (SageMaker API Reference).
+        raise bad_input(
+            f"{heads[0]} is the Slurm controller, which SageMaker does not replace",
+            "python -m operations reboot controller; update-software --group controller gives it a new image",
+        )
+    found = Plan(verb=verb, nodes=list(affected), effects=list(_EFFECTS.get(verb, ())))
+    if heads:
+        found.effects.append("it is the Slurm controller: no job can be submitted meanwhile, running ones go on")
+    try:
+        found.jobs = jobs_on_nodes.on_nodes(target, nodes, affected)
+    except (Failure, ClientError, BotoCoreError) as error:
+        failure = explain(error, target.stack)
+        found.unknown = failure.message if failure else str(error)
+    return found
+
+
+def replace_nodes(target: Target, nodes: Sequence[Node]) -> list[str]:
+    """Ask SageMaker for new instances. Returns the ids it accepted; raises Failure where it refused one."""
+    return _batch(target, "batch_replace_cluster_nodes", nodes)
+
+
+def reboot_nodes(target: Target, nodes: Sequence[Node]) -> list[str]:
+    """Ask SageMaker to reboot. Returns the ids it accepted; raises Failure where it refused one."""
+    return _batch(target, "batch_reboot_cluster_nodes", nodes)
+
+
+def _batch(target: Target, operation: str, nodes: Sequence[Node]) -> list[str]:
+    if not 1 <= len(nodes) <= _MOST_NODES:
+        raise bad_input(f"{len(nodes)} nodes at once", f"1 to {_MOST_NODES}")
+    call = getattr(target.aws.client("sagemaker"), operation)
+    answer = call(ClusterName=target.cluster_name, NodeIds=[node.instance_id for node in nodes])
+    names = {node.instance_id: node.name for node in nodes}
+    refused = [
+        f"{names.get(f['NodeId'], f['NodeId'])}: {f['ErrorCode']}: {f['Message']}" for f in answer.get("Failed", [])
+    ]
+    accepted = [str(one) for one in answer.get("Successful", [])]
+    if refused:
+        done = f"; accepted: {', '.join(accepted)}" if accepted else ""
+        raise Failure(f"SageMaker refused {'; '.join(refused)}{done}", f"python -m operations nodes {target.stack}")
+    return accepted
+
+
+def check_groups(target: Target, groups: Sequence[str]) -> None:
+    """Raises Failure where the configuration has no group of such a name."""
+    known = [group.name for group in target.config.instance_groups]
+    if wrong := sorted(set(groups) - set(known)):
+        raise bad_input(f"there is no group {', '.join(wrong)}", f"groups here: {', '.join(known)}")
+
+
+def update_software(target: Target, groups: Sequence[str], batch: int | None) -> str:
+    """Ask for the newest image on these groups, ``batch`` nodes at a time (all at once without). Returns the ARN."""
+    request: dict[str, object] = {"ClusterName": target.cluster_name}
+    if groups:
+        request["InstanceGroups"] = [{"InstanceGroupName": name} for name in groups]
+    if batch:
+        size = {"Type": "INSTANCE_COUNT", "Value": batch}
+        request["DeploymentConfig"] = {"RollingUpdatePolicy": {"MaximumBatchSize": size}}
+    return str(target.aws.client("sagemaker").update_cluster_software(**request)["ClusterArn"])

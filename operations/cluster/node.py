@@ -1,0 +1,27 @@
+"""A node as the verbs know it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """One node. ``name`` is its group with a number, oldest first, so that it shifts when a node is replaced.
+
+    ``state`` is Slurm's or Kubernetes's word for it; ``status`` is SageMaker's: Running, Pending, Failure,
+    ShuttingDown, SystemUpdating, DeepHealthCheckInProgress.
+    """
+
+    name: str
+    group: str
+    role: str
+    instance_id: str
+    instance_type: str
+    status: str
+    message: str = ""
+    hostname: str = ""
+    ip: str = ""
+    image: str = ""
+    state: str = ""
+    reason: str = ""

@@ -1,0 +1,144 @@
+"""The cluster's nodes: what SageMaker knows of them, what Slurm or Kubernetes does, and finding one by a name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from stack.failures import Failure, bad_input
+
+from ..kubernetes import kubeconfig
+from ..target import Target
+from . import sessions
+from .node import Node
+
+if TYPE_CHECKING:
+    from stack.jobs.kubernetes_api import KubernetesApi
+
+
+def list_nodes(target: Target) -> list[Node]:
+    """Every node, by group in the configuration's order. Raises Failure where there is no cluster."""
+    _ = target.cluster  # says clearly that there is none
+    found = list(
+        target.aws.pages("sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", ClusterName=target.cluster_name)
+    )
+    roles = {group.name: group.role for group in target.config.instance_groups}
+    order = {name: place for place, name in enumerate(roles)}
+    found.sort(key=lambda one: (order.get(one["InstanceGroupName"], 99), str(one["LaunchTime"]), one["InstanceId"]))
+    numbers: dict[str, int] = {}
+    nodes = []
+    for one in found:
+        group = one["InstanceGroupName"]
+        numbers[group] = numbers.get(group, 0) + 1
+        nodes.append(_node(one, f"{group}-{numbers[group]}", roles.get(group, "worker")))
+    return nodes
+
+
+def _node(summary: Mapping[str, Any], name: str, role: str) -> Node:
+    hostname = str(summary.get("PrivateDnsHostname", "")).split(".")[0]
+    # EC2 User Guide, "IP name": ip-10-1-2-3. Names by instance id have no address in them.
+    address = hostname.removeprefix("ip-").replace("-", ".") if hostname.startswith("ip-") else ""
+    return Node(
+        name=name,
+        group=summary["InstanceGroupName"],
+        role=role,
+        instance_id=summary["InstanceId"],
+        instance_type=summary["InstanceType"],
+        status=summary["InstanceStatus"]["Status"],
+        message=summary["InstanceStatus"].get("Message", ""),
+        hostname=hostname,
+        ip=address,
+        image=summary.get("ImageVersionStatus", ""),
+    )
+
+
+def find(nodes: Sequence[Node], wanted: str) -> Node:
+    """The node of that name, group (its first node), host name, address or instance id. Raises Failure."""
+    if not wanted.strip():
+        raise bad_input("NODE is empty", f"nodes here: {', '.join(node.name for node in nodes) or 'none yet'}")
+    for node in nodes:
+        if wanted in (node.name, node.group) or wanted in stable_names(node):
+            return node
+    known = [node.name for node in nodes]
+    near = difflib.get_close_matches(wanted, [*known, *(node.hostname for node in nodes)], n=1)
+    raise bad_input(
+        f'there is no node "{wanted}"',
+        f"did you mean {near[0]}?" if near else f"nodes here: {', '.join(known) or 'none yet'}",
+    )
+
+
+def stable_names(node: Node) -> tuple[str, ...]:
+    """What a node is called as long as it lives. Its name is not: after a replacement another node has it."""
+    return tuple(filter(None, (node.instance_id, node.hostname, node.ip)))
+
+
+def head(nodes: Sequence[Node]) -> Node:
+    """Where people work: the login node, else the controller, else the first worker."""
+    running = [node for node in nodes if node.status == "Running"]
+    for role in ("login", "controller", "worker"):
+        for node in running:
+            if node.role == role:
+                return node
+    raise Failure(
+        "no node is running" + (f": {', '.join(f'{n.name} {n.status}' for n in nodes)}" if nodes else ""),
+        "wait for the cluster (python -m operations nodes STACK), or see `python -m operations errors STACK`",
+    )
+
+
+def controller(nodes: Sequence[Node]) -> Node:
+    """The Slurm controller. Raises Failure where it does not run."""
+    for node in nodes:
+        if node.role == "controller" and node.status == "Running":
+            return node
+    raise Failure("the Slurm controller is not running", "python -m operations errors STACK")
+
+
+def with_states(target: Target, nodes: Sequence[Node]) -> list[Node]:
+    """The same nodes with what the scheduler says of each. Raises Failure where it cannot be asked."""
+    states = _kubernetes_states(target) if target.on_eks else _slurm_states(target, nodes)
+    result = []
+    for node in nodes:
+        key = node.instance_id if target.on_eks else node.hostname
+        state, reason = states.get(key, ("", ""))
+        result.append(replace(node, state=state, reason=reason))
+    return result
+
+
+# One line a node: name, state, and why it is down or drained (sinfo's manual, %N %T %E).
+SINFO = "sinfo --noheader --Node --format='%N|%T|%E'"
+
+
+def _slurm_states(target: Target, nodes: Sequence[Node]) -> dict[str, tuple[str, str]]:
+    ran = sessions.run_remote(target, controller(nodes), SINFO, timeout=60)
+    if ran.code != 0:
+        raise Failure(f"sinfo on the controller ended with {ran.code}: {ran.output.strip()}")
+    states = {}
+    for line in ran.output.splitlines():
+        name, _, rest = line.strip().partition("|")
+        state, _, reason = rest.partition("|")
+        if state:
+            states[name] = (state, "" if reason == "none" else reason)
+    return states
+
+
+def _kubernetes_states(target: Target) -> dict[str, tuple[str, str]]:
+    """By instance id, which HyperPod puts into the node's name (hyperpod-i-0123)."""
+    states = {}
+    for item in kubernetes(target).nodes():
+        name = str(item["metadata"]["name"]).removeprefix("hyperpod-")
+        conditions: list[dict[str, Any]] = item["status"].get("conditions", [])
+        ready = next((c for c in conditions if c["type"] == "Ready"), {})
+        state = "Ready" if ready.get("status") == "True" else "NotReady"
+        if item["spec"].get("unschedulable"):
+            state += ",SchedulingDisabled"
+        states[name] = (state, "" if ready.get("status") == "True" else str(ready.get("message", "")))
+    return states
+
+
+def kubernetes(target: Target) -> KubernetesApi:
+    """The stack's Kubernetes API. Raises Failure where it cannot be reached."""
+    from stack.jobs.kubernetes_api import KubernetesApi  # its client takes a quarter of a second to load
+
+    return KubernetesApi.of(kubeconfig.render(kubeconfig.describe(target)))

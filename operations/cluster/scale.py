@@ -1,0 +1,75 @@
+"""``scale``: another number of nodes in a worker group, through the stack's configuration and a deployment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from components.estimates import cost
+from stack.failures import Failure, bad_input
+
+from .. import target as targets
+from ..target import Target
+
+WORKERS = "hyperpod:workers"
+# What must survive scaling, by logical name.
+_KEPT = ("storage-lustre", "hyperpod-cluster", "lifecycle-bucket")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaling:
+    """A group's new size. ``values`` are what changes in the configuration, by path."""
+
+    group: str
+    before: int
+    after: int
+    values: Mapping[str, str]
+    hourly_usd_before: float
+    hourly_usd_after: float
+
+
+def scaled(target: Target, group: str, count: int) -> Scaling:
+    """The stack with another number of nodes in a group, checked. Raises Failure and ConfigError."""
+    sizes = {one.name: one for one in target.config.worker_groups}
+    if group not in sizes:
+        heads = [one.name for one in target.config.instance_groups if one.role != "worker"]
+        also = f"; {', '.join(heads)} cannot be scaled" if heads else ""
+        raise bad_input(f'there is no worker group "{group}"', f"groups here: {', '.join(sizes)}{also}")
+    if count < 0:
+        raise bad_input(f"{count} nodes", "0 or more")
+    given: list[dict[str, Any]] = json.loads(target.project.config.get(WORKERS, "[]"))
+    workers = given or [{"name": one.name, "instanceType": one.type.name} for one in sizes.values()]
+    place = next(place for place, one in enumerate(workers) if one["name"] == group)
+    changed: dict[str, str | int] = {"count": count}
+    # HyperPod refuses a minimum above the number itself.
+    if workers[place].get("minCount", 0) > count:
+        changed["minCount"] = count
+    workers[place] |= changed
+    after = targets.load(target.stack, [f"{WORKERS}={json.dumps(workers)}"], target.project.folder)
+    return Scaling(
+        group=group,
+        before=sizes[group].count,
+        after=count,
+        values={
+            f"{WORKERS}[{place}].{key}": str(value) for key, value in (changed if given else workers[place]).items()
+        },
+        hourly_usd_before=cost.estimate(target.config).hourly_usd,
+        hourly_usd_after=cost.estimate(after.config).hourly_usd,
+    )
+
+
+def check_preview(changes: Sequence[str]) -> None:
+    """Refuse a scaling whose preview takes away the file system or the cluster. Raises Failure."""
+    gone = [
+        change
+        for change in changes
+        if change.startswith(tuple(f"{name} (" for name in _KEPT)) and ("replace" in change or "delete" in change)
+    ]
+    if gone:
+        raise Failure(
+            f"scaling would take away {', '.join(gone)}: nothing was changed",
+            "something else than the number of nodes has changed since the last deployment: "
+            "`python -m operations preview STACK` shows it",
+        )

@@ -1,0 +1,298 @@
+"""``validate``: is the cluster what the stack says? Only asks; a failed check never changes or destroys anything."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from components.catalogue.accelerators import EFA_RESOURCE
+from components.config import InstanceGroup
+from components.names import CLUSTER_ID_TAG
+from stack.failures import Exit, Failure, bad_input, explain
+from stack.jobs import run as job_run
+from stack.jobs.render import JobError, render
+
+from ..target import Target
+from . import nodes as cluster_nodes
+from . import sessions
+from .node import Node
+
+Result = Literal["PASS", "FAIL", "UNKNOWN"]
+# Sessions opened at once; StartSession is throttled per account (AWS General Reference, Systems Manager quotas).
+_SESSIONS = 8
+# How sinfo says that a node takes jobs, or will when its own are done (sinfo's manual, node state codes). Of the signs
+# behind a state, + is of a job that completes, - of one that is planned; all others are of a node that is going away.
+_UP = re.compile(r"(idle|mixed|allocated|completing|planned|reserved)[+-]?")
+_JOB, _JOB_SECONDS = "device-check", 900
+# Until the pods of a job that was deleted are gone: Kubernetes gives them 30 s to end (Pod v1, terminationGracePeriod).
+_GONE_SECONDS = 120
+_NODE_CHECK = "sudo -n /opt/hyperpod/bin/hyperpod-validate --json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One check. ``detail`` is what was seen; ``hint`` where to look when it failed."""
+
+    name: str
+    result: Result
+    detail: str
+    hint: str = ""
+
+
+class Validation:
+    """The checks of one cluster. Each yields its results, one for each thing that it looked at."""
+
+    def __init__(self, target: Target, *, run_jobs: bool = False) -> None:
+        self._target, self._aws, self._run_jobs = target, target.aws, run_jobs
+
+    def run(self) -> list[Check]:
+        """Every check. What cannot be asked is UNKNOWN, and the next check goes on."""
+        results: list[Check] = []
+        on_nodes = self.kubernetes if self._target.on_eks else self.slurm
+        checks: tuple[tuple[str, Callable[[], Iterator[Check]]], ...] = (
+            ("cluster", self.cluster),
+            ("nodes", self.counts),
+            ("subnet", self.subnet),
+            ("security groups", self.security_groups),
+            ("file system", self.file_system),
+            ("scheduler", on_nodes),
+            ("in pods", self.in_pods) if self._target.on_eks else ("on the nodes", self.each_node),
+        )
+        for name, check in checks:
+            try:
+                results += list(check())
+            except (Failure, ClientError, BotoCoreError) as error:
+                results.append(_not_asked(name, error, self._target.stack))
+        return results
+
+    @cached_property
+    def _nodes(self) -> list[Node]:
+        return cluster_nodes.list_nodes(self._target)
+
+    @property
+    def _network(self) -> dict[str, Any]:
+        return dict(self._target.cluster["VpcConfig"])
+
+    def cluster(self) -> Iterator[Check]:
+        """The cluster is InService."""
+        status = self._target.cluster["ClusterStatus"]
+        detail = f"{status} {self._target.cluster.get('FailureMessage', '')}".strip()
+        yield _check(
+            "cluster in service", status == "InService", detail, f"python -m operations errors {self._target.stack}"
+        )
+
+    def counts(self) -> Iterator[Check]:
+        """As many nodes run in each group as the configuration says."""
+        running = Counter(node.group for node in self._nodes if node.status == "Running")
+        for group in self._target.config.instance_groups:
+            found = running[group.name]
+            others = [f"{n.name} {n.status}" for n in self._nodes if n.group == group.name and n.status != "Running"]
+            detail = f"{found} of {group.count} running" + (f"; {', '.join(others)}" if others else "")
+            hint = f"python -m operations nodes {self._target.stack}; python -m operations errors {self._target.stack}"
+            yield _check(f"{group.role} nodes of {group.name}", found == group.count, detail, hint)
+        known = {group.name for group in self._target.config.instance_groups}
+        for name in sorted(running.keys() - known):
+            yield _check(f"group {name}", False, "the configuration does not have it", "deploy the stack again")
+
+    def subnet(self) -> Iterator[Check]:
+        """No node can be reached from the internet."""
+        ids = self._network["Subnets"]
+        client = self._aws.client("ec2")
+        for subnet in client.describe_subnets(SubnetIds=ids)["Subnets"]:
+            one = subnet["SubnetId"]
+            filters = [{"Name": "association.subnet-id", "Values": [one]}]
+            tables = client.describe_route_tables(Filters=filters)["RouteTables"] or _main_table(
+                client, subnet["VpcId"]
+            )
+            public = [r for t in tables for r in t["Routes"] if str(r.get("GatewayId", "")).startswith("igw-")]
+            given = subnet.get("MapPublicIpOnLaunch", False)
+            what = "a route to an internet gateway" if public else "addresses given at launch" if given else "private"
+            yield _check(f"subnet {one} private", not public and not given, what, "nodes belong in a private subnet")
+
+    def security_groups(self) -> Iterator[Check]:
+        """All traffic from the nodes' group to itself, both ways: EFA carries nothing without it."""
+        ids = set(self._network["SecurityGroupIds"])
+        groups = self._aws.client("ec2").describe_security_groups(GroupIds=sorted(ids))["SecurityGroups"]
+        for way, key in (("in", "IpPermissions"), ("out", "IpPermissionsEgress")):
+            good = [
+                group["GroupId"]
+                for group in groups
+                for rule in group[key]
+                if rule["IpProtocol"] == "-1" and group["GroupId"] in {p["GroupId"] for p in rule["UserIdGroupPairs"]}
+            ]
+            detail = f"{good[0]} to itself" if good else f"none of {', '.join(sorted(ids))} allows itself"
+            yield _check(
+                f"nodes to nodes, {way}", bool(good), detail, "a rule for all traffic from the group to itself"
+            )
+
+    def file_system(self) -> Iterator[Check]:
+        """The one that the nodes look for is there and available."""
+        tag = {"Key": CLUSTER_ID_TAG, "Value": self._target.names.cluster_id}
+        systems = list(self._aws.pages("fsx", "describe_file_systems", "FileSystems"))
+        found = [one for one in systems if tag in one.get("Tags", [])]
+        states = ", ".join(f"{one['FileSystemId']} {one['Lifecycle']}" for one in found) or "none with the stack's tag"
+        good = [one["Lifecycle"] for one in found] == ["AVAILABLE"]
+        yield _check("FSx for Lustre", good, states, "nodes find it by the tag hyperpod:cluster-id")
+        settings = self._target.config.settings
+        if home := settings.fsx.home_file_system_id:
+            states = ", ".join(f"{s['Lifecycle']} in {s['VpcId']}" for s in systems if s["FileSystemId"] == home)
+            good = states == f"AVAILABLE in {settings.network.vpc_id}"
+            yield _check("home file system", good, states or f"there is no {home}", "hyperpod:fsx.homeFileSystemId")
+
+    def slurm(self) -> Iterator[Check]:
+        """Slurm sees every worker, and every accelerator of it."""
+        controller = cluster_nodes.controller(self._nodes)
+        ran = sessions.run_remote(self._target, controller, "sinfo --noheader --Node --format='%N|%T|%G'", timeout=60)
+        if ran.code != 0:
+            raise Failure(f"sinfo ended with {ran.code}: {ran.output.strip()}")
+        seen = {}
+        for line in ran.output.splitlines():
+            name, state, gres = [*line.strip().split("|"), "", ""][:3]
+            seen[name] = (state, _gres(gres))
+        for node, wanted in self._workers():
+            state, number = seen.get(node.hostname, ("not there", 0))
+            up = _UP.fullmatch(state) is not None
+            detail = f"{state}, {number} of {wanted} accelerators"
+            yield _check(f"Slurm sees {node.name}", up and number == wanted, detail, "scontrol show node; sinfo -R")
+
+    def kubernetes(self) -> Iterator[Check]:
+        """Kubernetes sees every worker ready, with its accelerators and EFA interfaces."""
+        listed = cluster_nodes.kubernetes(self._target).nodes()
+        items = {str(item["metadata"]["name"]).removeprefix("hyperpod-"): item for item in listed}
+        resource = self._target.config.accelerator.kubernetes_resource
+        groups = {group.name: group for group in self._target.config.worker_groups}
+        for node, wanted in self._workers():
+            item = items.get(node.instance_id)
+            if item is None:
+                yield _check(f"Kubernetes sees {node.name}", False, "not there", "kubectl get nodes")
+                continue
+            conditions: list[dict[str, str]] = item["status"].get("conditions", [])
+            ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+            has = item["status"]["allocatable"]
+            number, efa = int(has.get(resource, 0)), int(has.get(EFA_RESOURCE, 0))
+            detail = f"{'Ready' if ready else 'NotReady'}, {number} of {wanted} accelerators, {efa} EFA interfaces"
+            kind = groups[node.group].type
+            enough = kind.efa != "yes" or efa == kind.efa_interfaces
+            hint = "the device plugins: kubectl get daemonsets --all-namespaces"
+            yield _check(f"Kubernetes sees {node.name}", ready and number == wanted and enough, detail, hint)
+
+    def in_pods(self) -> Iterator[Check]:
+        """Pods write to /fsx and see every device. A job alone can tell, which takes all devices of its nodes."""
+        for group in self._target.config.training_groups:
+            if not group.count:
+                continue
+            name = f"{_JOB} on {group.name}"
+            by_hand = f"python -m operations job run {_JOB} --group {group.name} --stack {self._target.stack}"
+            if not self._run_jobs:
+                hint = f"validate --run-jobs, or {by_hand}"
+                yield Check(name=name, result="UNKNOWN", detail="not run: /fsx and devices in pods", hint=hint)
+                continue
+            try:
+                ended = self._job(group)
+            except job_run.TimedOut as error:
+                if error.queued:
+                    detail = f"the nodes are taken, or no queue lets the job in: {error.message}"
+                    yield Check(name=name, result="UNKNOWN", detail=detail, hint=f"when they are free: {by_hand}")
+                else:
+                    yield _check(name, False, error.message, f"it was taken away; {by_hand} --keep leaves it")
+            except Failure as error:
+                yield _not_asked(name, error, self._target.stack)
+            else:
+                figures = f"{ended.figures.get('nodes_passed', 0):g} of {group.count} nodes"
+                yield _check(
+                    name, ended.passed, "; ".join(ended.reasons) or figures, f"its output: {by_hand}; kubectl events"
+                )
+
+    def _job(self, group: InstanceGroup) -> job_run.Result:
+        """Run it in the first team's namespace, and take it away again."""
+        api, config = cluster_nodes.kubernetes(self._target), self._target.config
+        try:
+            # Kubernetes ends it later than we do: what it ended while it waited for nodes would read as a failure.
+            objects = render(_JOB, config, group=group.name, deadline=_JOB_SECONDS + 60)
+        except JobError as error:
+            raise bad_input(str(error)) from None
+        job_run.check(api, objects, config)
+        began = time.monotonic()
+        try:
+            job_run.submit(api, objects)
+            ended, lines = job_run.follow(api, objects, lambda line: None, lambda phase: None, _JOB_SECONDS)
+        finally:
+            for document in reversed(objects):
+                api.delete(document)
+            # The next group's job has the same name.
+            gone = time.monotonic() + _GONE_SECONDS
+            while api.get(objects[-1]) is not None and time.monotonic() < gone:
+                time.sleep(1)
+        namespace, seconds = objects[-1]["metadata"]["namespace"], time.monotonic() - began
+        return job_run.judge(_JOB, namespace, group, group.count, ended, lines, seconds)
+
+    def each_node(self) -> Iterator[Check]:
+        """What each node says of itself: boot, /fsx, MUNGE, Slurm, devices, EFA, commands."""
+        running = [node for node in self._nodes if node.status == "Running"]
+        with ThreadPoolExecutor(_SESSIONS) as pool:
+            for results in pool.map(self._one_node, running):
+                yield from results
+
+    def _one_node(self, node: Node) -> list[Check]:
+        try:
+            ran = sessions.run_remote(self._target, node, _NODE_CHECK, timeout=300)
+            found = json.loads(ran.output[ran.output.index("{") :])
+        except (Failure, ClientError, BotoCoreError) as error:
+            return [_not_asked(node.name, error, self._target.stack)]
+        except ValueError:
+            said = ran.output.strip().splitlines()[-1:] or ["nothing"]
+            return [
+                _check(
+                    node.name, False, f"hyperpod-validate said: {said[0]}", "did on_create.sh run? see the node's log"
+                )
+            ]
+        run = f"python -m operations exec {node.name} --stack {self._target.stack}"
+        hint = f"{run} -- sudo /opt/hyperpod/bin/hyperpod-validate"
+        bad = [one for one in found["checks"] if not one["passed"]]
+        if not bad:
+            return [_check(node.name, True, ", ".join(one["name"] for one in found["checks"]))]
+        return [_check(f"{node.name}: {one['name']}", False, one["detail"], hint) for one in bad]
+
+    def _workers(self) -> Iterator[tuple[Node, int]]:
+        """Running workers, and how many accelerators each has by the catalogue."""
+        types = {group.name: group.type for group in self._target.config.worker_groups}
+        for node in self._nodes:
+            if node.status == "Running" and node.group in types:
+                yield node, types[node.group].accelerators
+
+
+def _check(name: str, good: bool, detail: str, hint: str = "") -> Check:
+    return Check(name=name, result="PASS" if good else "FAIL", detail=detail, hint="" if good else hint)
+
+
+def _not_asked(name: str, error: Exception, stack: str) -> Check:
+    """A check that came to no end: a failure where the cluster is to blame, unknown where the way to it is."""
+    failure = explain(error, stack) or Failure(str(error))
+    result: Result = "FAIL" if failure.code is Exit.FAILED else "UNKNOWN"
+    return Check(name=name, result=result, detail=failure.message, hint=failure.hint)
+
+
+def _main_table(client: Any, vpc: str) -> list[dict[str, Any]]:
+    """Where a subnet has no table of its own, the VPC's main one counts."""
+    filters = [{"Name": "vpc-id", "Values": [vpc]}, {"Name": "association.main", "Values": ["true"]}]
+    return list(client.describe_route_tables(Filters=filters)["RouteTables"])
+
+
+def _gres(text: str) -> int:
+    """How many accelerators sinfo's %G names: ``gpu:a100:8(S:0-1)`` or ``neuron:16``."""
+    return sum(int(number) for number in re.findall(r"(?:gpu|neuron)(?::[^:,()]+)*?:(\d+)(?:\(|,|$)", text))
+
+
+def worst(checks: Sequence[Check]) -> Exit:
+    """How ``validate`` ends."""
+    results = {check.result for check in checks}
+    return Exit.FAILED if "FAIL" in results else Exit.CANNOT_KNOW if "UNKNOWN" in results else Exit.GOOD

@@ -1,0 +1,1 @@
+"""Deploying and destroying a stack, and what is left of it or went wrong."""

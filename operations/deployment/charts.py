@@ -1,0 +1,108 @@
+"""Bring the Helm charts that ``pulumi up`` installs on EKS, and check that they are what the project pins."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.progress import Progress
+
+from components.kubernetes.charts import FOLDER, Chart, Dependency, faults
+from stack.failures import Failure, cannot_know
+
+ROOT = Path(__file__).parents[2]
+_TIMEOUT_SECONDS = 60
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brought:
+    """A chart that is in place, ``content`` being the charts in it whose content was verified."""
+
+    chart: str
+    version: str
+    path: str
+    content: tuple[str, ...]
+
+
+def bring(
+    chart: Chart, root: Path | None = None, offline: Path | None = None, progress: Progress | None = None
+) -> Brought:
+    """Put a chart into ``charts/``, all of it or nothing. Raises Failure where it cannot be had or is not as pinned.
+
+    ``offline`` is a folder with the archives under the last part of their addresses, in the network's place.
+    """
+    root = root or ROOT
+    target = root / chart.path
+    if faults(chart, target):
+        with tempfile.TemporaryDirectory(prefix="charts-", dir=_made(root / FOLDER)) as scratch:
+            made = _assemble(chart, Path(scratch), offline, progress)
+            if wrong := faults(chart, made):
+                raise Failure(
+                    f"{chart.name} is not what this project pins: {'; '.join(wrong)}",
+                    "somebody changed what is published at these addresses; use no chart that you have not read",
+                )
+            if target.exists():
+                shutil.rmtree(target)
+            made.rename(target)
+    return Brought(
+        chart=chart.name,
+        version=chart.version,
+        path=str(chart.path),
+        content=(chart.name, *(dependency.name for dependency in chart.dependencies)),
+    )
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _assemble(chart: Chart, scratch: Path, offline: Path | None, progress: Progress | None) -> Path:
+    archive = _fetch(chart.archive, f"{chart.name}.tar.gz", scratch, offline, progress)
+    with tarfile.open(archive) as package:
+        package.extractall(scratch / "archive", filter="data")
+    # An archive of a repository has one folder, named after repository and commit.
+    made = next((scratch / "archive").iterdir()) / chart.folder
+    if not made.is_dir():
+        raise Failure(
+            f"{chart.archive} has no folder {chart.folder}", "the pin in components/kubernetes/charts.py is wrong"
+        )
+    for name in chart.left_out:
+        (made / name).unlink(missing_ok=True)
+    (made / "charts").mkdir(exist_ok=True)
+    for dependency in chart.dependencies:
+        package_file = _fetch(dependency.url, _file_of(dependency), scratch, offline, progress)
+        shutil.move(package_file, made / dependency.file)
+    return made
+
+
+def _file_of(dependency: Dependency) -> str:
+    return dependency.url.rsplit("/", 1)[1]
+
+
+def _fetch(url: str, name: str, scratch: Path, offline: Path | None, progress: Progress | None) -> Path:
+    target = scratch / name
+    if offline:
+        if not (offline / name).is_file():
+            raise Failure(f"{offline} has no {name}", f"put {url} there under that name")
+        return Path(shutil.copy(offline / name, target))
+    try:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer, target.open("wb") as file:
+            size = int(answer.headers.get("Content-Length") or 0) or None
+            task = progress.add_task(name, total=size) if progress else None
+            while block := answer.read(_CHUNK):
+                file.write(block)
+                if progress and task is not None:
+                    progress.update(task, advance=len(block))
+    except (urllib.error.URLError, OSError) as error:
+        raise cannot_know(
+            f"{url} cannot be fetched: {error}",
+            f"check the network and proxy; or fetch it elsewhere as {name} and give that folder with --from",
+        ) from None
+    return target

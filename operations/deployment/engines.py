@@ -1,0 +1,174 @@
+"""What runs the program: the Pulumi CLI through the Automation API, found or installed, and its stack."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import typer
+from pulumi import automation
+
+from stack.commands import Command, CommandRun, InterruptibleCommand, OnEvent, run_command
+from stack.failures import Failure, cannot_know
+
+from .. import console
+from ..target import Target
+
+T = TypeVar("T")
+_PACKAGES = ("aws", "aws-native", "eks", "kubernetes")
+SECRET = "[secret]"
+
+
+class Engine(Protocol):
+    """One stack on one engine. ``title`` says which, for people."""
+
+    title: str
+
+    def execute(self, command: Command, on_event: OnEvent) -> CommandRun:
+        """Run a command to its end, or until it is cancelled."""
+        ...
+
+    def outputs(self) -> dict[str, Any]:
+        """The stack's outputs, secret ones masked."""
+        ...
+
+    def cancel(self) -> None:
+        """Finish what is in progress and begin nothing more."""
+        ...
+
+    def configure(self, values: Mapping[str, str]) -> None:
+        """Change the stack's configuration: values by path, as ``hyperpod:workers[0].count``."""
+        ...
+
+    def restore(self) -> None:
+        """Take back what ``configure`` did."""
+        ...
+
+
+class PulumiEngine:
+    """A stack of the Pulumi CLI."""
+
+    def __init__(self, stack: automation.Stack, cli: InterruptibleCommand) -> None:
+        self.title = f"Pulumi {cli.version}"
+        self._stack, self._cli = stack, cli
+        self._before: str | None = None
+
+    def execute(self, command: Command, on_event: OnEvent) -> CommandRun:
+        """Run a command. Raises CommandError only where the CLI cannot run at all."""
+        return run_command(self._stack, command, on_event)
+
+    def outputs(self) -> dict[str, Any]:
+        """The stack's outputs, secret ones masked."""
+        found = self._stack.outputs()
+        return {key: SECRET if one.secret else one.value for key, one in sorted(found.items())}
+
+    def cancel(self) -> None:
+        """Interrupt the CLI, once more each time."""
+        self._cli.interrupt()
+
+    @property
+    def _file(self) -> Path:
+        return Path(str(self._stack.workspace.work_dir)) / f"Pulumi.{self._stack.name}.yaml"
+
+    def configure(self, values: Mapping[str, str]) -> None:
+        """Change the stack's file, as `pulumi config set --path` does."""
+        self._before = self._file.read_text()
+        self._stack.set_all_config({key: automation.ConfigValue(value) for key, value in values.items()}, path=True)
+
+    def restore(self) -> None:
+        """The stack's file as it was."""
+        if self._before is not None:
+            self._file.write_text(self._before)
+
+
+def find_cli() -> Path | None:
+    """The folder above the CLI's ``bin``: from PATH, else where `PulumiCommand.install` puts the SDK's own version."""
+    if found := shutil.which("pulumi"):
+        return Path(found).parent.parent
+    installed = Path.home() / ".pulumi" / "versions" / metadata.version("pulumi")
+    return installed if os.access(installed / "bin" / "pulumi", os.X_OK) else None
+
+
+def open_cli(*, install: bool = False) -> InterruptibleCommand:
+    """The CLI, installed first where that was asked for or is agreed to. Raises Failure where there is none."""
+    if shutil.which("pulumi"):
+        return InterruptibleCommand()
+    root = find_cli()
+    if root is None:
+        if not install:
+            _offer()
+        root = _install()
+    return InterruptibleCommand(root=str(root))
+
+
+def _offer() -> None:
+    missing = cannot_know(
+        "there is no Pulumi CLI on this machine",
+        "add --install-cli (puts it under ~/.pulumi), or see https://www.pulumi.com/docs/install/, or try --rehearse",
+    )
+    if not sys.stdin.isatty():
+        raise missing
+    console.note("There is no Pulumi CLI on this machine.")
+    if not typer.confirm(f"Install version {metadata.version('pulumi')} under ~/.pulumi?", err=True):
+        raise missing
+
+
+def _install() -> Path:
+    console.note(f"Installing the Pulumi CLI {metadata.version('pulumi')} ...")
+    try:
+        automation.PulumiCommand.install()
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise cannot_know(
+            f"the Pulumi CLI could not be installed: {error}",
+            "check the network and proxy, or install it by hand: https://www.pulumi.com/docs/install/",
+        ) from error
+    root = find_cli()
+    if root is None:
+        raise Failure("the Pulumi CLI's installer ended well, but there is no CLI")
+    return root
+
+
+def open_stack(target: Target, *, create: bool, install_cli: bool = False) -> PulumiEngine:
+    """The stack in Pulumi's backend, made where it is new and ``create`` says so, its plugins installed."""
+    cli = open_cli(install=install_cli)
+    options = automation.LocalWorkspaceOptions(pulumi_command=cli, env_vars={"PULUMI_SKIP_UPDATE_CHECK": "true"})
+    choose = automation.create_or_select_stack if create else automation.select_stack
+    stack = choose(stack_name=target.stack, work_dir=str(target.project.folder), opts=options)
+    for package in _PACKAGES:
+        stack.workspace.install_plugin(package, f"v{metadata.version(f'pulumi-{package}')}")
+    return PulumiEngine(stack, cli)
+
+
+def attend(work: Callable[[], T], cancel: Callable[[], None]) -> T:
+    """Do the work, and turn Ctrl-C or a termination signal into ``cancel``; the work then ends by itself.
+
+    Also where Ctrl-C was ignored, as shells have it for what they start in the background. Signals reach a program's
+    main thread alone: on any other the work is only done.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    stops = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in stops}
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            future = pool.submit(work)
+            while True:
+                try:
+                    return future.result()
+                except KeyboardInterrupt:
+                    console.note(
+                        "Cancelling: what is in progress is finished first. Ctrl-C again abandons it.", "yellow"
+                    )
+                    cancel()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,212 @@
+"""``errors``: root causes of what went wrong with a stack, from every place that knows some."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from botocore.exceptions import BotoCoreError, ClientError
+from pulumi import automation
+
+from stack.events import name_of
+from stack.failures import Failure, cannot_know, explain, is_missing, reason
+
+from .. import records
+from ..cluster.interfaces import in_the_way
+from ..cluster.node_logs import lifecycle_logs
+from ..target import Target
+from .advice import next_step
+from .engines import find_cli, open_cli
+from .trail import refused
+
+Item = TypeVar("Item")
+_MOST_EVENTS = 1000
+_MOST_DESCRIBED = 20
+_BAD_STATES = frozenset({"Failed", "RollingBack"})
+DEPLOYMENTS = "deployments"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One thing that went wrong. ``source`` is who says so; ``what`` the resource, node or call."""
+
+    time: datetime
+    source: str
+    what: str
+    message: str
+    next_step: str = ""
+
+
+@dataclass
+class Problems:
+    """What was found, newest first, and the places that could not be asked."""
+
+    found: list[Problem] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+
+def collect(target: Target, since: timedelta) -> Problems:
+    """Ask every source. One that cannot be asked is named in ``unknown``, and the others go on."""
+    problems = Problems()
+    start = datetime.now(UTC) - since
+    for source, look in _SOURCES:
+        try:
+            for one in look(target, start):
+                if one.time >= start:
+                    problems.found.append(one)
+        except (Failure, automation.CommandError) as error:
+            failure = explain(error, target.stack)
+            problems.unknown.append(f"{source}: {failure.message if failure else error}")
+        except (ClientError, BotoCoreError) as error:
+            if not (isinstance(error, ClientError) and is_missing(error)):
+                problems.unknown.append(f"{source}: {reason(error)}")
+    problems.found.sort(key=lambda one: one.time, reverse=True)
+    return problems
+
+
+def _problem(target: Target, time: datetime, source: str, what: str, message: str) -> Problem:
+    step = next_step(message, target.stack, "mend it, then deploy again: it goes on where it stopped")
+    if "DependencyViolation" in message:
+        words, step = in_the_way(target, message)
+        message = f"{message} ({words})"
+    return Problem(time=time, source=source, what=what, message=message, next_step=step)
+
+
+def _at_most(items: Iterator[Item], most: int, what: str) -> Iterator[Item]:
+    """So many of them; raises Failure behind them where there are more."""
+    for count, item in enumerate(items):
+        if count == most:
+            raise cannot_know(f"only {most} {what} were read: ask for fewer --hours")
+        yield item
+
+
+def _deployments(target: Target, start: datetime) -> Iterator[Problem]:
+    """The engine's own: the first cause of each command that failed, as ``deploy`` and ``destroy`` kept it."""
+    for record in records.read(target, DEPLOYMENTS):
+        if cause := record.get("cause"):
+            time = datetime.fromisoformat(record["time"])
+            yield _problem(target, time, f"pulumi {record['command']}", cause["resource"] or "program", cause["text"])
+
+
+def _state(target: Target, start: datetime) -> Iterator[Problem]:
+    """What an interrupted command left half-way, as the engine's state has it; nothing where no CLI is installed."""
+    if find_cli() is None:
+        return
+    options = automation.LocalWorkspaceOptions(pulumi_command=open_cli())
+    try:
+        stack = automation.select_stack(target.stack, work_dir=str(target.project.folder), opts=options)
+    except automation.StackNotFoundError:
+        return
+    for pending in (stack.export_stack().deployment or {}).get("pending_operations") or []:
+        urn = pending["resource"]["urn"]
+        message = f"{pending['type']} was interrupted: the resource may be there without Pulumi knowing it"
+        step = f"pulumi refresh --stack {target.stack}    # it asks about each, then deploy again"
+        yield Problem(time=datetime.now(UTC), source="pulumi state", what=name_of(urn), message=message, next_step=step)
+
+
+def _cluster(target: Target, start: datetime) -> Iterator[Problem]:
+    """What SageMaker says of the cluster and its nodes now."""
+    found = target.aws.client("sagemaker").describe_cluster(ClusterName=target.cluster_name)
+    now = datetime.now(UTC)
+    if message := found.get("FailureMessage"):
+        yield _problem(target, now, "SageMaker", f"cluster {found['ClusterStatus']}", message)
+    nodes = target.aws.pages("sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", ClusterName=target.cluster_name)
+    for node in nodes:
+        status = node["InstanceStatus"]
+        if status["Status"] == "Failure" or (status.get("Message") and status["Status"] != "Running"):
+            what = f"{node['InstanceGroupName']} {node['InstanceId']} {status['Status']}"
+            yield _problem(target, now, "SageMaker", what, status.get("Message", "no message"))
+
+
+def _events(target: Target, start: datetime) -> Iterator[Problem]:
+    """The cluster's own events of the levels Error and Warn, each with the failure that it was of.
+
+    SageMaker has them for continuous provisioning alone (SageMaker API Reference, ListClusterEvents).
+    """
+    if target.config.settings.node_provisioning != "Continuous":
+        return
+    listed = target.aws.pages(
+        "sagemaker",
+        "list_cluster_events",
+        "Events",
+        ClusterName=target.cluster_name,
+        EventTimeAfter=start,
+        SortBy="EventTime",
+        SortOrder="Descending",
+    )
+    bad = (event for event in listed if event.get("EventLevel", "Error") != "Info")
+    for event in _at_most(bad, _MOST_DESCRIBED, "events"):
+        what = event.get("InstanceId") or event.get("InstanceGroupName") or event["ClusterName"]
+        message = f"{event.get('Description', '')} {_failure_of(target, event['EventId'])}".strip()
+        yield _problem(target, event["EventTime"], "cluster event", f"{event['ResourceType']} {what}", message)
+
+
+def _failure_of(target: Target, event_id: str) -> str:
+    """Only the event itself says why."""
+    client = target.aws.client("sagemaker")
+    found = client.describe_cluster_event(ClusterName=target.cluster_name, EventId=event_id)["EventDetails"]
+    parts = found.get("EventDetails", {}).get("EventMetadata", {}).values()
+    return next((str(part["FailureMessage"]) for part in parts if part.get("FailureMessage")), "")
+
+
+def _recorded(target: Target, start: datetime) -> Iterator[Problem]:
+    """State changes and node health that this stack's own rule keeps in a log group (hyperpod:validation)."""
+    if not target.config.settings.validation:
+        return
+    group = f"/aws/events/hyperpod/{target.cluster_name}"
+    events = target.aws.pages(
+        "logs", "filter_log_events", "events", logGroupName=group, startTime=int(start.timestamp() * 1000)
+    )
+    for event in _at_most(events, _MOST_EVENTS, "events"):
+        document = json.loads(event["message"])
+        detail: dict[str, Any] = document["detail"]
+        time = datetime.fromisoformat(document["time"])
+        health: dict[str, str] = detail.get("HealthSummary", {})
+        if health.get("HealthStatus", "Healthy") != "Healthy":
+            message = f"{health.get('HealthStatusReason', '')} {health.get('Recommendation', '')}".strip()
+            what = f"node {detail.get('InstanceId', '')} {health['HealthStatus']}"
+            yield _problem(target, time, "node health", what, message)
+        elif detail.get("ClusterStatus") in _BAD_STATES:
+            message = detail.get("FailureMessage") or ", ".join(
+                f"{group['InstanceGroupName']} {group.get('CurrentCount', 0)} of {group.get('TargetCount', 0)}"
+                for group in detail.get("InstanceGroups", [])
+            )
+            yield _problem(target, time, "state change", f"cluster {detail['ClusterStatus']}", message)
+
+
+def _trail(target: Target, start: datetime) -> Iterator[Problem]:
+    """Calls that AWS refused; equal refusals, as of a delete that is tried again, are told once."""
+    times: dict[tuple[str, str], list[datetime]] = {}
+    unseen: Failure | None = None
+    try:
+        for one in refused(target, start):
+            times.setdefault((one.call, one.message), []).append(one.time)
+    except Failure as error:
+        unseen = error
+    for (call, message), when in times.items():
+        what = f"{call} ({len(when)} times)" if len(when) > 1 else call
+        yield _problem(target, max(when), "CloudTrail", what, message)
+    if unseen is not None:
+        raise unseen
+
+
+def _boots(target: Target, start: datetime) -> Iterator[Problem]:
+    """Lifecycle scripts that ended badly."""
+    for log in lifecycle_logs(target.aws, target.cluster_name):
+        if log.failed:
+            yield _problem(target, log.time, "lifecycle script", log.stream.split("/", 1)[1], log.lines[-1])
+
+
+_Look = Callable[[Target, datetime], Iterator[Problem]]
+_SOURCES: tuple[tuple[str, _Look], ...] = (
+    ("pulumi", _deployments),
+    ("pulumi state", _state),
+    ("SageMaker", _cluster),
+    ("cluster events", _events),
+    ("recorded events", _recorded),
+    ("lifecycle logs", _boots),
+    ("CloudTrail", _trail),
+)

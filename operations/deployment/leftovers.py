@@ -1,0 +1,247 @@
+"""What a destroyed stack left in the account: asked of each service, by this stack's names and tags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import jmespath
+from botocore.exceptions import BotoCoreError, ClientError
+
+from components.names import CLUSTER_ID_TAG, ROLE_KINDS
+from stack.failures import Failure, is_missing, reason
+
+from ..aws import Aws
+from ..cluster.node_logs import GROUP_PREFIX
+from ..target import Target
+from .tagged import present
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leftover:
+    """One thing that is still there. ``by_aws``: AWS made it by itself. ``command`` removes it."""
+
+    kind: str
+    id: str
+    by_aws: bool
+    command: str
+
+
+@dataclass
+class Audit:
+    """What was found. ``kept`` stays on purpose; ``unknown`` says what could not be looked at, and why."""
+
+    leftovers: list[Leftover] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+
+    @property
+    def of_the_stack(self) -> list[Leftover]:
+        """What destroy should have deleted: the stack's own."""
+        return [one for one in self.leftovers if not one.by_aws]
+
+    def add_unnamed(self, found: Iterable[str]) -> None:
+        """Things that a search by other means has found, except those that are known already."""
+        known = {one.id for one in self.leftovers}
+        for text in found:
+            if not known & set(text.split()):
+                self.leftovers.append(Leftover(kind="unnamed", id=text, by_aws=False, command=""))
+
+
+INTERFACE = "network interface"
+_FILE_SYSTEM = "FSx file system"
+# EC2's kinds, found by the stack's tag: operation, where the ids are, and the command that deletes one.
+_TAGGED = (
+    ("VPC", "describe_vpcs", "Vpcs[].VpcId", "delete-vpc --vpc-id"),
+    ("subnet", "describe_subnets", "Subnets[].SubnetId", "delete-subnet --subnet-id"),
+    ("NAT gateway", "describe_nat_gateways", "NatGateways[?!starts_with(State, 'delet')].NatGatewayId",
+     "delete-nat-gateway --nat-gateway-id"),
+    ("elastic IP", "describe_addresses", "Addresses[].AllocationId", "release-address --allocation-id"),
+    ("internet gateway", "describe_internet_gateways", "InternetGateways[].InternetGatewayId",
+     "delete-internet-gateway --internet-gateway-id"),
+    ("route table", "describe_route_tables", "RouteTables[].RouteTableId", "delete-route-table --route-table-id"),
+    ("VPC endpoint", "describe_vpc_endpoints", "VpcEndpoints[?!starts_with(State, 'delet')].VpcEndpointId",
+     "delete-vpc-endpoints --vpc-endpoint-ids"),
+    ("security group", "describe_security_groups", "SecurityGroups[].GroupId", "delete-security-group --group-id"),
+)  # fmt: skip
+
+
+def audit(target: Target) -> Audit:
+    """Look for everything that the stack, or AWS on its behalf, may have left. Asks only; removes nothing."""
+    found = Audit()
+    for what, look in _LOOKS:
+        try:
+            for one in look(target):
+                found.leftovers.append(one)
+        except Failure as failure:
+            found.unknown.append(f"{what}: {failure.message}")
+        except (ClientError, BotoCoreError) as error:
+            if not (isinstance(error, ClientError) and is_missing(error)):
+                found.unknown.append(f"{what}: {reason(error)}")
+    _set_kept_apart(target, found)
+    return found
+
+
+def remove(target: Target, found: Audit) -> None:
+    """Delete what AWS made by itself: log groups, and network interfaces that nothing uses any more."""
+    for one in [one for one in found.leftovers if one.by_aws]:
+        try:
+            if one.kind == "log group":
+                target.aws.client("logs").delete_log_group(logGroupName=one.id)
+            else:
+                target.aws.client("ec2").delete_network_interface(NetworkInterfaceId=one.id)
+        except ClientError as error:
+            if not is_missing(error):
+                found.unknown.append(f"{one.kind} {one.id} was not removed: {error}")
+                continue
+        found.leftovers.remove(one)
+        found.removed.append(f"{one.kind} {one.id}")
+
+
+def _set_kept_apart(target: Target, found: Audit) -> None:
+    """With hyperpod:fsx.retainOnDelete the file system stays (in a VPC that is its owner's)."""
+    if target.config.settings.fsx.retain_on_delete:
+        found.kept = [f"{one.kind} {one.id}" for one in found.leftovers if one.kind == _FILE_SYSTEM]
+        found.leftovers = [one for one in found.leftovers if one.kind != _FILE_SYSTEM]
+
+
+def _ours(target: Target) -> list[dict[str, Any]]:
+    return [{"Name": f"tag:{CLUSTER_ID_TAG}", "Values": [target.names.cluster_id]}]
+
+
+def _network(target: Target) -> Iterator[Leftover]:
+    for kind, operation, path, command in _TAGGED:
+        key = "Filter" if operation == "describe_nat_gateways" else "Filters"
+        for page in _pages(target.aws, "ec2", operation, {key: _ours(target)}):
+            for one in jmespath.search(path, page) or []:
+                yield Leftover(kind=kind, id=one, by_aws=False, command=f"aws ec2 {command} {one}")
+
+
+def _interfaces(target: Target) -> Iterator[Leftover]:
+    """What AWS attaches for nodes, endpoints and file systems, and sometimes forgets."""
+    net = target.config.settings.network
+    if net.private_subnet_id:
+        filters = [
+            {"Name": "subnet-id", "Values": [net.private_subnet_id]},
+            {"Name": "status", "Values": ["available"]},
+        ]
+    else:
+        vpcs = jmespath.search("Vpcs[].VpcId", target.aws.client("ec2").describe_vpcs(Filters=_ours(target)))
+        if not vpcs:
+            return
+        filters = [{"Name": "vpc-id", "Values": vpcs}]
+    for page in _pages(target.aws, "ec2", "describe_network_interfaces", {"Filters": filters}):
+        for one in page["NetworkInterfaces"]:
+            if net.private_subnet_id and target.cluster_name not in one.get("Description", ""):
+                continue
+            eni = one["NetworkInterfaceId"]
+            yield Leftover(
+                kind=INTERFACE,
+                id=eni,
+                by_aws=one.get("Status") == "available",
+                command=f"aws ec2 delete-network-interface --network-interface-id {eni}",
+            )
+
+
+def _log_groups(target: Target) -> Iterator[Leftover]:
+    name = target.cluster_name
+    # The stack's own groups are deleted with it; AWS makes them anew when something still writes.
+    prefixes = (
+        f"{GROUP_PREFIX}{name}/",
+        f"/aws/eks/{name}/",
+        f"/aws/containerinsights/{name}/",
+        f"/hyperpod/{name}/",
+        f"/aws/events/hyperpod/{name}",
+    )
+    for prefix in prefixes:
+        for group in target.aws.pages("logs", "describe_log_groups", "logGroups", logGroupNamePrefix=prefix):
+            one = str(group["logGroupName"])
+            if prefix.endswith("/") or one == prefix:
+                yield Leftover(
+                    kind="log group",
+                    id=one,
+                    by_aws=True,
+                    command=f"aws logs delete-log-group --log-group-name {one}",
+                )
+
+
+def _clusters(target: Target) -> Iterator[Leftover]:
+    name = target.cluster_name
+    if any(one["ClusterName"] == name for one in target.aws.pages("sagemaker", "list_clusters", "ClusterSummaries")):
+        yield Leftover(
+            kind="HyperPod cluster",
+            id=name,
+            by_aws=False,
+            command=f"aws sagemaker delete-cluster --cluster-name {name}",
+        )
+
+
+def _kubernetes(target: Target) -> Iterator[Leftover]:
+    name = target.cluster_name
+    if target.on_eks and name in target.aws.pages("eks", "list_clusters", "clusters"):
+        yield Leftover(kind="EKS cluster", id=name, by_aws=False, command=f"aws eks delete-cluster --name {name}")
+
+
+def _file_systems(target: Target) -> Iterator[Leftover]:
+    tag = {"Key": CLUSTER_ID_TAG, "Value": target.names.cluster_id}
+    for one in target.aws.pages("fsx", "describe_file_systems", "FileSystems"):
+        if tag in one.get("Tags", []) and one.get("Lifecycle") != "DELETING":
+            system = one["FileSystemId"]
+            command = f"aws fsx delete-file-system --file-system-id {system}    # and its data"
+            yield Leftover(kind=_FILE_SYSTEM, id=system, by_aws=False, command=command)
+
+
+def _bucket(target: Target) -> Iterator[Leftover]:
+    name = target.names.bucket
+    if any(one["Name"] == name for one in target.aws.client("s3").list_buckets()["Buckets"]):
+        yield Leftover(kind="bucket", id=name, by_aws=False, command=f"aws s3 rb --force s3://{name}")
+
+
+def _roles(target: Target) -> Iterator[Leftover]:
+    for kind in ROLE_KINDS:
+        name = target.names.role(kind)
+        try:
+            target.aws.client("iam").get_role(RoleName=name)
+        except ClientError as error:
+            if not is_missing(error):
+                raise
+        else:
+            yield Leftover(kind="role", id=name, by_aws=False, command=f"aws iam delete-role --role-name {name}")
+
+
+def _documents(target: Target) -> Iterator[Leftover]:
+    prefix = target.names.document("")
+    filters = [{"Key": "Name", "Values": [prefix]}]
+    for one in target.aws.pages("ssm", "list_documents", "DocumentIdentifiers", Filters=filters):
+        name = one["Name"]
+        if name.startswith(prefix):
+            yield Leftover(kind="SSM document", id=name, by_aws=False, command=f"aws ssm delete-document --name {name}")
+
+
+def _tagged(target: Target) -> Iterator[Leftover]:
+    for one in present(target):
+        yield Leftover(kind=one.kind, id=one.id, by_aws=False, command=one.command)
+
+
+def _pages(aws: Aws, service: str, operation: str, arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    client = aws.client(service)
+    if client.can_paginate(operation):
+        yield from client.get_paginator(operation).paginate(**arguments)
+    else:
+        yield getattr(client, operation)(**arguments)
+
+
+_LOOKS: tuple[tuple[str, Callable[[Target], Iterator[Leftover]]], ...] = (
+    ("HyperPod", _clusters),
+    ("EKS", _kubernetes),
+    ("FSx", _file_systems),
+    ("network interfaces", _interfaces),
+    ("network", _network),
+    ("S3", _bucket),
+    ("IAM", _roles),
+    ("SSM", _documents),
+    ("tagged resources", _tagged),
+    ("logs", _log_groups),
+)

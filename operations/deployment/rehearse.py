@@ -1,0 +1,172 @@
+"""``--rehearse``: the same verbs on an AWS account embedded in this process, with the Pulumi CLI where there is one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from operations.deployment.engines import SECRET, Engine, PulumiEngine
+from operations.target import Target
+from stack.commands import Cause, Command, CommandRun, OnEvent
+from stack.failures import bad_input, cannot_know
+
+if TYPE_CHECKING:
+    from rehearsal.account import Account
+    from rehearsal.engines.real import RealStack
+
+
+@contextmanager
+def rehearsed(target: Target, *, fail: Sequence[str] = ()) -> Iterator[tuple[Engine, Account]]:
+    """An engine for the stack in an account of its own; boto3 clients made meanwhile reach that account.
+
+    ``fail`` makes resources fail, as ``python -m rehearsal --fail`` takes them. Raises Failure without the rehearsal's
+    packages.
+    """
+    try:
+        from rehearsal.account import Account
+        from rehearsal.account.faults import parse_fault
+        from rehearsal.engines.real import real_stack
+        from rehearsal.existing import prepare
+    except ModuleNotFoundError as missing:
+        raise cannot_know(
+            f"the rehearsal needs {missing.name}", "venv/bin/pip install -r requirements-dev.txt"
+        ) from missing
+    try:
+        faults = [parse_fault(text) for text in fail]
+    except ValueError as error:
+        raise bad_input(f"--fail: {error}") from error
+    with Account(target.config.region.name, faults=faults) as account:
+        prepare(account, target.config)
+        if shutil.which("pulumi") is None:
+            yield EmbeddedEngine(target, account), account
+            return
+        with real_stack(target.project, account, lambda line: None) as stack:
+            yield RehearsedCli(stack), account
+
+
+class RehearsedCli(PulumiEngine):
+    """The real CLI, whose state is in a temporary folder and whose providers are the embedded account."""
+
+    def __init__(self, stack: RealStack) -> None:
+        super().__init__(stack.stack, stack.cli)
+        self.title += ", in an AWS account embedded in this process"
+        self._real = stack
+
+    def execute(self, command: Command, on_event: OnEvent) -> CommandRun:
+        """Run a command; the account must hear of what the engine keeps without a word."""
+        return self._real.execute(command, on_event)
+
+
+class EmbeddedEngine:
+    """The embedded engine, for machines without the CLI. The stack's state lasts as long as this object."""
+
+    def __init__(self, target: Target, account: Account) -> None:
+        self.title = "the embedded engine (no Pulumi CLI on PATH), in an AWS account embedded in this process"
+        self._project, self._account = target.project, account
+        self._before = target.project
+        self._state: dict[str, Any] = {}
+        self._outputs: dict[str, Any] = {}
+        self._stop = threading.Event()
+
+    def execute(self, command: Command, on_event: OnEvent) -> CommandRun:
+        """Run a command; refresh finds nothing here, since nobody else changes the account."""
+        began = time.monotonic()
+        self._stop.clear()
+        run = {"preview": self._preview, "up": self._up, "destroy": self._destroy, "refresh": self._refresh}[command](
+            on_event
+        )
+        run.seconds = time.monotonic() - began
+        return run
+
+    def outputs(self) -> dict[str, Any]:
+        """The stack's outputs, secret ones masked."""
+        return self._outputs
+
+    def cancel(self) -> None:
+        """Begin nothing more."""
+        self._stop.set()
+
+    def configure(self, values: Mapping[str, str]) -> None:
+        """Change what the program reads: paths as `pulumi config set --path` takes them."""
+        config = dict(self._project.config)
+        for path, value in values.items():
+            key, _, rest = path.partition("[")
+            items = json.loads(config.get(key, "[]"))
+            place, _, member = rest.partition("].")
+            items += [{} for _ in range(int(place) + 1 - len(items))]
+            items[int(place)][member] = int(value) if value.isdigit() else value
+            config[key] = json.dumps(items)
+        self._project = replace(self._project, config=config)
+
+    def restore(self) -> None:
+        """What it read at first."""
+        self._project = self._before
+
+    def _preview(self, on_event: OnEvent) -> CommandRun:
+        return self._deploy(on_event, preview=True)
+
+    def _up(self, on_event: OnEvent) -> CommandRun:
+        return self._deploy(on_event, preview=False)
+
+    def _deploy(self, on_event: OnEvent, *, preview: bool) -> CommandRun:
+        from rehearsal.engines.deployment import up
+        from rehearsal.engines.program import ProgramError
+
+        try:
+            deployment = up(
+                self._project,
+                self._account,
+                old=self._state,
+                preview=preview,
+                on_event=on_event,
+                stop=self._stop,
+            )
+        except ProgramError as refused:
+            return CommandRun(causes=[Cause(text=str(refused))], failed=True)
+        if not preview:
+            self._state = deployment.state
+            self._outputs = {
+                key: SECRET if key in deployment.secret_outputs else value
+                for key, value in sorted(deployment.outputs.items())
+            }
+        run = CommandRun(warnings=deployment.warnings)
+        run.counts = dict(Counter(str(operation) for operation in deployment.operations.values()))
+        run.changed = [f"{urn.rsplit('::', 1)[1]} ({operation})" for urn, operation in deployment.changes.items()]
+        self._fail(run, [deployment.failure] if deployment.failure else [])
+        return run
+
+    def _refresh(self, _: OnEvent) -> CommandRun:
+        return CommandRun(counts={"same": len(self._state)})
+
+    def _destroy(self, on_event: OnEvent) -> CommandRun:
+        from rehearsal.engines.deployment import destroy
+
+        before = sum(resource.in_account for resource in self._state.values())
+        failures = destroy(self._state, self._account, on_event, self._stop)
+        run = CommandRun(counts={"delete": before - sum(r.in_account for r in self._state.values())})
+        self._fail(run, failures)
+        return run
+
+    def _fail(self, run: CommandRun, failures: list[str]) -> None:
+        """The embedded engine's failures begin with the resource's name and type."""
+        from rehearsal.engines.embedded import CANCELLED
+
+        run.failed = bool(failures)
+        run.cancelled = CANCELLED in failures
+        for text in failures:
+            if text == CANCELLED:
+                continue
+            title, _, cause = text.partition("): ")
+            cause = cause.split(" failed: ", 1)[-1]
+            name, separator, kind = title.partition(" (")
+            if separator and cause:
+                run.causes.append(Cause(text=cause, resource=name, type=kind))
+            else:
+                run.causes.append(Cause(text=text))

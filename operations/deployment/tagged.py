@@ -1,0 +1,152 @@
+"""What carries a stack's tags, as the Resource Groups Tagging API has it, and what of it is really there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jmespath
+from botocore.exceptions import BotoCoreError, ClientError
+
+from components.names import CLUSTER_ID_TAG
+from stack.failures import cannot_know, is_missing, reason
+
+from ..target import Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tagged:
+    """One thing that is there. ``command`` deletes it."""
+
+    kind: str
+    id: str
+    command: str
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How to ask the service itself for one: ``there`` (JMESPath) finds something in its answer while it exists."""
+
+    name: str
+    service: str
+    operation: str
+    arguments: Callable[[str, str], dict[str, Any]]  # of the ARN and the id in it
+    there: str
+    command: str
+
+
+# By service and type, as ARNs have them (Service Authorization Reference, resource types).
+_KINDS = {
+    "aps:workspace": _Kind(
+        "Prometheus workspace", "amp", "describe_workspace", lambda arn, one: {"workspaceId": one},
+        "workspace.status.statusCode != 'DELETING'", "aws amp delete-workspace --workspace-id {id}",
+    ),
+    "grafana:workspaces": _Kind(
+        "Grafana workspace", "grafana", "describe_workspace", lambda arn, one: {"workspaceId": one},
+        "workspace.status != 'DELETING'", "aws grafana delete-workspace --workspace-id {id}",
+    ),
+    "kms:key": _Kind(
+        "KMS key", "kms", "describe_key", lambda arn, one: {"KeyId": one},
+        "KeyMetadata.KeyState != 'PendingDeletion'",
+        "aws kms schedule-key-deletion --key-id {id}",
+    ),
+    "ecr:repository": _Kind(
+        "ECR repository", "ecr", "describe_repositories", lambda arn, one: {"repositoryNames": [one]},
+        "repositories", "aws ecr delete-repository --force --repository-name {id}",
+    ),
+    "events:rule": _Kind(
+        "EventBridge rule", "events", "describe_rule", lambda arn, one: {"Name": one},
+        "Name", "aws events delete-rule --name {id}    # after its targets: aws events remove-targets",
+    ),
+    "ssm:parameter": _Kind(
+        "SSM parameter", "ssm", "get_parameter", lambda arn, one: {"Name": one},
+        "Parameter", "aws ssm delete-parameter --name {id}",
+    ),
+    "ec2:volume": _Kind(
+        "EBS volume", "ec2", "describe_volumes", lambda arn, one: {"VolumeIds": [one]},
+        "Volumes[?State != 'deleting']", "aws ec2 delete-volume --volume-id {id}    # and its data",
+    ),
+    "elasticloadbalancing:loadbalancer": _Kind(
+        "load balancer", "elbv2", "describe_load_balancers", lambda arn, one: {"LoadBalancerArns": [arn]},
+        "LoadBalancers", "aws elbv2 delete-load-balancer --load-balancer-arn {arn}",
+    ),
+    "elasticloadbalancing:loadbalancer classic": _Kind(
+        "load balancer", "elb", "describe_load_balancers", lambda arn, one: {"LoadBalancerNames": [one]},
+        "LoadBalancerDescriptions", "aws elb delete-load-balancer --load-balancer-name {id}",
+    ),
+    "elasticloadbalancing:targetgroup": _Kind(
+        "target group", "elbv2", "describe_target_groups", lambda arn, one: {"TargetGroupArns": [arn]},
+        "TargetGroups", "aws elbv2 delete-target-group --target-group-arn {arn}",
+    ),
+}  # fmt: skip
+# What leftovers.py looks for itself, or what goes with it.
+_ELSEWHERE = frozenset(
+    {
+        "ec2", "eks", "fsx", "s3", "iam", "logs", "sagemaker", "ssm:document", "aps:rulegroupsnamespace",
+        "elasticloadbalancing:listener", "elasticloadbalancing:listener-rule",
+    }
+)  # fmt: skip
+
+
+def arns(target: Target, key: str = CLUSTER_ID_TAG, value: str = "") -> Iterator[str]:
+    """ARNs of what carries this tag, without a value the stack's own. May lag: also of what is deleted already."""
+    wanted = [{"Key": key, "Values": [value or target.names.cluster_id]}]
+    for one in target.aws.pages(
+        "resourcegroupstaggingapi", "get_resources", "ResourceTagMappingList", TagFilters=wanted
+    ):
+        yield str(one["ResourceARN"])
+
+
+def present(target: Target) -> Iterator[Tagged]:
+    """What carries the stack's tag, or the tags of Kubernetes' drivers, and is there by its own service's word.
+
+    Raises Failure at the end, with all that may be there: of a kind that is not known here, or that could not be asked.
+    """
+    found = dict.fromkeys(arns(target))
+    if target.on_eks:
+        cluster = target.cluster_name
+        # Volumes, and the load balancers of Kubernetes itself (aws-ebs-csi-driver, docs/tagging.md).
+        found |= dict.fromkeys(arns(target, f"kubernetes.io/cluster/{cluster}", "owned"))
+        # Volumes of newer drivers (AWS managed policy AmazonEBSCSIDriverEKSClusterScopedPolicy).
+        found |= dict.fromkeys(arns(target, "ebs.csi.aws.com/cluster-name", cluster))
+        # What the AWS Load Balancer Controller makes.
+        found |= dict.fromkeys(arns(target, "elbv2.k8s.aws/cluster", cluster))
+    unsure = []
+    for arn in found:
+        key, name = _parts(arn)
+        kind = _KINDS.get(key)
+        if kind is None:
+            if key not in _ELSEWHERE and key.split(":")[0] not in _ELSEWHERE:
+                unsure.append(arn)
+            continue
+        try:
+            there = _there(target, kind, arn, name)
+        except (ClientError, BotoCoreError) as error:
+            unsure.append(f"{arn} ({reason(error)})")
+            continue
+        if there:
+            yield Tagged(kind=kind.name, id=name, command=kind.command.format(id=name, arn=arn))
+    if unsure:
+        raise cannot_know(f"may be left, or just deleted: {', '.join(unsure)}")
+
+
+def _parts(arn: str) -> tuple[str, str]:
+    """Service with type, and the id in an ARN: ``arn:aws:kms:REGION:ACCOUNT:key/ID``."""
+    _, _, service, _, _, resource = arn.split(":", 5)
+    kind, _, name = resource.lstrip("/").replace(":", "/", 1).partition("/")
+    key = f"{service}:{kind}"
+    if key == "elasticloadbalancing:loadbalancer" and "/" not in name:
+        key += " classic"
+    # A parameter's name in a hierarchy begins with a slash, which its ARN has once.
+    return key, f"/{name}" if key == "ssm:parameter" and "/" in name else name
+
+
+def _there(target: Target, kind: _Kind, arn: str, name: str) -> bool:
+    try:
+        answer = getattr(target.aws.client(kind.service), kind.operation)(**kind.arguments(arn, name))
+    except ClientError as error:
+        if is_missing(error):
+            return False
+        raise
+    return bool(jmespath.search(kind.there, answer))

@@ -1,0 +1,1 @@
+"""What people need of a cluster under EKS: a kubeconfig, images, compute shares."""

@@ -1,0 +1,159 @@
+"""``governance``: SageMaker's task governance for the stack: the cluster's policy, and a compute quota for each team.
+
+Neither CloudFormation nor Cloud Control knows them, so the stack cannot own them; this makes them what the
+configuration says, as often as it is run, and takes them away before a destroy.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from components.config import Config
+from components.config.kubernetes_checks import quota_name
+from components.kubernetes.queues import shares
+from stack.failures import Failure, bad_input
+
+from ..target import Target
+
+# CreateClusterSchedulerConfig, PriorityClass: weights of 0 to 100.
+PRIORITIES = {"high": 90, "normal": 50, "low": 10}
+_SETTLED = ("Created", "Updated")
+_PAUSE_SECONDS, _TIMEOUT_SECONDS = 5.0, 600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What was done to a policy or quota: created, updated, unchanged or deleted."""
+
+    what: str
+    done: str
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """One of the two kinds, which have the same API under different names."""
+
+    title: str
+    operation: str
+    key: str
+    summaries: str
+
+    @property
+    def id_key(self) -> str:
+        return f"{self.operation}Id"
+
+    @property
+    def version_key(self) -> str:
+        return f"{self.operation}Version"
+
+    @property
+    def snake(self) -> str:
+        """As boto3 spells it."""
+        return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in self.operation)
+
+    def call(self, chosen: Target, verb: str, **arguments: Any) -> dict[str, Any]:
+        """One of the kind's operations."""
+        return dict(getattr(chosen.aws.client("sagemaker"), f"{verb}{self.snake}")(**arguments))
+
+
+POLICY = _Kind("policy", "ClusterSchedulerConfig", "SchedulerConfig", "ClusterSchedulerConfigSummaries")
+QUOTA = _Kind("quota", "ComputeQuota", "ComputeQuotaConfig", "ComputeQuotaSummaries")
+
+
+def wanted(config: Config) -> Iterator[tuple[_Kind, str, dict[str, Any], dict[str, Any]]]:
+    """Kind, name, configuration, and what else a create needs; the policy first."""
+    cluster = config.settings.cluster_name
+    classes = [{"Name": name, "Weight": weight} for name, weight in PRIORITIES.items()]
+    yield POLICY, f"{cluster}-policy", {"PriorityClasses": classes, "FairShare": "Enabled"}, {}
+    totals: dict[str, int] = {}
+    for group in config.training_groups:
+        totals[group.type.name] = totals.get(group.type.name, 0) + group.count * group.type.accelerators
+    teams = {team.name: team.accelerators for team in config.settings.namespaces}
+    for team, share in shares(teams, sum(totals.values())).items():
+        resources = [{"InstanceType": kind, "Accelerators": int(n * share + 1e-9)} for kind, n in totals.items()]
+        quota = {
+            "ComputeQuotaResources": resources,
+            "ResourceSharingConfig": {"Strategy": "LendAndBorrow", "BorrowLimit": 500},
+            "PreemptTeamTasks": "LowerPriority",
+        }
+        yield QUOTA, quota_name(cluster, team), quota, {"ComputeQuotaTarget": {"TeamName": team, "FairShareWeight": 50}}
+
+
+def apply(chosen: Target, pause: float = _PAUSE_SECONDS) -> list[Change]:
+    """Make policy and quotas what the configuration says. Raises Failure where SageMaker cannot."""
+    _require(chosen)
+    arn = str(chosen.cluster["ClusterArn"])
+    changes = []
+    for kind, name, configuration, more in wanted(chosen.config):
+        summary = _find(chosen, kind, arn, name)
+        if summary is None:
+            made = kind.call(chosen, "create", Name=name, ClusterArn=arn, **{kind.key: configuration}, **more)
+            _settle(chosen, kind, made[kind.id_key], name, pause)
+            changes.append(Change(what=f"{kind.title} {name}", done="created"))
+            continue
+        found = kind.call(chosen, "describe", **{kind.id_key: summary[kind.id_key]})
+        if _contains(found.get(kind.key) or {}, configuration):
+            changes.append(Change(what=f"{kind.title} {name}", done="unchanged"))
+            continue
+        version = found[kind.version_key]
+        kind.call(
+            chosen,
+            "update",
+            **{kind.id_key: summary[kind.id_key], "TargetVersion": version, kind.key: configuration},
+        )
+        _settle(chosen, kind, summary[kind.id_key], name, pause)
+        changes.append(Change(what=f"{kind.title} {name}", done="updated"))
+    return changes
+
+
+def remove(chosen: Target) -> list[Change]:
+    """Take away the quotas, then the policy, of the configuration's names."""
+    _require(chosen)
+    arn = str(chosen.cluster["ClusterArn"])
+    changes = []
+    for kind, name, _, _ in reversed(list(wanted(chosen.config))):
+        if summary := _find(chosen, kind, arn, name):
+            kind.call(chosen, "delete", **{kind.id_key: summary[kind.id_key]})
+            changes.append(Change(what=f"{kind.title} {name}", done="deleted"))
+    return changes
+
+
+def _require(chosen: Target) -> None:
+    if not chosen.on_eks or chosen.config.settings.charts.queues != "task-governance":
+        raise bad_input(
+            f"{chosen.stack} does not use task governance",
+            "set hyperpod:charts.queues to task-governance and deploy, or use Kueue's own queues as they are",
+        )
+
+
+def _find(chosen: Target, kind: _Kind, arn: str, name: str) -> dict[str, Any] | None:
+    listed = chosen.aws.pages("sagemaker", f"list{kind.snake}s", kind.summaries, ClusterArn=arn, NameContains=name)
+    return next((one for one in listed if one["Name"] == name and one["Status"] != "Deleted"), None)
+
+
+def _settle(chosen: Target, kind: _Kind, one: str, name: str, pause: float) -> None:
+    """Wait until SageMaker has brought it into the cluster."""
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    while time.monotonic() < deadline:
+        found = kind.call(chosen, "describe", **{kind.id_key: one})
+        if found["Status"] in _SETTLED:
+            return
+        if "Failed" in found["Status"]:
+            raise Failure(
+                f"{kind.title} {name}: {found.get('FailureReason', found['Status'])}",
+                "is the add-on amazon-sagemaker-hyperpod-taskgovernance active? kubectl get pods -n kueue-system",
+            )
+        time.sleep(pause)
+    raise Failure(f"{kind.title} {name} is not there after {_TIMEOUT_SECONDS:.0f} s")
+
+
+def _contains(found: Any, part: Any) -> bool:
+    """Whether everything of ``part`` is in ``found``, which SageMaker may have filled up."""
+    if isinstance(part, Mapping):
+        return isinstance(found, Mapping) and all(_contains(found.get(key), value) for key, value in part.items())
+    if isinstance(part, list):
+        return isinstance(found, list) and len(found) == len(part) and all(map(_contains, found, part))
+    return bool(found == part)

@@ -1,0 +1,54 @@
+"""``kubeconfig``: how kubectl reaches the stack's Kubernetes API, with credentials that AWS gives out as it asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from stack.failures import bad_input
+
+from ..target import Target
+
+
+def describe(chosen: Target) -> dict[str, Any]:
+    """What EKS says of the control plane. Raises Failure for a Slurm stack."""
+    if not chosen.on_eks:
+        raise bad_input(
+            f"{chosen.stack} is a Slurm stack: it has no Kubernetes API", f"python -m operations connect {chosen.stack}"
+        )
+    return dict(chosen.aws.client("eks").describe_cluster(name=chosen.cluster_name)["cluster"])
+
+
+def render(cluster: dict[str, Any]) -> str:
+    """A kubeconfig. It holds no secret: `aws eks get-token` is asked each time."""
+    name, region = cluster["name"], cluster["arn"].split(":")[3]
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": name,
+                "cluster": {
+                    "server": cluster["endpoint"],
+                    "certificate-authority-data": cluster["certificateAuthority"]["data"],
+                },
+            }
+        ],
+        "users": [
+            {
+                "name": name,
+                "user": {
+                    "exec": {
+                        "apiVersion": "client.authentication.k8s.io/v1beta1",
+                        "command": "aws",
+                        "args": ["eks", "get-token", "--region", region, "--cluster-name", name],
+                        "interactiveMode": "IfAvailable",
+                    }
+                },
+            }
+        ],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "current-context": name,
+    }
+    return yaml.safe_dump(document, sort_keys=False)

@@ -1,0 +1,208 @@
+"""``quotas``: every service quota that a stack needs, against its limit and what others in the account use of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from components.estimates.quotas import ON_DEMAND, RESERVED, SPOT, Quota, needed
+from components.names import CLUSTER_ID_TAG
+from stack.failures import NO_CREDENTIALS, reason
+
+from ..aws import Aws
+from ..target import Target
+
+Result = Literal["PASS", "FAIL", "UNKNOWN"]
+_ENIS = "L-DF5E4CA3"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One quota. ``used`` is what everything but this stack takes; ``limit`` and ``used`` are None where unknown."""
+
+    service: str
+    name: str
+    code: str
+    unit: str
+    needed: float
+    used: float | None
+    limit: float | None
+    result: Result
+    why: str = ""
+    request: str = ""
+
+
+def check(target: Target) -> list[Check]:
+    """Every quota that the stack needs. What cannot be asked is UNKNOWN, and says why."""
+    limits, usage = _Limits(target.aws), _Usage(target)
+    return [_check(target, quota, limits, usage) for quota in needed(target.config)]
+
+
+def _check(target: Target, quota: Quota, limits: _Limits, usage: _Usage) -> Check:
+    code, limit, why = limits.find(quota)
+    used, unseen = usage.of(quota)
+    result: Result = "UNKNOWN"
+    if limit is not None and limit < quota.needed + (used or 0):
+        result = "FAIL"
+    elif limit is not None and used is not None:
+        result = "PASS"
+    return Check(
+        service=quota.service,
+        name=quota.name,
+        code=code,
+        unit=quota.unit,
+        needed=quota.needed,
+        used=used,
+        limit=limit,
+        result=result,
+        why=why or unseen,
+        request=_request(target, quota, code, used or 0) if result == "FAIL" else "",
+    )
+
+
+def _request(target: Target, quota: Quota, code: str, used: float) -> str:
+    return (
+        f"aws service-quotas request-service-quota-increase --region {target.aws.region} --service-code {quota.service}"
+        f" --quota-code {code} --desired-value {quota.needed + used:g}"
+    )
+
+
+class _Limits:
+    """What the account may use: the values applied to it, and AWS's defaults where none is."""
+
+    def __init__(self, aws: Aws) -> None:
+        self._aws = aws
+        self._services: dict[str, tuple[list[dict[str, Any]], str]] = {}
+
+    def find(self, quota: Quota) -> tuple[str, float | None, str]:
+        """Code, limit, and why it is unknown."""
+        listed, why = self._of(quota.service)
+        for one in listed:
+            if quota.code == one["QuotaCode"] or (not quota.code and quota.name == one["QuotaName"]):
+                return str(one["QuotaCode"]), float(one["Value"]), ""
+        return quota.code, None, why or "Service Quotas does not list it in this region"
+
+    def _of(self, service: str) -> tuple[list[dict[str, Any]], str]:
+        if service not in self._services:
+            self._services[service] = self._list(service)
+        return self._services[service]
+
+    def _list(self, service: str) -> tuple[list[dict[str, Any]], str]:
+        found: list[dict[str, Any]] = []
+        why = ""
+        # Applied values first: the first that matches counts.
+        for operation in ("list_service_quotas", "list_aws_default_service_quotas"):
+            try:
+                quotas = self._aws.pages("service-quotas", operation, "Quotas", ServiceCode=service)
+                found += [one for one in quotas if "Value" in one]
+            except ClientError as error:
+                why = reason(error)
+        return found, why
+
+
+class _Usage:
+    """What everything but this stack takes of each quota. Each service is asked once."""
+
+    def __init__(self, target: Target) -> None:
+        self._target, self._aws = target, target.aws
+        self._unseen: dict[str, str] = {}
+
+    def of(self, quota: Quota) -> tuple[float | None, str]:
+        """The use, or None and why it is unknown: a service may not be there in the stack's region."""
+        try:
+            return self._measure(quota), ""
+        except NO_CREDENTIALS:
+            raise
+        except (ClientError, BotoCoreError) as error:
+            return None, reason(error)
+
+    def _measure(self, quota: Quota) -> float:
+        if quota.service == "sagemaker" and not quota.code:
+            return self._instances[quota.name]
+        if quota.code in _OF_ONE:
+            return 0.0
+        return _MEASURES[quota.code](self)
+
+    @cached_property
+    def _instances(self) -> Counter[str]:
+        """Instances of the other HyperPod clusters, by the quota that they count against."""
+        counts: Counter[str] = Counter()
+        client = self._aws.client("sagemaker")
+        for summary in self._aws.pages("sagemaker", "list_clusters", "ClusterSummaries"):
+            if summary["ClusterName"] == self._target.cluster_name:
+                continue
+            for group in client.describe_cluster(ClusterName=summary["ClusterName"])["InstanceGroups"]:
+                number = max(group.get("CurrentCount", 0), group.get("TargetCount", 0))
+                spot = "Spot" in group.get("CapacityRequirements", {})
+                name = RESERVED if group.get("TrainingPlanArn") else SPOT if spot else ON_DEMAND
+                counts[name.format(type=group.get("InstanceType", ""))] += number
+                counts["spot"] += number if spot else 0
+                counts["all"] += number
+        return counts
+
+    @cached_property
+    def _file_systems(self) -> list[dict[str, Any]]:
+        return [
+            one
+            for one in self._aws.pages("fsx", "describe_file_systems", "FileSystems")
+            if one.get("LustreConfiguration", {}).get("DeploymentType") == "PERSISTENT_2" and not self._ours(one)
+        ]
+
+    def _count(self, operation: str, key: str, **arguments: Any) -> float:
+        return sum(not self._ours(one) for one in self._aws.pages("ec2", operation, key, **arguments))
+
+    def _nat_gateways(self) -> float:
+        """Those in the zone that this stack's gateway is in, or would be."""
+        zone = [{"Name": "availability-zone-id", "Values": [self._target.config.zone_id]}]
+        subnets = {one["SubnetId"] for one in self._aws.pages("ec2", "describe_subnets", "Subnets", Filters=zone)}
+        states = [{"Name": "state", "Values": ["pending", "available"]}]
+        gateways = self._aws.pages("ec2", "describe_nat_gateways", "NatGateways", Filter=states)
+        return sum(one["SubnetId"] in subnets and not self._ours(one) for one in gateways)
+
+    def _interfaces(self) -> float:
+        vpcs = {one["VpcId"] for one in self._aws.pages("ec2", "describe_vpcs", "Vpcs") if self._ours(one)}
+        interfaces = self._aws.pages("ec2", "describe_network_interfaces", "NetworkInterfaces")
+        return sum(one.get("VpcId") not in vpcs for one in interfaces)
+
+    def _kubernetes(self) -> float:
+        names: Iterator[str] = self._aws.pages("eks", "list_clusters", "clusters")
+        return sum(name != self._target.cluster_name for name in names)
+
+    def _workspaces(self, service: str) -> float:
+        listed = self._aws.pages(service, "list_workspaces", "workspaces")
+        return float(sum(one.get("tags", {}).get(CLUSTER_ID_TAG) != self._target.names.cluster_id for one in listed))
+
+    def _ours(self, resource: dict[str, Any]) -> bool:
+        tags = {str(tag["Key"]): str(tag["Value"]) for tag in resource.get("Tags") or []}
+        # The account's id is asked for only where there is something to compare with.
+        return CLUSTER_ID_TAG in tags and tags[CLUSTER_ID_TAG] == self._target.names.cluster_id
+
+
+# Limits of one cluster, volume or VPC, from which nobody else takes.
+_OF_ONE = frozenset({"L-2CE978FC", "L-E13DF72A", "L-29B6F2EB"})
+_GATEWAY_ENDPOINTS = [{"Name": "vpc-endpoint-type", "Values": ["Gateway"]}]
+_MEASURES: dict[str, Callable[[_Usage], float]] = {
+    "L-3308CCC7": lambda usage: usage._instances["all"],
+    "L-97A2C724": lambda usage: usage._instances["spot"],
+    "L-8F1B9C74": lambda usage: sum(one["StorageCapacity"] for one in usage._file_systems),
+    "L-FD6F2F22": lambda usage: len(usage._file_systems),
+    "L-F678F1CE": lambda usage: usage._count("describe_vpcs", "Vpcs"),
+    "L-1B52E74A": lambda usage: usage._count("describe_vpc_endpoints", "VpcEndpoints", Filters=_GATEWAY_ENDPOINTS),
+    "L-A4707A72": lambda usage: usage._count("describe_internet_gateways", "InternetGateways"),
+    "L-FE5A380F": _Usage._nat_gateways,
+    "L-0263D0A3": lambda usage: usage._count("describe_addresses", "Addresses"),
+    _ENIS: _Usage._interfaces,
+    "L-1194D53C": _Usage._kubernetes,
+    "L-8873DB23": lambda usage: usage._workspaces("amp"),
+    "L-2C2D5119": lambda usage: usage._workspaces("grafana"),
+}
+
+
+def requests(checks: list[Check]) -> Iterator[str]:
+    """The commands that ask for what is missing."""
+    return (one.request for one in checks if one.request)

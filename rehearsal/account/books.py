@@ -1,0 +1,116 @@
+"""The account's books: what exists, and the clients through which moto's part of it is reached."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import boto3
+
+ACCOUNT_ID = "123456789012"
+RELEASE = "kubernetes:helm.sh/v3:Release"
+Inputs = Mapping[str, Any]
+
+
+class Refused(Exception):
+    """AWS refuses a request. The text is AWS's error code, a colon, and what is wrong."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+
+
+@dataclass
+class Live:
+    """A resource that exists. ``began`` is the virtual second of its request, ``ready_at`` the one from which others
+    can rely on it, ``notes`` what AWS remembers of it and nobody reads.
+    """
+
+    type: str
+    name: str
+    id: str
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
+    ready_at: float = 0.0
+    began: float = 0.0
+    ours: bool = True
+    references: frozenset[str] = frozenset()
+    notes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def identifiers(self) -> set[str]:
+        """What other resources can name it by."""
+        keys = ("arn", "clusterArn", "workspaceId")
+        # A target's ARN is what it sends events to.
+        own = {self.id} | {str(self.outputs[key]) for key in keys if self.outputs.get(key) != self.inputs.get(key)}
+        return {identifier for identifier in own if identifier}
+
+
+class Books:
+    """One AWS account in one region: what is in it, without the rules on what may change."""
+
+    def __init__(self, region: str, quotas: Mapping[str, int] | None = None) -> None:
+        self.region, self.account_id = region, ACCOUNT_ID
+        self.partition = _partition(region)
+        self.quotas = dict(quotas or {})
+        self.live: dict[tuple[str, str], Live] = {}
+        self.kept: set[str] = set()
+        self.now = 0.0
+
+    def client(self, service: str) -> Any:
+        """A boto3 client of the account, so that botocore checks every request's shape."""
+        return _client(service, self.region)
+
+    def new_id(self, prefix: str) -> str:
+        """An id as AWS makes them."""
+        return f"{prefix}-{secrets.token_hex(8)}0"
+
+    def arn(self, service: str, resource: str, *, region: str | None = None) -> str:
+        """An ARN of this account."""
+        return (
+            f"arn:{self.partition}:{service}:{self.region if region is None else region}:{self.account_id}:{resource}"
+        )
+
+    def prefix_list(self, service: str) -> str:
+        """The id of the prefix list that a gateway endpoint's service has in this region."""
+        lists = self.client("ec2").describe_managed_prefix_lists()["PrefixLists"]
+        found = next((one["PrefixListId"] for one in lists if one["PrefixListName"] == service), None)
+        return found or f"pl-{hashlib.sha256(service.encode()).hexdigest()[:8]}"
+
+    def adopt(
+        self,
+        type_token: str,
+        name: str,
+        resource_id: str,
+        inputs: dict[str, Any],
+        outputs: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Take a resource that AWS or somebody else made into the account's books."""
+        live = Live(type_token, name, resource_id, inputs, {**inputs, **(outputs or {})}, self.now)
+        self.live[type_token, resource_id] = live
+
+    def find(self, type_token: str, *, by: float | None = None, **inputs: Any) -> Iterator[Live]:
+        """Live resources of a type whose inputs have these values, ready by a virtual time where one is given."""
+        for live in list(self.live.values()):
+            matches = live.type == type_token and all(live.inputs.get(k) == v for k, v in inputs.items())
+            if matches and (by is None or live.ready_at <= by):
+                yield live
+
+    def charts_installed(self) -> bool:
+        """Whether the EKS cluster has a Helm release, as HyperPod wants it."""
+        return any(self.find(RELEASE, by=self.now))
+
+
+@cache
+def _client(service: str, region: str) -> Any:
+    """Clients are dear to make, and moto's patches reach those made before an account began."""
+    return boto3.client(service, region_name=region)
+
+
+@cache
+def _partition(region: str) -> str:
+    return str(boto3.session.Session().get_partition_for_region(region))

@@ -1,0 +1,49 @@
+"""Physical names for resources that were given none, as Pulumi's providers make them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from stack.state import HYPERPOD_CLUSTER, ResourceState
+
+# Types that need a name in AWS and get one from their provider when the program leaves it out.
+NAMED = {
+    "aws:ec2/securityGroup:SecurityGroup": "name",
+    "aws:iam/role:Role": "name",
+    "aws:iam/rolePolicy:RolePolicy": "name",
+    "aws:s3/bucket:Bucket": "bucket",
+    "aws:cloudwatch/logGroup:LogGroup": "name",
+    "aws:cloudwatch/eventRule:EventRule": "name",
+    "aws:ssm/parameter:Parameter": "name",
+    "aws:ssm/document:Document": "name",
+    "aws:eks/cluster:Cluster": "name",
+    HYPERPOD_CLUSTER: "clusterName",
+}
+
+
+def with_names(resource: ResourceState, old: ResourceState | None) -> dict[str, Any]:
+    """The resource's inputs with its name."""
+    return named(resource.type, resource.name, resource.inputs, old.inputs if old else {})
+
+
+def named(type_token: str, name: str, inputs: dict[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs with the name as given, as it was ``before``, or the logical name and seven random digits."""
+    key = NAMED.get(type_token)
+    if key is None or inputs.get(key):
+        return inputs
+    return {**inputs, key: before.get(key) or f"{name}-{secrets.token_hex(4)[:7]}"}
+
+
+def keeps_name(type_token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether a resource and what replaces it have one and the same name, which cannot be: the old one goes first.
+
+    So the providers have it: pulumi-terraform-bridge (``nameRequiresDeleteBeforeReplace``), pulumi-kubernetes for
+    objects whose name the program chose.
+    """
+    if type_token.startswith("kubernetes:"):
+        before, after = (inputs.get("metadata") or inputs for inputs in (old, new))
+        return all(before.get(key) == after.get(key) for key in ("name", "namespace"))
+    key = NAMED.get(type_token, "name")
+    return old.get(key) is not None and old.get(key) == new.get(key)

@@ -1,0 +1,182 @@
+"""Up, preview and destroy on the embedded engine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stack.clock import delete_duration
+from stack.events import Event, Operation
+from stack.project import Project
+from stack.state import ResourceState, State, deletion_order
+
+from ..account import Account, Refused
+from .embedded import CANCELLED, DeploymentError, Engine
+from .program import run_program
+
+OnEvent = Callable[[Event], None]
+
+
+@dataclass
+class Deployment:
+    """What a run of the program left behind: its resources, outputs, warnings, and what was done to each resource.
+
+    ``finish`` is the virtual second at which all of it was done, deletions included.
+    """
+
+    state: State = field(default_factory=dict)
+    outputs: dict[str, object] = field(default_factory=dict)
+    secret_outputs: set[str] = field(default_factory=set)
+    warnings: list[str] = field(default_factory=list)
+    operations: dict[str, Operation] = field(default_factory=dict)
+    failure: str = ""
+    finish: float = 0.0
+
+    @property
+    def changes(self) -> dict[str, Operation]:
+        """The operations that change something."""
+        return {urn: operation for urn, operation in self.operations.items() if operation != "same"}
+
+
+def up(
+    project: Project,
+    account: Account,
+    *,
+    old: Mapping[str, ResourceState] | None = None,
+    preview: bool = False,
+    began: float = 0.0,
+    old_outputs: Mapping[str, Any] | None = None,
+    on_event: OnEvent = lambda event: None,
+    stop: threading.Event | None = None,
+) -> Deployment:
+    """Run the program and make the account what it says; with ``preview`` only say what would be done.
+
+    ``began`` is the virtual second at which this begins, ``old_outputs`` what the last deployment left. A failed
+    deployment is returned with ``failure`` set and the state as far as it got. Raises ProgramError.
+    """
+    engine = Engine(
+        account,
+        project=project.name,
+        stack=project.stack,
+        old=old,
+        preview=preview,
+        began=began,
+        old_outputs=old_outputs,
+        on_event=on_event,
+        stop=stop,
+    )
+    result = Deployment(state=engine.state, operations=engine.operations)
+    try:
+        result.warnings = run_program(project, engine)
+        _end_old(engine, result, on_event)
+    except DeploymentError as error:
+        result.failure = str(error)
+        # What the program did not come to say is still there, and so is what was to be replaced.
+        for urn, resource in engine.old.items():
+            if urn not in engine.made_way:
+                engine.state.setdefault(urn, resource)
+        _keep(engine.state, engine.replaced)
+    result.outputs, result.secret_outputs = engine.outputs, engine.secret_outputs
+    return result
+
+
+def _end_old(engine: Engine, result: Deployment, on_event: OnEvent) -> None:
+    """Delete what was replaced and what the program no longer has, after everything new is there."""
+    gone = [resource for urn, resource in engine.old.items() if urn not in engine.state]
+    for resource in gone:
+        engine.operations[resource.urn] = "delete"
+        if resource.protect and resource.in_account:
+            raise DeploymentError(f"{resource.name} ({resource.type}): delete failed: it is protected")
+    if engine.preview:
+        return
+    # In the order of the old state, where everything stands after what it depends on.
+    doomed = {urn: one for urn, one in engine.old.items() if one in gone or one in engine.replaced}
+    up_at = max((resource.finish for resource in engine.state.values()), default=engine.began)
+    engine.replaced.clear()
+    order = deletion_order(doomed)
+    failures = _delete(engine.account, order, on_event, doomed)
+    result.finish = max(up_at, engine.began) + _deletion_seconds(order)
+    if failures:
+        _keep(engine.state, doomed.values())
+        raise DeploymentError(failures[0])
+
+
+def _keep(state: State, resources: Iterable[ResourceState]) -> None:
+    """Resources that should be gone and are not: beside those that replace them, under keys of their own."""
+    for resource in resources:
+        state[f"{resource.urn}#old" if resource.urn in state else resource.urn] = resource
+
+
+def _deletion_seconds(order: Sequence[ResourceState]) -> float:
+    """How long it takes to delete these one after what depends on it, and otherwise at the same time."""
+    done: dict[str, float] = {}
+    for resource in order:
+        after = max(
+            (done[one.urn] for one in order if one.urn in done and resource.urn in one.dependencies), default=0.0
+        )
+        done[resource.urn] = after + (delete_duration(resource.type) if resource.in_account else 0.0)
+    return max(done.values(), default=0.0)
+
+
+def destroy(
+    state: State,
+    account: Account,
+    on_event: OnEvent = lambda event: None,
+    stop: threading.Event | None = None,
+) -> list[str]:
+    """Delete everything in reverse order of dependency. Returns what could not be deleted, and leaves it in ``state``.
+
+    As the real engine, it refuses to begin while a resource is protected.
+    """
+    protected = [resource for resource in state.values() if resource.protect and resource.in_account]
+    if protected:
+        return [
+            f"{resource.name} ({resource.type}) is protected; set hyperpod:protect to false first"
+            for resource in protected
+        ]
+    return _delete(account, deletion_order(state), on_event, state, stop)
+
+
+def _delete(
+    account: Account,
+    order: list[ResourceState],
+    on_event: OnEvent,
+    state: State | None = None,
+    stop: threading.Event | None = None,
+) -> list[str]:
+    failures: list[str] = []
+    needed: set[str] = set()
+    going = {resource.urn for resource in order}
+    keys = {id(resource): key for key, resource in (state or {}).items()}
+    for resource in order:
+        if stop is not None and stop.is_set():
+            return [*failures, CANCELLED]
+        if resource.urn in needed:
+            needed |= set(resource.dependencies)
+            continue
+        # What goes with another is not deleted by itself, as the real engine has it.
+        if resource.in_account and resource.deleted_with not in going:
+            failure = _delete_one(account, resource, on_event)
+            if failure:
+                failures.append(failure)
+                needed |= set(resource.dependencies)
+                continue
+        if state is not None:
+            state.pop(keys[id(resource)], None)
+    return failures
+
+
+def _delete_one(account: Account, resource: ResourceState, on_event: OnEvent) -> str:
+    if resource.retain:
+        account.keep(resource.type, resource.id)
+        return ""
+    on_event(Event("start", "delete", resource))
+    try:
+        account.delete(resource.type, resource.id)
+    except Refused as refused:
+        on_event(Event("failed", "delete", resource, str(refused)))
+        return f"{resource.name} ({resource.type}): delete failed: {refused}"
+    on_event(Event("done", "delete", resource))
+    return ""

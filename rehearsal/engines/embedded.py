@@ -1,0 +1,322 @@
+"""The embedded engine: what Pulumi's deployment engine does with a program, in process and against one account.
+
+It refuses what the real engine refuses, registers independent resources concurrently, and keeps a virtual clock: a
+resource starts when the last thing it depends on is done.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from google.protobuf import empty_pb2
+from pulumi import FileAsset, StringAsset
+from pulumi.runtime import rpc
+from pulumi.runtime.mocks import MockMonitor, MockResourceArgs, Mocks
+from pulumi.runtime.proto import resource_pb2
+from pulumi.runtime.sync_await import _ensure_event_loop
+
+from stack.clock import delete_duration, duration, update_duration
+from stack.events import Event, Operation
+from stack.state import PROVIDER_PREFIX, STACK_TYPE, ResourceState, State, deletion_order, finish_of
+
+from ..account import Account, Refused
+from ..account.kinds import after_update, provider_refuses
+from ..account.s3 import body
+from . import protocol
+from .autoname import keeps_name, named, with_names
+from .default_tags import default_tags, with_default_tags
+from .eks_component import construct_eks_cluster
+
+CANCELLED = "cancelled"
+
+
+class DeploymentError(Exception):
+    """A deployment failed; the text names the resource and the cause."""
+
+
+class _NoMocks(Mocks):
+    """The monitor answers everything itself."""
+
+    def new_resource(self, args: MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
+        raise AssertionError(f"{args.name} bypassed the engine")
+
+    def call(self, args: Any) -> Any:
+        raise AssertionError(f"{args.token} bypassed the engine")
+
+
+class Engine(MockMonitor):
+    """The resource monitor that a program registers its resources with.
+
+    ``old`` is the state before with ``old_outputs``, ``began`` the virtual second at which this run begins; ``state``
+    grows while the program runs. With ``preview`` nothing is created and outputs stay unknown. ``on_event`` hears of
+    every step, from several threads, one at a time. Once ``stop`` is set, nothing more is begun.
+    """
+
+    def __init__(
+        self,
+        account: Account,
+        *,
+        project: str,
+        stack: str,
+        old: Mapping[str, ResourceState] | None = None,
+        preview: bool = False,
+        began: float = 0.0,
+        old_outputs: Mapping[str, Any] | None = None,
+        on_event: Callable[[Event], None] = lambda event: None,
+        stop: threading.Event | None = None,
+    ) -> None:
+        super().__init__(_NoMocks())
+        self.account, self.project, self.stack, self.preview = account, project, stack, preview
+        self.began, self.old_outputs = began, dict(old_outputs or {})
+        self.old: dict[str, ResourceState] = dict(old or {})
+        self.state: State = {}
+        self.outputs: dict[str, Any] = {}
+        self.secret_outputs: set[str] = set()
+        self.failures: list[str] = []
+        self.operations: dict[str, Operation] = {}
+        self.replaced: list[ResourceState] = []
+        # Deleted before what replaces it could be made, by URN.
+        self.made_way: dict[str, ResourceState] = {}
+        self._on_event = on_event
+        self._stop = stop or threading.Event()
+        self._lock = threading.RLock()
+
+    # What the program calls -------------------------------------------------------------------------------------------
+
+    def make_urn(self, parent: str, type_: str, name: str) -> str:
+        """The URN, from the engine's own project and stack: the SDK's are not set on worker threads."""
+        if parent and not parent.split("::")[2].endswith(STACK_TYPE):
+            type_ = f"{parent.split('::')[2]}${type_}"
+        return f"urn:pulumi:{self.stack}::{self.project}::{type_}::{name}"
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802
+        """Register, and for a custom resource create, change or keep it."""
+        _ensure_event_loop()
+        urn = self.make_urn(request.parent, request.type, request.name)
+        if request.type == STACK_TYPE:
+            return resource_pb2.RegisterResourceResponse(urn=urn)
+        inputs, secrets = protocol.deserialize(request.object)
+        dependencies = {*request.dependencies, *(u for d in request.propertyDependencies.values() for u in d.urns)}
+        if request.provider:
+            dependencies.add(request.provider.rsplit("::", 1)[0])
+        resource = ResourceState(
+            urn=urn,
+            type=request.type,
+            name=request.name,
+            custom=request.custom and not request.remote,
+            parent=request.parent,
+            inputs={key: _snapshot(value) for key, value in inputs.items()},
+            dependencies=tuple(sorted(dependencies)),
+            property_dependencies={key: tuple(d.urns) for key, d in request.propertyDependencies.items()},
+            ignore_changes=tuple(request.ignoreChanges),
+            delete_first=request.deleteBeforeReplace,
+            secrets=frozenset(secrets | set(request.additionalSecretOutputs)),
+            protect=request.protect,
+            retain=request.retainOnDelete,
+            deleted_with=request.deletedWith,
+            options=protocol.options(request),
+        )
+        self._enter(resource)
+        if request.remote:
+            resource.outputs = construct_eks_cluster(resource, self._register_child, self.account.partition)
+        elif resource.custom:
+            self._step(resource)
+        return self._response(resource)
+
+    def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
+        """Keep the stack's own outputs; a component's add nothing to what its children show."""
+        _ensure_event_loop()
+        if request.urn.split("::")[2] == STACK_TYPE:
+            self.outputs, self.secret_outputs = protocol.deserialize(request.outputs)
+        return empty_pb2.Empty()
+
+    def Invoke(self, request: Any) -> Any:  # noqa: N802
+        """Answer a function of a provider, or refuse one that the account does not know."""
+        _ensure_event_loop()
+        if request.tok == "pulumi:pulumi:getResource":
+            return super().Invoke(request)
+        if request.tok == "pulumi:pulumi:readStackOutputs":
+            answer = {"name": "", "outputs": self.old_outputs, "secretOutputNames": []}
+            return resource_pb2.ResourceInvokeResponse(**{"return": protocol.serialize(answer)})
+        try:
+            answer = protocol.invoke(self.account, request.tok, protocol.deserialize(request.args)[0])
+        except LookupError as error:
+            raise DeploymentError(str(error)) from error
+        return resource_pb2.ResourceInvokeResponse(**{"return": protocol.serialize(answer)})
+
+    def ReadResource(self, request: Any) -> Any:  # noqa: N802
+        """Nothing in this project reads a resource that it does not make."""
+        raise DeploymentError(f"the embedded account does not read {request.type}")
+
+    # What becomes of it -----------------------------------------------------------------------------------------------
+
+    def _register_child(self, child: ResourceState) -> ResourceState:
+        """Register a resource of a remote component, as its provider would."""
+        child.urn = self.make_urn(child.parent, child.type, child.name)
+        self._enter(child)
+        if child.custom:
+            self._step(child)
+        self._response(child)
+        return child
+
+    def _enter(self, resource: ResourceState) -> None:
+        with self._lock:
+            if self._stop.is_set() and not self.failures:
+                self.failures.append(CANCELLED)
+            if self.failures:
+                raise DeploymentError(f"{resource.name}: not started, the deployment has failed")
+            if resource.urn in self.state:
+                self._fail(resource, "create", f"Duplicate resource URN '{resource.urn}'; try giving it a unique name")
+            self.state[resource.urn] = resource
+            resource.start = resource.finish = max(self.began, finish_of(self.state, resource.dependencies))
+
+    def _step(self, resource: ResourceState) -> None:
+        """Bring one custom resource to what the program says."""
+        if resource.type.startswith(PROVIDER_PREFIX):
+            resource.id = f"{resource.name}-provider"
+            resource.outputs = dict(resource.inputs)
+            return
+        old = self.old.get(resource.urn)
+        if old is not None:
+            _keep_ignored(resource, old)
+        resource.inputs = with_default_tags(resource.type, resource.inputs, self._default_tags(resource))
+        given = resource.inputs
+        resource.inputs = with_names(resource, old)
+        operation = self._operation(resource, old)
+        if operation == "replace":
+            # The old resource has the name that was made up first.
+            resource.inputs = named(resource.type, resource.name, given, {})
+        self.operations[resource.urn] = operation
+        if refusals := provider_refuses(resource.type, resource.inputs):
+            self._fail(resource, operation, "; ".join(refusals))
+        if self.preview:
+            if old and operation in ("same", "update"):
+                resource.outputs = after_update(old.outputs, old.inputs, resource.inputs)
+            else:
+                resource.outputs = protocol.planned(resource.type, resource.inputs)
+            resource.id = old.id if old and operation in ("same", "update") else ""
+            try:
+                self.account.judge(resource.type, resource.inputs)
+            except Refused as refused:
+                self._fail(resource, operation, str(refused))
+            return
+        if operation == "same" and old:
+            resource.id, resource.outputs = old.id, old.outputs
+            resource.start, resource.finish = old.start, old.finish
+            return
+        self._tell(Event("start", operation, resource))
+        try:
+            self._apply(resource, old, operation)
+        except Refused as refused:
+            self._fail(resource, operation, str(refused))
+        self._tell(Event("done", operation, resource))
+
+    def _default_tags(self, resource: ResourceState) -> dict[str, str]:
+        """Those of the resource's provider, on which it depends as on anything else."""
+        package = f"{PROVIDER_PREFIX}{resource.type.split(':')[0]}::"
+        providers = [self.state[urn] for urn in resource.dependencies if package in urn and urn in self.state]
+        return default_tags(providers[0].inputs) if providers else {}
+
+    def _operation(self, resource: ResourceState, old: ResourceState | None) -> Operation:
+        if old is None:
+            return "create"
+        if old.urn in self.made_way:
+            return "replace"
+        try:
+            changed, replaces = self.account.diff(resource.type, comparable(old.inputs), comparable(resource.inputs))
+        except LookupError as unknown:
+            self._fail(resource, "update", str(unknown))
+        if replaces and old.protect:
+            self._fail(resource, "replace", f"it is protected, and {', '.join(sorted(replaces))} makes a new one")
+        return "replace" if replaces else "update" if changed else "same"
+
+    def _apply(self, resource: ResourceState, old: ResourceState | None, operation: Operation) -> None:
+        if operation == "update" and old:
+            resource.id = old.id
+            resource.outputs = self.account.update(resource.type, old.id, resource.inputs, at=resource.start)
+            resource.finish = resource.start + update_duration(resource.type, old.inputs, resource.inputs)
+            return
+        if operation == "replace" and old and old.urn not in self.made_way:
+            if resource.delete_first or keeps_name(resource.type, old.inputs, resource.inputs):
+                resource.start += self._make_way(old)
+            else:
+                self.replaced.append(old)
+        resource.finish = resource.start + duration(resource.type, resource.inputs)
+        resource.id, resource.outputs = self.account.create(
+            resource.type, resource.name, resource.inputs, at=resource.start, ready_at=resource.finish
+        )
+
+    def _make_way(self, old: ResourceState) -> float:
+        """Delete a resource whose name its replacement has, and first what cannot outlive it. Returns the seconds."""
+        with self._lock:
+            doomed = self._dependents(old)
+            for resource in deletion_order({one.urn: one for one in doomed}):
+                if resource.protect:
+                    raise Refused("Protected", f"{resource.name} has to go first, and it is protected")
+                if resource.in_account and not resource.retain:
+                    self.account.delete(resource.type, resource.id)
+                self.made_way[resource.urn] = resource
+            return sum(delete_duration(resource.type) for resource in doomed)
+
+    def _dependents(self, old: ResourceState) -> list[ResourceState]:
+        """A resource, and all that would be replaced if what they take from it were something else.
+
+        As Pulumi's engine finds them: by their provider's answer to a diff in which those inputs are unknown.
+        """
+        found = {old.urn: old}
+        for one in self.old.values():
+            if one.urn in self.made_way or not one.in_account:
+                continue
+            unknown = {key for key, urns in one.property_dependencies.items() if found.keys() & set(urns)}
+            changed = one.inputs | dict.fromkeys(unknown, rpc.UNKNOWN)
+            if unknown and self.account.diff(one.type, comparable(one.inputs), comparable(changed))[1]:
+                found[one.urn] = one
+        return list(found.values())
+
+    def _fail(self, resource: ResourceState, operation: Operation, cause: str) -> NoReturn:
+        with self._lock:
+            message = f"{resource.name} ({resource.type}): {operation} failed: {cause}"
+            self.failures.append(message)
+            if not resource.id and self.state.get(resource.urn) is resource:
+                del self.state[resource.urn]
+                if resource.urn in self.old and resource.urn not in self.made_way:
+                    self.state[resource.urn] = self.old[resource.urn]
+        self._tell(Event("failed", operation, resource, cause))
+        raise DeploymentError(message)
+
+    def _tell(self, event: Event) -> None:
+        with self._lock:
+            self._on_event(event)
+
+    def _response(self, resource: ResourceState) -> Any:
+        outputs = {
+            key: protocol.secret(value) if key in resource.secrets and value is not None else value
+            for key, value in resource.outputs.items()
+            # A file's content may be no text that the wire can carry, and no program reads it back.
+            if not isinstance(value, StringAsset)
+        }
+        self.resources[resource.urn] = MockMonitor.ResourceRegistration(resource.urn, resource.id, outputs)
+        answer = protocol.serialize(outputs)
+        return resource_pb2.RegisterResourceResponse(urn=resource.urn, id=resource.id, object=answer)
+
+
+def _keep_ignored(resource: ResourceState, old: ResourceState) -> None:
+    """Inputs whose changes the program wants ignored stay as they were."""
+    for name in resource.ignore_changes:
+        resource.inputs.pop(name, None)
+        if name in old.inputs:
+            resource.inputs[name] = old.inputs[name]
+
+
+def _snapshot(value: Any) -> Any:
+    """A file as it is now: the state must not change when somebody edits the file later."""
+    if isinstance(value, FileAsset):
+        return StringAsset(body(value).decode(errors="surrogateescape"))
+    return value
+
+
+def comparable(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs with assets as their content: asset objects are equal only to themselves."""
+    return {key: body(value) if isinstance(value, StringAsset) else value for key, value in inputs.items()}

@@ -1,0 +1,132 @@
+"""Run a Pulumi program in this process, against an embedded engine."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import runpy
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+import pulumi
+from google.protobuf import empty_pb2
+from pulumi.runtime import mocks, stack
+from pulumi.runtime.settings import configure
+
+from components.kubernetes.charts import UNVERIFIED, UNVERIFIED_VARIABLE
+from stack.project import Project
+
+from .embedded import DeploymentError, Engine
+
+# Enough for every resource that can be under way at once in a stack of this size.
+_WORKERS = 32
+
+
+class ProgramError(Exception):
+    """The program itself refused to go on; the text is its own message."""
+
+
+class _Warnings(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno == logging.WARNING:
+            self.messages.append(record.getMessage())
+
+
+def run_program(project: Project, engine: Engine) -> list[str]:
+    """Run the project's ``__main__.py`` unchanged until every resource is registered. Returns its warnings.
+
+    Raises ProgramError where the program stops itself, DeploymentError where a resource could not be made.
+    """
+    warnings = _Warnings()
+    logger = logging.Logger("pulumi-program")
+    logger.addHandler(warnings)
+    # Before anything of Pulumi runs: without a loop of its own the runtime waits for ever.
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    executor = ThreadPoolExecutor(_WORKERS)
+    loop.set_default_executor(executor)
+    try:
+        with _working_folder(project), _no_collection():
+            loop.run_until_complete(_main(project, engine, logger))
+    except pulumi.RunError as error:
+        raise ProgramError(str(error)) from error
+    except Exception as error:
+        if engine.failures:
+            raise DeploymentError(engine.failures[0]) from error
+        raise
+    finally:
+        _cancel_rest(loop)
+        executor.shutdown(wait=True)
+        loop.close()
+        asyncio.set_event_loop(None)
+    if engine.failures:
+        raise DeploymentError(engine.failures[0])
+    return warnings.messages
+
+
+async def _main(project: Project, engine: Engine, logger: logging.Logger) -> None:
+    pulumi.runtime.reset_options(project=project.name, stack=project.stack)
+    pulumi.runtime.set_all_config(project.config)
+    # As mocks.set_mocks does, without the stack resource it adds: run_in_stack makes the one and only.
+    features = engine.GetDeploymentInfo(empty_pb2.Empty()).supportedFeatures
+    configure(
+        mocks.MockSettings(
+            monitor=engine,
+            monitor_features=set(features),
+            engine=mocks.MockEngine(logger),
+            project=project.name,
+            stack=project.stack,
+            dry_run=engine.preview,
+            organization="organization",
+            callbacks=None,
+        )
+    )
+
+    def program() -> None:
+        runpy.run_path(str(project.main), run_name="__main__")
+
+    await stack.run_in_stack(program)
+
+
+@contextmanager
+def _working_folder(project: Project) -> Iterator[None]:
+    """Programs run in their own folder, with it first on the path."""
+    before, path = Path.cwd(), list(sys.path)
+    os.chdir(project.folder)
+    sys.path.insert(0, str(project.folder))
+    try:
+        with patch.dict(os.environ, {UNVERIFIED_VARIABLE: UNVERIFIED}):
+            yield
+    finally:
+        os.chdir(before)
+        sys.path[:] = path
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Half of a run would be the collector's: the SDK makes futures by the thousand, and its modules are many."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _cancel_rest(loop: asyncio.AbstractEventLoop) -> None:
+    """After a failure, outputs of resources that were never made are still awaited."""
+    rest = [task for task in asyncio.all_tasks(loop) if not task.done()]
+    for task in rest:
+        task.cancel()
+    if rest:
+        loop.run_until_complete(asyncio.gather(*rest, return_exceptions=True))
+    loop.set_exception_handler(lambda *_: None)

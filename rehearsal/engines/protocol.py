@@ -1,0 +1,131 @@
+"""What the embedded engine and the embedded provider both say on Pulumi's wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from google.protobuf import json_format
+from pulumi.runtime import rpc
+from pulumi.runtime.sync_await import _ensure_event_loop, _sync_await
+
+from ..account import Account
+
+# Computed parts of what is otherwise an input: unknown until AWS has made the resource.
+_COMPUTED = {"aws:eks/cluster:Cluster": {"vpcConfig": ("clusterSecurityGroupId", "vpcId")}}
+
+
+def serialize(values: Mapping[str, Any]) -> Any:
+    """Values as the protobuf struct that carries them."""
+    _ensure_event_loop()
+    return _sync_await(rpc.serialize_properties(values, {}))
+
+
+def deserialize(struct: Any) -> tuple[dict[str, Any], set[str]]:
+    """A struct's values without secret wrappers, and the top-level names that had one inside."""
+    _ensure_event_loop()
+    return plain(rpc.deserialize_properties(struct, keep_unknowns=True))
+
+
+def secret(value: Any) -> dict[str, Any]:
+    """A value wrapped as Pulumi's wire format wraps secrets."""
+    return {rpc._special_sig_key: rpc._special_secret_sig, "value": value}  # type: ignore[attr-defined]
+
+
+def plain(values: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    """Values without secret wrappers, and the top-level names that had one inside."""
+    found, secrets = {}, set()
+    for key, value in values.items():
+        found[key], is_secret = _unwrapped(value)
+        if is_secret:
+            secrets.add(key)
+    return found, secrets
+
+
+def _unwrapped(value: Any) -> tuple[Any, bool]:
+    if rpc.is_rpc_secret(value):
+        return _unwrapped(value["value"])[0], True
+    if isinstance(value, dict):
+        pairs = {key: _unwrapped(item) for key, item in value.items()}
+        return {key: pair[0] for key, pair in pairs.items()}, any(pair[1] for pair in pairs.values())
+    if isinstance(value, list):
+        items = [_unwrapped(item) for item in value]
+        return [item[0] for item in items], any(item[1] for item in items)
+    return value, False
+
+
+# What a program may ask of the engine for one resource, besides what the state has fields for.
+_OPTIONS = (
+    "aliases",
+    "customTimeouts",
+    "hideDiffs",
+    "importId",
+    "replaceOnChanges",
+    "replace_with",
+)
+
+
+def options(request: Any) -> dict[str, Any]:
+    """The resource options of a registration that are set."""
+    given = json_format.MessageToDict(request, preserving_proto_field_name=True)
+    return {key: given[key] for key in _OPTIONS if given.get(key)}
+
+
+def planned(type_token: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """What a preview knows of a resource to be created: its inputs, and which parts of them are still to come."""
+    known = dict(inputs)
+    for key, names in _COMPUTED.get(type_token, {}).items():
+        if isinstance(known.get(key), Mapping):
+            known[key] = {**known[key], **dict.fromkeys(names, rpc.UNKNOWN)}
+    return known
+
+
+def invoke(account: Account, token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The account's answer to a provider's function. Raises LookupError for one that it does not know."""
+    answer = _ANSWERS.get(token)
+    if answer is None:
+        raise LookupError(f"the embedded account does not answer {token}")
+    return answer(account, arguments)
+
+
+def _caller(account: Account, _: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "accountId": account.account_id,
+        "arn": account.arn("iam", "user/rehearsal", region=""),
+        "id": account.account_id,
+        "userId": "AIDAREHEARSAL",
+    }
+
+
+def _partition(account: Account, _: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": account.partition,
+        "partition": account.partition,
+        "dnsSuffix": "amazonaws.com",
+        "reverseDnsPrefix": "com.amazonaws",
+    }
+
+
+def _subnets(account: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """DescribeSubnets with filters by tags, of which every one must match."""
+    wanted = {one["name"].removeprefix("tag:"): one["values"] for one in arguments.get("filters") or []}
+    found = [
+        live.id
+        for live in account.find(_SUBNET)
+        if all((live.inputs.get("tagsAll") or {}).get(key) in values for key, values in wanted.items())
+    ]
+    return {"id": account.region, "ids": found, "region": account.region}
+
+
+def _subnet(account: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return account.read(_SUBNET, arguments["id"])
+
+
+_SUBNET = "aws:ec2/subnet:Subnet"
+_ANSWERS: Mapping[str, Callable[[Account, Mapping[str, Any]], dict[str, Any]]] = {
+    "aws:index/getCallerIdentity:getCallerIdentity": _caller,
+    # pulumi-eks asks for it.
+    "aws:index/getPartition:getPartition": _partition,
+    "aws:ec2/getSubnets:getSubnets": _subnets,
+    "aws:ec2/getSubnet:getSubnet": _subnet,
+}

@@ -1,0 +1,397 @@
+# ruff: noqa: ARG002, N802 - the methods' names and arguments are those of the provider protocol
+"""The embedded account as Pulumi providers: what `pulumi up` talks to instead of AWS and Kubernetes.
+
+One gRPC server for each package, all over one account. The engine attaches to servers that already run where
+``PULUMI_DEBUG_PROVIDERS`` names their ports, so neither the program nor the CLI knows the difference.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NoReturn
+
+import grpc
+import pulumi
+from google.protobuf import empty_pb2, json_format, struct_pb2
+from pulumi.runtime import rpc
+from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, resource_pb2, resource_pb2_grpc
+
+from stack.state import PROVIDER_PREFIX, ResourceState
+
+from ..account import Account, Refused
+from ..account.kinds import after_update, provider_refuses
+from . import protocol
+from .autoname import NAMED, keeps_name, named
+from .default_tags import default_tags, with_default_tags
+from .eks_component import construct_eks_cluster
+
+PACKAGES = ("aws", "aws-native", "kubernetes", "eks")
+# Where a provider notes which inputs it filled in itself, as Pulumi's bridged providers do.
+_DEFAULTS = "__defaults"
+# The engine works on 16 resources at once by default; a component waits for its children on a thread of its own.
+_THREADS = 48
+# The engine's own limit for one message.
+_CHANNEL = [("grpc.max_receive_message_length", 400 * 1024 * 1024)]
+
+
+class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
+    """One package's provider. ``folder`` is the program's, where relative paths of its assets start."""
+
+    def __init__(self, account: Account, package: str, folder: Path) -> None:
+        self.account, self.package, self.folder = account, package, folder
+        self._default_tags: dict[str, str] = {}
+
+    # The plugin itself ------------------------------------------------------------------------------------------------
+
+    def Handshake(self, request: Any, context: Any) -> Any:
+        """Secrets arrive as such, resources by their ids; dependencies of a component's inputs arrive beside them."""
+        return provider_pb2.ProviderHandshakeResponse(
+            accept_secrets=True, accept_resources=self._takes_references, accept_outputs=False
+        )
+
+    def Attach(self, request: Any, context: Any) -> Any:
+        """Nothing is said to the engine but answers."""
+        return empty_pb2.Empty()
+
+    def Cancel(self, request: Any, context: Any) -> Any:
+        """Nothing takes long enough to be stopped half-way."""
+        return empty_pb2.Empty()
+
+    def GetPluginInfo(self, request: Any, context: Any) -> Any:
+        """The version of the package's SDK here, which the program was written for."""
+        return plugin_pb2.PluginInfo(version=self._version())
+
+    def GetSchema(self, request: Any, context: Any) -> Any:
+        """Enough to say whose provider this is; programs bring their own SDK."""
+        return provider_pb2.GetSchemaResponse(schema=json.dumps({"name": self.package, "version": self._version()}))
+
+    def CheckConfig(self, request: Any, context: Any) -> Any:
+        """Any configuration will do."""
+        return provider_pb2.CheckResponse(inputs=request.news)
+
+    def DiffConfig(self, request: Any, context: Any) -> Any:
+        """Another region is another provider, and so another everything."""
+        changed = _changed(_comparable(request.old_inputs), _comparable(request.news))
+        return _diff_response(changed, changed & {"region"})
+
+    def Configure(self, request: Any, context: Any) -> Any:
+        """Previews are answered, too. Of several providers of a package, one has default tags."""
+        self._default_tags = default_tags(_comparable(request.args)) or self._default_tags
+        return provider_pb2.ConfigureResponse(
+            acceptSecrets=True, supportsPreview=True, acceptResources=self._takes_references
+        )
+
+    @property
+    def _takes_references(self) -> bool:
+        """Only a component's provider does, as Pulumi's bridged providers do not."""
+        return self.package == "eks"
+
+    def _version(self) -> str:
+        return metadata.version(f"pulumi-{self.package}")
+
+    # Resources --------------------------------------------------------------------------------------------------------
+
+    def Check(self, request: Any, context: Any) -> Any:
+        """The inputs with a name where AWS wants one, which a resource keeps for as long as it lives, and all tags."""
+        token, name = _token(request), _name(request)
+        if reasons := provider_refuses(token, _comparable(request.news)):
+            return provider_pb2.CheckResponse(
+                inputs=request.news,
+                failures=[provider_pb2.CheckFailure(property="", reason=reason) for reason in reasons],
+            )
+        olds, news = _comparable(request.olds), _comparable(request.news)
+        key = NAMED.get(token, "")
+        before = {key: olds.get(key)} if key in _defaults(request.olds) else {}
+        complete = named(token, name, news, before)
+        made_up = sorted(complete.keys() - news.keys())
+        complete = with_default_tags(token, complete, self._default_tags)
+        inputs = _copy(request.news)
+        inputs.update({k: v for k, v in complete.items() if k not in news})
+        if made_up:
+            inputs.update({_DEFAULTS: made_up})
+        return provider_pb2.CheckResponse(inputs=inputs)
+
+    def Diff(self, request: Any, context: Any) -> Any:
+        """What differs, as the account judges it; a name that somebody chose is free only once the old one is gone."""
+        token = _token(request)
+        old, new = _comparable(request.old_inputs), _comparable(request.news)
+        changed, replaces = self.account.diff(token, old, new)
+        chosen = NAMED.get(token) not in _defaults(request.news)
+        return _diff_response(changed, replaces, delete_first=chosen and keeps_name(token, old, new))
+
+    def Create(self, request: Any, context: Any) -> Any:
+        """Create it, or in a preview say what is known of it."""
+        token, name = _token(request), _name(request)
+        inputs = self._deserialize(request.properties)
+        if request.preview:
+            with _refusals(context):
+                self.account.judge(token, inputs)
+            properties = _state(request.properties, inputs, protocol.planned(token, inputs))
+            return provider_pb2.CreateResponse(id="", properties=properties)
+        with _refusals(context):
+            resource_id, outputs = self.account.create(token, name, inputs)
+        return provider_pb2.CreateResponse(id=resource_id, properties=_state(request.properties, inputs, outputs))
+
+    def Read(self, request: Any, context: Any) -> Any:
+        """What the account has under this id, spelled as the engine already knows it; nothing where it is gone."""
+        token = _token(request)
+        try:
+            outputs = self.account.read(token, request.id)
+        except Refused:
+            return provider_pb2.ReadResponse()
+        live = self.account.live[token, request.id].inputs
+        known = self._deserialize(request.inputs)
+        old = self._deserialize(request.properties)
+        inputs = _state(request.inputs, known, live)
+        for key in known.keys() - live.keys():
+            del inputs.fields[key]
+        if defaults := _defaults(request.inputs):
+            inputs.update({_DEFAULTS: defaults})
+        return provider_pb2.ReadResponse(
+            id=request.id, inputs=inputs, properties=_state(request.properties, old, outputs)
+        )
+
+    def Update(self, request: Any, context: Any) -> Any:
+        """Change it in place, or in a preview say what would be."""
+        token = _token(request)
+        inputs = self._deserialize(request.news)
+        if request.preview:
+            old_inputs, old = self._deserialize(request.old_inputs), self._deserialize(request.olds)
+            outputs = after_update(old, old_inputs, inputs)
+        else:
+            with _refusals(context):
+                outputs = self.account.update(token, request.id, inputs)
+        return provider_pb2.UpdateResponse(properties=_state(request.news, inputs, outputs))
+
+    def Delete(self, request: Any, context: Any) -> Any:
+        """Delete it, unless something still uses it."""
+        with _refusals(context):
+            self.account.delete(_token(request), request.id)
+        return empty_pb2.Empty()
+
+    def Invoke(self, request: Any, context: Any) -> Any:
+        """Answer a function, or refuse one that the account does not know."""
+        try:
+            answer = protocol.invoke(self.account, request.tok, protocol.deserialize(request.args)[0])
+        except LookupError as error:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, str(error))
+            raise
+        return provider_pb2.InvokeResponse(**{"return": protocol.serialize(answer)})
+
+    def _deserialize(self, struct: Any) -> dict[str, Any]:
+        return {key: self._found(value) for key, value in _values(struct)[0].items()}
+
+    def _found(self, value: Any) -> Any:
+        """A file of the program's, from wherever this runs."""
+        return pulumi.FileAsset(self.folder / value.path) if isinstance(value, pulumi.FileAsset) else value
+
+    # Components -------------------------------------------------------------------------------------------------------
+
+    def Construct(self, request: Any, context: Any) -> Any:
+        """Register a component and its children with the engine that asks for it."""
+        with grpc.insecure_channel(request.monitorEndpoint, options=_CHANNEL) as channel:
+            family = _Family(resource_pb2_grpc.ResourceMonitorStub(channel), request)
+            component = family.component()
+            try:
+                outputs = construct_eks_cluster(component, family.register, self.account.partition)
+            except grpc.RpcError as error:
+                # The engine has already said what went wrong with the child.
+                context.abort(error.code(), error.details())
+                raise
+            state = protocol.serialize(outputs)
+            family.finish(component.urn, state)
+        depends = provider_pb2.ConstructResponse.PropertyDependencies(urns=[outputs["eksCluster"]["urn"]])
+        return provider_pb2.ConstructResponse(
+            urn=component.urn, state=state, stateDependencies=dict.fromkeys(outputs, depends)
+        )
+
+
+class _Family:
+    """A component and its children, as they are registered with the engine's resource monitor."""
+
+    def __init__(self, monitor: Any, request: Any) -> None:
+        self._monitor, self._request = monitor, request
+        self._inputs, self._secrets = protocol.deserialize(request.inputs)
+
+    def component(self) -> ResourceState:
+        """Register the component itself, with what the program asked of it."""
+        request = self._request
+        answer = self._monitor.RegisterResource(
+            resource_pb2.RegisterResourceRequest(
+                type=request.type,
+                name=request.name,
+                parent=request.parent,
+                object=request.inputs,
+                dependencies=request.dependencies,
+                providers=request.providers,
+                protect=request.protect if request.HasField("protect") else None,
+                aliases=request.aliases,
+                **_SPOKEN,
+            )
+        )
+        # What the program lets the component wait for is not what its children wait for; their inputs are.
+        named_by_inputs = {urn for depends in request.inputDependencies.values() for urn in depends.urns}
+        return ResourceState(
+            urn=answer.urn,
+            type=request.type,
+            name=request.name,
+            custom=False,
+            parent=request.parent,
+            inputs=self._inputs,
+            dependencies=tuple(sorted(named_by_inputs)),
+        )
+
+    def register(self, child: ResourceState) -> ResourceState:
+        """Register one child, with the provider that the program gave for its package, and return what became of it."""
+        package = "" if child.type.startswith(PROVIDER_PREFIX) or not child.custom else child.type.split(":")[0]
+        inputs = {k: protocol.secret(v) if k in self._secrets else v for k, v in child.inputs.items()}
+        answer = self._monitor.RegisterResource(
+            resource_pb2.RegisterResourceRequest(
+                type=child.type,
+                name=child.name,
+                parent=child.parent,
+                custom=child.custom,
+                object=protocol.serialize(inputs),
+                dependencies=[urn for urn in child.dependencies if f"::{PROVIDER_PREFIX}" not in urn],
+                provider=self._request.providers.get(package, ""),
+                providers={} if child.custom else self._request.providers,
+                **_SPOKEN,
+            )
+        )
+        child.urn, child.id = answer.urn, answer.id
+        child.outputs, _ = protocol.deserialize(answer.object)
+        return child
+
+    def finish(self, urn: str, state: Any) -> None:
+        """Say that the component has no further children."""
+        self._monitor.RegisterResourceOutputs(resource_pb2.RegisterResourceOutputsRequest(urn=urn, outputs=state))
+
+
+# What this side of the wire understands, as the SDKs declare it.
+_SPOKEN: dict[str, Any] = {
+    "acceptSecrets": True,
+    "acceptResources": True,
+    "supportsPartialValues": True,
+    "aliasSpecs": True,
+}
+
+
+@contextmanager
+def serve(account: Account, folder: Path, packages: Sequence[str] = PACKAGES) -> Iterator[dict[str, str]]:
+    """Serve packages over the account. Yields the environment in which `pulumi` finds the servers."""
+    servers, ports = [], {}
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="provider") as threads:
+        for package in packages:
+            server = grpc.server(threads, options=_CHANNEL)
+            provider_pb2_grpc.add_ResourceProviderServicer_to_server(EmbeddedProvider(account, package, folder), server)
+            ports[package] = server.add_insecure_port("127.0.0.1:0")
+            server.start()
+            servers.append(server)
+        try:
+            yield {"PULUMI_DEBUG_PROVIDERS": ",".join(f"{package}:{port}" for package, port in ports.items())}
+        finally:
+            for server in servers:
+                server.stop(grace=None).wait()
+
+
+@contextmanager
+def _refusals(context: Any) -> Iterator[None]:
+    """The account's refusals as the engine wants errors: a status and one sentence."""
+    try:
+        yield
+    except Refused as refused:
+        _abort(context, str(refused))
+
+
+def _abort(context: Any, text: str) -> NoReturn:
+    context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
+    raise AssertionError("abort raises")
+
+
+def _token(request: Any) -> str:
+    """The resource's type: engines before 3.130 say it only in the URN."""
+    return str(request.type or request.urn.split("::")[2].rsplit("$", 1)[-1])
+
+
+def _name(request: Any) -> str:
+    return str(request.name or request.urn.split("::", 3)[3])
+
+
+def _copy(struct: Any) -> Any:
+    copied = struct_pb2.Struct()
+    copied.CopyFrom(struct)
+    return copied
+
+
+def _defaults(struct: Any) -> list[str]:
+    """The inputs that were filled in by ``Check`` and not by the program."""
+    return list(json_format.MessageToDict(struct).get(_DEFAULTS, []))
+
+
+def _values(struct: Any) -> tuple[dict[str, Any], set[str]]:
+    """The values, and which are secret; old assets are left out, of which the engine sends nothing but a hash."""
+    copied = _copy(struct)
+    for key, value in struct.fields.items():
+        if _is(value.struct_value, rpc._special_asset_sig) and not {"path", "text", "uri"} & value.struct_value.keys():  # type: ignore[attr-defined]
+            del copied.fields[key]
+    copied.fields.pop(_DEFAULTS, None)
+    return protocol.deserialize(copied)
+
+
+def _is(value: Any, signature: str) -> bool:
+    key = rpc._special_sig_key  # type: ignore[attr-defined]
+    return key in value and value[key] == signature
+
+
+def _state(raw: Any, known: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
+    """``raw``, whose values are ``known``, with ``values`` laid over it.
+
+    Whatever is the same stays as the engine sent it: secrets stay secret, and assets keep their hash.
+    """
+    _, secrets = _values(raw)
+    changed = {
+        key: protocol.secret(value) if key in secrets else value
+        for key, value in values.items()
+        if not isinstance(value, pulumi.Asset) and (key not in known or known[key] != value)
+    }
+    state = _copy(raw)
+    state.fields.pop(_DEFAULTS, None)
+    for key, value in protocol.serialize(changed).fields.items():
+        state.fields[key].CopyFrom(value)
+    return state
+
+
+def _comparable(struct: Any) -> dict[str, Any]:
+    """Values that are equal when nothing has changed: secrets open, and assets as the hash of their content."""
+    return {key: _open(v) for key, v in json_format.MessageToDict(struct).items() if key != _DEFAULTS}
+
+
+def _open(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_open(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if _is(value, rpc._special_secret_sig):  # type: ignore[attr-defined]
+        return _open(value["value"])
+    if _is(value, rpc._special_asset_sig) and value.get("hash"):  # type: ignore[attr-defined]
+        return value["hash"]
+    return {key: _open(item) for key, item in value.items() if item is not None}
+
+
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
+    return {key for key in {*old, *new} if old.get(key) != new.get(key)}
+
+
+def _diff_response(changed: set[str], replaces: set[str], *, delete_first: bool = False) -> Any:
+    answer = provider_pb2.DiffResponse
+    return answer(
+        changes=answer.DIFF_SOME if changed else answer.DIFF_NONE,
+        diffs=sorted(changed),
+        replaces=sorted(replaces),
+        deleteBeforeReplace=bool(replaces) and delete_first,
+    )

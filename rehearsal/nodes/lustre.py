@@ -1,0 +1,69 @@
+"""Lustre file systems as FSx describes them to the nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..account import Account
+
+LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
+
+
+@dataclass
+class FileSystem:
+    """A Lustre file system as FSx describes it. ``ready_after``: virtual seconds until it is AVAILABLE, None: never."""
+
+    id: str
+    dns_name: str
+    mount_name: str
+    tags: dict[str, str]
+    capacity_gib: int = 1200
+    ready_after: float | None = 0.0
+    read_only: bool = False
+    # Whether every client's first attempt to mount it never ends.
+    hangs_once: bool = False
+    hung: set[str] = field(default_factory=set)
+    arn: str = ""
+    vpc_id: str = ""
+    subnet_ids: list[str] = field(default_factory=list)
+
+    def lifecycle(self, now: float) -> str:
+        """Its state at a virtual second."""
+        return "AVAILABLE" if self.ready_after is not None and now >= self.ready_after else "CREATING"
+
+    def description(self, now: float) -> dict[str, Any]:
+        """As DescribeFileSystems has it."""
+        return {
+            "FileSystemId": self.id,
+            "FileSystemType": "LUSTRE",
+            "Lifecycle": self.lifecycle(now),
+            "StorageCapacity": self.capacity_gib,
+            "StorageType": "SSD",
+            "DNSName": self.dns_name,
+            "ResourceARN": self.arn,
+            "VpcId": self.vpc_id,
+            "SubnetIds": self.subnet_ids,
+            "Tags": [{"Key": key, "Value": value} for key, value in sorted(self.tags.items())],
+            "LustreConfiguration": {"MountName": self.mount_name, "DeploymentType": "PERSISTENT_2"},
+            "FileSystemTypeVersion": "2.15",
+        }
+
+
+def file_systems_of(account: Account) -> list[FileSystem]:
+    """Those that the stack has made."""
+    return [
+        FileSystem(
+            id=live.id,
+            dns_name=live.outputs["dnsName"],
+            mount_name=live.outputs["mountName"],
+            tags=dict(live.inputs.get("tags") or {}),
+            capacity_gib=int(live.inputs["storageCapacity"]),
+            arn=live.outputs["arn"],
+            vpc_id=live.outputs["vpcId"],
+            subnet_ids=[live.inputs["subnetIds"]]
+            if isinstance(live.inputs["subnetIds"], str)
+            else live.inputs["subnetIds"],
+        )
+        for live in account.find(LUSTRE)
+    ]

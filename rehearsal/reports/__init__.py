@@ -1,0 +1,1 @@
+"""What a rehearsal shows: in the terminal, and as a page."""

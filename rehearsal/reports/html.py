@@ -1,0 +1,390 @@
+"""The rehearsal's result as one HTML page: when, in which order, at what price, under which quotas.
+
+The page is laid out here and drawn by ``report.html.j2``; it needs no network and little JavaScript, so it can be
+attached to a change request, archived or printed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from .page import write_page
+
+__all__ = ["write_report"]
+
+# A bridged provider's "index" types carry a slash ("random:index/randomId:RandomId"), a component's do not.
+COMPONENT_TYPE = re.compile(r"[^:]+:index:[^:/]+$|awsx:|kubernetes:(helm\.sh/v4:Chart|yaml|kustomize)")
+ACCELERATED = re.compile(r"\b(?:gr?|p|trn|inf|dl)\d+[a-z]*(?:-\w+)?\.(?:\d*x?large|metal)")
+# How the engine marks an encrypted output in JSON.
+SECRET_SIGNATURE = "4dabf18193072939515e22adb298388d"
+TOP_LEVEL = "(top level)"
+
+PAGE_WIDTH = 1180
+# Names are set in a monospaced face of 0.6 em per character, which makes every text width computable here.
+CHAR_AT_11PX = 6.62
+CHAR_AT_10PX = 6.02
+CHAR_AT_9PX = 5.42
+
+GANTT_LABELS = 340
+GANTT_MARGIN = 56
+GANTT_ROW = 19
+GANTT_HEADER = 26
+GANTT_PADDING = 4
+SHORTEST_BAR = 3.0
+TICK_ROOM = 40
+TICK_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
+
+NODE_HEIGHT = 32
+NODE_SPACING = 8
+COLUMN_GAP = 32
+NARROWEST_COLUMN = 128
+WIDEST_COLUMN = 210
+LANE_PADDING = 12
+LANE_TITLE = 26
+LANE_SPACING = 8
+
+
+@dataclass
+class _Node:
+    """One cloud resource; ``id`` is its index in the page, ``group`` the URN of its innermost component."""
+
+    id: int
+    name: str
+    type: str
+    group: str
+    start: float
+    finish: float
+    deps: set[int] = field(default_factory=set)
+    ancestors: set[int] = field(default_factory=set)
+    depth: int = 0
+    critical: bool = False
+
+
+@dataclass
+class _Group:
+    """One component with its resources; ``prefix`` is what their names repeat of its own name."""
+
+    label: str
+    prefix: str
+    nodes: list[_Node] = field(default_factory=list)
+
+    def short(self, node: _Node) -> str:
+        """Names a resource without repeating its component's name."""
+        return node.name.removeprefix(self.prefix) or node.name
+
+
+def write_report(result: Mapping[str, Any], path: Path) -> None:
+    """Writes the rehearsal's result to `path` as one self-contained HTML page."""
+    write_page("reports/report.html.j2", _page(result), path, {"clock": _clock, "money": _money, "monthly": _monthly})
+
+
+def _page(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything the template shows."""
+    resources: Sequence[Mapping[str, Any]] = result.get("resources") or []
+    nodes, groups = _read(resources)
+    critical = _critical_nodes(nodes, result.get("critical_path") or [])
+    total = float(result.get("total_seconds") or max((node.finish for node in nodes), default=0.0))
+    cluster = float((result.get("cluster") or {}).get("seconds") or total)
+    tips = _tips(nodes, groups)
+    cost = _cost(result.get("cost") or {})
+    return {
+        "variant": result.get("variant") or "rehearsal",
+        "stack": result.get("stack") or "",
+        "region": result.get("region") or "",
+        "resource_count": len(nodes),
+        "component_count": sum(1 for group in groups if group.label != TOP_LEVEL),
+        "total_seconds": total,
+        "cluster_seconds": cluster,
+        "critical": [
+            {"name": node.name, "seconds": node.finish - node.start, "id": node.id, "later": node.finish > cluster}
+            for node in critical
+        ],
+        "timeline": _timeline(groups, total, tips),
+        "graph": _graph(nodes, groups, critical, tips),
+        "cost": cost,
+        "quotas": list(result.get("quotas") or []),
+        "outputs": [(name, _plain(value)) for name, value in (result.get("outputs") or {}).items()],
+        "warnings": [_plain(warning) for warning in result.get("warnings") or []],
+        "destroyed": result.get("destroyed"),
+        "leftovers": [_plain(leftover) for leftover in result.get("leftovers") or []],
+    }
+
+
+# -- reading the result ------------------------------------------------------------------------------------------------
+
+
+def _read(resources: Sequence[Mapping[str, Any]]) -> tuple[list[_Node], list[_Group]]:
+    """The cloud resources and their components, both in the order in which the page shows them."""
+    by_urn = {resource["urn"]: resource for resource in resources}
+    components = {urn for urn, resource in by_urn.items() if COMPONENT_TYPE.match(resource["type"])}
+
+    def enclosing(urn: str) -> list[str]:
+        """The components around a resource, innermost first."""
+        found = []
+        while (urn := by_urn[urn].get("parent") or "") in by_urn:
+            if urn in components:
+                found.append(urn)
+        return found
+
+    leaves = [r for u, r in by_urn.items() if u not in components and not r["type"].startswith("pulumi:")]
+    ids = {resource["urn"]: index for index, resource in enumerate(leaves)}
+    chains = [enclosing(resource["urn"]) for resource in leaves]
+    members: dict[str, set[int]] = defaultdict(set)
+    for index, chain in enumerate(chains):
+        for component in chain:
+            members[component].add(index)
+
+    nodes: list[_Node] = []
+    groups: dict[str, _Group] = {}
+    for index, (resource, chain) in enumerate(zip(leaves, chains, strict=True)):
+        start = float(resource.get("start") or 0.0)
+        finish = max(start, float(resource.get("finish") or 0.0))
+        group = chain[0] if chain else ""
+        node = _Node(index, str(resource["name"]), str(resource["type"]), group, start, finish)
+        for urn in resource.get("dependencies") or []:
+            if urn in ids:
+                node.deps.add(ids[urn])
+            elif urn not in chain:
+                # Waiting for a component means waiting for what was in it by then; later children may wait in turn.
+                node.deps |= {each for each in members[urn] if float(leaves[each].get("finish") or 0.0) <= start}
+        node.deps.discard(index)
+        nodes.append(node)
+        names = [str(by_urn[urn]["name"]) for urn in reversed(chain)]
+        label = " / ".join(names) if names else TOP_LEVEL
+        groups.setdefault(group, _Group(label, f"{names[-1]}-" if names else "")).nodes.append(node)
+
+    for index in TopologicalSorter({node.id: node.deps for node in nodes}).static_order():
+        node = nodes[index]
+        node.ancestors = node.deps.union(*(nodes[dep].ancestors for dep in node.deps))
+        node.depth = 1 + max((nodes[dep].depth for dep in node.deps), default=-1)
+    for each in groups.values():
+        each.nodes.sort(key=lambda node: (node.start, node.finish, node.name))
+    ordered = sorted(groups.values(), key=lambda each: sum(node.start for node in each.nodes) / len(each.nodes))
+    return nodes, ordered
+
+
+def _critical_nodes(nodes: Sequence[_Node], path: Iterable[str]) -> list[_Node]:
+    """Marks and returns the critical path; where resources of several types share a name, those that are linked."""
+    found: list[_Node] = []
+    for name in reversed(list(path)):
+        named = [node for node in nodes if node.name == name]
+        linked = [node for node in named if not found or node.id in found[-1].ancestors]
+        chosen = max(linked or named, key=lambda node: node.finish, default=None)
+        if chosen:
+            chosen.critical = True
+            found.append(chosen)
+    return found[::-1]
+
+
+def _reduced(nodes: Sequence[_Node], critical: Sequence[_Node]) -> list[tuple[int, int]]:
+    """The dependencies that no other dependency implies, and in any case those along the critical path."""
+    kept = {(before.id, after.id) for before, after in pairwise(critical)}
+    edges = []
+    for node in nodes:
+        implied = set().union(*(nodes[dep].ancestors for dep in node.deps))
+        edges += [(dep, node.id) for dep in sorted(node.deps) if dep not in implied or (dep, node.id) in kept]
+    return edges
+
+
+def _tips(nodes: Sequence[_Node], groups: Iterable[_Group]) -> dict[int, str]:
+    """What the page says about a resource under the pointer."""
+    tips = {}
+    for group in groups:
+        for node in group.nodes:
+            needs = [nodes[dep].name for dep in sorted(node.deps)]
+            more = f" and {len(needs) - 8} more" if len(needs) > 8 else ""
+            lines = [
+                node.name,
+                node.type,
+                f"component: {group.label}",
+                f"takes {_clock(node.finish - node.start)}, from {_clock(node.start)} to {_clock(node.finish)}",
+                f"needs: {', '.join(needs[:8])}{more}" if needs else "needs nothing",
+            ]
+            tips[node.id] = "\n".join(lines + ["on the critical path"] * node.critical)
+    return tips
+
+
+# -- timeline ----------------------------------------------------------------------------------------------------------
+
+
+def _timeline(groups: Sequence[_Group], total: float, tips: Mapping[int, str]) -> dict[str, Any]:
+    """The Gantt chart: a block per component, so that pages break between them, all on the same time axis."""
+    span = max([total, 1.0, *(node.finish for group in groups for node in group.nodes)])
+    scale = (PAGE_WIDTH - GANTT_MARGIN - GANTT_LABELS) / span
+    letters = int((GANTT_LABELS - 28) / CHAR_AT_11PX)
+
+    def bar(start: float, finish: float) -> dict[str, float]:
+        return {"x": GANTT_LABELS + start * scale, "width": max(SHORTEST_BAR, (finish - start) * scale)}
+
+    blocks = []
+    for group in groups:
+        rows = [
+            {"node": node, "y": GANTT_HEADER + index * GANTT_ROW, "label": _fit(node.name, letters)}
+            | {"tip": tips[node.id]}
+            | bar(node.start, node.finish)
+            for index, node in enumerate(group.nodes)
+        ]
+        whole = bar(min(node.start for node in group.nodes), max(node.finish for node in group.nodes))
+        height = GANTT_HEADER + len(rows) * GANTT_ROW + GANTT_PADDING
+        blocks.append(
+            whole | {"label": _fit(group.label, letters), "full": group.label, "rows": rows, "height": height}
+        )
+    step = next((step for step in TICK_STEPS if span / step <= 10), TICK_STEPS[-1])
+    finish = GANTT_LABELS + total * scale
+    times = [(GANTT_LABELS + at * scale, _clock(at)) for at in range(0, int(span) + 1, step)]
+    return {
+        "blocks": blocks,
+        "ticks": [{"x": x, "label": label} for x, label in times if abs(x - finish) > TICK_ROOM],
+        "width": PAGE_WIDTH,
+        "row_height": GANTT_ROW,
+        "finish": finish,
+    }
+
+
+# -- resource graph ----------------------------------------------------------------------------------------------------
+
+
+def _graph(
+    nodes: Sequence[_Node], groups: Iterable[_Group], critical: Sequence[_Node], tips: Mapping[int, str]
+) -> dict[str, Any]:
+    """The resource graph: a lane per component, a column per dependency depth, a curve per needed dependency."""
+    edges = _reduced(nodes, critical)
+    columns = 1 + max((node.depth for node in nodes), default=0)
+    room = (PAGE_WIDTH - 2 * LANE_PADDING + COLUMN_GAP) / columns
+    column = max(NARROWEST_COLUMN, min(WIDEST_COLUMN, room))
+    node_width = column - COLUMN_GAP
+    letters = int((node_width - 14) / CHAR_AT_10PX)
+
+    lanes: list[dict[str, Any]] = []
+    cells: dict[int, list[tuple[float, _Group, list[_Node]]]] = defaultdict(list)
+    y = 0.0
+    for group in groups:
+        by_depth: dict[int, list[_Node]] = defaultdict(list)
+        for node in group.nodes:
+            by_depth[node.depth].append(node)
+        tallest = max(len(cell) for cell in by_depth.values())
+        height = LANE_TITLE + tallest * (NODE_HEIGHT + NODE_SPACING) - NODE_SPACING + LANE_PADDING
+        lanes.append({"y": y, "height": height, "label": _fit(group.label, 150)})
+        for depth, cell in by_depth.items():
+            cells[depth].append((y + LANE_TITLE, group, cell))
+        y += height + LANE_SPACING
+
+    middles: dict[int, float] = {}
+    boxes: list[dict[str, Any]] = []
+    for depth in sorted(cells):
+        for top, group, cell in cells[depth]:
+            # A node level with the middle of what it needs keeps its curves flat and crossings few.
+            cell.sort(key=lambda node: (_mean(middles[dep] for dep in node.deps), node.name))
+            for index, node in enumerate(cell):
+                at = top + index * (NODE_HEIGHT + NODE_SPACING)
+                middles[node.id] = at + NODE_HEIGHT / 2
+                lines = _two_lines(group.short(node), letters)
+                kind = _kind(node.type, int((node_width - 14) / CHAR_AT_9PX)) if len(lines) == 1 else ""
+                box = {"id": node.id, "x": LANE_PADDING + depth * column, "y": at, "lines": lines, "kind": kind}
+                boxes.append(box | {"critical": node.critical, "tip": tips[node.id]})
+
+    on_path = {(before.id, after.id) for before, after in pairwise(critical)}
+    curves = []
+    for before, after in sorted(edges, key=on_path.__contains__):
+        x1 = LANE_PADDING + nodes[before].depth * column + node_width
+        x2 = LANE_PADDING + nodes[after].depth * column
+        y1, y2 = middles[before], middles[after]
+        bend = COLUMN_GAP if x2 - x1 <= COLUMN_GAP else (x2 - x1) / 2
+        path = f"M{x1:.1f},{y1:.1f}C{x1 + bend:.1f},{y1:.1f} {x2 - bend:.1f},{y2:.1f} {x2:.1f},{y2:.1f}"
+        curves.append({"path": path, "from": before, "to": after, "critical": (before, after) in on_path})
+    width = max(PAGE_WIDTH, columns * column - COLUMN_GAP + 2 * LANE_PADDING)
+    size = {"width": width, "height": max(y - LANE_SPACING, 0), "node_width": node_width, "node_height": NODE_HEIGHT}
+    return {"lanes": lanes, "boxes": boxes, "curves": curves, "edges": edges} | size
+
+
+# -- cost --------------------------------------------------------------------------------------------------------------
+
+
+def _cost(cost: Mapping[str, Any]) -> dict[str, Any]:
+    """The hourly price split into parts, accelerators first and then by size."""
+    hourly = float(cost.get("hourly_usd") or 0.0)
+    monthly = float(cost.get("monthly_usd") or 0.0)
+    accelerator = float(cost.get("accelerator_hourly_usd") or 0.0)
+    whole = hourly or sum(float(value) for value in (cost.get("parts") or {}).values()) or 1.0
+    parts = []
+    for name, value in (cost.get("parts") or {}).items():
+        accelerated = accelerator > 0 and bool(ACCELERATED.search(name))
+        share = float(value) / whole
+        parts.append({"name": name, "hourly": float(value), "share": share, "accelerated": accelerated})
+    parts.sort(key=lambda part: (not part["accelerated"], -part["hourly"]))
+    shades = {True: 0, False: 0}
+    for part in parts:
+        part["shade"] = min(shades[part["accelerated"]], 5)
+        shades[part["accelerated"]] += 1
+    return {
+        "hourly": hourly,
+        "monthly": monthly,
+        "accelerator": accelerator,
+        "accelerator_share": accelerator / whole,
+        "parts": parts,
+    }
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+
+
+def _clock(seconds: float) -> str:
+    """Seconds as minutes and seconds."""
+    if 0 < seconds < 0.5:
+        return "<0:01"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}"
+
+
+def _money(usd: float) -> str:
+    """A price per hour; fractions of a cent are kept where they are all there is."""
+    return f"${usd:,.4f}" if 0 < usd < 0.01 else f"${usd:,.2f}"
+
+
+def _monthly(usd: float) -> str:
+    """A price per month, in whole dollars from a hundred up."""
+    return f"${usd:,.0f}" if usd >= 100 else _money(usd)
+
+
+def _plain(value: Any) -> str:
+    """A value as text: strings as they are, anything nested as JSON, nothing at all of what holds a secret."""
+    text = value if isinstance(value, str) else json.dumps(value, indent=2, default=str, ensure_ascii=False)
+    return "[secret]" if SECRET_SIGNATURE in text else text
+
+
+def _kind(type_: str, letters: int) -> str:
+    """A resource type in short: ``aws:ec2/vpc:Vpc`` is ``ec2.Vpc``, or ``Vpc`` where that is too long."""
+    module, name = (["", *type_.split(":")])[-2:]
+    full = f"{module.split('/')[0]}.{name}"
+    return full if len(full) <= letters else _fit(name, letters)
+
+
+def _fit(text: str, letters: int) -> str:
+    """Text cut in the middle to a number of letters, as resource names differ at their end."""
+    if len(text) <= letters:
+        return text
+    tail = max(letters // 2 - 1, 1)
+    return f"{text[: letters - tail - 1]}…{text[-tail:]}"
+
+
+def _two_lines(name: str, letters: int) -> list[str]:
+    """A name on one line, or on two, broken at a hyphen where there is one."""
+    if len(name) <= letters:
+        return [name]
+    hyphen = name.rfind("-", 1, letters) + 1
+    at = hyphen or letters
+    return [name[:at], _fit(name[at:], letters)]
+
+
+def _mean(values: Iterable[float]) -> float:
+    """The mean, zero of nothing."""
+    listed = list(values)
+    return sum(listed) / len(listed) if listed else 0.0

@@ -1,0 +1,206 @@
+"""What a rehearsal looks like in a terminal: the live tree while it runs, tables when it is done."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Literal
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from stack.clock import clock
+from stack.events import Event
+from stack.state import ResourceState
+
+from ..changes import Change
+from ..outcome import Outcome
+
+_MARKS = {"start": ("…", "yellow"), "done": ("✓", "green"), "failed": ("✗", "red")}
+_LONG_LIST = 12
+
+
+class Progress:
+    """The tree of components that fills while resources are made, and empties while they are destroyed."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.act = "up"
+        self._acts = 0
+        self._rows: dict[str, tuple[str, ResourceState, str]] = {}
+        self._counts: dict[str, list[int]] = {}
+        self._began = time.monotonic()
+        self._live = Live(get_renderable=self._render, console=console, refresh_per_second=8, transient=True)
+
+    def __enter__(self) -> Progress:
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.console.is_terminal:
+            self._live.stop()
+
+    def begin(self, act: str, outcome: Outcome) -> None:
+        """A new act: up, destroy, audit."""
+        self.act = act
+        if act == "up":
+            title = f"{outcome.project.stack}: {outcome.config.variant} in {outcome.config.region.name}"
+            self.console.print(f"[bold]Rehearsing[/] {title}, in an embedded AWS account")
+        elif self._rows:
+            if self._acts == 1:
+                self.console.print(
+                    f"[green]✓[/] up: {outcome.created} resources" if not outcome.failures else "[red]✗[/] up failed"
+                )
+            self._rows.clear()
+        self._acts += 1
+
+    def event(self, event: Event) -> None:
+        """Something happened to a resource."""
+        resource = event.resource
+        self._rows[resource.urn] = (event.phase, resource, event.error)
+        if not self.console.is_terminal and (
+            event.phase == "failed" or (event.phase == "done" and self.act != "destroy")
+        ):
+            mark, _ = _MARKS[event.phase]
+            at = clock(resource.finish) if event.operation != "delete" else self.act
+            tail = f"  {event.error}" if event.error else ""
+            self.console.print(
+                f"{mark} {at:>7}  {event.operation:7} {resource.name} [{resource.type}]{tail}",
+                markup=False,
+                soft_wrap=True,
+            )
+
+    def _render(self) -> RenderableType:
+        tree = Tree(Text(f"{self.act}  {time.monotonic() - self._began:.1f} s", style="bold"))
+        groups: dict[str, list[tuple[str, ResourceState, str]]] = {}
+        for row in list(self._rows.values()):
+            parent = row[1].parent.rsplit("::", 1)[-1] if "::" in row[1].parent else ""
+            groups.setdefault(parent, []).append(row)
+        for parent, rows in groups.items():
+            done = sum(phase == "done" for phase, *_ in rows)
+            branch = tree.add(f"[bold]{parent or 'stack'}[/]  {done}/{len(rows)}")
+            for phase, resource, error in rows[-3:]:
+                mark, colour = _MARKS[phase]
+                branch.add(Text(f"{mark} {resource.name}  {clock(resource.finish)}  {error}", style=colour))
+        return tree
+
+
+def summary(outcome: Outcome) -> RenderableType:
+    """Everything that the rehearsal found, for people."""
+    found = outcome.as_json()
+    parts: list[RenderableType] = []
+    if outcome.failures:
+        parts.append(_block("Failed", outcome.failures, "red"))
+    else:
+        parts += [_time(outcome), _cost(found), _quotas(found), _outputs(found)]
+    parts += [changed(number, change) for number, change in enumerate(outcome.changes, start=1)]
+    if outcome.skipped:
+        parts.append(Text(f"\n{outcome.skipped} further changes not rehearsed.", style="yellow"))
+    if outcome.warnings:
+        parts.append(_block("Warnings", outcome.warnings, "yellow"))
+    parts.append(_ending(outcome))
+    return Group(*parts)
+
+
+def changed(number: int, change: Change) -> RenderableType:
+    """What one change did, or would have done: what is replaced in red, with what that costs."""
+    settings = " ".join(
+        f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in change.set.items()
+    )
+    text = Text(f"\nChange {number}: {settings}\n", style="bold")
+    if change.refused is not None:
+        when = "before anything happens" if change.early else f"after {clock(change.seconds)}"
+        text.append(f"  refused {when}: {change.refused}\n", "red")
+    else:
+        text.append(f"  takes {clock(change.seconds)}, {change.hourly_usd:+,.2f} $ an hour\n", "default")
+    for what, names, colour in (
+        ("created", change.created, "default"),
+        ("updated", change.updated, "default"),
+        ("replaced", change.replaced, "red"),
+        ("deleted", change.deleted, "yellow"),
+    ):
+        if names:
+            text.append(f"  {what:8} {', '.join(names)}\n", colour)
+    for name, meaning in change.lost.items():
+        text.append(f"  {name}: {meaning}\n", "bold red")
+    if not (change.created or change.updated or change.replaced or change.deleted or change.refused):
+        text.append("  nothing changes\n", "default")
+    text.rstrip()
+    return text
+
+
+def _block(title: str, lines: list[str], colour: str) -> RenderableType:
+    text = Text(f"\n{title}\n", style=f"bold {colour}")
+    text.append("\n".join(f"  {line}" for line in lines), style="default")
+    return text
+
+
+def _table(title: str, *columns: tuple[str, Literal["left", "right"]]) -> tuple[Text, Table]:
+    table = Table(box=None, padding=(0, 2, 0, 2), show_edge=False)
+    for name, justify in columns:
+        table.add_column(name, justify=justify, overflow="fold")
+    return Text(f"\n{title}", style="bold"), table
+
+
+def _time(outcome: Outcome) -> RenderableType:
+    after = outcome.total_seconds - outcome.cluster_seconds
+    until = f"the cluster is up, and {clock(after)} more for what needs its nodes" if after else "everything is up"
+    title, table = _table(
+        f"Critical path: {clock(outcome.cluster_seconds)} until {until}",
+        ("resource", "left"),
+        ("starts", "right"),
+        ("takes", "right"),
+        ("done", "right"),
+    )
+    for number, resource in enumerate(outcome.critical_path):
+        if number == len(outcome.cluster_path):
+            table.add_section()
+            table.add_row("after the cluster:", "", "", "", style="dim")
+        took = resource.finish - resource.start
+        table.add_row(resource.name, clock(resource.start), clock(took), clock(resource.finish))
+    return Group(title, table)
+
+
+def _cost(found: dict[str, Any]) -> RenderableType:
+    cost = found["cost"]
+    share = cost["accelerator_hourly_usd"] / cost["hourly_usd"] if cost["hourly_usd"] else 0
+    heading = (
+        f"Cost: ${cost['hourly_usd']:,.2f} an hour, ${cost['monthly_usd']:,.0f} a month, {share:.0%} of it accelerators"
+    )
+    title, table = _table(heading, ("part", "left"), ("$/hour", "right"), ("$/month", "right"))
+    for part, hourly in sorted(cost["parts"].items(), key=lambda item: -item[1]):
+        table.add_row(part, f"{hourly:,.3f}", f"{hourly * cost['monthly_usd'] / cost['hourly_usd']:,.0f}")
+    notes = Text("\n".join(f"  {note}" for note in cost["notes"]), style="dim")
+    return Group(title, table, notes)
+
+
+def _quotas(found: dict[str, Any]) -> RenderableType:
+    title, table = _table(
+        "Quotas needed", ("service", "left"), ("quota", "left"), ("code", "left"), ("needed", "right")
+    )
+    for quota in found["quotas"]:
+        unit = "" if quota["unit"] == "count" else f" {quota['unit']}"
+        table.add_row(quota["service"], quota["name"], quota["code"], f"{quota['needed']:g}{unit}")
+    return Group(title, table)
+
+
+def _outputs(found: dict[str, Any]) -> RenderableType:
+    """One line each, never folded: people copy them."""
+    text = Text("\nOutputs\n", style="bold", no_wrap=True, overflow="ignore")
+    width = max((len(key) for key in found["outputs"]), default=0)
+    text.append("\n".join(f"  {key:{width}}  {value}" for key, value in found["outputs"].items()), style="default")
+    return text
+
+
+def _ending(outcome: Outcome) -> RenderableType:
+    if outcome.kept_up:
+        return Text("\nLeft up, as asked.", style="bold")
+    if outcome.leftovers:
+        lines = outcome.leftovers[:_LONG_LIST] + (["…"] if len(outcome.leftovers) > _LONG_LIST else [])
+        return _block(f"{len(outcome.leftovers)} left over after destroy", lines, "red")
+    kept = f" Kept on purpose: {', '.join(outcome.retained)}." if outcome.retained else ""
+    return Text(f"\nDestroyed {outcome.destroyed} resources; nothing is left in the account.{kept}", style="bold green")

@@ -1,0 +1,210 @@
+"""How a verb ends: the exit codes, the one exception that carries them, and other libraries' errors in these terms."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+
+from botocore import exceptions as aws_errors
+from pulumi import automation
+
+from components.config import ConfigError
+from stack.commands import last_words
+from stack.project import ProjectError
+
+
+class Exit(IntEnum):
+    """Exit codes of every verb. ``python -m operations --help`` quotes them."""
+
+    GOOD = 0
+    FAILED = 1  # the operation failed, or the check found something wrong
+    BAD_INPUT = 2  # the command line, the configuration, or a stack, node or group that does not exist
+    CANNOT_KNOW = 3  # no credentials, no permission, no network, a missing tool: nothing was found out
+    CANCELLED = 130  # Ctrl-C, as shells have it
+
+
+class Failure(Exception):
+    """A verb cannot go on. ``hint`` is the next step to take; STACK in it stands for the stack's name."""
+
+    def __init__(self, message: str, hint: str = "", code: Exit = Exit.FAILED) -> None:
+        super().__init__(message)
+        self.message, self.hint, self.code = message, hint, code
+
+    def as_json(self) -> dict[str, object]:
+        """The documented form of --json."""
+        return {"error": self.message, "hint": self.hint, "exit_code": int(self.code)}
+
+
+def bad_input(message: str, hint: str = "") -> Failure:
+    """What the user gave is wrong."""
+    return Failure(message, hint, Exit.BAD_INPUT)
+
+
+def cannot_know(message: str, hint: str = "") -> Failure:
+    """Something that is needed to answer is out of reach."""
+    return Failure(message, hint, Exit.CANNOT_KNOW)
+
+
+NO_CREDENTIALS = (
+    aws_errors.NoCredentialsError,
+    aws_errors.PartialCredentialsError,
+    aws_errors.CredentialRetrievalError,
+    aws_errors.ProfileNotFound,
+    aws_errors.TokenRetrievalError,
+    aws_errors.UnauthorizedSSOTokenError,
+    aws_errors.SSOTokenLoadError,
+)
+_LOG_IN = "log in (`aws sso login`, or AWS_PROFILE, or AWS_ACCESS_KEY_ID), then `aws sts get-caller-identity`"
+# Codes of different services for the same thing (each service's API reference, common errors).
+DENIED = frozenset(
+    {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError", "Forbidden"}
+)
+_STALE = frozenset(
+    {
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidClientTokenId",
+        "UnrecognizedClientException",
+        "AuthFailure",
+        "RequestExpired",
+        "InvalidSignatureException",
+        "SignatureDoesNotMatch",
+    }
+)
+THROTTLED = frozenset(
+    {"Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequestsException", "SlowDown"}
+)
+MISSING = frozenset(
+    {
+        "ResourceNotFound",
+        "ResourceNotFoundException",
+        "NoSuchEntity",
+        "NoSuchBucket",
+        "ParameterNotFound",
+        "NotFoundException",
+        "FileSystemNotFound",
+        "NoSuchResourceException",
+        "RepositoryNotFoundException",
+        "LoadBalancerNotFound",
+        "TargetGroupNotFound",
+    }
+)
+_REGION_OFF = frozenset({"OptInRequired", "InvalidRegion"})
+
+
+# What the Go SDK and S3 say through Pulumi (AWS SDK for Go, credentials; Amazon S3 API Reference, error responses).
+_NO_BACKEND_CREDENTIALS = (
+    r"IMDS|NoCredential|no valid credential|get credentials|failed to refresh cached credentials|\bExpiredToken|"
+    r"\bInvalidAccessKeyId\b|\bInvalidClientTokenId\b|\bAccessDenied|\bNoSuchBucket\b"
+)
+
+
+def code_of(error: aws_errors.ClientError) -> str:
+    """AWS's code of an error."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def is_missing(error: aws_errors.ClientError) -> bool:
+    """Whether AWS says that there is no such thing."""
+    code, message = code_of(error), str(error)
+    return (
+        code in MISSING
+        or code.endswith(".NotFound")
+        or ("not found" in message.lower() and code == "ValidationException")
+    )
+
+
+def reason(error: aws_errors.ClientError | aws_errors.BotoCoreError) -> str:
+    """Why something could not be asked, in a few words: for what goes on without the answer."""
+    if isinstance(error, aws_errors.BotoCoreError):
+        return str(error)
+    code = code_of(error)
+    what = "permission denied" if code in DENIED else "throttled by AWS" if code in THROTTLED else code
+    return f"{what}: {error.operation_name}"
+
+
+def explain(error: BaseException, stack: str = "STACK") -> Failure | None:
+    """The failure that an error of a library amounts to; None where it is our own mistake."""
+    failure = _failure(error)
+    if failure is not None:
+        failure.hint = failure.hint.replace("STACK", stack)
+    return failure
+
+
+def _failure(error: BaseException) -> Failure | None:
+    match error:
+        case Failure():
+            return error
+        case ConfigError() | ProjectError():
+            return bad_input(str(error))
+        case aws_errors.ClientError():
+            return _client_error(error)
+        case _ if isinstance(error, NO_CREDENTIALS):
+            return cannot_know(f"no usable AWS credentials: {error}", _LOG_IN)
+        case aws_errors.NoRegionError():
+            return bad_input("no region is set", "set aws:region in the stack's configuration")
+        case aws_errors.EndpointConnectionError() | aws_errors.ConnectionError() | aws_errors.HTTPClientError():
+            return cannot_know(
+                f"AWS cannot be reached: {error}",
+                "check the network and proxy, and that the service exists in the stack's aws:region",
+            )
+        case aws_errors.BotoCoreError():
+            return Failure(f"AWS: {error}")
+        case automation.InvalidVersionError():
+            return cannot_know(
+                f"the Pulumi CLI does not fit: {error}", "update it: https://www.pulumi.com/docs/install/"
+            )
+        case automation.CommandError():
+            return _command_error(error)
+    return None
+
+
+def _client_error(error: aws_errors.ClientError) -> Failure:
+    code, said = code_of(error), error.response.get("Error", {}).get("Message", "")
+    what = f"{error.operation_name}: {said or code}"
+    if code in DENIED:
+        return cannot_know(
+            f"permission denied: {what}", f"allow this principal {_action(error)}, or use another profile"
+        )
+    if code in _STALE:
+        return cannot_know(f"AWS does not accept the credentials: {what}", _LOG_IN)
+    if code in THROTTLED:
+        return cannot_know(f"AWS throttles this account: {what}", "wait a minute and run it again")
+    if code in _REGION_OFF:
+        return bad_input(f"the region is not enabled in this account: {what}", "enable it, or change aws:region")
+    if is_missing(error):
+        return bad_input(
+            f"not found: {what}", "is it deployed, in this account and region? `python -m operations nodes STACK`"
+        )
+    return Failure(f"AWS refused: {what} ({code})")
+
+
+def _action(error: aws_errors.ClientError) -> str:
+    named = re.search(r"not authorized to perform:? ([\w-]+:\w+)", str(error))
+    return named.group(1) if named else error.operation_name
+
+
+def _command_error(error: automation.CommandError) -> Failure:
+    text = str(error)
+    if isinstance(error, automation.StackNotFoundError):
+        return bad_input("the stack has never been deployed from this backend", "python -m operations deploy STACK")
+    if isinstance(error, automation.ConcurrentUpdateError):
+        return Failure(
+            "another update of this stack is running, or was killed",
+            "wait for it; if it is dead: `pulumi cancel --stack STACK`",
+        )
+    if re.search(r"PULUMI_ACCESS_TOKEN|not logged in|must be set for login", text):
+        return cannot_know("Pulumi has nowhere to keep state", "`pulumi login`, or set PULUMI_BACKEND_URL=s3://BUCKET")
+    if "PULUMI_CONFIG_PASSPHRASE" in text or "incorrect passphrase" in text:
+        return cannot_know(
+            "the stack's secrets cannot be read", "set PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE"
+        )
+    if re.search(_NO_BACKEND_CREDENTIALS, text):
+        return cannot_know(
+            f"Pulumi's backend does not let this principal in: {last_words(text)}",
+            f"{_LOG_IN}; `pulumi whoami -v` names the backend",
+        )
+    if re.search(r"dial tcp|no such host|connection refused|i/o timeout", text):
+        what = f"Pulumi cannot reach its backend or plugins: {last_words(text)}"
+        return cannot_know(what, "check the network, and `pulumi whoami`")
+    return Failure(f"pulumi: {last_words(text)}")

@@ -1,0 +1,230 @@
+"""Jobs for a Kubernetes cluster, rendered for the stack's own nodes from the templates in ``jobs/eks``."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import yaml
+
+from components.config import Config, InstanceGroup
+from components.kubernetes.helm import NEURON_SCHEDULER
+from components.kubernetes.pod_environment import config_map_name
+from components.kubernetes.pod_resources import efa_interfaces, pod_request, tolerations
+from components.kubernetes.queues import LOCAL_QUEUE
+from components.kubernetes.storage import CLAIM_NAME
+
+from .specs import ETCD_IMAGE, IMAGE_ARCHITECTURE, TOKEN_KEY, TOKEN_SECRET, Plan
+from .specs import JOBS as SPECS
+
+ROOT = Path(__file__).parents[2]
+JOBS: tuple[str, ...] = tuple(SPECS)
+NAME_LABEL = "app.kubernetes.io/name"
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+# SageMaker Developer Guide, "Automatically resuming a job after a node failure": on a replaced node, so often.
+_AUTO_RESUME = {
+    "sagemaker.amazonaws.com/enable-job-auto-resume": "true",
+    "sagemaker.amazonaws.com/job-max-retry-count": "10",
+}
+# PyTorchJob's own default port.
+_PORT = "23456"
+# Half of the memory that the pod asks for may be shared memory; it counts towards the pod's own limit.
+_SHARED_MEMORY_SHARE = 0.5
+
+
+class JobError(ValueError):
+    """A job that cannot run on this cluster; ``problems`` says everything that is wrong, with its fix."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))
+
+
+def jobs_of(config: Config) -> tuple[str, ...]:
+    """The jobs that this cluster's accelerator can run."""
+    return tuple(name for name, job in SPECS.items() if config.settings.accelerator in job.images)
+
+
+def render(
+    name: str,
+    config: Config,
+    *,
+    namespace: str | None = None,
+    nodes: int | None = None,
+    group: str | None = None,
+    devices: int | None = None,
+    efa: int | None = None,
+    image: str | None = None,
+    arguments: str = "",
+    etcd: bool = False,
+    deadline: float | None = None,
+) -> list[dict[str, Any]]:
+    """The objects of a job, ready to apply, in order: first what the others refer to.
+
+    ``namespace`` is a team's, by default the first one. ``nodes`` are of ``group``, by default all of the first worker
+    group. ``devices`` and ``efa`` are for each node, by default all that it has. ``deadline`` is in seconds: then
+    Kubernetes ends a test, by default after the job's own; training has none. Raises JobError.
+    """
+    job = SPECS.get(name)
+    if job is None:
+        raise JobError([f'there is no job "{name}"; this cluster can run {", ".join(jobs_of(config))}'])
+    settings = config.settings
+    namespace = settings.namespace_of(settings.namespaces[0].name) if namespace is None else namespace
+    workers, problems = _find_group(config, group)
+    nodes = workers.count if nodes is None else nodes
+    problems += _problems(name, config, workers, namespace, nodes, devices, efa)
+    if not image and workers.type.architecture != IMAGE_ARCHITECTURE:
+        problems.append(
+            f"the jobs' images are for x86-64 and {workers.type.name} is not: give one of yours, "
+            f"python -m operations job run {name} --image"
+        )
+    if not image and settings.accelerator in job.images:
+        image = job.image(settings.accelerator, config.region)
+    problems += _image_problems(config, [image or "", *([ETCD_IMAGE] if etcd and job.elastic else [])])
+    if problems:
+        raise JobError(problems)
+    count = devices or workers.type.accelerators
+    cores = workers.type.neuron_cores * count // workers.type.accelerators
+    processes = cores if workers.type.accelerator == "trainium" and job.template != "device-check" else count
+    plan = Plan(name=name, group=workers, nodes=nodes, processes=processes, arguments=arguments)
+    scripts = f"{name}-scripts" if job.scripts else ""
+    text = (
+        _environment()
+        .get_template(f"{job.template}.yaml.j2")
+        .render(
+            name=name,
+            nodes=nodes,
+            image=image,
+            command=job.command(plan),
+            node=_node(workers, processes, devices, efa),
+            labels={NAME_LABEL: name},
+            env=[*(_token() if job.token else []), *(_rank(name) if job.template == "pytorch" else [])],
+            scripts=scripts,
+            claim=CLAIM_NAME,
+            scheduler=NEURON_SCHEDULER if settings.charts.neuron_scheduler else "",
+            etcd=etcd,
+            etcd_image=ETCD_IMAGE,
+            deadline=math.ceil(deadline or job.deadline or 0),
+        )
+    )
+    objects = [document for document in yaml.safe_load_all(text) if document]
+    if job.scripts:
+        files = {Path(path).name: (ROOT / path).read_text(encoding="utf-8") for path in job.scripts}
+        objects.insert(0, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": scripts}, "data": files})
+    for document in objects:
+        metadata = document["metadata"]
+        metadata["namespace"] = namespace
+        metadata["labels"] = {NAME_LABEL: name}
+        if document["kind"] == "PyTorchJob" and settings.charts.job_auto_restart:
+            metadata["annotations"] = dict(_AUTO_RESUME)
+    if settings.charts.queues == "kueue":
+        objects[-1]["metadata"]["labels"][QUEUE_LABEL] = LOCAL_QUEUE
+    if settings.charts.queues == "task-governance":
+        # SageMaker Developer Guide, "Example HyperPod task governance commands": the queue it makes for a team.
+        objects[-1]["metadata"]["labels"][QUEUE_LABEL] = f"{namespace}-localqueue"
+    return objects
+
+
+def _find_group(config: Config, name: str | None) -> tuple[InstanceGroup, list[str]]:
+    groups = {group.name: group for group in config.training_groups}
+    first = config.training_groups[0]
+    if name is None or name in groups:
+        return groups.get(name or "", first), []
+    here = f"the stack trains on {', '.join(groups)}"
+    if name in {group.name for group in config.worker_groups}:
+        return first, [f"group {name} has no accelerators; {here}"]
+    return first, [f'there is no worker group "{name}"; {here}']
+
+
+def _problems(
+    name: str,
+    config: Config,
+    group: InstanceGroup,
+    namespace: str,
+    nodes: int,
+    devices: int | None,
+    efa: int | None,
+) -> list[str]:
+    """What is wrong with a request, before anything is asked of the cluster."""
+    job, settings, row = SPECS[name], config.settings, group.type
+    problems = []
+    if settings.orchestrator != "eks":
+        problems.append("this stack runs Slurm (hyperpod:orchestrator); its jobs are in jobs/slurm, for sbatch")
+    if settings.accelerator not in job.images:
+        problems.append(f"{name} is for {' and '.join(job.images)}; here are {', '.join(jobs_of(config))}")
+    if job.operator and not getattr(settings.charts, job.operator):
+        key = {"mpi_operator": "mpiOperator", "training_operator": "trainingOperator"}[job.operator]
+        problems.append(f"{name} needs hyperpod:charts.{key}, which is false; set it to true and run `pulumi up`")
+    teams = [settings.namespace_of(team.name) for team in settings.namespaces]
+    if namespace not in teams:
+        problems.append(f'the stack has no namespace "{namespace}" (hyperpod:teams); it has {", ".join(teams)}')
+    if not group.count:
+        problems.append(
+            f"group {group.name} has no nodes now; python -m operations scale {group.name} NUMBER --stack STACK"
+        )
+    elif not 1 <= nodes <= group.count:
+        problems.append(f"{nodes} nodes of group {group.name}, which has {group.count}; ask for 1 to {group.count}")
+    if devices is not None and not 1 <= devices <= row.accelerators:
+        problems.append(f"{devices} devices a node; {row.name} has {row.accelerators}, ask for 1 to {row.accelerators}")
+    if efa is not None and not 0 <= efa <= efa_interfaces(group):
+        most = efa_interfaces(group)
+        problems.append(f"{efa} EFA interfaces a node; {row.name} has {most}, ask for 0 to {most}")
+    return problems
+
+
+def _image_problems(config: Config, images: list[str]) -> list[str]:
+    """A closed network reaches private registries of its own region, through their endpoint, and no others."""
+    region = config.region
+    own = f".dkr.ecr.{region.name}.{region.dns_suffix}/"
+    return [
+        f"a closed network (hyperpod:network.closed) does not reach {image}; mirror it to ECR in {region.name}, --image"
+        for image in images
+        if image and config.settings.network.closed and own not in image
+    ]
+
+
+def _node(group: InstanceGroup, processes: int, devices: int | None, efa: int | None) -> dict[str, Any]:
+    request = pod_request(group, devices=devices, efa=efa)
+    return {
+        "type": group.type.name,
+        "group": group.name,
+        "environment": config_map_name(group.name),
+        "processes": processes,
+        "request": request,
+        "shared_memory": f"{max(1, int(int(str(request['memory'])[:-2]) * _SHARED_MEMORY_SHARE))}Gi",
+        "tolerations": tolerations([group]),
+    }
+
+
+def _rank(name: str) -> list[dict[str, Any]]:
+    """A pod's rank among the workers, and where the first one is: Kubeflow's training operator numbers them by a label,
+    gives each a Service of its pod's name, and says neither in the environment of a job without a master.
+    """
+    place = {"fieldRef": {"fieldPath": "metadata.labels['training.kubeflow.org/replica-index']"}}
+    return [
+        {"name": "RANK", "valueFrom": place},
+        {"name": "MASTER_ADDR", "value": f"{name}-worker-0"},
+        {"name": "MASTER_PORT", "value": _PORT},
+    ]
+
+
+def _token() -> list[dict[str, Any]]:
+    """The Hugging Face token, from a Secret and into the environment alone. Without one, gated models stay shut."""
+    source = {"secretKeyRef": {"name": TOKEN_SECRET, "key": TOKEN_KEY, "optional": True}}
+    return [{"name": "HF_TOKEN", "valueFrom": source}, {"name": "HF_HOME", "value": "/fsx/checkpoints/huggingface"}]
+
+
+def _environment() -> jinja2.Environment:
+    """Objects and lists come out as JSON; an unknown name is an error."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(ROOT / "jobs" / "eks"),
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: json.dumps(value) if isinstance(value, (dict, list)) else value,
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

@@ -1,0 +1,242 @@
+"""The jobs of ``jobs/eks``: template, image, scripts and command of each, and what it needs of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from hyperpod_commands import nccom_test
+
+from components.catalogue.accelerators import Architecture
+from components.catalogue.regions import Region
+from components.config import InstanceGroup
+from components.kubernetes.pod_environment import POD_INTERFACE, pod_variables
+
+# AWS's own images, in public registries and pinned. Each was named by AWS's documentation or samples in 2026.
+_PYTORCH_IMAGE = "public.ecr.aws/deep-learning-containers/pytorch-training:2.7.1-gpu-py312-cu128-ubuntu22.04-ec2-v1.37"
+_NCCL_IMAGE = "public.ecr.aws/hpc-cloud/nccl-tests:cuda12.8.1-efa1.43.2-ofiv1.16.3-ncclv2.27.7-1-testsv2.16.9"
+_NEURON_IMAGE = "public.ecr.aws/neuron/pytorch-training-neuronx:2.8.0-neuronx-py311-sdk2.26.1-ubuntu22.04"
+_NEMO_IMAGE = "nvcr.io/nvidia/nemo:25.09.02"
+# In a registry of AWS's in each region. With transformers, which the plain image lacks.
+_HUGGING_FACE_IMAGE = "{registry}/huggingface-pytorch-training:2.8.0-transformers4.56.2-gpu-py312-cu129-ubuntu22.04"
+# With Optimum Neuron 0.4.
+_HUGGING_FACE_NEURON_IMAGE = (
+    "{registry}/huggingface-pytorch-training-neuronx:2.8.0-transformers4.55.4-neuronx-py310-sdk2.26.0-ubuntu22.04"
+)
+IMAGE_ARCHITECTURE: Architecture = "x86_64"
+ETCD_IMAGE = "quay.io/coreos/etcd:v3.5.21"
+
+# Where a job's scripts lie in its pods, and where its results go.
+_MOUNT = "/fsx"
+SCRIPTS, RESULTS = "/opt/training", f"{_MOUNT}/checkpoints"
+TOKEN_SECRET, TOKEN_KEY = "hf-token", "token"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One rendering: where, on how many nodes, with how many processes each, and the script's own arguments."""
+
+    name: str
+    group: InstanceGroup
+    nodes: int
+    processes: int
+    arguments: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One job.
+
+    ``images`` are by the accelerators that it is for. ``scripts`` are files of this project that its pods run.
+    ``operator`` is the chart's key it needs. ``deadline`` is in seconds, None for training, whose length nobody knows.
+    """
+
+    title: str
+    template: str
+    images: Mapping[str, str]
+    command: Callable[[Plan], str]
+    scripts: tuple[str, ...] = ()
+    operator: Literal["mpi_operator", "training_operator"] | None = None
+    token: bool = False
+    elastic: bool = False
+    deadline: int | None = None
+
+    def image(self, accelerator: str, region: Region) -> str:
+        """The image for one of its accelerators."""
+        return self.images[accelerator].format(registry=region.deep_learning_registry)
+
+
+def _device_check(plan: Plan) -> str:
+    row = plan.group.type
+    if row.accelerator == "gpu":
+        show, count = "nvidia-smi", "nvidia-smi -L | wc -l"
+    else:
+        show, count = "neuron-ls", "neuron-ls --json-output | grep -c neuron_device"
+    return "\n".join(
+        (
+            show,
+            f"found=$({count})",
+            f'echo "$HOSTNAME: $found of {plan.processes} devices"',
+            f'if [ "$found" -ne {plan.processes} ]; then echo FAIL; exit 1; fi',
+            # A mount that answers may still be read-only, full or stale.
+            f"probe={_MOUNT}/.device-check-$HOSTNAME",
+            'if ! { echo "$HOSTNAME" > "$probe" && grep -qx "$HOSTNAME" "$probe" && rm "$probe"; }; then',
+            f'  echo "$HOSTNAME: {_MOUNT} cannot be written to"; echo FAIL; exit 1; fi',
+            f'echo "$HOSTNAME: {_MOUNT} is written to and read"',
+            "echo PASS",
+        )
+    )
+
+
+# mpirun forwards nothing by itself; a rank that sshd starts does not have its container's environment.
+_FORWARDED = ("NCCL_", "FI_")
+
+
+def _nccl_tests(plan: Plan) -> str:
+    forwarded = [f"-x {name}" for name in sorted(pod_variables(plan.group)) if name.startswith(_FORWARDED)]
+    ranks = plan.nodes * plan.processes
+    # By its full path mpirun finds its own libraries on the workers too. Its traffic goes over plain sockets; NCCL's as
+    # the variables say.
+    mpi = "/opt/amazon/openmpi/bin/mpirun --allow-run-as-root"
+    place = f"-np {ranks} --map-by ppr:{plan.processes}:node --bind-to none"
+    sockets = "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_exclude lo,docker0"
+    sizes = plan.arguments or "-b 8 -e 16G -f 2 -g 1 -c 1 -n 100"
+    test = "/opt/nccl-tests/build/all_reduce_perf"
+    return f"exec {mpi} {place} {sockets} -x PATH -x LD_LIBRARY_PATH {' '.join(forwarded)} {test} {sizes}"
+
+
+def _nccom_test(plan: Plan) -> str:
+    """The launcher has no NeuronCores: the first worker starts the test, and MPI from there.
+
+    What sshd starts there has nothing of its container's environment, so the command brings it.
+    """
+    sizes = plan.arguments or " ".join(nccom_test.SWEEP)
+    several = (
+        f'NEURON_RT_ROOT_COMM_ID="${{hosts[0]}}:{nccom_test.FIRST_PORT}"',
+        f"CCOM_SOCKET_IFNAME={POD_INTERFACE}",
+        "OMPI_MCA_plm_rsh_args='-o StrictHostKeyChecking=no'",
+    )
+    variables = [
+        *("OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"),
+        *('PATH="$PATH"', 'LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}"'),
+        *(f'{name}="${name}"' for name in sorted(pod_variables(plan.group)) if name.startswith("FI_")),
+        *(several if plan.nodes > 1 else ()),
+    ]
+    nodes = f' --nnodes {plan.nodes} --hosts "${{hosts[@]}}"' if plan.nodes > 1 else ""
+    return "\n".join(
+        (
+            "hosts=()",
+            "for name in $(cut -d' ' -f1 /etc/mpi/hostfile); do",
+            # A worker that has just become ready may have no name yet.
+            '  until found=$(getent hosts "$name"); do',
+            '    if ((SECONDS > 300)); then echo "no address of $name"; exit 1; fi',
+            "    sleep 1",
+            "  done",
+            '  hosts+=("${found%% *}")',
+            "done",
+            "run() {",
+            f"  test=(env {' '.join(variables)}",
+            f'    /opt/aws/neuron/bin/nccom-test allr --nworkers {plan.nodes * plan.processes}{nodes} "$@")',
+            '  echo "${test[*]}"',
+            '  ssh -o StrictHostKeyChecking=no "${hosts[0]}" "${test[*]@Q}"',
+            "}",
+            f"run {sizes}",
+            f"run {' '.join(nccom_test.CHECK)}",
+        )
+    )
+
+
+def _torchrun(script: str, before: str = "") -> Callable[[Plan], str]:
+    """Static rendezvous: rank and address are in the pod's environment."""
+
+    def command(plan: Plan) -> str:
+        place = '--node-rank="$RANK" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT"'
+        size = f"--nnodes={plan.nodes} --nproc-per-node={plan.processes}"
+        run = f"exec torchrun {size} {place} {SCRIPTS}/{script} --out {RESULTS}/{plan.name}"
+        return before + f"{run} {plan.arguments}".rstrip()
+
+    return command
+
+
+def _elastic(script: str) -> Callable[[Plan], str]:
+    """The operator says everything else in PET_* variables, which torchrun reads."""
+
+    def command(plan: Plan) -> str:
+        return f"exec torchrun {SCRIPTS}/{script} --out {RESULTS}/{plan.name} {plan.arguments}".rstrip()
+
+    return command
+
+
+JOBS: Mapping[str, Job] = MappingProxyType(
+    {
+        "device-check": Job(
+            title="does every node see all of its devices, and write to the file system?",
+            template="device-check",
+            images={"gpu": _PYTORCH_IMAGE, "trainium": _NEURON_IMAGE},
+            command=_device_check,
+            deadline=900,
+        ),
+        "nccl-tests": Job(
+            title="bus bandwidth between GPUs of all nodes",
+            template="mpi",
+            images={"gpu": _NCCL_IMAGE},
+            command=_nccl_tests,
+            operator="mpi_operator",
+            deadline=3600,
+        ),
+        "nccom-test": Job(
+            title="bus bandwidth between NeuronCores of all nodes",
+            template="mpi",
+            images={"trainium": _NEURON_IMAGE},
+            command=_nccom_test,
+            operator="mpi_operator",
+            deadline=3600,
+        ),
+        "nanogpt": Job(
+            title="a small GPT on PyTorch DDP, the first job to run on a new cluster",
+            template="pytorch",
+            images={"gpu": _PYTORCH_IMAGE},
+            command=_torchrun("nanogpt.py"),
+            scripts=("lifecycle/training/nanogpt.py",),
+            operator="training_operator",
+        ),
+        "fsdp-llama": Job(
+            title="Llama, 7B to 70B, on PyTorch FSDP",
+            template="elastic",
+            images={"gpu": _HUGGING_FACE_IMAGE},
+            command=_elastic("fsdp_llama.py"),
+            scripts=("jobs/slurm/fsdp_llama.py",),
+            operator="training_operator",
+            token=True,
+            elastic=True,
+        ),
+        "nemo": Job(
+            title="Llama 3 with NVIDIA NeMo",
+            template="pytorch",
+            images={"gpu": _NEMO_IMAGE},
+            command=_torchrun("nemo_pretrain.py"),
+            scripts=("jobs/slurm/nemo_pretrain.py",),
+            operator="training_operator",
+        ),
+        "neuron": Job(
+            title="a small GPT with PyTorch Neuron",
+            template="pytorch",
+            images={"trainium": _NEURON_IMAGE},
+            # torchrun gives each process its own NeuronCore; a count would make every process ask for all of them.
+            command=_torchrun("neuron_train.py", f"unset NEURON_RT_NUM_CORES; export TRAINING={SCRIPTS}\n"),
+            scripts=("lifecycle/training/nanogpt.py", "jobs/slurm/neuron_train.py"),
+            operator="training_operator",
+        ),
+        "neuron-llama": Job(
+            title="Llama, 7B to 13B, with Optimum Neuron",
+            template="pytorch",
+            images={"trainium": _HUGGING_FACE_NEURON_IMAGE},
+            command=_torchrun("neuron_llama.py", "unset NEURON_RT_NUM_CORES\n"),
+            scripts=("jobs/slurm/neuron_llama.py",),
+            operator="training_operator",
+            token=True,
+        ),
+    }
+)
