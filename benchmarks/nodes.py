@@ -33,8 +33,9 @@ _ROOT = Path(__file__).parents[1]
 _LOGIN = 'login={"instanceType":"ml.m5.large"}'
 # The reference is measured with 1 controller, 1 login node and 4 workers.
 REFERENCE_WORKERS = 4
-# Measured on the same kind of emulated nodes, in seconds: the AWS quickstart's own scripts, whole and with their
-# 30 s sleep cut out, and Slurm's hold on the jobs of a lost node.
+# Measured on the same kind of emulated nodes, in seconds: the lifecycle scripts of
+# github.com/sunilpp/hyperpod-quickstart, whole and without their 30 s sleep, and Slurm's hold on the jobs of a lost
+# node.
 QUICKSTART_BOOT, QUICKSTART_BOOT_AWAKE, QUICKSTART_REQUEUE = 44.1, 13.8, 152.0
 BOOT_LIMIT, REQUEUE_LIMIT = QUICKSTART_BOOT / 5, 10.0
 
@@ -90,7 +91,7 @@ def lose(stack: Stack, ranks: int) -> Recovery:
 def report(boots: dict[int, list[float]], spare: Sequence[Recovery], replaced: Sequence[Recovery]) -> dict[str, Any]:
     """Print the table, and return it for machines."""
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("what", "median", "runs", "limit", "quickstart"):
+    for column in ("what", "median", "runs", "limit", "hyperpod-quickstart"):
         table.add_column(column, justify="left" if column == "what" else "right")
 
     def row(what: str, values: Sequence[float], limit: float | None = None, before: str = "") -> float:
@@ -123,7 +124,7 @@ def report(boots: dict[int, list[float]], spare: Sequence[Recovery], replaced: S
     row("  fresh node idle", [one.node_back_seconds for one in replaced])
     Console().print(table)
     print("boot: 1 controller, 1 login node and the workers, all scripts started at once, until all workers are idle")
-    print(f"quickstart without its 30 s sleep: {QUICKSTART_BOOT_AWAKE} s")
+    print(f"hyperpod-quickstart without its 30 s sleep: {QUICKSTART_BOOT_AWAKE} s")
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; again: {(__doc__ or '').splitlines()[2].strip()}")
     return {
         "cores": os.cpu_count(),

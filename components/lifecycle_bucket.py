@@ -38,9 +38,9 @@ class LifecycleBucketArgs:
 class LifecycleBucket(ComponentResource):
     """Owns the bucket, its settings, and one object for each lifecycle file.
 
-    ``force_destroy`` empties the bucket on destroy, versions and delete markers included, which is all that the
-    quickstart's clean-up Lambda did. Its upload Lambda is a plain object here, so an edited file changes its own
-    object and nothing else. Nodes can read but not write: whoever replaces ``on_create.sh`` is root on later nodes.
+    ``force_destroy`` empties the bucket on destroy, versions and delete markers included, so no Lambda has to clean up.
+    Each file is a plain object, so an edited file changes its own object and nothing else. Nodes can read but not
+    write: whoever replaces ``on_create.sh`` is root on later nodes.
     """
 
     bucket: Output[str]

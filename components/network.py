@@ -40,7 +40,7 @@ class Network(ComponentResource):
     """Owns VPC, subnets, routes, NAT gateway, endpoints and flow logs, or with an existing VPC nothing at all.
 
     Nodes sit in one private subnet of one zone, since EFA does not cross zones. Deliberately absent: a NAT gateway per
-    zone (one zone computes), a backup subnet (the quickstart's was exposed to nobody), network ACLs beyond the default.
+    zone (only one zone computes), a backup subnet, and network ACLs beyond the default.
 
     ``ready`` is what a node needs before it can boot: routes, NAT gateway and endpoints. ``cidr_blocks`` is empty and
     ``s3_prefix_list_id`` None for an existing VPC, whose routes and endpoints are its owner's. ``blocks`` are the

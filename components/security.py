@@ -37,12 +37,12 @@ class SecurityGroupsArgs:
 class SecurityGroups(ComponentResource):
     """Owns the nodes' and the file system's groups, or with existing ones nothing.
 
-    Nodes talk to each other over everything, in both directions: EFA's health checks fail without an egress rule to
-    the group itself, even next to 0.0.0.0/0 (seed 000). To the file system they speak Lustre, over EFA everything
-    (Amazon FSx for Lustre User Guide, "EFA-enabled security groups"). To the outside they speak HTTP and HTTPS, in a
-    closed network HTTPS to the VPC's endpoints and S3. Deliberately absent: ssh from outside; people come through
-    Session Manager. The control plane's group is EKS's own, its rules are in ``Eks``; the endpoints' group is the
-    network's.
+    All traffic between nodes is allowed, in both directions: EFA's health checks fail without an egress rule to the
+    group itself, even beside 0.0.0.0/0 (SageMaker Developer Guide, "Prerequisites for using SageMaker HyperPod"). Nodes
+    reach the file system over Lustre's ports, or with EFA over all of them (Amazon FSx for Lustre User Guide,
+    "EFA-enabled security groups"). They reach the outside over HTTP and HTTPS; in a closed network only the VPC's
+    endpoints and S3, over HTTPS. Deliberately absent: ssh from outside; people connect through Session Manager. EKS
+    owns the control plane's group, whose rules are in ``Eks``; the network owns the endpoints' group.
     """
 
     nodes: list[Output[str]]

@@ -32,8 +32,8 @@ class ValidationArgs:
 class Validation(ComponentResource):
     """Owns the rule and log group for HyperPod's state, provisioning and node health events, and the SSM documents.
 
-    The quickstart validates in a Lambda inside the stack, whose failure rolls the cluster back. Here nothing runs
-    during a deployment and nothing can destroy anything: a person or CI starts a document on a node when it suits.
+    Nothing runs during a deployment, so a failed check can never roll a cluster back. A person or CI runs a document on
+    a node when it suits them.
     """
 
     def __init__(self, name: str, args: ValidationArgs, opts: ResourceOptions | None = None) -> None:

@@ -31,7 +31,10 @@ OptionalText: TypeAlias = Annotated[str | None, BeforeValidator(_empty_is_none)]
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """A preset: worker count, FSx capacity in GiB, data volume of a worker in GiB (seeds 000, quickstart's sizes)."""
+    """A preset: worker count, FSx capacity in GiB, data volume of a worker in GiB.
+
+    The figures are those of the CloudFormation templates in github.com/sunilpp/hyperpod-quickstart.
+    """
 
     workers: int
     fsx_gib: int
@@ -52,7 +55,8 @@ DEFAULT_LOST_NODE_SECONDS = 10
 # Nodes of a group without accelerators where no number is given: HyperPod does not replace those by itself, and a small
 # one takes 14 pods (SageMaker Developer Guide, "Getting started with Amazon EKS support in SageMaker HyperPod").
 SYSTEM_NODES = 3
-# Data volume of nodes that do not train: what the quickstart gives its controller (research: HQ inventory).
+# Data volume of nodes that do not train. The CloudFormation templates in github.com/sunilpp/hyperpod-quickstart give
+# their controller as much.
 HEAD_VOLUME_GIB = 200
 
 

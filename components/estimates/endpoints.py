@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from ..config import Config
 
-# What the quickstart's nodes use often enough to be worth keeping off the NAT gateway (research: HQ networking module).
+# Nodes use these services often enough to keep the traffic off the NAT gateway; the networking template of
+# github.com/sunilpp/hyperpod-quickstart has the same four.
 OPEN_ENDPOINTS = ("ecr.api", "ecr.dkr", "sts", "logs")
-# Without a NAT gateway, everything that a node or its agents call: boot (ec2, fsx, ssm, sagemaker), Session Manager
-# (ssmmessages, ec2messages), images, logs, metrics, secrets (research: peers, closed network).
+# Without a NAT gateway, every service that a node or its agents call needs an endpoint: boot (ec2, fsx, ssm,
+# sagemaker), Session Manager (ssmmessages, ec2messages), images, logs, metrics and secrets. EKS adds those of the
+# Amazon EKS User Guide, "Deploy private clusters with limited internet access".
 CLOSED_ENDPOINTS = (
     *OPEN_ENDPOINTS,
     "ec2",

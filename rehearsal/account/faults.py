@@ -9,7 +9,9 @@ from .books import Refused
 
 FaultKind = Literal["error", "throttling", "capacity", "lifecycle"]
 
-# What AWS says in each case (SageMaker CreateCluster failures as seeds 000 and the HyperPod guide quote them).
+# Codes are those of the SageMaker API Reference, "Common Errors", and of the EC2 API Reference, "Error codes". Where
+# nodes fail to boot, DescribeCluster has prose alone (FailureMessage): LifecycleScriptFailed is this project's own
+# name.
 _MESSAGES: dict[str, tuple[str, str]] = {
     "error": ("InternalFailure", "injected failure"),
     "throttling": ("ThrottlingException", "Rate exceeded"),

@@ -147,7 +147,10 @@ def _check_network(account: Books, i: Inputs) -> None:
 
 
 def _check_fabric(account: Books, i: Inputs) -> None:
-    """EFA's health checks need a rule from the group to itself in both directions (seed 000)."""
+    """EFA's health checks need a rule from the group to itself in both directions.
+
+    Source: SageMaker Developer Guide, "Prerequisites for using SageMaker HyperPod".
+    """
     if direction := lacks_rule_to_itself(account, i["vpcConfig"]["securityGroupIds"]):
         raise Refused(
             "ValidationException", f"EFA health checks did not run successfully: no {direction} rule to itself"

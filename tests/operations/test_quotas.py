@@ -222,7 +222,7 @@ def test_it_is_known_how_much_others_use_of_every_quota(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", READY_STACKS)
-def test_every_stack_needs_the_quickstarts_nine_and_those_it_forgot(name: str) -> None:
+def test_every_stack_needs_the_quotas_that_people_know_and_those_they_forget(name: str) -> None:
     found = {quota.name: quota for quota in needed(config(name))}
     assert {"L-3308CCC7", "L-2CE978FC", "L-E13DF72A", "L-8F1B9C74", "L-DF5E4CA3", "L-FE5A380F", "L-29B6F2EB"} <= {
         quota.code for quota in found.values()
