@@ -38,8 +38,8 @@ class Observability(ComponentResource):
     """Owns the Prometheus workspace, its rule groups, the Grafana workspace and Grafana's role.
 
     Grafana signs people in through IAM Identity Center, which the account must have. Deliberately absent: what writes
-    metrics (exporters, a collector and its right to write), imported dashboards, an alert manager. The README's
-    "Metrics" says what to install; until then no rule can fire.
+    metrics (exporters, a collector and its right to write), imported dashboards, an alert manager. docs/metrics.md
+    says what to install; until then no rule can fire.
     """
 
     prometheus_endpoint: Output[str]

@@ -12,11 +12,11 @@ from rehearsal.account.kinds import KINDS
 from tests.support import READY_STACKS, ROOT, plan
 
 
-def test_the_readmes_configuration_table_is_pulumi_yamls() -> None:
+def test_the_configuration_reference_is_pulumi_yamls() -> None:
     schema = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
-    readme = (ROOT / "README.md").read_text()
+    page = (ROOT / "docs" / "configuration.md").read_text()
     for key, entry in schema.items():
-        assert f"| `{key}` | {entry['description']} |" in readme, f"README lacks or misquotes {key}"
+        assert f"| `{key}` | {entry['description']} |" in page, f"docs/configuration.md lacks or misquotes {key}"
 
 
 def test_every_file_with_tests_is_collected() -> None:

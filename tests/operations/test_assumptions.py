@@ -219,7 +219,7 @@ def test_what_is_sent_in_has_no_account_number(
 
 
 def test_rows_that_the_docs_rest_on_are_there() -> None:
-    texts = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    texts = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
     named = {one for path in texts for one in _named(path)}
     assert named
     assert named <= ROWS.keys(), named - ROWS.keys()

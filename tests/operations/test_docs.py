@@ -1,4 +1,4 @@
-"""What people copy works: the workflow for GitHub, the Python example, and the commands that the README shows."""
+"""What people copy works: the workflow for GitHub, the Python example, the commands and links of every page."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,12 +85,42 @@ def test_a_piped_command_keeps_its_exit_code() -> None:
                 assert step["shell"] == "bash"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/github-actions.yml", "docs/slurm.md", "operations/cli.py"])
+PAGES = [
+    str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("rehearsal/*.md"))
+]
+
+
+@pytest.mark.parametrize("page", [*PAGES, "docs/github-actions.yml", "operations/cli.py"])
 def test_every_command_that_is_shown_exists(page: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = list(commands((ROOT / page).read_text().replace("${{ vars.STACK }}", "dev")))
-    assert found
-    for line in found:
+    for line in commands((ROOT / page).read_text().replace("${{ vars.STACK }}", "dev")):
         check(line, capsys)
+
+
+def test_the_readme_and_the_guides_show_commands() -> None:
+    for page in ("README.md", "docs/slurm.md", "docs/kubernetes.md", "operations/cli.py"):
+        assert list(commands((ROOT / page).read_text())), page
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(page: str) -> None:
+    path = ROOT / page
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", path.read_text()):
+        name, _, anchor = target.partition("#")
+        found = (path.parent / name).resolve() if name else path
+        assert found.exists(), f"{page} links to {target}"
+        assert not anchor or anchor in _anchors(found), f"{page} links to {target}"
+
+
+def _anchors(page: Path) -> list[str]:
+    """The headings of a page as GitHub links to them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return [re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings]
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    pages = {path.name for path in (ROOT / "docs").iterdir() if path.is_file() and path.name != "README.md"}
+    assert {page for page in pages if f"({page})" not in index} == set()
 
 
 @pytest.mark.slow
