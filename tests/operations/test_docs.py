@@ -117,6 +117,25 @@ def _anchors(page: Path) -> list[str]:
     return [re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings]
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_every_path_that_a_page_names_exists(page: str) -> None:
+    roots = {path.name for path in ROOT.iterdir() if path.is_dir()} - {"charts", "venv"}
+    for name in re.findall(r"`([\w.-]+(?:/[\w.-]+)*/?)`", (ROOT / page).read_text()):
+        if name.split("/")[0] in roots and "/" in name:
+            assert (ROOT / name).exists(), f"{page} names {name}"
+
+
+def test_contributing_names_every_table_of_facts() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    tables = [
+        *ROOT.glob("[!v.]*/**/*.csv"),
+        *ROOT.glob("components/alerts/*"),
+        *ROOT.glob("operations/assumptions/*.yaml"),
+    ]
+    assert len(tables) > 10
+    assert [name for path in tables if f"`{(name := str(path.relative_to(ROOT)))}`" not in text] == []
+
+
 def test_every_page_is_in_the_index() -> None:
     index = (ROOT / "docs" / "README.md").read_text()
     pages = {path.name for path in (ROOT / "docs").iterdir() if path.is_file() and path.name != "README.md"}
