@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from components.catalogue import rows
 
 from .state import HYPERPOD_CLUSTER
 
@@ -17,17 +19,41 @@ _FILE_SYSTEM = "aws:fsx/lustreFileSystem:LustreFileSystem"
 _REBUILDS = {"storageCapacity", "perUnitStorageThroughput"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Duration:
+    """Seconds until AWS calls a resource of the type ready."""
+
+    type: str
+    seconds: float
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeDuration:
+    """Seconds until AWS has changed or deleted a resource of the type, None where that takes a call."""
+
+    type: str
+    update: float | None = None
+    delete: float | None = None
+    source: str
+
+
 @cache
-def _durations(column: str, name: str = "change_durations.csv") -> dict[str, float]:
-    with (Path(__file__).parent / name).open(newline="") as rows:
-        return {row["type"]: float(row[column]) for row in csv.DictReader(rows) if row[column]}
+def durations() -> Mapping[str, Duration]:
+    """The rows of ``durations.csv`` by type."""
+    return rows.table(Path(__file__).with_name("durations.csv"), Duration, "type")
+
+
+@cache
+def _changes() -> Mapping[str, ChangeDuration]:
+    return rows.table(Path(__file__).with_name("change_durations.csv"), ChangeDuration, "type")
 
 
 def duration(type_token: str, inputs: Mapping[str, Any]) -> float:
     """Seconds until AWS calls the resource ready (durations.csv). Types without a row, like providers, take none."""
-    table = _durations("seconds", "durations.csv")
+    table = durations()
     names = (f"{type_token}/{inputs.get('vpcEndpointType', '')}", type_token, f"{type_token.split(':')[0]}:*")
-    return next((table[name] for name in names if name in table), 0.0)
+    return next((table[name].seconds for name in names if name in table), 0.0)
 
 
 def update_duration(type_token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> float:
@@ -37,7 +63,8 @@ def update_duration(type_token: str, old: Mapping[str, Any], new: Mapping[str, A
         return _CALL_SECONDS
     if type_token == _FILE_SYSTEM and not changed & _REBUILDS:
         return _CALL_SECONDS
-    return _durations("update").get(type_token, _CALL_SECONDS)
+    row = _changes().get(type_token)
+    return row.update if row and row.update is not None else _CALL_SECONDS
 
 
 def _adds_nodes(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
@@ -50,7 +77,8 @@ def _adds_nodes(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 def delete_duration(type_token: str) -> float:
     """Seconds until the resource is gone (change_durations.csv)."""
-    return _durations("delete").get(type_token, _CALL_SECONDS)
+    row = _changes().get(type_token)
+    return row.delete if row and row.delete is not None else _CALL_SECONDS
 
 
 def clock(seconds: float) -> str:

@@ -5,13 +5,14 @@ The facts are rows of ``instance_types.csv``, each with its sources. Nothing her
 
 from __future__ import annotations
 
-import csv
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
+
+from .rows import table
 
 AcceleratorName: TypeAlias = Literal["gpu", "trainium"]
 Architecture: TypeAlias = Literal["x86_64", "arm64"]
@@ -66,8 +67,8 @@ class InstanceType:
 
     name: str
     hyperpod: bool
-    accelerator: Literal["gpu", "trainium", ""]
-    accelerator_model: str
+    accelerator: AcceleratorName | Literal[""] = ""
+    accelerator_model: str = ""
     accelerators: int
     accelerator_memory_gib: int
     neuron_cores: int
@@ -81,8 +82,8 @@ class InstanceType:
     rdma_read: bool
     nvme_disks: int
     nvme_gb_each: int
-    hourly_usd: float | None
-    price_basis: PriceBasis | None
+    hourly_usd: float | None = None
+    price_basis: PriceBasis | None = None
     specs_source: str
     price_source: str
 
@@ -146,43 +147,7 @@ ACCELERATORS: Mapping[str, Accelerator] = MappingProxyType(
 )
 
 
-def _flag(text: str) -> bool:
-    return {"true": True, "false": False}[text]
-
-
-def _instance_type(row: Mapping[str, str]) -> InstanceType:
-    return InstanceType(
-        name=row["instance_type"],
-        hyperpod=_flag(row["hyperpod"]),
-        accelerator=cast(Literal["gpu", "trainium", ""], row["accelerator"]),
-        accelerator_model=row["accelerator_model"],
-        accelerators=int(row["accelerators"]),
-        accelerator_memory_gib=int(row["accelerator_memory_gib"]),
-        neuron_cores=int(row["neuron_cores"]),
-        vcpus=int(row["vcpus"]),
-        architecture=cast(Architecture, row["architecture"]),
-        threads_per_core=int(row["threads_per_core"]),
-        memory_gib=int(row["memory_gib"]),
-        network_gbps=float(row["network_gbps"]),
-        efa_interfaces=int(row["efa_interfaces"]),
-        efa=cast(Literal["yes", "no", "maybe"], row["efa"]),
-        rdma_read=_flag(row["rdma_read"]),
-        nvme_disks=int(row["nvme_disks"]),
-        nvme_gb_each=int(row["nvme_gb_each"]),
-        hourly_usd=float(row["hourly_usd"]) if row["hourly_usd"] else None,
-        price_basis=cast(PriceBasis, row["price_basis"]) if row["price_basis"] else None,
-        specs_source=row["specs_source"],
-        price_source=row["price_source"],
-    )
-
-
-def _load() -> Mapping[str, InstanceType]:
-    with Path(__file__).with_name("instance_types.csv").open(encoding="utf-8", newline="") as file:
-        types = [_instance_type(row) for row in csv.DictReader(file)]
-    return MappingProxyType({kind.name: kind for kind in types})
-
-
-CATALOGUE: Mapping[str, InstanceType] = _load()
+CATALOGUE: Mapping[str, InstanceType] = table(Path(__file__).with_name("instance_types.csv"), InstanceType, "name")
 
 
 def lookup(name: str) -> InstanceType:

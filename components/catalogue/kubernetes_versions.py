@@ -6,12 +6,12 @@ pinned, so that two runs of one program make the same cluster; moving on is an e
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from types import MappingProxyType
+
+from .rows import Words, read, table
 
 # The newest that SageMaker's documentation names for HyperPod.
 DEFAULT_VERSION = "1.35"
@@ -27,8 +27,8 @@ class KubernetesVersion:
     """
 
     version: str
-    standard_support_until: date | None
-    extended_support_until: date | None
+    standard_support_until: date | None = None
+    extended_support_until: date | None = None
     hyperpod: bool
     source: str
 
@@ -50,42 +50,15 @@ class AddonVersion:
     """One version of one add-on, and the Kubernetes versions that it is for. None leaves the choice to EKS."""
 
     addon: str
-    version: str | None
-    kubernetes_versions: tuple[str, ...]
+    version: str | None = None
+    kubernetes_versions: Words
     source: str
 
 
-def _rows(name: str) -> list[dict[str, str]]:
-    with Path(__file__).with_name(name).open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def _version(row: Mapping[str, str]) -> KubernetesVersion:
-    standard, extended = (
-        date.fromisoformat(until) if until else None
-        for until in (row["standard_support_until"], row["extended_support_until"])
-    )
-    return KubernetesVersion(
-        version=row["version"],
-        standard_support_until=standard,
-        extended_support_until=extended,
-        hyperpod={"true": True, "false": False}[row["hyperpod"]],
-        source=row["source"],
-    )
-
-
-KUBERNETES_VERSIONS: Mapping[str, KubernetesVersion] = MappingProxyType(
-    {row["version"]: _version(row) for row in _rows("kubernetes_versions.csv")}
+KUBERNETES_VERSIONS: Mapping[str, KubernetesVersion] = table(
+    Path(__file__).with_name("kubernetes_versions.csv"), KubernetesVersion, "version"
 )
-ADDON_VERSIONS: tuple[AddonVersion, ...] = tuple(
-    AddonVersion(
-        addon=row["addon"],
-        version=row["version"] or None,
-        kubernetes_versions=tuple(row["kubernetes_versions"].split()),
-        source=row["source"],
-    )
-    for row in _rows("eks_addons.csv")
-)
+ADDON_VERSIONS: tuple[AddonVersion, ...] = read(Path(__file__).with_name("eks_addons.csv"), AddonVersion)
 
 
 def today() -> date:

@@ -5,14 +5,14 @@ The figures are rows of ``prices.csv``, each with its source. Instances are pric
 
 from __future__ import annotations
 
-import csv
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from types import MappingProxyType
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
+
+from .rows import table
 
 Unit: TypeAlias = Literal["hour", "month", "GB-month", "GB", "10M samples"]
 
@@ -37,7 +37,7 @@ class Price:
     usd: float
     unit: Unit
     source: str
-    as_of: date | None
+    as_of: date | None = None
 
     @property
     def hourly_usd(self) -> float | None:
@@ -47,23 +47,7 @@ class Price:
         return self.usd / HOURS_PER_MONTH if self.unit in ("month", "GB-month") else None
 
 
-def _price(row: Mapping[str, str]) -> Price:
-    return Price(
-        item=row["item"],
-        usd=float(row["usd"]),
-        unit=cast(Unit, row["unit"]),
-        source=row["source"],
-        as_of=date.fromisoformat(row["as_of"]) if row["as_of"] else None,
-    )
-
-
-def _load() -> Mapping[str, Price]:
-    with Path(__file__).with_name("prices.csv").open(encoding="utf-8", newline="") as file:
-        prices = [_price(row) for row in csv.DictReader(file)]
-    return MappingProxyType({entry.item: entry for entry in prices})
-
-
-PRICES: Mapping[str, Price] = _load()
+PRICES: Mapping[str, Price] = table(Path(__file__).with_name("prices.csv"), Price, "item")
 
 
 def price(item: str) -> Price:

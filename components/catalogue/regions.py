@@ -5,12 +5,12 @@ The facts are rows of ``regions.csv``, each with its source. Zones are named by 
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
+
+from .rows import Words, table
 
 Partition: TypeAlias = Literal["aws", "aws-us-gov", "aws-cn"]
 
@@ -29,11 +29,11 @@ class Region:
     hyperpod: bool
     partition: Partition
     dns_suffix: str
-    zone_ids: tuple[str, ...]
-    eks_unsupported_zone_ids: tuple[str, ...]
+    zone_ids: Words
+    eks_unsupported_zone_ids: Words = ()
     eks_images_account: str
     deep_learning_account: str
-    health_agent_account: str | None
+    health_agent_account: str | None = None
     source: str
 
     @property
@@ -58,25 +58,4 @@ class Region:
         return next((zone for zone in others if zone > zone_id), others[0])
 
 
-def _region(row: Mapping[str, str]) -> Region:
-    return Region(
-        name=row["region"],
-        hyperpod=row["hyperpod"] == "true",
-        partition=cast(Partition, row["partition"]),
-        dns_suffix=row["dns_suffix"],
-        zone_ids=tuple(row["zone_ids"].split()),
-        eks_unsupported_zone_ids=tuple(row["eks_unsupported_zone_ids"].split()),
-        eks_images_account=row["eks_images_account"],
-        deep_learning_account=row["deep_learning_account"],
-        health_agent_account=row["health_agent_account"] or None,
-        source=row["source"],
-    )
-
-
-def _load() -> Mapping[str, Region]:
-    with Path(__file__).with_name("regions.csv").open(encoding="utf-8", newline="") as file:
-        regions = [_region(row) for row in csv.DictReader(file)]
-    return MappingProxyType({region.name: region for region in regions})
-
-
-REGIONS: Mapping[str, Region] = _load()
+REGIONS: Mapping[str, Region] = table(Path(__file__).with_name("regions.csv"), Region, "name")

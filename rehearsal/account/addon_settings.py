@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from components.catalogue import rows
 
 from .books import Refused
 
 _TYPES: Mapping[str, type] = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Setting:
+    addon: str
+    path: str
+    type: Literal["object", "array", "string", "integer", "boolean"]
+    source: str
+
+
 @cache
 def _schemas() -> dict[str, dict[str, type]]:
     """By add-on: the type of the value at each path."""
     schemas: dict[str, dict[str, type]] = {}
-    with Path(__file__).with_name("addon_settings.csv").open(newline="") as table:
-        for row in csv.DictReader(table):
-            schemas.setdefault(row["addon"], {})[row["path"]] = _TYPES[row["type"]]
+    for row in rows.read(Path(__file__).with_name("addon_settings.csv"), _Setting):
+        schemas.setdefault(row.addon, {})[row.path] = _TYPES[row.type]
     return schemas
 
 

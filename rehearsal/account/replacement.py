@@ -9,23 +9,27 @@ that change in place. Sources: ``CFN X`` are the create-only properties of ``AWS
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from components.catalogue import rows
+from components.catalogue.rows import WordSet
+
 # Every provider changes tags in place.
 _TAGS = frozenset({"tags", "tagsAll"})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Replacement:
     """What the provider does with each input of one type that changes."""
 
-    replaces: frozenset[str]
-    updates: frozenset[str]
+    type: str
+    replaces: WordSet = frozenset()
+    updates: WordSet = frozenset()
+    source: str
 
     def knows(self, name: str) -> bool:
         """Whether the table says what a change of this input does."""
@@ -34,13 +38,9 @@ class Replacement:
 
 
 @cache
-def table() -> dict[str, Replacement]:
+def table() -> Mapping[str, Replacement]:
     """The rows by type token."""
-    with (Path(__file__).parent / "replacement.csv").open(newline="") as rows:
-        return {
-            row["type"]: Replacement(frozenset(row["replaces"].split()), frozenset(row["updates"].split()))
-            for row in csv.DictReader(rows)
-        }
+    return rows.table(Path(__file__).with_name("replacement.csv"), Replacement, "type")
 
 
 def differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:

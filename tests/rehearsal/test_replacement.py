@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from rehearsal.account import Account, Refused
 from rehearsal.account.kubernetes_updates import check_update
 from rehearsal.account.replacement import replacing, table
 from rehearsal.account.schemas import replacing_properties
-from tests.support import READY_STACKS, ROOT, plan
+from tests.support import READY_STACKS, plan
 
 ROLE = "arn:aws:iam::123456789012:role/someone"
 EVERYTHING: list[tuple[str, dict[str, Any]]] = [
@@ -47,22 +46,18 @@ def test_every_input_of_every_type_that_pulumi_aws_deploys_has_been_looked_up(
 
 def test_the_table_agrees_with_cloudformations_registry_where_it_says_so() -> None:
     wrong = {}
-    for token, source in sources().items():
+    for token, row in table().items():
+        source = row.source
         if source.startswith("CFN ") and token not in PROVIDER_KNOWS_BETTER:
             fixed = {name.lower() for name in replacing_properties(f"AWS::{source.removeprefix('CFN ').split(';')[0]}")}
-            in_place = {name for name in table()[token].updates if name.lower() in fixed}
+            in_place = {name for name in row.updates if name.lower() in fixed}
             if in_place:
                 wrong[token] = in_place
     assert not wrong, f"the registry calls these create-only: {wrong}"
 
 
-def sources() -> dict[str, str]:
-    with (ROOT / "rehearsal" / "account" / "replacement.csv").open(newline="") as rows:
-        return {row["type"]: row["source"] for row in csv.DictReader(rows)}
-
-
 def test_every_row_names_its_source() -> None:
-    assert {token for token, source in sources().items() if not source.startswith(("CFN ", "TF ", "as "))} == set()
+    assert {token for token, row in table().items() if not row.source.startswith(("CFN ", "TF ", "as "))} == set()
 
 
 @pytest.mark.parametrize(
