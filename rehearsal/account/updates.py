@@ -7,22 +7,18 @@ from typing import Any
 
 from .books import Inputs, Live, Refused
 
-# FSx for Lustre User Guide, "Increasing storage capacity": the step of SSD without EFA, GiB.
-_LUSTRE_STEP_GIB = 2400
 # FSx for Lustre User Guide, "Managing storage capacity", "Time between increases".
 _LUSTRE_REST_SECONDS = 6 * 3600
 
 
 def check_lustre(live: Live, i: Inputs, now: float) -> None:
-    """UpdateFileSystem, StorageCapacity: a multiple of the step, more than now, and not soon after the last increase.
+    """UpdateFileSystem, StorageCapacity: more than now, and not soon after the last increase.
 
-    ``now`` is the account's virtual second.
+    That it is a capacity at all is the caller's to check. ``now`` is the account's virtual second.
     """
     before, after = int(live.inputs["storageCapacity"]), int(i["storageCapacity"])
     if after < before:
         raise Refused("BadRequest", f"{after} GiB is less than the file system's {before} GiB: it can only grow")
-    if after != before and not i.get("efaEnabled") and after % _LUSTRE_STEP_GIB:
-        raise Refused("BadRequest", f"{after} GiB is not a multiple of {_LUSTRE_STEP_GIB} GiB")
     if after == before:
         return
     if now - float(live.notes.get("grownAt", "-inf")) < _LUSTRE_REST_SECONDS:

@@ -120,6 +120,13 @@ def test_a_record_must_satisfy_the_published_schema(
         account.create(LUSTRE, "lustre", lustre(subnet, **changes))
 
 
+def test_a_file_system_grows_to_a_capacity_that_a_new_one_could_have(account: Account, subnet: str) -> None:
+    system, _ = account.create(LUSTRE, "lustre", lustre(subnet, storageCapacity=1200))
+    with pytest.raises(Refused, match="1200 or a multiple of 2400"):
+        account.update(LUSTRE, system, lustre(subnet, storageCapacity=3600))
+    account.update(LUSTRE, system, lustre(subnet, storageCapacity=2400))
+
+
 EFA = {
     "efaEnabled": True,
     "metadataConfiguration": {"mode": "AUTOMATIC"},
