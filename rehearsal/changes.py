@@ -9,20 +9,14 @@ from typing import Any
 
 from components.config import Config, parse
 from components.estimates import cost
+from components.precious import PRECIOUS
 from stack.events import Operation
 from stack.project import Project, ProjectError, load_project, parse_override
-from stack.state import HYPERPOD_CLUSTER, State
+from stack.state import State
 
 from .account import Account
 from .engines.deployment import OnEvent, up
 from .engines.program import ProgramError
-
-# What a replacement of ends: data that nobody has elsewhere, or everything that runs.
-PRECIOUS = {
-    "aws:fsx/lustreFileSystem:LustreFileSystem": "every file on it is lost",
-    "aws:eks/cluster:Cluster": "everything that runs on it ends",
-    HYPERPOD_CLUSTER: "every node ends, with all jobs",
-}
 
 
 @dataclass(frozen=True)
@@ -48,7 +42,7 @@ class Change:
     """What one update came to. The lists have resources' logical names; ``seconds`` is how long AWS takes for it.
 
     ``refused`` is why it could not be made, ``early`` whether that was said before anything was done. ``hourly_usd`` is
-    the difference to before, none for what was refused. ``lost`` says of what is precious and replaced what that means.
+    the difference to before, none for what was refused. ``lost`` says of what holds data, and goes, what is lost.
     """
 
     set: Mapping[str, Any]
@@ -149,4 +143,4 @@ def _name(change: Change, operations: Mapping[str, Operation], state: State) -> 
         if resource.name not in lists[operation]:
             lists[operation].append(resource.name)
         if operation in ("replace", "delete") and resource.type in PRECIOUS:
-            change.lost[resource.name] = PRECIOUS[resource.type]
+            change.lost[resource.name] = PRECIOUS[resource.type].what

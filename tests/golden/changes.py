@@ -113,7 +113,8 @@ def _tell(stack: str, folder: Path, account: Account) -> Told:
         change, deployed = apply_step(_step(stack, known, update, folder), deployed, account, began=began)
         began += change.seconds
         protected = _protected(deployed.state)
-        found = {**change.as_json(), "protected": protected - before, "protected no more": before - protected}
+        found = {**change.as_json(), "lost": change.lost}
+        found |= {"protected": protected - before, "protected no more": before - protected}
         told[name] = {key: _plain(value) for key, value in found.items() if value or key == "set"}
         if change.refused is None:
             known |= update

@@ -1,0 +1,40 @@
+"""What holds data or running work, by type of resource, and what is lost when one is replaced or deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What is lost. ``asked``: a key of the configuration takes such a thing away by its own name (observability, a
+    team), so that a deletion is what somebody asked for; of all others none is."""
+
+    what: str
+    asked: bool = False
+
+
+PRECIOUS: Mapping[str, Loss] = MappingProxyType(
+    {
+        "aws:fsx/lustreFileSystem:LustreFileSystem": Loss("every file on it is lost"),
+        "aws:eks/cluster:Cluster": Loss("everything that runs on it ends"),
+        "aws-native:sagemaker:Cluster": Loss("every node ends, with all jobs"),
+        # Both are deleted with their content (forceDestroy, forceDelete).
+        "aws:s3/bucket:Bucket": Loss("everything in it is deleted, and no node boots without its scripts"),
+        "aws:ecr/repository:Repository": Loss("every image in it is deleted"),
+        # Amazon Managed Service for Prometheus API Reference, DeleteWorkspace: permanently, within a month.
+        "aws:amp/workspace:Workspace": Loss("all its metrics are deleted", asked=True),
+        # Amazon Managed Grafana User Guide, "Delete a Amazon Managed Grafana workspace".
+        "aws:grafana/workspace:Workspace": Loss(
+            "its dashboards, data sources, alerts and snapshots are deleted", asked=True
+        ),
+        # Kubernetes documentation, "Share a Cluster with Namespaces"; the volume of /fsx is retained.
+        "kubernetes:core/v1:Namespace": Loss(
+            "everything in it is deleted, as jobs, pods and secrets; files on /fsx stay", asked=True
+        ),
+        # Amazon CloudWatch Logs API Reference, DeleteLogGroup.
+        "aws:cloudwatch/logGroup:LogGroup": Loss("what it has recorded is deleted", asked=True),
+    }
+)
