@@ -46,15 +46,29 @@ class Cause:
 
 @dataclass
 class CommandRun:
-    """What a command came to. ``causes`` are in the order in which they were heard: the first is the root."""
+    """What a command came to. ``causes`` are in the order in which they were heard: the first is the root.
+
+    ``ended``: the type of each resource that is deleted, and ``replaced`` those of them that come anew.
+    """
 
     counts: dict[str, int] = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)
+    ended: dict[str, str] = field(default_factory=dict)
+    replaced: list[str] = field(default_factory=list)
     causes: list[Cause] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     seconds: float = 0.0
     failed: bool = False
     cancelled: bool = False
+
+    def note_change(self, urn: str, operation: str) -> None:
+        """One change, as an engine announces it."""
+        name = events.name_of(urn)
+        self.changed.append(f"{name} ({operation})")
+        if operation in ("replace", "delete"):
+            self.ended[name] = events.type_of(urn)
+        if operation == "replace":
+            self.replaced.append(name)
 
 
 class InterruptibleCommand(automation.PulumiCommand):
@@ -159,7 +173,7 @@ def run_command(stack: automation.Stack, command: Command, on_event: OnEvent = l
         if event.diagnostic_event:
             _note(run, event.diagnostic_event)
         if (step := event.resource_pre_event) and _announces(step.metadata):
-            run.changed.append(f"{events.name_of(step.metadata.urn)} ({events.text(step.metadata.op)})")
+            run.note_change(step.metadata.urn, events.text(step.metadata.op))
         if (heard := events.from_automation(event)) is not None:
             on_event(heard)
 

@@ -76,7 +76,7 @@ class EmbeddedEngine:
         self._stop = threading.Event()
 
     def execute(self, command: Command, on_event: OnEvent) -> CommandRun:
-        """Run a command; refresh finds nothing here, since nobody else changes the account."""
+        """Run a command."""
         began = time.monotonic()
         self._stop.clear()
         run = {"preview": self._preview, "up": self._up, "destroy": self._destroy, "refresh": self._refresh}[command](
@@ -138,12 +138,23 @@ class EmbeddedEngine:
             }
         run = CommandRun(warnings=deployment.warnings)
         run.counts = dict(Counter(str(operation) for operation in deployment.operations.values()))
-        run.changed = [f"{urn.rsplit('::', 1)[1]} ({operation})" for urn, operation in deployment.changes.items()]
+        for urn, operation in deployment.changes.items():
+            run.note_change(urn, operation)
         self._fail(run, [deployment.failure] if deployment.failure else [])
         return run
 
     def _refresh(self, _: OnEvent) -> CommandRun:
-        return CommandRun(counts={"same": len(self._state)})
+        from rehearsal.engines.deployment import refresh
+
+        found = refresh(self._state, self._account)
+        run = CommandRun(counts={"same": len(self._state), **Counter(found.values())})
+        for urn, operation in found.items():
+            run.note_change(urn, operation)
+        return run
+
+    def unsure(self) -> list[str]:
+        """The resources whose last update failed."""
+        return [resource.name for resource in self._state.values() if resource.unsure]
 
     def _destroy(self, on_event: OnEvent) -> CommandRun:
         from rehearsal.engines.deployment import destroy

@@ -13,7 +13,7 @@ from stack.project import Project
 from stack.state import ResourceState, State, deletion_order
 
 from ..account import Account, Refused
-from .embedded import CANCELLED, DeploymentError, Engine
+from .embedded import CANCELLED, DeploymentError, Engine, comparable
 from .program import run_program
 
 OnEvent = Callable[[Event], None]
@@ -80,6 +80,23 @@ def up(
         _keep(engine.state, engine.replaced)
     result.outputs, result.secret_outputs = engine.outputs, engine.secret_outputs
     return result
+
+
+def refresh(state: State, account: Account) -> dict[str, Operation]:
+    """Make the state say what the account has. Returns what differed, by URN."""
+    found: dict[str, Operation] = {}
+    for key, resource in list(state.items()):
+        if not resource.in_account:
+            continue
+        live = account.live.get((resource.type, resource.id))
+        if live is None:
+            del state[key]
+            found[resource.urn] = "delete"
+        elif resource.unsure or comparable(resource.inputs) != comparable(live.inputs):
+            if comparable(resource.inputs) != comparable(live.inputs):
+                found[resource.urn] = "update"
+            resource.inputs, resource.outputs, resource.unsure = dict(live.inputs), dict(live.outputs), False
+    return found
 
 
 def _end_old(engine: Engine, result: Deployment, on_event: OnEvent) -> None:

@@ -230,11 +230,15 @@ class Engine(MockMonitor):
             self._fail(resource, "update", str(unknown))
         if replaces and old.protect:
             self._fail(resource, "replace", f"it is protected, and {', '.join(sorted(replaces))} makes a new one")
-        return "replace" if replaces else "update" if changed else "same"
+        return "replace" if replaces else "update" if changed or old.unsure else "same"
 
     def _apply(self, resource: ResourceState, old: ResourceState | None, operation: Operation) -> None:
         if operation == "update" and old:
             resource.id = old.id
+            if old.unsure and comparable(old.inputs) == comparable(resource.inputs):
+                # Nothing differs from what the state has: AWS is not even asked.
+                resource.outputs, resource.finish = old.outputs, resource.start
+                return
             resource.outputs = self.account.update(resource.type, old.id, resource.inputs, at=resource.start)
             resource.finish = resource.start + update_duration(resource.type, old.inputs, resource.inputs)
             return
@@ -279,12 +283,27 @@ class Engine(MockMonitor):
         with self._lock:
             message = f"{resource.name} ({resource.type}): {operation} failed: {cause}"
             self.failures.append(message)
-            if not resource.id and self.state.get(resource.urn) is resource:
-                del self.state[resource.urn]
-                if resource.urn in self.old and resource.urn not in self.made_way:
-                    self.state[resource.urn] = self.old[resource.urn]
+            if self.state.get(resource.urn) is resource:
+                self._note_failed(resource)
         self._tell(Event("failed", operation, resource, cause))
         raise DeploymentError(message)
+
+    def _note_failed(self, resource: ResourceState) -> None:
+        """What the state has of a resource whose step failed: what there was, or nothing.
+
+        But of an update that AWS refused, providers made from Terraform's answer with the state that was wanted, as an
+        error in initializing, and Pulumi keeps that. The next update compares with it: the same again changes nothing
+        and succeeds, the old value is a change in the other direction. Only a refresh asks AWS (pulumi/pulumi issue
+        21458; pulumi-terraform-bridge, pkg/tfbridge/provider.go, Update). pulumi-aws-native answers with the error
+        alone (provider/pkg/provider/provider.go, Update), and the update is tried again.
+        """
+        old = self.old.get(resource.urn)
+        if resource.id and old is not None and resource.type.startswith("aws:"):
+            resource.outputs, resource.unsure = after_update(old.outputs, old.inputs, resource.inputs), True
+            return
+        del self.state[resource.urn]
+        if old is not None and resource.urn not in self.made_way:
+            self.state[resource.urn] = old
 
     def _tell(self, event: Event) -> None:
         with self._lock:

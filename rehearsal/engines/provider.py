@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import grpc
 import pulumi
@@ -29,6 +29,7 @@ from . import protocol
 from .autoname import NAMED, keeps_name, named
 from .default_tags import default_tags, with_default_tags
 from .eks_component import construct_eks_cluster
+from .refusals import abort, abort_with_wanted, refusals
 
 PACKAGES = ("aws", "aws-native", "kubernetes", "eks")
 # Where a provider notes which inputs it filled in itself, as Pulumi's bridged providers do.
@@ -45,6 +46,8 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
     def __init__(self, account: Account, package: str, folder: Path) -> None:
         self.account, self.package, self.folder = account, package, folder
         self._default_tags: dict[str, str] = {}
+        # By type and id, what a refused update wanted: the engine has it as the resource's state until a refresh.
+        self._wanted: dict[tuple[str, str], dict[str, Any]] = {}
 
     # The plugin itself ------------------------------------------------------------------------------------------------
 
@@ -120,6 +123,8 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         """What differs, as the account judges it; a name that somebody chose is free only once the old one is gone."""
         token = _token(request)
         old, new = _comparable(request.old_inputs), _comparable(request.news)
+        # Providers made from Terraform's compare with the state, and not with what the program wanted before.
+        old = self._wanted.get((token, request.id), old)
         changed, replaces = self.account.diff(token, old, new)
         chosen = NAMED.get(token) not in _defaults(request.news)
         return _diff_response(changed, replaces, delete_first=chosen and keeps_name(token, old, new))
@@ -129,17 +134,18 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         token, name = _token(request), _name(request)
         inputs = self._deserialize(request.properties)
         if request.preview:
-            with _refusals(context):
+            with refusals(context):
                 self.account.judge(token, inputs)
             properties = _state(request.properties, inputs, protocol.planned(token, inputs))
             return provider_pb2.CreateResponse(id="", properties=properties)
-        with _refusals(context):
+        with refusals(context):
             resource_id, outputs = self.account.create(token, name, inputs)
         return provider_pb2.CreateResponse(id=resource_id, properties=_state(request.properties, inputs, outputs))
 
     def Read(self, request: Any, context: Any) -> Any:
         """What the account has under this id, spelled as the engine already knows it; nothing where it is gone."""
         token = _token(request)
+        self._wanted.pop((token, request.id), None)
         try:
             outputs = self.account.read(token, request.id)
         except Refused:
@@ -160,17 +166,25 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         """Change it in place, or in a preview say what would be."""
         token = _token(request)
         inputs = self._deserialize(request.news)
+        wanted = after_update(self._deserialize(request.olds), self._deserialize(request.old_inputs), inputs)
         if request.preview:
-            old_inputs, old = self._deserialize(request.old_inputs), self._deserialize(request.olds)
-            outputs = after_update(old, old_inputs, inputs)
-        else:
-            with _refusals(context):
-                outputs = self.account.update(token, request.id, inputs)
+            return provider_pb2.UpdateResponse(properties=_state(request.news, inputs, wanted))
+        if self._wanted.get((token, request.id)) == _comparable(request.news):
+            # Nothing differs from the state: AWS is not asked.
+            return provider_pb2.UpdateResponse(properties=request.olds)
+        try:
+            outputs = self.account.update(token, request.id, inputs)
+        except Refused as refused:
+            if self.package != "aws":
+                abort(context, str(refused))
+            self._wanted[token, request.id] = _comparable(request.news)
+            abort_with_wanted(context, str(refused), request.id, _state(request.news, inputs, wanted))
+        self._wanted.pop((token, request.id), None)
         return provider_pb2.UpdateResponse(properties=_state(request.news, inputs, outputs))
 
     def Delete(self, request: Any, context: Any) -> Any:
         """Delete it, unless something still uses it."""
-        with _refusals(context):
+        with refusals(context):
             self.account.delete(_token(request), request.id)
         return empty_pb2.Empty()
 
@@ -297,20 +311,6 @@ def serve(account: Account, folder: Path, packages: Sequence[str] = PACKAGES) ->
         finally:
             for server in servers:
                 server.stop(grace=None).wait()
-
-
-@contextmanager
-def _refusals(context: Any) -> Iterator[None]:
-    """The account's refusals as the engine wants errors: a status and one sentence."""
-    try:
-        yield
-    except Refused as refused:
-        _abort(context, str(refused))
-
-
-def _abort(context: Any, text: str) -> NoReturn:
-    context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
-    raise AssertionError("abort raises")
 
 
 def _token(request: Any) -> str:

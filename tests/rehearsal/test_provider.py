@@ -11,7 +11,7 @@ import grpc
 import pulumi
 import pytest
 from pulumi.runtime import rpc
-from pulumi.runtime.proto import provider_pb2, resource_pb2, resource_pb2_grpc
+from pulumi.runtime.proto import provider_pb2, resource_pb2, resource_pb2_grpc, status_pb2
 
 from rehearsal.account import Account, Fault
 from rehearsal.engines import protocol
@@ -31,14 +31,23 @@ TRUST = (
 
 
 class Aborted(Exception):
-    """What gRPC raises when a method gives up."""
+    """What gRPC raises when a method gives up. ``status`` is what it sends besides the sentence."""
+
+    status: Any
 
 
 class Context:
     """As much of gRPC's context as the provider uses."""
 
+    status = status_pb2.Status()
+
     def abort(self, code: grpc.StatusCode, details: str) -> NoReturn:
-        raise Aborted(f"{code.name}: {details}")
+        aborted = Aborted(f"{code.name}: {details}")
+        aborted.status = self.status
+        raise aborted
+
+    def set_trailing_metadata(self, metadata: tuple[tuple[str, bytes]]) -> None:
+        self.status = status_pb2.Status.FromString(dict(metadata)["grpc-status-details-bin"])
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,39 @@
+"""The account's refusals as Pulumi's engine wants errors from a provider."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import grpc
+from pulumi.runtime.proto import provider_pb2, status_pb2
+
+from ..account import Refused
+
+
+@contextmanager
+def refusals(context: Any) -> Iterator[None]:
+    """A refusal as a status and one sentence."""
+    try:
+        yield
+    except Refused as refused:
+        abort(context, str(refused))
+
+
+def abort(context: Any, text: str) -> NoReturn:
+    """End a call with one sentence."""
+    context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
+    raise AssertionError("abort raises")
+
+
+def abort_with_wanted(context: Any, text: str, resource_id: str, wanted: Any) -> NoReturn:
+    """End an update as providers made from Terraform's do: with what was wanted, and an error in initializing.
+
+    The engine keeps both (pulumi-terraform-bridge, pkg/tfbridge/provider.go, initializationError).
+    """
+    status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=text)
+    status.details.add().Pack(provider_pb2.ErrorResourceInitFailed(id=resource_id, properties=wanted, reasons=[text]))
+    context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+    context.abort(grpc.StatusCode.UNKNOWN, text)
+    raise AssertionError("abort raises")
