@@ -9,8 +9,8 @@ from typing import Any
 
 from components.config import Config, parse
 from components.estimates import cost
-from components.precious import PRECIOUS
 from stack.events import Operation
+from stack.precious import PRECIOUS
 from stack.project import Project, ProjectError, load_project, parse_override
 from stack.state import State
 

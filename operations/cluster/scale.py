@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from components.estimates import cost
-from stack.failures import Failure, bad_input
+from stack.failures import bad_input
 
 from .. import target as targets
 from ..target import Target
 
 WORKERS = "hyperpod:workers"
-# What must survive scaling, by logical name.
-_KEPT = ("storage-lustre", "hyperpod-cluster", "lifecycle-bucket")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,18 +56,3 @@ def scaled(target: Target, group: str, count: int) -> Scaling:
         hourly_usd_before=cost.estimate(target.config).hourly_usd,
         hourly_usd_after=cost.estimate(after.config).hourly_usd,
     )
-
-
-def check_preview(changes: Sequence[str]) -> None:
-    """Refuse a scaling whose preview takes away the file system or the cluster. Raises Failure."""
-    gone = [
-        change
-        for change in changes
-        if change.startswith(tuple(f"{name} (" for name in _KEPT)) and ("replace" in change or "delete" in change)
-    ]
-    if gone:
-        raise Failure(
-            f"scaling would take away {', '.join(gone)}: nothing was changed",
-            "something else than the number of nodes has changed since the last deployment: "
-            "`python -m operations preview STACK` shows it",
-        )

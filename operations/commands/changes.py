@@ -15,7 +15,7 @@ from ..cluster import nodes as cluster_nodes
 from ..cluster.node import Node
 from ..deployment import deploy
 from ..target import Target
-from .deploy import InstallCli, Rehearse, finish, open_engine
+from .deploy import InstallCli, Rehearse, finish, open_engine, settle
 from .nodes import NodeName
 
 
@@ -138,12 +138,13 @@ def scale_command(
     with open_engine(chosen, rehearse, None, create=False, install_cli=install_cli) as (engine, _):
         if rehearse:
             deploy.run(chosen, engine, "up")
+        settle(chosen, engine, as_json, rehearse=rehearse)
         engine.configure(wanted.values)
         try:
             planned = deploy.run(chosen, engine, "preview")
             if not planned.succeeded:
                 finish(chosen, planned, as_json, rehearse=rehearse)
-            scale.check_preview(planned.changes)
+            deploy.require_kept(planned)
             console.note(
                 f"{group}: {wanted.before} to {wanted.after} nodes, "
                 f"${wanted.hourly_usd_before:,.2f} to ${wanted.hourly_usd_after:,.2f} an hour. "

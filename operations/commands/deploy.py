@@ -39,6 +39,12 @@ Set = Annotated[
         "--config", "-c", metavar="KEY=VALUE", help="With --rehearse: lay a value over the stack's. Repeatable."
     ),
 ]
+Lose = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--lose", metavar="RESOURCE", help="Let this resource be replaced or deleted, with what it holds. Repeatable."
+    ),
+]
 InstallCli = Annotated[bool, typer.Option("--install-cli", help="Install the Pulumi CLI where there is none.")]
 _DONE = {"up": "deployed", "preview": "previewed", "destroy": "destroyed", "refresh": "refreshed"}
 _WORDS = {"create": "to create", "update": "to change", "replace": "to replace", "delete": "to delete", "same": "as is"}
@@ -51,12 +57,15 @@ def deploy_command(
     rehearse: Rehearse = False,
     fail: Fail = None,
     config: Set = None,
+    lose: Lose = None,
     install_cli: InstallCli = False,
     as_json: console.Json = False,
 ) -> None:
     """Bring a stack up, or to its new configuration.
 
-    Shows first what would change, and asks. Then every resource is shown with
+    Shows first what would change, and asks. What holds data, or all that runs,
+    is neither replaced nor deleted unless --lose names it. After an update that
+    failed, AWS is asked first what is there. Then every resource is shown with
     the time it takes and the time it usually takes. When something fails, the
     first cause is named, with the nodes' own log and the next step to take.
     Ctrl-C stops cleanly. Running it again goes on where it stopped.
@@ -69,15 +78,24 @@ def deploy_command(
     """
     chosen = _load(stack, rehearse, fail, config)
     with open_engine(chosen, rehearse, fail, create=True, install_cli=install_cli) as (engine, _):
+        settle(chosen, engine, as_json, rehearse=rehearse)
         planned = deploy.run(chosen, engine, "preview")
         if not planned.succeeded:
             finish(chosen, planned, as_json, rehearse=rehearse)
+        deploy.require_kept(planned, lose or ())
         if not any(number for operation, number in planned.counts.items() if operation != "same"):
             console.note("Nothing changes.")
         elif not rehearse:
             show_plan(planned)
             console.confirm("Deploy?", yes=yes)
         finish(chosen, deploy.run(chosen, engine, "up", total=_changes(planned)), as_json, rehearse=rehearse)
+
+
+def settle(chosen: Target, engine: Engine, as_json: bool, *, rehearse: bool) -> None:
+    """Before an update: what there is. Ends the verb where that cannot be found out."""
+    refreshed = deploy.settle(chosen, engine)
+    if refreshed is not None and not refreshed.succeeded:
+        finish(chosen, refreshed, as_json, rehearse=rehearse)
 
 
 def preview_command(
@@ -95,6 +113,12 @@ def preview_command(
     """
     chosen = _load(stack, rehearse, None, config)
     with open_engine(chosen, rehearse, None, create=True, install_cli=install_cli) as (engine, _):
+        if unsure := engine.unsure():
+            console.note(
+                f"The last update of {', '.join(unsure)} failed, and this may compare with what was wanted then. "
+                "`deploy` asks AWS first.",
+                "yellow",
+            )
         finish(chosen, deploy.run(chosen, engine, "preview"), as_json, rehearse=rehearse)
 
 
@@ -208,6 +232,8 @@ def show_plan(report: deploy.Report) -> None:
         console.note(f"  {line}", "")
     if len(report.changes) > _LONG:
         console.note(f"  and {len(report.changes) - _LONG} more")
+    for name, what in report.lost.items():
+        console.note(f"  {name} goes: {what}", "bold red")
     console.note(counted(report.counts), "bold")
 
 
@@ -240,6 +266,8 @@ def _show_success(report: deploy.Report) -> None:
     if report.command == "preview":
         for line in report.changes:
             console.say(f"  {line}")
+        for name, what in report.lost.items():
+            console.say(f"  {name} goes: {what}", "bold red")
         console.say(f"{report.stack}: {counted(report.counts)}.", "bold")
         return
     number = sum(n for operation, n in report.counts.items() if operation != "same")

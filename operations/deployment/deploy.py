@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
+from pulumi.automation import CommandError
 
 from stack.commands import Cause, Command, CommandRun
-from stack.failures import Exit
+from stack.failures import Exit, Failure, bad_input
+from stack.precious import PRECIOUS
 from stack.state import HYPERPOD_CLUSTER
 
 from .. import records
 from ..cluster.node_logs import NodeLog, lifecycle_logs
-from ..console import err
+from ..console import err, note
 from ..target import Target
 from . import leftovers
 from .advice import next_step
@@ -25,7 +29,11 @@ from .live import Progress
 
 @dataclass
 class Report:
-    """What a command came to. ``cause`` is what failed first; ``others`` failed after it, mostly because of it."""
+    """What a command came to. ``cause`` is what failed first; ``others`` failed after it, mostly because of it.
+
+    ``lost`` says of each resource that holds data or running work, and goes, what is lost with it. ``guarded`` are
+    those of them that nobody has asked to go by a key of the configuration.
+    """
 
     stack: str
     command: Command
@@ -35,6 +43,8 @@ class Report:
     seconds: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
+    lost: dict[str, str] = field(default_factory=dict)
+    guarded: list[str] = field(default_factory=list)
     outputs: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     cause: Cause | None = None
@@ -62,6 +72,7 @@ def run(target: Target, engine: Engine, command: Command, *, total: int = 0) -> 
     title = f"{command} {target.stack}"
     with Progress(title, err(), total) as progress:
         ended = attend(lambda: engine.execute(command, progress.event), engine.cancel)
+    precious = {name: kind for name, kind in ended.ended.items() if kind in PRECIOUS}
     report = Report(
         stack=target.stack,
         command=command,
@@ -71,13 +82,55 @@ def run(target: Target, engine: Engine, command: Command, *, total: int = 0) -> 
         seconds=ended.seconds,
         counts=ended.counts,
         changes=ended.changed,
+        lost={name: PRECIOUS[kind].what for name, kind in precious.items()},
+        guarded=[name for name, kind in precious.items() if name in ended.replaced or not PRECIOUS[kind].asked],
         warnings=ended.warnings,
     )
     if ended.failed:
         _explain(target, report, ended)
+        if command == "up":
+            _warn(report, engine)
     elif command == "up":
         report.outputs = engine.outputs()
     return report
+
+
+def _warn(report: Report, engine: Engine) -> None:
+    """Say what Pulumi may have wrong now. Where it cannot be asked, the failure itself is all the more to be told."""
+    with suppress(CommandError):
+        if unsure := engine.unsure():
+            report.warnings.append(
+                f"Pulumi may have noted of {', '.join(unsure)} what was wanted, and not what is there: this verb asks "
+                f"AWS before the next update; before a plain `pulumi up`: pulumi refresh --stack {report.stack}"
+            )
+
+
+def settle(target: Target, engine: Engine) -> Report | None:
+    """Ask AWS what is there where the last update of a resource failed; None where none did.
+
+    Of an update that AWS refused, Pulumi notes what was wanted, with an error, and compares the next one with that
+    (pulumi/pulumi issue 21458). The same again would change nothing and succeed; and a file system whose growth was
+    refused would be replaced by an empty one, once the old size is set again.
+    """
+    unsure = engine.unsure()
+    if not unsure:
+        return None
+    note(f"The last update of {', '.join(unsure)} failed: asking AWS what is there.", "yellow")
+    return run(target, engine, "refresh")
+
+
+def require_kept(planned: Report, allowed: Collection[str] = ()) -> None:
+    """Refuse a plan by which something guarded goes that is not among ``allowed``. Raises Failure."""
+    if unknown := sorted(set(allowed) - planned.lost.keys()):
+        ends = ", ".join(planned.lost) or "nothing that holds data"
+        raise bad_input(f"--lose {', '.join(unknown)}: this update does not end that", f"it ends {ends}")
+    if refused := [name for name in planned.guarded if name not in allowed]:
+        words = "; ".join(f"{name} would be replaced or deleted: {planned.lost[name]}" for name in refused)
+        raise Failure(
+            f"nothing was changed. {words}",
+            f"what Pulumi knows may be wrong: pulumi refresh --stack {planned.stack}. Where it is right, save what you "
+            f"need; `operations deploy` with {' '.join(f'--lose {name}' for name in refused)} goes on",
+        )
 
 
 def _explain(target: Target, report: Report, ended: CommandRun) -> None:

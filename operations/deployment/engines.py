@@ -18,6 +18,7 @@ import typer
 from pulumi import automation
 
 from stack.commands import Command, CommandRun, InterruptibleCommand, OnEvent, run_command
+from stack.events import name_of
 from stack.failures import Failure, cannot_know
 
 from .. import console
@@ -39,6 +40,10 @@ class Engine(Protocol):
 
     def outputs(self) -> dict[str, Any]:
         """The stack's outputs, secret ones masked."""
+        ...
+
+    def unsure(self) -> list[str]:
+        """The resources whose last update failed, so that the state may have what was wanted and not what is there."""
         ...
 
     def cancel(self) -> None:
@@ -70,6 +75,11 @@ class PulumiEngine:
         """The stack's outputs, secret ones masked."""
         found = self._stack.outputs()
         return {key: SECRET if one.secret else one.value for key, one in sorted(found.items())}
+
+    def unsure(self) -> list[str]:
+        """The resources whose last update failed: Pulumi keeps what the provider said then."""
+        resources = (self._stack.export_stack().deployment or {}).get("resources") or []
+        return [name_of(one["urn"]) for one in resources if one.get("initErrors")]
 
     def cancel(self) -> None:
         """Interrupt the CLI, once more each time."""

@@ -12,6 +12,7 @@ import pytest
 from operations import target as targets
 from operations.aws import Aws
 from operations.cluster import changes, nodes, scale
+from operations.deployment import deploy
 from operations.deployment.rehearse import EmbeddedEngine
 from operations.target import Target
 from stack.failures import Exit, Failure
@@ -182,13 +183,6 @@ def test_scaling_in_the_embedded_account_changes_the_cluster_and_never_the_file_
     assert "workers: 2 to 4 nodes, $11.37 to $21.80 an hour" in err
 
 
-def test_a_preview_that_takes_the_file_system_away_is_refused() -> None:
-    scale.check_preview(["hyperpod-cluster (update)", "lifecycle-hyperpod_parameters.json (update)"])
-    for change in ("storage-lustre (replace)", "hyperpod-cluster (delete)", "lifecycle-bucket (replace)"):
-        with pytest.raises(Failure, match="nothing was changed"):
-            scale.check_preview(["hyperpod-cluster (update)", change])
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -247,7 +241,7 @@ def test_a_refused_scaling_leaves_the_configuration_as_it_was(
     chosen = project()
     seen: list[str] = []
     monkeypatch.setattr(targets, "load", lambda stack, overrides=None, root=None: chosen)
-    monkeypatch.setattr(scale, "check_preview", _refuse)
+    monkeypatch.setattr(deploy, "require_kept", _refuse)
     for verb in ("configure", "restore"):
         real = getattr(EmbeddedEngine, verb)
 
@@ -263,5 +257,5 @@ def test_a_refused_scaling_leaves_the_configuration_as_it_was(
     assert seen[1] == f"restore {chosen.project.config['hyperpod:workers']}"
 
 
-def _refuse(changes: object) -> None:
+def _refuse(planned: object) -> None:
     raise Failure("the file system would go")

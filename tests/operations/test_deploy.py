@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 
 import boto3
 import pytest
+from pulumi import automation
 
 from components.names import CLUSTER_ID_TAG
 from operations import records
@@ -227,6 +228,10 @@ class Cancelled:
 
     def cancel(self) -> None:
         """Nothing is in progress."""
+
+    def unsure(self) -> list[str]:
+        """The CLI does not answer either."""
+        raise automation.CommandError(automation.CommandResult(stdout="", stderr="no", code=1))
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,13 @@ class Stack:
         assert path
         self.file.write_text("".join(f"{key}={one.value}\n" for key, one in values.items()))
 
+    def export_stack(self) -> automation.Deployment:
+        urn = (
+            "urn:pulumi:dev::hyperpod::hyperpod:index:Storage$aws:fsx/lustreFileSystem:LustreFileSystem::storage-lustre"
+        )
+        resources = [{"urn": urn, "initErrors": ["BadRequest"]}, {"urn": urn.replace("lustre", "kept")}]
+        return automation.Deployment(3, {"resources": resources})
+
 
 def engine(stack: Any) -> PulumiEngine:
     cli: Any = SimpleNamespace(version="3.0.0", interrupt=lambda: None)
@@ -36,6 +43,13 @@ def engine(stack: Any) -> PulumiEngine:
 
 def test_secret_outputs_are_never_shown(tmp_path: Path) -> None:
     assert engine(Stack(tmp_path)).outputs() == {"kubeconfig": "[secret]", "vpcId": "vpc-1"}
+
+
+def test_what_pulumi_is_unsure_of_is_what_it_keeps_an_error_of(tmp_path: Path) -> None:
+    stack = Stack(tmp_path)
+    assert engine(stack).unsure() == ["storage-lustre"]
+    stack.export_stack = lambda: automation.Deployment(3, None)  # type: ignore[method-assign]
+    assert engine(stack).unsure() == [], "a stack that is new"
 
 
 def test_a_change_that_is_taken_back_leaves_the_stacks_file_as_it_was(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from .state import HYPERPOD_CLUSTER
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -20,7 +22,7 @@ PRECIOUS: Mapping[str, Loss] = MappingProxyType(
     {
         "aws:fsx/lustreFileSystem:LustreFileSystem": Loss("every file on it is lost"),
         "aws:eks/cluster:Cluster": Loss("everything that runs on it ends"),
-        "aws-native:sagemaker:Cluster": Loss("every node ends, with all jobs"),
+        HYPERPOD_CLUSTER: Loss("every node ends, with all jobs"),
         # Both are deleted with their content (forceDestroy, forceDelete).
         "aws:s3/bucket:Bucket": Loss("everything in it is deleted, and no node boots without its scripts"),
         "aws:ecr/repository:Repository": Loss("every image in it is deleted"),
