@@ -10,11 +10,11 @@ import pulumi_aws as aws
 import pulumi_aws_native as aws_native
 from pulumi import ComponentResource, CustomTimeouts, Input, Output, ResourceOptions
 
-from .config import InstanceGroup, Settings
-from .kubernetes.eks import Eks
+from .config import InstanceGroup
+from .context import Context
 from .lifecycle_bucket import ENTRY_POINT
+from .orchestrator import Orchestrator
 from .policies import allow, document
-from .slurm import Slurm
 
 sagemaker = aws_native.sagemaker
 # The instances are in an account of SageMaker's, which attaches volumes to them (SageMaker Developer Guide, "Using the
@@ -33,18 +33,13 @@ class HyperPodArgs:
     the cluster waits for all of it, and for nothing else.
     """
 
-    cluster: str
-    groups: Sequence[InstanceGroup]
-    orchestrator: Slurm | Eks
+    context: Context
+    orchestrator: Orchestrator
     role_arns: Mapping[str, Input[str]]
     lifecycle_uri: Input[str]
     subnet_id: Input[str]
     security_group_ids: Sequence[Input[str]]
-    node_recovery: str
-    node_provisioning: str | None
-    tags: Mapping[str, str]
     ready: Sequence[pulumi.Resource]
-    protect: bool = False
 
 
 class HyperPod(ComponentResource):
@@ -61,28 +56,29 @@ class HyperPod(ComponentResource):
     def __init__(self, name: str, args: HyperPodArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:HyperPod", name, None, opts)
         self._args = args
+        context, settings = args.context, args.context.settings
         self.cluster = sagemaker.Cluster(
             f"{name}-cluster",
-            cluster_name=args.cluster,
-            instance_groups=[self._group(group) for group in args.groups],
+            cluster_name=context.names.cluster,
+            instance_groups=[self._group(group) for group in context.config.instance_groups],
             orchestrator=args.orchestrator.orchestrator,
             vpc_config=sagemaker.ClusterVpcConfigArgs(
                 security_group_ids=list(args.security_group_ids), subnets=[args.subnet_id]
             ),
-            node_recovery=sagemaker.ClusterNodeRecovery(args.node_recovery),
-            node_provisioning_mode=sagemaker.ClusterNodeProvisioningMode(args.node_provisioning)
-            if args.node_provisioning
+            node_recovery=sagemaker.ClusterNodeRecovery(settings.node_recovery),
+            node_provisioning_mode=sagemaker.ClusterNodeProvisioningMode(settings.node_provisioning)
+            if settings.node_provisioning
             else None,
-            tags=[aws_native.TagArgs(key=key, value=value) for key, value in sorted(args.tags.items())],
+            tags=[aws_native.TagArgs(key=key, value=value) for key, value in sorted(_tags(context).items())],
             opts=ResourceOptions(
-                parent=self, depends_on=list(args.ready), protect=args.protect, custom_timeouts=_TIMEOUTS
+                parent=self, depends_on=list(args.ready), protect=settings.protect, custom_timeouts=_TIMEOUTS
             ),
         )
         self.arn = self.cluster.cluster_arn
-        if isinstance(args.orchestrator, Eks):
+        if args.orchestrator.volume_role is not None:
             aws.iam.RolePolicy(
                 f"{name}-volumes",
-                role=args.orchestrator.ebs_role,
+                role=args.orchestrator.volume_role,
                 policy=self.arn.apply(lambda arn: document([allow(_VOLUME_ACTIONS, [arn])])),
                 opts=ResourceOptions(parent=self),
             )
@@ -90,7 +86,7 @@ class HyperPod(ComponentResource):
 
     def _group(self, group: InstanceGroup) -> sagemaker.ClusterInstanceGroupArgs:
         args, worker = self._args, group.worker
-        slurm = args.orchestrator if isinstance(args.orchestrator, Slurm) else None
+        config = args.orchestrator.group_config(group)
         return sagemaker.ClusterInstanceGroupArgs(
             instance_group_name=group.name,
             instance_type=group.type.name,
@@ -113,16 +109,16 @@ class HyperPod(ComponentResource):
             ]
             if worker and worker.deep_health_checks
             else None,
-            kubernetes_config=_kubernetes(group),
-            slurm_config=slurm.slurm_config(group) if slurm else None,
+            kubernetes_config=config.kubernetes_config,
+            slurm_config=config.slurm_config,
         )
 
 
-def hyperpod_tags(settings: Settings, tags: Mapping[str, str]) -> dict[str, str]:
+def _tags(context: Context) -> dict[str, str]:
     """The cluster's tags. SageMaker's training operator may only touch clusters that carry one of its own (managed
     policy AmazonSageMakerHyperPodTrainingOperatorAccess)."""
-    operator = settings.charts.hyperpod_training_operator
-    return {**tags, **({"SageMaker": "true"} if operator else {})}
+    operator = context.settings.charts.hyperpod_training_operator
+    return {**context.tags, **({"SageMaker": "true"} if operator else {})}
 
 
 def _capacity(group: InstanceGroup) -> sagemaker.ClusterCapacityRequirementsArgs | None:
@@ -132,19 +128,3 @@ def _capacity(group: InstanceGroup) -> sagemaker.ClusterCapacityRequirementsArgs
             spot=sagemaker.ClusterSpotOptionsArgs()  # type: ignore[no-untyped-call]
         )
     return None
-
-
-def _kubernetes(group: InstanceGroup) -> sagemaker.ClusterKubernetesConfigArgs | None:
-    labels = dict(group.worker.labels) if group.worker else {}
-    if not (labels or group.taints):
-        return None
-    return sagemaker.ClusterKubernetesConfigArgs(
-        labels=labels or None,
-        taints=[
-            sagemaker.ClusterKubernetesTaintArgs(
-                key=taint.key, value=taint.value or None, effect=sagemaker.ClusterKubernetesTaintEffect(taint.effect)
-            )
-            for taint in group.taints
-        ]
-        or None,
-    )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import pulumi
 import pulumi_aws as aws
 from pulumi import ComponentResource, Output, ResourceOptions
 
-from .names import Names
+from .context import Context
 from .policies import Statement, allow, assume_role, document
 
 # Amazon SageMaker Developer Guide, "IAM role for SageMaker HyperPod": the managed policy every instance group needs
@@ -35,21 +34,6 @@ _DESCRIBE_ACTIONS = (
 _PULL_ACTIONS = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
 
 
-@dataclass(frozen=True, kw_only=True)
-class IdentityArgs:
-    """What the roles are made from.
-
-    ``kinds`` are the kinds of node of this cluster; ``existing_role_arn`` replaces all of their roles.
-    """
-
-    names: Names
-    partition: str
-    account: str
-    kinds: Sequence[str]
-    kubernetes: bool
-    existing_role_arn: str | None = None
-
-
 class Identity(ComponentResource):
     """Owns a role for each kind of node, or nothing where an existing role is given.
 
@@ -62,31 +46,32 @@ class Identity(ComponentResource):
     role_arns: Mapping[str, Output[str]]
     ready: list[pulumi.Resource]
 
-    def __init__(self, name: str, args: IdentityArgs, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, context: Context, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Identity", name, None, opts)
-        self._name, self._args, self.ready = name, args, []
-        if args.existing_role_arn:
-            self.role_arns = {kind: Output.from_input(args.existing_role_arn) for kind in args.kinds}
+        self._name, self._context, self.ready = name, context, []
+        kinds = context.config.node_kinds
+        if existing := context.settings.existing_role_arn:
+            self.role_arns = {kind: Output.from_input(existing) for kind in kinds}
         else:
-            self.role_arns = {kind: self._role(kind).arn for kind in args.kinds}
+            self.role_arns = {kind: self._role(kind).arn for kind in kinds}
         self.register_outputs({"roleArns": dict(self.role_arns)})
 
     def _role(self, kind: str) -> aws.iam.Role:
-        args, child = self._args, ResourceOptions(parent=self)
+        context, child = self._context, ResourceOptions(parent=self)
         role = aws.iam.Role(
             f"{self._name}-{kind}",
-            name=args.names.role(kind),
-            description=f"HyperPod {kind} nodes of {args.names.cluster}",
-            assume_role_policy=assume_role("sagemaker.amazonaws.com", args.account),
+            name=context.names.role(kind),
+            description=f"HyperPod {kind} nodes of {context.names.cluster}",
+            assume_role_policy=assume_role("sagemaker.amazonaws.com", context.account),
             opts=child,
         )
-        managed = [INSTANCE_POLICY] + ([CNI_POLICY] if args.kubernetes else [])
+        managed = [INSTANCE_POLICY] + ([CNI_POLICY] if context.on_eks else [])
         for policy in managed:
             self.ready.append(
                 aws.iam.RolePolicyAttachment(
                     f"{self._name}-{kind}-{'cni' if policy == CNI_POLICY else 'instance'}",
                     role=role.name,
-                    policy_arn=f"arn:{args.partition}:iam::aws:policy/{policy}",
+                    policy_arn=f"arn:{context.partition}:iam::aws:policy/{policy}",
                     opts=child,
                 )
             )
@@ -98,33 +83,33 @@ class Identity(ComponentResource):
         return role
 
     def _statements(self, kind: str) -> list[Statement]:
-        args = self._args
-        here = f"{args.names.region}:{args.account}"
-        arn = f"arn:{args.partition}"
+        context = self._context
+        here = f"{context.region.name}:{context.account}"
+        arn = f"arn:{context.partition}"
         ec2 = [f"{arn}:ec2:{here}:{what}/*" for what in ("network-interface", "subnet", "security-group")]
         statements = [
-            allow(["s3:GetObject"], [f"{arn}:s3:::{args.names.bucket}/*"]),
-            allow(["s3:ListBucket"], [f"{arn}:s3:::{args.names.bucket}"]),
+            allow(["s3:GetObject"], [f"{arn}:s3:::{context.names.bucket}/*"]),
+            allow(["s3:ListBucket"], [f"{arn}:s3:::{context.names.bucket}"]),
             allow(_INTERFACE_ACTIONS, ec2),
             # It asks for the instance too (Service Authorization Reference, Amazon EC2), and HyperPod's are in an
             # account of SageMaker's own.
-            allow(["ec2:DetachNetworkInterface"], [ec2[0], f"{arn}:ec2:{args.names.region}:*:instance/*"]),
+            allow(["ec2:DetachNetworkInterface"], [ec2[0], f"{arn}:ec2:{context.region.name}:*:instance/*"]),
             # Without a condition, as in the guide's own example: interfaces are tagged after they are made, too.
             allow(["ec2:CreateTags"], [ec2[0]]),
             allow(_DESCRIBE_ACTIONS, ["*"]),
             allow(["cloudwatch:PutMetricData"], ["*"], {"StringEquals": {"cloudwatch:namespace": "HyperPod"}}),
         ]
         if kind == "worker":
-            secrets = f"{arn}:secretsmanager:{here}:secret:hyperpod/{args.names.cluster}/*"
+            secrets = f"{arn}:secretsmanager:{here}:secret:hyperpod/{context.names.cluster}/*"
             statements.append(allow(["secretsmanager:GetSecretValue"], [secrets]))
-        if not args.kubernetes:
+        if not context.on_eks:
             statements.append(
-                allow(["ssm:GetParameter"], [f"{arn}:ssm:{here}:parameter/hyperpod/{args.names.cluster}/*"])
+                allow(["ssm:GetParameter"], [f"{arn}:ssm:{here}:parameter/hyperpod/{context.names.cluster}/*"])
             )
-        if args.kubernetes:
+        if context.on_eks:
             statements.append(allow(["ecr:GetAuthorizationToken"], ["*"]))
-            statements.append(allow(_PULL_ACTIONS, [f"{arn}:ecr:{args.names.region}:*:repository/*"]))
+            statements.append(allow(_PULL_ACTIONS, [f"{arn}:ecr:{context.region.name}:*:repository/*"]))
             statements.append(
-                allow(["eks-auth:AssumeRoleForPodIdentity"], [f"{arn}:eks:{here}:cluster/{args.names.cluster}"])
+                allow(["eks-auth:AssumeRoleForPodIdentity"], [f"{arn}:eks:{here}:cluster/{context.names.cluster}"])
             )
         return statements

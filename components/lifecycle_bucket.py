@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +9,8 @@ import pulumi
 import pulumi_aws as aws
 from pulumi import ComponentResource, FileAsset, Output, ResourceOptions, StringAsset
 
+from . import provisioning
+from .context import Context
 from .policies import document
 
 ENTRY_POINT = "on_create.sh"
@@ -25,14 +26,10 @@ _UNTAGGED = aws.s3.BucketObjectv2OverrideProviderArgs(
 
 @dataclass(frozen=True, kw_only=True)
 class LifecycleBucketArgs:
-    """What the bucket is made from. ``rendered`` are further files, name to content, next to those of ``folder``."""
+    """What the bucket is made from. ``folder`` has the files; the configuration is rendered next to them."""
 
-    bucket: str
-    partition: str
-    account: str
-    node_roles: str
+    context: Context
     folder: Path
-    rendered: Mapping[str, str]
 
 
 class LifecycleBucket(ComponentResource):
@@ -51,7 +48,7 @@ class LifecycleBucket(ComponentResource):
         super().__init__("hyperpod:index:LifecycleBucket", name, None, opts)
         self._name = name
         bucket = aws.s3.Bucket(
-            f"{name}-bucket", bucket=args.bucket, force_destroy=True, opts=ResourceOptions(parent=self)
+            f"{name}-bucket", bucket=args.context.names.bucket, force_destroy=True, opts=ResourceOptions(parent=self)
         )
         self.bucket = bucket.bucket
         self.source_uri = bucket.bucket.apply(lambda b: f"s3://{b}/{PREFIX}")
@@ -61,7 +58,8 @@ class LifecycleBucket(ComponentResource):
         files = {
             path.relative_to(args.folder).as_posix(): FileAsset(str(path)) for path in lifecycle_files(args.folder)
         }
-        rendered = {key: StringAsset(text) for key, text in args.rendered.items()}
+        context = args.context
+        rendered = {provisioning.FILE_NAME: StringAsset(provisioning.render(context.config, context.names))}
         self.ready = [
             aws.s3.BucketObjectv2(
                 f"{name}-{key}",
@@ -98,7 +96,7 @@ class LifecycleBucket(ComponentResource):
         policy = aws.s3.BucketPolicy(
             f"{name}-policy",
             bucket=bucket.bucket,
-            policy=bucket_policy(args),
+            policy=bucket_policy(args.context),
             # Both change the bucket's policy status; S3 refuses one while the other is under way.
             opts=ResourceOptions(parent=self, depends_on=[closed]),
         )
@@ -118,9 +116,11 @@ class LifecycleBucket(ComponentResource):
         return [closed, versioning, encryption, policy]
 
 
-def bucket_policy(args: LifecycleBucketArgs) -> str:
+def bucket_policy(context: Context) -> str:
     """No request without TLS, and no write by a node's role."""
-    arns = [f"arn:{args.partition}:s3:::{args.bucket}", f"arn:{args.partition}:s3:::{args.bucket}/*"]
+    bucket = f"arn:{context.partition}:s3:::{context.names.bucket}"
+    arns = [bucket, f"{bucket}/*"]
+    own_roles = f"arn:{context.partition}:iam::{context.account}:role/{context.names.role('*')}"
     tls = {
         "Sid": "TlsOnly",
         "Effect": "Deny",
@@ -136,7 +136,7 @@ def bucket_policy(args: LifecycleBucketArgs) -> str:
         "Principal": "*",
         "Action": ["s3:PutObject*", "s3:DeleteObject*", "s3:PutBucket*", "s3:DeleteBucket*"],
         "Resource": arns,
-        "Condition": {"ArnLike": {"aws:PrincipalArn": args.node_roles}},
+        "Condition": {"ArnLike": {"aws:PrincipalArn": context.settings.existing_role_arn or own_roles}},
     }
     return document([tls, read_only])
 

@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import pulumi
 import pulumi_aws as aws
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from .catalogue.regions import Region
-from .config import NetworkConfig
 from .config.network_plan import SubnetPlan, plan_subnets
+from .context import Context
+from .estimates.endpoints import interface_services
 from .policies import allow, assume_role, document
 
 FLOW_LOG_DAYS = 14
-
-
-@dataclass(frozen=True, kw_only=True)
-class NetworkArgs:
-    """What a network is made from.
-
-    ``config`` has the blocks of a VPC to make, or the ids of an existing one. ``zone_id`` holds nodes and file system;
-    ``eks_zone_ids`` the two control-plane subnets, none with Slurm. ``flow_log_role`` names the flow logs' role, which
-    acts for ``account`` alone. ``interface_services`` get an interface endpoint each.
-    """
-
-    config: NetworkConfig
-    region: Region
-    zone_id: str
-    cluster: str
-    flow_log_role: str
-    account: str
-    eks_zone_ids: Sequence[str] = ()
-    interface_services: Sequence[str] = ()
 
 
 class Network(ComponentResource):
@@ -55,14 +34,15 @@ class Network(ComponentResource):
     ready: list[pulumi.Resource]
     blocks: list[pulumi.Resource]
 
-    def __init__(self, name: str, args: NetworkArgs, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, context: Context, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Network", name, None, opts)
-        self._name, self._args, self._child = name, args, ResourceOptions(parent=self)
+        self._name, self._context, self._child = name, context, ResourceOptions(parent=self)
+        net = context.settings.network
         self.cidr_blocks, self.s3_prefix_list_id, self.ready, self.blocks = [], None, [], []
-        if args.config.vpc_id and args.config.private_subnet_id:
-            self.vpc_id = Output.from_input(args.config.vpc_id)
-            self.private_subnet_id = Output.from_input(args.config.private_subnet_id)
-            self.eks_subnet_ids = [Output.from_input(subnet) for subnet in args.config.eks_subnet_ids]
+        if net.vpc_id and net.private_subnet_id:
+            self.vpc_id = Output.from_input(net.vpc_id)
+            self.private_subnet_id = Output.from_input(net.private_subnet_id)
+            self.eks_subnet_ids = [Output.from_input(subnet) for subnet in net.eks_subnet_ids]
         else:
             self._make_vpc()
         self.register_outputs(
@@ -70,7 +50,7 @@ class Network(ComponentResource):
         )
 
     def _make_vpc(self) -> None:
-        net, child = self._args.config, self._child
+        net, child = self._context.settings.network, self._child
         plan = plan_subnets(net.cidr, net.secondary_cidr)
         vpc = aws.ec2.Vpc(
             f"{self._name}-vpc",
@@ -106,7 +86,7 @@ class Network(ComponentResource):
             f"{self._name}-private",
             vpc_id=vpc.id,
             cidr_block=plan.private,
-            availability_zone_id=self._args.zone_id,
+            availability_zone_id=self._context.config.zone_id,
             tags=self._tags("private", inside),
             opts=ResourceOptions(parent=self, depends_on=self.blocks),
         )
@@ -120,7 +100,7 @@ class Network(ComponentResource):
                 tags=self._tags(f"eks-{letter}", inside),
                 opts=self._child,
             ).id
-            for letter, cidr, zone in zip("ab", plan.eks, self._args.eks_zone_ids, strict=False)
+            for letter, cidr, zone in zip("ab", plan.eks, self._context.config.eks_zone_ids, strict=False)
         ]
 
     def _nat_gateway(self, vpc: aws.ec2.Vpc, plan: SubnetPlan, private: aws.ec2.RouteTable) -> None:
@@ -129,7 +109,7 @@ class Network(ComponentResource):
             f"{name}-public",
             vpc_id=vpc.id,
             cidr_block=plan.public,
-            availability_zone_id=self._args.zone_id,
+            availability_zone_id=self._context.config.zone_id,
             tags=self._tags("public", {"kubernetes.io/role/elb": "1"}),
             opts=child,
         )
@@ -196,7 +176,7 @@ class Network(ComponentResource):
             for which, cidr in zip(("primary", "secondary"), self.cidr_blocks, strict=False)
         ]
         self.ready += rules
-        for service in self._args.interface_services:
+        for service in interface_services(self._context.config):
             self.ready.append(
                 aws.ec2.VpcEndpoint(
                     f"{name}-{service.replace('.', '-')}",
@@ -215,15 +195,15 @@ class Network(ComponentResource):
         name, child = self._name, self._child
         log_group = aws.cloudwatch.LogGroup(
             f"{name}-flow-logs",
-            name=f"/hyperpod/{self._args.cluster}/flow-logs",
+            name=f"/hyperpod/{self._context.names.cluster}/flow-logs",
             retention_in_days=FLOW_LOG_DAYS,
             opts=child,
         )
         # For this account's flow logs alone: the same page, against the confused deputy.
         role = aws.iam.Role(
             f"{name}-flow-logs",
-            name=self._args.flow_log_role,
-            assume_role_policy=assume_role("vpc-flow-logs.amazonaws.com", self._args.account),
+            name=self._context.names.role("flow-logs"),
+            assume_role_policy=assume_role("vpc-flow-logs.amazonaws.com", self._context.account),
             opts=child,
         )
         # Amazon VPC User Guide, "IAM role for publishing flow logs to CloudWatch Logs". Deliberately absent:
@@ -255,10 +235,10 @@ class Network(ComponentResource):
         )
 
     def _service(self, service: str) -> str:
-        return service_name(self._args.region, service)
+        return service_name(self._context.region, service)
 
     def _tags(self, what: str, more: dict[str, str] | None = None) -> dict[str, str]:
-        return {"Name": f"{self._args.cluster}-{what}", **(more or {})}
+        return {"Name": f"{self._context.names.cluster}-{what}", **(more or {})}
 
 
 def service_name(region: Region, service: str) -> str:

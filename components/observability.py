@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pulumi_aws as aws
 from pulumi import ComponentResource, Output, ResourceOptions
 
-from .names import Names
+from .context import Context
 from .policies import Statement, allow, assume_role, document
 
 _ALERTS = Path(__file__).parent / "alerts"
@@ -24,16 +23,6 @@ _LISTS = (
 _READ_LOGS = ("logs:GetLogEvents", "logs:GetQueryResults", "logs:StartQuery")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ObservabilityArgs:
-    """What the workspaces are made from. ``accelerator`` picks the alert rules next to the common ones."""
-
-    names: Names
-    partition: str
-    account: str
-    accelerator: str
-
-
 class Observability(ComponentResource):
     """Owns the Prometheus workspace, its rule groups, the Grafana workspace and Grafana's role.
 
@@ -42,14 +31,13 @@ class Observability(ComponentResource):
     says what to install; until then no rule can fire.
     """
 
-    prometheus_endpoint: Output[str]
-    grafana_url: Output[str]
+    outputs: dict[str, Output[str]]
 
-    def __init__(self, name: str, args: ObservabilityArgs, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, context: Context, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Observability", name, None, opts)
         child = ResourceOptions(parent=self)
-        workspace = aws.amp.Workspace(f"{name}-prometheus", alias=args.names.cluster, opts=child)
-        for rules in ("common", args.accelerator):
+        workspace = aws.amp.Workspace(f"{name}-prometheus", alias=context.names.cluster, opts=child)
+        for rules in ("common", context.settings.accelerator):
             aws.amp.RuleGroupNamespace(
                 f"{name}-{rules}",
                 name=rules,
@@ -59,19 +47,19 @@ class Observability(ComponentResource):
             )
         role = aws.iam.Role(
             f"{name}-grafana",
-            name=args.names.role("grafana"),
-            assume_role_policy=assume_role("grafana.amazonaws.com", args.account),
+            name=context.names.role("grafana"),
+            assume_role_policy=assume_role("grafana.amazonaws.com", context.account),
             opts=child,
         )
         aws.iam.RolePolicy(
             f"{name}-grafana",
             role=role.name,
-            policy=workspace.arn.apply(lambda arn: document([allow(_QUERY, [arn]), *self._cloudwatch(args)])),
+            policy=workspace.arn.apply(lambda arn: document([allow(_QUERY, [arn]), *self._cloudwatch(context)])),
             opts=child,
         )
         grafana = aws.grafana.Workspace(
             f"{name}-grafana",
-            name=args.names.cluster,
+            name=context.names.cluster,
             account_access_type="CURRENT_ACCOUNT",
             authentication_providers=["AWS_SSO"],
             permission_type="SERVICE_MANAGED",
@@ -79,14 +67,16 @@ class Observability(ComponentResource):
             role_arn=role.arn,
             opts=child,
         )
-        self.prometheus_endpoint = workspace.prometheus_endpoint
-        self.grafana_url = grafana.endpoint.apply(lambda endpoint: f"https://{endpoint}")
-        self.register_outputs({"prometheusEndpoint": self.prometheus_endpoint, "grafanaUrl": self.grafana_url})
+        self.outputs = {
+            "prometheusEndpoint": workspace.prometheus_endpoint,
+            "grafanaUrl": grafana.endpoint.apply(lambda endpoint: f"https://{endpoint}"),
+        }
+        self.register_outputs(self.outputs)
 
     @staticmethod
-    def _cloudwatch(args: ObservabilityArgs) -> list[Statement]:
+    def _cloudwatch(context: Context) -> list[Statement]:
         """Metrics and alarms of the account, and the logs that are this cluster's: of nodes, events, flows and EKS."""
-        cluster, here = args.names.cluster, f"{args.names.region}:{args.account}"
+        cluster, here = context.names.cluster, f"{context.region.name}:{context.account}"
         groups = (
             f"/aws/sagemaker/Clusters/{cluster}/*",
             f"/aws/events/hyperpod/{cluster}",
@@ -94,9 +84,9 @@ class Observability(ComponentResource):
             f"/aws/containerinsights/{cluster}/*",
             f"/hyperpod/{cluster}/*",
         )
-        logs = [f"arn:{args.partition}:logs:{here}:log-group:{group}:*" for group in groups]
+        logs = [f"arn:{context.partition}:logs:{here}:log-group:{group}:*" for group in groups]
         return [
             allow(_LISTS, ["*"]),
-            allow(["cloudwatch:DescribeAlarms"], [f"arn:{args.partition}:cloudwatch:{here}:alarm:*"]),
+            allow(["cloudwatch:DescribeAlarms"], [f"arn:{context.partition}:cloudwatch:{here}:alarm:*"]),
             allow(_READ_LOGS, logs),
         ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
 from pulumi import ComponentResource, Input, Output, ResourceOptions
+
+from .context import Context
+from .network import Network
 
 # Amazon FSx for Lustre User Guide, "File system access control with Amazon VPC": 988 and 1018-1023.
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
@@ -16,22 +18,10 @@ HTTP, HTTPS = 80, 443
 
 @dataclass(frozen=True, kw_only=True)
 class SecurityGroupsArgs:
-    """What the groups are made from.
+    """What the groups are made from. ``network``: its VPC, and what nodes of a closed one may reach."""
 
-    ``existing`` are ids of groups to use for everything instead of making any. ``cidr_blocks`` and
-    ``s3_prefix_list_id`` bound what nodes of a ``closed`` network may reach. ``retain_storage`` leaves the file
-    system's group behind on destroy, for a file system that stays behind. ``storage_efa`` is for EFA between nodes and
-    file system.
-    """
-
-    vpc_id: Input[str]
-    cluster: str
-    existing: Sequence[str] = ()
-    closed: bool = False
-    cidr_blocks: Sequence[str] = ()
-    s3_prefix_list_id: Input[str] | None = None
-    retain_storage: bool = False
-    storage_efa: bool = False
+    context: Context
+    network: Network
 
 
 class SecurityGroups(ComponentResource):
@@ -52,27 +42,28 @@ class SecurityGroups(ComponentResource):
     def __init__(self, name: str, args: SecurityGroupsArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:SecurityGroups", name, None, opts)
         self._name, self._args, self.ready = name, args, []
-        if args.existing:
-            self.nodes = self.storage = [Output.from_input(group) for group in args.existing]
+        if existing := args.context.settings.network.security_group_ids:
+            self.nodes = self.storage = [Output.from_input(group) for group in existing]
         else:
             self._make_groups()
         self.register_outputs({"nodes": self.nodes, "storage": self.storage})
 
     def _make_groups(self) -> None:
+        settings, network = self._args.context.settings, self._args.network
         nodes = self._group("nodes", "HyperPod nodes", ResourceOptions(parent=self))
         storage = self._group(
-            "storage", "FSx for Lustre", ResourceOptions(parent=self, retain_on_delete=self._args.retain_storage)
+            "storage", "FSx for Lustre", ResourceOptions(parent=self, retain_on_delete=settings.fsx.retain_on_delete)
         )
         self.nodes, self.storage = [nodes.id], [storage.id]
         for direction in ("ingress", "egress"):
             self._rule(f"nodes-{direction}-self", nodes, direction, "EFA and MPI between nodes", peer=nodes)
-            for ports in (None,) if self._args.storage_efa else LUSTRE_PORTS:
+            for ports in (None,) if settings.fsx.efa else LUSTRE_PORTS:
                 which, title = (str(ports[0]), f"Lustre {ports[0]}") if ports else ("efa", "Lustre over EFA")
                 self._rule(f"storage-{direction}-nodes-{which}", storage, direction, title, peer=nodes, ports=ports)
                 self._rule(f"storage-{direction}-self-{which}", storage, direction, title, peer=storage, ports=ports)
                 self._rule(f"nodes-{direction}-storage-{which}", nodes, direction, title, peer=storage, ports=ports)
-        if self._args.closed:
-            for which, cidr in zip(("primary", "secondary"), self._args.cidr_blocks, strict=False):
+        if settings.network.closed:
+            for which, cidr in zip(("primary", "secondary"), network.cidr_blocks, strict=False):
                 self._rule(
                     f"nodes-egress-https-{which}", nodes, "egress", "AWS endpoints", cidr=cidr, ports=(HTTPS, HTTPS)
                 )
@@ -81,7 +72,7 @@ class SecurityGroups(ComponentResource):
                 nodes,
                 "egress",
                 "S3",
-                prefix_list=self._args.s3_prefix_list_id,
+                prefix_list=network.s3_prefix_list_id,
                 ports=(HTTPS, HTTPS),
             )
         else:
@@ -92,9 +83,9 @@ class SecurityGroups(ComponentResource):
     def _group(self, which: str, description: str, opts: ResourceOptions) -> aws.ec2.SecurityGroup:
         return aws.ec2.SecurityGroup(
             f"{self._name}-{which}",
-            vpc_id=self._args.vpc_id,
+            vpc_id=self._args.network.vpc_id,
             description=description,
-            tags={"Name": f"{self._args.cluster}-{which}"},
+            tags={"Name": f"{self._args.context.names.cluster}-{which}"},
             opts=opts,
         )
 

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import pulumi
 import pulumi_aws as aws
 import pulumi_aws_native as aws_native
-from pulumi import ComponentResource, ResourceOptions
+from pulumi import ComponentResource, Input, ResourceOptions
 
 from .config import InstanceGroup
 from .names import Names
+from .orchestrator import GroupConfig, OrchestratorArgs
+from .storage import Storage
 
 _NODE_TYPES = {"controller": "Controller", "login": "Login", "worker": "Compute"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlurmArgs:
-    """What the Slurm side is made from. ``partition`` is the accelerator's; ``continuous``: how HyperPod provisions."""
-
-    cluster: str
-    partition: str
-    continuous: bool
-    ssh_public_key: str | None = None
 
 
 class Slurm(ComponentResource):
@@ -36,18 +28,21 @@ class Slurm(ComponentResource):
 
     orchestrator: aws_native.sagemaker.ClusterOrchestratorArgs
     ready: list[pulumi.Resource]
+    outputs: Mapping[str, Input[str]]
+    volume_role: Input[str] | None = None
 
-    def __init__(self, name: str, args: SlurmArgs, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: OrchestratorArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Slurm", name, None, opts)
-        self._partition = args.partition
-        self.ready = []
-        if args.ssh_public_key:
+        context = args.context
+        self._partition = context.config.accelerator.slurm_partition
+        self.ready, self.outputs = [], {"connect": connect_command(context.names)}
+        if key := context.settings.ssh_public_key:
             self.ready.append(
                 aws.ssm.Parameter(
                     f"{name}-ssh-public-key",
-                    name=f"/hyperpod/{args.cluster}/ssh-public-key",
+                    name=f"/hyperpod/{context.names.cluster}/ssh-public-key",
                     type="String",
-                    value=args.ssh_public_key.strip(),
+                    value=key.strip(),
                     description="Public key that may log in to the nodes as ubuntu",
                     opts=ResourceOptions(parent=self),
                 )
@@ -55,17 +50,22 @@ class Slurm(ComponentResource):
         merge = aws_native.sagemaker.ClusterOrchestratorSlurmConfigSlurmConfigStrategy.MERGE
         self.orchestrator = aws_native.sagemaker.ClusterOrchestratorArgs(
             slurm=aws_native.sagemaker.ClusterOrchestratorSlurmConfigArgs(
-                slurm_config_strategy=None if args.continuous else merge
+                slurm_config_strategy=None if context.settings.node_provisioning == "Continuous" else merge
             )
         )
         self.register_outputs({})
 
-    def slurm_config(self, group: InstanceGroup) -> aws_native.sagemaker.ClusterSlurmConfigArgs:
+    def group_config(self, group: InstanceGroup) -> GroupConfig:
         """A group's node type, and for workers the partition it belongs to."""
-        return aws_native.sagemaker.ClusterSlurmConfigArgs(
-            node_type=aws_native.sagemaker.ClusterSlurmConfigNodeType(_NODE_TYPES[group.role]),
-            partition_names=[self._partition] if group.role == "worker" else None,
+        return GroupConfig(
+            slurm_config=aws_native.sagemaker.ClusterSlurmConfigArgs(
+                node_type=aws_native.sagemaker.ClusterSlurmConfigNodeType(_NODE_TYPES[group.role]),
+                partition_names=[self._partition] if group.role == "worker" else None,
+            )
         )
+
+    def prepare_training(self, cluster: pulumi.Resource, storage: Storage, groups: Sequence[Input[str]]) -> None:
+        """Nothing: the nodes' scripts set up what Slurm's jobs need."""
 
 
 def connect_command(names: Names) -> str:

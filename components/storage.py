@@ -9,8 +9,8 @@ import pulumi
 import pulumi_aws as aws
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
-from .config import Fsx
-from .names import CLUSTER_ID_TAG, Names
+from .context import Context
+from .names import CLUSTER_ID_TAG
 
 # Newest Lustre server version that PERSISTENT_2 offers and HyperPod's client speaks (FSx for Lustre User Guide).
 LUSTRE_VERSION = "2.15"
@@ -22,17 +22,14 @@ LINK_PATH = "/data"
 class StorageArgs:
     """What the file system is made from.
 
-    ``capacity_gib`` is 1200 or a multiple of 2400; with EFA of ``checks.FSX_EFA_STEPS_GIB``. ``ready`` are the rules of
-    the security groups: FSx looks at them, and refuses groups that do not let its traffic through.
+    ``ready`` are the rules of the security groups: FSx looks at them, and refuses groups that do not let its traffic
+    through.
     """
 
-    names: Names
-    config: Fsx
-    capacity_gib: int
+    context: Context
     subnet_id: Input[str]
     security_group_ids: Sequence[Input[str]]
     ready: Sequence[pulumi.Resource] = ()
-    protect: bool = False
 
 
 class Storage(ComponentResource):
@@ -52,13 +49,13 @@ class Storage(ComponentResource):
 
     def __init__(self, name: str, args: StorageArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Storage", name, None, opts)
-        fsx = args.config
+        context, fsx = args.context, args.context.settings.fsx
         metadata = aws.fsx.LustreFileSystemMetadataConfigurationArgs(mode="AUTOMATIC") if fsx.efa else None
         file_system = aws.fsx.LustreFileSystem(
             f"{name}-lustre",
             deployment_type=DEPLOYMENT_TYPE,
             storage_type="SSD",
-            storage_capacity=args.capacity_gib,
+            storage_capacity=context.config.fsx_gib,
             per_unit_storage_throughput=fsx.throughput,
             data_compression_type=fsx.compression,
             efa_enabled=True if fsx.efa else None,
@@ -69,10 +66,10 @@ class Storage(ComponentResource):
             skip_final_backup=True,
             subnet_ids=args.subnet_id,
             security_group_ids=list(args.security_group_ids),
-            tags={"Name": args.names.cluster, CLUSTER_ID_TAG: args.names.cluster_id},
+            tags={"Name": context.names.cluster, CLUSTER_ID_TAG: context.names.cluster_id},
             opts=ResourceOptions(
                 parent=self,
-                protect=args.protect,
+                protect=context.settings.protect,
                 retain_on_delete=fsx.retain_on_delete,
                 # FSx sets it once: as a change, turning backups on would make a new and empty file system.
                 ignore_changes=["copyTagsToBackups"],

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 import pulumi_aws as aws
 from pulumi import ComponentResource, ResourceOptions
 
-from .names import Names
+from .context import Context
 
 # Amazon SageMaker Developer Guide, "Events that Amazon SageMaker AI sends to EventBridge".
 EVENTS = (
@@ -19,16 +18,6 @@ EVENTS = (
 EVENT_LOG_DAYS = 90
 
 
-@dataclass(frozen=True, kw_only=True)
-class ValidationArgs:
-    """What is watched. ``benchmarks`` adds the document that runs the collectives benchmark."""
-
-    names: Names
-    account: str
-    partition: str
-    benchmarks: bool
-
-
 class Validation(ComponentResource):
     """Owns the rule and log group for HyperPod's state, provisioning and node health events, and the SSM documents.
 
@@ -36,19 +25,19 @@ class Validation(ComponentResource):
     a node when it suits them.
     """
 
-    def __init__(self, name: str, args: ValidationArgs, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, context: Context, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Validation", name, None, opts)
-        cluster, child = args.names.cluster, ResourceOptions(parent=self)
+        cluster, child = context.names.cluster, ResourceOptions(parent=self)
         # EventBridge may write only to log groups under /aws/events/.
         logs = aws.cloudwatch.LogGroup(
             f"{name}-events", name=f"/aws/events/hyperpod/{cluster}", retention_in_days=EVENT_LOG_DAYS, opts=child
         )
-        here = f"{args.names.region}:{args.account}"
+        here = f"{context.region.name}:{context.account}"
         permission = {
             "Effect": "Allow",
             "Principal": {"Service": ["events.amazonaws.com", "delivery.logs.amazonaws.com"]},
             "Action": ["logs:CreateLogStream", "logs:PutLogEvents"],
-            "Resource": f"arn:{args.partition}:logs:{here}:log-group:/aws/events/hyperpod/{cluster}:*",
+            "Resource": f"arn:{context.partition}:logs:{here}:log-group:/aws/events/hyperpod/{cluster}:*",
         }
         # The group's own policy: of the account's there are ten in a region, for everybody (CloudWatch Logs API
         # Reference, PutResourcePolicy).
@@ -60,7 +49,7 @@ class Validation(ComponentResource):
         )
         rule = aws.cloudwatch.EventRule(
             f"{name}-events",
-            name=f"{args.names.cluster_id}-events",
+            name=f"{context.names.cluster_id}-events",
             description=f"State, provisioning and node health of HyperPod cluster {cluster}",
             event_pattern=event_pattern(cluster),
             opts=child,
@@ -71,11 +60,13 @@ class Validation(ComponentResource):
             arn=logs.arn,
             opts=ResourceOptions(parent=self, depends_on=[allowed]),
         )
-        scripts = {"validate": "check the node"} | ({"benchmark": "run the benchmark"} if args.benchmarks else {})
+        scripts = {"validate": "check the node"} | (
+            {"benchmark": "run the benchmark"} if context.settings.benchmarks else {}
+        )
         for script, what in scripts.items():
             aws.ssm.Document(
                 f"{name}-{script}",
-                name=args.names.document(script),
+                name=context.names.document(script),
                 document_type="Session",
                 document_format="JSON",
                 content=session_document(script, what),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 import pulumi_aws as aws
@@ -13,14 +13,17 @@ import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from ..catalogue import kubernetes_versions
-from ..catalogue.accelerators import Accelerator
 from ..catalogue.kubernetes_versions import KUBERNETES_VERSIONS, WARNED_DAYS, extended_support_notice
-from ..catalogue.regions import Region
-from ..config import Charts, InstanceGroup, Team
+from ..config import InstanceGroup
+from ..image_repository import ImageRepository, ImageRepositoryArgs
 from ..names import Names
+from ..orchestrator import GroupConfig, OrchestratorArgs
+from ..storage import Storage
 from .access import EksAccess, EksAccessArgs
 from .addons import EksAddons, EksAddonsArgs
 from .helm import HyperPodChart, HyperPodChartArgs
+from .training import Training, TrainingArgs
+from .training_namespace import FileSystem
 
 LOG_DAYS = 30
 # KMS, ScheduleKeyDeletion: 7 to 30 days. A key that waits costs nothing.
@@ -39,37 +42,6 @@ _NODE_PORTS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class EksArgs:
-    """What the control plane is made from.
-
-    ``subnet_ids`` are two, in zones EKS supports. ``api_cidrs`` may reach the public endpoint; with none the API is
-    private. ``node_groups`` are the nodes' security groups, ``node_roles`` their execution roles by kind.
-    ``administrators`` are IAM roles besides the deployer's own. ``bucket`` is the one that pods may mount. ``blocks``
-    are the VPC's further address blocks.
-    """
-
-    names: Names
-    region: Region
-    account: str
-    version: str
-    authentication_mode: str
-    accelerator: Accelerator
-    vpc_id: Input[str]
-    subnet_ids: Sequence[Input[str]]
-    node_groups: Sequence[Input[str]]
-    node_roles: Mapping[str, Input[str]]
-    api_cidrs: Sequence[str]
-    charts: Charts
-    worker_groups: Sequence[InstanceGroup] = ()
-    administrators: Sequence[str] = ()
-    teams: Sequence[Team] = ()
-    bucket: str | None = None
-    image_registry: str | None = None
-    tags: Mapping[str, str] | None = None
-    blocks: Sequence[pulumi.Resource] = ()
-
-
 class Eks(ComponentResource):
     """Owns the EKS cluster, the key of its secrets, its add-ons and access entries, and the HyperPod chart.
 
@@ -79,106 +51,124 @@ class Eks(ComponentResource):
     it) and whatever would wait for pods, which stay pending until HyperPod's nodes arrive.
     """
 
-    cluster_name: Output[str]
-    kubeconfig: Output[str]
-    kubernetes: kubernetes.Provider
-    ebs_role: Output[str]
     orchestrator: aws_native.sagemaker.ClusterOrchestratorArgs
     ready: list[pulumi.Resource]
+    outputs: Mapping[str, Input[Any]]
+    volume_role: Input[str] | None
 
-    def __init__(self, name: str, args: EksArgs, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: OrchestratorArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Eks", name, None, opts)
         self._name, self._args, self._child = name, args, ResourceOptions(parent=self)
+        context, settings = args.context, args.context.settings
         cluster = self._control_plane()
-        self.cluster_name = cluster.eks_cluster.name
-        self.kubeconfig = Output.secret(cluster.kubeconfig_json)
+        cluster_name = cluster.eks_cluster.name
+        kubeconfig = Output.secret(cluster.kubeconfig_json)
         access = EksAccess(
             f"{name}-access",
             EksAccessArgs(
-                partition=args.region.partition,
-                cluster_name=self.cluster_name,
+                partition=context.partition,
+                cluster_name=cluster_name,
                 node_roles=args.node_roles,
-                administrators=args.administrators,
-                teams=args.teams,
-                tags=args.tags or {},
+                administrators=settings.administrator_role_arns,
+                teams=settings.namespaces,
+                tags=context.tags,
             ),
             self._child,
         )
         self.ready = access.ready + self._node_access(cluster)
-        self.kubernetes = kubernetes.Provider(f"{name}-kubernetes", kubeconfig=self.kubeconfig, opts=self._child)
+        self._kubernetes = kubernetes.Provider(f"{name}-kubernetes", kubeconfig=kubeconfig, opts=self._child)
         chart = HyperPodChart(
             f"{name}-chart",
             HyperPodChartArgs(
-                region=args.region,
-                accelerator=args.accelerator.name,
-                charts=args.charts,
-                groups=args.worker_groups,
-                image_registry=args.image_registry,
+                region=context.region,
+                accelerator=settings.accelerator,
+                charts=settings.charts,
+                groups=context.config.worker_groups,
+                image_registry=settings.network.image_registry,
             ),
-            ResourceOptions(parent=self, providers=[self.kubernetes]),
+            ResourceOptions(parent=self, providers=[self._kubernetes]),
         )
         self.ready.append(chart.release)
         addons = EksAddons(
             f"{name}-addons",
             EksAddonsArgs(
-                names=args.names,
-                partition=args.region.partition,
-                account=args.account,
-                version=args.version,
-                cluster_name=self.cluster_name,
-                charts=args.charts,
-                groups=args.worker_groups,
-                bucket=args.bucket,
+                names=context.names,
+                partition=context.partition,
+                account=context.account,
+                version=settings.kubernetes_version,
+                cluster_name=cluster_name,
+                charts=settings.charts,
+                groups=context.config.worker_groups,
+                bucket=settings.fsx.linked_bucket,
                 release=chart.release,
             ),
             ResourceOptions(parent=self),
         )
-        self.ebs_role = addons.ebs_role
+        self.volume_role = addons.ebs_role
         self.orchestrator = aws_native.sagemaker.ClusterOrchestratorArgs(
             eks=aws_native.sagemaker.ClusterOrchestratorEksConfigArgs(cluster_arn=cluster.eks_cluster.arn)
         )
-        self.register_outputs({"clusterName": self.cluster_name, "kubeconfig": self.kubeconfig})
+        images = ImageRepository("images", ImageRepositoryArgs(cluster=context.names.cluster), opts)
+        self.outputs = {
+            "trainingRepository": images.url,
+            "eksClusterName": cluster_name,
+            "kubeconfig": kubeconfig,
+            "connect": connect_command(context.names),
+        }
+        self.register_outputs({"clusterName": cluster_name, "kubeconfig": kubeconfig})
+
+    def group_config(self, group: InstanceGroup) -> GroupConfig:
+        """A group's labels and taints."""
+        return GroupConfig(kubernetes_config=_labels_and_taints(group))
+
+    def prepare_training(self, cluster: pulumi.Resource, storage: Storage, groups: Sequence[Input[str]]) -> None:
+        """Storage classes, the teams' namespaces, and their queues, which need nodes."""
+        context, network = self._args.context, self._args.network
+        Training(
+            "training",
+            TrainingArgs(
+                config=context.config,
+                file_system=FileSystem(
+                    file_system_id=storage.file_system_id,
+                    dns_name=storage.dns_name,
+                    mount_name=storage.mount_name,
+                    capacity_gib=context.config.fsx_gib,
+                ),
+                subnet_id=network.private_subnet_id,
+                storage_groups=groups,
+                network_cidrs=network.cidr_blocks,
+                cluster=cluster,
+            ),
+            ResourceOptions(providers=[self._kubernetes]),
+        )
 
     def _control_plane(self) -> eks.Cluster:
-        args, cluster_name = self._args, self._args.names.cluster
+        context, settings = self._args.context, self._args.context.settings
+        cluster_name = context.names.cluster
         logs = aws.cloudwatch.LogGroup(
             f"{self._name}-control-plane",
             name=f"/aws/eks/{cluster_name}/cluster",
             retention_in_days=LOG_DAYS,
             opts=self._child,
         )
-        if not args.api_cidrs:
+        if not settings.kubernetes_api_cidrs:
             pulumi.log.warn(
                 "the Kubernetes API is private (hyperpod:kubernetesApiCidrs is empty): run pulumi from inside the VPC, "
                 "or the charts cannot be installed",
                 self,
             )
-        version = KUBERNETES_VERSIONS[args.version]
-        days = version.days_left(kubernetes_versions.today())
-        if ends := extended_support_notice(args.version):
-            pulumi.log.warn(f"{ends}: set hyperpod:kubernetesVersion to a newer one", self)
-        if days is not None and days < WARNED_DAYS:
-            pulumi.log.warn(
-                f"EKS ends its support of Kubernetes {args.version} in {days} days, and upgrades the cluster by itself "
-                "then: set hyperpod:kubernetesVersion to a newer one before",
-                self,
-            )
-        if not version.hyperpod:
-            pulumi.log.warn(
-                f"Kubernetes {args.version} is EKS's, and SageMaker's documentation does not name it for HyperPod",
-                self,
-            )
+        self._warn_of(settings.kubernetes_version)
         return eks.Cluster(
             f"{self._name}-cluster",
             eks.ClusterArgs(
                 name=cluster_name,
-                version=args.version,
-                vpc_id=args.vpc_id,
-                private_subnet_ids=list(args.subnet_ids),
+                version=settings.kubernetes_version,
+                vpc_id=self._args.network.vpc_id,
+                private_subnet_ids=list(self._args.network.eks_subnet_ids),
                 endpoint_private_access=True,
-                endpoint_public_access=bool(args.api_cidrs),
-                public_access_cidrs=list(args.api_cidrs) or None,
-                authentication_mode=eks.AuthenticationMode(args.authentication_mode),
+                endpoint_public_access=bool(settings.kubernetes_api_cidrs),
+                public_access_cidrs=list(settings.kubernetes_api_cidrs) or None,
+                authentication_mode=eks.AuthenticationMode(settings.authentication_mode),
                 encryption_config_key_arn=self._secrets_key(),
                 enabled_cluster_log_types=list(LOG_TYPES),
                 skip_default_node_group=True,
@@ -187,18 +177,35 @@ class Eks(ComponentResource):
                 # Add-ons come from one table, below.
                 use_default_vpc_cni=True,
                 kube_proxy_addon_options=eks.KubeProxyAddonOptionsArgs(enabled=False),
-                tags=dict(args.tags or {}),
+                tags=dict(context.tags),
             ),
             # EKS looks for a VPC's blocks when it makes a cluster, and hours later (EKS User Guide, "VPC and subnet
             # requirements").
-            opts=ResourceOptions(parent=self, depends_on=[logs, *args.blocks]),
+            opts=ResourceOptions(parent=self, depends_on=[logs, *self._args.network.blocks]),
         )
+
+    def _warn_of(self, version: str) -> None:
+        """What the version costs or will need soon."""
+        row = KUBERNETES_VERSIONS[version]
+        days = row.days_left(kubernetes_versions.today())
+        if ends := extended_support_notice(version):
+            pulumi.log.warn(f"{ends}: set hyperpod:kubernetesVersion to a newer one", self)
+        if days is not None and days < WARNED_DAYS:
+            pulumi.log.warn(
+                f"EKS ends its support of Kubernetes {version} in {days} days, and upgrades the cluster by itself "
+                "then: set hyperpod:kubernetesVersion to a newer one before",
+                self,
+            )
+        if not row.hyperpod:
+            pulumi.log.warn(
+                f"Kubernetes {version} is EKS's, and SageMaker's documentation does not name it for HyperPod", self
+            )
 
     def _secrets_key(self) -> Output[str]:
         """The key that encrypts Kubernetes secrets before they reach the control plane's store."""
         key = aws.kms.Key(
             f"{self._name}-secrets",
-            description=f"Kubernetes secrets of {self._args.names.cluster}",
+            description=f"Kubernetes secrets of {self._args.context.names.cluster}",
             enable_key_rotation=True,
             deletion_window_in_days=_KEY_WINDOW_DAYS,
             opts=self._child,
@@ -240,3 +247,21 @@ class Eks(ComponentResource):
 def connect_command(names: Names) -> str:
     """How a person reaches the cluster with kubectl."""
     return f"aws eks update-kubeconfig --region {names.region} --name {names.cluster}"
+
+
+def _labels_and_taints(group: InstanceGroup) -> aws_native.sagemaker.ClusterKubernetesConfigArgs | None:
+    labels = dict(group.worker.labels) if group.worker else {}
+    if not (labels or group.taints):
+        return None
+    return aws_native.sagemaker.ClusterKubernetesConfigArgs(
+        labels=labels or None,
+        taints=[
+            aws_native.sagemaker.ClusterKubernetesTaintArgs(
+                key=taint.key,
+                value=taint.value or None,
+                effect=aws_native.sagemaker.ClusterKubernetesTaintEffect(taint.effect),
+            )
+            for taint in group.taints
+        ]
+        or None,
+    )

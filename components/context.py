@@ -1,0 +1,40 @@
+"""The stack that all components belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .catalogue.regions import Region
+from .config import Config, Settings
+from .names import Names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """A stack's checked configuration, the names of its resources, its account, and the tags that all of them get."""
+
+    config: Config
+    names: Names
+    account: str
+    tags: Mapping[str, str]
+
+    @property
+    def settings(self) -> Settings:
+        """The keys of the ``hyperpod`` namespace."""
+        return self.config.settings
+
+    @property
+    def region(self) -> Region:
+        """Where the stack is."""
+        return self.config.region
+
+    @property
+    def partition(self) -> str:
+        """The region's partition, the second part of every ARN."""
+        return self.config.region.partition
+
+    @property
+    def on_eks(self) -> bool:
+        """Whether Kubernetes orchestrates, and not Slurm."""
+        return self.settings.orchestrator == "eks"
