@@ -19,7 +19,7 @@ from components.kubernetes.eks import Eks
 from components.lifecycle_bucket import LifecycleBucket, LifecycleBucketArgs
 from components.network import Network
 from components.observability import Observability
-from components.orchestrator import OrchestratorArgs
+from components.orchestrator import Orchestrator, OrchestratorArgs
 from components.security import SecurityGroups, SecurityGroupsArgs
 from components.slurm import Slurm
 from components.storage import Storage, StorageArgs
@@ -60,7 +60,8 @@ storage = Storage(
     shared,
 )
 lifecycle = LifecycleBucket("lifecycle", LifecycleBucketArgs(context=context, folder=Path("lifecycle")), shared)
-orchestrator = {"slurm": Slurm, "eks": Eks}[settings.orchestrator](
+make_orchestrator: type[Slurm] | type[Eks] = Eks if context.on_eks else Slurm
+orchestrator: Orchestrator = make_orchestrator(
     settings.orchestrator,
     OrchestratorArgs(context=context, network=network, node_groups=security.nodes, node_roles=identity.role_arns),
     shared,
