@@ -52,16 +52,16 @@ def _network(account: Account, config: Config) -> None:
     net = config.settings.network
     assert net.vpc_id, "only called for an existing VPC"
     assert net.private_subnet_id, "checked with the configuration"
-    with _next_id("vpc", net.vpc_id):
+    with _next_id(account, "vpc", net.vpc_id):
         account.create("aws:ec2/vpc:Vpc", "existing VPC", {"cidrBlock": _CIDR, "enableDnsSupport": True})
     zones = [config.zone_id, *islice(cycle(config.eks_zone_ids), len(net.eks_subnet_ids))]
     for number, (subnet, zone) in enumerate(zip([net.private_subnet_id, *net.eks_subnet_ids], zones, strict=True)):
         place = {"vpcId": net.vpc_id, "cidrBlock": f"10.0.{number + 1}.0/24", "availabilityZoneId": zone}
-        with _next_id("subnet", subnet):
+        with _next_id(account, "subnet", subnet):
             account.create("aws:ec2/subnet:Subnet", "existing subnet", place)
     _way_out(account, net.vpc_id, net.private_subnet_id, config.zone_id)
     for group in net.security_group_ids:
-        with _next_id("sg", group):
+        with _next_id(account, "sg", group):
             inputs = {"vpcId": net.vpc_id, "name": f"existing-{group}"}
             account.create("aws:ec2/securityGroup:SecurityGroup", "existing group", inputs)
         for title in ("Ingress", "Egress"):
@@ -96,7 +96,9 @@ def _role(account: Account, arn: str) -> None:
 
 
 @contextmanager
-def _next_id(kind: str, value: str) -> Iterator[None]:
+def _next_id(account: Account, kind: str, value: str) -> Iterator[None]:
     """moto gives out its own ids; here the configuration has said which."""
+    # What every account has gets ids first.
+    account.client("ec2")
     with patch(_IDS[kind], return_value=value):
         yield

@@ -44,15 +44,27 @@ class Account(Books):
         self._creates = 0
         self._lock = threading.RLock()
         self._mock = mock_aws()
-        self._baseline: Inventory = {}
+        self._noted, self._baseline = False, Inventory()
 
     def __enter__(self) -> Account:
         self._mock.start(reset=True)
-        self._baseline = take_inventory(self)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._mock.stop()
+
+    def client(self, service: str) -> Any:
+        """As the books give it. Before anybody's first question, what AWS itself has put into the account is noted."""
+        if not self._noted:
+            with self._lock:
+                if not self._noted:
+                    self._note()
+        return super().client(service)
+
+    def _note(self) -> None:
+        """What is there now is not the stack's."""
+        self._noted = True
+        self._baseline = {**take_inventory(self), "record": set()}
 
     def judge(self, type_token: str, inputs: Mapping[str, Any]) -> None:
         """What a preview can say already: that policies, so far as they are known, grant something. Raises Refused."""
@@ -146,7 +158,7 @@ class Account(Books):
         """Take what is there now as having been there before the stack, and not being the stack's."""
         for live in self.live.values():
             live.ours = False
-        self._baseline = take_inventory(self)
+        self._note()
 
     def _known(self) -> set[str]:
         own = known_identifiers(self.live.values())

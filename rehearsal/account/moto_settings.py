@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from functools import cache
 
 os.environ.setdefault("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
 # Nothing here starts an instance, and five thousand images take half a second for each account.
 os.environ.setdefault("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
 
+from botocore import session
 from moto.core import models as core
+from moto.core import responses
 from moto.core.base_backend import AccountSpecificBackend
 from moto.iam import models as iam
 
@@ -51,3 +54,7 @@ def apply() -> None:
     AccountSpecificBackend.reset = _close  # type: ignore[method-assign]
     # Answers for what asks AWS through the requests library. All that is asked here goes through botocore.
     core.RESPONSES_METHODS = []
+    # Every answer looks through its class for what it can answer.
+    responses.method_names_from_class = cache(responses.method_names_from_class)
+    # Each session would read anew what all of them read: the descriptions of services.
+    session.create_loader = cache(session.create_loader)

@@ -10,13 +10,14 @@ import runpy
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
 import pulumi
 from google.protobuf import empty_pb2
-from pulumi.runtime import mocks, stack
+from pulumi.runtime import mocks, resource, stack
+from pulumi.runtime.proto import source_pb2
 from pulumi.runtime.settings import configure
 
 from components.kubernetes.charts import UNVERIFIED, UNVERIFIED_VARIABLE
@@ -56,7 +57,7 @@ def run_program(project: Project, engine: Engine) -> list[str]:
     executor = ThreadPoolExecutor(_WORKERS)
     loop.set_default_executor(executor)
     try:
-        with _working_folder(project), _no_collection():
+        with _working_folder(project), _no_collection(), _no_traces():
             loop.run_until_complete(_main(project, engine, logger))
     except pulumi.RunError as error:
         raise ProgramError(str(error)) from error
@@ -120,6 +121,11 @@ def _no_collection() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+def _no_traces() -> AbstractContextManager[object]:
+    """A tenth of a run would go into saying where in the program each resource is declared, which nobody here reads."""
+    return patch.object(resource, "_get_stack_trace", source_pb2.StackTrace)
 
 
 def _cancel_rest(loop: asyncio.AbstractEventLoop) -> None:
