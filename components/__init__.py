@@ -3,6 +3,5 @@
 import sys
 from pathlib import Path
 
-# The nodes' package is shipped to them as files and not installed anywhere; facts, parsers and thresholds are shared
-# with it.
+# The nodes' package is shipped as files and not installed. The program shares facts, parsers and thresholds with it.
 sys.path.append(str(Path(__file__).parents[1] / "lifecycle"))

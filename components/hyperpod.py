@@ -17,11 +17,11 @@ from .orchestrator import Orchestrator
 from .policies import allow, document
 
 sagemaker = aws_native.sagemaker
-# The instances are in an account of SageMaker's, which attaches volumes to them (SageMaker Developer Guide, "Using the
+# The instances are in an account of SageMaker, which attaches volumes to them (SageMaker Developer Guide, "Using the
 # Amazon EBS CSI driver on SageMaker HyperPod EKS clusters").
 _VOLUME_ACTIONS = ("sagemaker:AttachClusterNodeVolume", "sagemaker:DetachClusterNodeVolume")
 
-# CreateCluster, MinInstanceCount: a group has three hours to come up before HyperPod gives up on it.
+# CreateCluster, MinInstanceCount: HyperPod gives up on a group that is not up after three hours.
 _TIMEOUTS = CustomTimeouts(create="3h30m", update="3h30m", delete="1h")
 
 
@@ -29,8 +29,8 @@ _TIMEOUTS = CustomTimeouts(create="3h30m", update="3h30m", delete="1h")
 class HyperPodArgs:
     """What the cluster is made from.
 
-    ``role_arns`` has an execution role for every role of a node. ``ready`` is everything a node needs before it boots;
-    the cluster waits for all of it, and for nothing else.
+    ``role_arns`` has an execution role for each node kind. ``ready`` is everything a node needs before it boots; the
+    cluster waits for all of it, and for nothing else.
     """
 
     context: Context
@@ -43,11 +43,11 @@ class HyperPodArgs:
 
 
 class HyperPod(ComponentResource):
-    """Owns the HyperPod cluster, and with EKS what the EBS driver may do to its nodes.
+    """Owns the HyperPod cluster, and with EKS the EBS driver's permissions on its nodes.
 
-    Through Cloud Control (pulumi-aws-native), since pulumi-aws has no HyperPod cluster. It does not wait for FSx: nodes
-    find the file system at boot. Scaling, labels and scripts are updates in place; only the cluster's name, its VPC and
-    its EKS cluster replace it.
+    It uses Cloud Control (pulumi-aws-native), because pulumi-aws has no HyperPod cluster. It does not wait for FSx:
+    nodes find the file system at boot. Scaling, labels and scripts are updates in place; only the cluster's name, its
+    VPC and its EKS cluster replace it.
     """
 
     arn: Output[str]
@@ -122,7 +122,7 @@ def _tags(context: Context) -> dict[str, str]:
 
 
 def _capacity(group: InstanceGroup) -> sagemaker.ClusterCapacityRequirementsArgs | None:
-    """Spot where asked for; on-demand is what HyperPod does by itself."""
+    """Spot where configured; on-demand is HyperPod's default."""
     if group.worker and group.worker.capacity == "spot":
         return sagemaker.ClusterCapacityRequirementsArgs(
             spot=sagemaker.ClusterSpotOptionsArgs()  # type: ignore[no-untyped-call]

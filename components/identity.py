@@ -1,4 +1,4 @@
-"""The nodes' IAM roles: one for each kind of node, with what that kind does and no more."""
+"""The nodes' IAM roles: one for each kind of node, with the permissions that kind needs and no more."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .context import Context
 from .policies import Statement, allow, assume_role, document
 
 # Amazon SageMaker Developer Guide, "IAM role for SageMaker HyperPod": the managed policy every instance group needs
-# (lifecycle bucket, CloudWatch logs, Session Manager), and the actions to add for a VPC of one's own and for EKS.
+# (lifecycle bucket, CloudWatch logs, Session Manager), and the actions to add for a custom VPC and for EKS.
 INSTANCE_POLICY = "AmazonSageMakerClusterInstanceRolePolicy"
 CNI_POLICY = "AmazonEKS_CNI_Policy"
 _INTERFACE_ACTIONS = (
@@ -21,7 +21,7 @@ _INTERFACE_ACTIONS = (
     "ec2:DeleteNetworkInterface",
     "ec2:DeleteNetworkInterfacePermission",
 )
-# None of these names a resource, and an ARN would match nothing (Service Authorization Reference, EC2 and FSx).
+# These actions have no resource types, so an ARN would match nothing (Service Authorization Reference, EC2 and FSx).
 _DESCRIBE_ACTIONS = (
     "ec2:DescribeDhcpOptions",
     "ec2:DescribeInstances",
@@ -37,10 +37,10 @@ _PULL_ACTIONS = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:Ge
 class Identity(ComponentResource):
     """Owns a role for each kind of node, or nothing where an existing role is given.
 
-    Nodes may read the lifecycle bucket and never write it (its own policy says so too): whoever can replace
+    Nodes may read the lifecycle bucket but never write to it (the bucket's policy says so too): whoever can replace
     ``on_create.sh`` is root on every later node. Only workers, where jobs run, read the cluster's secrets (model hub
-    tokens). Deliberately absent: ``AmazonSSMManagedInstanceCore``, which would open
-    every parameter of the account (the instance policy has what Session Manager needs), and any write to SSM.
+    tokens). Deliberately absent: ``AmazonSSMManagedInstanceCore``, which would allow reading every parameter of the
+    account (the instance policy has what Session Manager needs), and any write to SSM.
     """
 
     role_arns: Mapping[str, Output[str]]
@@ -91,10 +91,10 @@ class Identity(ComponentResource):
             allow(["s3:GetObject"], [f"{arn}:s3:::{context.names.bucket}/*"]),
             allow(["s3:ListBucket"], [f"{arn}:s3:::{context.names.bucket}"]),
             allow(_INTERFACE_ACTIONS, ec2),
-            # It asks for the instance too (Service Authorization Reference, Amazon EC2), and HyperPod's are in an
-            # account of SageMaker's own.
+            # This action also checks the instance (Service Authorization Reference, Amazon EC2), and HyperPod's
+            # instances are in an account of SageMaker.
             allow(["ec2:DetachNetworkInterface"], [ec2[0], f"{arn}:ec2:{context.region.name}:*:instance/*"]),
-            # Without a condition, as in the guide's own example: interfaces are tagged after they are made, too.
+            # Without a condition, as in the guide's example: interfaces are also tagged after their creation.
             allow(["ec2:CreateTags"], [ec2[0]]),
             allow(_DESCRIBE_ACTIONS, ["*"]),
             allow(["cloudwatch:PutMetricData"], ["*"], {"StringEquals": {"cloudwatch:namespace": "HyperPod"}}),

@@ -1,4 +1,4 @@
-"""Where the stack's own training images are."""
+"""The registry of the stack's own training images."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class ImageRepositoryArgs:
 
 
 class ImageRepository(ComponentResource):
-    """Owns a private ECR repository for training images, which goes with the stack, images and all.
+    """Owns a private ECR repository for training images, which is deleted with the stack, including its images.
 
-    Deliberately absent: any image. ``python -m operations image`` builds one where Docker is.
+    Deliberately absent: any image. ``python -m operations image`` builds one where Docker is installed.
     """
 
     url: Output[str]
@@ -28,7 +28,7 @@ class ImageRepository(ComponentResource):
         repository = aws.ecr.Repository(
             f"{name}-training",
             name=f"{args.cluster}/training",
-            # A job that was restarted runs what it ran before.
+            # A restarted job runs the image it ran before.
             image_tag_mutability="IMMUTABLE",
             image_scanning_configuration=aws.ecr.RepositoryImageScanningConfigurationArgs(scan_on_push=True),
             force_delete=True,

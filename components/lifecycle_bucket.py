@@ -15,10 +15,10 @@ from .policies import document
 
 ENTRY_POINT = "on_create.sh"
 PREFIX = "lifecycle"
-# Scripts are versioned so that one can be brought back; nobody needs a superseded one for longer than a quarter.
+# Versions let you restore a script; nobody needs a superseded one for longer than a quarter.
 OLD_VERSIONS_DAYS = 90
-# An object takes ten tags (Amazon S3 User Guide, "Categorizing your objects using tags"), and the provider's defaults
-# may be more. The bucket has them.
+# An object has at most ten tags (Amazon S3 User Guide, "Categorizing your objects using tags"), and the provider's
+# default tags may be more. The bucket has them.
 _UNTAGGED = aws.s3.BucketObjectv2OverrideProviderArgs(
     default_tags=aws.s3.BucketObjectv2OverrideProviderDefaultTagsArgs(tags={})
 )
@@ -53,7 +53,7 @@ class LifecycleBucket(ComponentResource):
         self.bucket = bucket.bucket
         self.source_uri = bucket.bucket.apply(lambda b: f"s3://{b}/{PREFIX}")
         settings = self._settings(bucket, args)
-        # Objects go in after the settings, so that each has a version and is encrypted as the bucket says.
+        # Objects are created after the settings, so that each is versioned and encrypted.
         after = ResourceOptions(parent=self, depends_on=settings)
         files = {
             path.relative_to(args.folder).as_posix(): FileAsset(str(path)) for path in lifecycle_files(args.folder)
@@ -97,7 +97,7 @@ class LifecycleBucket(ComponentResource):
             f"{name}-policy",
             bucket=bucket.bucket,
             policy=bucket_policy(args.context),
-            # Both change the bucket's policy status; S3 refuses one while the other is under way.
+            # Both change the bucket's policy status; S3 refuses one while the other is in progress.
             opts=ResourceOptions(parent=self, depends_on=[closed]),
         )
         aws.s3.BucketLifecycleConfiguration(
@@ -117,7 +117,7 @@ class LifecycleBucket(ComponentResource):
 
 
 def bucket_policy(context: Context) -> str:
-    """No request without TLS, and no write by a node's role."""
+    """Denies requests without TLS, and writes by a node's role."""
     bucket = f"arn:{context.partition}:s3:::{context.names.bucket}"
     arns = [bucket, f"{bucket}/*"]
     own_roles = f"arn:{context.partition}:iam::{context.account}:role/{context.names.role('*')}"
@@ -142,7 +142,7 @@ def bucket_policy(context: Context) -> str:
 
 
 def lifecycle_files(folder: Path) -> list[Path]:
-    """The files to ship, in a stable order; editor and bytecode leftovers stay behind."""
+    """The files to ship, in a stable order, without editor backups and bytecode."""
     return sorted(
         path
         for path in folder.rglob("*")

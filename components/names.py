@@ -1,4 +1,4 @@
-"""Names that AWS limits, and the cluster id that tells this stack's things from any other's."""
+"""Names that AWS limits, and the cluster id that distinguishes this stack's resources from any other's."""
 
 from __future__ import annotations
 
@@ -48,11 +48,14 @@ class Names:
         return f"sagemaker-{self.cluster}-{self.region}-{self.digest}"
 
     def document(self, script: str) -> str:
-        """An SSM document. SSM keeps names that begin with aws, amazon or amzn to itself, whatever the cluster's is."""
+        """An SSM document's name.
+
+        SSM reserves names that begin with aws, amazon or amzn, so the name does not begin with the cluster's.
+        """
         return f"hyperpod-{self.cluster_id}-{script}"
 
     def role(self, kind: str) -> str:
-        """Roles are global to the account, so their names carry the region."""
+        """A role's name. Roles are global to the account, so their names contain the region."""
         return f"{self.cluster}-{self.region}-{kind}-{self.digest}"
 
 

@@ -16,13 +16,13 @@ FLOW_LOG_DAYS = 14
 
 
 class Network(ComponentResource):
-    """Owns VPC, subnets, routes, NAT gateway, endpoints and flow logs, or with an existing VPC nothing at all.
+    """Owns VPC, subnets, routes, NAT gateway, endpoints and flow logs; with an existing VPC it owns nothing.
 
-    Nodes sit in one private subnet of one zone, since EFA does not cross zones. Deliberately absent: a NAT gateway per
-    zone (only one zone computes), a backup subnet, and network ACLs beyond the default.
+    Nodes are in one private subnet of one zone, because EFA does not cross zones. Deliberately absent: a NAT gateway
+    per zone (only one zone computes), a backup subnet, and network ACLs beyond the default.
 
-    ``ready`` is what a node needs before it can boot: routes, NAT gateway and endpoints. ``cidr_blocks`` is empty and
-    ``s3_prefix_list_id`` None for an existing VPC, whose routes and endpoints are its owner's. ``blocks`` are the
+    ``ready`` is what a node needs before it can boot: routes, NAT gateway and endpoints. For an existing VPC, whose
+    owner decides on routes and endpoints, ``cidr_blocks`` is empty and ``s3_prefix_list_id`` None. ``blocks`` are the
     associations of further address blocks.
     """
 
@@ -68,7 +68,7 @@ class Network(ComponentResource):
                     f"{self._name}-secondary", vpc_id=vpc.id, cidr_block=net.secondary_cidr, opts=child
                 )
             )
-        # Adopted only to be emptied: whatever is started without a security group gets none of ours.
+        # Adopted only to remove its rules: an instance started without a security group gets no access.
         aws.ec2.DefaultSecurityGroup(f"{self._name}-default", vpc_id=vpc.id, ingress=[], egress=[], opts=child)
         self._flow_logs(vpc)
         self._subnets(vpc, plan)
@@ -199,7 +199,7 @@ class Network(ComponentResource):
             retention_in_days=FLOW_LOG_DAYS,
             opts=child,
         )
-        # For this account's flow logs alone: the same page, against the confused deputy.
+        # Only for this account's flow logs: the page below, on the confused deputy problem.
         role = aws.iam.Role(
             f"{name}-flow-logs",
             name=self._context.names.role("flow-logs"),
@@ -207,7 +207,7 @@ class Network(ComponentResource):
             opts=child,
         )
         # Amazon VPC User Guide, "IAM role for publishing flow logs to CloudWatch Logs". Deliberately absent:
-        # CreateLogGroup, by which the last flows would bring the group back after a destroy.
+        # CreateLogGroup, with which the last flow records would create the group again after a destroy.
         write = ["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"]
         find = allow(["logs:DescribeLogGroups"], ["*"])
         policy = aws.iam.RolePolicy(
@@ -244,5 +244,5 @@ class Network(ComponentResource):
 def service_name(region: Region, service: str) -> str:
     """The endpoint service's name: AWS's DNS suffix reversed, region, service (AWS PrivateLink guide)."""
     prefix = ".".join(reversed(region.dns_suffix.split(".")))
-    # China names the S3 gateway and a few more without its own prefix; none of our regions is there.
+    # China names the S3 gateway and a few others without its prefix; none of our regions is there.
     return f"{prefix}.{region.name}.{service}"

@@ -1,4 +1,7 @@
-"""Where metrics go: Amazon Managed Prometheus with alert rules, and Amazon Managed Grafana. Nothing waits for them."""
+"""Where metrics go: Amazon Managed Prometheus with alert rules, and Amazon Managed Grafana.
+
+No resource waits for them.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ _READ_LOGS = ("logs:GetLogEvents", "logs:GetQueryResults", "logs:StartQuery")
 class Observability(ComponentResource):
     """Owns the Prometheus workspace, its rule groups, the Grafana workspace and Grafana's role.
 
-    Grafana signs people in through IAM Identity Center, which the account must have. Deliberately absent: what writes
-    metrics (exporters, a collector and its right to write), imported dashboards, an alert manager. docs/metrics.md
+    Grafana signs people in through IAM Identity Center, which the account must have. Deliberately absent: whatever
+    sends metrics (exporters, a collector and its permission), imported dashboards, an alert manager. docs/metrics.md
     says what to install; until then no rule can fire.
     """
 
@@ -75,7 +78,7 @@ class Observability(ComponentResource):
 
     @staticmethod
     def _cloudwatch(context: Context) -> list[Statement]:
-        """Metrics and alarms of the account, and the logs that are this cluster's: of nodes, events, flows and EKS."""
+        """The account's metrics and alarms, and this cluster's logs: nodes, events, VPC flows and EKS."""
         cluster, here = context.names.cluster, f"{context.region.name}:{context.account}"
         groups = (
             f"/aws/sagemaker/Clusters/{cluster}/*",

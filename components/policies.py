@@ -10,7 +10,7 @@ Statement = Mapping[str, Any]
 
 
 def document(statements: Sequence[Statement]) -> str:
-    """A policy document of these statements."""
+    """A policy document with these statements."""
     return json.dumps({"Version": "2012-10-17", "Statement": list(statements)}, sort_keys=True)
 
 
@@ -23,7 +23,7 @@ def allow(actions: Sequence[str], resources: Sequence[str], condition: Mapping[s
 
 
 def assume_role(service: str, account: str | None = None) -> str:
-    """A trust policy for one AWS service, acting for this account only where ``account`` is given."""
+    """A trust policy for one AWS service; with ``account``, only on behalf of that account."""
     statement: dict[str, Any] = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
     if account:
         statement["Condition"] = {"StringEquals": {"aws:SourceAccount": account}}

@@ -1,4 +1,4 @@
-"""Security groups: one for each purpose, each rule a resource of its own."""
+"""Security groups: one for each purpose, and every rule is a resource."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SecurityGroupsArgs:
 
 
 class SecurityGroups(ComponentResource):
-    """Owns the nodes' and the file system's groups, or with existing ones nothing.
+    """Owns the nodes' and the file system's groups; with existing groups it owns nothing.
 
     All traffic between nodes is allowed, in both directions: EFA's health checks fail without an egress rule to the
     group itself, even beside 0.0.0.0/0 (SageMaker Developer Guide, "Prerequisites for using SageMaker HyperPod"). Nodes
@@ -101,7 +101,7 @@ class SecurityGroups(ComponentResource):
         prefix_list: Input[str] | None = None,
         ports: tuple[int, int] | None = None,
     ) -> None:
-        """One rule; without ``ports`` it is for every protocol."""
+        """One rule; without ``ports`` it covers every protocol."""
         kind = aws.vpc.SecurityGroupIngressRule if direction == "ingress" else aws.vpc.SecurityGroupEgressRule
         self.ready.append(
             kind(

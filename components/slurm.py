@@ -1,4 +1,4 @@
-"""What only Slurm has: the head nodes' place in the cluster, partitions, and people's SSH key."""
+"""What only Slurm has: node types of the instance groups, partitions, and the users' SSH key."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NODE_TYPES = {"controller": "Controller", "login": "Login", "worker": "Compute"
 
 
 class Slurm(ComponentResource):
-    """Owns the parameter with people's public key, where one is given; HyperPod itself runs Slurm on the nodes.
+    """Owns the parameter with the users' public key, where one is given; HyperPod itself runs Slurm on the nodes.
 
-    HyperPod's agent writes slurm.conf from each group's node type and partition. Its strategy is Merge: what our
-    scripts and people add stays. With Managed, such an addition makes the next update fail and roll back. Continuous
+    HyperPod's agent writes slurm.conf from each group's node type and partition. Its strategy is Merge: it keeps what
+    our scripts and people add. With Managed, such an addition makes the next update fail and roll back. Continuous
     provisioning always merges, and refuses a request that names a strategy (SageMaker Developer Guide, "Migrating to
     API-driven Slurm configuration"). Deliberately absent: accounting and a second controller.
     """
@@ -56,7 +56,7 @@ class Slurm(ComponentResource):
         self.register_outputs({})
 
     def group_config(self, group: InstanceGroup) -> GroupConfig:
-        """A group's node type, and for workers the partition it belongs to."""
+        """A group's node type, and for workers their partition."""
         return GroupConfig(
             slurm_config=aws_native.sagemaker.ClusterSlurmConfigArgs(
                 node_type=aws_native.sagemaker.ClusterSlurmConfigNodeType(_NODE_TYPES[group.role]),

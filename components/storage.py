@@ -12,7 +12,7 @@ from pulumi import ComponentResource, Input, Output, ResourceOptions
 from .context import Context
 from .names import CLUSTER_ID_TAG
 
-# Newest Lustre server version that PERSISTENT_2 offers and HyperPod's client speaks (FSx for Lustre User Guide).
+# The newest Lustre server version that PERSISTENT_2 offers and HyperPod's client supports (FSx for Lustre User Guide).
 LUSTRE_VERSION = "2.15"
 DEPLOYMENT_TYPE = "PERSISTENT_2"
 LINK_PATH = "/data"
@@ -22,8 +22,7 @@ LINK_PATH = "/data"
 class StorageArgs:
     """What the file system is made from.
 
-    ``ready`` are the rules of the security groups: FSx looks at them, and refuses groups that do not let its traffic
-    through.
+    ``ready`` are the rules of the security groups: FSx checks them, and refuses groups that do not allow its traffic.
     """
 
     context: Context
@@ -35,12 +34,11 @@ class StorageArgs:
 class Storage(ComponentResource):
     """Owns the Lustre file system and, with a linked bucket, its data repository association under ``/data``.
 
-    Nothing of the cluster waits for it: it takes about ten minutes, as instances do, and nodes look for the one file
-    system whose tag is exactly this stack's cluster id. AWS-owned encryption is FSx's default and cannot be off.
-    EFA is chosen for the file system's whole life, and its throughput then too.
-    New and changed files are written back to the bucket; an object is deleted with its file only where
-    ``export_deletes`` asks for it, so that a job's ``rm`` costs nobody a data set.
-    Deliberately absent: the linked bucket (it is the user's, and outlives the stack) and a second file system.
+    The cluster does not wait for it: it takes about ten minutes, as instances do, and nodes look for the one file
+    system whose tag is exactly this stack's cluster id. FSx always encrypts, by default with a key that AWS owns. EFA
+    is fixed at creation, and with it the throughput. New and changed files are written back to the bucket. An object is
+    deleted with its file only with ``export_deletes``, so that a job's ``rm`` does not delete a data set. Deliberately
+    absent: the linked bucket (it is the user's, and outlives the stack) and a second file system.
     """
 
     file_system_id: Output[str]
@@ -71,7 +69,7 @@ class Storage(ComponentResource):
                 parent=self,
                 protect=context.settings.protect,
                 retain_on_delete=fsx.retain_on_delete,
-                # FSx sets it once: as a change, turning backups on would make a new and empty file system.
+                # FSx sets it once: turning backups on later would create a new, empty file system.
                 ignore_changes=["copyTagsToBackups"],
                 depends_on=list(args.ready),
             ),

@@ -1,4 +1,4 @@
-"""Watching the cluster: HyperPod's own events kept in a log, and the on-node checks as SSM documents."""
+"""Watching the cluster: HyperPod's events in a log group, and the on-node checks as SSM documents."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Validation(ComponentResource):
             "Action": ["logs:CreateLogStream", "logs:PutLogEvents"],
             "Resource": f"arn:{context.partition}:logs:{here}:log-group:/aws/events/hyperpod/{cluster}:*",
         }
-        # The group's own policy: of the account's there are ten in a region, for everybody (CloudWatch Logs API
+        # A policy of the log group itself: an account has only ten account-wide ones per region (CloudWatch Logs API
         # Reference, PutResourcePolicy).
         allowed = aws.cloudwatch.LogResourcePolicy(
             f"{name}-events",
@@ -76,9 +76,9 @@ class Validation(ComponentResource):
 
 
 def event_pattern(cluster: str) -> str:
-    """What EventBridge keeps: every event of this cluster.
+    """What EventBridge records: every event of this cluster.
 
-    The last of ``EVENTS``, sent with continuous provisioning, has the cluster's name a level deeper (the same guide,
+    The last of ``EVENTS``, sent with continuous provisioning, has the cluster's name one level deeper (the same guide,
     "SageMaker HyperPod cluster events reference").
     """
     own = {"ClusterName": [cluster]}
@@ -89,7 +89,7 @@ def event_pattern(cluster: str) -> str:
 
 
 def session_document(script: str, what: str) -> str:
-    """A Session Manager document that runs one of the node's commands and ends: HyperPod nodes take no Run Command."""
+    """A Session Manager document that runs one of the node's commands: HyperPod nodes do not support Run Command."""
     return json.dumps(
         {
             "schemaVersion": "1.0",

@@ -1,1 +1,4 @@
-"""Facts with their sources: CSV rows, and the types they are read into. Nothing here makes a resource or asks AWS."""
+"""Facts with their sources: CSV rows, and the types they are read into.
+
+Nothing here creates a resource or calls AWS.
+"""

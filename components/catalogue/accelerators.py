@@ -1,6 +1,6 @@
 """What the program knows about instance types, and the two accelerators it can build a cluster of.
 
-The facts are rows of ``instance_types.csv``, each with its sources. Nothing here makes a resource or asks AWS.
+The facts are rows of ``instance_types.csv``, each with its sources. Nothing here creates a resource or calls AWS.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EFA_RESOURCE = "vpc.amazonaws.com/efa"
 # Amazon FSx for Lustre User Guide, "Configuring EFA clients": Nitro v4 or later, and not trn2. Of the families with
 # EFA these are trn2 and those of Nitro v3 (EC2 User Guide, Elastic Fabric Adapter, supported instance types).
 _NO_LUSTRE_EFA = ("g5", "p4d", "p4de", "trn2")
-# The same page's default number of interfaces; it has 2 for other types with several network cards, and else 1.
+# The default number of interfaces by the same page; other types with several network cards get 2, the rest 1.
 _LUSTRE_EFA_INTERFACES = {
     "ml.p6-b300.48xlarge": 16,
     "ml.p6e-gb200.36xlarge": 8,
@@ -41,7 +41,7 @@ class UnknownInstanceType(ValueError):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        # A forgotten "ml." alone would outweigh the part of the name that tells types apart.
+        # Without this, a missing "ml." would outweigh the part of the name that tells types apart.
         wanted = name if name.startswith("ml.") else f"ml.{name}"
         near = difflib.get_close_matches(wanted, CATALOGUE, n=3, cutoff=0.6)
         hint = f"did you mean {' or '.join(near)}?" if near else f"the catalogue has {', '.join(CATALOGUE)}"
@@ -52,16 +52,17 @@ class UnknownInstanceType(ValueError):
 class InstanceType:
     """One instance type. Sources of the specifications and of the price are in the row itself.
 
-    ``name``: with the ``ml.`` prefix. ``hyperpod``: SageMaker's ClusterInstanceType has it.
+    ``name``: with the ``ml.`` prefix. ``hyperpod``: whether SageMaker's ClusterInstanceType lists it.
     ``accelerator``: empty for the CPU types of controllers and login nodes.
     ``accelerators``: devices per node, GPUs or Trainium chips. ``accelerator_memory_gib``: per device, GiB.
-    ``threads_per_core``: at most; a vCPU is a thread.
+    ``threads_per_core``: the maximum; a vCPU is a thread.
     ``neuron_cores``: logical NeuronCores per node at the default LNC, 0 without Trainium.
-    ``network_gbps``: the wire that training traffic has, Gbit/s, all cards together; CPU types burst up to it.
-    ``efa_interfaces``: how many EC2 allows at most. ``efa``: "maybe" where EC2 lists an interface and HyperPod was
-    measured without, or nobody measured an equally built size. ``rdma_read``: what the EFA device can do.
+    ``network_gbps``: bandwidth of training traffic, Gbit/s, all network cards together; CPU types burst up to it.
+    ``efa_interfaces``: the maximum that EC2 allows. ``efa``: "maybe" where EC2 lists an interface but HyperPod was
+    measured without one, also for unmeasured sizes of the same build. ``rdma_read``: whether the EFA device supports
+    RDMA read.
     ``nvme_gb_each``: instance store per disk, GB.
-    ``hourly_usd``: us-east-1 list, USD an hour and instance, on-demand, None where no source names one.
+    ``hourly_usd``: on-demand list price in us-east-1, USD per instance and hour, None where no source names one.
     ``price_basis``: whose rate that is; "capacity-block" is a prepaid reservation, the only way some types are sold.
     """
 
@@ -89,14 +90,14 @@ class InstanceType:
 
     @property
     def transport(self) -> Transport:
-        """How nodes of this type talk, by the catalogue alone; "maybe" is the safe tcp until a probe on a worker."""
+        """How nodes of this type communicate, by the catalogue alone; "maybe" is tcp until a worker has been probed."""
         if self.efa != "yes":
             return "tcp"
         return "efa-rdma" if self.rdma_read else "efa-sendrecv"
 
     @property
     def lustre_efa_interfaces(self) -> int:
-        """How many EFA interfaces a node gives its Lustre client at most, 0 where the client cannot use EFA."""
+        """The maximum number of EFA interfaces for a node's Lustre client, 0 where the client cannot use EFA."""
         if self.efa != "yes" or self.name.split(".")[1] in _NO_LUSTRE_EFA:
             return 0
         return _LUSTRE_EFA_INTERFACES.get(self.name, 2 if self.efa_interfaces > 1 else 1)

@@ -1,7 +1,7 @@
-"""The Kubernetes versions that EKS offers, and the version of each of EKS's add-ons that belongs to it.
+"""The Kubernetes versions that EKS offers, and the add-on versions for each of them.
 
 The facts are rows of ``kubernetes_versions.csv`` and ``eks_addons.csv``, each with its source and date. Versions are
-pinned, so that two runs of one program make the same cluster; moving on is an edit of a row.
+pinned, so that two runs of one program create the same cluster; to upgrade, edit a row.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from .rows import Words, read, table
 
 # The newest that SageMaker's documentation names for HyperPod.
 DEFAULT_VERSION = "1.35"
-# How long before the end of a support the program and the cost speak of it.
+# How long before support ends the program and the cost estimate warn.
 WARNED_DAYS = 90
 
 
 @dataclass(frozen=True, kw_only=True)
 class KubernetesVersion:
-    """One version. ``standard_support_until`` and ``extended_support_until``: the last days, None where not looked up.
+    """One version. ``standard_support_until`` and ``extended_support_until``: last days, None where unknown.
 
-    ``hyperpod``: SageMaker's documentation names the version; EKS offers every version of the table.
+    ``hyperpod``: whether SageMaker's documentation names the version. EKS offers every version in the table.
     """
 
     version: str
@@ -37,17 +37,17 @@ class KubernetesVersion:
         return self.standard_support_until is not None and on > self.standard_support_until
 
     def standard_days_left(self, on: date) -> int | None:
-        """Days until EKS charges for extended support; negative once it does."""
+        """Days until EKS charges for extended support; negative after that."""
         return (self.standard_support_until - on).days if self.standard_support_until else None
 
     def days_left(self, on: date) -> int | None:
-        """Days until EKS takes no new cluster of it and upgrades the others by itself; negative once it does."""
+        """Days until EKS refuses new clusters of this version and upgrades existing ones; negative after that."""
         return (self.extended_support_until - on).days if self.extended_support_until else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class AddonVersion:
-    """One version of one add-on, and the Kubernetes versions that it is for. None leaves the choice to EKS."""
+    """One version of one add-on, and the Kubernetes versions it supports. None leaves the choice to EKS."""
 
     addon: str
     version: str | None = None
@@ -62,12 +62,12 @@ ADDON_VERSIONS: tuple[AddonVersion, ...] = read(Path(__file__).with_name("eks_ad
 
 
 def today() -> date:
-    """The day of the run, on which a version is supported or not."""
+    """Today, which decides whether a version is supported."""
     return date.today()
 
 
 def addon_version(addon: str, kubernetes: str) -> str | None:
-    """The add-on's version for a Kubernetes version, None for EKS's default. Raises KeyError for what has no row."""
+    """The add-on's version for a Kubernetes version, None for EKS's default. Raises KeyError without a row."""
     for row in ADDON_VERSIONS:
         if row.addon == addon and kubernetes in row.kubernetes_versions:
             return row.version
@@ -75,7 +75,7 @@ def addon_version(addon: str, kubernetes: str) -> str | None:
 
 
 def extended_support_notice(kubernetes: str) -> str:
-    """That the version costs extended support, or soon will; empty where its standard support lasts."""
+    """A warning that the version costs extended support, or soon will; otherwise empty."""
     days = KUBERNETES_VERSIONS[kubernetes].standard_days_left(today())
     if days is None or days >= WARNED_DAYS:
         return ""

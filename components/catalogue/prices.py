@@ -1,4 +1,4 @@
-"""Unit prices of what a cluster bills besides its instances, us-east-1 and us-west-2 list, USD.
+"""Unit prices of everything that is billed besides instances: list prices of us-east-1 and us-west-2, USD.
 
 The figures are rows of ``prices.csv``, each with its source. Instances are priced in ``accelerators``.
 """
@@ -31,7 +31,7 @@ class UnknownPrice(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Price:
-    """One rate: ``usd`` per ``unit``. ``as_of`` is the day the source stands for, None where it names none."""
+    """One rate: ``usd`` per ``unit``. ``as_of`` is the source's date, None where it has none."""
 
     item: str
     usd: float
@@ -41,7 +41,7 @@ class Price:
 
     @property
     def hourly_usd(self) -> float | None:
-        """USD an hour for one unit held all the time (a gateway, a key, a GB); None where usage is billed instead."""
+        """USD per hour for one permanent unit (a gateway, a key, a GB); None where usage is billed instead."""
         if self.unit == "hour":
             return self.usd
         return self.usd / HOURS_PER_MONTH if self.unit in ("month", "GB-month") else None

@@ -1,6 +1,7 @@
-"""The regions that SageMaker HyperPod can be in, their zones, and the zones that refuse an EKS control plane.
+"""The regions that offer SageMaker HyperPod, their zones, and the zones that refuse an EKS control plane.
 
-The facts are rows of ``regions.csv``, each with its source. Zones are named by id, since names differ per account.
+The facts are rows of ``regions.csv``, each with its source. Zones are named by id, because zone names differ between
+accounts.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ Partition: TypeAlias = Literal["aws", "aws-us-gov", "aws-cn"]
 
 @dataclass(frozen=True, kw_only=True)
 class Region:
-    """One region. ``hyperpod``: AWS's list of regions with HyperPod names it.
+    """One region. ``hyperpod``: whether AWS lists it among the regions with HyperPod.
 
     ``zone_ids`` are what EC2 DescribeAvailabilityZones lists, in order.
-    ``eks_unsupported_zone_ids`` may name zones that only old accounts still see and ``zone_ids`` therefore lacks.
-    The accounts are AWS's own, whose private registries in this region have the images of EKS's charts, of Deep
+    ``eks_unsupported_zone_ids`` may name zones that only old accounts still see, which ``zone_ids`` therefore lacks.
+    The accounts are AWS's own. Their private registries in this region hold the images of EKS's charts, of the Deep
     Learning Containers, and of HyperPod's health monitoring agent (None where AWS publishes none).
     """
 
@@ -50,7 +51,7 @@ class Region:
         return tuple(zone for zone in self.zone_ids if zone not in self.eks_unsupported_zone_ids)
 
     def other_eks_zone(self, zone_id: str) -> str:
-        """A second zone for the EKS control plane: the next one after ``zone_id``, from the first again at the end.
+        """A second zone for the EKS control plane: the next one after ``zone_id``, wrapping around at the end.
 
         ``zone_id`` itself may be one that EKS refuses, such as a worker zone with Slurm.
         """

@@ -22,12 +22,12 @@ MAX_VOLUME_GIB = 16384
 # Amazon FSx for Lustre User Guide, PERSISTENT_2 SSD: MB/s per TiB.
 FSX_THROUGHPUTS = (125, 250, 500, 1000)
 FSX_MAX_BACKUP_DAYS = 90
-# Least: four probes of half a second. Most: Slurm's own SlurmdTimeout in our configuration (lifecycle, slurm_conf.py).
+# Minimum: four probes of half a second. Maximum: SlurmdTimeout of our Slurm configuration (lifecycle, slurm_conf.py).
 LOST_NODE_SECONDS = (2, 60)
 # The same guide, "Increasing storage capacity": with EFA, GiB by MB/s per TiB. "Configuring EFA clients": connections.
 FSX_EFA_STEPS_GIB = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
 FSX_EFA_MAX_CONNECTIONS = 1024
-# Tag Editor User Guide: 50 tags a resource, of which ours take ten at most.
+# Tag Editor User Guide: 50 tags per resource, of which ours take at most ten.
 MAX_TAGS = 40
 
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*")
@@ -39,7 +39,7 @@ _SSH_KEY = re.compile(r"(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)) [A-Za-
 
 
 def check(settings: Settings, region: Region | None) -> list[Problem]:
-    """Every problem of the settings; rules that need the region are left out where that is unknown."""
+    """Every problem of the settings. Rules that need the region are skipped where it is unknown."""
     rules = (
         _cluster_name(settings, region),
         _zone(settings, region),
@@ -62,8 +62,8 @@ def _cluster_name(settings: Settings, region: Region | None) -> Iterator[Problem
     if not _CLUSTER_NAME.fullmatch(name):
         yield Problem(
             key=key,
-            what=f'"{name}" is not a usable name',
-            fix="lower-case letters, digits and single hyphens between them, a letter or digit at both ends",
+            what=f'"{name}" is not a valid name',
+            fix="lower-case letters, digits and single hyphens, with a letter or digit at both ends",
         )
     limit = longest_cluster_name(region.name) if region else CLUSTER_LIMIT
     if len(name) > limit:
@@ -165,7 +165,7 @@ def _capacity(key: str, group: WorkerGroup, settings: Settings, region: Region |
             yield Problem(
                 key=f"{key}.capacity",
                 what="spot with a training plan",
-                fix="a plan is reserved capacity: use one of the two",
+                fix="a plan is reserved capacity: use one or the other",
             )
     needs_continuous = {"capacity": group.capacity == "spot", "minCount": group.min_count is not None}
     for field, needed in needs_continuous.items():
@@ -230,7 +230,7 @@ def _fsx(settings: Settings) -> Iterator[Problem]:
             yield Problem(
                 key="hyperpod:fsx.linkedBucket",
                 what=f'"{fsx.linked_bucket}" is not a bucket name',
-                fix="the name alone, without s3://",
+                fix="only the name, without s3://",
             )
         if fsx.backup_days:
             yield Problem(
@@ -242,7 +242,7 @@ def _fsx(settings: Settings) -> Iterator[Problem]:
         yield Problem(
             key="hyperpod:fsx.exportDeletes",
             what="there is no bucket to delete objects from",
-            fix="leave it out, or name a linkedBucket",
+            fix="leave it out, or set linkedBucket",
         )
     if fsx.home_file_system_id is not None and not _FILE_SYSTEM_ID.fullmatch(fsx.home_file_system_id):
         yield Problem(
@@ -253,13 +253,13 @@ def _fsx(settings: Settings) -> Iterator[Problem]:
     elif fsx.home_file_system_id and settings.orchestrator == "eks":
         yield Problem(
             key="hyperpod:fsx.homeFileSystemId",
-            what="pods have no home folders",
+            what="pods have no home directories",
             fix="leave it out with orchestrator eks",
         )
     elif fsx.home_file_system_id and not settings.network.vpc_id:
         yield Problem(
             key="hyperpod:fsx.homeFileSystemId",
-            what="it is in a VPC of yours, and the one that this stack makes reaches no other",
+            what="it is in one of your VPCs, and the VPC that this stack creates cannot reach it",
             fix="name that VPC, a private subnet and security groups in it (hyperpod:network.vpcId)",
         )
     if fsx.retain_on_delete and not settings.network.vpc_id:

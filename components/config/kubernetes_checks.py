@@ -20,17 +20,17 @@ ROLE_ARN = re.compile(r"arn:(aws[a-z-]*):iam::\d{12}:role/[\w+=,.@/-]+", re.ASCI
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 # CreateComputeQuota, Name; Kubernetes, labels and namespaces.
 _NAME_LIMIT = 63
-# neuron-device-plugin of the HyperPod chart at 011ca927: its DaemonSet names the types it runs on.
+# The neuron-device-plugin DaemonSet of the HyperPod chart at 011ca927 names the instance types it runs on.
 _WITHOUT_DEVICE_PLUGIN = ("ml.trn2.3xlarge",)
-# The same DaemonSet's tolerations, which are no values of the chart.
+# The same DaemonSet's tolerations, which the chart's values cannot change.
 _NEURON_TAINT = ("aws.amazon.com/neuron", "NoSchedule")
-# Namespaces of Kubernetes' own, and those that the charts and EKS make.
+# Kubernetes' own namespaces, and those that the charts and EKS create.
 _KUBERNETES_OWN = ("default", "kube-system", "kube-public", "kube-node-lease")
 _OF_CHARTS = ("aws-hyperpod", "kubeflow", "mpi-operator", "kueue-system", "cert-manager")
 
 
 def kubernetes_problems(settings: Settings, region: Region | None) -> Iterator[Problem]:
-    """Everything wrong with the keys that are for EKS alone."""
+    """Everything wrong with the keys that only EKS has."""
     if settings.orchestrator != "eks":
         yield from _without_kubernetes(settings)
         return
@@ -58,7 +58,7 @@ def kubernetes_problems(settings: Settings, region: Region | None) -> Iterator[P
             yield Problem(
                 key="hyperpod:workers",
                 what=f'{times} groups are named "{name}" but for upper and lower case',
-                fix="Kubernetes knows lower case alone: names must differ in more",
+                fix="Kubernetes names are lower-case: names must differ in more than case",
             )
 
 
@@ -74,8 +74,8 @@ def _charts(settings: Settings) -> Iterator[Problem]:
     if charts.hyperpod_training_operator and charts.queues == "kueue":
         yield Problem(
             key="hyperpod:charts.hyperpodTrainingOperator",
-            what="Kueue does not know its jobs: they would start past every team's queue",
-            fix="charts.queues task-governance, which knows them, or none",
+            what="Kueue does not support its jobs: they would bypass every team's queue",
+            fix="charts.queues task-governance, which supports them, or none",
         )
     if settings.network.closed and charts.hyperpod_training_operator:
         yield Problem(
@@ -99,11 +99,11 @@ def _charts(settings: Settings) -> Iterator[Problem]:
 
 
 def _groups(settings: Settings) -> Iterator[Problem]:
-    """What the cluster itself runs has no nodes but the workers, and not every part of it can be told of taints."""
+    """The cluster's own pods run on worker nodes too, and not all of them can be given tolerations."""
     if not any(group.accelerated for group in settings.groups):
         yield Problem(
             key="hyperpod:workers",
-            what="no group has accelerators, and jobs train on nothing else",
+            what="no group has accelerators, so no job can train",
             fix=f"one more group, as of {ACCELERATORS[settings.accelerator].default_worker_type}; its count may be 0",
         )
     if not open_groups(settings):
@@ -123,7 +123,7 @@ def _groups(settings: Settings) -> Iterator[Problem]:
         elif group.deep_health_checks and group.taints:
             yield Problem(
                 key=f"hyperpod:workers[{number}].taints",
-                what="HyperPod takes no taints together with deepHealthChecks",
+                what="HyperPod does not accept taints together with deepHealthChecks",
                 fix="leave one of the two out",
             )
         for taint in group.taints or ():
@@ -154,7 +154,7 @@ def _without_kubernetes(settings: Settings) -> Iterator[Problem]:
 
 
 def _api_cidrs(settings: Settings) -> Iterator[Problem]:
-    key, fix = "hyperpod:kubernetesApiCidrs", "`curl https://checkip.amazonaws.com` says your address: ADDRESS/32"
+    key, fix = "hyperpod:kubernetesApiCidrs", "`curl https://checkip.amazonaws.com` prints your address: ADDRESS/32"
     for text in settings.kubernetes_api_cidrs:
         try:
             block = IPv4Network(text)
@@ -217,17 +217,17 @@ def _teams(settings: Settings) -> Iterator[Problem]:
         if team.accelerators is not None and team.accelerators < 0:
             yield Problem(key=f"{key}.accelerators", what=str(team.accelerators), fix="0 or more")
     claimed = sum(team.accelerators or 0 for team in settings.teams)
-    # Without any node nobody can have what was promised, and no promise is the cause.
+    # With no node at all nobody gets what was guaranteed, and no guarantee is the cause.
     if claimed > (there := _accelerators(settings)) > 0:
         yield Problem(
             key="hyperpod:teams",
-            what=f"the teams are promised {claimed} accelerators and the workers have {there}",
-            fix="promise less, or add workers",
+            what=f"the teams are guaranteed {claimed} accelerators and the workers have {there}",
+            fix="guarantee less, or add workers",
         )
 
 
 def _longest_team(settings: Settings) -> int:
-    """How long a team's name may be with task governance, which makes it part of a namespace and of a quota's name."""
+    """The maximum length of a team's name with task governance, which puts it into a namespace's and a quota's name."""
     others = (settings.namespace_of(""), quota_name(settings.cluster_name, ""))
     return _NAME_LIMIT - max(map(len, others))
 
@@ -238,6 +238,6 @@ def quota_name(cluster: str, team: str) -> str:
 
 
 def _accelerators(settings: Settings) -> int:
-    """Devices of all worker groups; unknown types have none."""
+    """Devices of all worker groups; unknown instance types count as none."""
     rows = [(CATALOGUE.get(group.instance_type), settings.count_of(group)) for group in settings.groups]
     return sum(row.accelerators * max(count, 0) for row, count in rows if row)

@@ -52,7 +52,7 @@ def _region_problem(name: str) -> Problem:
 
 
 def _decoded(value: Any) -> Any:
-    """The engine passes objects and lists as JSON text; everything else stays as it is."""
+    """The engine passes objects and lists as JSON text; other values stay as they are."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         try:
             return json.loads(value)

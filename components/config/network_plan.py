@@ -1,4 +1,4 @@
-"""How the address ranges are cut into subnets, and what is wrong with the ones that were asked for. No resources."""
+"""How address ranges are divided into subnets, and what is wrong with the requested ranges. No resources."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..catalogue.accelerators import CATALOGUE
 from .model import Settings
 from .problems import Problem
 
-# Amazon VPC User Guide, "VPC CIDR blocks": a block is /16 to /28, and 5 addresses of every subnet are AWS's own.
+# Amazon VPC User Guide, "VPC CIDR blocks": a block is /16 to /28, and AWS reserves 5 addresses of every subnet.
 _LARGEST_PREFIX, _SMALLEST_PREFIX = 16, 28
 _RESERVED_ADDRESSES = 5
-# Public and control-plane subnets are /24s at fixed places of the first block, whose upper half is the nodes' where
-# there is no second block.
+# Public and control-plane subnets are /24s at fixed places of the first block. Without a second block, its upper half
+# is for the nodes.
 _PRIMARY_PREFIX = 20
 _PUBLIC_SLOT, _EKS_SLOTS = 0, (2, 3)
 # Amazon SageMaker Developer Guide, "Prerequisites for using SageMaker HyperPod": a p5 takes 32 addresses with Slurm
@@ -37,7 +37,7 @@ class SubnetPlan:
 
 
 def plan_subnets(cidr: str, secondary_cidr: str | None) -> SubnetPlan:
-    """Cut the blocks: the nodes get the whole second one, or the upper half of the first."""
+    """Divide the blocks: the nodes get the whole second one, or the upper half of the first."""
     primary = IPv4Network(cidr)
     slots = list(primary.subnets(new_prefix=24))
     private = secondary_cidr or str(list(primary.subnets(prefixlen_diff=1))[1])
@@ -46,7 +46,7 @@ def plan_subnets(cidr: str, secondary_cidr: str | None) -> SubnetPlan:
 
 
 def addresses_needed(settings: Settings) -> int:
-    """Addresses that the configured nodes take in the private subnet, unknown instance types counted as one each."""
+    """Addresses that the nodes take in the private subnet; an unknown instance type counts as one per node."""
     per_pod_host = _POD_ADDRESSES if settings.orchestrator == "eks" else 0
     login = max(settings.login.count, 0) if settings.login else 0
     total = 1 + login if settings.orchestrator == "slurm" else 0
@@ -119,11 +119,13 @@ def _existing(settings: Settings) -> Iterator[Problem]:
         yield Problem(
             key=f"{key}.closed",
             what="has no meaning for an existing VPC",
-            fix="its routes and endpoints are its owner's: leave it out",
+            fix="you own its routes and endpoints: leave it out",
         )
     for field, alias in (("cidr", "cidr"), ("secondary_cidr", "secondaryCidr")):
         if field in net.model_fields_set:
-            yield Problem(key=f"{key}.{alias}", what="given together with vpcId", fix="either make a VPC or use one")
+            yield Problem(
+                key=f"{key}.{alias}", what="set together with vpcId", fix="either create a VPC or use an existing one"
+            )
 
 
 def _blocks(settings: Settings) -> Iterator[Problem]:
@@ -145,7 +147,7 @@ def _blocks(settings: Settings) -> Iterator[Problem]:
             )
     for field in ("securityGroupIds", "eksSubnetIds"):
         if getattr(net, {"securityGroupIds": "security_group_ids", "eksSubnetIds": "eks_subnet_ids"}[field]):
-            yield Problem(key=f"{key}.{field}", what="given without vpcId", fix="name the existing VPC too")
+            yield Problem(key=f"{key}.{field}", what="set without vpcId", fix="name the existing VPC too")
     primary, secondary = blocks.get("cidr"), blocks.get("secondaryCidr")
     if primary and primary.prefixlen > _PRIMARY_PREFIX:
         yield Problem(

@@ -11,7 +11,7 @@ NAMESPACE = "hyperpod"
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One thing wrong with the configuration: where, what, and what would be right."""
+    """One problem of the configuration: the key, what is wrong, and what would be right."""
 
     key: str
     what: str

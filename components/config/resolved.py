@@ -14,8 +14,10 @@ from .taints import taints_of
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceGroup:
-    """One HyperPod instance group, everything resolved. ``volume_gib`` is the data volume at /opt/sagemaker, ``taints``
-    are those of its Kubernetes nodes."""
+    """One HyperPod instance group with every value filled in.
+
+    ``volume_gib`` is the data volume at /opt/sagemaker. ``taints`` are those of its Kubernetes nodes.
+    """
 
     name: str
     role: Literal["controller", "login", "worker"]
@@ -57,7 +59,7 @@ class Config:
 
     @property
     def node_kinds(self) -> tuple[str, ...]:
-        """The roles that this cluster's nodes have, each once."""
+        """The roles of this cluster's nodes, each once."""
         return tuple(dict.fromkeys(group.role for group in self.instance_groups))
 
     @property
@@ -67,7 +69,7 @@ class Config:
 
     @cached_property
     def worker_groups(self) -> tuple[InstanceGroup, ...]:
-        """The worker groups, sizes and taints filled in."""
+        """The worker groups, with sizes and taints filled in."""
         settings = self.settings
         return tuple(
             InstanceGroup(

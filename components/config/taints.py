@@ -1,7 +1,6 @@
-"""Which worker groups take any pod, and the taints that keep the rest of such pods off accelerators.
+"""Which worker groups accept any pod, and the taints that keep such pods off nodes with accelerators.
 
-A worker group without accelerators is for what a Kubernetes cluster itself runs (DNS, storage drivers, operators,
-queues), where there is one.
+A worker group without accelerators runs the Kubernetes cluster's own pods: DNS, storage drivers, operators, queues.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from .model import Settings, Taint, WorkerGroup
 
 
 def system_groups(settings: Settings) -> tuple[WorkerGroup, ...]:
-    """The groups for what the cluster itself runs, none where it shares the others' nodes."""
+    """The groups for the cluster's own pods; none where these share the other groups' nodes."""
     return tuple(
         group
         for group in settings.groups
@@ -22,7 +21,7 @@ def system_groups(settings: Settings) -> tuple[WorkerGroup, ...]:
 
 
 def open_groups(settings: Settings) -> tuple[WorkerGroup, ...]:
-    """The groups with nodes for any pod: only there can run what tolerates no taint."""
+    """The groups whose nodes accept any pod: pods without tolerations can run only there."""
     return tuple(group for group in settings.groups if _open(settings, group, taints_of(settings, group)))
 
 
@@ -31,12 +30,12 @@ def _open(settings: Settings, group: WorkerGroup, taints: Iterable[Taint]) -> bo
 
 
 def taints_of(settings: Settings, group: WorkerGroup) -> tuple[Taint, ...]:
-    """A group's taints: as given, else what keeps accelerators for pods that ask for them, where there are other nodes.
+    """A group's taints: the configured ones, or one that reserves accelerators where other pods have other nodes.
 
-    The taint has the name of the accelerators' resource, which every pod tolerates that asks for one
-    (ExtendedResourceToleration, which EKS has on: Amazon EKS User Guide, "View Amazon EKS platform versions"). Groups
-    with deep health checks have none: HyperPod does not take both (SageMaker Developer Guide, "Getting started with
-    Amazon EKS support in SageMaker HyperPod").
+    The taint has the name of the accelerator's resource, and pods that request the resource tolerate it (admission
+    plugin ExtendedResourceToleration, enabled on EKS: Amazon EKS User Guide, "View Amazon EKS platform versions").
+    Groups with deep health checks have no taint: HyperPod does not accept both (SageMaker Developer Guide, "Getting
+    started with Amazon EKS support in SageMaker HyperPod").
     """
     if group.taints is not None:
         return group.taints

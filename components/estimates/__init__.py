@@ -1,1 +1,1 @@
-"""What a configuration implies before anything exists: its price, the quotas it needs, the endpoints it calls."""
+"""What a configuration implies before anything exists: its price, the quotas it needs, its VPC endpoints."""

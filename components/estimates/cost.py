@@ -1,4 +1,4 @@
-"""What a stack costs by the hour, before anything is created. List prices; traffic and other usage is apart."""
+"""What a stack costs per hour, before anything is created: list prices, without traffic and other usage."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _NO_RATES: Rates = MappingProxyType({})
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """US dollars per hour: every part, and the part that is accelerators. ``notes`` say what the figures leave out.
+    """US dollars per hour: every part, and the accelerators' share. ``notes`` say what the figures leave out.
 
-    ``listed`` are the parts that are, wholly or in part, at the tables' prices.
+    ``listed`` are the parts that use, wholly or in part, the tables' prices.
     """
 
     parts: Mapping[str, float]
@@ -42,7 +42,7 @@ class Cost:
 def estimate(config: Config, rates: Rates = _NO_RATES) -> Cost:
     """The stack's cost by part (prices.csv and instance_types.csv, which name each figure's source).
 
-    ``rates`` are hourly USD that take the place of the tables', by instance type or by item of prices.csv.
+    ``rates`` are hourly USD that replace the tables', by instance type or by item of prices.csv.
     """
     held = quantities(config)
     parts = {part: sum(number * _hourly(item, rates) for item, number in of.items()) for part, of in held.items()}
@@ -55,7 +55,7 @@ def estimate(config: Config, rates: Rates = _NO_RATES) -> Cost:
 
 
 def quantities(config: Config) -> dict[str, dict[str, float]]:
-    """What the stack holds all the time, by part: how much of each instance type and item of prices.csv."""
+    """What the stack uses permanently, by part: how much of each instance type and item of prices.csv."""
     settings = config.settings
     held: dict[str, dict[str, float]] = {_group_part(one): {one.type.name: one.count} for one in config.instance_groups}
     volumes = sum(group.count * group.volume_gib for group in config.instance_groups)
@@ -93,7 +93,7 @@ def _notes(config: Config, rates: Rates) -> Iterator[str]:
 
 
 def _hourly(item: str, rates: Rates) -> float:
-    """USD an hour for one unit of an instance type, or of an item that is held all the time."""
+    """USD per hour for one unit of an instance type or of an item that is billed by the hour."""
     if item in rates:
         return rates[item]
     hourly = price(item).hourly_usd if item in PRICES else lookup(item).hourly_usd or 0.0

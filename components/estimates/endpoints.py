@@ -1,4 +1,4 @@
-"""The AWS services that a network has interface endpoints for. Cost and quota tables count the same ones."""
+"""The AWS services that get an interface endpoint in the VPC. Cost and quota estimates count the same ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLOSED_EKS_ENDPOINTS = ("eks", "eks-auth", "autoscaling", "elasticloadbalancing"
 
 
 def interface_services(config: Config) -> tuple[str, ...]:
-    """The services, by the last part of the endpoint service's name; none in an existing VPC, which is its owner's."""
+    """The services, by the last part of the endpoint service's name; none in an existing VPC, whose owner decides."""
     settings = config.settings
     if settings.network.vpc_id:
         return ()

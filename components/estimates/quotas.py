@@ -1,4 +1,4 @@
-"""The service quotas that a stack needs, so that they can be asked for before a deployment fails on one."""
+"""The service quotas that a stack needs, so that you can request them before a deployment fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESERVED = "Number of {type} instances in reserved capacity across training plan
 
 @dataclass(frozen=True, kw_only=True)
 class Quota:
-    """One quota and how much of it the stack takes. ``code`` is empty where AWS gives each type its own code."""
+    """One quota and how much of it the stack needs. ``code`` is empty where each instance type has its own code."""
 
     service: str
     name: str
@@ -32,7 +32,7 @@ class Quota:
 
 
 def needed(config: Config) -> list[Quota]:
-    """Every quota the stack takes from, by the names and codes that the Service Quotas console shows."""
+    """Every quota the stack needs, by the names and codes of the Service Quotas console."""
     settings = config.settings
     quotas = [*_instances(config), *_storage(config), _interfaces(config)]
     if not settings.network.vpc_id:
@@ -46,7 +46,7 @@ def needed(config: Config) -> list[Quota]:
 
 
 def _instances(config: Config) -> Iterator[Quota]:
-    """SageMaker has a quota for each type and way to buy it, and three for all of HyperPod."""
+    """SageMaker has a quota for each instance type and purchase option, and three for all of HyperPod."""
     total = spot = 0
     wanted: Counter[str] = Counter()
     for group in config.instance_groups:
@@ -104,7 +104,7 @@ def _storage(config: Config) -> Iterator[Quota]:
 
 
 def _network(config: Config) -> Iterator[Quota]:
-    """What a VPC of one's own takes."""
+    """What a new VPC needs."""
     yield Quota(service="vpc", name="VPCs per Region", code="L-F678F1CE", needed=1)
     endpoints = len(interface_services(config))
     yield Quota(service="vpc", name="Interface VPC endpoints per VPC", code="L-29B6F2EB", needed=endpoints)
@@ -116,6 +116,6 @@ def _network(config: Config) -> Iterator[Quota]:
 
 
 def _interfaces(config: Config) -> Quota:
-    """One for each node's own traffic, one for each further EFA card, and about ten for FSx, NAT and endpoints."""
+    """One for each node, one for each further EFA card, and about ten for FSx, NAT gateway and endpoints."""
     count = 10 + sum(group.count * max(1, group.type.efa_interfaces) for group in config.instance_groups)
     return Quota(service="vpc", name="Network interfaces per Region", code="L-DF5E4CA3", needed=count)

@@ -323,7 +323,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "groups that differ in case alone": (
         {**EKS, "workers": [GROUP, {**GROUP, "name": "Workers"}]},
         "hyperpod:workers",
-        "lower case alone",
+        "more than case",
     ),
     "unknown chart": ({**EKS, "charts": {"kubeflow": True}}, "hyperpod:charts.kubeflow", "mpiOperator"),
     "teams with Slurm": ({"teams": [{"name": "a"}]}, "hyperpod:teams", "orchestrator slurm"),
