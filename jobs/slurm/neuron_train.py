@@ -73,7 +73,8 @@ def _step(model: Any, optimizer: Any, data: Any, options: argparse.Namespace, st
 
 def _save(out: Path, model: Any, optimizer: Any, step: int, rank: int) -> None:
     """Whole or not at all: written aside by rank 0, renamed, while all wait."""
-    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+    # Tensors and whole numbers, for weights_only; the optimizer's settings are the options'.
+    state = {"model": model.state_dict(), "moments": optimizer.state_dict()["state"], "step": step}
     out.mkdir(parents=True, exist_ok=True)
     aside = out / f".checkpoint-{step:08d}.pt.new"
     xm.save(state, str(aside), master_only=True, global_master=True)
@@ -89,12 +90,14 @@ def _resume(out: Path, model: Any, optimizer: Any) -> int:
     """The next step, by the newest checkpoint that can be read."""
     for path in sorted(out.glob("checkpoint-*.pt"), reverse=True):
         try:
-            state = torch.load(str(path), map_location="cpu")
+            # Weights alone: who writes to the folder does not run code here.
+            state = torch.load(str(path), map_location="cpu", weights_only=True)
+            moments = {**optimizer.state_dict(), "state": state["moments"]}
         except Exception as error:
             print(f"{path.name} cannot be read ({error}); trying the one before", flush=True)
             continue
         model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
+        optimizer.load_state_dict(moments)
         return int(state["step"]) + 1
     return 0
 

@@ -287,7 +287,9 @@ def _save(torch: Any, out: Path, model: Any, optimizer: Any, step: int, history:
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"checkpoint-{step:08d}.pt"
     aside = out / f".{path.name}.new"
-    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step, "history": history}
+    # Tensors and whole numbers: what PyTorch 1.13 reads with weights_only. The optimizer's settings are the options'.
+    state = {"model": model.state_dict(), "moments": optimizer.state_dict()["state"], "step": step}
+    state["history"] = torch.tensor(history, dtype=torch.float64)
     with aside.open("wb") as file:
         torch.save(state, file)
         file.flush()
@@ -301,13 +303,15 @@ def _resume(torch: Any, out: Path, model: Any, optimizer: Any, device: str) -> T
     """The next step and the losses so far, by the newest checkpoint that can be read."""
     for path in reversed(_checkpoints(out)):
         try:
-            state: Dict[str, Any] = torch.load(str(path), map_location=device)
+            # Weights alone: who writes to the folder does not run code here.
+            state: Dict[str, Any] = torch.load(str(path), map_location=device, weights_only=True)
+            moments = {**optimizer.state_dict(), "state": state["moments"]}
         except Exception as error:
             print(f"{path.name} cannot be read ({error}); trying the one before", flush=True)
             continue
         model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        return int(state["step"]) + 1, [(int(step), float(loss)) for step, loss in state["history"]]
+        optimizer.load_state_dict(moments)
+        return int(state["step"]) + 1, [(int(step), float(loss)) for step, loss in state["history"].tolist()]
     return 0, []
 
 

@@ -159,3 +159,40 @@ def test_nemo_runs_its_recipe_in_the_processes_that_slurm_started_and_resumes(tm
     assert said["resume"] == {"resume_if_exists": True, "resume_ignore_no_checkpoint": True}
     assert said["checkpoints"] == {"train_time_interval": "0:05:00", "save_top_k": "2", "save_last": "True"}
     assert said["direct"] is True
+
+
+BAIT = """
+import pickle, sys, torch
+
+class Bait:
+    def __reduce__(self):
+        return open, (sys.argv[2], "w")
+
+torch.save({"model": Bait(), "step": 0}, sys.argv[1])
+"""
+
+
+NANOGPT = "../../lifecycle/training/nanogpt.py"
+
+
+def test_nanogpt_goes_on_with_the_losses_that_it_would_have_had(tmp_path: Path) -> None:
+    small = ("--out", str(tmp_path), "--save-every", "2", "--log-every", "1", "--layers", "1", "--embed", "32")
+    whole = train(NANOGPT, (), *small, "--steps", "6")
+    (tmp_path / "checkpoint-00000006.pt").unlink()
+    again = train(NANOGPT, (), *small, "--steps", "6")
+    assert "resumed after iter 4" in again
+    losses = re.findall(r"^iter (?:5|6): loss ([\d.]+)", whole, re.M)
+    assert re.findall(r"^iter \d+: loss ([\d.]+)", again, re.M) == losses
+    history = json.loads((tmp_path / "result.json").read_text())["history"]
+    assert [step for step, _ in history] == list(range(7))
+
+
+@pytest.mark.parametrize(("trainer", "stubs"), [("neuron_train.py", ("xla",)), (NANOGPT, ())])
+def test_a_checkpoint_that_somebody_planted_runs_no_code(tmp_path: Path, trainer: str, stubs: tuple[str, ...]) -> None:
+    out, ran = tmp_path / "out", tmp_path / "ran"
+    out.mkdir()
+    python_says(python_with_torch(), BAIT, str(out / "checkpoint-00000009.pt"), str(ran))
+    small = ("--out", str(out), "--save-every", "1", "--layers", "1", "--embed", "32", "--steps", "1")
+    said = train(trainer, stubs, *small)
+    assert "checkpoint-00000009.pt cannot be read" in said
+    assert not ran.exists()
