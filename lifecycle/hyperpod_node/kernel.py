@@ -17,6 +17,12 @@ SYSCTL: Dict[str, str] = {
     "net.ipv4.tcp_wmem": "4096 65536 536870912",
     "net.ipv4.tcp_window_scaling": "1",
     "net.ipv4.tcp_slow_start_after_idle": "0",
+    # In folders that all may write to (/tmp, /scratch) nobody makes root, or anybody else, write to a link or a file of
+    # theirs (kernel documentation, admin-guide/sysctl/fs.rst). Distributions have most of these, not all the strictest.
+    "fs.protected_symlinks": "1",
+    "fs.protected_hardlinks": "1",
+    "fs.protected_fifos": "2",
+    "fs.protected_regular": "2",
 }
 # Amazon EC2 User Guide, "Network maximum transmission unit (MTU)": jumbo frames, bytes.
 MTU = 9001
