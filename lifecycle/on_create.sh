@@ -10,5 +10,4 @@ mkdir -p "$(dirname "$log")"
 exec > >(tee -a "$log") 2>&1
 
 cd "$here"
-export PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
-exec python3 -m hyperpod_node
+exec python3 -IBu isolated.py hyperpod_node

@@ -81,17 +81,16 @@ def worker_group(own: Mapping[str, Any], partition: Optional[str]) -> Mapping[st
     return dict(workers[0])
 
 
-def run(command: Sequence[str], timeout: float = 120, env: Optional[Mapping[str, str]] = None) -> str:
+def run(command: Sequence[str], timeout: float = 120, stdin: str = "") -> str:
     """A command's output. Raises Trouble with its last words."""
     try:
         done = subprocess.run(
             list(command),
-            stdin=subprocess.DEVNULL,
+            input=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             universal_newlines=True,
             timeout=timeout,
-            env={**os.environ, **(env or {})},
             check=False,
         )
     except FileNotFoundError:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import shlex
+import stat
 import sys
 import time
 from pathlib import Path
@@ -50,8 +52,7 @@ def main() -> int:
     own = record()
     group = worker_group(own, options.partition)
     per_node = options.gpus or max(1, int(group["accelerators"]) if group["accelerator"] == "gpu" else 1)
-    out = Path(options.out or f"{own['mount_point']}/checkpoints/nanogpt-{time.strftime('%Y%m%d-%H%M%S')}")
-    out.mkdir(parents=True, exist_ok=True)
+    out = _folder(options.out, f"{own['mount_point']}/checkpoints/nanogpt-{time.strftime('%Y%m%d-%H%M%S')}")
     log = out / "train.log"
     # What an earlier run left in the log was shown by that run.
     seen = log.stat().st_size if log.exists() else 0
@@ -84,6 +85,37 @@ def _options() -> argparse.ArgumentParser:
     return parser
 
 
+def _folder(asked: Optional[str], new: str) -> Path:
+    """The folder of checkpoints: the one that was asked for, or a new one, of a name that somebody else may guess."""
+    out = Path(os.path.realpath(asked or new))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if os.geteuid() == 0:
+        _closed(out)
+    try:
+        out.mkdir()
+    except FileExistsError:
+        if not asked:
+            raise Trouble(f"{out} is there already; start again, or name a folder with --out") from None
+    return out
+
+
+def _closed(out: Path) -> None:
+    """Root's job writes where only root may: whoever else may, could put links there, or a checkpoint of theirs.
+
+    In a folder for all, as /fsx/checkpoints, nobody can move or replace what is root's.
+    """
+    for folder in (out, *out.parents):
+        if folder == out and not folder.exists():
+            continue
+        found = folder.stat()
+        sticky = folder != out and found.st_mode & stat.S_ISVTX
+        if found.st_uid != 0 or (found.st_mode & 0o022 and not sticky):
+            raise Trouble(
+                f"others than root may write to {folder}, and this job would run as root there; "
+                "run it as the user whose folder it is (sudo -u USER run-nanogpt), or name another with --out"
+            )
+
+
 def _submit(options: argparse.Namespace, group: Mapping[str, Any], per_node: int, out: Path, log: Path) -> str:
     directives = []
     partition = options.partition or group["partition"]
@@ -103,10 +135,8 @@ def _submit(options: argparse.Namespace, group: Mapping[str, Any], per_node: int
         command=_quoted([*python, f"{LIB}/training/nanogpt.py", "--out", str(out), *words]),
         lib=LIB,
     )
-    path = out / "job.sbatch"
-    path.write_text(script, encoding="utf-8")
-    # The folder is root's where root submits: anybody may read it, and only the job writes there.
-    return run(["sbatch", "--parsable", f"--chdir={out}", str(path)]).strip().split(";")[0]
+    # On standard input (sbatch(1)): nobody can change it on its way.
+    return run(["sbatch", "--parsable", f"--chdir={out}"], stdin=script).strip().split(";")[0]
 
 
 def _quoted(words: Sequence[str]) -> str:

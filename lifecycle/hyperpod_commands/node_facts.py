@@ -18,7 +18,11 @@ STATE = "/etc/hyperpod"
 # Where AWS's images have nccl-tests, newest first, and where people build it.
 NCCL_TESTS = ("usr/local/cuda*/efa/test-*", "opt/nccl-tests/build", "usr/local/nccl-tests/build", "usr/local/bin")
 PYTHONS = ("python3", "/opt/pytorch/bin/python3", "/opt/conda/bin/python3", "/usr/bin/python3")
-HAS_TORCH = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+# The working folder, which -c would look in first, may be anybody's.
+HAS_TORCH = (
+    "import sys; sys.path = [p for p in sys.path if p]; import importlib.util as i; "
+    "sys.exit(i.find_spec('torch') is None)"
+)
 
 
 def facts(state: str = STATE) -> Dict[str, Any]:

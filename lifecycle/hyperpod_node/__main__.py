@@ -1,4 +1,4 @@
-"""``python3 -m hyperpod_node``: run the steps, write the summary, exit non-zero when a required step failed."""
+"""Runs the steps, writes the summary, exits non-zero when a required step failed. on_create.sh starts it."""
 
 from __future__ import annotations
 

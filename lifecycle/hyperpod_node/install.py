@@ -11,6 +11,7 @@ from .model import Node
 
 # Folders of the lifecycle files that the commands need.
 FOLDERS = ("hyperpod_node", "hyperpod_commands", "training")
+LAUNCHER = "isolated.py"
 # Command, its module, and the roles on which it is also in /usr/local/bin. The others find it in /opt/hyperpod/bin.
 HEADS = ("controller", "login")
 COMMANDS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
@@ -30,10 +31,11 @@ SCRIPTS = {
     "slurm/conf-server.sh": "hyperpod-conf-server",
     "slurm/settle.sh": "hyperpod-settle",
 }
-# The interpreter that runs these steps: one named "python3" may be another in a user's environment.
+# The interpreter that runs these steps: one named "python3" may be another in a user's environment. Nothing of the
+# caller's environment or working folder is imported (-I), and nothing is written beside the modules (-B).
 WRAPPER = """#!/bin/sh
 # Made by the HyperPod lifecycle scripts.
-PYTHONPATH={library} PYTHONDONTWRITEBYTECODE=1 exec {python} -m {module} "$@"
+exec {python} -IB {launcher} {module} "$@"
 """
 
 
@@ -45,7 +47,7 @@ def run(node: Node) -> str:
     for name, command in SCRIPTS.items():
         host.write(f"{target}/bin/{command}", (source / name).read_text(encoding="utf-8"), mode=0o755)
     for command, (module, roles) in COMMANDS.items():
-        text = WRAPPER.format(library=f"{target}/lib", python=sys.executable, module=module)
+        text = WRAPPER.format(python=sys.executable, launcher=f"{target}/lib/{LAUNCHER}", module=module)
         host.write(f"{target}/bin/{command}", text, mode=0o755)
         if node.role in roles:
             host.link(f"/usr/local/bin/{command}", f"{target}/bin/{command}")
@@ -54,10 +56,11 @@ def run(node: Node) -> str:
 
 def files(source: Path) -> "list[Path]":
     """What is copied, in a stable order."""
-    return sorted(
+    below = (
         Path(folder) / name
         for top in FOLDERS
         for folder, _, names in os.walk(str(source / top))
         for name in names
         if not name.endswith(".pyc") and not name.startswith(".")
     )
+    return sorted([source / LAUNCHER, *below])

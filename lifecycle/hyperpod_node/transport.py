@@ -85,7 +85,7 @@ def _rdma_read(node: Node) -> Optional[bool]:
     if node.host.which(CAPABILITIES):
         command: Tuple[str, ...] = (CAPABILITIES,)
     else:
-        command = (sys.executable, str(Path(__file__).with_name("efa_capabilities.py")))
+        command = (sys.executable, "-IB", str(Path(__file__).with_name("efa_capabilities.py")))
     try:
         result = node.host.run(*command, check=False, timeout=20)
         devices = json.loads(result.out)["devices"] if result.code == 0 else []

@@ -6,5 +6,9 @@ if [[ -r $state/prolog.env ]]; then
   # shellcheck source=/dev/null
   source "$state/prolog.env"
 fi
-if [[ -n $scratch && ${SLURM_JOB_ID-} =~ ^[0-9]+$ ]]; then rm -rf -- "$scratch/job-$SLURM_JOB_ID"; fi
+jobs=$scratch/jobs
+# As the prolog made it: no link, and not another user's.
+if [[ -n $scratch && ${SLURM_JOB_ID-} =~ ^[0-9]+$ && -d $jobs && ! -L $jobs && $(stat -c %u -- "$jobs") == "$EUID" ]]; then
+  rm -rf -- "${jobs:?}/$SLURM_JOB_ID"
+fi
 exit 0

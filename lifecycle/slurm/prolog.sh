@@ -23,8 +23,23 @@ if [[ -n $pattern ]]; then
   found=($pattern)
   if ((${#found[@]} < devices)); then fail "${#found[@]} of $devices devices $pattern are left"; fi
 fi
-# Where the image mounts the disks itself, it is a link.
-if [[ -n $scratch && -n ${SLURM_JOB_ID-} ]] && grep -q " $(readlink -f "$scratch") " "$mounts"; then
-  install -d -m 0700 -o "${SLURM_JOB_UID:-0}" "$scratch/job-$SLURM_JOB_ID"
+
+# A folder that this user owns, and no link to one.
+owned() { [[ -d $2 && ! -L $2 && $(stat -c %u -- "$2") == "$1" ]]; }
+
+# Anybody may write to $scratch, so the folders of jobs are in one of root's own: what somebody else has put in its place
+# goes, and nothing is done to a folder that was not made here or is another user's.
+make_folder() {
+  local jobs=$scratch/jobs user=${SLURM_JOB_UID:-0} lock
+  local mine=$jobs/$SLURM_JOB_ID
+  exec {lock}<"$state"
+  flock "$lock"
+  owned "$EUID" "$jobs" || { rm -rf -- "$jobs" && mkdir -m 0755 -- "$jobs"; } || return
+  owned "$user" "$mine" || { rm -rf -- "$mine" && mkdir -m 0700 -- "$mine" && chown -h -- "$user" "$mine"; }
+}
+
+# Where the image mounts the disks itself, $scratch is a link. A full disk is no reason to drain the node.
+if [[ -n $scratch && ${SLURM_JOB_ID-} =~ ^[0-9]+$ ]] && grep -q " $(readlink -f "$scratch") " "$mounts"; then
+  why=$(make_folder 2>&1) || logger -t hyperpod-prolog -- "no $scratch/jobs/$SLURM_JOB_ID: $why" 2>/dev/null
 fi
 exit 0

@@ -1,7 +1,9 @@
 #!/bin/bash
 # Runs a script with the first Python on this node that has PyTorch. HYPERPOD_PYTHON names another.
+# The working folder, which -c would look in first, may be anybody's.
+has_torch="import sys; sys.path = [p for p in sys.path if p]; import importlib.util as i; sys.exit(i.find_spec('torch') is None)"
 for python in ${HYPERPOD_PYTHON:+"$HYPERPOD_PYTHON"} python3 /opt/pytorch/bin/python3 /opt/conda/bin/python3 /usr/bin/python3; do
-  if "$python" -c "import importlib.util as i, sys; sys.exit(i.find_spec('torch') is None)" 2>/dev/null; then
+  if "$python" -c "$has_torch" 2>/dev/null; then
     exec "$python" "$@"
   fi
 done

@@ -289,7 +289,8 @@ def test_the_training_job_is_requeued_and_sets_rank_and_address_from_slurm(
     found = nanogpt._options().parse_args(["4", "--layers", "2", "--data", "a book.txt; rm -r /"])
     row = group("workers", "ml.p5.48xlarge")
     assert nanogpt._submit(found, row, 8, tmp_path, tmp_path / "log") == "42"
-    script = (tmp_path / "job.sbatch").read_text()
+    script = given["sbatch"]
+    assert list(tmp_path.iterdir()) == [], "a script in a file could be changed on its way"
     for line in (
         "--nodes=4",
         "--ntasks-per-node=8",

@@ -95,9 +95,9 @@ def test_a_prolog_makes_a_jobs_scratch_folder_and_the_epilog_takes_it_away(tmp_p
     (tmp_path / "mounts").write_text(f"/dev/md0 {scratch} ext4 rw 0 0\n")
     given = {"HYPERPOD_STATE": str(tmp_path), "HYPERPOD_MOUNTS": str(tmp_path / "mounts"), "SLURM_JOB_ID": "7"}
     assert run("prolog.sh", SLURM_JOB_UID=str(uid), **given).returncode == 0
-    assert (scratch / "job-7").stat().st_mode & 0o777 == 0o700
+    assert (scratch / "jobs/7").stat().st_mode & 0o777 == 0o700
     assert run("epilog.sh", **given).returncode == 0
-    assert not (scratch / "job-7").exists()
+    assert not (scratch / "jobs/7").exists()
 
 
 def test_where_the_image_mounts_the_disks_a_jobs_scratch_folder_is_made_behind_the_link(tmp_path: Path) -> None:
@@ -108,10 +108,10 @@ def test_where_the_image_mounts_the_disks_a_jobs_scratch_folder_is_made_behind_t
     (tmp_path / "mounts").write_text("")
     given = {"HYPERPOD_STATE": str(tmp_path), "HYPERPOD_MOUNTS": str(tmp_path / "mounts"), "SLURM_JOB_ID": "7"}
     run("prolog.sh", SLURM_JOB_UID=str(os.getuid()), **given)
-    assert not (disks / "job-7").exists(), "the disks are not mounted yet: it would be on the root volume"
+    assert not (disks / "jobs").exists(), "the disks are not mounted yet: it would be on the root volume"
     (tmp_path / "mounts").write_text(f"/dev/mapper/vg.01-lv_ephemeral {disks} ext4 rw 0 0\n")
     run("prolog.sh", SLURM_JOB_UID=str(os.getuid()), **given)
-    assert (disks / "job-7").is_dir()
+    assert (disks / "jobs/7").is_dir()
 
 
 @pytest.mark.parametrize(
