@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence
 BIN = "/opt/hyperpod/bin"
 LIB = "/opt/hyperpod/lib"
 STATE = "/etc/hyperpod"
+PERSON = "ubuntu"
 TRANSPORTS = ("tcp", "efa-sendrecv", "efa-rdma")  # the safest first
 
 
@@ -118,6 +120,19 @@ def ask_workers(nodes: int) -> Workers:
         raise Trouble(f"{len(answers)} of {nodes} workers answered: {', '.join(answers) or 'none'}")
     order = run(["scontrol", "show", "hostnames"]).split()
     return Workers([answers[name] for name in order if name in answers] or list(answers.values()))
+
+
+def as_person(command: str) -> None:
+    """Go on as ubuntu where root has called: MPI's programs start each other by ssh, and root has no key for that."""
+    if os.geteuid():
+        return
+    try:
+        home = pwd.getpwnam(PERSON).pw_dir
+        os.environ.update(HOME=home, USER=PERSON, LOGNAME=PERSON)
+        os.chdir(home)
+        os.execvp("runuser", ["runuser", "-u", PERSON, "--", f"{BIN}/{command}", *sys.argv[1:]])
+    except (KeyError, OSError) as error:
+        raise Trouble(f"cannot go on as {PERSON} ({error}); call it as somebody who has a home folder here") from None
 
 
 def allocate(nodes: int, per_node: int, gres: str, partition: Optional[str], command: Sequence[str]) -> NoReturn:

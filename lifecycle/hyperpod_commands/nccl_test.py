@@ -16,7 +16,7 @@ import threading
 from typing import Any, Dict, List, Sequence, Tuple
 
 from . import bandwidth
-from .cluster import BIN, LIB, Trouble, Workers, allocate, ask_workers, record, say, worker_group
+from .cluster import BIN, LIB, Trouble, Workers, allocate, as_person, ask_workers, record, say, worker_group
 
 COLLECTIVES = (
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "scatter", "gather", "sendrecv",
@@ -31,6 +31,7 @@ TIMED_OUT, GRACE = 124, 20.0
 def main() -> int:
     """The command."""
     options = parser().parse_args()
+    as_person("run-nccl-test")
     own = record()
     group = worker_group(own, options.partition)
     per_node = options.gpus or max(1, int(group["accelerators"]))
@@ -69,7 +70,7 @@ def measure(options: argparse.Namespace, per_node: int) -> int:
     if backend == "gloo":
         per_node, command = 1, _gloo(options, workers)
     else:
-        command = mpirun(options, workers, per_node, os.geteuid() == 0)
+        command = mpirun(options, workers, per_node)
     say(
         f"{options.collective}, {options.nodes} nodes x {per_node}, {backend} over {workers.transport}, {workers.names}"
     )
@@ -118,12 +119,11 @@ def _limit(options: argparse.Namespace, backend: str, workers: Workers, per_node
     return bandwidth.threshold(options.collective, backend, wire, options.nodes, per_node, share)
 
 
-def mpirun(options: argparse.Namespace, workers: Workers, per_node: int, root: bool) -> List[str]:
+def mpirun(options: argparse.Namespace, workers: Workers, per_node: int) -> List[str]:
     """nccl-tests under Open MPI: its own traffic over plain sockets, NCCL's as the workers' variables say."""
     program = workers.everywhere("nccl_tests") + f"/{options.collective}_perf"
     launcher = str(workers.first["mpirun"] or "/opt/amazon/openmpi/bin/mpirun")
-    command = [launcher, *(["--allow-run-as-root"] if root else [])]
-    command += ["-np", str(options.nodes * per_node), "--map-by", f"ppr:{per_node}:node", "--bind-to", "none"]
+    command = [launcher, "-np", str(options.nodes * per_node), "--map-by", f"ppr:{per_node}:node", "--bind-to", "none"]
     command += ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_exclude", "lo,docker0"]
     variables = {
         **workers.environment,

@@ -9,7 +9,7 @@ import sys
 from typing import List, Sequence
 
 from . import bandwidth
-from .cluster import BIN, Trouble, Workers, allocate, ask_workers, record, say, worker_group
+from .cluster import BIN, Trouble, Workers, allocate, as_person, ask_workers, record, say, worker_group
 from .nccl_test import failure, run_test
 
 # nccom-test's names of the collectives.
@@ -41,6 +41,7 @@ FIRST_PORT, PORTS = 61000, 4000
 def main() -> int:
     """The command."""
     options = parser().parse_args()
+    as_person("run-nccom-test")
     own = record()
     group = worker_group(own, options.partition)
     if group["accelerator"] != "trainium":
@@ -110,14 +111,13 @@ def command(options: argparse.Namespace, workers: Workers, per_node: int, sizes:
     if not program:
         raise Trouble(f"{workers.names[0]} has no /opt/aws/neuron/bin/nccom-test: the Neuron tools are not installed")
     srun = ["srun", "--mpi=none", "--nodes=1", "--ntasks=1", f"--nodelist={workers.names[0]}", "--overlap"]
-    # It starts MPI by itself, which refuses root unless told otherwise, and root is who Session Manager makes people.
-    variables = ["OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"]
+    variables = []
     arguments = [COLLECTIVES[options.collective], "--nworkers", str(options.nodes * per_node)]
     if options.nodes > 1:
         port = FIRST_PORT + int(os.environ.get("SLURM_JOB_ID", "0")) % PORTS
         variables.append(f"NEURON_RT_ROOT_COMM_ID={workers.first['address']}:{port}")
         arguments += ["--nnodes", str(options.nodes), "--hosts", *workers.names]
-    return [*srun, "env", *variables, program, *arguments, *sizes]
+    return [*srun, *(["env", *variables] if variables else []), program, *arguments, *sizes]
 
 
 def entry() -> int:

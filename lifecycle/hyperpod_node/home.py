@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import fsx
 from .model import Node
-from .ssh import USERS
+from .ssh import PERSON
 
 FOLDER = "/home"
 SKELETON = "/etc/skel"
@@ -15,10 +15,9 @@ def run(node: Node) -> str:
     wanted = node.parameters.home_fsx_id
     assert wanted is not None, "the step is only there when one is configured"
     detail = fsx.mount(node, {"id": wanted}, FOLDER)
-    for user in USERS:
-        home = node.host.home(user)
-        if home and home.startswith(f"{FOLDER}/"):
-            _make(node, user, home)
+    home = node.host.home(PERSON)
+    if home and home.startswith(f"{FOLDER}/"):
+        _make(node, PERSON, home)
     return detail
 
 

@@ -30,6 +30,7 @@ SCRIPTS = {
     "slurm/epilog.sh": "hyperpod-epilog",
     "slurm/conf-server.sh": "hyperpod-conf-server",
     "slurm/settle.sh": "hyperpod-settle",
+    "slurm/end-job.sh": "hyperpod-end-job",
 }
 # The interpreter that runs these steps: one named "python3" may be another in a user's environment. Nothing of the
 # caller's environment or working folder is imported (-I), and nothing is written beside the modules (-B).

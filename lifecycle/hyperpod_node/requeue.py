@@ -41,12 +41,6 @@ NEXT_SECOND = 1.4
 RESOLVE_AGAIN = 60.0
 # How many unanswered probes at least make a node lost, besides the seconds.
 LOST_PROBES = 4
-# The job's processes first, by the variable that all of them have: without their slurmstepd nobody else would end them,
-# and asking it for them (scontrol listpids) waits as long as it does. Slurm does the rest, epilog included.
-END_JOB = (
-    "for file in $(grep -lzxs SLURM_JOB_ID={job} /proc/[0-9]*/environ); do pid=${{file#/proc/}}; "
-    "kill -KILL ${{pid%/environ}}; done 2>/dev/null; pkill -KILL -f '^slurmstepd: .{job}[.]' || true"
-)
 REASON = "hyperpod-requeue"
 # HyperPod's own files, by which its samples know that srun has --auto-resume.
 HYPERPOD = "/opt/sagemaker_cluster"
@@ -196,9 +190,8 @@ class Watch:
         ten seconds and more to tell it how they ended. The job cannot start again before.
         """
         try:
-            self.host.run(
-                "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=2", survivor, END_JOB.format(job=job), timeout=15
-            )
+            # The job's number is all that is said: root's key there is for this alone (slurm/end-job.sh).
+            self.host.run("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=2", survivor, job, timeout=15)
         except StepError as error:
             self.log(f"job {job} was not ended on {survivor}: {error}")
 

@@ -1,18 +1,25 @@
-"""SSH between the nodes without a prompt, and for nobody else: a cluster key of each user, host keys known beforehand.
+"""SSH between the nodes without a prompt, for what needs it and for nobody else: keys of the cluster, known host keys.
 
-Who has a user's key is that user on all nodes: root's is in root's folders alone, and does not let ubuntu become root.
+People and their MPI programs go to workers, as ubuntu. The controller and login nodes let no key of the cluster in:
+who is root on a worker has all keys that are there, and on HyperPod's images ubuntu may become root. Root's key is the
+controller's, and ends jobs on workers (slurm/end-job.sh). It is on the shared file system too, for the controller that
+replaces this one; who is root on a worker can read it there, and could end jobs already, by the MUNGE key.
 """
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
-from typing import List
+from typing import List, NamedTuple, Optional, Tuple
 
-from . import aws_cli, shared, ssh_folder
+from . import aws_cli, shared, slurm_conf, ssh_folder
 from .errors import Skip, StepError
 from .model import Node
 
-USERS = ("root", "ubuntu")
+PERSON = "ubuntu"
+# The folders of the two key pairs on the shared file system, and that of earlier scripts: one of root's for all nodes.
+PERSONS_KEY, CONTROLLERS_KEY, OUTDATED = "ssh-ubuntu", "ssh-controller", "ssh-root"
 KEY_NAME = "id_hyperpod"
 AUTHORIZED = "authorized_keys"
 CLIENT = "/etc/ssh/ssh_config.d/50-hyperpod.conf"
@@ -24,31 +31,56 @@ KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
 """
 # The cluster's nodes: the user's key, the cluster's list of host keys, no question asked and no unknown host accepted.
+# By patterns, as nodes come and go: a configuration on the shared file system could have commands from another node.
 CLIENT_TEXT = """# Made by the HyperPod lifecycle scripts.
-Host {names}
+Host {names} !*.internal
     IdentityFile ~/.ssh/id_hyperpod
     GlobalKnownHostsFile {shared}/known_hosts
     StrictHostKeyChecking yes
 """
 
 
+class Pair(NamedTuple):
+    """A key pair's two files."""
+
+    secret: str
+    public: str
+
+
 def run(node: Node) -> str:
     """Step ``ssh``: key pairs, authorized keys, host keys, client and server settings."""
-    made = []
-    for user in _users(node):
-        try:
-            if _give(node, user):
-                made.append(user)
-        except StepError as error:
-            # Somebody's folder is theirs; the cluster needs root's.
-            if user == "root":
-                raise
-            node.warn(f"{user} has no key of the cluster: {error}")
+    made = _keys(node)
     _host_keys(node)
     _known_hosts(node)
     _client(node)
     _server(node)
     return f"keys made for {', '.join(made)}" if made else "keys taken"
+
+
+def _keys(node: Node) -> List[str]:
+    """Who has which key here, and whom it lets in; whose were made now."""
+    worker = node.role == "worker"
+    made, end_jobs = _pair(node, CONTROLLERS_KEY, "controller")
+    command = f'restrict,command="{node.host.settings.install_folder}/bin/hyperpod-end-job"'
+    _set(
+        node,
+        "root",
+        end_jobs if node.role == "controller" else None,
+        [_line(node, end_jobs, command)] if worker else [],
+    )
+    found = ["the controller"] if made else []
+    shutil.rmtree(str(node.host.path(f"{node.private}/{OUTDATED}")), ignore_errors=True)
+    if node.host.home(PERSON) is None:
+        return found
+    made, pair = _pair(node, PERSONS_KEY, PERSON)
+    try:
+        # Home folders on a file system of their own are the same everywhere: who is root on any node owns them all.
+        _set(node, PERSON, pair, [_line(node, pair)] if worker or node.parameters.home_fsx_id else [])
+    except StepError as error:
+        # Somebody's folder is theirs.
+        node.warn(f"{PERSON} has no key of the cluster: {error}")
+        return found
+    return found + ([PERSON] if made else [])
 
 
 def users_key(node: Node) -> str:
@@ -61,41 +93,55 @@ def users_key(node: Node) -> str:
     except aws_cli.Refused as refused:
         raise StepError(f"parameter {name}: {refused}") from None
     key = str(answer["Parameter"]["Value"]).strip()
-    users = [user for user in _users(node) if user != "root"] or ["root"]
-    for user in users:
-        with ssh_folder.opened(node.host, user) as folder:
-            _authorize(folder, key)
-    return f"{name} may log in as {', '.join(users)}"
+    user = PERSON if node.host.home(PERSON) else "root"
+    with ssh_folder.opened(node.host, user) as folder:
+        _authorize(folder, key)
+    return f"{name} may log in as {user}"
 
 
-def _users(node: Node) -> List[str]:
-    return [user for user in USERS if node.host.home(user) is not None]
+def _pair(node: Node, name: str, whose: str) -> Tuple[bool, Pair]:
+    """A key pair of the cluster, and whether it was made now."""
 
+    def fill(folder: Path) -> None:
+        comment = f"{_comment(node)} {whose}"
+        node.host.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(folder / KEY_NAME))
 
-def _new_pair(node: Node, user: str, folder: Path) -> None:
-    comment = f"hyperpod {node.parameters.cluster_id} {user}"
-    node.host.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(folder / KEY_NAME))
-
-
-def _give(node: Node, user: str) -> bool:
-    """A user's own key pair, with which they are let in as themselves and as nobody else. True when it was made now."""
-    host, name = node.host, f"ssh-{user}"
-    made = shared.make_once(node, name, lambda folder: _new_pair(node, user, folder))
-    pair = f"{node.private}/{name}/{KEY_NAME}"
-    secret, public = host.read(pair), (host.read(pair + ".pub") or "").strip()
+    made = shared.make_once(node, name, fill)
+    path = f"{node.private}/{name}/{KEY_NAME}"
+    secret, public = node.host.read(path), (node.host.read(path + ".pub") or "").strip()
     if not secret or not public:
-        raise StepError(f"{pair} is incomplete")
-    with ssh_folder.opened(host, user) as folder:
-        folder.write(KEY_NAME, secret, 0o600)
-        folder.write(f"{KEY_NAME}.pub", public + "\n", 0o644)
-        # The private half is on the nodes alone; where their address ranges are known it works from them alone.
-        limit = f'from="{",".join(node.parameters.cidrs)}" ' if node.parameters.cidrs else ""
-        _authorize(folder, limit + public)
-    return made
+        raise StepError(f"{path} is incomplete")
+    return made, Pair(secret, public)
+
+
+def _comment(node: Node) -> str:
+    """How the lines of authorized_keys end that are of this cluster, but for a word."""
+    return f"hyperpod {node.parameters.cluster_id}"
+
+
+def _line(node: Node, pair: Pair, options: str = "") -> str:
+    """A line of authorized_keys. Where the nodes' address ranges are known the key works from them alone."""
+    limit = f'from="{",".join(node.parameters.cidrs)}"' if node.parameters.cidrs else ""
+    return " ".join([",".join(word for word in (limit, options) if word), pair.public]).strip()
+
+
+def _set(node: Node, user: str, own: Optional[Pair], lines: List[str]) -> None:
+    """The cluster's key that a user has here, if any, and those of the cluster's keys that let in as this user."""
+    with ssh_folder.opened(node.host, user) as folder:
+        if own:
+            folder.write(KEY_NAME, own.secret, 0o600)
+            folder.write(f"{KEY_NAME}.pub", own.public + "\n", 0o644)
+        else:
+            folder.remove(KEY_NAME)
+            folder.remove(f"{KEY_NAME}.pub")
+        before = folder.read(AUTHORIZED).splitlines()
+        others = [line for line in before if f" {_comment(node)} " not in line]
+        if before or lines:
+            folder.write(AUTHORIZED, "".join(line + "\n" for line in [*others, *lines]), 0o600)
 
 
 def _authorize(folder: ssh_folder.SshFolder, line: str) -> None:
-    """One line for a key; what others put into the file stays."""
+    """One line for a person's key; what others put into the file stays."""
     lines = folder.read(AUTHORIZED).splitlines()
     if line not in lines:
         lines = [old for old in lines if _key(old) != _key(line)] + [line]
@@ -135,22 +181,21 @@ def _known_hosts(node: Node) -> None:
         for path in sorted(host.path(f"{node.shared}/hosts").iterdir()):
             if not path.name.startswith("."):
                 lines += path.read_text(encoding="ascii").splitlines()
-        names = sorted({name for line in lines for name in line.split()[0].split(",")})
-        text = CLIENT_TEXT.format(names=" ".join(names), shared=node.shared)
-        written = host.write(f"{node.shared}/known_hosts", "".join(line + "\n" for line in lines))
-        written |= host.write(f"{node.shared}/ssh_config", text)
-        if not written:
+        if not host.write(f"{node.shared}/known_hosts", "".join(line + "\n" for line in lines)):
             return
     raise StepError(f"{node.shared}/known_hosts keeps changing")
 
 
 def _client(node: Node) -> None:
-    """What is said of the cluster's own nodes is on the shared file system; of all other hosts nothing is said."""
-    host, name = node.host, "/etc/ssh/ssh_config"
+    """What is said of the cluster's own nodes; of all other hosts nothing is said."""
+    host, name, address = node.host, "/etc/ssh/ssh_config", node.identity.instance.address
     old = host.read(name) or ""
     if "ssh_config.d" not in old:
         host.write(name, "Include /etc/ssh/ssh_config.d/*.conf\n" + old)
-    host.write(CLIENT, f"# Made by the HyperPod lifecycle scripts.\nInclude {node.shared}/ssh_config\n")
+    # All nodes are in one subnet, which has 16 bits at least (VPC User Guide, "Subnet CIDR blocks").
+    own = [host.hostname(), slurm_conf.host_name(address), address]
+    names = sorted({re.sub(r"\d+([-.])\d+$", r"*", one) for one in own})
+    host.write(CLIENT, CLIENT_TEXT.format(names=" ".join(names), shared=node.shared))
 
 
 def _server(node: Node) -> None:

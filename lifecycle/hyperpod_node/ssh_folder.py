@@ -38,6 +38,12 @@ class SshFolder:
         finally:
             os.close(descriptor)
 
+    def remove(self, name: str) -> None:
+        """Without this file, or link of its name."""
+        with contextlib.suppress(FileNotFoundError):
+            (self._path / name).unlink()
+            self._host.changes.append(f"{self._name}/{name}")
+
     def write(self, name: str, text: str, mode: int) -> None:
         """Make a file of the user's hold exactly this, at once or not at all. A link of that name is replaced."""
         path, full = self._path / name, f"{self._name}/{name}"

@@ -66,32 +66,55 @@ def hostname_everywhere(cluster: Cluster) -> str:
 
 
 def ssh_between_all(cluster: Cluster) -> str:
-    """Between any two nodes, without a prompt and without a question about host keys: root everywhere, ubuntu around.
+    """From every node to workers as ubuntu, without a prompt and without a question about host keys.
 
-    In a large cluster every node goes to its next few. Nowhere is ubuntu let in as root.
+    In a large cluster every node goes to the next few. Root of the controller ends jobs on workers, and that is all.
     """
-    names = [host.hostname for host in cluster.hosts]
+    names = [host.hostname for host in cluster.workers]
     loop = (
         "for h in {}; do ssh -o BatchMode=yes -o ConnectTimeout=5 $h hostname </dev/null 2>&1 || echo $h failed; done"
     )
-    around = {name: (names * 2)[place + 1 : place + len(names)] for place, name in enumerate(names)}
 
-    def one(job: tuple[Host, str, int]) -> list[str]:
-        host, user, count = job
-        others = around[host.hostname][:count]
-        said = output(host, loop.format(" ".join(others)), user=user).splitlines()
-        return [f"{user}@{host.name}: {line}" for line in said if line not in others] or others[len(said) :]
+    def one(host: Host) -> tuple[int, list[str]]:
+        first = names.index(host.hostname) + 1 if host.hostname in names else 0
+        others = [name for name in names[first:] + names[:first] if name != host.hostname][:_MOST_PEERS]
+        said = output(host, loop.format(" ".join(others)), user="ubuntu").splitlines()
+        return len(others), [f"{host.name}: {line}" for line in said if line not in others] or others[len(said) :]
 
-    jobs = [(host, user, count) for user, count in (("root", _MOST_PEERS), ("ubuntu", 1)) for host in cluster.hosts]
     with ThreadPoolExecutor(4) as pool:
-        troubles = [trouble for found in pool.map(one, jobs) for trouble in found]
+        done = list(pool.map(one, cluster.hosts))
+    troubles = [trouble for _, found in done for trouble in found]
     require(not troubles, "; ".join(troubles[:3]))
-    if len(names) > 1:
-        first, other = cluster.hosts[0], around[cluster.hosts[0].hostname][0]
-        as_root = first.run(f"ssh -o BatchMode=yes -o ConnectTimeout=5 root@{other} true", user="ubuntu")
-        refused = as_root.returncode and "Permission denied" in as_root.stderr
-        require(refused, f"{other} answers ubuntu as root: {as_root.returncode} {as_root.stderr.strip()[-80:]}")
-    return f"{sum(len(around[host.hostname][:count]) for host, _, count in jobs)} logins"
+    output(cluster.controller, f"ssh -o BatchMode=yes -o ConnectTimeout=5 {names[0]} 2147483647")
+    more = cluster.controller.run(f"ssh -o BatchMode=yes -o ConnectTimeout=5 {names[0]} id")
+    require(more.returncode == 2 and not more.stdout, f"{names[0]} answers root: {more.stdout or more.stderr}")
+    return f"{sum(count for count, _ in done)} logins"
+
+
+_ALL_KEYS = """
+for key in /root/.ssh/* /home/*/.ssh/* /fsx/.hyperpod/private/*/*; do
+  grep -qs PRIVATE "$key" || continue
+  echo key
+  for login in {logins}; do
+    ssh -F none -i "$key" -o IdentitiesOnly=yes -o BatchMode=yes -o ConnectTimeout=5 -o StrictHostKeyChecking=no \\
+      -o UserKnownHostsFile=/dev/null "$login" 'echo in' </dev/null 2>/dev/null | sed "s|^in|$key lets in $login|"
+  done
+done
+"""
+
+
+def ssh_from_a_worker(cluster: Cluster) -> str:
+    """Who is root on a worker finds no key that lets in on the controller or a login node, or as root anywhere."""
+    worker, heads = cluster.workers[0], [cluster.controller, *cluster.of_role("login")]
+    # Home folders that are the same everywhere are root's on every node.
+    users = ["root"] if cluster.stack.config.settings.fsx.home_file_system_id else ["root", "ubuntu"]
+    logins = [f"{user}@{host.address}" for host in heads for user in users]
+    logins += [f"root@{host.address}" for host in cluster.workers[1:2]]
+    said = output(worker, _ALL_KEYS.format(logins=" ".join(logins)), timeout=120).splitlines()
+    opened = [line for line in said if line != "key"]
+    require(not opened, "; ".join(opened))
+    require("key" in said, f"{worker.name} has no key at all")
+    return f"{said.count('key')} keys, {len(logins)} logins refused"
 
 
 def ssh_from_outside(cluster: Cluster) -> str:
@@ -177,10 +200,11 @@ def mpi_hello(cluster: Cluster) -> str:
     nodes = len(cluster.workers)
     cluster.shared("mpi_hello.py").write_bytes(_HELLO.read_bytes())
     command = (
-        f"salloc -Q -N {nodes} --ntasks-per-node=1 /opt/amazon/openmpi/bin/mpirun --allow-run-as-root -np {nodes} "
+        f"salloc -Q -N {nodes} --ntasks-per-node=1 /opt/amazon/openmpi/bin/mpirun -np {nodes} "
         "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_exclude lo,docker0 /usr/bin/python3 /fsx/mpi_hello.py"
     )
-    lines = [line for line in output(cluster.controller, command, timeout=60).splitlines() if line.startswith("rank ")]
+    said = output(cluster.controller, f"cd; {command}", timeout=60, user="ubuntu")
+    lines = [line for line in said.splitlines() if line.startswith("rank ")]
     wanted = {f"rank {rank} of {nodes}, sum {nodes * (nodes - 1) // 2}" for rank in range(nodes)}
     require({line.split(" on ")[0] for line in lines} == wanted, f"{len(lines)} of {nodes} ranks: {lines[:2]}")
     return f"{nodes} ranks"
@@ -232,6 +256,7 @@ BOOT: tuple[tuple[str, Act], ...] = (
 AFTER: tuple[tuple[str, Act], ...] = (
     ("srun hostname", hostname_everywhere),
     ("ssh between nodes", ssh_between_all),
+    ("ssh from a worker", ssh_from_a_worker),
     ("ssh from outside", ssh_from_outside),
     ("job environment", job_environment),
     ("MPI hello", mpi_hello),

@@ -201,13 +201,12 @@ def test_a_test_is_shown_as_it_runs_and_ended_when_it_takes_too_long(
 def test_mpirun_keeps_mpi_on_sockets_and_gives_ranks_the_workers_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NCCL_DEBUG", raising=False)
     workers = Workers([fact("n1"), fact("n2")])
-    command = " ".join(nccl_test.mpirun(options(nodes=2), workers, 8, root=True))
-    assert command.startswith("/opt/amazon/openmpi/bin/mpirun --allow-run-as-root -np 16 --map-by ppr:8:node")
+    command = " ".join(nccl_test.mpirun(options(nodes=2), workers, 8))
+    assert command.startswith("/opt/amazon/openmpi/bin/mpirun -np 16 --map-by ppr:8:node")
     assert "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_exclude lo,docker0" in command
     assert "-x FI_PROVIDER=efa -x NCCL_DEBUG=WARN" in command
     assert command.endswith("/all_reduce_perf -b 8 -e 16G -f 2 -g 1 -c 1 -n 100")
     assert "HYPERPOD" not in command
-    assert "--allow-run-as-root" not in nccl_test.mpirun(options(nodes=2), workers, 8, root=False)
 
 
 def test_one_node_without_efa_makes_all_use_tcp_and_is_named() -> None:
@@ -241,13 +240,13 @@ def test_all_nine_collectives_are_known() -> None:
     assert len(nccl_test.COLLECTIVES) == 9
 
 
-def test_nccom_test_runs_by_its_full_path_as_root_and_checks_values(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nccom_test_runs_by_its_full_path_and_checks_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "4007")
     workers = Workers([fact("n1", "ml.trn1.32xlarge"), fact("n2", "ml.trn1.32xlarge", address="10.1.0.13")])
     words = nccom_test.command(Namespace(collective="all_reduce", nodes=2), workers, 32, nccom_test.SWEEP)
     assert " ".join(words) == (
-        "srun --mpi=none --nodes=1 --ntasks=1 --nodelist=n1 --overlap env OMPI_ALLOW_RUN_AS_ROOT=1 "
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 NEURON_RT_ROOT_COMM_ID=10.1.0.12:61007 /opt/aws/neuron/bin/nccom-test allr "
+        "srun --mpi=none --nodes=1 --ntasks=1 --nodelist=n1 --overlap env "
+        "NEURON_RT_ROOT_COMM_ID=10.1.0.12:61007 /opt/aws/neuron/bin/nccom-test allr "
         "--nworkers 64 --nnodes 2 --hosts n1 n2 --minbytes 1kb --maxbytes 128mb --stepfactor 2 --datatype bf16 "
         "--iters 5 --warmup_iters 5"
     )
@@ -257,6 +256,25 @@ def test_nccom_test_runs_by_its_full_path_as_root_and_checks_values(monkeypatch:
     assert alone.endswith("--datatype fp32 --check --iters 1")
     with pytest.raises(Trouble, match=r"the Neuron tools are not installed"):
         nccom_test.command(Namespace(collective="all_reduce", nodes=1), Workers([fact("n1", nccom_test="")]), 32, ())
+
+
+def test_root_goes_on_as_ubuntu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    became: list[Any] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "execvp", lambda program, words: became.append(words))
+    monkeypatch.setattr(os, "environ", {})
+    monkeypatch.setattr(sys, "argv", ["anything", "4", "--json"])
+    monkeypatch.setattr(cluster.pwd, "getpwnam", lambda user: {"ubuntu": Namespace(pw_dir=str(tmp_path))}[user])
+    monkeypatch.chdir("/")
+    cluster.as_person("run-nccl-test")
+    assert became == [["runuser", "-u", "ubuntu", "--", "/opt/hyperpod/bin/run-nccl-test", "4", "--json"]]
+    assert (os.environ["HOME"], Path.cwd()) == (str(tmp_path), tmp_path)
+    monkeypatch.setattr(cluster, "PERSON", "nobody-of-that-name")
+    with pytest.raises(Trouble, match=r"cannot go on as nobody-of-that-name"):
+        cluster.as_person("run-nccl-test")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    cluster.as_person("run-nccl-test")
+    assert len(became) == 1
 
 
 def test_workers_that_do_not_answer_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,7 +303,8 @@ def test_a_nodes_facts_come_from_its_own_files(tmp_path: Path) -> None:
 def test_the_training_job_is_requeued_and_sets_rank_and_address_from_slurm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nanogpt, "run", lambda command, **_: "42\n")
+    given: dict[str, str] = {}
+    monkeypatch.setattr(nanogpt, "run", lambda command, stdin: given.update({command[0]: stdin}) or "42\n")
     found = nanogpt._options().parse_args(["4", "--layers", "2", "--data", "a book.txt; rm -r /"])
     row = group("workers", "ml.p5.48xlarge")
     assert nanogpt._submit(found, row, 8, tmp_path, tmp_path / "log") == "42"

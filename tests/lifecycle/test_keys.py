@@ -11,7 +11,7 @@ from hyperpod_node.errors import Skip, StepError
 from hyperpod_node.host import Result
 from hyperpod_node.model import Node
 
-from tests.lifecycle.rig import FakeHost, World
+from tests.lifecycle.rig import HOME, VPC, FakeHost, World
 
 KEY = "/etc/munge/munge.key"
 
@@ -168,31 +168,86 @@ def test_what_a_killed_node_left_half_made_is_made_anew(world: World) -> None:
 # SSH
 
 
-def test_all_nodes_have_a_users_one_key_pair_and_know_each_other(world: World) -> None:
-    hosts = [world.node("controller"), world.node("worker"), world.node("worker", address="10.1.0.13")]
-    for host in hosts:
+HOMES = {"root": "/root", "ubuntu": "/home/ubuntu"}
+
+
+def cluster(world: World) -> dict[str, FakeHost]:
+    """A node of each role after its step."""
+    hosts = {role: world.node(role) for role in ("controller", "login", "worker")}
+    for host in hosts.values():
         ssh.run(ready(host))
-    for host in hosts:
-        for user, home in (("root", "/root"), ("ubuntu", "/home/ubuntu")):
-            assert host.text(f"{home}/.ssh/id_hyperpod") == f"PRIVATE {user} ip-10-1-0-10\n"
-            assert host.path(f"{home}/.ssh/id_hyperpod").stat().st_mode & 0o777 == 0o600
-            assert host.path(f"{home}/.ssh").stat().st_mode & 0o777 == 0o700
-            for name in (".ssh", ".ssh/id_hyperpod", ".ssh/id_hyperpod.pub", ".ssh/authorized_keys"):
-                assert host.owner(f"{home}/{name}") == user
+    return hosts
+
+
+def allowed(host: FakeHost, user: str) -> list[str]:
+    return (host.read(f"{HOMES[user]}/.ssh/authorized_keys") or "").splitlines()
+
+
+def test_people_have_one_key_on_all_nodes_and_all_nodes_know_each_other(world: World) -> None:
+    hosts = cluster(world)
+    for host in hosts.values():
+        assert host.text("/home/ubuntu/.ssh/id_hyperpod") == "PRIVATE ubuntu ip-10-1-0-10\n"
+        assert host.path("/home/ubuntu/.ssh/id_hyperpod").stat().st_mode & 0o777 == 0o600
+        assert host.path("/home/ubuntu/.ssh").stat().st_mode & 0o777 == 0o700
+        for name in (".ssh", ".ssh/id_hyperpod", ".ssh/id_hyperpod.pub"):
+            assert host.owner(f"/home/ubuntu/{name}") == "ubuntu"
+    assert [line.split()[2] for line in allowed(hosts["worker"], "ubuntu")] == ["CLUSTER-ubuntu-ip-10-1-0-10"]
     known = (world.shared / ".hyperpod/known_hosts").read_text()
-    for host in hosts:
+    for host in hosts.values():
         assert f"{host.hostname()},{host.address} ssh-ed25519 HOSTKEY{host.address}\n" in known
 
 
-def test_a_users_key_lets_them_in_as_themselves_alone(world: World) -> None:
-    host = world.node("worker")
-    ssh.run(ready(host))
-    for user, home in (("root", "/root"), ("ubuntu", "/home/ubuntu")):
-        allowed = host.text(f"{home}/.ssh/authorized_keys").splitlines()
-        assert [line.split()[2] for line in allowed] == [f"CLUSTER-{user}-ip-10-1-0-12"]
-    secrets = [path for path in world.shared.rglob("id_hyperpod") if "root" in path.read_text()]
-    assert [path.parent.name for path in secrets] == ["ssh-root"]
+def test_root_of_the_controller_alone_gets_to_workers_and_ends_jobs_there(world: World) -> None:
+    hosts = cluster(world)
+    assert hosts["controller"].text("/root/.ssh/id_hyperpod") == "PRIVATE controller ip-10-1-0-10\n"
+    for role in ("login", "worker"):
+        assert hosts[role].read("/root/.ssh/id_hyperpod") is None
+    (line,) = allowed(hosts["worker"], "root")
+    command = 'restrict,command="/opt/hyperpod/bin/hyperpod-end-job"'
+    key = "ssh-ed25519 CLUSTER-controller-ip-10-1-0-10 hyperpod mine-12345678 controller"
+    assert line == f'from="10.0.0.0/16,10.1.0.0/16",{command} {key}'
+
+
+def test_no_key_that_root_on_a_worker_can_read_lets_in_on_the_controller_or_a_login_node(world: World) -> None:
+    hosts = cluster(world)
+    readable = [
+        path.read_text() for top in (hosts["worker"].settings.root, world.shared) for path in top.rglob("*.pub")
+    ]
+    keys = {text.split()[1] for text in readable if "CLUSTER" in text}
+    assert len(keys) == 2
+    for role in ("controller", "login"):
+        assert not [line for user in HOMES for line in allowed(hosts[role], user)]
     assert (world.shared / ".hyperpod/private").stat().st_mode & 0o777 == 0o700
+
+
+def test_home_folders_that_are_the_same_everywhere_hold_the_workers_line(tmp_path: Path) -> None:
+    world = World(tmp_path, settings={"network": VPC, "fsx": {"homeFileSystemId": HOME}})
+    for host in cluster(world).values():
+        assert len(allowed(host, "ubuntu")) == 1
+
+
+@pytest.mark.parametrize("role", ["controller", "login", "worker"])
+def test_a_node_of_earlier_scripts_loses_the_key_that_made_root_everywhere(world: World, role: str) -> None:
+    host = world.node(role)
+    node = ready(host)
+    old = world.shared / ".hyperpod/private/ssh-root"
+    old.mkdir()
+    for user, home in HOMES.items():
+        public = f"ssh-ed25519 OLD-{user} hyperpod mine-12345678 {user}\n"
+        host.path(f"{home}/.ssh").mkdir(mode=0o700)
+        lines = f"ssh-rsa AAAA somebody\n{public}"
+        for name, text in (("id_hyperpod", "OLD"), ("id_hyperpod.pub", public), ("authorized_keys", lines)):
+            host.path(f"{home}/.ssh/{name}").write_text(text)
+            (old / name).write_text(text)
+    ssh.run(node)
+    assert not old.exists()
+    left = [(path, text) for path, (_, text) in host.tree().items() if "OLD" in text]
+    assert left == []
+    assert allowed(host, "root")[0] == allowed(host, "ubuntu")[0] == "ssh-rsa AAAA somebody"
+    before = host.tree()
+    host.changes.clear()
+    ssh.run(node)
+    assert (host.tree(), host.changes) == (before, [])
 
 
 @pytest.mark.parametrize("name", ["authorized_keys", "id_hyperpod", ".id_hyperpod.ip-10-1-0-12.new"])
@@ -220,7 +275,7 @@ def test_a_folder_or_a_lock_that_is_a_link_is_not_used_and_nothing_behind_it_is_
     host.path(f"/home/ubuntu/.ssh{name}").symlink_to(outside if not name else outside / "made")
     node = ready(host)
     node.enter("ssh")
-    assert ssh.run(node) == "keys made for root"
+    assert ssh.run(node) == "keys made for the controller"
     said = "ubuntu has no key of the cluster: /home/ubuntu/.ssh is not used, and no link in it is followed: "
     assert node.warnings["ssh"][0].startswith(said)
     assert (list(outside.iterdir()), outside.stat().st_mode & 0o777) == ([], 0o755)
@@ -229,13 +284,20 @@ def test_a_folder_or_a_lock_that_is_a_link_is_not_used_and_nothing_behind_it_is_
 def test_host_keys_are_always_checked_and_only_ours_are_meant(world: World) -> None:
     host = world.node("worker")
     ssh.run(ready(host))
-    text = (world.shared / ".hyperpod/ssh_config").read_text()
+    text = host.text(ssh.CLIENT)
     assert "StrictHostKeyChecking yes" in text
-    assert "Host 10.1.0.12 ip-10-1-0-12\n" in text
-    assert "Include /fsx/.hyperpod/ssh_config" in host.text(ssh.CLIENT)
+    assert "Host 10.1.* ip-10-1-* !*.internal\n" in text
     every = "".join(text for _, text in host.tree().values())
     assert "StrictHostKeyChecking no" not in every
     assert "Host *" not in every
+
+
+def test_a_client_takes_no_settings_from_where_other_nodes_may_write(world: World) -> None:
+    """ssh's settings can have commands; a list of host keys cannot."""
+    host = world.node("controller")
+    ssh.run(ready(host))
+    named = [line.split()[0] for line in host.text(ssh.CLIENT).splitlines() if "/fsx" in line]
+    assert named == ["GlobalKnownHostsFile"]
 
 
 def test_a_replaced_node_of_the_same_name_is_known_by_its_new_key(world: World) -> None:
@@ -252,7 +314,8 @@ def test_the_cluster_key_works_from_the_clusters_addresses_alone_where_they_are_
     world = World(tmp_path, settings={"network": {"cidr": "10.1.0.0/16", "secondaryCidr": ""}})
     host = world.node("worker")
     ssh.run(ready(host))
-    assert host.text("/root/.ssh/authorized_keys").startswith('from="10.1.0.0/16" ssh-ed25519 CLUSTER')
+    assert allowed(host, "ubuntu")[0].startswith('from="10.1.0.0/16" ssh-ed25519 CLUSTER')
+    assert allowed(host, "root")[0].startswith('from="10.1.0.0/16",restrict,command=')
 
 
 def test_other_peoples_lines_in_authorized_keys_stay(world: World) -> None:
@@ -261,7 +324,7 @@ def test_other_peoples_lines_in_authorized_keys_stay(world: World) -> None:
     host.path("/root/.ssh/authorized_keys").write_text("# mine\nssh-rsa AAAA somebody\n")
     ssh.run(ready(host))
     assert host.text("/root/.ssh/authorized_keys").startswith(
-        '# mine\nssh-rsa AAAA somebody\nfrom="10.0.0.0/16,10.1.0.0/16" ssh-ed25519 CLUSTER'
+        '# mine\nssh-rsa AAAA somebody\nfrom="10.0.0.0/16,10.1.0.0/16",restrict'
     )
 
 

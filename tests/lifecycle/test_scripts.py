@@ -161,6 +161,29 @@ def test_a_topology_is_settled_before_slurmctld_reads_it(tmp_path: Path, text: s
     assert (done.returncode, done.stdout) == (0, "configured\n" if settled else "")
 
 
+def end_job(command: str | None) -> subprocess.CompletedProcess[str]:
+    return run("end-job.sh", **({} if command is None else {"SSH_ORIGINAL_COMMAND": command}))
+
+
+def test_the_controllers_key_ends_what_a_job_has_left(tmp_path: Path) -> None:
+    started = [subprocess.Popen(["sleep", "60"], env={**os.environ, "SLURM_JOB_ID": job}) for job in ("98760", "9876")]
+    try:
+        assert end_job("9876").returncode == 0
+        assert started[1].wait(10) == -9
+        assert started[0].poll() is None
+    finally:
+        started[0].kill()
+
+
+@pytest.mark.parametrize("command", [None, "", "id", "9876; touch ran", "$(touch ran)", "9876\ntouch ran", "-1"])
+def test_the_controllers_key_does_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = end_job(command)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "root's key ends the job of this number, and does nothing else; log in as ubuntu\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_on_create_says_what_is_missing_in_its_last_line(tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(LIFECYCLE, source, ignore=shutil.ignore_patterns("__pycache__"))

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rehearsal.nodes.checks import output, scripts_succeeded, ssh_between_all
+from rehearsal.nodes.checks import output, scripts_succeeded, ssh_between_all, ssh_from_a_worker
 from rehearsal.nodes.cluster import Cluster, Metadata, Options
 
 from .conftest import deployed
@@ -60,3 +60,4 @@ def test_home_folders_are_on_the_file_system_that_the_configuration_names() -> N
         output(cluster.workers[0], "touch ~/notes", user="ubuntu")
         output(cluster.workers[1], "test -O ~/notes", user="ubuntu")
         ssh_between_all(cluster)
+        ssh_from_a_worker(cluster)
