@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 # Python keeps what it compiles, also where the environment says otherwise: the packages here take a process 10 s.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: rehearse test test-fast test-slow test-nodes test-kubernetes mutants check format golden node-packages kubernetes-tools clean
+.PHONY: rehearse test test-fast test-slow test-nodes test-kubernetes fuzz mutants check format golden node-packages kubernetes-tools clean
 
 ## Bring a stack up and down in an embedded AWS account, then boot its nodes where the machine can: make rehearse STACK=eks-gpu ARGS="--report report.html"
 rehearse: $(VENV)/.ready
@@ -36,6 +36,10 @@ test-nodes: $(VENV)/.ready
 test-kubernetes: $(VENV)/.ready
 	$(BIN)/python -m rehearsal.kubernetes.binaries --wait
 	$(BIN)/python -m rehearsal.kubernetes.network $(BIN)/python -m pytest -m kubernetes
+
+## Ten thousand made-up inputs for everything that reads what others write; the fast suite tries a hundred
+fuzz: $(VENV)/.ready
+	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n auto -m fuzz --timeout 3600
 
 ## How many small mistakes the fast suite notices, by a random sample: make mutants ARGS="--sample 50 --seed 7"
 mutants: $(VENV)/.ready

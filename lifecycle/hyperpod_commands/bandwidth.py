@@ -93,10 +93,10 @@ def parse(test: str, text: str) -> Tuple[List[Row], List[str]]:
                 if test == "nccom"
                 else _nccl(rest.split())
             )
+            # More digits than Python turns into a number are none.
+            rows.append(Row(int(size), int(count), kind, *columns))
         except ValueError:
             broken.append(found.group(0).strip())
-        else:
-            rows.append(Row(int(size), int(count), kind, *columns))
     return rows, broken
 
 
@@ -186,7 +186,7 @@ def rate(test: str, text: str, limit: Optional[float], failure: str = "") -> Rat
     average, said = _end(text)
     reasons += said + ([failure] if failure else [])
     if average is None:
-        average = sum(row.busbw for row in rows) / len(rows) if rows else 0.0
+        average = sum(row.busbw / len(rows) for row in rows)
     return Rating(not reasons, rows, average, peak, limit, wrong, reasons)
 
 

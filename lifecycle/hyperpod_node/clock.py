@@ -52,8 +52,15 @@ def _unit(node: Node, folder: str, unit: str) -> bool:
 
 def _skew(node: Node) -> "float | None":
     """Seconds the clock is ahead by the answer that the identity step had already."""
-    date = node.facts.get("imds_date")
-    return float(node.facts["imds_date_at"]) - parsedate_to_datetime(date).timestamp() if date else None
+    return _ahead(node.facts.get("imds_date", ""), node.facts.get("imds_date_at", 0.0))
+
+
+def _ahead(date: str, here: float) -> "float | None":
+    """Seconds between the clock and the date of an answer; None where that is no date."""
+    try:
+        return here - parsedate_to_datetime(date).timestamp()
+    except (TypeError, ValueError, OverflowError, IndexError):
+        return None
 
 
 def _fresh(node: Node) -> float:
@@ -62,6 +69,7 @@ def _fresh(node: Node) -> float:
         imds.get("instance-id")
     except Unavailable as unavailable:
         raise StepError(str(unavailable)) from None
-    if not imds.date:
+    skew = _ahead(imds.date, node.host.wall())
+    if skew is None:
         raise StepError("instance metadata gives no time to compare with")
-    return node.host.wall() - parsedate_to_datetime(imds.date).timestamp()
+    return skew

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import http.client
 import os
 import pwd
 import shutil
@@ -22,6 +23,8 @@ from .settings import Settings
 
 T = TypeVar("T")
 _SIOCGIFMTU = 0x8921
+# What instance metadata says of an item is a line.
+_MOST_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -278,15 +281,17 @@ class Host:
         return socket.gethostname().split(".")[0]
 
     def http(self, method: str, url: str, headers: Mapping[str, str], timeout: float) -> Reply:
-        """One request, never through a proxy. Raises OSError when nothing answers."""
+        """One request, never through a proxy. Raises OSError when nothing answers, or something else than HTTP."""
         request = urllib.request.Request(url, method=method, headers=dict(headers))
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with opener.open(request, timeout=timeout) as answer:
-                return Reply(answer.status, answer.read().decode("utf-8"), answer.headers.get("Date", ""))
+                return Reply(answer.status, answer.read(_MOST_BYTES).decode("utf-8"), answer.headers.get("Date", ""))
         except urllib.error.HTTPError as error:
             with error:
                 return Reply(error.code, "", error.headers.get("Date", ""))
+        except (http.client.HTTPException, ValueError) as error:
+            raise OSError(f"no HTTP ({type(error).__name__})") from None
 
     def answers(self, address: str, port: int, timeout: float = 1.0) -> bool:
         """Something accepts connections there."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any, List, Mapping, Optional, Tuple
+import re
+from typing import Any, List, Mapping, Tuple
 
 from .errors import NotYet, StepError
 from .host import Host
@@ -90,16 +91,24 @@ def read_instances(host: Host) -> Tuple[Instance, ...]:
         )
     except KeyError as error:
         raise StepError(f"{path} lacks the key {error}") from None
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise StepError(f"{path} is malformed: {error}") from None
 
 
 def _instance(group: Mapping[str, Any], record: Mapping[str, Any]) -> Instance:
     # The customer's address is in the cluster's own VPC; the agent's belongs to SageMaker.
-    address: Optional[str] = record.get("CustomerIpAddress") or record.get("AgentIpAddress")
+    address = next((key for key in ("CustomerIpAddress", "AgentIpAddress") if record.get(key)), None)
     return Instance(
-        group=str(group["Name"]),
-        name=str(record.get("InstanceName") or record["InstanceId"]),
-        address=str(address or ""),
-        instance_id=str(record["InstanceId"]),
+        group=_word(group, "Name"),
+        name=_word(record, "InstanceName" if record.get("InstanceName") else "InstanceId"),
+        address=_word(record, address) if address else "",
+        instance_id=_word(record, "InstanceId"),
     )
+
+
+def _word(record: Mapping[str, Any], key: str) -> str:
+    """A name, an id or an address: a word, which other files can have in a line."""
+    value = record[key]
+    if not isinstance(value, str) or not re.fullmatch(r"[!-~]+", value):
+        raise ValueError(f"{key} is {value!r}, and should be one word")
+    return value

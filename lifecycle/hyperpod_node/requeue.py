@@ -313,7 +313,7 @@ def main() -> None:
     """Run until stopped."""
     host = Host(Settings.from_environment())
     conf = slurm_conf.parse(host.read(f"{host.settings.slurm_etc}/slurm.conf") or "")
-    port = int(conf.get("SlurmdPort", str(liveness.SLURMD_PORT)))
+    port = conf.port("SlurmdPort", liveness.SLURMD_PORT)
     facts = slurm_configure.facts(host)
 
     def others() -> List[str]:

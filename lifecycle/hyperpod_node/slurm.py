@@ -116,7 +116,7 @@ def _await_accounting(node: Node, conf: slurm_conf.SlurmConf) -> None:
     ours = name.split(".")[0] in ("localhost", "127", host.hostname()) or name == node.identity.instance.address
     if ours and units.exists(host, "slurmdbd"):
         units.start(node, "slurmdbd", restart=False, wait=False)
-    where, port, began = "127.0.0.1" if ours else name, int(conf.get("AccountingStoragePort", "6819")), host.now()
+    where, port, began = "127.0.0.1" if ours else name, conf.port("AccountingStoragePort", 6819), host.now()
 
     def answers() -> bool:
         if host.answers(where, port):

@@ -11,6 +11,8 @@ from .model import Group, Instance
 INCLUDE = "hyperpod.conf"
 SLURMD_TIMEOUT = 60
 INCLUDE_LINE = f"include {INCLUDE}"
+# Nodes in a range, files within files: more than any cluster has.
+MOST_NODES, MOST_INCLUDES = 65536, 4
 HEADER = "# Made by the HyperPod lifecycle scripts; what is set in slurm.conf itself is not repeated here.\n"
 # Device files of each accelerator. File names, because with a count alone Slurm sets no CUDA_VISIBLE_DEVICES.
 DEVICES = {"gpu": "/dev/nvidia", "neuron": "/dev/neuron"}
@@ -29,10 +31,10 @@ class SlurmConf:
         """A setting; Slurm's names have no case."""
         return self.keys.get(key.lower(), default)
 
-    @property
-    def port(self) -> int:
-        """The port of slurmctld; a range has the first."""
-        return int(self.get("SlurmctldPort", "6817").split("-")[0])
+    def port(self, key: str, default: int) -> int:
+        """A daemon's port; a range has the first. The default also where Slurm would refuse what is there."""
+        first = self.get(key).split("-")[0]
+        return int(first) if re.fullmatch(r"[0-9]{1,5}", first) else default
 
 
 def parse(text: str) -> SlurmConf:
@@ -56,12 +58,14 @@ def parse(text: str) -> SlurmConf:
     return SlurmConf(keys, tuple(nodes), tuple(p for p in partitions if p.upper() != "DEFAULT"), tuple(controllers))
 
 
-def inline(text: str, read: Callable[[str], Optional[str]], depth: int = 4) -> str:
+def inline(text: str, read: Callable[[str], Optional[str]], within: Sequence[str] = ()) -> str:
     """The text with included files in their lines' places. A line stays where ``read`` has no such file."""
 
     def content(match: "re.Match[str]") -> str:
-        found = read(match.group(1)) if depth else None
-        return match.group(0) if found is None else inline(found, read, depth - 1).rstrip("\n")
+        name = match.group(1)
+        # A file that includes itself would never end.
+        found = read(name) if name not in within and len(within) < MOST_INCLUDES else None
+        return match.group(0) if found is None else inline(found, read, [*within, name]).rstrip("\n")
 
     return re.sub(r"^[ \t]*include[ \t]+(\S+).*$", content, text, flags=re.M | re.I)
 
@@ -77,7 +81,7 @@ def _pairs(line: str) -> Dict[str, str]:
 
 
 def expand(names: str) -> List[str]:
-    """``ip-10-1-0-[1-3,7]`` as single names."""
+    """``ip-10-1-0-[1-3,7]`` as single names. What Slurm would refuse stays as it is."""
     found: List[str] = []
     for part in re.split(r",(?![^\[]*\])", names):
         match = re.match(r"(.*)\[([^\]]+)\](.*)$", part)
@@ -85,12 +89,19 @@ def expand(names: str) -> List[str]:
             found.append(part)
             continue
         head, ranges, tail = match.groups()
-        for piece in ranges.split(","):
-            first, _, last = piece.partition("-")
-            width = len(first) if first.startswith("0") else 0
-            numbers = range(int(first), int(last or first) + 1)
-            found.extend(f"{head}{number:0{width}d}{tail}" for number in numbers)
+        numbers = [number for piece in ranges.split(",") for number in _numbers(piece)]
+        found.extend([f"{head}{number}{tail}" for number in numbers] or [part])
     return found
+
+
+def _numbers(piece: str) -> List[str]:
+    """``08-10`` as single numbers of the same width; none where it is no range, or one that would fill the memory."""
+    found = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", piece)
+    if not found:
+        return []
+    first, last = int(found.group(1)), int(found.group(2) or found.group(1))
+    width = len(found.group(1)) if piece.startswith("0") else 0
+    return [f"{number:0{width}d}" for number in range(first, last + 1)] if last - first < MOST_NODES else []
 
 
 def host_name(address: str) -> str:
@@ -178,7 +189,7 @@ def missing_keys(conf: SlurmConf, bin_folder: str) -> List[str]:
     if conf.get("SlurmctldParameters") and "enable_configless" not in conf.get("SlurmctldParameters"):
         found.append("slurm.conf sets SlurmctldParameters without enable_configless: workers cannot fetch it")
     timeout = conf.get("SlurmdTimeout")
-    if timeout.isdigit() and int(timeout) > SLURMD_TIMEOUT:
+    if re.fullmatch(r"[0-9]{1,9}", timeout) and int(timeout) > SLURMD_TIMEOUT:
         found.append(
             f"slurm.conf sets SlurmdTimeout={timeout}: so many seconds go by before a job with auto-resume is requeued"
         )

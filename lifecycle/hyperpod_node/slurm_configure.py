@@ -91,7 +91,10 @@ def _whole(host: Host, text: str, without: str = "") -> str:
     """slurm.conf with what it includes, one file apart."""
 
     def read(name: str) -> Optional[str]:
-        return None if name == without else host.read(_beside(host, name))
+        try:
+            return None if name == without else host.read(_beside(host, name))
+        except (OSError, ValueError):  # a folder, or no name of a file
+            return None
 
     return slurm_conf.inline(text, read)
 

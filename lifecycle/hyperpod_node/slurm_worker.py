@@ -71,7 +71,7 @@ def run(node: Node) -> str:
     if changed:
         host.run("systemctl", "daemon-reload")
     # slurmd gives up after some seconds without a controller; starting it earlier would only look like progress.
-    port = slurm_conf.parse(host.read(f"{node.shared}/slurm/slurm.conf") or "").port
+    port = slurm_conf.parse(host.read(f"{node.shared}/slurm/slurm.conf") or "").port("SlurmctldPort", 6817)
     where = ", ".join(f"{i.address}:{port}" for i in controllers)
     host.poll(
         f"no controller answered at {where}", lambda: _answering(host, controllers, port), node.timeout("controller")

@@ -108,7 +108,7 @@ def test_host_lists_are_expanded_as_slurm_does(names: str, wanted: list[str]) ->
 def test_continued_and_commented_lines_are_read_as_slurm_reads_them() -> None:
     conf = slurm_conf.parse("NodeName=a \\\n CPUs=2 # NodeName=b\n#PartitionName=x\nslurmctldport=7000-7002\n")
     assert [node["nodename"] for node in conf.nodes] == ["a"]
-    assert conf.port == 7000
+    assert conf.port("SlurmctldPort", 6817) == 7000
     assert not conf.partitions
 
 
