@@ -80,7 +80,8 @@ def publish(host: Host, shared: str) -> None:
     """
     etc = host.settings.slurm_etc
     whole = _whole(host, host.read(f"{etc}/slurm.conf") or "")
-    whole = re.sub(r"^\s*\w*Pass\s*=.*\n?", "", whole, flags=re.M | re.I)
+    # A line may have several settings.
+    whole = re.sub(r'[ \t]*\b\w*Pass[ \t]*=[ \t]*("[^"\n]*"|\S+)', "", whole, flags=re.I)
     # The controller's own database is on the controller also for sacct elsewhere.
     here = facts(host).get("address") or host.hostname()
     whole = re.sub(r"^(\s*AccountingStorageHost\s*=\s*)(localhost|127\.\S+)", rf"\g<1>{here}", whole, flags=re.M | re.I)
