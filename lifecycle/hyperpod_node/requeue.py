@@ -18,6 +18,7 @@ silent node and 120 s for the hold.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import re
 import threading
@@ -34,14 +35,17 @@ from .settings import Settings
 
 # Seconds between two looks at jobs and nodes; a node that did not answer is asked again sooner.
 INTERVAL, SOONER = 0.5, 0.1
-# A surviving node refuses a credential that is not younger than the moment in which it ended the job, both in whole
-# seconds; a job that starts again too early is killed for it. So: the next second, and what two clocks may differ by.
-NEXT_SECOND = 1.4
+# A surviving node refuses a credential that is not younger than the order to end the job, both in whole seconds of
+# slurmctld's clock (cred_revoked() of slurmd, create_kill_job_msg() of slurmctld); a job that starts again too early is
+# killed for it. Slurm submits a job anew when it goes back into the queue, and orders nothing after that.
+NEXT_SECOND = datetime.timedelta(seconds=1)
 # Seconds after which a name without an address is looked up again.
 RESOLVE_AGAIN = 60.0
 # How many unanswered probes at least make a node lost, besides the seconds.
 LOST_PROBES = 4
 REASON = "hyperpod-requeue"
+# How squeue shows a time, and scontrol takes it (squeue(1), SLURM_TIME_FORMAT=standard).
+TIME = "%Y-%m-%dT%H:%M:%S"
 # HyperPod's own files, by which its samples know that srun has --auto-resume.
 HYPERPOD = "/opt/sagemaker_cluster"
 AUTO_RESUME = "--auto-resume"
@@ -80,15 +84,14 @@ class Watch:
     resolved: Dict[str, Tuple[str, float]] = field(default_factory=dict)
     running: Set[str] = field(default_factory=set)
     resumes: Dict[str, bool] = field(default_factory=dict)
-    requeued: Dict[str, float] = field(default_factory=dict)
     ending: Dict[str, Dict[str, threading.Thread]] = field(default_factory=dict)
     unfinished: Dict[str, List[str]] = field(default_factory=dict)
 
     @property
     def suspicious(self) -> bool:
-        """Somebody did not answer, or a job waits to be let go."""
+        """Somebody did not answer, or a job is on its way back into the queue."""
         silent = (node for node in self.nodes.values() if node.silent_since is not None)
-        return bool(self.requeued) or any(not node.left for node in silent)
+        return bool(self.ending) or any(not node.left for node in silent)
 
     def round(self) -> None:
         """One look at jobs and nodes. Raises StepError where Slurm does not answer; what is known stays."""
@@ -195,12 +198,15 @@ class Watch:
         except StepError as error:
             self.log(f"job {job} was not ended on {survivor}: {error}")
 
+    def _is_being_ended(self, job: str) -> bool:
+        return any(thread.is_alive() for thread in self.ending.get(job, {}).values())
+
     def _jobs(self) -> None:
         """Remember what runs; take Slurm's hold off what ran and waits for its begin time since."""
-        shown = self.host.run("squeue", "-h", "-a", "-o", "%A|%T|%r", timeout=10)
+        shown = self.host.run("squeue", "-h", "-a", "-o", "%A|%T|%r|%V", timeout=10)
         present = set()
         for line in shown.out.splitlines():
-            job, state, reason = line.strip().split("|", 2)
+            job, state, reason, submitted = line.strip().split("|", 3)
             present.add(job)
             if state in ("RUNNING", "COMPLETING", "SUSPENDED"):
                 self.running.add(job)
@@ -210,25 +216,25 @@ class Watch:
                     self._end_everywhere(job, unfinished)
             elif state == "PENDING" and reason == "BeginTime" and job in self.running and not self._auto_resumed(job):
                 self._end_everywhere(job, self.unfinished.pop(job, []))
-                self._release(job)
+                self._release(job, submitted)
+            if state != "COMPLETING" and reason != "BeginTime" and not self._is_being_ended(job):
+                self.ending.pop(job, None)
         self.running &= present
-        self.requeued = {job: at for job, at in self.requeued.items() if job in present}
         for known in (self.resumes, self.ending, self.unfinished):
             for job in set(known) - present:
                 known.pop(job)
 
-    def _release(self, job: str) -> None:
-        """Take the hold off a job that is back in the queue, once the nodes that it ran on will have it again."""
-        since = self.requeued.setdefault(job, self.host.wall())
+    def _release(self, job: str, requeued: str) -> None:
+        """Take the hold off a job that went back into the queue then, as soon as nodes that it ran on have it again."""
         # Never while its old processes are being ended: the new ones would be taken for them.
-        old = self.ending.get(job, {}).values()
-        if self.host.wall() < int(since) + NEXT_SECOND or any(thread.is_alive() for thread in old):
+        if self._is_being_ended(job):
             return
-        done = self.host.run("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)
+        start = datetime.datetime.strptime(requeued, TIME) + NEXT_SECOND
+        # A moment that is over is now, to Slurm.
+        done = self.host.run("scontrol", "update", f"JobId={job}", f"StartTime={start.strftime(TIME)}", check=False)
         self.log(f"job {job} may start again" if done.code == 0 else f"job {job}: {done.reason}")
         if done.code == 0:
             self.running.discard(job)
-            self.requeued.pop(job)
             self.ending.pop(job, None)
 
     def recall(self) -> None:

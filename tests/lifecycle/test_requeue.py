@@ -3,6 +3,7 @@
 # ruff: noqa: ARG002 (fakes have the signatures of what they stand for)
 from __future__ import annotations
 
+import datetime
 import json
 import socket
 import threading
@@ -26,6 +27,8 @@ class Cluster:
         self.nodes = {"n1": "allocated", "n2": "allocated", "n3": "allocated"}
         self.reasons: dict[str, str] = {}
         self.jobs = {"7": ("RUNNING", "None")}
+        self.begins: dict[str, str] = {}
+        self.requeued = self.time()
         self.gone: set[str] = set()
         self.lines: list[str] = []
         self.scripts: dict[str, str] = {}
@@ -51,17 +54,32 @@ class Cluster:
     def _squeue(self, host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
         if "-w" in args:
             return Result(0, "7|n[1-3]\n")
-        return Result(0, "".join(f"{job}|{state}|{reason}\n" for job, (state, reason) in self.jobs.items()))
+        now = self.time()
+        for job, begin in list(self.begins.items()):
+            if begin <= now:
+                self.jobs[job] = ("RUNNING", "None")
+                del self.begins[job]
+        rows = (f"{job}|{state}|{reason}|{self.requeued}\n" for job, (state, reason) in self.jobs.items())
+        return Result(0, "".join(rows))
+
+    def time(self) -> str:
+        """The controller's clock, as Slurm shows it."""
+        return datetime.datetime.fromtimestamp(self.host.wall()).strftime("%Y-%m-%dT%H:%M:%S")
+
+    def requeue(self) -> None:
+        """All jobs go back into the queue, and wait for what Slurm holds them back."""
+        self.requeued = self.time()
+        self.jobs = dict.fromkeys(self.jobs, ("PENDING", "BeginTime"))
 
     def _scontrol(self, host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
         if "State=DOWN" in args:
             self.nodes.pop(args[2].removeprefix("NodeName="))
-            self.jobs = dict.fromkeys(self.jobs, ("PENDING", "BeginTime"))
+            self.requeue()
         if "batch_script" in args:
             script = self.scripts.get(args[3])
             return Result(0, script) if script else Result(1, "", "Invalid job id specified")
-        if "StartTime=now" in args:
-            self.jobs[args[2].removeprefix("JobId=")] = ("RUNNING", "None")
+        if args[-1].startswith("StartTime="):
+            self.begins[args[2].removeprefix("JobId=")] = args[-1].removeprefix("StartTime=")
         return Result(0)
 
     def run(self, seconds: float) -> None:
@@ -125,12 +143,36 @@ def test_a_job_is_not_started_while_its_old_processes_are_being_ended(cluster: C
     assert cluster.jobs["7"] == ("RUNNING", "None")
 
 
-def test_a_job_is_not_started_in_the_second_in_which_it_was_ended(cluster: Cluster) -> None:
-    cluster.jobs["7"] = ("PENDING", "BeginTime")
-    began = cluster.host.wall()
-    while cluster.jobs["7"][0] == "PENDING":
+def test_a_job_starts_in_the_second_after_the_one_in_which_it_was_ended_by_slurms_own_clock(cluster: Cluster) -> None:
+    cluster.host.clock = 1000.6
+    cluster.requeue()
+    cluster.run(0.1)
+    assert cluster.requeued[-2:] == "00"
+    assert cluster.begins == {"7": cluster.requeued[:-2] + "01"}
+    cluster.run(1)
+    assert cluster.jobs["7"] == ("RUNNING", "None")
+
+
+def test_a_slurmctld_that_was_busy_when_a_job_went_back_costs_it_no_further_second(cluster: Cluster) -> None:
+    cluster.requeue()
+    cluster.host.clock += 5
+    cluster.run(0.1)
+    assert cluster.begins["7"] < cluster.time()
+
+
+def test_looks_are_soon_while_a_job_is_on_its_way_back_and_no_longer(cluster: Cluster) -> None:
+    cluster.gone.add("10.0.0.2")
+    while not cluster.downed():
         cluster.run(0.1)
-    assert int(cluster.host.wall()) > int(began)
+    cluster.jobs["7"] = ("COMPLETING", "None")
+    cluster.watch.round()
+    assert cluster.watch.suspicious
+    # Its user has put a hold of their own on it.
+    cluster.jobs["7"] = ("PENDING", "JobHeldUser")
+    for thread in cluster.watch.ending["7"].values():
+        thread.join()
+    cluster.watch.round()
+    assert not cluster.watch.suspicious
 
 
 def test_a_short_silence_is_no_loss(cluster: Cluster) -> None:
@@ -279,7 +321,7 @@ def test_a_job_that_slurm_shows_as_completing_meanwhile_is_ended_again_too(clust
     cluster.watch.recall()
     cluster.jobs["7"] = ("COMPLETING", "None")
     cluster.watch.round()
-    cluster.jobs["7"] = ("PENDING", "BeginTime")
+    cluster.requeue()
     cluster.run(3)
     assert [call[5] for call in cluster.host.calls if call[0] == "ssh"] == ["n1"]
     assert cluster.jobs["7"] == ("RUNNING", "None")
@@ -291,7 +333,7 @@ def test_a_job_that_runs_again_is_not_ended_by_a_restarted_service(cluster: Clus
     cluster.watch = cluster.service(lost_after=2)
     cluster.watch.recall()
     cluster.run(2)
-    cluster.jobs["7"] = ("PENDING", "BeginTime")
+    cluster.requeue()
     cluster.run(3)
     assert not cluster.host.ran("ssh")
 
