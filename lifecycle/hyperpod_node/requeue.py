@@ -71,8 +71,9 @@ class Watched:
 class Watch:
     """The service's memory: nodes that run jobs, and jobs that were seen running.
 
-    ``others``: addresses of the cluster's nodes, this one not among them. ``unfinished``: jobs and the survivors on
-    which an earlier run of this service was ending them. ``resolved``: addresses of node names, or when to ask again.
+    ``others``: addresses of the cluster's nodes, this one not among them. ``addresses``: NodeAddr of nodes that run
+    jobs, whose names in Slurm need not be their hosts'. ``resolved``: IP addresses of those, or when to ask again.
+    ``unfinished``: jobs and the survivors, by address, on which an earlier run of this service was ending them.
     """
 
     host: Host
@@ -81,6 +82,7 @@ class Watch:
     lost_after: float
     log: Callable[[str], None]
     nodes: Dict[str, Watched] = field(default_factory=dict)
+    addresses: Dict[str, str] = field(default_factory=dict)
     resolved: Dict[str, Tuple[str, float]] = field(default_factory=dict)
     running: Set[str] = field(default_factory=set)
     resumes: Dict[str, bool] = field(default_factory=dict)
@@ -106,9 +108,10 @@ class Watch:
             "sinfo", "-h", "-N", "-t", "alloc,mix,comp", "-O", "NodeList:64,NodeAddr:64,StateLong:32,Reason:128",
             timeout=10,
         )  # fmt: skip
-        found = {}
+        found, self.addresses = {}, {}
         for line in shown.out.splitlines():
             name, address, state, reason = (line[a:b].strip() for a, b in ((0, 64), (64, 128), (128, 160), (160, 288)))
+            self.addresses[name] = address
             if name and not reason.startswith("Action:") and "down" not in state:
                 found[name] = address
         # A name that is known is not looked up again: its server may be lost with the network, and takes long to ask.
@@ -166,7 +169,8 @@ class Watch:
         self.log(f"{name} is lost: {why}" if done.code == 0 else f"{name} could not be set down: {done.reason}")
         self.nodes.pop(name)
         for job, names in jobs.items():
-            self._end_everywhere(job, [survivor for survivor in slurm_conf.expand(names) if survivor != name])
+            survivors = [survivor for survivor in slurm_conf.expand(names) if survivor != name]
+            self._end_everywhere(job, [self.addresses.get(survivor, survivor) for survivor in survivors])
 
     def _auto_resumed(self, job: str) -> bool:
         """Whether HyperPod resumes a job: Slurm keeps no word of it but the batch script itself."""

@@ -116,7 +116,8 @@ def test_what_is_left_of_the_job_on_the_survivors_is_ended(cluster: Cluster) -> 
         cluster.run(0.1)
     cluster.run(1)
     told = {call[5]: call[6] for call in cluster.host.calls if call[0] == "ssh"}
-    assert told == {"n1": "7", "n3": "7"}
+    # By address: a node's name in Slurm is not always a host's.
+    assert told == {"10.0.0.1": "7", "10.0.0.3": "7"}
 
 
 def hold_ssh(cluster: Cluster) -> threading.Event:
@@ -311,24 +312,24 @@ def test_a_restarted_service_knows_what_ran_and_ends_again_what_it_was_ending(cl
     cluster.watch.recall()
     cluster.run(3)
     stuck.set()
-    assert {call[5] for call in cluster.host.calls if call[0] == "ssh"} == {"n1", "n3"}
+    assert {call[5] for call in cluster.host.calls if call[0] == "ssh"} == {"10.0.0.1", "10.0.0.3"}
     assert cluster.jobs["7"] == ("RUNNING", "None")
 
 
 def test_a_job_that_slurm_shows_as_completing_meanwhile_is_ended_again_too(cluster: Cluster) -> None:
-    cluster.host.write(requeue.MEMORY, json.dumps({"running": ["7"], "ending": {"7": ["n1"]}}))
+    cluster.host.write(requeue.MEMORY, json.dumps({"running": ["7"], "ending": {"7": ["10.0.0.1"]}}))
     cluster.watch = cluster.service(lost_after=2)
     cluster.watch.recall()
     cluster.jobs["7"] = ("COMPLETING", "None")
     cluster.watch.round()
     cluster.requeue()
     cluster.run(3)
-    assert [call[5] for call in cluster.host.calls if call[0] == "ssh"] == ["n1"]
+    assert [call[5] for call in cluster.host.calls if call[0] == "ssh"] == ["10.0.0.1"]
     assert cluster.jobs["7"] == ("RUNNING", "None")
 
 
 def test_a_job_that_runs_again_is_not_ended_by_a_restarted_service(cluster: Cluster) -> None:
-    memory = {"running": ["7"], "ending": {"7": ["n1"]}}
+    memory = {"running": ["7"], "ending": {"7": ["10.0.0.1"]}}
     cluster.host.write(requeue.MEMORY, json.dumps(memory))
     cluster.watch = cluster.service(lost_after=2)
     cluster.watch.recall()
