@@ -14,6 +14,7 @@ import math
 import os
 import random
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -139,6 +140,8 @@ def _join(torch: Any, rank: int, world: int) -> str:
         return "nccl" if torch.cuda.is_available() else "gloo"
     address, port = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "29500"))
     wait = datetime.timedelta(seconds=300)
+    if rank:
+        await_port(address, port, wait.total_seconds())
     # torchrun may have a store at that port already, for all attempts of the job; then every rank is its client.
     shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     store = torch.distributed.TCPStore(address, port, world, rank == 0 and not shared, timeout=wait)
@@ -149,6 +152,17 @@ def _join(torch: Any, rank: int, world: int) -> str:
     backend = wishes.pop() if len(wishes) == 1 else "gloo"
     torch.distributed.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=wait)
     return str(backend)
+
+
+def await_port(address: str, port: int, seconds: float) -> None:
+    """Wait until somebody listens. PyTorch's own client sleeps a second when it comes before the first rank's store."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            socket.create_connection((address, port), timeout=5).close()
+            return
+        except OSError:
+            time.sleep(0.02)
 
 
 def make_text(seed: int, length: int) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import socket
 import subprocess
 import sys
+import threading
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -58,3 +61,42 @@ def nanogpt() -> ModuleType:
 def test_the_fourth_rank_of_a_node_takes_a_gpu_that_it_sees(nanogpt: ModuleType, seen: int, device: str) -> None:
     torch = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: seen > 0, device_count=lambda: seen))
     assert nanogpt._device(torch, 3) == device
+
+
+class Store:
+    """PyTorch's: a client that comes before the server sleeps a second, so it is seen whether one listened."""
+
+    listened = False
+
+    def __init__(self, address: str, port: int, *_: object, **__: object) -> None:
+        with contextlib.suppress(OSError):
+            socket.create_connection((address, port), timeout=1).close()
+            self.listened = True
+        self.values: dict[str, bytes] = {}
+
+    def set(self, _: str, value: str) -> None:
+        self.values = {"wish/0": value.encode(), "wish/1": value.encode()}
+
+    def get(self, key: str) -> bytes:
+        return self.values[key]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_other_ranks_wait_for_the_first_one_s_store_and_then_lose_no_second(
+    nanogpt: ModuleType, monkeypatch: pytest.MonkeyPatch, rank: int
+) -> None:
+    stores: list[Store] = []
+    made = SimpleNamespace(
+        TCPStore=lambda *args, **rest: stores.append(Store(*args, **rest)) or stores[0],
+        init_process_group=lambda *args, **rest: None,
+    )
+    torch = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False), distributed=made)
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+        monkeypatch.setenv("MASTER_PORT", str(server.getsockname()[1]))
+        later = threading.Timer(0.2, server.listen)
+        later.start()
+        assert nanogpt._join(torch, rank, 2) == "gloo"
+        later.join()
+    assert [store.listened for store in stores] == [rank == 1]
