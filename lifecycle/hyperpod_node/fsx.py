@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from . import aws_cli, fstab
@@ -34,7 +33,7 @@ def mount(node: Node, wanted: Mapping[str, str], mount_point: str) -> str:
         detail = f"{node.host.mounts()[mount_point][0]} is mounted at {mount_point}"
     else:
         detail = _mount(node, _wait(node, wanted), mount_point)
-    _probe(node, mount_point)
+    node.host.prove_writable(mount_point)
     return detail
 
 
@@ -134,22 +133,6 @@ def _mount(node: Node, system: Mapping[str, Any], mount_point: str) -> str:
     # After the mount, so that a line in fstab says that it has worked once.
     fstab.put(host, f"{source} {mount_point} {kind} {options},_netdev,x-systemd.automount 0 0")
     return f"{system['FileSystemId']} mounted at {mount_point}"
-
-
-def _probe(node: Node, mount_point: str) -> None:
-    """Write, read back, delete: a mount that answers may still be read-only, full or stale."""
-    path = node.host.path(f"{mount_point}/.hyperpod-probe-{node.host.hostname()}")
-    text = f"{node.host.hostname()} {node.host.wall()}\n"
-    try:
-        with path.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.read_text(encoding="utf-8") != text:
-            raise StepError(f"{mount_point} returned something else than was written to it")
-        path.unlink()
-    except OSError as error:
-        raise StepError(f"cannot write to {mount_point}: {error.strerror}") from None
 
 
 def _folders(node: Node) -> None:

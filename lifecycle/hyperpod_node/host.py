@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import http.client
 import os
@@ -258,12 +259,35 @@ class Host:
         self.changes.append(name)
 
     def free(self, name: str) -> int:
-        """Bytes that a folder's disk has left for root; of its nearest parent where it does not exist."""
+        """Bytes that a folder's disk has left for everybody; of its nearest parent where it does not exist."""
+        left = os.statvfs(str(self._nearest(name)))
+        return left.f_bavail * left.f_frsize
+
+    def prove_writable(self, name: str) -> None:
+        """Write, read back, delete in a folder or its nearest parent: what looks right may be read-only, full or stale.
+
+        Raises StepError.
+        """
+        folder = self._nearest(name)
+        path, text = folder / f".hyperpod-probe-{self.hostname()}", f"{self.hostname()} {self.wall()}\n"
+        try:
+            with path.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            if path.read_text(encoding="utf-8") != text:
+                raise StepError(f"{name} returned something else than was written to it")
+        except OSError as error:
+            raise StepError(f"cannot write to {name}: {error.strerror}") from None
+        finally:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+    def _nearest(self, name: str) -> Path:
         path = self.path(name)
         while not path.exists():
             path = path.parent
-        left = os.statvfs(str(path))
-        return left.f_bfree * left.f_frsize
+        return path
 
     def remove(self, name: str) -> bool:
         """Remove a file. True when it was there."""

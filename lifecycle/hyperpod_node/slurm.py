@@ -60,6 +60,7 @@ def _controller(node: Node) -> str:
     conf = slurm_configure.read(host)
     for complaint in slurm_conf.missing_keys(conf, bin_folder):
         node.warn(complaint)
+    _state_can_be_saved(host, conf)
     _await_accounting(node, conf)
     units.never(node, "slurmd")
     was_running = units.start(node, "slurmctld", restart=changed, wait=False)
@@ -102,6 +103,18 @@ def _names_us(node: Node, text: str) -> bool:
     if ours & (named | {name.split(".")[0] for name in named}):
         return True
     return any(addresses & set(node.host.resolve(name)) for name in named)
+
+
+def _state_can_be_saved(host: Host, conf: slurm_conf.SlurmConf) -> None:
+    """slurmctld answers with a full disk too (seen with 24.11), and knows of no job when it starts the next time."""
+    folder = conf.get("StateSaveLocation", "/var/spool")
+    left = host.free(folder)
+    try:
+        host.prove_writable(folder)
+    except StepError as error:
+        raise StepError(f"slurmctld cannot save its state: {error}; {left} bytes are free") from None
+    if left < units.LEAST_FREE:
+        raise StepError(f"slurmctld cannot save its state: the disk of {folder} is full, {left} bytes are free")
 
 
 def _await_accounting(node: Node, conf: slurm_conf.SlurmConf) -> None:

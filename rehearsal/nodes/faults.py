@@ -123,9 +123,19 @@ def _truncated(cluster: Cluster) -> None:
 
 
 def _full_spool(cluster: Cluster) -> None:
-    """A worker has no room for what its daemon fetches. A controller's 24.11 starts all the same, and saves nothing."""
-    folder = "/var/spool/slurmd"
-    cluster.workers[0].run(f"mount.real -t tmpfs -o size=64k,mode=755 spool {folder}; cat /dev/zero > {folder}/full")
+    """A worker has no room for what its daemon fetches."""
+    _fill(cluster.workers[0], "/var/spool/slurmd")
+
+
+def _full_state(cluster: Cluster) -> None:
+    """A controller has no room for the state of Slurm: 24.11 starts all the same, and saves nothing."""
+    _fill(cluster.controller, "/var/spool/slurmctld")
+
+
+def _fill(host: Host, folder: str) -> None:
+    host.run(
+        f"mount.real -t tmpfs -o size=64k,mode=755,uid=$(id -u slurm) spool {folder}; cat /dev/zero > {folder}/full"
+    )
 
 
 def _malformed(cluster: Cluster) -> None:
@@ -199,6 +209,14 @@ def scenarios(stack: Stack) -> dict[str, Scenario]:
         ),
         "spool-full": Scenario(
             small, _full_spool, {"workers-1": r"^step slurm failed: .*the disk of /var/spool/slurmd is full"}
+        ),
+        "state-full": Scenario(
+            small,
+            _full_state,
+            {
+                "controller-1": r"^step slurm failed: slurmctld cannot save its state: .*/var/spool/slurmctld.* free",
+                "*": r"^step slurm failed: no controller answered",
+            },
         ),
         "slurm-missing": Scenario(small, _no_slurm, {"workers-1": r"^step slurm failed: .*slurmd"}),
         "no-munge-key": Scenario(replace(small, no_munge_key=True), says="key made for the cluster"),

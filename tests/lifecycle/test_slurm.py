@@ -71,6 +71,28 @@ def test_a_slurm_conf_that_the_agent_never_wrote_ends_the_wait(world: World) -> 
         slurm.run(ready(host))
 
 
+@pytest.mark.parametrize(
+    ("left", "why"),
+    [
+        (4096, r"the disk of /var/spool/slurmctld is full, 4096 bytes are free$"),
+        (1 << 30, r"cannot write to /var/spool/slurmctld: Not a directory; 1073741824 bytes are free$"),
+    ],
+    ids=["full", "unwritable"],
+)
+def test_a_controller_that_could_save_no_state_says_which_disk_and_starts_no_slurmctld(
+    world: World, monkeypatch: pytest.MonkeyPatch, left: int, why: str
+) -> None:
+    host = world.node("controller")
+    conf = host.path("/opt/slurm/etc/slurm.conf")
+    conf.write_text(conf.read_text() + "StateSaveLocation=/var/spool/slurmctld\n")
+    if "Not a" in why:
+        host.write("/var/spool/slurmctld", "a file where a folder should be")
+    monkeypatch.setattr(host, "free", lambda name: left if name == "/var/spool/slurmctld" else 0)
+    with pytest.raises(StepError, match=f"^slurmctld cannot save its state: {why}"):
+        slurm.run(ready(host))
+    assert "slurmctld" not in host.active
+
+
 def test_slurmctld_that_does_not_answer_fails(world: World) -> None:
     host = world.node("controller")
     stars = "*" * 41 + "\n"

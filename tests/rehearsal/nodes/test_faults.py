@@ -13,7 +13,8 @@ pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean
 SCENARIOS = (
     "fsx-after-a-minute", "fsx-never", "fsx-foreign", "fsx-twin", "fsx-mount-hangs", "fsx-read-only", "imds-slow",
     "imds-v1-only", "imds-down", "clock-skewed", "entry-point-missing", "module-missing", "parameters-missing",
-    "config-half-written", "config-malformed", "config-without-us", "spool-full", "slurm-missing", "no-munge-key",
+    "config-half-written", "config-malformed", "config-without-us", "spool-full", "state-full", "slurm-missing",
+    "no-munge-key",
 )  # fmt: skip
 
 
