@@ -7,7 +7,8 @@ symbolic link: CSI drivers mount below kubelet's folder, and those mounts must r
 Never on instance store: it is empty after a stop, and with it would be what kubelet knows of its node and the pause
 image that comes with the machine's. No script runs after a reboot, and an image may mount its disks late; a bind mount
 of a folder that is not there yet would be made on the root volume, below what is mounted over it later. So both
-services wait, by systemd's means, until the volume is really mounted.
+services wait, by systemd's means, until the volume is really mounted. The rest of a boot waits with them for ten
+minutes at most: it may bring what mounts the volume. They start whenever that has come.
 """
 
 from __future__ import annotations
@@ -28,20 +29,34 @@ SERVICES = (("containerd", "/var/lib/containerd"), ("kubelet", "/var/lib/kubelet
 # RDMA pins memory, and a container has its runtime's limit.
 LIMITS_FILE = f"{UNITS}/containerd.service.d/90-hyperpod.conf"
 LIMITS = "# Made by the HyperPod lifecycle scripts.\n[Service]\nLimitMEMLOCK=infinity\n"
-WAIT_UNIT = "hyperpod-data-volume.service"
-# Pods may have a folder of the instance store (hostPath), so they start after the service that mounts it, too.
+WAIT_UNIT, LATE_UNIT = "hyperpod-data-volume.service", "hyperpod-late-data-volume.service"
+# Wants, not Requires: who mounts the volume, and whether at the first attempt, is not for this to say. Pods may have a
+# folder of the instance store (hostPath), so they start after the service that mounts it, too.
 WAIT = f"""# Made by the HyperPod lifecycle scripts.
 [Unit]
 Description=Wait until {DATA_VOLUME} is mounted
-RequiresMountsFor={DATA_VOLUME}
-After={IMAGE_UNIT}.service
+Wants=opt-sagemaker.mount
+After=opt-sagemaker.mount {IMAGE_UNIT}.service
+OnFailure={LATE_UNIT}
 
 [Service]
 Type=oneshot
 RemainAfterExit=yes
 TimeoutStartSec=600
-ExecStart=/bin/sh -c 'until mountpoint -q {DATA_VOLUME}; do sleep 0.2; done'
+ExecStart=/bin/sh -c '{{until}} sleep 0.2; done'
 """
+# Not a part of a boot, so that no boot waits for it.
+LATE = f"""# Made by the HyperPod lifecycle scripts.
+[Unit]
+Description=Start containerd and kubelet once {DATA_VOLUME} is mounted
+
+[Service]
+ExecStart=/bin/sh -c '{{until}} sleep 2; done; systemctl --no-block start containerd kubelet'
+"""
+UNTIL = (
+    f"mountpoint -q {DATA_VOLUME} || echo waiting for {DATA_VOLUME}: containerd and kubelet start once it is mounted; "
+    f"until mountpoint -q {DATA_VOLUME}; do"
+)
 # Without systemd's default dependencies, by which a mount comes before local-fs.target, and so before every service.
 BIND = """# Made by the HyperPod lifecycle scripts.
 [Unit]
@@ -84,7 +99,8 @@ def run(node: Node) -> str:
     for unit in reversed(running):
         host.run("systemctl", "stop", unit, timeout=120)
     try:
-        host.write(f"{UNITS}/{WAIT_UNIT}", WAIT)
+        for name, text in ((WAIT_UNIT, WAIT), (LATE_UNIT, LATE)):
+            host.write(f"{UNITS}/{name}", text.format(until=UNTIL))
         for unit, folder in pending:
             _move(node, unit, folder)
     finally:

@@ -37,7 +37,7 @@ def test_after_a_reboot_nothing_is_bound_before_the_volume_is_mounted(host: Fake
     pod_disk.run(host.node())
     wait = host.text("/etc/systemd/system/hyperpod-data-volume.service")
     assert "until mountpoint -q /opt/sagemaker; do" in wait
-    assert "\nAfter=dlami-nvme.service\n" in wait
+    assert "\nAfter=opt-sagemaker.mount dlami-nvme.service\n" in wait
     for unit, folder in pod_disk.SERVICES:
         text = host.text(f"/etc/systemd/system/{pod_disk.mount_unit(folder)}")
         # Else systemd puts a mount before local-fs.target, and that before the service that it waits for.
