@@ -147,8 +147,10 @@ def render(conf: SlurmConf, groups: Mapping[str, Group], by_node: Mapping[str, G
         # hyperpod-requeue notices a lost node long before; this is for when it does not run.
         "SlurmdTimeout": str(SLURMD_TIMEOUT),
         "KillWait": "10",
-        # Three seconds by default, for clusters of thousands of short jobs.
-        "SchedulerParameters": "batch_sched_delay=1",
+        # Three and thirty seconds by default, for clusters of thousands of short jobs. After it has read its
+        # configuration, as whenever a node joins, slurmctld waits three or four before it looks at the first; backfill
+        # starts a job within one. The other two as slurm.conf(5) has them by default, and advises for a short interval.
+        "SchedulerParameters": "batch_sched_delay=1,bf_interval=1,bf_max_time=30,max_rpc_cnt=150",
         "Prolog": f"{bin_folder}/hyperpod-prolog",
         "Epilog": f"{bin_folder}/hyperpod-epilog",
         "TaskProlog": f"{bin_folder}/hyperpod-task-prolog",
