@@ -1,1 +1,1 @@
-"""What only clusters under EKS have."""
+"""What only EKS stacks have."""

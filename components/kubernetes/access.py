@@ -1,4 +1,4 @@
-"""Who may use the Kubernetes API: an access entry for each IAM role, of nodes and of people."""
+"""Who may use the Kubernetes API: an access entry for each IAM role of nodes and of people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pulumi import ComponentResource, Input, ResourceOptions
 from ..config import Team
 
 # CreateAccessEntry, type. pulumi-aws has a list of its own, without it (terraform-provider-aws, internal/service/eks,
-# consts.go); pulumi-aws-native passes on whatever AWS takes.
+# consts.go); pulumi-aws-native passes on whatever AWS accepts.
 NODE_ENTRY = "HYPERPOD_LINUX"
 
 
@@ -33,9 +33,9 @@ class EksAccessArgs:
 class EksAccess(ComponentResource):
     """Owns the access entries, and the administrators' access policy.
 
-    EKS has one entry for each role, so a person's is called by the role: one that moves to another team keeps its
-    entry. ``ready`` has the nodes' entries; nothing of the cluster waits for people's. Deliberately absent: the
-    deployer's own role, which is an administrator by EKS's bootstrap entry and cannot have another.
+    EKS has one entry for each role, so a person's entry is named after the role: a role that moves to another team
+    keeps its entry. ``ready`` has the nodes' entries; the cluster does not wait for people's. Deliberately absent: the
+    deployer's own role, which EKS's bootstrap entry makes an administrator and which cannot have another entry.
     """
 
     ready: list[pulumi.Resource]
@@ -84,7 +84,7 @@ class EksAccess(ComponentResource):
 
 
 def role_of(arn: str) -> str:
-    """A role as account, path and name: roles of two accounts may be called the same."""
+    """A role as account, path and name: roles of two accounts may have the same name."""
     account, _, role = arn.split(":", 4)[4].partition(":role/")
     return f"{account}/{role}"
 

@@ -26,7 +26,7 @@ POD_ADDONS = (
     "aws-mountpoint-s3-csi-driver",
     "metrics-server",
 )
-# SageMaker's, each behind its switch.
+# SageMaker's add-ons, each behind its switch.
 TRAINING_OPERATOR, TASK_GOVERNANCE = (
     "amazon-sagemaker-hyperpod-training-operator",
     "amazon-sagemaker-hyperpod-taskgovernance",
@@ -34,14 +34,14 @@ TRAINING_OPERATOR, TASK_GOVERNANCE = (
 _EBS = "ebs-csi"
 _POD_ADDON_TIMEOUT = CustomTimeouts(create="2h")
 _CONFIGURATION: Mapping[str, Mapping[str, object]] = {
-    # On tainted nodes too, as the other add-ons' DaemonSets are by themselves (containers-roadmap, 2261;
+    # On tainted nodes too, where the other add-ons' DaemonSets run by default (containers-roadmap, 2261;
     # Mountpoint for Amazon S3 CSI driver, installation).
     "eks-pod-identity-agent": {"tolerations": [{"operator": "Exists"}]},
     "aws-mountpoint-s3-csi-driver": {"node": {"tolerateAllTaints": True}},
 }
 # Add-ons whose published schema has an affinity (coredns: AWS CLI Reference, describe-addon-configuration; the EBS
-# driver: values.schema.json of its chart): where in it, and the label by which its pods keep to different nodes, which
-# an affinity of ours has to say again. The others are kept off accelerators by taints alone.
+# driver: values.schema.json of its chart): the key, and the label by which its pods avoid each other's nodes, which our
+# affinity has to repeat. Only taints keep the other add-ons off accelerators.
 _AFFINITY = {
     "coredns": ((), {"key": "k8s-app", "operator": "In", "values": ["kube-dns"]}),
     "aws-ebs-csi-driver": (("controller",), {"key": "app", "operator": "In", "values": ["ebs-csi-controller"]}),
@@ -50,10 +50,10 @@ _AFFINITY = {
 
 @dataclass(frozen=True, kw_only=True)
 class EksAddonsArgs:
-    """What the add-ons are made from. ``bucket`` is the one that pods may mount, None for none.
+    """What the add-ons are made from. ``bucket`` is the one that pods may mount, or None.
 
-    ``groups`` are the worker groups, of which those without accelerators are preferred. ``release`` is the HyperPod
-    chart's, whose namespace and cert-manager SageMaker's own add-ons need.
+    ``groups`` are the worker groups; pods prefer those without accelerators. ``release`` is the HyperPod chart's
+    release, whose namespace and cert-manager SageMaker's add-ons need.
     """
 
     names: Names
@@ -69,7 +69,7 @@ class EksAddonsArgs:
 
 @dataclass(frozen=True, kw_only=True)
 class _Identity:
-    """The service account of an add-on and what its role may do: a managed policy, statements, or both."""
+    """The service account of an add-on and its role's permissions: a managed policy, statements, or both."""
 
     kind: str
     service_account: str
@@ -78,11 +78,11 @@ class _Identity:
 
 
 class EksAddons(ComponentResource):
-    """Owns the add-ons, each pinned to the version that belongs to the cluster's, and their Pod Identity roles.
+    """Owns the add-ons, each pinned to a version for the cluster's Kubernetes version, and their Pod Identity roles.
 
-    Nothing waits for those that need pods. Deliberately absent: roles for add-ons that call nothing of AWS, access to
-    any bucket but the stack's own linked one, and what the EBS driver may do to the nodes, which ``HyperPod`` owns: a
-    cluster's ARN is known once it is there.
+    Nothing waits for add-ons that need pods. Deliberately absent: roles for add-ons that do not call AWS, access to any
+    bucket but the stack's own linked one, and the EBS driver's permissions on the nodes, which ``HyperPod`` owns
+    because they need the cluster's ARN.
     """
 
     ebs_role: Output[str]
@@ -105,13 +105,13 @@ class EksAddons(ComponentResource):
                 addon_name=addon,
                 addon_version=addon_version(addon, args.version),
                 configuration_values=json.dumps(settings) if settings else None,
-                # EKS puts its own unmanaged copies on a new cluster; the add-on takes them over.
+                # EKS installs unmanaged copies on a new cluster; the add-on takes them over.
                 resolve_conflicts_on_create="OVERWRITE",
                 resolve_conflicts_on_update="OVERWRITE",
                 pod_identity_associations=[self._association(identity)] if identity else None,
                 opts=ResourceOptions(
                     parent=self,
-                    # They need the chart's cert-manager and namespace.
+                    # These need the chart's cert-manager and namespace.
                     depends_on=[args.release] if addon in sagemaker else None,
                     custom_timeouts=None if addon in NODE_ADDONS else _POD_ADDON_TIMEOUT,
                 ),
@@ -119,7 +119,7 @@ class EksAddons(ComponentResource):
         self.register_outputs({})
 
     def _identities(self) -> dict[str, _Identity]:
-        """Service accounts are the add-ons' own (EKS User Guide, "AWS add-ons"); so are the managed policies."""
+        """Service accounts and managed policies as the EKS User Guide names them ("AWS add-ons")."""
         args = self._args
         here = f"{args.names.region}:{args.account}"
         arn = f"arn:{args.partition}"
@@ -129,7 +129,8 @@ class EksAddons(ComponentResource):
                 service_account="aws-node",
                 managed_policy="AmazonEKS_CNI_Policy",
                 # Newer versions have SageMaker attach interfaces to its instances (SageMaker API Reference,
-                # AttachClusterNodeNetworkInterface), while the cluster, whose id is its own, is still being made.
+                # AttachClusterNodeNetworkInterface), while the cluster, whose id is not known yet, is still being
+                # created.
                 statements=[
                     allow(["sagemaker:AttachClusterNodeNetworkInterface"], [f"{arn}:sagemaker:{here}:cluster/*"])
                 ],
@@ -145,9 +146,10 @@ class EksAddons(ComponentResource):
                 service_account="fsx-csi-controller-sa",
                 statements=[
                     allow(["fsx:CreateFileSystem", "fsx:TagResource"], [f"{arn}:fsx:{here}:file-system/*"]),
-                    # It names no resource: an ARN would match nothing (Service Authorization Reference, Amazon FSx).
+                    # This action has no resource type: an ARN would match nothing (Service Authorization Reference,
+                    # Amazon FSx).
                     allow(["fsx:DescribeFileSystems"], ["*"]),
-                    # Only what the driver made itself, and so never the stack's own file system.
+                    # Only what the driver itself created, and so never the stack's own file system.
                     allow(
                         ["fsx:DeleteFileSystem", "fsx:UpdateFileSystem"],
                         [f"{arn}:fsx:{here}:file-system/*"],
@@ -213,15 +215,15 @@ class EksAddons(ComponentResource):
                 opts=self._child,
             )
             policies.append(inline.id)
-        # An add-on must not start before its role can do something.
+        # An add-on must not start before its role has permissions.
         return Output.all(role.arn, *policies).apply(lambda all_of_it: str(all_of_it[0]))
 
 
 def configuration(addon: str, groups: Sequence[InstanceGroup], *, network_policies: bool = True) -> dict[str, Any]:
-    """The add-on's configuration values; empty where its own are right."""
+    """The add-on's configuration values; empty where its defaults are right."""
     settings: dict[str, Any] = dict(_CONFIGURATION.get(addon, {}))
     if addon == "vpc-cni" and network_policies:
-        # Without it the CNI takes NetworkPolicies and enforces none (EKS User Guide, "Limit Pod traffic").
+        # Without it the CNI accepts NetworkPolicies and enforces none (EKS User Guide, "Limit Pod traffic").
         settings["enableNetworkPolicy"] = "true"
     nodes = preferred_nodes(groups)
     if nodes and addon in _AFFINITY:

@@ -2,7 +2,7 @@
 
 AWS publishes the HyperPod chart only as a folder of a git repository, so there is no package whose digest could be
 checked: the folder itself is pinned, file by file, and the packaged charts that it needs by their digests.
-``python -m operations charts`` brings and checks them.
+``python -m operations charts`` downloads and checks them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ..config import Config, ConfigError, Problem
 
 FOLDER = Path("charts")
 BRING = "python -m operations charts"
-# Set by the rehearsal alone, which installs a stand-in where the charts are not there.
+# Set only by the rehearsal, which installs a stand-in where the charts are missing.
 UNVERIFIED_VARIABLE, UNVERIFIED = "HYPERPOD_CHARTS", "unverified"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dependency:
-    """A packaged chart that another needs next to it, as ``charts/NAME-VERSION.tgz``."""
+    """A packaged chart that another chart needs beside it, as ``charts/NAME-VERSION.tgz``."""
 
     name: str
     version: str
@@ -34,7 +34,7 @@ class Dependency:
 
     @property
     def file(self) -> str:
-        """Its file below the chart."""
+        """Its path in the chart's folder."""
         return f"charts/{self.name}-{self.version.removeprefix('v')}.tgz"
 
 
@@ -55,7 +55,7 @@ class Chart:
 
     @property
     def path(self) -> Path:
-        """Where it is, seen from the project."""
+        """Its path, relative to the project."""
         return FOLDER / self.name
 
 
@@ -89,7 +89,7 @@ HYPERPOD = Chart(
             sha256="252967e2083799987d576ac86986b3316ce350dd1da2d07a8b83b5c4288fbcf4",
         ),
     ),
-    # An older build next to the folder of the same chart: Helm takes one of the two, and not always the same.
+    # An older build beside the folder of the same chart: Helm uses either of them, and not always the same.
     left_out=("charts/health-monitoring-agent-0.1.0.tgz",),
 )
 KUEUE = Chart(
@@ -109,7 +109,7 @@ def needed(config: Config) -> tuple[Chart, ...]:
 
 
 def require(config: Config) -> None:
-    """Refuse to go on without the charts. Raises ConfigError with all that is wrong with them."""
+    """Refuse to continue without the charts. Raises ConfigError with everything that is wrong with them."""
     problems = [
         Problem(key=str(chart.path), what=fault, fix=f"bring it with `{BRING}`")
         for chart in needed(config)
@@ -124,7 +124,7 @@ def require(config: Config) -> None:
 
 
 def tree_digest(folder: Path, without: frozenset[str] = frozenset()) -> str:
-    """SHA-256 over every file's path and content, sorted by path; file modes and times do not count."""
+    """SHA-256 over every file's path and content, sorted by path; modes and times are ignored."""
     digest = hashlib.sha256()
     for name in sorted(_files(folder)):
         if name not in without:
@@ -133,7 +133,7 @@ def tree_digest(folder: Path, without: frozenset[str] = frozenset()) -> str:
 
 
 def faults(chart: Chart, folder: Path) -> list[str]:
-    """What is wrong with a chart that should be in ``folder``; nothing where it is what the pin says."""
+    """What is wrong with a chart that should be in ``folder``; nothing where it matches the pin."""
     if not (folder / "Chart.yaml").is_file():
         return ["the chart is not there"]
     found = [f"{name} is there besides the folder of that chart" for name in chart.left_out if (folder / name).exists()]

@@ -26,11 +26,12 @@ from .training import Training, TrainingArgs
 from .training_namespace import FileSystem
 
 LOG_DAYS = 30
-# KMS, ScheduleKeyDeletion: 7 to 30 days. A key that waits costs nothing.
+# KMS, ScheduleKeyDeletion: 7 to 30 days. A key that is pending deletion costs nothing.
 _KEY_WINDOW_DAYS = 7
 LOG_TYPES = ("api", "audit", "authenticator")
-# What the control plane calls on nodes: kubelet, webhooks on the ports that charts commonly serve them, and aggregated
-# APIs. An API that does not answer keeps every namespace from going (metrics-server: EKS's add-on; Kueue: its chart).
+# What the control plane calls on nodes: kubelet, webhooks on the ports that charts commonly use, and aggregated APIs.
+# An aggregated API that does not answer blocks the deletion of every namespace (metrics-server: EKS's add-on; Kueue:
+# its chart).
 _NODE_PORTS = {
     "https": 443,
     "webhook-4443": 4443,
@@ -45,10 +46,11 @@ _NODE_PORTS = {
 class Eks(ComponentResource):
     """Owns the EKS cluster, the key of its secrets, its add-ons and access entries, and the HyperPod chart.
 
-    No node groups: HyperPod brings the nodes. Access is by access entries alone: an ``aws-auth`` ConfigMap would need a
-    reachable API before there is one. The control plane's log group is made here, first, so that it has a retention and
-    goes with the stack; EKS alone would leave it behind. Deliberately absent: an OIDC provider (Pod Identity replaces
-    it) and whatever would wait for pods, which stay pending until HyperPod's nodes arrive.
+    No node groups: HyperPod brings the nodes. Access is granted by access entries: an ``aws-auth`` ConfigMap would need
+    a reachable API before there is one. The control plane's log group is created here, first, so that it has a
+    retention period and is deleted with the stack; EKS would leave its own behind. Deliberately absent: an OIDC
+    provider (Pod Identity replaces it) and anything that waits for pods, which stay pending until HyperPod's nodes
+    arrive.
     """
 
     orchestrator: aws_native.sagemaker.ClusterOrchestratorArgs
@@ -174,18 +176,18 @@ class Eks(ComponentResource):
                 skip_default_node_group=True,
                 skip_default_security_groups=True,
                 create_oidc_provider=False,
-                # Add-ons come from one table, below.
+                # All add-ons come from one table, below.
                 use_default_vpc_cni=True,
                 kube_proxy_addon_options=eks.KubeProxyAddonOptionsArgs(enabled=False),
                 tags=dict(context.tags),
             ),
-            # EKS looks for a VPC's blocks when it makes a cluster, and hours later (EKS User Guide, "VPC and subnet
-            # requirements").
+            # EKS looks up a VPC's blocks when it creates a cluster, and again hours later (EKS User Guide, "VPC and
+            # subnet requirements").
             opts=ResourceOptions(parent=self, depends_on=[logs, *self._args.network.blocks]),
         )
 
     def _warn_of(self, version: str) -> None:
-        """What the version costs or will need soon."""
+        """Warn of what the version costs or will soon need."""
         row = KUBERNETES_VERSIONS[version]
         days = row.days_left(kubernetes_versions.today())
         if ends := extended_support_notice(version):
@@ -245,7 +247,7 @@ class Eks(ComponentResource):
 
 
 def connect_command(names: Names) -> str:
-    """How a person reaches the cluster with kubectl."""
+    """The command that lets kubectl reach the cluster."""
     return f"aws eks update-kubeconfig --region {names.region} --name {names.cluster}"
 
 

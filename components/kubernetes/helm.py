@@ -18,13 +18,13 @@ from .pod_resources import tolerations
 
 RELEASE_NAME = "hyperpod-dependencies"
 NAMESPACE = "kube-system"
-# Applying it takes a minute; hooks have been seen to take three.
+# Applying it takes a minute; hooks were seen to take three.
 _TIMEOUT_SECONDS = 600
-# AWS Neuron documentation, "Neuron Scheduler Extension": a scheduler of its own, which places pods on neighbouring
-# cores. 1.10.0 is the version that public configurations of 2026 install.
+# AWS Neuron documentation, "Neuron Scheduler Extension": a separate scheduler, which places pods on neighbouring cores.
+# Public configurations of 2026 install version 1.10.0.
 NEURON_SCHEDULER = "neuron-scheduler"
 _NEURON_CHART, _NEURON_CHART_VERSION = "oci://public.ecr.aws/neuron/neuron-helm-chart", "1.10.0"
-# The chart's own tolerations of each plugin, which a list of ours replaces.
+# The chart's own tolerations for each plugin, which our list replaces.
 _UNHEALTHY = {
     "key": "sagemaker.amazonaws.com/node-health-status",
     "operator": "Equal",
@@ -41,7 +41,7 @@ _PLUGINS = {
 }
 # The Deployments of cert-manager's chart besides its controller.
 _CERT_MANAGER = ("webhook", "cainjector", "startupapicheck")
-# The tag that the chart itself would take; its image is named here for the account and the region to be right.
+# The tag that the chart itself would use; the image is named here to get the account and the region right.
 _HEALTH_AGENT_IMAGE = "hyperpod-health-monitoring-agent:1.0.1892.0_1.0.424.0"
 
 
@@ -62,11 +62,11 @@ class HyperPodChartArgs:
 
 
 class HyperPodChart(ComponentResource):
-    """Owns the Helm release that HyperPod wants to see before it accepts an EKS cluster, and Neuron's scheduler.
+    """Owns the Helm release that HyperPod requires before it accepts an EKS cluster, and Neuron's scheduler.
 
-    Nothing waits for pods, neither on install nor on uninstall: they stay pending until HyperPod brings nodes. The
-    cluster roles that Kubernetes itself aggregates may outlive an uninstall: their controller writes them back while
-    they are being deleted. The release therefore takes over what it finds under its names instead of giving up on it.
+    Neither install nor uninstall waits for pods: they stay pending until HyperPod brings nodes. The cluster roles that
+    Kubernetes itself aggregates may outlive an uninstall, because their controller writes them back while they are
+    being deleted. So the release takes over what it finds under its names.
     """
 
     release: kubernetes.helm.v3.Release
@@ -96,7 +96,7 @@ class HyperPodChart(ComponentResource):
                 namespace=NAMESPACE,
                 chart=_NEURON_CHART,
                 version=_NEURON_CHART_VERSION,
-                # The device plugin comes with the HyperPod chart, node recovery is HyperPod's own.
+                # The HyperPod chart has the device plugin, and HyperPod itself does node recovery.
                 values={
                     "devicePlugin": {"enabled": False},
                     "npd": {"enabled": False},
@@ -110,7 +110,7 @@ class HyperPodChart(ComponentResource):
 
 
 def chart_values(args: HyperPodChartArgs) -> dict[str, Any]:
-    """The chart's values: only what this accelerator needs is on, and no image is left for the chart to guess."""
+    """The chart's values: only what this accelerator needs is on, and every image is set explicitly."""
     gpu, charts, region = args.accelerator == "gpu", args.charts, args.region
     agent = region.health_agent_account
     values: dict[str, Any] = {
@@ -136,7 +136,7 @@ def chart_values(args: HyperPodChartArgs) -> dict[str, Any]:
     if nodes := preferred_nodes(args.groups):
         affinity = {"nodeAffinity": nodes}
         values["mpi-operator"]["mpiOperator"] = {"affinity": affinity}
-        # What the chart knows of the training operator says nothing of nodes.
+        # The chart has no values for the training operator's nodes.
         if charts.hyperpod_training_operator:
             values["cert-manager"] |= {"affinity": affinity} | {part: {"affinity": affinity} for part in _CERT_MANAGER}
     if taints := tolerations(args.groups):

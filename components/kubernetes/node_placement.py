@@ -1,5 +1,6 @@
-"""Where what a Kubernetes cluster itself runs has its nodes: pods that can be told prefer the groups without
-accelerators (``config.taints`` keeps the rest off). Nothing here makes a resource.
+"""Where the Kubernetes cluster's own pods run: those with a configurable affinity prefer groups without accelerators.
+
+``config.taints`` keeps the others off accelerators. Nothing here creates a resource.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from typing import Any
 from ..config import InstanceGroup
 
 GROUP_LABEL = "sagemaker.amazonaws.com/instance-group-name"
-# Kubernetes, API reference, PreferredSchedulingTerm: 1 to 100; more than what else the add-ons prefer by themselves.
+# Kubernetes, API reference, PreferredSchedulingTerm: 1 to 100; more than the add-ons' own preferences.
 _WEIGHT = 100
 
 
 def system_group_names(groups: Iterable[InstanceGroup]) -> list[str]:
-    """``system_groups`` of groups that are resolved: their names."""
+    """The names of ``system_groups``, for resolved groups."""
     return [
         group.name
         for group in groups
@@ -24,7 +25,7 @@ def system_group_names(groups: Iterable[InstanceGroup]) -> list[str]:
 
 
 def preferred_nodes(groups: Iterable[InstanceGroup]) -> dict[str, Any] | None:
-    """A pod's node affinity: rather on nodes of the system groups; None where there are none."""
+    """A pod's node affinity: prefers nodes of the system groups; None without such groups."""
     names = system_group_names(groups)
     if not names:
         return None

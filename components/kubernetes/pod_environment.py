@@ -1,4 +1,4 @@
-"""The environment of training pods: one ConfigMap for each worker group, by the rules that Slurm's jobs have too."""
+"""The environment of training pods: one ConfigMap for each worker group, by the same rules as for Slurm jobs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hyperpod_node import variables
 
 from ..config import InstanceGroup
 
-# Amazon VPC CNI: a pod's one interface.
+# Amazon VPC CNI: a pod's only interface.
 POD_INTERFACE = "eth0"
 
 
@@ -16,6 +16,6 @@ def config_map_name(group: str) -> str:
 
 
 def pod_variables(group: InstanceGroup) -> dict[str, str]:
-    """What a process in a pod on such a node gets; the transport is the catalogue's, which never guesses high."""
+    """The variables of a process in a pod on such a node; the transport is the catalogue's, on the safe side."""
     row = group.type
     return dict(variables.for_job(row.transport, POD_INTERFACE, row.accelerator, row.neuron_cores))

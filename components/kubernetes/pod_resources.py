@@ -1,4 +1,4 @@
-"""What a worker node offers to pods, by its row of the catalogue: devices, EFA interfaces, huge pages, CPUs, memory."""
+"""What a worker node offers to pods, by its catalogue row: devices, EFA interfaces, huge pages, CPUs, memory."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ Resources: TypeAlias = dict[str, int | str]
 
 HUGE_PAGES_RESOURCE = "hugepages-2Mi"
 # Amazon EKS User Guide, "Run machine learning training on Amazon EKS with Elastic Fabric Adapter": nodes with EFA
-# set 5,128 pages of 2 MiB aside at boot, and a pod that uses all of a node's interfaces takes 5,120 MiB. None of AWS's
-# manifests for Trainium asks for any (awslabs/awsome-distributed-ai, neuronx-distributed and optimum-neuron), and a pod
-# that asks for what its node does not have never starts; libfabric does without where it gets none.
+# reserve 5,128 pages of 2 MiB at boot, and a pod that uses all of a node's interfaces takes 5,120 MiB. None of AWS's
+# manifests for Trainium requests any (awslabs/awsome-distributed-ai, neuronx-distributed and optimum-neuron). A pod
+# that requests what its node does not have never starts, and libfabric works without huge pages.
 NODE_HUGE_PAGES_MIB = 5128 * 2
 POD_HUGE_PAGES_MIB = 5120
-# The rest is kubelet's reserve, the DaemonSets', and the page cache of the Lustre client.
+# The rest is for kubelet, the DaemonSets and the page cache of the Lustre client.
 _SHARE_OF_NODE = 0.75
 
 
 def efa_interfaces(group: InstanceGroup) -> int:
-    """Interfaces that the device plugin surely advertises on a node; none where the catalogue says "maybe"."""
+    """Interfaces that the device plugin certainly advertises on a node; none where the catalogue says "maybe"."""
     return group.type.efa_interfaces if group.type.efa == "yes" else 0
 
 
 def device_resource(group: InstanceGroup) -> str:
-    """The name under which the group's accelerators are requested. Raises ValueError for a group without."""
+    """The resource name of the group's accelerators. Raises ValueError for a group without any."""
     if not group.type.accelerator:
         raise ValueError(f"{group.type.name} has no accelerator")
     return ACCELERATORS[group.type.accelerator].kubernetes_resource
@@ -39,7 +39,7 @@ def device_resources(groups: Iterable[InstanceGroup]) -> list[str]:
 
 
 def huge_pages_mib(group: InstanceGroup) -> int:
-    """Huge pages of a node that pods can count on, MiB."""
+    """Huge pages that pods can rely on, MiB per node."""
     return NODE_HUGE_PAGES_MIB if efa_interfaces(group) and group.type.accelerator == "gpu" else 0
 
 
@@ -50,13 +50,13 @@ def tolerations(groups: Iterable[InstanceGroup]) -> list[dict[str, str]]:
 
 
 def node_cpus(group: InstanceGroup) -> int:
-    """Logical CPUs that the kernel shows: of EC2's vCPUs, those that the configured threads of each core leave."""
+    """Logical CPUs that the kernel shows: EC2's vCPUs, reduced by the configured threads per core."""
     threads = group.worker.threads_per_core if group.worker else 1
     return group.type.vcpus // group.type.threads_per_core * threads
 
 
 def node_capacity(group: InstanceGroup) -> Resources:
-    """What one node of the group has in all, as its kubelet reports it."""
+    """The total capacity of one node of the group, as its kubelet reports it."""
     capacity: Resources = {"cpu": node_cpus(group), "memory": f"{group.type.memory_gib}Gi"}
     if group.type.accelerator:
         capacity[device_resource(group)] = group.type.accelerators
@@ -68,7 +68,7 @@ def node_capacity(group: InstanceGroup) -> Resources:
 
 
 def pod_request(group: InstanceGroup, *, devices: int | None = None, efa: int | None = None) -> Resources:
-    """What a training pod asks for: by default a whole node. CPUs and memory are in proportion to the devices."""
+    """What a training pod requests: by default a whole node. CPUs and memory are proportional to the devices."""
     devices = group.type.accelerators if devices is None else devices
     share = _SHARE_OF_NODE * devices / group.type.accelerators
     interfaces = efa_interfaces(group) if efa is None else efa

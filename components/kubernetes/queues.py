@@ -1,4 +1,4 @@
-"""Kueue: jobs wait in their team's queue until all of their pods fit, within what the cluster really has."""
+"""Kueue: jobs wait in their team's queue until all of their pods fit into the cluster's real capacity."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ NAMESPACE = "kueue-system"
 LOCAL_QUEUE = "training"
 COHORT = "cluster"
 API = "kueue.x-k8s.io/v1beta1"
-# Value of each class, and what it is for; a job without one counts as 0.
+# The value of each class and its purpose; a job without a class counts as 0.
 PRIORITIES = {"high": (1000, "preempts the others"), "normal": (100, "training"), "low": (10, "may wait, may be cut")}
 _IMAGE = "registry.k8s.io/kueue/kueue"
 # A node pulls images of tens of GB before its first pod is ready.
 _PODS_READY = "30m"
-# A job that never comes up is put aside after that many tries, for its owner to see.
+# A job that never comes up is deactivated after that many tries, for its owner to see.
 _TRIES = 5
 _TIMEOUT_SECONDS = 900
-# Of nodes without accelerators; the rest is for what the cluster itself runs there.
+# Share of nodes without accelerators; the rest is for the cluster's own pods.
 _JOBS_SHARE_OF_SYSTEM_NODE = 0.5
 _FRAMEWORKS = ("batch/job", "kubeflow.org/mpijob", "kubeflow.org/pytorchjob")
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueuesArgs:
-    """What the queues are made from. ``shares`` is each namespace's part of the cluster, 1 in all.
+    """What the queues are made from. ``shares`` is each namespace's part of the cluster; the sum is 1.
 
     ``ready`` is what must be there before Kueue's pods can run: the HyperPod cluster.
     """
@@ -51,13 +51,13 @@ class QueuesArgs:
 class Queues(ComponentResource):
     """Owns Kueue, a flavor for each worker group, a queue for each namespace, and the priorities.
 
-    Kueue's webhooks check its own objects, and so does its release wait for its pods: all of it comes after the nodes.
-    A queue borrows what others leave idle and gives it back when they want it.
+    Kueue's webhooks check its own objects, so its release waits for its pods, and everything here comes after the
+    nodes. A queue borrows what other queues leave idle and returns it when they need it.
     """
 
     def __init__(self, name: str, args: QueuesArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Queues", name, None, opts)
-        # Helm would make the namespace too, and leave it behind.
+        # Helm could create the namespace too, but would leave it behind.
         home = kubernetes.core.v1.Namespace(
             f"{name}-namespace",
             metadata=kubernetes.meta.v1.ObjectMetaArgs(name=NAMESPACE),
@@ -82,7 +82,7 @@ class Queues(ComponentResource):
             **fields: Any,
         ) -> pulumi.Resource:
             metadata = {"name": object_name, **({"namespace": namespace} if namespace else {})}
-            # The SDK's own class for custom resources knows spec and nothing else; a priority has none.
+            # The SDK's class for custom resources has only spec; a priority class has none.
             return pulumi.CustomResource(
                 f"kubernetes:{API}:{kind}",
                 f"{name}-{which}",
@@ -90,7 +90,7 @@ class Queues(ComponentResource):
                 ResourceOptions(parent=self, depends_on=[release, *after]),
             )
 
-        # No webhook looks at these: while they are made, the API server learns where Kueue's webhooks answer.
+        # No webhook checks these: while they are created, the API server learns where Kueue's webhooks answer.
         first = [
             declare(f"priority-{priority}", "WorkloadPriorityClass", priority, value=value, description=description)
             for priority, (value, description) in PRIORITIES.items()
@@ -103,14 +103,14 @@ class Queues(ComponentResource):
             before += share
             declare(f"queue-{namespace}", "ClusterQueue", namespace, *first, spec=queue)
             local = {"clusterQueue": namespace}
-            # A team that is added later: the release is there already, its namespace is not.
+            # For a team that is added later: the release exists already, its namespace does not.
             after = (*first, *args.ready)
             declare(f"local-{namespace}", "LocalQueue", LOCAL_QUEUE, *after, namespace=namespace, spec=local)
         self.register_outputs({})
 
 
 def kueue_values(image_registry: str | None, groups: Sequence[InstanceGroup] = ()) -> dict[str, Any]:
-    """The chart's values: the released image, the frameworks that are there, all or nothing, and where it runs."""
+    """The chart's values: the released image, the installed frameworks, gang scheduling, and where Kueue runs."""
     configuration = {
         "apiVersion": "config.kueue.x-k8s.io/v1beta1",
         "kind": "Configuration",
@@ -120,12 +120,12 @@ def kueue_values(image_registry: str | None, groups: Sequence[InstanceGroup] = (
         "leaderElection": {"leaderElect": True, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
         "controller": {"groupKindConcurrency": {"Job.batch": 5, "Workload.kueue.x-k8s.io": 5}},
         "clientConnection": {"qps": 50, "burst": 100},
-        # A job that got only some of its pods up gives everything back and queues again.
+        # A job of which only some pods come up returns everything and queues again.
         "waitForPodsReady": {
             "enable": True,
             "timeout": _PODS_READY,
             "recoveryTimeout": _PODS_READY,
-            # Quotas are what the nodes have, so nobody needs to wait until another team's images are pulled.
+            # Quotas match the nodes, so no job needs to wait until another team's images are pulled.
             "blockAdmission": False,
             "requeuingStrategy": {"backoffLimitCount": _TRIES},
         },
@@ -138,11 +138,11 @@ def kueue_values(image_registry: str | None, groups: Sequence[InstanceGroup] = (
     }
     manager: dict[str, Any] = {"replicas": 1, "manager": {"image": image}}
     if names := system_group_names(groups):
-        # The chart knows no affinity, and a selector has one value for a label.
+        # The chart has no value for affinity, and a selector allows only one value for a label.
         manager["nodeSelector"] = {GROUP_LABEL: names[0]}
     return {
         "controllerManager": manager,
-        # JSON is YAML; the chart takes the file as text.
+        # JSON is valid YAML; the chart takes the file as text.
         "managerConfig": {"controllerManagerConfigYaml": json.dumps(configuration, indent=2)},
     }
 
@@ -155,12 +155,12 @@ def flavor_name(group: InstanceGroup) -> str:
 def flavor(group: InstanceGroup) -> dict[str, Any]:
     """The nodes of a worker group, for Kueue."""
     spec: dict[str, Any] = {"nodeLabels": {GROUP_LABEL: group.name}}
-    # Kubernetes lets pods tolerate a taint of the name of a device that they ask for, which their job does not say.
+    # Kubernetes makes pods tolerate a taint named after a device they request; their job does not show it.
     implied = [taint for taint in group.taints if taint.key in device_resources([group])]
     if implied:
         spec["tolerations"] = [{"key": taint.key, "operator": "Exists", "effect": taint.effect} for taint in implied]
     if others := [taint for taint in group.taints if taint not in implied]:
-        # Only jobs that tolerate the taints are sent there.
+        # Only jobs that tolerate the taints use this flavor.
         spec["nodeTaints"] = [taint.model_dump() for taint in others]
     return spec
 
@@ -168,13 +168,13 @@ def flavor(group: InstanceGroup) -> dict[str, Any]:
 def cluster_queue(namespace: str, groups: Sequence[InstanceGroup], share: float, before: float = 0.0) -> dict[str, Any]:
     """A namespace's queue: its share of every worker group, and what the others do not use.
 
-    ``before`` is what the queues before it have: together they have every device, also where one cannot be parted.
+    ``before`` is the share of all earlier queues, so that rounding leaves no device out.
     """
     devices = device_resources(groups)
     covered = ["cpu", "memory", HUGE_PAGES_RESOURCE, EFA_RESOURCE, *devices]
     flavors = [
         {"name": flavor_name(group), "resources": [{"name": r, "nominalQuota": q} for r, q in quota.items()]}
-        # The first that fits is taken: what asks for no accelerator is not to use up a node that has some.
+        # Kueue takes the first flavor that fits: jobs without accelerators should not use up nodes that have some.
         for group in sorted(groups, key=lambda group: group.type.accelerators > 0)
         for quota in [_quota(group, share, before, devices)]
     ]
@@ -188,9 +188,9 @@ def cluster_queue(namespace: str, groups: Sequence[InstanceGroup], share: float,
 
 
 def _quota(group: InstanceGroup, share: float, before: float, devices: Sequence[str]) -> dict[str, str]:
-    """A share of all of a group's nodes, in whole devices. A flavor has to name every resource that any other has.
+    """A share of all nodes of a group, in whole devices. A flavor must name every resource that any other flavor has.
 
-    Quantities are as the API server writes them back: spelled otherwise, every later preview would show a change.
+    Quantities are spelled as the API server returns them: otherwise every later preview would show a change.
     """
 
     part_of_node = 1.0 if group.type.accelerator else _JOBS_SHARE_OF_SYSTEM_NODE
@@ -222,9 +222,9 @@ def binary_quantity(amount: int) -> str:
 
 
 def shares(promised: Mapping[str, int | None], total: int) -> dict[str, float]:
-    """Each namespace's part of ``total`` devices: what it was promised, or an equal part of what no promise takes."""
+    """Each namespace's part of ``total`` devices: its guaranteed count, or an equal part of the rest."""
     if not total:
-        # What has no accelerators is shared all the same.
+        # Groups without accelerators are shared too.
         return dict.fromkeys(promised, 1 / len(promised))
     open_ones = [name for name, count in promised.items() if count is None]
     rest = total - sum(count or 0 for count in promised.values())

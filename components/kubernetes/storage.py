@@ -1,4 +1,4 @@
-"""Storage classes: volumes that pods ask for and drivers make."""
+"""Storage classes: volumes that pods request and drivers create."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class KubernetesStorageArgs:
 class KubernetesStorage(ComponentResource):
     """Owns the classes ``gp3`` (the default) and ``fsx-lustre``.
 
-    The stack's own file system is a static volume in each training namespace. Local disks need no class: kubelet's
-    data is on them, so that emptyDir is.
+    The stack's own file system is a static volume in each training namespace. Local disks need no class: kubelet keeps
+    its data there, and with it emptyDir volumes.
     """
 
     def __init__(self, name: str, args: KubernetesStorageArgs, opts: ResourceOptions | None = None) -> None:

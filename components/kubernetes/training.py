@@ -29,7 +29,7 @@ class TrainingArgs:
 class Training(ComponentResource):
     """Owns the storage classes, a namespace for each team, and with Kueue their queues.
 
-    Needs the Kubernetes provider of the cluster. Nothing of the HyperPod cluster waits for any of it.
+    Needs the cluster's Kubernetes provider. The HyperPod cluster does not wait for any of it.
     """
 
     def __init__(self, name: str, args: TrainingArgs, opts: ResourceOptions | None = None) -> None:
@@ -55,7 +55,7 @@ class Training(ComponentResource):
                     namespace=namespace,
                     team=team.name,
                     groups=groups,
-                    # Queues lend what is idle; without them a quota is all that keeps teams apart.
+                    # Queues lend what is idle; without them only quotas separate teams.
                     accelerators=total if queued else int(total * part[namespace] + 1e-9),
                     file_system=args.file_system,
                     network_cidrs=args.network_cidrs,

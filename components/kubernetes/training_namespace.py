@@ -1,4 +1,4 @@
-"""A team's place on the Kubernetes cluster: namespace, limits, network, rights, environment and storage."""
+"""A team's place on the Kubernetes cluster: namespace, limits, network, permissions, environment and storage."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .storage import CLAIM_NAME, FSX_DRIVER
 
 core, rbac, network = kubernetes.core.v1, kubernetes.rbac.v1, kubernetes.networking.v1
 
-# Amazon EKS User Guide, "Understand how EKS Pod Identity works": where the agent answers on every node.
+# Amazon EKS User Guide, "Understand how EKS Pod Identity works": the agent's address on every node.
 _POD_IDENTITY = "169.254.170.23/32"
 _DNS, _HTTP = 53, 80
 # Kubernetes, "Pod Security Standards". Baseline refuses host access, and training needs none: EFA devices come from
 # their plugin, shared memory and scratch are emptyDir.
 _ENFORCED, _WARNED = "baseline", "restricted"
-# What a member may do, by API group; nothing that reaches beyond the namespace.
+# A member's permissions, by API group; none reaches beyond the namespace.
 _EVERYTHING = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 _READ = ("get", "list", "watch")
 _RIGHTS = (
@@ -43,7 +43,7 @@ _RIGHTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class FileSystem:
-    """The stack's Lustre file system, as pods mount it. ``capacity_gib`` is what it was made with."""
+    """The stack's Lustre file system, as pods mount it. ``capacity_gib`` is its size at creation."""
 
     file_system_id: Input[str]
     dns_name: Input[str]
@@ -55,8 +55,8 @@ class FileSystem:
 class TrainingNamespaceArgs:
     """What a namespace is made from.
 
-    ``accelerators`` bounds the devices of all its pods together. ``network_cidrs`` are where the file system is, none
-    where that is not known.
+    ``accelerators`` limits the devices of all its pods together. ``network_cidrs`` contain the file system; none where
+    its network is unknown.
     """
 
     namespace: str
@@ -71,9 +71,9 @@ class TrainingNamespaceArgs:
 class TrainingNamespace(ComponentResource):
     """Owns a namespace and what is in it.
 
-    Its pods talk to each other, to DNS, to the file system and to HTTPS, and nobody else talks to them; EFA's traffic
-    is none of Kubernetes' business and stays within the security group. Deliberately absent: service accounts with
-    rights (jobs need none) and secrets (they are the team's own).
+    Its pods may reach each other, DNS, the file system and HTTPS, and accept connections only from each other. EFA
+    traffic bypasses network policies; the security group limits it. Deliberately absent: service accounts with
+    permissions (jobs need none) and secrets (each team creates its own).
     """
 
     namespace: kubernetes.core.v1.Namespace
@@ -89,8 +89,8 @@ class TrainingNamespace(ComponentResource):
             metadata=kubernetes.meta.v1.ObjectMetaArgs(name=args.namespace, labels=labels),
             opts=ResourceOptions(parent=self),
         )
-        # By name alone Pulumi would not know that the namespace comes first. It takes everything along when it goes:
-        # one by one, the claim of a job that still runs would never end.
+        # A name alone would not tell Pulumi that the namespace comes first. Deleting the namespace deletes everything
+        # in it; deleted one by one, the claim of a running job would never end.
         self._inside = ResourceOptions(parent=self, depends_on=[self.namespace], deleted_with=self.namespace)
         self._limits()
         if args.network_policy:
@@ -108,7 +108,7 @@ class TrainingNamespace(ComponentResource):
         devices = device_resources(args.groups)
         hard: dict[str, str] = {f"requests.{device}": str(args.accelerators) for device in devices}
         hard[f"requests.{EFA_RESOURCE}"] = str(sum(efa_interfaces(group) * group.count for group in args.groups))
-        # Nobody outside of the cluster is served from here.
+        # Nothing here serves clients outside of the cluster.
         hard |= {"services.loadbalancers": "0", "services.nodeports": "0", "persistentvolumeclaims": "20"}
         core.ResourceQuota(
             f"{self._name}-quota",
@@ -193,9 +193,9 @@ class TrainingNamespace(ComponentResource):
             )
 
     def _storage(self) -> None:
-        """A volume serves one claim, so every namespace has a volume of the same file system.
+        """A volume serves one claim, so every namespace has its own volume of the same file system.
 
-        The volume is not in the namespace and waits for nothing: it ends when its claim does, with the namespace.
+        The volume is not in the namespace and waits for nothing: it is deleted when its claim is, with the namespace.
         """
         args, system = self._args, self._args.file_system
         capacity: Mapping[str, str] = {"storage": f"{system.capacity_gib}Gi"}
@@ -207,7 +207,7 @@ class TrainingNamespace(ComponentResource):
                 capacity=capacity,
                 access_modes=modes,
                 mount_options=["flock", "noatime"],
-                # The file system is the stack's: no claim's end may be its own.
+                # The file system belongs to the stack: deleting a claim must not delete it.
                 persistent_volume_reclaim_policy="Retain",
                 storage_class_name="",
                 claim_ref=core.ObjectReferenceArgs(namespace=args.namespace, name=CLAIM_NAME),
@@ -228,8 +228,8 @@ class TrainingNamespace(ComponentResource):
                 volume_name=volume_name,
                 resources=core.VolumeResourceRequirementsArgs(requests=capacity),
             ),
-            # Kubernetes lets a bound claim change in nothing but its size, and that only where a storage class made
-            # the volume. When the file system grows the volume says so; the claim stays as it was made.
+            # Only the size of a bound claim can change, and only if a storage class created the volume. When the file
+            # system grows, the volume shows it; the claim stays as it was created.
             opts=ResourceOptions.merge(self._inside, ResourceOptions(depends_on=[volume], ignore_changes=["spec"])),
         )
 
