@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import select
+import signal
+import traceback
+from collections.abc import Callable
+from typing import NamedTuple
+
 import pytest
 
 from rehearsal.account import Account, Fault
 from rehearsal.account.faults import parse_fault
+from rehearsal.engines import program
 from rehearsal.engines.deployment import destroy, up
+from rehearsal.engines.embedded import DeploymentError, Engine
 from stack.state import ResourceState
 from tests.support import plan, project
-
-PARTS = 3
 
 
 def _kinds(stack: str) -> dict[tuple[str, str], ResourceState]:
@@ -26,23 +34,70 @@ def test_gpu_and_trainium_stacks_have_the_same_kinds_of_resources(orchestrator: 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("stack", ["slurm-gpu", "eks-gpu"])
-@pytest.mark.parametrize("part", range(PARTS))
 def test_a_failure_of_each_kind_of_resource_in_each_component_is_named_and_leaves_nothing_after_destroy(
-    stack: str, part: int
+    stack: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One deployment: as each resource is about to be made, a fork of the process tries what follows its failure."""
+    found: dict[tuple[str, str], Aftermath] = {}
+    step = Engine._step
+
+    def step_after_its_failure(engine: Engine, resource: ResourceState) -> None:
+        # Resources of one type in one component fail alike: one speaks for all of them.
+        if resource.in_account and (kind := (resource.type, engine.state[resource.parent].type)) not in found:
+            found[kind] = in_a_fork(lambda: aftermath(engine, resource, lambda: step(engine, resource)))
+        step(engine, resource)
+
+    monkeypatch.setattr(Engine, "_step", step_after_its_failure)
+    # A fork has the thread that it is made in alone: one that nobody shares a lock with.
+    monkeypatch.setattr(program, "_WORKERS", 1)
     loaded = project(stack, observability=True)
-    # Resources of one type in one component fail alike: one speaks for all of them.
-    targets = sorted((r.type, r.name) for r in _kinds(stack).values())[part::PARTS]
-    assert len(targets) > 40 / PARTS
     with Account(loaded.config["aws:region"]) as account:
-        for type_token, name in targets:
-            account.faults = [Fault(target=f"{type_token}::{name}")]
-            failed = up(loaded, account)
-            assert failed.failure.startswith(f"{name} ({type_token}): create failed: InternalFailure: injected failure")
-            assert destroy(failed.state, account) == []
-            assert account.leftovers() == [], f"after a failure of {name}"
+        assert not up(loaded, account).failure
+    assert found.keys() == _kinds(stack).keys()
+    for (type_token, _), after in found.items():
+        cause = f"{after.name} ({type_token}): create failed: InternalFailure: injected failure"
+        assert after.failure.startswith(cause)
+        assert (after.kept, after.leftovers) == ([], []), f"after a failure of {after.name}"
+
+
+class Aftermath(NamedTuple):
+    """A failure, and what destroying the rest of its stack could not delete and left in the account."""
+
+    name: str
+    failure: str
+    kept: list[str]
+    leftovers: list[str]
+
+
+def aftermath(engine: Engine, resource: ResourceState, make: Callable[[], None]) -> Aftermath:
+    account = engine.account
+    account.faults = [Fault(target=f"{resource.type}::{resource.name}")]
+    with pytest.raises(DeploymentError) as failed:
+        make()
+    return Aftermath(resource.name, str(failed.value), destroy(engine.state, account), account.leftovers())
+
+
+def in_a_fork(look: Callable[[], Aftermath]) -> Aftermath:
+    """What is found in a copy of this process, which ends with it."""
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        try:
+            answer: Aftermath | str = look()
+        except BaseException:
+            answer = traceback.format_exc()
+        os.write(writing, pickle.dumps(answer))
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        heard = select.select([pipe], [], [], 60)[0]
+        if not heard:
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        assert heard, "nothing heard from a fork in a minute"
+        found = pickle.load(pipe)
+    assert isinstance(found, Aftermath), found
+    return found
 
 
 @pytest.mark.slow
