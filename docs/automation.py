@@ -27,7 +27,7 @@ MOST_HOURLY_USD = 50.0
 
 @contextmanager
 def engine_for(chosen: Target, rehearse: bool) -> Iterator[Engine]:
-    """The stack on the Pulumi engine; in the embedded account where it is a rehearsal."""
+    """The stack on the Pulumi engine, or in the embedded account for a rehearsal."""
     if rehearse:
         with rehearsed(chosen) as (engine, _):
             yield engine
@@ -36,8 +36,8 @@ def engine_for(chosen: Target, rehearse: bool) -> Iterator[Engine]:
 
 
 def deploy_within_budget(stack: str, *, rehearse: bool) -> int:
-    """Deploy a stack unless it is too dear, or would replace something. Returns an exit code."""
-    chosen = target.load(stack)  # every problem of the configuration at once
+    """Deploy a stack unless it is too expensive or would replace something. Returns an exit code."""
+    chosen = target.load(stack)  # reports every problem of the configuration at once
     hourly = costs.bill(chosen.config).hourly_usd
     if hourly > MOST_HOURLY_USD:
         print(f"{stack} costs ${hourly:.2f} an hour, more than ${MOST_HOURLY_USD:.2f}")
