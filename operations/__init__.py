@@ -1,5 +1,5 @@
 """Operations: what a person or CI runs against a stack, ``python -m operations VERB``.
 
 Every verb is a thin shell over functions that a program can import: they take a ``Target`` (or an ``Aws``), return
-dataclasses, and raise ``Failure`` with the exit code that the command would end with.
+dataclasses, and raise ``Failure`` with the command's exit code.
 """

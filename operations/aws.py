@@ -1,4 +1,4 @@
-"""AWS through boto3: clients that retry, pages, and who is asking."""
+"""AWS through boto3: clients with retries, pagination, and the caller's account."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _ATTEMPTS = 8
 
 
 class Aws:
-    """One account in one region, as the environment's credentials reach it."""
+    """One account in one region, through the environment's credentials."""
 
     def __init__(self, region: str) -> None:
         self.region = region
         self._clients: dict[str, Any] = {}
 
     def client(self, service: str, region: str | None = None) -> Any:
-        """A client of a service, in the stack's region unless another is named."""
+        """A service's client, by default in the stack's region."""
         key = f"{service}/{region or self.region}"
         if key not in self._clients:
             attempts = int(os.environ.get("AWS_MAX_ATTEMPTS", _ATTEMPTS))
@@ -45,5 +45,5 @@ class Aws:
 
     @cached_property
     def account_id(self) -> str:
-        """The account that the credentials are of."""
+        """The account of the credentials."""
         return str(self.client("sts").get_caller_identity()["Account"])

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 import typer
-from typer._click.exceptions import ClickException  # Typer brings its own Click and exports this from nowhere else
+from typer._click.exceptions import ClickException  # Typer ships its own Click and exports this only here
 
 from stack.failures import Exit, bad_input, explain
 
@@ -31,8 +31,8 @@ from .commands.validate import validate_command
 from .target import ROOT
 
 EXIT_CODES = (
-    "Exit codes: 0 good; 1 the operation failed or a check found something; 2 bad input; "
-    "3 it could not be found out (no credentials, permission, network or tool); 130 Ctrl-C."
+    "Exit codes: 0 success; 1 the operation failed or a check found a problem; 2 invalid input; "
+    "3 undetermined: missing credentials, permissions, network or tools; 130 Ctrl-C."
 )
 
 app = typer.Typer(
@@ -77,15 +77,15 @@ def _introduction() -> None:
     \b
       python -m operations deploy dev --rehearse   on this machine, without an AWS account
       python -m operations cost dev                what it costs
-      python -m operations quotas dev              what to ask AWS for
+      python -m operations quotas dev              what to request from AWS
       python -m operations deploy dev              for real
-      python -m operations validate dev            is it what it should be?
+      python -m operations validate dev            is it as configured?
       python -m operations connect dev             a shell on the cluster
     """
 
 
 def _stack(words: Sequence[str]) -> str:
-    """The stack that a command line names, as hints have it."""
+    """The stack that a command line names, for use in hints."""
     named = [word.rpartition("=")[2] for word in words if word.startswith("--stack=") or not word.startswith("-")]
     known = (one for one in (*named, os.environ.get("HYPERPOD_STACK", "")) if (ROOT / f"Pulumi.{one}.yaml").is_file())
     return next(known, "STACK")
@@ -93,7 +93,7 @@ def _stack(words: Sequence[str]) -> str:
 
 @cache
 def _command() -> Any:
-    """Typer's reading of every verb's signature, which stays the same."""
+    """Typer's command, built once from every verb's signature."""
     return typer.main.get_command(app)
 
 

@@ -18,11 +18,15 @@ from stack.failures import Failure, bad_input
 
 # Used by every verb.
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]
-Stack = Annotated[str, typer.Argument(metavar="STACK", help="Which Pulumi.STACK.yaml, as dev or slurm-gpu.")]
+Stack = Annotated[str, typer.Argument(metavar="STACK", help="Which Pulumi.STACK.yaml, for example dev or slurm-gpu.")]
 StackOption = Annotated[
     str,
     typer.Option(
-        "--stack", "-s", metavar="STACK", envvar="HYPERPOD_STACK", help="Which Pulumi.STACK.yaml, as dev or slurm-gpu."
+        "--stack",
+        "-s",
+        metavar="STACK",
+        envvar="HYPERPOD_STACK",
+        help="Which Pulumi.STACK.yaml, for example dev or slurm-gpu.",
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -34,7 +38,7 @@ MARKS = {
 
 
 def out() -> Console:
-    """Standard output, as it is now (tests and pipes replace it). Lines are whole, so that commands can be copied."""
+    """The current standard output (tests and pipes replace it). Lines are not wrapped, so commands can be copied."""
     return Console(soft_wrap=True)
 
 
@@ -57,17 +61,17 @@ def _plain(value: Any) -> Any:
 
 
 def say(line: str = "", style: str = "") -> None:
-    """A line for people, as it is: nothing in it is markup."""
+    """A line for people, printed as it is: nothing in it is markup."""
     out().print(line, style=style, markup=False, highlight=False)
 
 
 def note(line: str, style: str = "dim") -> None:
-    """A line beside the result, on standard error."""
+    """A line on standard error, apart from the result."""
     err().print(line, style=style, markup=False, highlight=False)
 
 
 def complain(failure: Failure, as_json: bool) -> None:
-    """Why a verb ended, and what to do next."""
+    """Print why a verb ended, and what to do next."""
     if as_json:
         emit(failure.as_json())
     err().print(failure.message, style="red", markup=False, highlight=False)
@@ -78,17 +82,17 @@ def complain(failure: Failure, as_json: bool) -> None:
 def table(
     title: str, columns: Sequence[str | tuple[str, Literal["left", "right"]]], rows: Iterable[Sequence[object]]
 ) -> None:
-    """A table without lines; a cell that is PASS, FAIL or UNKNOWN has its colour."""
+    """A table without lines; PASS, FAIL and UNKNOWN are coloured."""
     drawn = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, title_justify="left")
     for column in columns:
         name, justify = column if isinstance(column, tuple) else (column, "left")
-        # Numbers stay whole where the terminal is narrow, and texts are folded.
+        # In a narrow terminal texts are wrapped and numbers are not.
         drawn.add_column(name, justify=justify, overflow="fold", no_wrap=justify == "right")
     for row in rows:
         drawn.add_row(*(Text(str(cell), style=MARKS.get(str(cell), "")) for cell in row))
     if title:
         say(title, style="bold")
-    # A pipe has no width: rows stay whole there.
+    # A pipe has no width, so rows are not wrapped.
     console = Console() if sys.stdout.isatty() else Console(width=max(100, _widest(columns, drawn)))
     console.print(drawn)
 
@@ -100,10 +104,10 @@ def _widest(columns: Sequence[object], drawn: Table) -> int:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask, unless told not to. Raises Failure where the answer is no, or nobody is there to answer."""
+    """Ask, unless told not to. Raises Failure if the answer is no, or nobody can answer."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise bad_input(f"{question} Nobody is here to answer.", "add --yes")
+        raise bad_input(f"{question} There is no terminal to answer from.", "add --yes")
     if not typer.confirm(question, err=True):
         raise Failure("nothing was changed")

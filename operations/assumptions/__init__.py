@@ -1,8 +1,8 @@
 """The register of assumptions: what this project relies on and only a real cluster can prove, each with its probe.
 
-The rows are in the YAML files beside this one. A row says what is assumed, by which source, how sure that is, where the
-code relies on it, a question that changes nothing and settles it, what would be seen if it is wrong, and what to change
-then. It also has one answer of either kind, so that tests hold that its probe can tell them apart.
+The rows are in the YAML files beside this one. A row says what is assumed, on which source, how certain that is, where
+the code relies on it, which read-only question settles it, what shows that it is wrong, and what to change then. It
+also has a sample answer of either kind, so that tests can check that its probe tells them apart.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from components.config import Config
 FOLDER = Path(__file__).parent
 
 Result = Literal["confirmed", "refuted", "unknown"]
-# documented: a guide or reference of AWS's says so, and nobody here saw it. reported: public records of real clusters
-# show it. disputed: sources disagree. unknown: no source says, the safe side is taken.
+# documented: an AWS guide or reference says so, but we have not seen it. reported: public records of real clusters show
+# it. disputed: sources disagree. unknown: no source says; the code takes the safe side.
 Sure = Literal["documented", "reported", "disputed", "unknown"]
 
 
@@ -38,12 +38,12 @@ class Place(_Strict):
 
 
 class Probe(_Strict):
-    """A question that changes nothing, and how its answer is read.
+    """A read-only question, and how to read its answer.
 
-    Asked is a node (``node`` is a role, or any; ``command`` is its shell's), AWS (``api`` is boto3's client and method;
-    ``region`` where another than the stack's answers) or Kubernetes (``kubernetes`` is nodes or pods). ``find`` is a
-    JMESPath expression that picks from an answer of AWS or Kubernetes what counts. ``{cluster}`` and the like in
-    commands, arguments and expressions are replaced. What matches neither regular expression settles nothing.
+    It goes to a node (``node`` is a role, or any; ``command`` is a shell command), to AWS (``api`` is boto3's client
+    and method; ``region`` if it is not the stack's) or to Kubernetes (``kubernetes`` is nodes or pods). ``find`` is a
+    JMESPath expression that selects the relevant part of an answer of AWS or Kubernetes. ``{cluster}`` and the like in
+    commands, arguments and expressions are replaced. An answer that matches neither regular expression settles nothing.
     """
 
     node: Literal["", "any", "controller", "login", "worker"] = ""
@@ -57,21 +57,24 @@ class Probe(_Strict):
     refuted: str
 
     def read(self, text: str) -> Result:
-        """What an answer says. One that says both says nothing."""
+        """The verdict of an answer. An answer that matches both expressions settles nothing."""
         said = [bool(re.search(pattern, text, re.MULTILINE)) for pattern in (self.confirmed, self.refuted)]
         return "unknown" if said[0] == said[1] else "confirmed" if said[0] else "refuted"
 
 
 class Samples(_Strict):
-    """An answer of either kind: what a node prints, or what AWS or Kubernetes answers before ``find``."""
+    """A sample answer of either kind: a node's output, or AWS's or Kubernetes's answer before ``find``."""
 
     confirmed: Any
     refuted: Any
 
 
 class Assumption(_Strict):
-    """A row. ``only`` says for which stacks it holds: a setting's value (true for any), or a pattern
-    of worker types or of the region."""
+    """A row.
+
+    ``only`` limits it to some stacks: by a setting's value (true for any), or a pattern of worker types or of the
+    region.
+    """
 
     id: str
     claim: str

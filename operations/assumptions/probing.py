@@ -1,4 +1,7 @@
-"""Asks a live stack what the register assumes. What cannot be asked is unknown: no refusal refutes anything."""
+"""Checks the register's assumptions on a deployed stack.
+
+What cannot be asked is unknown: a refused call refutes nothing.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,14 @@ from ..target import Target
 from . import Assumption, Probe, Result
 
 _SECONDS = 60
-# Of an answer this much is shown and sent in.
+# The maximum length of an answer that is shown and sent in.
 _MOST = 400
 _ACCOUNT = re.compile(r"\b\d{12}\b")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What a probe found. ``seen`` is the answer without account numbers; ``change`` what to do where it refutes."""
+    """What a probe found. ``seen`` is the answer without account numbers; ``change`` is what to do if it refutes."""
 
     id: str
     result: Result
@@ -38,13 +41,13 @@ class Finding:
 
 
 class Stack:
-    """A live stack to ask."""
+    """A deployed stack to ask."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
 
     def ask(self, row: Assumption) -> Finding:
-        """Settle one row. Never raises for what AWS, a node or Kubernetes says."""
+        """Settle one row. Never raises because of an answer of AWS, a node or Kubernetes."""
         try:
             text = self._answer(row.probe)
             result = self._filled(row.probe).read(text)
@@ -94,7 +97,7 @@ class Stack:
         )
 
     def _fill(self, value: Any) -> Any:
-        """The same with ``{cluster}`` and the like replaced."""
+        """The value with ``{cluster}`` and the like replaced."""
         if isinstance(value, Mapping):
             return {key: self._fill(item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
@@ -113,7 +116,7 @@ def _role(target: Target) -> str:
     return str(groups.get(target.config.worker_groups[0].name, {}).get("ExecutionRole", ""))
 
 
-# What rows may name.
+# The placeholders that rows may use.
 VALUES: Mapping[str, Callable[[Target], str]] = {
     "account": lambda target: target.aws.account_id,
     "cluster": lambda target: target.cluster_name,
@@ -129,22 +132,22 @@ VALUES: Mapping[str, Callable[[Target], str]] = {
 
 
 def _bounded(arguments: Mapping[str, Any]) -> bool:
-    """Whether a row asks for some answers, and not for all."""
+    """Whether a row asks for a limited number of answers."""
     return any(key.lower() in ("maxresults", "limit") for key in arguments)
 
 
 def picked(probe: Probe, answer: Any) -> str:
-    """What counts of an answer of AWS or Kubernetes, as text."""
+    """The relevant part of an answer of AWS or Kubernetes, as text."""
     plain = json.loads(json.dumps(answer, default=str))
     return json.dumps(jmespath.search(probe.find, plain) if probe.find else plain, sort_keys=True)
 
 
 def printed(output: str, code: int) -> str:
-    """What a command said, and how it ended."""
+    """A command's output, and its exit code."""
     return f"{output}exit {code}"
 
 
 def worst(findings: Sequence[Finding]) -> Exit:
-    """How the verb ends."""
+    """The verb's exit code."""
     results = {finding.result for finding in findings}
     return Exit.FAILED if "refuted" in results else Exit.CANNOT_KNOW if "unknown" in results else Exit.GOOD

@@ -1,1 +1,1 @@
-"""The nodes of a running cluster: changing, reaching, validating and measuring them."""
+"""The nodes of a running cluster: changing, connecting to, validating and benchmarking them."""

@@ -1,4 +1,4 @@
-"""``benchmark``: the collectives test on the cluster's workers, rated against what their network can carry."""
+"""``benchmark``: the collectives test on the cluster's workers, rated by the wire rate of their network."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ HISTORY = "benchmarks"
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """A test's result. Bandwidths in GB/s; ``threshold`` is None where nothing can be said (bandwidth.threshold),
-    ``wrong`` where no value was checked.
+    """A test's result, bandwidths in GB/s.
+
+    ``threshold`` is None where there is none (bandwidth.threshold), ``wrong`` is None where no value was checked.
     """
 
     test: Test
@@ -51,7 +52,7 @@ class Result:
 
 
 def collectives(target: Target) -> tuple[str, ...]:
-    """What this cluster's test knows; on Kubernetes the job to copy has all_reduce alone."""
+    """The collectives of this cluster's test; on Kubernetes the job has only all_reduce."""
     if target.on_eks:
         return ("all_reduce",)
     return tuple(nccom_test.COLLECTIVES) if _test(target) == "nccom" else nccl_test.COLLECTIVES
@@ -62,7 +63,7 @@ def _test(target: Target) -> Test:
 
 
 def check(target: Target, collective: str, nodes: int | None) -> None:
-    """Refuse a collective that the test does not have, or more nodes than there are. Raises Failure."""
+    """Refuse a collective that the test lacks, or more nodes than there are. Raises Failure."""
     known, group = collectives(target), target.config.training_groups[0]
     if collective not in known:
         raise bad_input(f'"{collective}" is not a collective of this cluster\'s test', f"one of {', '.join(known)}")
@@ -76,9 +77,9 @@ def check(target: Target, collective: str, nodes: int | None) -> None:
 def run(
     target: Target, collective: str, nodes: int | None, timeout: float, on_phase: job_run.OnPhase = lambda phase: None
 ) -> Result:
-    """Run the test on ``nodes`` workers of the first group, all of them without. Raises Failure where it cannot run.
+    """Run the test on ``nodes`` workers of the first group, by default all. Raises Failure where it cannot run.
 
-    ``on_phase`` hears what is waited for, and each line of the test, where they can be had before its end.
+    ``on_phase`` is told what the test waits for, and each output line, if available before its end.
     """
     check(target, collective, nodes)
     group = target.config.training_groups[0]
@@ -107,7 +108,7 @@ def _on_slurm(target: Target, group: InstanceGroup, collective: str, nodes: int,
 
 
 def _from_record(record: Mapping[str, Any], nodes: int) -> Result:
-    """What the commands on the nodes say with --json: rated there, by the same rules."""
+    """The result of a command on the nodes with --json: rated there, by the same rules."""
     transport = str(record["transport"])
     return Result(
         test=record["test"],
@@ -128,7 +129,7 @@ def _from_record(record: Mapping[str, Any], nodes: int) -> Result:
 
 
 def rate_text(target: Target, text: str, collective: str, nodes: int | None = None, failure: str = "") -> Result:
-    """Rate what nccl-tests or nccom-test printed, whole, cut or with errors; ``failure`` is what else went wrong."""
+    """Rate output of nccl-tests or nccom-test, also a truncated one; ``failure`` is what else went wrong."""
     group = target.config.training_groups[0]
     number, per_node, rating = job_run.rate(_test(target), group, collective, text, nodes or group.count, failure)
     return Result(
@@ -150,7 +151,7 @@ def rate_text(target: Target, text: str, collective: str, nodes: int | None = No
 
 
 def _on_kubernetes(target: Target, nodes: int, timeout: float, on_phase: job_run.OnPhase) -> tuple[bool, list[str]]:
-    """Run the job of jobs/eks to its end: whether it succeeded, and what it said. It is deleted whatever happens."""
+    """Run the job of jobs/eks to its end, then delete it. Returns whether it succeeded, and its output."""
     name = "nccom-test" if _test(target) == "nccom" else "nccl-tests"
     try:
         objects = jobs.render(name, target.config, nodes=nodes, deadline=timeout)
@@ -163,7 +164,7 @@ def _on_kubernetes(target: Target, nodes: int, timeout: float, on_phase: job_run
         return job_run.follow(api, objects, on_phase, on_phase, timeout)
     except job_run.TimedOut as error:
         again = f"python -m operations job run {name} --nodes {nodes} --stack {target.stack} --keep"
-        error.hint = f"it was taken away; {again} leaves it"
+        error.hint = f"it was deleted; {again} keeps it"
         raise
     finally:
         for one in reversed(objects):
@@ -171,7 +172,7 @@ def _on_kubernetes(target: Target, nodes: int, timeout: float, on_phase: job_run
 
 
 def keep(target: Target, result: Result, picture: Path | None = None) -> Result:
-    """Draw the result, and add it to the stack's history. Returns it with the picture's path."""
+    """Plot the result and add it to the stack's history. Returns it with the plot's path."""
     path = picture or records.folder(target) / f"{result.collective}-{time.strftime('%Y%m%dT%H%M%S')}.png"
     if result.rows:
         draw(result, path)
@@ -182,8 +183,8 @@ def keep(target: Target, result: Result, picture: Path | None = None) -> Result:
 
 
 def draw(result: Result, path: Path) -> None:
-    """Write bus bandwidth over message size as a picture; the ending of the name says which format (png, svg, pdf)."""
-    # Loading it takes a second. Figures are drawn to files: no window, and no state of pyplot.
+    """Plot bus bandwidth over message size; the file name's extension sets the format (png, svg, pdf)."""
+    # Importing it takes a second. Figures go to files: no window and no pyplot state.
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter
 

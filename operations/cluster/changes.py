@@ -1,4 +1,4 @@
-"""``replace``, ``reboot``, ``update-software`` as functions: what will happen to the jobs, then the request."""
+"""``replace``, ``reboot``, ``update-software`` as functions: what happens to the jobs, then the request."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Plan:
 
 _EFFECTS = {
     "replace": (
-        "the instance is terminated and a new one booted: about 10 to 25 minutes, if AWS has one",
-        "everything on its own disks is lost (/opt/sagemaker, /opt/dlami/nvme); /fsx stays",
+        "the instance is terminated and a new one booted: about 10 to 25 minutes, if AWS has capacity",
+        "everything on its local disks is lost (/opt/sagemaker, /opt/dlami/nvme); /fsx stays",
     ),
     "reboot": (
         "the instance reboots: a few minutes",
-        "its own disks stay; what is in memory and /tmp is lost; /fsx stays",
+        "its local disks stay; memory and /tmp are lost; /fsx stays",
     ),
     "update-software": (
         "every node of the groups gets a new image, so everything on its root volume is lost; /fsx stays",
@@ -50,7 +50,7 @@ _EFFECTS = {
 def plan(target: Target, verb: Verb, nodes: Sequence[Node], affected: Sequence[Node]) -> Plan:
     """What the change does to these nodes and to the jobs on them. Asks the scheduler; changes nothing.
 
-    Raises Failure for what SageMaker does to no node of that kind.
+    Raises Failure for a change that SageMaker does not support on that kind of node.
     """
     heads = [node.name for node in affected if node.role == "controller"]
     if verb == "replace" and heads:
@@ -61,7 +61,7 @@ def plan(target: Target, verb: Verb, nodes: Sequence[Node], affected: Sequence[N
         )
     found = Plan(verb=verb, nodes=list(affected), effects=list(_EFFECTS.get(verb, ())))
     if heads:
-        found.effects.append("it is the Slurm controller: no job can be submitted meanwhile, running ones go on")
+        found.effects.append("it is the Slurm controller: meanwhile no job can be submitted; running jobs continue")
     try:
         found.jobs = jobs_on_nodes.on_nodes(target, nodes, affected)
     except (Failure, ClientError, BotoCoreError) as error:
@@ -97,14 +97,14 @@ def _batch(target: Target, operation: str, nodes: Sequence[Node]) -> list[str]:
 
 
 def check_groups(target: Target, groups: Sequence[str]) -> None:
-    """Raises Failure where the configuration has no group of such a name."""
+    """Raises Failure where the configuration has no group of that name."""
     known = [group.name for group in target.config.instance_groups]
     if wrong := sorted(set(groups) - set(known)):
         raise bad_input(f"there is no group {', '.join(wrong)}", f"groups here: {', '.join(known)}")
 
 
 def update_software(target: Target, groups: Sequence[str], batch: int | None) -> str:
-    """Ask for the newest image on these groups, ``batch`` nodes at a time (all at once without). Returns the ARN."""
+    """Request the newest image for these groups, ``batch`` nodes at a time, by default all. Returns the ARN."""
     request: dict[str, object] = {"ClusterName": target.cluster_name}
     if groups:
         request["InstanceGroups"] = [{"InstanceGroupName": name} for name in groups]

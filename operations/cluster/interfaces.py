@@ -1,4 +1,4 @@
-"""Network interfaces: what keeps a VPC, a subnet or a security group from being deleted."""
+"""Network interfaces: what prevents the deletion of a VPC, a subnet or a security group."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _AGAIN = "then run the same command again"
 
 
 def in_the_way(target: Target, text: str) -> tuple[str, str]:
-    """Which interfaces are in what a DependencyViolation names, in words, and the next step.
+    """Which interfaces use the resource that a DependencyViolation names, in words, and the next step.
 
-    Asks only. What cannot be asked is said instead.
+    Read-only. If AWS cannot be asked, the text says so.
     """
     named = _ID.search(text)
     if named is None:
-        return "AWS does not say of what", f"remove what still uses it, {_AGAIN}"
+        return "AWS does not say which resource", f"remove what still uses it, {_AGAIN}"
     where = [{"Name": _FILTERS[named.group(1)], "Values": [named.group(0)]}]
     try:
         found = list(target.aws.pages("ec2", "describe_network_interfaces", "NetworkInterfaces", Filters=where))
@@ -39,7 +39,7 @@ def in_the_way(target: Target, text: str) -> tuple[str, str]:
     except (ClientError, BotoCoreError) as error:
         if isinstance(error, ClientError) and is_missing(error):
             return f"{named.group(0)} is gone by now", "nothing to do"
-        return f"what is in the way is unknown: {reason(error)}", f"remove what still uses {named.group(0)}, {_AGAIN}"
+        return f"what still uses it is unknown: {reason(error)}", f"remove what still uses {named.group(0)}, {_AGAIN}"
     if not found:
         return (
             f"no network interface is in {named.group(0)} any more",

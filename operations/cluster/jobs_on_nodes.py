@@ -1,4 +1,4 @@
-"""Which jobs run on which nodes now, so that a change can say what it will do to them."""
+"""Which jobs run on which nodes, so that a change can say what happens to them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import nodes as cluster_nodes
 from . import sessions
 from .node import Node
 
-# Each field with its own end instead of a width (squeue's manual, --Format); Requeue is 0 or 1.
+# Fields end with a separator instead of a width (squeue's manual, --Format); Requeue is 0 or 1.
 _FIELDS = ("JobID", "Name", "UserName", "State", "TimeUsed", "Requeue")
 _SQUEUE = (
     "squeue --noheader --states=RUNNING,COMPLETING,CONFIGURING "
@@ -22,7 +22,7 @@ _SQUEUE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A job or a pod. ``survives`` says what becomes of it when its node goes away."""
+    """A job or a pod. ``survives`` says what happens to it when its node goes away."""
 
     id: str
     name: str
@@ -47,7 +47,7 @@ def _slurm_jobs(target: Target, nodes: Sequence[Node], affected: Sequence[Node])
     for line in ran.output.splitlines():
         words = [word.strip() for word in line.split("|")]
         if len(words) >= 6 and words[0]:
-            survives = "goes back into the queue" if words[5] == "1" else "is lost: it was submitted without --requeue"
+            survives = "returns to the queue" if words[5] == "1" else "is lost: it was submitted without --requeue"
             jobs.append(Job(id=words[0], name=words[1], user=words[2], survives=survives))
     return jobs
 
@@ -59,7 +59,7 @@ def _pods(target: Target, affected: Sequence[Node]) -> list[Job]:
         owners = {owner["kind"] for owner in pod["metadata"].get("ownerReferences", [])}
         if pod["spec"].get("nodeName") not in names or "DaemonSet" in owners or pod["status"]["phase"] != "Running":
             continue
-        survives = f"is made anew by its {owners.pop()}" if owners else "is lost: nothing makes it anew"
+        survives = f"is recreated by its {owners.pop()}" if owners else "is lost: nothing recreates it"
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
         jobs.append(Job(id=f"{namespace}/{name}", name=name, user=namespace, survives=survives))
     return jobs

@@ -1,4 +1,4 @@
-"""A node as the verbs know it."""
+"""A node, as the verbs see it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """One node. ``name`` is its group with a number, oldest first, so that it shifts when a node is replaced.
+    """One node. ``name`` is its group with a number, oldest first, so it shifts when a node is replaced.
 
     ``state`` is Slurm's or Kubernetes's word for it; ``status`` is SageMaker's: Running, Pending, Failure,
     ShuttingDown, SystemUpdating, DeepHealthCheckInProgress.

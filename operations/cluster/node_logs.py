@@ -1,4 +1,4 @@
-"""What the nodes' lifecycle scripts wrote: HyperPod keeps it in CloudWatch, also of clusters that never came up."""
+"""The output of the nodes' lifecycle scripts: HyperPod keeps it in CloudWatch, even for clusters that never came up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..aws import Aws
 # LifecycleConfig/<group>/<instance>.
 GROUP_PREFIX = "/aws/sagemaker/Clusters/"
 STREAM_PREFIX = "LifecycleConfig/"
-# A log stream for each node; the first nodes that failed are enough to see why.
+# There is a log stream for each node; the first failed nodes are enough to see why.
 _MOST_STREAMS = 3
 _LOOKED_AT = 50
 
@@ -27,7 +27,7 @@ class NodeLog:
 
     @property
     def failed(self) -> bool:
-        """Whether the script says that it failed: its last line then names the step."""
+        """Whether the script reports a failure: its last line then names the step."""
         return bool(self.lines) and any(word in self.lines[-1].lower() for word in ("fail", "error", "exit"))
 
 

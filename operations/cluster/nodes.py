@@ -1,4 +1,4 @@
-"""The cluster's nodes: what SageMaker knows of them, what Slurm or Kubernetes does, and finding one by a name."""
+"""The cluster's nodes: their state in SageMaker and in Slurm or Kubernetes, and finding a node by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def list_nodes(target: Target) -> list[Node]:
     """Every node, by group in the configuration's order. Raises Failure where there is no cluster."""
-    _ = target.cluster  # says clearly that there is none
+    _ = target.cluster  # raises a clear error if there is none
     found = list(
         target.aws.pages("sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", ClusterName=target.cluster_name)
     )
@@ -70,12 +70,12 @@ def find(nodes: Sequence[Node], wanted: str) -> Node:
 
 
 def stable_names(node: Node) -> tuple[str, ...]:
-    """What a node is called as long as it lives. Its name is not: after a replacement another node has it."""
+    """Names that identify a node for its whole life. Its group name is not one: a replacement gets the same."""
     return tuple(filter(None, (node.instance_id, node.hostname, node.ip)))
 
 
 def head(nodes: Sequence[Node]) -> Node:
-    """Where people work: the login node, else the controller, else the first worker."""
+    """The node people work on: the login node, else the controller, else the first worker."""
     running = [node for node in nodes if node.status == "Running"]
     for role in ("login", "controller", "worker"):
         for node in running:
@@ -96,7 +96,7 @@ def controller(nodes: Sequence[Node]) -> Node:
 
 
 def with_states(target: Target, nodes: Sequence[Node]) -> list[Node]:
-    """The same nodes with what the scheduler says of each. Raises Failure where it cannot be asked."""
+    """The same nodes with the scheduler's state of each. Raises Failure where it cannot be asked."""
     states = _kubernetes_states(target) if target.on_eks else _slurm_states(target, nodes)
     result = []
     for node in nodes:
@@ -106,7 +106,7 @@ def with_states(target: Target, nodes: Sequence[Node]) -> list[Node]:
     return result
 
 
-# One line a node: name, state, and why it is down or drained (sinfo's manual, %N %T %E).
+# One line per node: name, state, and why it is down or drained (sinfo's manual, %N %T %E).
 SINFO = "sinfo --noheader --Node --format='%N|%T|%E'"
 
 
@@ -139,6 +139,6 @@ def _kubernetes_states(target: Target) -> dict[str, tuple[str, str]]:
 
 def kubernetes(target: Target) -> KubernetesApi:
     """The stack's Kubernetes API. Raises Failure where it cannot be reached."""
-    from stack.jobs.kubernetes_api import KubernetesApi  # its client takes a quarter of a second to load
+    from stack.jobs.kubernetes_api import KubernetesApi  # importing its client takes a quarter of a second
 
     return KubernetesApi.of(kubeconfig.render(kubeconfig.describe(target)))

@@ -1,4 +1,4 @@
-"""``scale``: another number of nodes in a worker group, through the stack's configuration and a deployment."""
+"""``scale``: changes the number of nodes in a worker group, through the stack's configuration and a deployment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORKERS = "hyperpod:workers"
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """A group's new size. ``values`` are what changes in the configuration, by path."""
+    """A group's new size. ``values`` are the changed configuration values, by path."""
 
     group: str
     before: int
@@ -29,7 +29,7 @@ class Scaling:
 
 
 def scaled(target: Target, group: str, count: int) -> Scaling:
-    """The stack with another number of nodes in a group, checked. Raises Failure and ConfigError."""
+    """The stack with the new number of nodes, checked. Raises Failure and ConfigError."""
     sizes = {one.name: one for one in target.config.worker_groups}
     if group not in sizes:
         heads = [one.name for one in target.config.instance_groups if one.role != "worker"]
@@ -41,7 +41,7 @@ def scaled(target: Target, group: str, count: int) -> Scaling:
     workers = given or [{"name": one.name, "instanceType": one.type.name} for one in sizes.values()]
     place = next(place for place, one in enumerate(workers) if one["name"] == group)
     changed: dict[str, str | int] = {"count": count}
-    # HyperPod refuses a minimum above the number itself.
+    # HyperPod refuses a minimum above the count.
     if workers[place].get("minCount", 0) > count:
         changed["minCount"] = count
     workers[place] |= changed

@@ -1,4 +1,4 @@
-"""Sessions with nodes through Session Manager: HyperPod nodes take no SSH from outside and no Run Command."""
+"""Sessions with nodes through Session Manager: HyperPod nodes accept no SSH from outside and no Run Command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BEGIN, _END = "__hyperpod_begin__", "__hyperpod_end__"
 
 @dataclass(frozen=True, kw_only=True)
 class Remote:
-    """How a command on a node ended: its exit code, and output and errors together, as the agent mixes them."""
+    """The result of a command on a node: its exit code, and output and errors, which the agent mixes."""
 
     code: int
     output: str
@@ -44,10 +44,11 @@ def session_target(target: Target, node: Node) -> str:
 
 
 def run_remote(target: Target, node: Node, command: str, timeout: float = 600) -> Remote:
-    """Run a shell command on a node. Raises Failure where the session does not come to its end.
+    """Run a shell command on a node. Raises Failure where the session ends early.
 
-    Session Manager passes on no exit code, so the command's own is printed behind its output and taken off here. The
-    agent starts the words of the command without a shell (amazon-ssm-agent, StartCommandExecutor): bash is named.
+    Session Manager does not return exit codes, so the shell prints the command's code after its output, and this
+    function removes it. The agent starts commands without a shell (amazon-ssm-agent, StartCommandExecutor), so bash is
+    explicit.
     """
     script = f"echo {_BEGIN}; ( eval {shlex.quote(command)} ); code=$?; echo; echo {_END} $code"
     text = _session(
@@ -67,7 +68,7 @@ def _read(node: Node, text: str) -> Remote:
             "is the node healthy? `python -m operations nodes STACK`",
         )
     body = lines[begin + 1 : end]
-    # The one empty line is ours.
+    # This empty line is ours.
     if body and not body[-1]:
         body.pop()
     return Remote(code=int(lines[end].split()[1]), output="\n".join(body) + "\n" if body else "")
@@ -94,9 +95,9 @@ def _session(target: Target, node: Node, timeout: float, **request: Any) -> str:
 
 
 def connect(target: Target, node: Node) -> int:
-    """A shell on a node, on this terminal. Returns how it ended."""
+    """Open a shell on a node in this terminal. Returns its exit code."""
     arguments, environment = _start(target, node, {})
-    # Ctrl-C belongs to the shell on the node.
+    # Ctrl-C goes to the shell on the node.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         return subprocess.call(arguments, env=environment)
@@ -125,7 +126,7 @@ def _start(target: Target, node: Node, request: Mapping[str, Any]) -> tuple[list
 
 
 def ssh_config(target: Target, nodes: Sequence[Node]) -> str:
-    """Entries for ~/.ssh/config: ssh to a node by name, through Session Manager. Needs the AWS CLI and the plugin."""
+    """Entries for ~/.ssh/config: ssh to nodes by name through Session Manager. Needs the AWS CLI and the plugin."""
     proxy = (
         f"aws ssm start-session --region {target.aws.region} --target %h "
         "--document-name AWS-StartSSHSession --parameters portNumber=%p"

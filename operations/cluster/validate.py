@@ -1,4 +1,4 @@
-"""``validate``: is the cluster what the stack says? Only asks; a failed check never changes or destroys anything."""
+"""``validate``: is the cluster as configured? Read-only; a failed check never changes or destroys anything."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from .node import Node
 Result = Literal["PASS", "FAIL", "UNKNOWN"]
 # Sessions opened at once; StartSession is throttled per account (AWS General Reference, Systems Manager quotas).
 _SESSIONS = 8
-# How sinfo says that a node takes jobs, or will when its own are done (sinfo's manual, node state codes). Of the signs
-# behind a state, + is of a job that completes, - of one that is planned; all others are of a node that is going away.
+# States in which a node takes jobs, or will when its own are done (sinfo's manual, node state codes). A suffix + means
+# a completing job and - a planned one; all other suffixes mean a node that is going away.
 _UP = re.compile(r"(idle|mixed|allocated|completing|planned|reserved)[+-]?")
 _JOB, _JOB_SECONDS = "device-check", 900
-# Until the pods of a job that was deleted are gone: Kubernetes gives them 30 s to end (Pod v1, terminationGracePeriod).
+# Until the pods of a deleted job are gone: Kubernetes gives them 30 s to end (Pod v1, terminationGracePeriod).
 _GONE_SECONDS = 120
 _NODE_CHECK = "sudo -n /opt/hyperpod/bin/hyperpod-validate --json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One check. ``detail`` is what was seen; ``hint`` where to look when it failed."""
+    """One check. ``detail`` is what was seen; ``hint`` says where to look after a failure."""
 
     name: str
     result: Result
@@ -49,13 +49,13 @@ class Check:
 
 
 class Validation:
-    """The checks of one cluster. Each yields its results, one for each thing that it looked at."""
+    """The checks of one cluster. Each yields one result for each thing it looked at."""
 
     def __init__(self, target: Target, *, run_jobs: bool = False) -> None:
         self._target, self._aws, self._run_jobs = target, target.aws, run_jobs
 
     def run(self) -> list[Check]:
-        """Every check. What cannot be asked is UNKNOWN, and the next check goes on."""
+        """Run every check. What cannot be asked is UNKNOWN, and the next check runs."""
         results: list[Check] = []
         on_nodes = self.kubernetes if self._target.on_eks else self.slurm
         checks: tuple[tuple[str, Callable[[], Iterator[Check]]], ...] = (
@@ -91,7 +91,7 @@ class Validation:
         )
 
     def counts(self) -> Iterator[Check]:
-        """As many nodes run in each group as the configuration says."""
+        """Each group has as many running nodes as configured."""
         running = Counter(node.group for node in self._nodes if node.status == "Running")
         for group in self._target.config.instance_groups:
             found = running[group.name]
@@ -119,7 +119,7 @@ class Validation:
             yield _check(f"subnet {one} private", not public and not given, what, "nodes belong in a private subnet")
 
     def security_groups(self) -> Iterator[Check]:
-        """All traffic from the nodes' group to itself, both ways: EFA carries nothing without it."""
+        """The nodes' group allows all traffic to and from itself: EFA does not work without it."""
         ids = set(self._network["SecurityGroupIds"])
         groups = self._aws.client("ec2").describe_security_groups(GroupIds=sorted(ids))["SecurityGroups"]
         for way, key in (("in", "IpPermissions"), ("out", "IpPermissionsEgress")):
@@ -135,11 +135,11 @@ class Validation:
             )
 
     def file_system(self) -> Iterator[Check]:
-        """The one that the nodes look for is there and available."""
+        """The file system that the nodes look for exists and is available."""
         tag = {"Key": CLUSTER_ID_TAG, "Value": self._target.names.cluster_id}
         systems = list(self._aws.pages("fsx", "describe_file_systems", "FileSystems"))
         found = [one for one in systems if tag in one.get("Tags", [])]
-        states = ", ".join(f"{one['FileSystemId']} {one['Lifecycle']}" for one in found) or "none with the stack's tag"
+        states = ", ".join(f"{one['FileSystemId']} {one['Lifecycle']}" for one in found) or "none has the stack's tag"
         good = [one["Lifecycle"] for one in found] == ["AVAILABLE"]
         yield _check("FSx for Lustre", good, states, "nodes find it by the tag hyperpod:cluster-id")
         settings = self._target.config.settings
@@ -149,7 +149,7 @@ class Validation:
             yield _check("home file system", good, states or f"there is no {home}", "hyperpod:fsx.homeFileSystemId")
 
     def slurm(self) -> Iterator[Check]:
-        """Slurm sees every worker, and every accelerator of it."""
+        """Slurm sees every worker with all its accelerators."""
         controller = cluster_nodes.controller(self._nodes)
         ran = sessions.run_remote(self._target, controller, "sinfo --noheader --Node --format='%N|%T|%G'", timeout=60)
         if ran.code != 0:
@@ -186,7 +186,7 @@ class Validation:
             yield _check(f"Kubernetes sees {node.name}", ready and number == wanted and enough, detail, hint)
 
     def in_pods(self) -> Iterator[Check]:
-        """Pods write to /fsx and see every device. A job alone can tell, which takes all devices of its nodes."""
+        """Pods write to /fsx and see every device. Only a job can check that; it takes all devices of its nodes."""
         for group in self._target.config.training_groups:
             if not group.count:
                 continue
@@ -200,10 +200,10 @@ class Validation:
                 ended = self._job(group)
             except job_run.TimedOut as error:
                 if error.queued:
-                    detail = f"the nodes are taken, or no queue lets the job in: {error.message}"
-                    yield Check(name=name, result="UNKNOWN", detail=detail, hint=f"when they are free: {by_hand}")
+                    detail = f"the nodes are busy, or no queue admits the job: {error.message}"
+                    yield Check(name=name, result="UNKNOWN", detail=detail, hint=f"when nodes are free: {by_hand}")
                 else:
-                    yield _check(name, False, error.message, f"it was taken away; {by_hand} --keep leaves it")
+                    yield _check(name, False, error.message, f"it was deleted; {by_hand} --keep keeps it")
             except Failure as error:
                 yield _not_asked(name, error, self._target.stack)
             else:
@@ -213,10 +213,10 @@ class Validation:
                 )
 
     def _job(self, group: InstanceGroup) -> job_run.Result:
-        """Run it in the first team's namespace, and take it away again."""
+        """Run the job in the first team's namespace, then delete it."""
         api, config = cluster_nodes.kubernetes(self._target), self._target.config
         try:
-            # Kubernetes ends it later than we do: what it ended while it waited for nodes would read as a failure.
+            # Kubernetes' deadline is later than ours: a job that it ended while waiting for nodes would look failed.
             objects = render(_JOB, config, group=group.name, deadline=_JOB_SECONDS + 60)
         except JobError as error:
             raise bad_input(str(error)) from None
@@ -236,7 +236,7 @@ class Validation:
         return job_run.judge(_JOB, namespace, group, group.count, ended, lines, seconds)
 
     def each_node(self) -> Iterator[Check]:
-        """What each node says of itself: boot, /fsx, MUNGE, Slurm, devices, EFA, commands."""
+        """Each node's own checks: boot, /fsx, MUNGE, Slurm, devices, EFA, commands."""
         running = [node for node in self._nodes if node.status == "Running"]
         with ThreadPoolExecutor(_SESSIONS) as pool:
             for results in pool.map(self._one_node, running):
@@ -263,7 +263,7 @@ class Validation:
         return [_check(f"{node.name}: {one['name']}", False, one["detail"], hint) for one in bad]
 
     def _workers(self) -> Iterator[tuple[Node, int]]:
-        """Running workers, and how many accelerators each has by the catalogue."""
+        """Running workers, and the number of accelerators of each by the catalogue."""
         types = {group.name: group.type for group in self._target.config.worker_groups}
         for node in self._nodes:
             if node.status == "Running" and node.group in types:
@@ -275,24 +275,24 @@ def _check(name: str, good: bool, detail: str, hint: str = "") -> Check:
 
 
 def _not_asked(name: str, error: Exception, stack: str) -> Check:
-    """A check that came to no end: a failure where the cluster is to blame, unknown where the way to it is."""
+    """A check that could not finish: FAIL if the cluster is the cause, UNKNOWN if the way to it is."""
     failure = explain(error, stack) or Failure(str(error))
     result: Result = "FAIL" if failure.code is Exit.FAILED else "UNKNOWN"
     return Check(name=name, result=result, detail=failure.message, hint=failure.hint)
 
 
 def _main_table(client: Any, vpc: str) -> list[dict[str, Any]]:
-    """Where a subnet has no table of its own, the VPC's main one counts."""
+    """A subnet without its own route table uses the VPC's main one."""
     filters = [{"Name": "vpc-id", "Values": [vpc]}, {"Name": "association.main", "Values": ["true"]}]
     return list(client.describe_route_tables(Filters=filters)["RouteTables"])
 
 
 def _gres(text: str) -> int:
-    """How many accelerators sinfo's %G names: ``gpu:a100:8(S:0-1)`` or ``neuron:16``."""
+    """The number of accelerators in sinfo's %G: ``gpu:a100:8(S:0-1)`` or ``neuron:16``."""
     return sum(int(number) for number in re.findall(r"(?:gpu|neuron)(?::[^:,()]+)*?:(\d+)(?:\(|,|$)", text))
 
 
 def worst(checks: Sequence[Check]) -> Exit:
-    """How ``validate`` ends."""
+    """The exit code of ``validate``."""
     results = {check.result for check in checks}
     return Exit.FAILED if "FAIL" in results else Exit.CANNOT_KNOW if "UNKNOWN" in results else Exit.GOOD

@@ -1,1 +1,1 @@
-"""The verbs: each a thin shell over the functions beside this folder."""
+"""The verbs: each is a thin shell over the functions in the neighbouring folders."""

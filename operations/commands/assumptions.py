@@ -16,23 +16,25 @@ from ..assumptions.probing import Finding, Stack, worst
 
 def assumptions_command(
     stack: Annotated[
-        str, typer.Argument(metavar="[STACK]", help="A stack that is up, to ask it. None lists the register.")
+        str,
+        typer.Argument(
+            metavar="[STACK]", help="A deployed stack to check them on. Without it, the register is listed."
+        ),
     ] = "",
     only: Annotated[
-        list[str] | None, typer.Option("--id", metavar="ID", help="This row alone, in full; may be given again.")
+        list[str] | None, typer.Option("--id", metavar="ID", help="Only this row, in full. Repeatable.")
     ] = None,
     as_json: console.Json = False,
 ) -> None:
-    """Settle on a live stack what is only assumed.
+    """Check this project's assumptions on a live stack.
 
-    This project was never run on AWS by its authors. Each thing that it assumes
-    there and cannot prove here is a row of a register, with a question that
-    changes nothing: a call to AWS or Kubernetes, or a command on a node. Without
-    STACK the rows are listed; with one they are asked, and each is confirmed,
-    refuted (with what to change then) or unknown. The JSON has no account
-    numbers: please send it in.
+    The authors never ran this project on AWS. Each assumption that cannot be
+    proven without AWS is a row of a register, with a read-only question: a call
+    to AWS or Kubernetes, or a command on a node. Without STACK the rows are
+    listed. With STACK each is checked: confirmed, refuted (with what to change)
+    or unknown. The JSON has no account numbers: please send it in.
 
-    Ends with 1 when something is refuted, with 3 when something stays unknown.
+    Exits with 1 if a row is refuted, with 3 if a row stays unknown.
 
     \b
       python -m operations assumptions
@@ -70,7 +72,7 @@ def _list(rows: Sequence[Assumption], *, in_full: bool, as_json: bool) -> None:
     if as_json:
         console.emit([row.model_dump() for row in rows])
     elif not in_full:
-        title = f"{len(rows)} assumptions; more of one: --id ID"
+        title = f"{len(rows)} assumptions; --id ID shows one in full"
         console.table(title, ["id", "sure", "claim"], [(row.id, row.sure, row.claim) for row in rows])
     else:
         for row in rows:

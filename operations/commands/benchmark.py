@@ -19,20 +19,20 @@ def benchmark_command(
     stack: console.Stack,
     collective: Annotated[
         list[str] | None,
-        typer.Option("--collective", help="As all_gather, reduce_scatter, alltoall. Repeatable; all_reduce without."),
-    ] = None,
-    nodes: Annotated[
-        int | None, typer.Option("--nodes", "-n", min=1, help="Workers; all of the first group without.")
-    ] = None,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds for the test itself.")] = 1800,
-    output: Annotated[
-        Path | None,
         typer.Option(
-            "--from", metavar="FILE", help="Run nothing: rate what nccl-tests or nccom-test printed into FILE."
+            "--collective", help="For example all_gather, reduce_scatter, alltoall. Repeatable. Default: all_reduce."
         ),
     ] = None,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", "-n", min=1, help="Number of workers. Default: all of the first group.")
+    ] = None,
+    timeout: Annotated[float, typer.Option("--timeout", help="Time limit of the test itself, in seconds.")] = 1800,
+    output: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Run nothing: rate output of nccl-tests or nccom-test in FILE."),
+    ] = None,
     picture: Annotated[
-        Path | None, typer.Option("--picture", metavar="FILE", help="Where the picture goes (png, svg, pdf).")
+        Path | None, typer.Option("--picture", metavar="FILE", help="File for the plot (png, svg, pdf).")
     ] = None,
     as_json: console.Json = False,
 ) -> None:
@@ -40,7 +40,7 @@ def benchmark_command(
 
     Runs nccl-tests (GPU) or nccom-test (Trainium) on the cluster, through Slurm
     or as an MPIJob. The threshold follows from the instance type's wire rate.
-    Results and pictures are kept under .operations/STACK. Ends with 1 on FAIL.
+    Results and plots are kept in .operations/STACK. Exits with 1 on FAIL.
 
     \b
       python -m operations benchmark slurm-gpu

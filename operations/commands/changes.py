@@ -24,9 +24,9 @@ def replace_command(
 ) -> None:
     """Replace a node with a new instance.
 
-    Shows first what becomes of the jobs on it, and asks. What is on the
-    node's own disks is lost; /fsx stays. Names as workers-2 shift when a node
-    is replaced: with --yes give the instance id or host name.
+    Shows what happens to the jobs on it, and asks first. Everything on the
+    node's local disks is lost; /fsx stays. Names like workers-2 shift when a
+    node is replaced: with --yes, give the instance id or host name.
 
     \b
       python -m operations replace workers-2 --stack slurm-gpu
@@ -40,8 +40,8 @@ def reboot_command(
 ) -> None:
     """Reboot a node.
 
-    Shows first what becomes of the jobs on it, and asks. Its disks stay. With
-    --yes give the instance id or host name.
+    Shows what happens to the jobs on it, and asks first. Its disks stay. With
+    --yes, give the instance id or host name.
 
     \b
       python -m operations reboot workers-2 --stack slurm-gpu
@@ -59,13 +59,13 @@ def _change(
 ) -> None:
     chosen = target.load(stack)
     nodes = cluster_nodes.list_nodes(chosen)
-    # A group's name would be its first node: too easily meant otherwise here.
+    # A group's name would mean its first node, which is too easy to misunderstand here.
     wanted = cluster_nodes.find([node for node in nodes if node.group != name], name)
     stable = cluster_nodes.stable_names(wanted)
     if yes and name not in stable:
-        # After a replacement the same name is another node: run twice, the command would hit a healthy one.
+        # After a replacement the name belongs to another node: run twice, the command would hit a healthy one.
         raise bad_input(
-            f"{wanted.name} is another node after a replacement", f"with --yes name it {' or '.join(stable)}"
+            f"{wanted.name} is a different node after a replacement", f"with --yes name it {' or '.join(stable)}"
         )
     plan = changes.plan(chosen, verb, nodes, [wanted])
     show(plan)
@@ -83,15 +83,15 @@ def update_software_command(
         list[str] | None, typer.Option("--group", "-g", metavar="GROUP", help="Only this instance group. Repeatable.")
     ] = None,
     batch: Annotated[
-        int | None, typer.Option("--batch", min=1, help="So many nodes at a time; all at once without.")
+        int | None, typer.Option("--batch", min=1, help="Number of nodes at a time. Default: all at once.")
     ] = None,
     yes: console.Yes = False,
     as_json: console.Json = False,
 ) -> None:
-    """Bring nodes to AWS's newest HyperPod image.
+    """Update nodes to AWS's newest HyperPod image.
 
     Every node of the groups gets a new root volume, and the lifecycle scripts
-    run again. Shows first what becomes of the jobs, and asks.
+    run again. Shows what happens to the jobs, and asks first.
 
     \b
       python -m operations update-software slurm-gpu --group workers --batch 2
@@ -113,19 +113,19 @@ def update_software_command(
 
 def scale_command(
     group: Annotated[str, typer.Argument(metavar="GROUP", help="A worker group.")],
-    count: Annotated[int, typer.Argument(metavar="N", min=0, help="How many nodes it shall have.")],
+    count: Annotated[int, typer.Argument(metavar="N", min=0, help="The new number of nodes.")],
     stack: console.StackOption,
     yes: console.Yes = False,
     rehearse: Rehearse = False,
     install_cli: InstallCli = False,
     as_json: console.Json = False,
 ) -> None:
-    """Give a worker group another number of nodes.
+    """Change the number of nodes in a worker group.
 
-    Changes the count in Pulumi.STACK.yaml and deploys. The preview is read
-    first: anything that would take away the file system, the cluster or the
-    lifecycle bucket is refused. With fewer nodes, AWS chooses which go, and the
-    jobs on them end.
+    Changes the count in Pulumi.STACK.yaml and deploys. Refuses if the preview
+    would delete or replace the file system, the cluster or the lifecycle
+    bucket. With fewer nodes, AWS chooses which ones to remove, and the jobs on
+    them end.
 
     \b
       python -m operations scale workers 8 --stack slurm-gpu
@@ -162,7 +162,7 @@ def scale_command(
 
 
 def show(plan: changes.Plan) -> None:
-    """What will happen, on standard error: the question follows there."""
+    """Show what will happen, on standard error, where the question follows."""
     for effect in plan.effects:
         console.note(f"  {effect}", "")
     if plan.unknown:

@@ -1,4 +1,4 @@
-"""`charts`: bring the Helm charts."""
+"""`charts`: download the Helm charts."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def charts_command(
     ] = None,
     as_json: console.Json = False,
 ) -> None:
-    """Bring the Helm charts for EKS into charts/.
+    """Download the Helm charts for EKS into charts/.
 
     The HyperPod chart is a folder of github.com/aws/sagemaker-hyperpod-cli at
     a pinned commit, Kueue's one of github.com/kubernetes-sigs/kueue: both are
     checked file by file. The three packaged charts that the HyperPod chart
-    needs come from their publishers' addresses and are checked by digest.
-    `deploy` brings them by itself.
+    needs come from their publishers and are checked by digest. `deploy`
+    downloads them by itself.
 
     \b
       python -m operations charts

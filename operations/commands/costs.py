@@ -15,13 +15,13 @@ from ..spending.costs import bill, live_rates
 def cost_command(
     stack: console.Stack,
     live: Annotated[
-        bool, typer.Option("--live", help="Ask AWS's price list for the stack's region. Needs credentials.")
+        bool, typer.Option("--live", help="Use AWS's price list for the stack's region. Needs credentials.")
     ] = False,
     as_json: console.Json = False,
 ) -> None:
-    """Say what a stack costs, by part.
+    """Show what a stack costs, by part.
 
-    Without --live nothing is asked of AWS: the figures are this project's tables, with their sources.
+    Without --live the figures come from this project's tables, and AWS is not asked.
 
     \b
       python -m operations cost dev

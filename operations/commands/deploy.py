@@ -1,4 +1,4 @@
-"""The verbs ``deploy``, ``preview`` and ``destroy``: options, questions, and how a report reads."""
+"""The verbs ``deploy``, ``preview`` and ``destroy``: options, questions, and the report's text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rehearsal.account import Account
 
 Rehearse = Annotated[
-    bool, typer.Option("--rehearse", help="In an AWS account embedded in this process: no cloud, no cost.")
+    bool, typer.Option("--rehearse", help="Use an AWS account embedded in this process: no cloud, no cost.")
 ]
 Fail = Annotated[
     list[str] | None,
@@ -36,7 +36,7 @@ Fail = Annotated[
 Set = Annotated[
     list[str] | None,
     typer.Option(
-        "--config", "-c", metavar="KEY=VALUE", help="With --rehearse: lay a value over the stack's. Repeatable."
+        "--config", "-c", metavar="KEY=VALUE", help="With --rehearse: override a value of the stack. Repeatable."
     ),
 ]
 Lose = Annotated[
@@ -45,7 +45,7 @@ Lose = Annotated[
         "--lose", metavar="RESOURCE", help="Let this resource be replaced or deleted, with what it holds. Repeatable."
     ),
 ]
-InstallCli = Annotated[bool, typer.Option("--install-cli", help="Install the Pulumi CLI where there is none.")]
+InstallCli = Annotated[bool, typer.Option("--install-cli", help="Install the Pulumi CLI if it is missing.")]
 _DONE = {"up": "deployed", "preview": "previewed", "destroy": "destroyed", "refresh": "refreshed"}
 _WORDS = {"create": "to create", "update": "to change", "replace": "to replace", "delete": "to delete", "same": "as is"}
 _LONG = 12
@@ -61,7 +61,7 @@ def deploy_command(
     install_cli: InstallCli = False,
     as_json: console.Json = False,
 ) -> None:
-    """Bring a stack up, or to its new configuration.
+    """Create a stack, or update it to its configuration.
 
     Shows first what would change, and asks. What holds data, or all that runs,
     is neither replaced nor deleted unless --lose names it. After an update that
@@ -105,7 +105,7 @@ def preview_command(
     install_cli: InstallCli = False,
     as_json: console.Json = False,
 ) -> None:
-    """Say what deploying would change. Changes nothing.
+    """Show what a deployment would change. Changes nothing.
 
     \b
       python -m operations preview dev
@@ -127,7 +127,9 @@ def destroy_command(
     yes: console.Yes = False,
     remove_leftovers: Annotated[
         bool,
-        typer.Option("--remove-leftovers", help="Also delete what AWS made itself: log groups, forgotten interfaces."),
+        typer.Option(
+            "--remove-leftovers", help="Also delete what AWS created itself: log groups, forgotten interfaces."
+        ),
     ] = False,
     rehearse: Rehearse = False,
     config: Set = None,
@@ -136,14 +138,14 @@ def destroy_command(
 ) -> None:
     """Delete a stack, then search for leftovers.
 
-    AWS makes things by itself, as log groups of the nodes, that no stack
-    deletes. They are listed; --remove-leftovers deletes them. Anything else
-    that is left is a failure, with the command that removes it.
+    AWS itself creates some resources, such as the nodes' log groups, that no
+    stack deletes. They are listed; --remove-leftovers deletes them. Anything
+    else that is left is a failure, shown with the command that removes it.
 
     \b
       python -m operations destroy dev
       python -m operations destroy dev --yes --remove-leftovers
-      python -m operations destroy dev --rehearse    brings it up first
+      python -m operations destroy dev --rehearse    creates it first
     """
     chosen = _load(stack, rehearse, None, config)
     with open_engine(chosen, rehearse, None, create=False, install_cli=install_cli) as (engine, account):
@@ -155,14 +157,14 @@ def destroy_command(
             console.confirm(f"Delete everything of {stack}, its file system and all data on it included?", yes=yes)
         report = deploy.destroy(chosen, engine, remove_leftovers=remove_leftovers)
         if account is not None and report.audit is not None:
-            # The embedded account can be searched whole, not by this stack's names and tags alone.
+            # The embedded account can be searched completely, not only by this stack's names and tags.
             report.audit.add_unnamed(account.leftovers())
         finish(chosen, report, as_json, rehearse=rehearse)
 
 
 def _load(stack: str, rehearse: bool, fail: Sequence[str] | None, config: Sequence[str] | None) -> Target:
     if not rehearse and (fail or config):
-        # A real stack's configuration is its file, which the next deployment reads again.
+        # A real stack's configuration is its file, which the next deployment reads.
         raise typer.BadParameter("--fail and --config need --rehearse; for a real stack: pulumi config set KEY VALUE")
     return target.load(stack, list(config or []))
 
@@ -184,7 +186,7 @@ def open_engine(
 
 
 def _require_aws_cli() -> None:
-    """pulumi-eks asks the AWS CLI for its version, and the Kubernetes provider asks it for every token."""
+    """pulumi-eks checks the AWS CLI's version, and the Kubernetes provider gets every token from it."""
     if shutil.which("aws") is None:
         raise cannot_know(
             "an EKS stack needs the AWS CLI on PATH: pulumi-eks and the Kubernetes provider call it",
@@ -193,10 +195,10 @@ def _require_aws_cli() -> None:
 
 
 def _bring_charts() -> None:
-    """What `pulumi up` installs on EKS, where it is not there as pinned."""
+    """Download the charts that `pulumi up` installs on EKS, unless they are there as pinned."""
     for chart in (HYPERPOD, KUEUE):
         if faults(chart, target.ROOT / FOLDER / chart.name):
-            console.note(f"Bringing the chart {chart.name} {chart.version} ...")
+            console.note(f"Downloading the chart {chart.name} {chart.version} ...")
             charts.bring(chart)
 
 
@@ -205,7 +207,7 @@ def _changes(report: deploy.Report) -> int:
 
 
 def finish(chosen: Target, report: deploy.Report, as_json: bool, *, rehearse: bool) -> NoReturn:
-    """Show a report, keep it where it is of a real stack, and end with its exit code."""
+    """Show a report, record it for a real stack, and exit with its code."""
     if not rehearse and report.command != "preview":
         deploy.keep(chosen, report)
     if as_json:
@@ -247,7 +249,7 @@ def _show(report: deploy.Report) -> None:
         console.say(f"  {report.cause}")
     if report.others:
         names = ", ".join(dict.fromkeys(cause.resource or cause.text.splitlines()[0] for cause in report.others))
-        console.say(f"  After it, mostly because of it: {names}", "dim")
+        console.say(f"  Failed later, mostly as a consequence: {names}", "dim")
     for log in report.node_logs:
         console.say(f"The end of {log.stream}:", "bold")
         for line in log.lines:
@@ -289,7 +291,7 @@ def _show_audit(report: deploy.Report) -> None:
         for one in left:
             console.say(f"  {one.kind} {one.id}    {one.command}")
     if by_aws := [one for one in audit.leftovers if one.by_aws]:
-        console.say("AWS made these itself and keeps them:", "bold")
+        console.say("AWS created these itself and keeps them:", "bold")
         for one in by_aws:
             console.say(f"  {one.kind} {one.id}    {one.command}")
         if not report.next_step:

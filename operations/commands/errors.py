@@ -17,7 +17,7 @@ _MOST_HOURS = 2160
 
 
 def _hours(value: float) -> float:
-    """Click's own range lets nan through."""
+    """Click's own range accepts nan."""
     if not 0 < value <= _MOST_HOURS:
         raise typer.BadParameter(f"{value:g} is not more than 0 and at most {_MOST_HOURS} (90 days)")
     return value
@@ -31,11 +31,11 @@ def errors_command(
     ] = 24,
     as_json: console.Json = False,
 ) -> None:
-    """Say what went wrong with a stack, newest first.
+    """List what went wrong with a stack, newest first.
 
-    Asks Pulumi's last commands, the cluster and its nodes, the cluster's
+    Sources: Pulumi's last commands, the cluster and its nodes, the cluster's
     events, the nodes' lifecycle logs, and CloudTrail (about 15 minutes late).
-    Ends with 1 when something was found.
+    Exits with 1 if something was found.
 
     \b
       python -m operations errors dev
@@ -53,7 +53,7 @@ def errors_command(
             console.say(f"could not ask {line}", "yellow")
         if not problems.found:
             if problems.unknown:
-                console.say(f"Nothing was found about {stack}, but not everything could be asked.", "yellow")
+                console.say(f"Nothing was found about {stack}, but not every source could be asked.", "yellow")
             else:
                 console.say(f"Nothing went wrong with {stack} in the last {hours:g} hours.", "green")
     found = Exit.FAILED if problems.found else Exit.CANNOT_KNOW if problems.unknown else Exit.GOOD

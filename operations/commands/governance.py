@@ -1,4 +1,4 @@
-"""`governance`: task governance, set up or taken away."""
+"""`governance`: sets task governance up or removes it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..kubernetes.governance import apply, remove
 
 def governance_command(
     stack: console.Stack,
-    take_away: Annotated[bool, typer.Option("--remove", help="Take policy and quotas away, before a destroy.")] = False,
+    take_away: Annotated[bool, typer.Option("--remove", help="Remove policy and quotas, before a destroy.")] = False,
     as_json: console.Json = False,
 ) -> None:
     """Set task governance up as configured.
@@ -31,4 +31,4 @@ def governance_command(
     for change in changes:
         console.say(f"{change.what}: {change.done}")
     if not changes:
-        console.say("there is nothing to take away")
+        console.say("there is nothing to remove")

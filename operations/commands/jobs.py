@@ -24,9 +24,9 @@ Namespace = Annotated[
 ]
 Nodes = Annotated[int | None, typer.Option("--nodes", "-N", help="How many nodes (default: all of the group).")]
 Group = Annotated[str | None, typer.Option("--group", help="Worker group (default: the first).")]
-Devices = Annotated[int | None, typer.Option("--devices", help="GPUs or chips a node (default: all).")]
-Efa = Annotated[int | None, typer.Option("--efa", help="EFA interfaces a node (default: all).")]
-Image = Annotated[str | None, typer.Option("--image", help="Container image (default: one of AWS's public ones).")]
+Devices = Annotated[int | None, typer.Option("--devices", help="GPUs or Trainium chips per node (default: all).")]
+Efa = Annotated[int | None, typer.Option("--efa", help="EFA interfaces per node (default: all).")]
+Image = Annotated[str | None, typer.Option("--image", help="Container image (default: one of AWS's public images).")]
 Arguments = Annotated[str, typer.Option("--arguments", "-a", help='For the script, as "--steps 500".')]
 Etcd = Annotated[bool, typer.Option("--etcd", help="Rendezvous through etcd instead of the first worker.")]
 
@@ -40,7 +40,7 @@ job_app = typer.Typer(
 
 
 class _Manifests(yaml.SafeDumper):
-    """Scripts as people read them, line by line."""
+    """Writes scripts as blocks, line by line."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -108,8 +108,8 @@ def run_command(
     image: Image = None,
     arguments: Arguments = "",
     etcd: Etcd = False,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Show what it says until it ends.")] = True,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave its objects there when it has ended.")] = False,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow its log until it ends.")] = True,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep its objects after it has ended.")] = False,
     timeout: Annotated[
         float | None,
         typer.Option(
@@ -121,10 +121,10 @@ def run_command(
     ] = None,
     as_json: console.Json = False,
 ) -> None:
-    """Run a job and end as it does: 0 where it passed, 1 where it failed.
+    """Run a job. Exits with 0 if it passed, with 1 if it failed.
 
-    Nothing is submitted that the cluster would refuse, or would leave pending: too many devices, a namespace that is
-    not there, a quota that is used up, a missing token.
+    Refuses to submit what the cluster would refuse or leave pending: too many devices, a missing namespace, an
+    exhausted quota, a missing token.
     """
     chosen, objects = _rendered(
         stack,
@@ -139,7 +139,7 @@ def run_command(
         etcd=etcd,
         deadline=timeout if wait else None,
     )
-    from stack.jobs.kubernetes_api import KubernetesApi  # its client takes half of the command's time to load
+    from stack.jobs.kubernetes_api import KubernetesApi  # importing its client takes half of the command's time
 
     if etcd and not image:
         raise bad_input(
@@ -167,10 +167,10 @@ def run_command(
                 api, objects, say, lambda phase: status.update(f"{name}: {escape(phase)}"), limit
             )
     except job_run.TimedOut as error:
-        # Training goes on, as it does after Ctrl-C; a test that nobody waits for only holds nodes.
+        # Training continues, as after Ctrl-C; a test that nobody waits for only occupies nodes.
         if JOBS[name].deadline and not keep:
             take_away()
-            error.hint = "it was taken away; --keep leaves it"
+            error.hint = "it was deleted; --keep keeps it"
         else:
             one = f"{objects[-1]['kind'].lower()} {name} -n {where}"
             goes_on = "it is left there" if JOBS[name].deadline else "it goes on"

@@ -16,13 +16,13 @@ from ..kubernetes.kubeconfig import describe, render
 def kubeconfig_command(
     stack: console.Stack,
     write: Annotated[
-        Path | None, typer.Option("--write", "-w", metavar="FILE", help="Write it there, readable by you alone.")
+        Path | None, typer.Option("--write", "-w", metavar="FILE", help="Write it to FILE, readable only by you.")
     ] = None,
     as_json: console.Json = False,
 ) -> None:
     """Print or write a kubeconfig for an EKS stack.
 
-    It needs the AWS CLI when kubectl uses it, and holds no secret itself.
+    kubectl then needs the AWS CLI. The file contains no secret.
 
     \b
       python -m operations kubeconfig eks-gpu --write ~/.kube/eks-gpu

@@ -16,7 +16,7 @@ from ..cluster import nodes as cluster_nodes
 from ..cluster import sessions
 
 NodeName = Annotated[
-    str, typer.Argument(metavar="NODE", help="A node's name as `nodes` shows it, its group, host name or instance id.")
+    str, typer.Argument(metavar="NODE", help="A node's name as in `nodes`, its group, host name or instance id.")
 ]
 _MARK = "# HyperPod"
 
@@ -24,14 +24,14 @@ _MARK = "# HyperPod"
 def nodes_command(
     stack: console.Stack,
     no_state: Annotated[
-        bool, typer.Option("--no-state", help="Do not ask Slurm or Kubernetes: only what SageMaker knows.")
+        bool, typer.Option("--no-state", help="Do not ask Slurm or Kubernetes, only SageMaker.")
     ] = False,
     as_json: console.Json = False,
 ) -> None:
-    """List nodes with health, address and scheduler's state.
+    """List nodes with health, address and scheduler state.
 
     Slurm is asked on the controller through Session Manager, Kubernetes through
-    its API. Where that is not possible the rest is shown all the same.
+    its API. If that is not possible, the rest is still shown.
 
     \b
       python -m operations nodes dev
@@ -71,8 +71,8 @@ def connect_command(
 ) -> None:
     """Open a shell on a node.
 
-    Without NODE it is the login node, else the Slurm controller, else the first
-    worker. Needs AWS's session-manager-plugin on this machine, and no open port.
+    Default: the login node, else the Slurm controller, else the first worker.
+    Needs AWS's session-manager-plugin on this machine, but no open port.
 
     \b
       python -m operations connect dev
@@ -89,13 +89,13 @@ def exec_command(
     node: NodeName,
     command: Annotated[list[str], typer.Argument(metavar="CMD", help="The command and its arguments, after --.")],
     stack: console.StackOption,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds that it may take.")] = 600,
+    timeout: Annotated[float, typer.Option("--timeout", help="Time limit in seconds.")] = 600,
     as_json: console.Json = False,
 ) -> None:
-    """Run a command on a node, and end with its exit code.
+    """Run a command on a node and return its exit code.
 
-    Output and errors come together. One word is taken as a shell's command line.
-    Exit codes 2 and 3 may be the command's own or this verb's; --json tells.
+    Output and errors are mixed. A single word is run as a shell command line.
+    Exit codes 2 and 3 may be the command's or this verb's; --json tells which.
 
     \b
       python -m operations exec controller --stack dev -- sinfo
@@ -119,7 +119,7 @@ def ssh_config_command(
     stack: console.Stack,
     write: Annotated[
         Path | None,
-        typer.Option("--write", "-w", metavar="FILE", help="Write it there, in place of what this verb wrote before."),
+        typer.Option("--write", "-w", metavar="FILE", help="Write it to FILE, replacing what this verb wrote before."),
     ] = None,
     as_json: console.Json = False,
 ) -> None:
@@ -148,7 +148,7 @@ def ssh_config_command(
 
 
 def _write(path: Path, text: str) -> None:
-    """Never over a file that somebody else wrote."""
+    """Never overwrite a file that this verb did not write."""
     if path.exists() and not path.read_text().startswith(_MARK):
         raise bad_input(f"{path} is there already, and not written by this command", "name a file of its own")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

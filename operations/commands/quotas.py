@@ -13,9 +13,9 @@ from ..spending import quotas
 def quotas_command(stack: console.Stack, as_json: console.Json = False) -> None:
     """Compare needed service quotas with the account's.
 
-    "others" is what everything in the account but this stack uses. FAIL comes
-    with the command that asks AWS for more; AWS answers within hours to days.
-    Ends with 1 when a quota is too small, with 3 when one could not be seen.
+    "others" is what the rest of the account uses. For each FAIL you get the
+    command that requests an increase; AWS answers within hours to days.
+    Exits with 1 if a quota is too small, with 3 if one could not be read.
 
     \b
       python -m operations quotas slurm-gpu

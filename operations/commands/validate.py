@@ -17,14 +17,14 @@ def validate_command(
     ] = False,
     as_json: console.Json = False,
 ) -> None:
-    """Check that a cluster is what its stack says.
+    """Check that a cluster is as configured.
 
     Nodes, network, file system, scheduler, devices, EFA.
 
-    Only asks; a failed check changes nothing. Nodes are asked through Session
-    Manager, Kubernetes through its API. What pods see can be told by a job
-    alone: without --run-jobs it stays UNKNOWN. Ends with 1 when a check failed,
-    with 3 when one could not be made.
+    Read-only: a failed check changes nothing. Nodes are asked through Session
+    Manager, Kubernetes through its API. Only a job can check what pods see:
+    without --run-jobs that stays UNKNOWN. Exits with 1 if a check failed, with
+    3 if one could not run.
 
     \b
       python -m operations validate dev

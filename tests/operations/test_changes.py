@@ -38,7 +38,7 @@ def test_the_jobs_on_a_node_are_named_before_it_goes(
     on(aws)
     code, out, err = run(capsys, verb, "i-workers2", "--stack", "dev", "--yes")
     assert code == Exit.GOOD
-    assert "7  llama  ann: goes back into the queue" in err
+    assert "7  llama  ann: returns to the queue" in err
     assert "8  notebook  ben: is lost" in err
     assert "/fsx stays" in err
     assert "accepted" in out
@@ -165,8 +165,8 @@ def test_pods_are_named_with_what_becomes_of_them(aws: StubbedAws, kubernetes: C
     found = nodes.list_nodes(target)
     plan = changes.plan(target, "replace", found, found[:1])
     assert [(job.name, job.survives) for job in plan.jobs] == [
-        ("llama-worker-0", "is made anew by its PyTorchJob"),
-        ("alone", "is lost: nothing makes it anew"),
+        ("llama-worker-0", "is recreated by its PyTorchJob"),
+        ("alone", "is lost: nothing recreates it"),
     ]
 
 

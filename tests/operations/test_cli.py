@@ -61,7 +61,7 @@ def test_help_lists_every_verb_and_the_exit_codes(capsys: pytest.CaptureFixture[
     assert code == Exit.GOOD
     assert all(f"\n  {verb} " in out for verb in VERBS)
     assert "..." not in out.split("Commands:")[1], "a verb's first sentence does not fit"
-    assert "0 good; 1 the operation failed" in out
+    assert "0 success; 1 the operation failed" in out
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ def test_our_own_mistakes_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_nobody_is_asked_where_nobody_can_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
-    with pytest.raises(Failure, match="Nobody is here") as refused:
+    with pytest.raises(Failure, match="no terminal to answer") as refused:
         console.confirm("Delete?", yes=False)
     assert refused.value.code == Exit.BAD_INPUT
     console.confirm("Delete?", yes=True)

@@ -212,7 +212,7 @@ def test_a_delete_that_names_an_id_alone_is_told_with_what_is_in_the_way(aws: St
     ("text", "answer", "said"),
     [
         ("resource sg-0123456789abcdef0 has a dependent object", [], "no network interface is in sg-0123456789abcdef0"),
-        ("something has a dependent object", None, "AWS does not say of what"),
+        ("something has a dependent object", None, "AWS does not say which resource"),
         ("vpc-0123456789abcdef0 has dependencies", "UnauthorizedOperation", "unknown: permission denied"),
         (
             "vpc-0123456789abcdef0 has dependencies",
@@ -310,7 +310,7 @@ def test_what_could_not_be_asked_is_never_called_good(
     code, out, _ = run(capsys, "errors", "dev")
     assert code == Exit.CANNOT_KNOW
     assert "Nothing went wrong" not in out
-    assert "not everything could be asked" in out
+    assert "not every source could be asked" in out
 
 
 @pytest.mark.parametrize("hours", ["nan", "1e9", "-5", "0", "inf", "2161"])

@@ -239,7 +239,7 @@ def test_the_command_ends_as_the_job_does_and_takes_its_objects_away(
 @pytest.mark.parametrize(
     ("name", "options", "deleted", "hint"),
     [
-        ("nccl-tests", [], ["MPIJob"], "it was taken away; --keep leaves it"),
+        ("nccl-tests", [], ["MPIJob"], "it was deleted; --keep keeps it"),
         ("nccl-tests", ["--keep"], [], "it is left there; kubectl describe mpijob nccl-tests -n training"),
         ("nanogpt", [], [], "it goes on; kubectl describe pytorchjob nanogpt -n training"),
     ],

@@ -302,11 +302,11 @@ UNPLACED = {"type": "PodScheduled", "status": "False", "message": "Insufficient 
     [
         ([], "UNKNOWN", "no pod yet"),
         ([{"phase": "Pending", "conditions": [UNPLACED]}], "UNKNOWN", "Insufficient nvidia.com/gpu"),
-        ([{"phase": "Pending"}], "FAIL", "--keep leaves it"),
-        ([{"phase": "Running"}], "FAIL", "--keep leaves it"),
+        ([{"phase": "Pending"}], "FAIL", "--keep keeps it"),
+        ([{"phase": "Running"}], "FAIL", "--keep keeps it"),
     ],
 )
-def test_a_job_that_waits_for_taken_nodes_is_unknown_and_the_next_group_is_asked_all_the_same(
+def test_a_job_that_waits_for_busy_nodes_is_unknown_and_the_next_group_is_still_asked(
     pods: list[dict[str, Any]],
     result: str,
     said: str,
