@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from hyperpod_node.model import CLUSTER_ID_TAG as CLUSTER_ID_TAG
+
 # Amazon S3 User Guide, "Bucket naming rules"; IAM User Guide, "IAM and STS quotas".
 BUCKET_LIMIT = 63
 ROLE_LIMIT = 64
 # CreateCluster, ClusterName: 1 to 63 characters.
 CLUSTER_LIMIT = 63
 
-CLUSTER_ID_TAG = "hyperpod:cluster-id"
 _DIGEST_LENGTH = 8
 
 # Every role the program can make; the longest decides whether a cluster name fits.

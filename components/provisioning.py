@@ -7,58 +7,57 @@ configuration").
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from hyperpod_node import parameters
+from hyperpod_node.model import Group, Parameters
 
 from .config import Config, InstanceGroup
-from .names import CLUSTER_ID_TAG, Names
+from .names import Names
 
-FILE_NAME = "hyperpod_parameters.json"
+FILE_NAME = parameters.FILE_NAME
 
 
 def render(config: Config, names: Names) -> str:
-    """The file's text. The file system is named by its tag alone: its id is not known before the nodes start, and they
-    do not wait for it.
+    """The file's text."""
+    return parameters.render(facts(config, names))
+
+
+def facts(config: Config, names: Names) -> Parameters:
+    """What a node reads. It finds the file system by the cluster's id, its tag: the file system's own id is not known
+    before the nodes start, and they do not wait for it.
     """
     settings, net = config.settings, config.settings.network
-    document: dict[str, Any] = {
-        "orchestrator": settings.orchestrator,
-        "cluster_id": names.cluster_id,
-        "cluster_name": names.cluster,
-        "region": names.region,
-        "accelerator": settings.accelerator,
-        "fsx": {
-            "tag": {CLUSTER_ID_TAG: names.cluster_id},
-            "mount_point": "/fsx",
-            "efa": settings.fsx.efa,
-        },
-        "home": {"file_system_id": settings.fsx.home_file_system_id},
-        "imds_v1": settings.imds_v1,
-        "lost_after_seconds": settings.lost_node_seconds,
-        "cidrs": [cidr for cidr in (net.cidr, net.secondary_cidr) if cidr] if not net.vpc_id else [],
-        "ssh_public_key_parameter": f"/hyperpod/{names.cluster}/ssh-public-key" if settings.ssh_public_key else None,
-        "instance_groups": [_group(config, group) for group in config.instance_groups],
-    }
-    return json.dumps(document, indent=2, sort_keys=True) + "\n"
+    return Parameters(
+        cluster_id=names.cluster_id,
+        cluster_name=names.cluster,
+        region=names.region,
+        orchestrator=settings.orchestrator,
+        instance_groups=tuple(_group(config, group) for group in config.instance_groups),
+        fsx_mount="/fsx",
+        fsx_efa=settings.fsx.efa,
+        home_fsx_id=settings.fsx.home_file_system_id,
+        ssh_public_key_parameter=f"/hyperpod/{names.cluster}/ssh-public-key" if settings.ssh_public_key else None,
+        imds_v1=settings.imds_v1,
+        cidrs=tuple(cidr for cidr in (net.cidr, net.secondary_cidr) if cidr) if not net.vpc_id else (),
+        lost_after_seconds=settings.lost_node_seconds,
+    )
 
 
-def _group(config: Config, group: InstanceGroup) -> dict[str, Any]:
+def _group(config: Config, group: InstanceGroup) -> Group:
     row = group.type
-    return {
-        "name": group.name,
-        "role": group.role,
-        "count": group.count,
-        "partition": config.accelerator.slurm_partition if group.role == "worker" else "",
-        "instance_type": row.name,
-        "accelerator": row.accelerator,
-        "accelerator_model": row.accelerator_model,
-        "accelerators": row.accelerators,
-        "neuron_cores": row.neuron_cores,
-        "gres": config.accelerator.slurm_gres if row.accelerator else "",
-        "efa": row.efa,
-        "efa_interfaces": row.efa_interfaces,
-        "lustre_efa_interfaces": row.lustre_efa_interfaces,
-        "rdma_read": row.rdma_read,
-        "network_gbps": row.network_gbps,
-        "nvme_disks": row.nvme_disks,
-    }
+    return Group(
+        name=group.name,
+        role=group.role,
+        instance_type=row.name,
+        partition=config.accelerator.slurm_partition if group.role == "worker" else "",
+        accelerator=row.accelerator,
+        accelerator_model=row.accelerator_model,
+        accelerators=row.accelerators,
+        neuron_cores=row.neuron_cores,
+        gres=config.accelerator.slurm_gres if row.accelerator else "",
+        efa=row.efa,
+        efa_interfaces=row.efa_interfaces,
+        lustre_efa_interfaces=row.lustre_efa_interfaces,
+        rdma_read=row.rdma_read,
+        network_gbps=row.network_gbps,
+        nvme_disks=row.nvme_disks,
+    )

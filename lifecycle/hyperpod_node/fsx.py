@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from . import aws_cli, fstab
 from .errors import NotYet, StepError
-from .model import Node
+from .model import CLUSTER_ID_TAG, Node
 
 # FSx API, FileSystem.Lifecycle: states that no wait ends.
 DEAD = ("FAILED", "DELETING", "MISCONFIGURED_UNAVAILABLE")
@@ -43,8 +43,7 @@ def _in_place(node: Node, mount_point: str) -> bool:
 
 
 def _wanted(node: Node) -> Dict[str, str]:
-    key, value = node.parameters.fsx_tag
-    return {"key": key, "value": value}
+    return {"key": CLUSTER_ID_TAG, "value": node.parameters.cluster_id}
 
 
 def _wait(node: Node, wanted: Mapping[str, str]) -> Mapping[str, Any]:

@@ -4,59 +4,65 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Literal, Mapping, Optional, Tuple
 
 from .errors import StepError
 from .host import Host
 
+# What the stack's own file system is tagged with, and the cluster id that is the tag's value.
 CLUSTER_ID_TAG = "hyperpod:cluster-id"
-ROLES = ("controller", "login", "worker")
+# Forms of texts: a name that other files can have in a line, a path without spaces, an address block.
+WORD = {"form": r"[!-~]+"}
+PATH = {"form": r"/[!-~]*"}
+CIDR = {"form": r"(\d{1,3}\.){3}\d{1,3}/\d{1,2}"}
 
 
 @dataclass(frozen=True)
 class Group:
     """One instance group of hyperpod_parameters.json: its role, and its row of the instance catalogue."""
 
-    name: str
-    role: str
-    instance_type: str
-    count: int = 0
-    accelerator: str = ""
-    accelerator_model: str = ""
-    accelerators: int = 0
-    neuron_cores: int = 0
-    gres: str = ""
-    efa: str = "no"
-    efa_interfaces: int = 0
-    lustre_efa_interfaces: int = 0
-    rdma_read: bool = False
-    network_gbps: float = 0.0
-    nvme_disks: int = 0
-    partition: str = ""
+    name: str = field(metadata=WORD)
+    role: Literal["controller", "login", "worker"]
+    instance_type: str = field(metadata=WORD)
+    partition: str
+    accelerator: Literal["gpu", "trainium", ""]
+    accelerator_model: str
+    accelerators: int
+    neuron_cores: int
+    gres: str
+    efa: Literal["yes", "no", "maybe"]
+    efa_interfaces: int
+    lustre_efa_interfaces: int
+    rdma_read: bool
+    network_gbps: float
+    nvme_disks: int
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """hyperpod_parameters.json, checked."""
+    """hyperpod_parameters.json: its keys are the fields. The stack's program makes one, nodes read it back.
 
-    cluster_id: str
-    cluster_name: str
-    region: str
-    orchestrator: str
-    accelerator: str
-    groups: Mapping[str, Group]
-    fsx_mount: str = "/fsx"
-    fsx_tag: Tuple[str, str] = (CLUSTER_ID_TAG, "")
-    fsx_efa: bool = False
-    home_fsx_id: Optional[str] = None
-    ssh_public_key_parameter: Optional[str] = None
-    imds_v1: bool = False
-    cidrs: Tuple[str, ...] = ()
-    lost_after_seconds: float = 10.0
+    ``cidrs``: the address blocks of the nodes, empty where they are not known. ``fsx_efa``: whether the file system
+    speaks EFA. ``home_fsx_id``: another file system that is mounted at /home.
+    """
 
-    def workers(self) -> List[Group]:
-        """The groups that run jobs."""
-        return [group for group in self.groups.values() if group.role == "worker"]
+    cluster_id: str = field(metadata=WORD)
+    cluster_name: str = field(metadata=WORD)
+    region: str = field(metadata=WORD)
+    orchestrator: Literal["slurm", "eks"]
+    instance_groups: Tuple[Group, ...]
+    fsx_mount: str = field(metadata=PATH)
+    fsx_efa: bool
+    home_fsx_id: Optional[str] = field(metadata=WORD)
+    ssh_public_key_parameter: Optional[str] = field(metadata=WORD)
+    imds_v1: bool
+    cidrs: Tuple[str, ...] = field(metadata=CIDR)
+    lost_after_seconds: float
+
+    @property
+    def groups(self) -> Dict[str, Group]:
+        """The instance groups by name."""
+        return {group.name: group for group in self.instance_groups}
 
 
 @dataclass(frozen=True)

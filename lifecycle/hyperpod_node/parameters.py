@@ -1,20 +1,23 @@
-"""Reads hyperpod_parameters.json, which the stack's program renders next to these scripts."""
+"""Reads hyperpod_parameters.json, which the stack's program renders next to these scripts from the same dataclasses."""
 
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
 import json
-import math
 import os
 import re
-from typing import Any, Dict, Mapping, Optional, TypeVar
+from reprlib import repr as short
+from typing import Any, Literal, Mapping, Union, get_args, get_origin, get_type_hints
 
 from .errors import StepError
-from .model import CLUSTER_ID_TAG, ROLES, Group, Node, Parameters
+from .model import Node, Parameters
 
-T = TypeVar("T")
 FILE_NAME = "hyperpod_parameters.json"
+# What a text is where its field does not say more: one line.
+_LINE = r"[ -~]*"
+# No number of ours is as large; a float holds every whole number below it.
+_MOST = 2**53
+_WORDS = {int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def run(node: Node) -> str:
@@ -38,88 +41,80 @@ def load(node: Node) -> Mapping[str, Any]:
     return document
 
 
+def render(parameters: Parameters) -> str:
+    """The file's text."""
+    return json.dumps(dataclasses.asdict(parameters), indent=2, sort_keys=True) + "\n"
+
+
 def parse(document: Mapping[str, Any], path: str) -> Parameters:
-    """Check the document. Raises StepError naming the key that is missing or wrong."""
+    """Read what ``render`` wrote. Raises StepError naming the key that is missing or wrong.
+
+    HYPERPOD_LOST_AFTER in the environment takes the place of ``lost_after_seconds``.
+    """
     try:
-        return _parameters(document)
-    except KeyError as error:
-        raise StepError(f"{path} lacks the key {error}") from None
-    except (TypeError, ValueError, AttributeError) as error:
-        raise StepError(f"{path} is malformed: {error}") from None
+        found: Parameters = _object(Parameters, document, "")
+        if not found.instance_groups:
+            raise ValueError("instance_groups is empty")
+        return dataclasses.replace(found, lost_after_seconds=_lost_after(found))
+    except ValueError as error:
+        raise StepError(f"{path}: {error}") from None
 
 
-def _parameters(document: Mapping[str, Any]) -> Parameters:
-    fsx, home = document.get("fsx") or {}, document.get("home") or {}
-    groups = [_group(record) for record in document["instance_groups"]]
-    if not groups:
-        raise ValueError("instance_groups is empty")
-    cluster_id = _word(document, "cluster_id")
-    mount_point = _word(fsx, "mount_point", "/fsx")
-    if not mount_point.startswith("/"):
-        raise ValueError(f"mount_point is {mount_point}, and should begin with /")
-    return Parameters(
-        cluster_id=cluster_id,
-        cluster_name=_word(document, "cluster_name"),
-        region=_word(document, "region"),
-        orchestrator=_word(document, "orchestrator", "slurm"),
-        accelerator=_typed(document, "accelerator", ""),
-        groups={group.name: group for group in groups},
-        fsx_mount=mount_point,
-        fsx_tag=_tag(fsx, cluster_id),
-        fsx_efa=_typed(fsx, "efa", False),
-        home_fsx_id=_word(home, "file_system_id") if home.get("file_system_id") else None,
-        ssh_public_key_parameter=(
-            _word(document, "ssh_public_key_parameter") if document.get("ssh_public_key_parameter") else None
-        ),
-        imds_v1=_typed(document, "imds_v1", False),
-        cidrs=tuple(str(ipaddress.ip_network(str(cidr))) for cidr in _typed(document, "cidrs", [])),
-        lost_after_seconds=_lost_after(document),
-    )
-
-
-def _typed(record: Mapping[str, Any], key: str, default: T) -> T:
-    """A value of the default's type. Raises ValueError where it is of another."""
-    value = record.get(key, default)
-    if isinstance(default, float) and type(value) is int:
-        value = float(value)
-    if type(value) is not type(default) or value in (math.inf, -math.inf) or value != value:
-        raise ValueError(f"{key} is {value!r}, and should be like {default!r}")
-    return value
-
-
-def _word(record: Mapping[str, Any], key: str, default: Optional[str] = None) -> str:
-    """A name or a path: a word, which other files can have in a line. Raises KeyError where it has to be there."""
-    value = record[key] if default is None else record.get(key, default)
-    if not isinstance(value, str) or not re.fullmatch(r"[!-~]+", value):
-        raise ValueError(f"{key} is {value!r}, and should be one word")
-    return value
-
-
-def _lost_after(document: Mapping[str, Any]) -> float:
-    """Seconds of silence after which a node is lost; HYPERPOD_LOST_AFTER in the environment overrides."""
+def _lost_after(found: Parameters) -> float:
+    """Seconds of silence after which a node is lost."""
     override = os.environ.get("HYPERPOD_LOST_AFTER")
-    given = {"HYPERPOD_LOST_AFTER": float(override)} if override else document
     key = "HYPERPOD_LOST_AFTER" if override else "lost_after_seconds"
-    seconds = _typed(given, key, Parameters.lost_after_seconds)
-    if seconds <= 0:
+    try:
+        seconds = float(override) if override else found.lost_after_seconds
+    except ValueError:
+        raise ValueError(f"{key} is {override!r}, and should be a number") from None
+    if not 0 < seconds < _MOST:
         raise ValueError(f"{key} is {seconds:g}, and should be more than 0")
     return seconds
 
 
-def _tag(fsx: Mapping[str, Any], cluster_id: str) -> "tuple[str, str]":
-    tag: Dict[str, str] = fsx.get("tag") or {CLUSTER_ID_TAG: cluster_id}
-    (key,) = tag
-    return key, _typed(tag, key, "")
+def _object(kind: Any, value: Any, key: str) -> Any:
+    """A dataclass from an object with all of its fields; whatever else is there stays unread."""
+    if not isinstance(value, dict):
+        raise ValueError(f"{key} is {short(value)}, and should be an object")
+    types = get_type_hints(kind)
+    fields = {field.name: (f"{key}.{field.name}" if key else field.name, field) for field in dataclasses.fields(kind)}
+    if lacking := [where for name, (where, _) in fields.items() if name not in value]:
+        raise ValueError(f"lacks {', '.join(lacking)}")
+    return kind(
+        **{
+            name: _read(types[name], value[name], where, field.metadata.get("form", _LINE))
+            for name, (where, field) in fields.items()
+        }
+    )
 
 
-def _group(record: Mapping[str, Any]) -> Group:
-    """A group; what it has no default for in ``Group`` must be there."""
-    role = _word(record, "role")
-    if role not in ROLES:
-        raise ValueError(f"group {record['name']} has the role {role}, which is none of {', '.join(ROLES)}")
-    given = {
-        field.name: _typed(record, field.name, field.default)
-        for field in dataclasses.fields(Group)
-        if field.default is not dataclasses.MISSING
-    }
-    return Group(_word(record, "name"), role, _word(record, "instance_type"), **given)
+def _read(kind: Any, value: Any, key: str, form: str) -> Any:
+    """A value of a field's type, and of its form where it is text. Raises ValueError naming the key."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Union:  # with None alone, as Optional
+        return None if value is None else _read(arguments[0], value, key, form)
+    if origin is Literal:
+        if value not in arguments:
+            raise ValueError(f"{key} is {short(value)}, which is none of {', '.join(map(repr, arguments))}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise ValueError(f"{key} is {short(value)}, and should be a list")
+        return tuple(_read(arguments[0], item, f"{key}[{index}]", form) for index, item in enumerate(value))
+    if dataclasses.is_dataclass(kind):
+        return _object(kind, value, key)
+    if kind is str:
+        if not isinstance(value, str) or not re.fullmatch(form, value):
+            raise ValueError(f"{key} is {short(value)}, and should be a text of the form {form}")
+        return value
+    return _number(kind, value, key)
+
+
+def _number(kind: Any, value: Any, key: str) -> Any:
+    """A number of this type, or a truth, which to Python is a number too."""
+    if kind is float and type(value) is int and value < _MOST:
+        value = float(value)
+    if type(value) is not kind or not 0 <= value < _MOST:
+        raise ValueError(f"{key} is {short(value)}, and should be {_WORDS[kind]}")
+    return value

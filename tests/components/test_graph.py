@@ -216,7 +216,7 @@ def test_efa_reaches_the_file_system_its_groups_rules_and_the_nodes() -> None:
             # FSx looks at the rules when the file system is created.
             assert rule.name in everything_before(state, lustre)
     parameters = json.loads(one(state, "lifecycle-hyperpod_parameters.json").inputs["source"].text)
-    assert parameters["fsx"]["efa"] is True
+    assert parameters["fsx_efa"] is True
     assert parameters["instance_groups"][0]["lustre_efa_interfaces"] == 8
 
 

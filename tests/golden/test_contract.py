@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
+import ast
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import fields
+from pathlib import Path
 
 import pytest
 from hyperpod_node import parameters
-from hyperpod_node.model import Group
+from hyperpod_node.model import Group, Parameters
 
 from components import provisioning
 from components.catalogue.accelerators import InstanceType
 from components.config import Config
 from components.names import Names, for_stack
 from tests.golden.stacks import GOLDEN
-from tests.support import config
+from tests.support import ROOT, config
+
+LIFECYCLE = ROOT / "lifecycle"
 
 
 def names(found: Config) -> Names:
@@ -29,72 +31,52 @@ def names(found: Config) -> Names:
     )
 
 
-class Watched(Mapping[str, Any]):
-    """A JSON object that remembers which of its keys were asked for, and how they were called from the top."""
-
-    def __init__(self, content: Mapping[str, Any], asked: set[str], path: str = "") -> None:
-        self._content, self._asked, self._path = content, asked, path
-
-    def __getitem__(self, key: str) -> Any:
-        self._asked.add(f"{self._path}{key}")
-        value = self._content[key]
-        if isinstance(value, list):
-            return [self._below(key, item) for item in value]
-        return self._below(key, value)
-
-    def _below(self, key: str, value: Any) -> Any:
-        return Watched(value, self._asked, f"{self._path}{key}.") if isinstance(value, dict) else value
-
-    def __iter__(self) -> Iterator[str]:
-        for key in self._content:
-            self._asked.add(f"{self._path}{key}")
-            yield key
-
-    def __len__(self) -> int:
-        return len(self._content)
+def read(found: Config) -> Parameters:
+    """What a node makes of the text that the program renders."""
+    return parameters.parse(json.loads(provisioning.render(found, names(found))), parameters.FILE_NAME)
 
 
-def keys(value: Any, path: str = "") -> set[str]:
-    """The paths of every key of a document."""
-    if isinstance(value, list):
-        return {key for item in value for key in keys(item, path)}
-    if not isinstance(value, dict):
-        return set()
-    return {f"{path}{key}" for key in value} | {k for key, item in value.items() for k in keys(item, f"{path}{key}.")}
+def facts(of: type[Group | Parameters | InstanceType]) -> set[str]:
+    return {field.name for field in fields(of)}
 
 
-def fields(of: type[Any]) -> set[str]:
-    return {field.name for field in dataclasses.fields(of)}
+def used(file: Path) -> set[str]:
+    """The attributes that a module reads, and the keys it looks up, as the commands do in node.json."""
+    return {
+        node.attr if isinstance(node, ast.Attribute) else str(getattr(node.slice, "value", ""))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Attribute | ast.Subscript)
+    }
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_nodes_read_every_key_that_the_program_renders_and_no_other(name: str) -> None:
+def test_a_node_reads_what_the_program_knows(name: str) -> None:
     chosen = GOLDEN[name]
     found = config(chosen.stack, **chosen.settings)
-    document = json.loads(provisioning.render(found, names(found)))
-    asked: set[str] = set()
-    parameters.parse(Watched(document, asked), "hyperpod_parameters.json")
-    assert asked == keys(document)
+    assert read(found) == provisioning.facts(found, names(found))
+
+
+def test_every_fact_is_used_on_the_nodes() -> None:
+    there = set().union(*map(used, LIFECYCLE.rglob("*.py")))
+    assert facts(Group) | facts(Parameters) <= there
 
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_nodes_understand_what_the_configuration_says(name: str) -> None:
     chosen = GOLDEN[name]
     found = config(chosen.stack, **chosen.settings)
-    settings, called = found.settings, names(found)
-    read = parameters.parse(json.loads(provisioning.render(found, called)), "hyperpod_parameters.json")
-    assert (read.cluster_name, read.cluster_id, read.region) == (called.cluster, called.cluster_id, found.region.name)
-    assert (read.orchestrator, read.accelerator) == (settings.orchestrator, settings.accelerator)
-    assert read.fsx_tag == ("hyperpod:cluster-id", called.cluster_id)
-    assert (read.fsx_efa, read.home_fsx_id) == (settings.fsx.efa, settings.fsx.home_file_system_id)
-    assert (read.imds_v1, read.lost_after_seconds) == (settings.imds_v1, settings.lost_node_seconds)
-    assert (read.ssh_public_key_parameter is None) == (settings.ssh_public_key is None)
+    settings, called, node = found.settings, names(found), read(found)
+    assert (node.cluster_name, node.cluster_id, node.region) == (called.cluster, called.cluster_id, found.region.name)
+    assert (node.orchestrator, node.imds_v1) == (settings.orchestrator, settings.imds_v1)
+    assert (node.fsx_efa, node.home_fsx_id) == (settings.fsx.efa, settings.fsx.home_file_system_id)
+    assert node.lost_after_seconds == settings.lost_node_seconds
+    assert (node.ssh_public_key_parameter is None) == (settings.ssh_public_key is None)
     own = [] if settings.network.vpc_id else [settings.network.cidr, settings.network.secondary_cidr]
-    assert list(read.cidrs) == [cidr for cidr in own if cidr]
-    facts = fields(Group) & fields(InstanceType) - {"name"}
-    assert len(facts) > 8
+    assert list(node.cidrs) == [cidr for cidr in own if cidr]
+    shared = facts(Group) & facts(InstanceType) - {"name"}
+    assert len(shared) > 8
     for group in found.instance_groups:
-        node = read.groups[group.name]
-        assert (node.role, node.instance_type, node.count) == (group.role, group.type.name, group.count)
-        assert {fact: getattr(node, fact) for fact in facts} == {fact: getattr(group.type, fact) for fact in facts}
-    assert list(read.groups) == [group.name for group in found.instance_groups]
+        row = node.groups[group.name]
+        assert (row.role, row.instance_type) == (group.role, group.type.name)
+        assert {fact: getattr(row, fact) for fact in shared} == {fact: getattr(group.type, fact) for fact in shared}
+    assert list(node.groups) == [group.name for group in found.instance_groups]

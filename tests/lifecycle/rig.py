@@ -7,7 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from hyperpod_node import parameters
 from hyperpod_node.errors import StepError
 from hyperpod_node.host import Host, Reply, Result
 from hyperpod_node.identity import run as identify
-from hyperpod_node.model import Node
+from hyperpod_node.model import CLUSTER_ID_TAG, Group, Node, Parameters
 from hyperpod_node.settings import TIMEOUTS, Settings
 
 from components import provisioning
@@ -27,7 +27,6 @@ from tests.support import config
 
 LIFECYCLE = Path(__file__).parents[2] / "lifecycle"
 CLUSTER_ID = "mine-12345678"
-CLUSTER_ID_TAG = "hyperpod:cluster-id"
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4M2V1Q3bP8yQ0hCq7rT9p0e1k2l3m4n5o6p7q8r9s0 me"
 # An existing VPC, whose address blocks the program does not know, and a file system of home folders in it.
 VPC = {
@@ -46,8 +45,8 @@ PartitionName=dev Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 @cache
-def rendered(worker_type: str, settings: str) -> str:
-    """hyperpod_parameters.json as the program renders it: cluster ``mine`` with two workers, keys laid over it."""
+def facts(worker_type: str, settings: str) -> Parameters:
+    """What the program tells nodes of: cluster ``mine`` with two workers, keys laid over it."""
     given = json.loads(settings)
     cluster = {
         "clusterName": "mine",
@@ -56,17 +55,17 @@ def rendered(worker_type: str, settings: str) -> str:
         "login": {} if given.get("orchestrator") == "eks" else {"instanceType": "ml.m5.large"},
     }
     found = config(**{**cluster, **given})
-    return provisioning.render(found, Names(cluster="mine", region="us-west-2", digest=CLUSTER_ID[-8:]))
+    return provisioning.facts(found, Names(cluster="mine", region="us-west-2", digest=CLUSTER_ID[-8:]))
 
 
-def group(name: str, instance_type: str) -> dict[str, Any]:
-    """A worker group of that document, or the controller's where the type has no accelerator."""
+def group(name: str, instance_type: str) -> Group:
+    """A worker group of it, or the controller's where the type has no accelerator."""
     worker = bool(lookup(instance_type).accelerator)
     given = {} if worker else {"controllerInstanceType": instance_type}
-    document = json.loads(rendered(instance_type if worker else "ml.p5.48xlarge", json.dumps(given)))
     role = "worker" if worker else "controller"
-    (found,) = (one for one in document["instance_groups"] if one["role"] == role)
-    return {**found, "name": name}
+    groups = facts(instance_type if worker else "ml.p5.48xlarge", json.dumps(given)).instance_groups
+    (found,) = (one for one in groups if one.role == role)
+    return replace(found, name=name)
 
 
 @dataclass
@@ -101,8 +100,8 @@ class World:
     def render(self, **settings: Any) -> None:
         """Write hyperpod_parameters.json, with these keys of the configuration besides the world's own."""
         key = {"sshPublicKey": PUBLIC_KEY} if self.parameters else {}
-        text = rendered(self.worker_type, json.dumps({**key, **self.settings, **settings}))
-        (self.source / parameters.FILE_NAME).write_text(text)
+        known = facts(self.worker_type, json.dumps({**key, **self.settings, **settings}))
+        (self.source / parameters.FILE_NAME).write_text(parameters.render(known))
 
     def node(self, role: str = "worker", **options: Any) -> FakeHost:
         """A node of the cluster."""

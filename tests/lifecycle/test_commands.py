@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from argparse import Namespace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ Avg bus bandwidth:      13.2900GB/s
 
 
 def fact(name: str, kind: str = "ml.p5.48xlarge", transport: str = "efa-rdma", **changes: Any) -> dict[str, Any]:
-    row = group("workers", kind)
+    row = asdict(group("workers", kind))
     return {
         "hostname": name,
         "address": "10.1.0.12",
@@ -89,7 +90,7 @@ def test_nccom_tests_output_is_read() -> None:
     ],
 )
 def test_the_threshold_lies_between_healthy_and_sick_nodes(kind: str, healthy: float, sick: float) -> None:
-    limit = bandwidth.threshold("all_reduce", "nccl", group("w", kind)["network_gbps"], 2, 8)
+    limit = bandwidth.threshold("all_reduce", "nccl", group("w", kind).network_gbps, 2, 8)
     assert limit is not None
     assert sick < limit <= healthy
 
@@ -292,7 +293,7 @@ def test_a_missing_record_points_to_the_summary(tmp_path: Path) -> None:
 
 def test_a_nodes_facts_come_from_its_own_files(tmp_path: Path) -> None:
     (tmp_path / "task.env").write_text("FI_PROVIDER=efa\nNEURON_CC_FLAGS=--a=b\n")
-    row = group("workers", "ml.m5.large")
+    row = asdict(group("workers", "ml.m5.large"))
     (tmp_path / "node.json").write_text(json.dumps({"address": "1.2.3.4", "group": row, "transport": "tcp"}))
     found = node_facts.facts(str(tmp_path))
     assert found["environment"] == {"FI_PROVIDER": "efa", "NEURON_CC_FLAGS": "--a=b"}
@@ -306,7 +307,7 @@ def test_the_training_job_is_requeued_and_sets_rank_and_address_from_slurm(
     given: dict[str, str] = {}
     monkeypatch.setattr(nanogpt, "run", lambda command, stdin: given.update({command[0]: stdin}) or "42\n")
     found = nanogpt._options().parse_args(["4", "--layers", "2", "--data", "a book.txt; rm -r /"])
-    row = group("workers", "ml.p5.48xlarge")
+    row = asdict(group("workers", "ml.p5.48xlarge"))
     assert nanogpt._submit(found, row, 8, tmp_path, tmp_path / "log") == "42"
     script = given["sbatch"]
     assert list(tmp_path.iterdir()) == [], "a script in a file could be changed on its way"
@@ -381,7 +382,7 @@ def test_a_growing_log_is_shown_in_whole_lines(tmp_path: Path, capsys: pytest.Ca
 def test_a_benchmark_takes_the_idle_workers_and_the_accelerators_own_test(
     given: list[str], wanted: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    row = group("workers", "ml.trn1.32xlarge")
+    row = asdict(group("workers", "ml.trn1.32xlarge"))
     monkeypatch.setattr(benchmark, "record", lambda: {"role": "controller", "groups": [row]})
     monkeypatch.setattr(benchmark, "run", lambda command: "3\n")
     monkeypatch.setattr(sys, "argv", ["hyperpod-benchmark", *given])
@@ -392,7 +393,7 @@ def test_a_benchmark_takes_the_idle_workers_and_the_accelerators_own_test(
 
 
 def test_validation_fails_on_a_transport_below_the_instance_types(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = {"group": group("w", "ml.p5.48xlarge"), "transport": "tcp", "probe": {}}
+    own = {"group": asdict(group("w", "ml.p5.48xlarge")), "transport": "tcp", "probe": {}}
     assert validate._result(validate.transport, own) == (
         False,
         "tcp, and ml.p5.48xlarge should have efa-rdma; probe: {}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def test_a_controller_that_dies_of_a_changed_slurm_conf_is_started_again_and_tel
 
 def test_a_login_node_that_the_agents_line_has_shown_is_hidden_again(host: FakeHost) -> None:
     """Slurm 26.05 keeps it in the partition otherwise, idle, and jobs would wait for it."""
-    login = {"name": "login", "role": "login", "instance_type": "ml.m5.large"}
+    login = asdict(replace(group("login", "ml.m5.large"), role="login"))
     facts = json.loads(host.text("/etc/hyperpod/node.json"))
     host.write("/etc/hyperpod/node.json", json.dumps({**facts, "groups": [login]}))
     shown = {"ip-10-1-0-11"}
@@ -86,7 +87,7 @@ def test_a_login_node_that_the_agents_line_has_shown_is_hidden_again(host: FakeH
 
 
 def test_nodes_that_slurm_drained_between_two_configurations_come_back_where_groups_differ(host: FakeHost) -> None:
-    both = [group("big", "ml.p5.48xlarge"), group("small", "ml.g5.16xlarge")]
+    both = [asdict(group("big", "ml.p5.48xlarge")), asdict(group("small", "ml.g5.16xlarge"))]
     facts = {"groups": both, "shared": "/fsx/.hyperpod", "address": "10.1.0.10"}
     host.path("/etc/hyperpod/node.json").write_text(json.dumps(facts))
     said = "ip-10-1-0-[12-13]|gres/gpu count reported lower than configured (0 < 8)\nip-10-1-0-14|Action:Replace\n"

@@ -8,7 +8,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -17,13 +17,13 @@ from hyperpod_node import clock, identity, parameters, slurm_conf, slurm_configu
 from hyperpod_node.errors import Skip, StepError
 from hyperpod_node.host import Host, Reply
 from hyperpod_node.imds import Imds, Unavailable
-from hyperpod_node.model import Group, Instance, Node
+from hyperpod_node.model import Instance, Node
 from hyperpod_node.settings import Settings
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.fuzzing import DEEP, as_text, damaged
-from tests.lifecycle.rig import SLURM_CONF, FakeHost, World, rendered
+from tests.lifecycle.rig import SLURM_CONF, FakeHost, World, facts, group
 from tests.lifecycle.test_commands import NCCL, NCCOM, OLD
 
 pytestmark = pytest.mark.fuzz
@@ -92,13 +92,15 @@ def test_a_resource_configuration_names_nodes_or_what_is_wrong(host: FakeHost, t
     assert host.changes == []
 
 
-PARAMETERS = json.loads(rendered("ml.p5.48xlarge", "{}"))
+PARAMETERS = json.loads(parameters.render(facts("ml.p5.48xlarge", "{}")))
 
 
 @given(text=as_text(PARAMETERS))
 @example(text=DEEP)
 @example(text=json.dumps({**PARAMETERS, "lost_after_seconds": math.inf}))
-@example(text=json.dumps({**PARAMETERS, "instance_groups": [{**PARAMETERS["instance_groups"][0], "count": math.inf}]}))
+@example(
+    text=json.dumps({**PARAMETERS, "instance_groups": [{**PARAMETERS["instance_groups"][0], "accelerators": math.inf}]})
+)
 def test_parameters_are_read_whole_or_the_wrong_key_is_named(host: FakeHost, text: str) -> None:
     (host.settings.source / parameters.FILE_NAME).write_text(text, encoding="utf-8", errors="surrogatepass")
     node = Node(host)
@@ -199,9 +201,9 @@ def test_what_a_benchmark_prints_is_rated_whatever_it_is(test: str, text: str, l
 
 
 GROUPS = {
-    "workers": Group("workers", "worker", "ml.p5.48xlarge", accelerators=8, gres="gpu", partition="gpu"),
-    "more": Group("more", "worker", "ml.trn1.32xlarge", accelerators=16, gres="neuron", partition="neuron"),
-    "login": Group("login", "login", "ml.m5.large"),
+    "workers": group("workers", "ml.p5.48xlarge"),
+    "more": group("more", "ml.trn1.32xlarge"),
+    "login": replace(group("login", "ml.m5.large"), role="login"),
 }
 INSTANCES = (
     Instance("workers", "workers-1", "10.1.0.12", "i-1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from hyperpod_node import clock, identity, parameters
 from hyperpod_node.errors import Skip, StepError
 from hyperpod_node.model import Node
 
-from tests.lifecycle.rig import FakeHost, World
+from tests.lifecycle.rig import FakeHost, World, group
 
 
 @pytest.fixture
@@ -122,18 +123,48 @@ def test_a_bad_resource_configuration_is_named(world: World, text: str | None, s
         (None, "is missing; the lifecycle bucket should have it"),
         ("[", "cannot be read"),
         ("[]", "is no JSON object"),
-        ('{"cluster_id": "x"}', "lacks the key 'instance_groups'"),
-        (
-            '{"instance_groups": [{"name": "a", "role": "boss", "instance_type": "x"}]}',
-            "group a has the role boss, which is none of controller, login, worker",
-        ),
+        ('{"cluster_id": "x"}', "parameters.json: lacks cluster_name, region, orchestrator, instance_groups"),
     ],
 )
-def test_bad_parameters_are_named(world: World, text: str | None, said: str) -> None:
+def test_parameters_that_cannot_be_read_are_named(world: World, text: str | None, said: str) -> None:
     path = world.source / parameters.FILE_NAME
     path.unlink() if text is None else path.write_text(text)
     with pytest.raises(StepError, match=said):
         parameters.run(world.node("worker").node(identified=False))
+
+
+GROUP = dataclasses.asdict(group("workers", "ml.p5.48xlarge"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("orchestrator", "pbs", "orchestrator is 'pbs', which is none of 'slurm', 'eks'"),
+        ("fsx_efa", "false", "fsx_efa is 'false', and should be true or false"),
+        ("fsx_mount", None, "fsx_mount is None, and should be a text"),
+        ("home_fsx_id", 7, "home_fsx_id is 7, and should be a text"),
+        ("lost_after_seconds", True, "lost_after_seconds is True, and should be a number"),
+        ("cidrs", "10.0.0.0/16", "cidrs is '10.0.0.0/16', and should be a list"),
+        ("cidrs", ["10.0.0.0/16", 10], r"cidrs\[1\] is 10, and should be a text"),
+        ("instance_groups", ["workers"], r"instance_groups\[0\] is 'workers', and should be an object"),
+        ("instance_groups", [{**GROUP, "role": "boss"}], r"instance_groups\[0\].role is 'boss', which is none of"),
+        ("instance_groups", [{**GROUP, "efa_interfaces": 1.5}], "efa_interfaces is 1.5, and should be a whole number"),
+        ("instance_groups", [GROUP, {"name": "a"}], r"lacks instance_groups\[1\].role, instance_groups\[1\].instance"),
+    ],
+)
+def test_a_parameter_of_the_wrong_kind_is_named(world: World, key: str, value: Any, said: str) -> None:
+    path = world.source / parameters.FILE_NAME
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    with pytest.raises(StepError, match=said):
+        parameters.run(world.node("worker").node(identified=False))
+
+
+def test_the_environment_may_say_when_a_node_is_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HYPERPOD_LOST_AFTER", "2.5")
+    assert identified(world.node("worker")).parameters.lost_after_seconds == 2.5
+    monkeypatch.setenv("HYPERPOD_LOST_AFTER", "soon")
+    with pytest.raises(StepError, match="HYPERPOD_LOST_AFTER is 'soon', and should be a number"):
+        identified(world.node("worker"))
 
 
 def test_a_clock_that_is_right_passes(world: World) -> None:

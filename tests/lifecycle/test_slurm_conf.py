@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ def world(tmp_path: Path) -> World:
 
 
 def groups(**types: str) -> dict[str, Group]:
-    return {name: Group(**{**group(name, kind), "partition": "gpu"}) for name, kind in types.items()}
+    return {name: replace(group(name, kind), partition="gpu") for name, kind in types.items()}
 
 
 P5 = groups(workers="ml.p5.48xlarge")

@@ -19,7 +19,7 @@ NEVER = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_TREE_THRESHOLD")
 
 
 def row(instance_type: str) -> Group:
-    return Group(**group("workers", instance_type))
+    return group("workers", instance_type)
 
 
 def probed(devices: int, read: bool | None) -> transport.Probe:

@@ -178,7 +178,7 @@ def test_scaling_in_the_embedded_account_changes_the_cluster_and_never_the_file_
     code, out, err = run(capsys, "scale", "workers", "4", "--stack", "dev", "--rehearse", "--json")
     assert code == Exit.GOOD
     report = json.loads(out)
-    assert report["counts"]["update"] == 2
+    assert report["counts"]["update"] == 1
     assert set(report["counts"]) == {"update", "same"}
     assert "workers: 2 to 4 nodes, $11.37 to $21.80 an hour" in err
 
