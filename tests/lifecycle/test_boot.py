@@ -16,11 +16,6 @@ from tests.lifecycle.rig import FakeHost, Killed, World
 ROLES = ("controller", "login", "worker")
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
 def summary(host: FakeHost) -> dict[str, object]:
     found: dict[str, object] = json.loads(host.text("/var/log/hyperpod/summary.json"))
     return found

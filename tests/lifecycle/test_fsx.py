@@ -17,21 +17,6 @@ FSTAB_LINE = (
 )
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
-@pytest.fixture
-def host(world: World) -> FakeHost:
-    return world.node("worker")
-
-
-@pytest.fixture
-def node(host: FakeHost) -> Node:
-    return host.node()
-
-
 def test_it_is_mounted_and_in_fstab_once(host: FakeHost, node: Node) -> None:
     assert fsx.run(node) == "fs-0a mounted at /fsx"
     fsx.run(host.node())

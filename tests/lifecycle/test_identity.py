@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +13,6 @@ from hyperpod_node.errors import Skip, StepError
 from hyperpod_node.model import Node
 
 from tests.lifecycle.rig import FakeHost, World, group
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
 
 
 def identified(host: FakeHost) -> Node:

@@ -16,11 +16,6 @@ from tests.lifecycle.rig import HOME, VPC, FakeHost, World
 KEY = "/etc/munge/munge.key"
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
 def ready(host: FakeHost) -> Node:
     node = host.node()
     fsx.run(node)

@@ -77,11 +77,6 @@ def world(tmp_path: Path) -> World:
 
 
 @pytest.fixture
-def host(world: World) -> FakeHost:
-    return world.node("worker")
-
-
-@pytest.fixture
 def kernel(host: FakeHost) -> Lnet:
     return Lnet(host)
 

@@ -17,24 +17,6 @@ from hyperpod_node.settings import Settings
 
 from tests.lifecycle.rig import FakeHost, World
 
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
-@pytest.fixture
-def host(world: World) -> FakeHost:
-    return world.node("worker")
-
-
-@pytest.fixture
-def node(host: FakeHost) -> Node:
-    found = host.node()
-    found.enter("step")
-    return found
-
-
 # Kernel and time
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from hyperpod_node import slurm
@@ -12,12 +11,6 @@ from hyperpod_node.host import Result
 
 from tests.lifecycle.rig import SLURM_CONF, FakeHost, World
 from tests.lifecycle.slurm_rig import ready, two_controllers
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
 
 # The controller
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hyperpod_node import slurm_conf, slurm_configure
@@ -12,11 +11,6 @@ from hyperpod_node.model import Group, Instance
 from tests.lifecycle.rig import SLURM_CONF, FakeHost, World, group
 
 BIN = "/opt/hyperpod/bin"
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
 
 
 def groups(**types: str) -> dict[str, Group]:

@@ -14,11 +14,6 @@ from tests.lifecycle.rig import FakeHost, World
 from tests.lifecycle.slurm_rig import ready, two_controllers
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
 def test_a_worker_fetches_its_configuration_from_all_controllers(world: World) -> None:
     host = world.node("worker")
     two_controllers(host)
