@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,22 +21,52 @@ from stack.jobs.specs import JOBS
 from .. import console, target
 from ..kubernetes import kubeconfig
 
-Namespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", help="A team's namespace (default: the first team's).")
-]
-Nodes = Annotated[int | None, typer.Option("--nodes", "-N", help="How many nodes (default: all of the group).")]
-Group = Annotated[str | None, typer.Option("--group", help="Worker group (default: the first).")]
-Devices = Annotated[int | None, typer.Option("--devices", help="GPUs or Trainium chips per node (default: all).")]
-Efa = Annotated[int | None, typer.Option("--efa", help="EFA interfaces per node (default: all).")]
-Image = Annotated[str | None, typer.Option("--image", help="Container image (default: one of AWS's public images).")]
-Arguments = Annotated[str, typer.Option("--arguments", "-a", help='For the script, as "--steps 500".')]
-Etcd = Annotated[bool, typer.Option("--etcd", help="Rendezvous through etcd instead of the first worker.")]
+
+@dataclass(frozen=True)
+class Choices:
+    """What every job can be told: the options that ``render`` takes."""
+
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="A team's namespace (default: the first team's).")
+    ] = None
+    nodes: Annotated[int | None, typer.Option("--nodes", "-N", help="How many nodes (default: all of the group).")] = (
+        None
+    )
+    group: Annotated[str | None, typer.Option("--group", help="Worker group (default: the first).")] = None
+    devices: Annotated[
+        int | None, typer.Option("--devices", help="GPUs or Trainium chips per node (default: all).")
+    ] = None
+    efa: Annotated[int | None, typer.Option("--efa", help="EFA interfaces per node (default: all).")] = None
+    image: Annotated[
+        str | None, typer.Option("--image", help="Container image (default: one of AWS's public images).")
+    ] = None
+    arguments: Annotated[str, typer.Option("--arguments", "-a", help='For the script, as "--steps 500".')] = ""
+    etcd: Annotated[bool, typer.Option("--etcd", help="Rendezvous through etcd instead of the first worker.")] = False
+
+
+def _with_choices(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each field of Choices, in the place of its parameter ``choices``."""
+    fields = list(signature(Choices, eval_str=True).parameters.values())
+
+    def called(**given: Any) -> None:
+        chosen = Choices(**{field.name: given.pop(field.name) for field in fields})
+        command(**given, choices=chosen)
+
+    own = signature(command, eval_str=True)
+    parameters = [
+        parameter.replace(kind=Parameter.KEYWORD_ONLY)
+        for one in own.parameters.values()
+        for parameter in (fields if one.name == "choices" else [one])
+    ]
+    called.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    called.__doc__ = command.__doc__
+    return called
+
 
 _TIMEOUT_SECONDS = 3600
 
 job_app = typer.Typer(
     help="Print or run a job for an EKS stack's nodes.",
-    no_args_is_help=True,
     add_completion=False,
 )
 
@@ -50,46 +82,26 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Manifests.add_representer(str, _text)
 
 
-def _rendered(stack: str, name: str, **options: Any) -> tuple[target.Target, list[dict[str, Any]]]:
+def _rendered(
+    stack: str, name: str, choices: Choices, deadline: float | None = None
+) -> tuple[target.Target, list[dict[str, Any]]]:
     chosen = target.load(stack)
     try:
-        return chosen, render(name, chosen.config, **options)
+        return chosen, render(name, chosen.config, **vars(choices), deadline=deadline)
     except JobError as error:
         raise bad_input(str(error)) from None
 
 
 def _printer(name: str) -> Callable[..., None]:
-    def command(
-        stack: console.StackOption,
-        namespace: Namespace = None,
-        nodes: Nodes = None,
-        group: Group = None,
-        devices: Devices = None,
-        efa: Efa = None,
-        image: Image = None,
-        arguments: Arguments = "",
-        etcd: Etcd = False,
-        as_json: console.Json = False,
-    ) -> None:
-        _, objects = _rendered(
-            stack,
-            name,
-            namespace=namespace,
-            nodes=nodes,
-            group=group,
-            devices=devices,
-            efa=efa,
-            image=image,
-            arguments=arguments,
-            etcd=etcd,
-        )
+    def command(stack: console.StackOption, choices: Choices, as_json: console.Json = False) -> None:
+        _, objects = _rendered(stack, name, choices)
         if as_json:
             console.emit(objects)
         else:
             print(yaml.dump_all(objects, Dumper=_Manifests, sort_keys=False), end="")
 
     command.__doc__ = f"Print {name}: {JOBS[name].title.removesuffix('?')}."
-    return command
+    return _with_choices(command)
 
 
 for _job in JOBS:
@@ -97,17 +109,11 @@ for _job in JOBS:
 
 
 @job_app.command("run")
+@_with_choices
 def run_command(
     name: Annotated[str, typer.Argument(metavar="JOB", help=f"One of {', '.join(JOBS)}.")],
     stack: console.StackOption,
-    namespace: Namespace = None,
-    nodes: Nodes = None,
-    group: Group = None,
-    devices: Devices = None,
-    efa: Efa = None,
-    image: Image = None,
-    arguments: Arguments = "",
-    etcd: Etcd = False,
+    choices: Choices,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow its log until it ends.")] = True,
     keep: Annotated[bool, typer.Option("--keep", help="Keep its objects after it has ended.")] = False,
     timeout: Annotated[
@@ -126,28 +132,16 @@ def run_command(
     Refuses to submit what the cluster would refuse or leave pending: too many devices, a missing namespace, an
     exhausted quota, a missing token.
     """
-    chosen, objects = _rendered(
-        stack,
-        name,
-        namespace=namespace,
-        nodes=nodes,
-        group=group,
-        devices=devices,
-        efa=efa,
-        image=image,
-        arguments=arguments,
-        etcd=etcd,
-        deadline=timeout if wait else None,
-    )
+    chosen, objects = _rendered(stack, name, choices, deadline=timeout if wait else None)
     from stack.jobs.kubernetes_api import KubernetesApi  # importing its client takes half of the command's time
 
-    if etcd and not image:
+    if choices.etcd and not choices.image:
         raise bad_input(
             "rendezvous through etcd needs python-etcd, which AWS's public images lack",
             f"give the stack's own image: python -m operations image {stack}",
         )
     api = KubernetesApi.of(kubeconfig_file or kubeconfig.render(kubeconfig.describe(chosen)))
-    job_run.check(api, objects, chosen.config, pretrained="--pretrained" in arguments)
+    job_run.check(api, objects, chosen.config, pretrained="--pretrained" in choices.arguments)
     job_run.submit(api, objects)
     where = objects[-1]["metadata"]["namespace"]
     if not wait:
@@ -178,8 +172,10 @@ def run_command(
         raise
     take_away()
     groups = {one.name: one for one in chosen.config.training_groups}
-    workers = groups[group] if group else chosen.config.training_groups[0]
-    result = job_run.judge(name, where, workers, nodes or workers.count, succeeded, lines, time.monotonic() - started)
+    workers = groups[choices.group] if choices.group else chosen.config.training_groups[0]
+    result = job_run.judge(
+        name, where, workers, choices.nodes or workers.count, succeeded, lines, time.monotonic() - started
+    )
     if as_json:
         console.emit(result)
     else:
