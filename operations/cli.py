@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
 
 import typer
-from typer._click.exceptions import ClickException  # Typer ships its own Click and exports this only here
 
-from stack.failures import Exit, bad_input, explain
+from stack.command_line import new_app, run
+from stack.failures import Exit, explain
 
 from . import console
 from .commands.assumptions import assumptions_command
@@ -35,15 +33,7 @@ EXIT_CODES = (
     "3 undetermined: missing credentials, permissions, network or tools; 130 Ctrl-C."
 )
 
-app = typer.Typer(
-    name="operations",
-    epilog=EXIT_CODES,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+app = new_app(EXIT_CODES)
 app.command("deploy")(deploy_command)
 app.command("preview")(preview_command)
 app.command("destroy")(destroy_command)
@@ -91,26 +81,12 @@ def _stack(words: Sequence[str]) -> str:
     return next(known, "STACK")
 
 
-@cache
-def _command() -> Any:
-    """Typer's command, built once from every verb's signature."""
-    return typer.main.get_command(app)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit code; a known failure is one message, never a traceback."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     own = words[: words.index("--")] if "--" in words else words
     try:
-        code = _command()(args=words, prog_name="python -m operations", standalone_mode=False)
-        return code if isinstance(code, int) else Exit.GOOD
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else Exit.FAILED
-    except ClickException as refused:
-        refused.show()
-        if "--json" in own:
-            console.emit(bad_input(refused.format_message(), "see --help").as_json())
-        return refused.exit_code
+        return run(app, words or ["--help"], "python -m operations")
     except typer.Abort:
         console.note("Aborted.")
         return Exit.FAILED

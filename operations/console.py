@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from stack import command_line
 from stack.failures import Failure, bad_input
 
 # Used by every verb.
@@ -39,12 +40,12 @@ MARKS = {
 
 def out() -> Console:
     """The current standard output (tests and pipes replace it). Lines are not wrapped, so commands can be copied."""
-    return Console(soft_wrap=True)
+    return Console(soft_wrap=True, emoji=False)
 
 
 def err() -> Console:
     """Standard error: progress, questions and failures, so that standard output stays clean for --json."""
-    return Console(stderr=True, soft_wrap=True)
+    return Console(stderr=True, soft_wrap=True, emoji=False)
 
 
 def emit(document: Any) -> None:
@@ -74,9 +75,7 @@ def complain(failure: Failure, as_json: bool) -> None:
     """Print why a verb ended, and what to do next."""
     if as_json:
         emit(failure.as_json())
-    err().print(failure.message, style="red", markup=False, highlight=False)
-    if failure.hint:
-        err().print(f"Next: {failure.hint}", markup=False, highlight=False)
+    command_line.complain(failure)
 
 
 def table(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 from rich.text import Text
 
@@ -24,6 +27,54 @@ class Check:
         """The check in a terminal."""
         text = Text("  ✓ " if self.passed else "  ✗ ", style="green" if self.passed else "red")
         return text.append(self.name, "bold").append(f"  {self.detail}  ").append(f"{self.seconds:.1f} s", "dim")
+
+
+@dataclass
+class Findings:
+    """Everything that a run found. ``failure``: why it ended early."""
+
+    stack: str
+    checks: list[Check] = field(default_factory=list)
+    leftovers: list[str] = field(default_factory=list)
+    failure: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Every check passed, and nothing is left."""
+        return not self.failure and not self.leftovers and bool(self.checks) and all(c.passed for c in self.checks)
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented form of what every rehearsal has."""
+        return {
+            "stack": self.stack,
+            "passed": self.passed,
+            "failure": self.failure,
+            "checks": [vars(check) for check in self.checks],
+            "leftovers": self.leftovers,
+        }
+
+    def perform(self, name: str, act: Callable[[], str], show: Callable[[Check], None]) -> bool:
+        """Run a check and show its result. ``act`` returns what it found, or raises CheckFailed."""
+        began = time.monotonic()
+        try:
+            passed, detail = True, act()
+        except CheckFailed as failed:
+            passed, detail = False, str(failed)
+        check = Check(name, passed, detail, round(time.monotonic() - began, 3))
+        self.checks.append(check)
+        show(check)
+        return passed
+
+    def last_words(self, passed: str) -> Iterator[Text]:
+        """How the run ended, for a terminal; ``passed`` where all is well."""
+        if self.failure:
+            yield Text(f"\n{self.failure}", style="bold red")
+        if failed := [check.name for check in self.checks if not check.passed]:
+            yield Text(f"\nFailed: {', '.join(failed)}", style="bold red")
+        if self.leftovers:
+            yield Text("\nLeft over:\n" + "\n".join(f"  {one}" for one in self.leftovers), style="bold red")
+        elif self.passed:
+            yield Text(f"\n{passed}", "bold green")
 
 
 def require(condition: object, what: str) -> None:

@@ -4,5 +4,5 @@
 ``declared`` takes from a deployment's state (``objects``) what ``deploy`` and ``charts`` bring to the server;
 ``pulumi_engine`` lets the real engine and the real providers bring it instead. ``nodes`` are what HyperPod would join.
 kwok plays kubelets, except for pods that really run: ``pods``, ``volumes`` and ``container`` play it for those.
-``placement``, ``workloads``, ``training`` and ``access`` are the checks, ``run`` and ``cli`` put it all together.
+``placement``, ``workloads``, ``training`` and ``access`` are the checks, ``run`` and ``rehearse`` put it all together.
 """

@@ -57,15 +57,6 @@ def ending(outcome: Outcome, seconds: float) -> RenderableType:
         parts.append(Text(f"Installed: {_CHARTS[outcome.chart]}; {outcome.objects} objects in all."))
     if outcome.left_out:
         parts.append(Text(f"Left out: {'; '.join(outcome.left_out)}", style="yellow"))
-    if outcome.failure:
-        parts.append(Text(f"\n{outcome.failure}", style="bold red"))
-    if failed := [check.name for check in outcome.checks if not check.passed]:
-        parts.append(Text(f"\nFailed: {', '.join(failed)}", style="bold red"))
-    if outcome.leftovers:
-        parts.append(Text("\nLeft over:\n" + "\n".join(f"  {one}" for one in outcome.leftovers), style="bold red"))
-    elif outcome.passed:
-        times = f", {outcome.cycles} times" if outcome.cycles > 1 else ""
-        parts.append(
-            Text(f"\nAll checks passed, up and down{times} in {seconds:.0f} s; nothing is left.", "bold green")
-        )
-    return Group(*parts)
+    times = f", {outcome.cycles} times" if outcome.cycles > 1 else ""
+    passed = f"All checks passed, up and down{times} in {seconds:.0f} s; nothing is left."
+    return Group(*parts, *outcome.last_words(passed))

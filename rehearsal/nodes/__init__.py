@@ -6,7 +6,3 @@
 have of their own. Process 1 is the machine's own systemd, and Slurm is Debian's package of the release that HyperPod
 ships, or of the next (``slurm_packages``). ``stubs`` is what runs in place of AWS's commands and of hardware.
 """
-
-from .cli import main
-
-__all__ = ["main"]

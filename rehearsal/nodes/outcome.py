@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..checks import Check
+from ..checks import Findings
 from .agent import Lifecycle
 from .cluster import Cluster
 from .hosts import Host
@@ -30,33 +30,20 @@ class Node:
 
 
 @dataclass
-class Outcome:
-    """Everything that a run found. ``failure``: why it ended early."""
+class Outcome(Findings):
+    """Everything that a run found."""
 
-    stack: str
     nodes: list[Node] = field(default_factory=list)
     all_idle_seconds: float = 0.0
-    checks: list[Check] = field(default_factory=list)
     recovery: Recovery | None = None
-    leftovers: list[str] = field(default_factory=list)
-    failure: str = ""
-
-    @property
-    def passed(self) -> bool:
-        """Every check passed, none was left out, and nothing is left."""
-        return not self.failure and not self.leftovers and bool(self.checks) and all(c.passed for c in self.checks)
 
     def as_json(self) -> dict[str, Any]:
         """The documented form."""
         return {
-            "stack": self.stack,
-            "passed": self.passed,
-            "failure": self.failure,
+            **super().as_json(),
             "nodes": [vars(node) for node in self.nodes],
             "all_idle_seconds": round(self.all_idle_seconds, 3),
-            "checks": [vars(check) for check in self.checks],
             "recovery": self.recovery.as_json() if self.recovery else None,
-            "leftovers": self.leftovers,
         }
 
 

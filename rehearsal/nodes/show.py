@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -81,7 +79,7 @@ def timeline(nodes: list[Node]) -> RenderableType:
     return table
 
 
-def ending(outcome: Outcome, began: float) -> RenderableType:
+def ending(outcome: Outcome, seconds: float) -> RenderableType:
     """The last words."""
     parts: list[RenderableType] = []
     if outcome.recovery:
@@ -93,16 +91,5 @@ def ending(outcome: Outcome, began: float) -> RenderableType:
                 f"training again after {found.resumed_after_seconds:.1f} s, {found.steps_lost} steps lost."
             )
         )
-    if outcome.failure:
-        parts.append(Text(f"\n{outcome.failure}", style="bold red"))
-    failed = [check.name for check in outcome.checks if not check.passed]
-    if failed:
-        parts.append(Text(f"\nFailed: {', '.join(failed)}", style="bold red"))
-    if outcome.leftovers:
-        parts.append(Text("\nLeft over:\n" + "\n".join(f"  {one}" for one in outcome.leftovers), style="bold red"))
-    elif outcome.passed:
-        seconds = time.monotonic() - began
-        parts.append(
-            Text(f"\nAll {len(outcome.checks)} checks passed in {seconds:.0f} s; nothing is left.", "bold green")
-        )
-    return Group(*parts)
+    passed = f"All {len(outcome.checks)} checks passed in {seconds:.0f} s; nothing is left."
+    return Group(*parts, *outcome.last_words(passed))

@@ -17,13 +17,16 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeAlias
+
+ReleaseName: TypeAlias = Literal["24.11", "26.05"]
 
 
 @dataclass(frozen=True)
 class Release:
     """A release of Slurm, by the Debian suite that has it (packages.debian.org) in this version or a later one."""
 
-    name: str
+    name: ReleaseName
     suite: str
 
 
@@ -35,7 +38,7 @@ RELEASES: Mapping[str, Release] = {
         Release("26.05", "sid"),
     )
 }
-DEFAULT = "24.11"
+DEFAULT: ReleaseName = "24.11"
 _DAEMONS = ("slurmctld", "slurmd", "slurmstepd")
 _WANTED = ("slurmctld", "slurmd", "slurm-client")
 # Of all that those depend on: libraries and Slurm itself, without what only terminals, X and GPUs' drivers need.

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rehearsal.__main__ import main
 from rehearsal.account import Account
 from rehearsal.changes import Change, Deployed, Step, apply_step, parse_steps
+from rehearsal.cli import main
 from rehearsal.engines.deployment import destroy, up
 from stack.project import Project
 from stack.state import State

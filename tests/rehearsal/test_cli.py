@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.__main__ import main
+from rehearsal.cli import main
 from tests.support import ROOT
 
 
@@ -73,6 +73,16 @@ def test_an_interrupted_run_says_so_and_that_nothing_is_left(
         (["--config", "hyperpod:workers=many"], "must be of type 'array'"),
         (["--fail", "x=explosion"], "one of error, throttling"),
         (["--quota", "vpcs=many"], "--quota"),
+        (["--config", "a=1"], "hyperpod:a: unknown key"),
+        (["--then", "size=medium", "protect=perhaps"], "hyperpod:protect"),
+        (["--then", "size=medium", "--then", "protect=perhaps"], "hyperpod:protect"),
+        (["--then"], "--then"),
+        (["--nosuch"], "python -m rehearsal --help"),
+        (["nosuch"], "nosuch"),
+        (["--stack", "dev", "nodes"], "options of nodes stand after it"),
+        (["nodes", "--slurm", "1"], "24.11"),
+        (["eks", "--cycles", "0"], "python -m rehearsal eks --help"),
+        (["eks", "--stack", "eks-gpu", "--config", "hyperpod:size=huge"], "hyperpod:size"),
     ],
 )
 def test_bad_input_is_2_with_the_reason_and_no_traceback(
@@ -99,6 +109,17 @@ def test_a_quota_and_a_kept_stack(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'ml.g5.16xlarge for cluster usage' is 1 Instances" in capsys.readouterr().out
     assert main(["--keep-up"]) == 0
     assert "Left up, as asked." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [[], ["nodes"], ["eks"]])
+@pytest.mark.parametrize("asked", ["-h", "--help"])
+def test_help_of_every_command_says_its_exit_codes(
+    command: list[str], asked: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, asked]) == 0
+    said = capsys.readouterr().out
+    assert f"Usage: {' '.join(['python -m rehearsal', *command])} " in said
+    assert "Exit code: 0" in said
 
 
 def test_it_runs_as_a_module_and_its_help_explains_the_exit_codes() -> None:

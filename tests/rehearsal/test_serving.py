@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.__main__ import main
 from rehearsal.account import Account
+from rehearsal.cli import main
 from rehearsal.engines.real import place
 from rehearsal.engines.serving import write_environment
 from tests.support import ROOT, project

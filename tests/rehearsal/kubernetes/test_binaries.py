@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from rehearsal.cli import main
 from rehearsal.kubernetes import binaries
-from rehearsal.kubernetes.cli import CANNOT, PASSED, main
 
 
 def _program(folder: Path, name: str) -> Path:
@@ -54,20 +54,20 @@ def test_the_command_ends_with_two_where_programs_are_missing(bare: Path, capsys
     (bare / "bin").mkdir()
     for tool in ("unshare", "true"):
         (bare / "bin" / tool).symlink_to(f"/usr/bin/{tool}")
-    assert main(["--stack", "eks-gpu"]) == CANNOT
+    assert main(["eks", "--stack", "eks-gpu"]) == 2
     assert "not on this machine: etcd" in capsys.readouterr().err
 
 
 def test_if_possible_says_what_is_missing_and_builds_nothing(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--stack", "eks-gpu", "--if-possible"]) == PASSED
+    assert main(["eks", "--stack", "eks-gpu", "--if-possible"]) == 0
     assert "make kubernetes-tools" in capsys.readouterr().err
     assert not (bare / "cache").exists()
 
 
 def test_a_slurm_stack_is_sent_to_the_nodes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--stack", "dev"]) == CANNOT
+    assert main(["eks", "--stack", "dev"]) == 2
     assert "python -m rehearsal nodes" in capsys.readouterr().err
-    assert main(["--stack", "dev", "--if-possible"]) == PASSED
+    assert main(["eks", "--stack", "dev", "--if-possible"]) == 0
 
 
 # Stands in for Go: notes each build's packages, and makes a file for each where they are asked for.

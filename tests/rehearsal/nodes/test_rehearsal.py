@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal.nodes import main, requirements
+from rehearsal.cli import main
+from rehearsal.nodes import requirements
 from rehearsal.nodes.checks import hostname_everywhere, job_environment, output, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.stack import Stack
@@ -22,7 +23,7 @@ NEXT = "26.05"
 def test_controller_login_and_four_workers(tmp_path: Path) -> None:
     report = tmp_path / "found.json"
     login = 'login={"instanceType":"ml.m5.large"}'
-    code = main(["--stack", "dev", "--workers", "4", "--config", login, "--json", str(report)])
+    code = main(["nodes", "--stack", "dev", "--workers", "4", "--config", login, "--json", str(report)])
     found = json.loads(report.read_text())
     failed = [check for check in found["checks"] if not check["passed"]]
     assert not failed
@@ -54,7 +55,7 @@ def test_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     monkeypatch.setenv("XDG_CACHE_HOME", "/nowhere")
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setattr(requirements, "_PACKAGES", {"/nowhere/munged": "munge", "/nowhere/ip": "iproute2"})
-    assert main(["--stack", "dev"]) == 2
+    assert main(["nodes", "--stack", "dev"]) == 2
     said = capsys.readouterr().err
     assert "root" in said
     assert "apt-get install --no-install-recommends -y munge iproute2" in said
@@ -63,5 +64,5 @@ def test_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 @pytest.mark.root
 def test_refuses_an_eks_stack(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--stack", "eks-gpu"]) == 1
+    assert main(["nodes", "--stack", "eks-gpu"]) == 1
     assert "only Slurm nodes" in capsys.readouterr().out

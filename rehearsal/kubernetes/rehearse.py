@@ -1,27 +1,21 @@
-"""``python -m rehearsal eks``: a stack's Kubernetes objects, jobs and nodes on a real API server of this machine."""
+"""A stack's Kubernetes objects, jobs and nodes on a real API server of this machine."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import shutil
-import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 
 from rich.console import Console
 
-from components.config import Config, ConfigError, parse
-from stack.interrupts import Interrupted, interruptible
+from components.config import Config
+from stack.interrupts import Interrupted
 from stack.jobs.render import jobs_of
-from stack.project import Project, ProjectError, load_project
+from stack.project import Project
 
-from ..checks import Check, CheckFailed
-from . import access, growth, network, placement, workloads
-from .binaries import Missing, find_all, missing
+from ..checks import CheckFailed
+from . import access, growth, placement, workloads
 from .charts import Charts
 from .container import available
 from .control_plane import ControlPlane, ControlPlaneError
@@ -30,102 +24,25 @@ from .deploy import Deployer, DeployFailed
 from .kubectl import Refused, until
 from .outcome import Outcome
 from .run import Run, Stack, describe, played
-from .show import Progress, ending
+from .show import Progress
 from .training import lacking as training_lacks
 from .training import trains_across_nodes
 
-PASSED, FAILED, CANNOT = 0, 1, 2
-_ROOT = Path(__file__).parents[2]
 _SETTLE_SECONDS = 30.0
 Act = Callable[[Run], str]
 EMBEDDED, PULUMI = "embedded", "pulumi"
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run the command line. 0: all good, 1: a failed check or leftovers, 2: it cannot run here."""
-    options = _parser().parse_args(argv)
-    errors, console = Console(stderr=True), Console()
-    try:
-        project = load_project(_ROOT, options.stack, options.config)
-        config = parse(project.config)
-    except (ProjectError, ConfigError) as refused:
-        return _cannot(errors, str(refused))
-    if config.settings.orchestrator != "eks":
-        if options.if_possible:
-            return PASSED
-        return _cannot(errors, f"stack {options.stack} runs Slurm; `python -m rehearsal nodes` rehearses it")
-    if options.if_possible and (lacking := _lacking()):
-        errors.print(f"Kubernetes was not rehearsed: {lacking} (`python -m rehearsal eks` says more).")
-        return PASSED
-    if options.engine == PULUMI:
+def lacking(engine: str) -> str:
+    """What keeps this machine from a run, empty if nothing does. Programs can still be built (``binaries``)."""
+    if engine == PULUMI:
         from .pulumi_engine import lacking as engine_lacks
 
         if why := engine_lacks():
-            return _cannot(errors, why)
+            return why
     if not available():
-        return _cannot(
-            errors, "this machine lets you make no namespaces (`unshare --mount --net`), which the operators need"
-        )
-    try:
-        # Building them needs the network that the run itself does without.
-        binaries = find_all(console)
-    except Missing as missing_programs:
-        return _cannot(errors, str(missing_programs))
-    if not network.isolated():
-        network.isolate([sys.executable, "-m", "rehearsal", "eks", *argv])
-    network.set_up()
-    outcome, began = Outcome(stack=options.stack), time.monotonic()
-    with interruptible():
-        run(project, config, outcome, console, ControlPlane(binaries), cycles=options.cycles, engine=options.engine)
-    console.print(ending(outcome, time.monotonic() - began))
-    if options.json:
-        options.json.write_text(json.dumps(outcome.as_json(), indent=2) + "\n")
-    return PASSED if outcome.passed else FAILED
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m rehearsal eks",
-        description="Bring an EKS stack up in the embedded AWS account, then apply its Kubernetes objects to a real "
-        "API server on this machine, through real Helm and server-side apply, with nodes as the catalogue describes "
-        "them. Jobs are submitted, placed, queued and refused; one trains. Everything is removed again.",
-        epilog="Exit code: 0 every check passed and nothing is left, 1 otherwise, 2 the machine or the configuration "
-        "does not allow a run.",
-    )
-    parser.add_argument("--stack", default="eks-gpu", help="which Pulumi.<stack>.yaml (default: eks-gpu)")
-    parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="set a key; repeatable")
-    parser.add_argument(
-        "--engine",
-        choices=(EMBEDDED, PULUMI),
-        default=EMBEDDED,
-        help="pulumi: the real CLI with the real pulumi-eks and pulumi-kubernetes plugins, which must be installed",
-    )
-    parser.add_argument("--cycles", type=_count, default=2, metavar="N", help="times up and down (default: 2)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result for machines")
-    parser.add_argument(
-        "--if-possible",
-        action="store_true",
-        help="where programs are missing or the stack runs Slurm, say so and exit 0; nothing is built",
-    )
-    return parser
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f'"{text}" is not a number of times; 1 or more')
-    return int(text)
-
-
-def _lacking() -> str:
-    """What keeps this machine from a run, empty if nothing does."""
-    if names := missing():
-        return f"not built yet: {', '.join(names)} (make kubernetes-tools)"
-    return "" if available() else "no namespaces of mounts and networks"
-
-
-def _cannot(errors: Console, why: str) -> int:
-    errors.print(why, style="red", markup=False, highlight=False, soft_wrap=True)
-    return CANNOT
+        return "this machine lets you make no namespaces (`unshare --mount --net`), which the operators need"
+    return ""
 
 
 def run(
@@ -180,17 +97,18 @@ def _cycle(here: Run, outcome: Outcome, progress: Progress, cycle: int, cycles: 
 
     def perform(name: str, act: Act) -> bool:
         progress.say(name)
-        began, known = time.monotonic(), len(here.pods.problems)
-        try:
-            passed, detail = True, act(here)
-        except (CheckFailed, DeployFailed, Refused) as failed:
-            # Where the control plane itself is gone, that is the cause.
-            here.plane.check()
-            passed, detail = False, "; ".join([str(failed), *here.pods.problems[known:], *here.pods.waiting()])
-        check = Check(name, passed, detail, round(time.monotonic() - began, 3))
-        outcome.checks.append(check)
-        progress.check(check)
-        return passed
+        known = len(here.pods.problems)
+
+        def judged() -> str:
+            try:
+                return act(here)
+            except (CheckFailed, DeployFailed, Refused) as failed:
+                # Where the control plane itself is gone, that is the cause.
+                here.plane.check()
+                said = "; ".join([str(failed), *here.pods.problems[known:], *here.pods.waiting()])
+                raise CheckFailed(said) from failed
+
+        return outcome.perform(name, judged, progress.check)
 
     def bring_up(here: Run) -> str:
         here.kubectl.apply(here.addons)

@@ -1,0 +1,96 @@
+"""A stack's nodes as isolated hosts of this machine: booted, used, broken, removed."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable
+
+from rich.console import Console
+
+from components.config import Config
+from stack.interrupts import Interrupted
+from stack.project import Project
+
+from . import audit
+from .checks import AFTER, BOOT, Act
+from .cluster import Cluster, Options
+from .growth import reboot_others
+from .outcome import Outcome, nodes_of
+from .recovery import lose_a_worker, reboot_controller
+from .sandbox import SandboxError
+from .show import Progress
+from .stack import StackError, bring_up
+
+
+def run(
+    project: Project, config: Config, outcome: Outcome, console: Console, asked: Options, *, keep: bool = False
+) -> None:
+    """The whole rehearsal; what it finds goes into ``outcome``, an interruption and leftovers included."""
+    # The account takes a second to load, and is not needed to say what a machine lacks.
+    from ..account import Account
+
+    before, progress = audit.look(), Progress(console)
+    made = audit.Namespaces()
+    run_id = ""
+    try:
+        with Account(config.region.name) as account:
+            console.print(f"[bold]Rehearsing the nodes[/] of {project.stack}: {config.variant} in {config.region.name}")
+            stack = bring_up(project, config, account)
+            with Cluster(stack, asked) as cluster:
+                run_id = cluster.sandbox.run_id
+                made.note([cluster.sandbox.pid])
+                _rehearse(cluster, outcome, progress, made)
+                if keep:
+                    _keep(cluster, console)
+    except (StackError, SandboxError) as error:
+        outcome.failure = str(error)
+    except Interrupted as signalled:
+        outcome.failure = f"ended by {signalled}"
+    finally:
+        progress.close()
+        with made:
+            outcome.leftovers = audit.leftovers(before, run_id, made) if run_id else []
+
+
+def _rehearse(cluster: Cluster, outcome: Outcome, progress: Progress, made: audit.Namespaces) -> None:
+    cluster.start_hosts()
+    made.note([host.pid for host in cluster.hosts])
+    cluster.boot(progress.booting)
+    outcome.nodes = nodes_of(cluster)
+    perform = _performer(cluster, outcome, progress)
+    booted = [perform(name, act) for name, act in BOOT]
+    outcome.all_idle_seconds = cluster.idle_seconds
+    progress.booted(outcome.nodes, outcome.all_idle_seconds)
+    if not all(booted):
+        return
+    for name, act in AFTER:
+        perform(name, act)
+
+    def lose(cluster: Cluster) -> str:
+        outcome.recovery = lose_a_worker(cluster)
+        return f"back after {outcome.recovery.resumed_after_seconds:.1f} s, {outcome.recovery.steps_lost} steps lost"
+
+    perform("loss of a worker", lose)
+    made.note([host.pid for host in cluster.hosts])
+    perform("reboot of the controller", reboot_controller)
+    perform("reboot of the others", reboot_others)
+    made.note([host.pid for host in cluster.hosts])
+
+
+def _performer(cluster: Cluster, outcome: Outcome, progress: Progress) -> Callable[[str, Act], bool]:
+    return lambda name, act: outcome.perform(name, lambda: act(cluster), progress.check)
+
+
+def _keep(cluster: Cluster, console: Console) -> None:
+    console.print("\nThe nodes stay up; a shell on one, as root:")
+    for host in cluster.hosts:
+        line = f"  nsenter -t {host.pid} -m -u -i -n -p --wdns=/root env -i TERM=$TERM bash -l"
+        console.print(f"{line}   # {host.name}", markup=False, highlight=False, soft_wrap=True)
+    console.print("Enter or Ctrl-C ends them.")
+    try:
+        while sys.stdin.readline() == "":
+            # Nobody is there to press Enter.
+            signal.pause()
+    except Interrupted:
+        console.print("Ending.")
