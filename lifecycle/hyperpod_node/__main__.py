@@ -67,7 +67,7 @@ def main() -> int:
     if os.geteuid() != 0:
         log("step parameters failed: must run as root")
         return 1
-    with Path("/run/hyperpod-on-create.lock").open("w", encoding="ascii") as lock:
+    with Path(settings.lock).open("w", encoding="ascii") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

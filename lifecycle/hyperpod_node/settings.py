@@ -42,6 +42,7 @@ class Settings:
     resource_config: str = "/opt/ml/config/resource_config.json"
     imds_url: str = "http://169.254.169.254"
     log_folder: str = "/var/log/hyperpod"
+    lock: str = "/run/hyperpod-on-create.lock"
     state_folder: str = "/etc/hyperpod"
     install_folder: str = "/opt/hyperpod"
     slurm_etc: str = "/opt/slurm/etc"
@@ -51,7 +52,7 @@ class Settings:
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
-        """The settings of a real node; HYPERPOD_RESOURCE_CONFIG and HYPERPOD_TIMEOUT_* override."""
+        """The settings of a real node; HYPERPOD_RESOURCE_CONFIG, HYPERPOD_TIMEOUT_* and others override."""
         timeouts: Dict[str, float] = dict(TIMEOUTS)
         for name in timeouts:
             value = environment.get(f"HYPERPOD_TIMEOUT_{name.upper().replace('-', '_')}")
@@ -62,5 +63,6 @@ class Settings:
             imds_url=environment.get("HYPERPOD_IMDS_URL", Settings.imds_url),
             # Next to the log, which on_create.sh keeps.
             log_folder=str(Path(environment.get("HYPERPOD_LOG", Settings.log_folder + "/on_create.log")).parent),
+            lock=environment.get("HYPERPOD_LOCK", Settings.lock),
             timeouts=timeouts,
         )

@@ -147,7 +147,7 @@ def test_a_command_imports_nothing_from_where_it_is_started(tmp_path: Path, plan
 
 
 def test_on_create_imports_nothing_from_where_it_is_started(tmp_path: Path, planted: Path) -> None:
-    given = {**environment(planted), "HYPERPOD_LOG": str(tmp_path / "log")}
+    given = {**environment(planted), "HYPERPOD_LOG": str(tmp_path / "log"), "HYPERPOD_LOCK": str(tmp_path / "lock")}
     done = subprocess.run([LIFECYCLE / "on_create.sh"], cwd=planted, env=given, capture_output=True, text=True)
     assert "step parameters failed" in done.stdout
     assert not (tmp_path / "imported").exists()
