@@ -114,17 +114,11 @@ def _hangs_once(cluster: Cluster) -> None:
     _ours(cluster).hangs_once = True
 
 
-def _truncated(cluster: Cluster) -> None:
+def _truncated(host: Host) -> None:
     """The agent is in the middle of writing the file while a script begins."""
-    host = cluster.workers[0]
     whole = host.read(RESOURCE_CONFIG)
     host.write(RESOURCE_CONFIG, whole[: len(whole) // 2])
     threading.Timer(2.0, host.write, (RESOURCE_CONFIG, whole)).start()
-
-
-def _full_spool(cluster: Cluster) -> None:
-    """A worker has no room for what its daemon fetches."""
-    _fill(cluster.workers[0], "/var/spool/slurmd")
 
 
 def _full_state(cluster: Cluster) -> None:
@@ -138,22 +132,28 @@ def _fill(host: Host, folder: str) -> None:
     )
 
 
-def _malformed(cluster: Cluster) -> None:
-    cluster.workers[0].write(RESOURCE_CONFIG, '{"ClusterConfig": ')
+def _malformed(host: Host) -> None:
+    host.write(RESOURCE_CONFIG, '{"ClusterConfig": ')
 
 
-def _absent(cluster: Cluster) -> None:
+def _absent(host: Host) -> None:
     """The worker is in the file under another instance's id and address."""
-    host = cluster.workers[0]
     text = host.read(RESOURCE_CONFIG).replace(host.instance_id, "i-0another").replace(host.address, "10.99.0.1")
     host.write(RESOURCE_CONFIG, text)
 
 
-def _no_slurm(cluster: Cluster) -> None:
-    host = cluster.workers[0]
+def _no_slurm(host: Host) -> None:
     host.run(
         "rm /opt/slurm/sbin/slurmd /usr/sbin/slurmd /etc/systemd/system/slurmd.service /lib/systemd/system/slurmd.*"
     )
+
+
+def _each_its_own(cluster: Cluster) -> None:
+    """What is wrong with one worker alone, each of them with something else; the last but one's file is whole soon."""
+    for host, stage in zip(cluster.workers[1:], (_malformed, _absent, _no_slurm, _truncated), strict=False):
+        stage(host)
+    # No room for what its daemon fetches.
+    _fill(cluster.workers[-1], "/var/spool/slurmd")
 
 
 def _rivals(cluster: Cluster) -> None:
@@ -171,8 +171,8 @@ def scenarios(stack: Stack) -> dict[str, Scenario]:
     small = Options(workers=1, environment=HASTY)
     virtual = Options(workers=1, environment={**VIRTUAL, "HYPERPOD_TIMEOUT_FSX": "600"})
 
-    def imds(mode: Mode = "v2", delay: float = 0.0, skew: float = 0.0, only: str = "") -> Options:
-        return replace(small, metadata=Metadata(mode, delay, skew, only))
+    def imds(mode: Mode = "v2", delay: float = 0.0) -> Options:
+        return replace(small, metadata=Metadata(mode, delay))
 
     def lacking(missing: str) -> Options:
         files = {name: content for name, content in stack.lifecycle_files().items() if name != missing}
@@ -190,8 +190,16 @@ def scenarios(stack: Stack) -> dict[str, Scenario]:
         "imds-slow": Scenario(imds(delay=1.0)),
         "imds-v1-only": Scenario(imds(mode="v1-only"), says="no session token"),
         "imds-down": Scenario(imds(mode="down"), says="did not answer"),
-        "clock-skewed": Scenario(
-            imds(skew=600.0, only="workers-1"), fails={"workers-1": r"^step clock failed: the clock is 6\d\d s ahead"}
+        "workers": Scenario(
+            Options(workers=6, environment=PATIENT, metadata=Metadata(skew=600.0, only="workers-1")),
+            _each_its_own,
+            {
+                "workers-1": r"^step clock failed: the clock is 6\d\d s ahead",
+                "workers-2": r"^step identity failed: .*resource_config.json is malformed",
+                "workers-3": r"^step identity failed: .*does not have this node: instance id i-\w+, addr",
+                "workers-4": r"^step slurm failed: .*slurmd",
+                "workers-6": r"^step slurm failed: .*the disk of /var/spool/slurmd is full",
+            },
         ),
         "entry-point-missing": Scenario(
             lacking("on_create.sh"), fails={"*": "on_create.sh is not in the source bucket"}
@@ -199,16 +207,6 @@ def scenarios(stack: Stack) -> dict[str, Scenario]:
         "module-missing": Scenario(lacking("hyperpod_node/fsx.py"), fails={"*": r"fsx"}),
         "parameters-missing": Scenario(
             lacking("hyperpod_parameters.json"), fails={"*": r"^step parameters failed: .*is missing"}
-        ),
-        "config-half-written": Scenario(replace(small, environment=PATIENT), _truncated),
-        "config-malformed": Scenario(
-            small, _malformed, {"workers-1": r"^step identity failed: .*resource_config.json is malformed"}
-        ),
-        "config-without-us": Scenario(
-            small, _absent, {"workers-1": r"^step identity failed: .*does not have this node: instance id i-\w+, addr"}
-        ),
-        "spool-full": Scenario(
-            small, _full_spool, {"workers-1": r"^step slurm failed: .*the disk of /var/spool/slurmd is full"}
         ),
         "state-full": Scenario(
             small,
@@ -218,7 +216,6 @@ def scenarios(stack: Stack) -> dict[str, Scenario]:
                 "*": r"^step slurm failed: no controller answered",
             },
         ),
-        "slurm-missing": Scenario(small, _no_slurm, {"workers-1": r"^step slurm failed: .*slurmd"}),
         "no-munge-key": Scenario(replace(small, no_munge_key=True), says="key made for the cluster"),
     }
 

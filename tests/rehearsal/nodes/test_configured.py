@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rehearsal.nodes.checks import output, scripts_succeeded, ssh_between_all, ssh_from_a_worker
+from rehearsal.nodes.checks import job_environment, output, scripts_succeeded, ssh_between_all, ssh_from_a_worker
 from rehearsal.nodes.cluster import Cluster, Metadata, Options
 
 from .conftest import deployed
@@ -37,6 +37,7 @@ def test_efa_reaches_the_file_system_and_does_again_after_a_reboot_which_brings_
         scripts_succeeded(cluster)
         steps = {(name, line) for name, run in cluster.scripts.items() for line in run.lines if "step lnet" in line}
         (worker,) = cluster.workers
+        job_environment(cluster)
         assert any(name == worker.name and "8 EFA interfaces besides TCP" in line for name, line in steps)
         assert not any("WARNING" in line for _, line in steps)
         asked = "lnetctl net show; lnetctl global show; lnetctl udsp show"

@@ -5,16 +5,14 @@ from __future__ import annotations
 import pytest
 
 from rehearsal.nodes import faults
-from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.stack import Stack
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
 
 SCENARIOS = (
-    "fsx-after-a-minute", "fsx-never", "fsx-foreign", "fsx-twin", "fsx-mount-hangs", "fsx-read-only", "imds-slow",
-    "imds-v1-only", "imds-down", "clock-skewed", "entry-point-missing", "module-missing", "parameters-missing",
-    "config-half-written", "config-malformed", "config-without-us", "spool-full", "state-full", "slurm-missing",
-    "no-munge-key",
+    "workers", "fsx-after-a-minute", "fsx-never", "fsx-foreign", "fsx-twin", "fsx-mount-hangs", "fsx-read-only",
+    "imds-slow", "imds-v1-only", "imds-down", "entry-point-missing", "module-missing", "parameters-missing",
+    "state-full", "no-munge-key",
 )  # fmt: skip
 
 
@@ -29,10 +27,3 @@ def test_fault(stack: Stack, name: str) -> None:
 
 def test_two_controllers(stack: Stack) -> None:
     faults.two_controllers(stack)
-
-
-def test_run_twice(stack: Stack) -> None:
-    with Cluster(stack, Options(workers=2)) as cluster:
-        cluster.start_hosts()
-        cluster.boot()
-        faults.run_twice(cluster)

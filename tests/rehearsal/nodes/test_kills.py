@@ -37,16 +37,17 @@ def usual(stack: Stack) -> Usual:
         return faults.usual_seconds(cluster)
 
 
-@pytest.mark.parametrize(("role", "moments"), [("worker", MOMENTS), ("login", OTHERS)])
-def test_a_node_killed_at_each_step(stack: Stack, role: str, moments: list[tuple[str, float]], usual: Usual) -> None:
+@pytest.mark.timeout(600)
+def test_a_worker_and_a_login_node_killed_at_each_step(stack: Stack, usual: Usual) -> None:
     with Cluster(stack, Options(workers=1)) as cluster:
         cluster.start_hosts()
         cluster.boot()
-        for step, share in moments:
-            (gone,) = cluster.of_role(role)
-            fresh = cluster.fresh_host(gone)
-            cluster.take_place(gone, fresh)
-            faults.killed_at(cluster, fresh, step, share, usual[fresh.name])
+        for moments in zip(MOMENTS, OTHERS, strict=True):
+            for role, (step, share) in zip(("worker", "login"), moments, strict=True):
+                (gone,) = cluster.of_role(role)
+                fresh = cluster.fresh_host(gone)
+                cluster.take_place(gone, fresh)
+                faults.killed_at(cluster, fresh, step, share, usual[fresh.name])
             all_idle(cluster)
             hostname_everywhere(cluster)
 

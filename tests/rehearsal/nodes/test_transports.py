@@ -1,4 +1,4 @@
-"""GPU and Trainium nodes of every transport boot, and a job's processes on them have the right environment."""
+"""GPU and Trainium nodes of every transport boot, twice, and a job's processes on them have the right environment."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from rehearsal.nodes import faults
 from rehearsal.nodes.checks import all_idle, expected_transport, job_environment, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.outcome import nodes_of
@@ -23,17 +24,20 @@ def _groups(*types: str) -> str:
 @pytest.mark.parametrize(
     ("stack", "types", "efa", "transports"),
     [
-        ("dev", ("ml.p5.48xlarge",), None, {"efa-rdma"}),
-        ("dev", ("ml.p4d.24xlarge",), None, {"efa-rdma"}),
-        ("dev", ("ml.g5.48xlarge",), None, {"efa-sendrecv"}),
-        ("dev", ("ml.g5.16xlarge",), None, {"tcp"}),
+        # Workers of one type are what most other tests here have.
         ("dev", ("ml.g5.16xlarge",), True, {"efa-sendrecv"}),
-        ("slurm-trainium", ("ml.trn1.32xlarge",), None, {"efa-rdma"}),
-        ("slurm-trainium", ("ml.trn2.48xlarge",), None, {"efa-rdma"}),
-        ("dev", ("ml.p5.48xlarge", "ml.g5.48xlarge", "ml.g5.16xlarge"), None, {"efa-rdma", "efa-sendrecv", "tcp"}),
+        (
+            "dev",
+            ("ml.p5.48xlarge", "ml.p4d.24xlarge", "ml.g5.48xlarge", "ml.g5.16xlarge"),
+            None,
+            {"efa-rdma", "efa-sendrecv", "tcp"},
+        ),
+        ("slurm-trainium", ("ml.trn1.32xlarge", "ml.trn2.48xlarge"), None, {"efa-rdma"}),
     ],
 )
-def test_transport(stack: str, types: tuple[str, ...], efa: bool | None, transports: set[str]) -> None:
+def test_transport_and_a_second_run_that_changes_nothing(
+    stack: str, types: tuple[str, ...], efa: bool | None, transports: set[str]
+) -> None:
     with deployed(stack, _groups(*types)) as found, Cluster(found, Options(efa=efa)) as cluster:
         cluster.start_hosts()
         cluster.boot()
@@ -44,3 +48,4 @@ def test_transport(stack: str, types: tuple[str, ...], efa: bool | None, transpo
         # An m5 has neither accelerator nor EFA, and no job runs there.
         heads = {(n.instance_type, n.transport) for n in nodes_of(cluster) if n.role == "controller"}
         assert heads == {("ml.m5.2xlarge", "tcp")}
+        faults.run_twice(cluster)
