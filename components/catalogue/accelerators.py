@@ -102,18 +102,12 @@ class InstanceType:
             return 0
         return _LUSTRE_EFA_INTERFACES.get(self.name, 2 if self.efa_interfaces > 1 else 1)
 
-    @property
-    def wire_gbytes_per_second(self) -> float:
-        """``network_gbps`` in GB/s, the unit of nccl-tests' bus bandwidth."""
-        return self.network_gbps / 8
-
 
 @dataclass(frozen=True, kw_only=True)
 class Accelerator:
     """What differs between a GPU cluster and a Trainium cluster.
 
-    ``slurm_gres``: the generic resource's name. ``kubernetes_resource``: one per device. ``core_resource``: one per
-    NeuronCore, None with GPUs.
+    ``slurm_gres``: the generic resource's name. ``kubernetes_resource``: one per device.
     """
 
     name: AcceleratorName
@@ -122,7 +116,6 @@ class Accelerator:
     slurm_gres: str
     slurm_partition: str
     kubernetes_resource: str
-    core_resource: str | None = None
 
 
 ACCELERATORS: Mapping[str, Accelerator] = MappingProxyType(
@@ -142,7 +135,6 @@ ACCELERATORS: Mapping[str, Accelerator] = MappingProxyType(
             slurm_gres="neuron",
             slurm_partition="trainium",
             kubernetes_resource="aws.amazon.com/neuron",
-            core_resource="aws.amazon.com/neuroncore",
         ),
     }
 )

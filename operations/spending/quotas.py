@@ -110,7 +110,6 @@ class _Usage:
 
     def __init__(self, target: Target) -> None:
         self._target, self._aws = target, target.aws
-        self._unseen: dict[str, str] = {}
 
     def of(self, quota: Quota) -> tuple[float | None, str]:
         """The use, or None and why it is unknown: a service may not be there in the stack's region."""

@@ -1,9 +1,4 @@
-"""What HyperPod does to a cluster that lives: nodes join, by both orders, and are rebooted; its controller is replaced.
-
-On a first create the agent writes slurm.conf's node lines before the lifecycle scripts run. When a group is added or
-grown, and with continuous provisioning, it writes them minutes after the scripts have ended (AWS's Physical AI
-Scaffolding Kit waits for it in register_slurm_features.sh). Here minutes are moments.
-"""
+"""Nodes of a cluster that lives are rebooted, and what one then asks of them."""
 
 from __future__ import annotations
 
@@ -15,56 +10,6 @@ from ..checks import CheckFailed, require
 from .checks import Act, all_idle, hostname_everywhere, output
 from .cluster import Cluster
 from .hosts import Host
-
-# A worker's slurmd tries every two seconds; its controller reads its configuration for a moment.
-_JOIN_SECONDS = 60.0
-# Longest time in which the controller may not answer while it takes nodes (slurm.conf(5): TCPTimeout is 2 s).
-_DEAF_SECONDS = 6.0
-_JOB = "sbatch --parsable -N {nodes} -o /fsx/growth-%j.log --wrap 'echo started; srun sleep 6; echo finished'"
-
-
-def join_late(cluster: Cluster, group: str, count: int, *, whole: bool = False) -> str:
-    """New nodes of a group, under a job where there are workers: scripts first, and only then their lines.
-
-    ``whole``: the agent does not add lines but writes slurm.conf anew, without what others put into it.
-    """
-    before = list(cluster.workers)
-    job, log = "", cluster.shared("growth.log")
-    if before:
-        job = output(cluster.controller, _JOB.format(nodes=len(before))).strip()
-        log = cluster.shared(f"growth-{job}.log")
-        until("the job runs", lambda: log.exists() and "started" in log.read_text())
-    fresh = cluster.add_hosts(group, count)
-    for host in fresh:
-        run = cluster.script(host)
-        require(run.wait(90) == 0, f"{host.name}, which slurm.conf does not name yet: {run.last_line or 'no end'}")
-        said = next((line for line in run.lines if line.startswith("step slurm ")), "")
-        require("does not know" in said, f"{host.name} does not say that it waits for its line: {said!r}")
-    began = time.monotonic()
-    cluster.agent.announce(cluster.hosts, whole=whole)
-    deaf = _silence(cluster)
-    until("new workers come up by themselves", lambda: holds(_all_known, cluster), _JOIN_SECONDS)
-    seconds = time.monotonic() - began
-    require(deaf <= _DEAF_SECONDS, f"the controller did not answer for {deaf:.1f} s when it took {count} nodes")
-    if job:
-        until(f"job {job} ends", lambda: "finished" in log.read_text())
-        states = output(cluster.controller, f"scontrol show job {job} -o")
-        require("Restarts=0" in states, f"the job was started again when {count} nodes joined")
-    until("all workers are idle", lambda: holds(all_idle, cluster))
-    until("Slurm has every worker's accelerators", lambda: holds(_devices_everywhere, cluster))
-    hostname_everywhere(cluster)
-    return f"{count} nodes after {seconds:.1f} s, controller silent for {deaf:.1f} s"
-
-
-def replace_controller(cluster: Cluster) -> str:
-    """The controller is lost, and its replacement has another address: workers follow it without a script."""
-    gone, began = cluster.controller, time.monotonic()
-    fresh = cluster.fresh_host(gone)
-    cluster.take_place(gone, fresh)
-    require(cluster.script(fresh).wait(90) == 0, f"{fresh.name}: {cluster.scripts[fresh.name].last_line}")
-    until(f"workers find {fresh.address}", lambda: holds(all_idle, cluster))
-    hostname_everywhere(cluster)
-    return f"{gone.address} is {fresh.address}, all idle after {time.monotonic() - began:.1f} s"
 
 
 def reboot_others(cluster: Cluster) -> str:
@@ -120,34 +65,3 @@ def holds(check: Act, cluster: Cluster) -> bool:
     except CheckFailed:
         return False
     return True
-
-
-def _silence(cluster: Cluster) -> float:
-    """Seconds for which the controller does not answer, looked at for as long as it takes nodes."""
-    began, last = time.monotonic(), 0.0
-    while time.monotonic() - began < 2 + last:
-        if cluster.controller.run(["scontrol", "ping"], timeout=5).returncode:
-            last = time.monotonic() - began
-            require(last < _JOIN_SECONDS, "the controller does not answer any more")
-        time.sleep(0.1)
-    return last
-
-
-def _all_known(cluster: Cluster) -> str:
-    states = dict(line.split() for line in output(cluster.controller, "sinfo -h -N -o '%n %t' | sort -u").splitlines())
-    missing = {host.hostname for host in cluster.workers} - {
-        name for name, state in states.items() if state in ("idle", "mix", "alloc")
-    }
-    require(not missing, f"not there: {missing}")
-    return ""
-
-
-def _devices_everywhere(cluster: Cluster) -> str:
-    """Every worker has the accelerators of its type in Slurm, also after somebody else wrote its configuration."""
-    found = dict(line.split() for line in output(cluster.controller, "sinfo -h -N -o '%n %G' | sort -u").splitlines())
-    for host in cluster.workers:
-        count = host.machine.kind.accelerators if host.machine.kind.accelerator == "gpu" else 0
-        wanted = f"gpu:{count}" if count else "(null)"
-        shown = found.get(host.hostname, "")
-        require(shown.startswith(wanted) or f":{count}" in shown, f"{host.name} has {shown or 'nothing'}, not {wanted}")
-    return ""

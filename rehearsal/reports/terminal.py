@@ -31,7 +31,6 @@ class Progress:
         self.act = "up"
         self._acts = 0
         self._rows: dict[str, tuple[str, ResourceState, str]] = {}
-        self._counts: dict[str, list[int]] = {}
         self._began = time.monotonic()
         self._live = Live(get_renderable=self._render, console=console, refresh_per_second=8, transient=True)
 

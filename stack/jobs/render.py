@@ -24,7 +24,6 @@ ROOT = Path(__file__).parents[2]
 JOBS: tuple[str, ...] = tuple(SPECS)
 NAME_LABEL = "app.kubernetes.io/name"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 # SageMaker Developer Guide, "Automatically resuming a job after a node failure": on a replaced node, so often.
 _AUTO_RESUME = {
     "sagemaker.amazonaws.com/enable-job-auto-resume": "true",

@@ -172,11 +172,11 @@ def test_efa_is_uncertain_only_on_g5_below_the_largest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "gigabytes"),
-    [("ml.p4d.24xlarge", 50), ("ml.p5.48xlarge", 400), ("ml.trn1.32xlarge", 100), ("ml.g5.16xlarge", 3.125)],
+    ("name", "gigabits"),
+    [("ml.p4d.24xlarge", 400), ("ml.p5.48xlarge", 3200), ("ml.trn1.32xlarge", 800), ("ml.g5.16xlarge", 25)],
 )
-def test_the_wire_in_bytes_is_all_cards_together(name: str, gigabytes: float) -> None:
-    assert lookup(name).wire_gbytes_per_second == gigabytes
+def test_the_wire_is_all_cards_together(name: str, gigabits: float) -> None:
+    assert lookup(name).network_gbps == gigabits
 
 
 @pytest.mark.parametrize(
@@ -202,11 +202,7 @@ def test_an_accelerators_default_worker_is_of_its_kind_and_has_rdma(name: str) -
 
 def test_resource_names_are_those_of_the_device_plugins() -> None:
     gpu, trainium = ACCELERATORS["gpu"], ACCELERATORS["trainium"]
-    assert (gpu.kubernetes_resource, gpu.core_resource) == ("nvidia.com/gpu", None)
-    assert (trainium.kubernetes_resource, trainium.core_resource) == (
-        "aws.amazon.com/neuron",
-        "aws.amazon.com/neuroncore",
-    )
+    assert (gpu.kubernetes_resource, trainium.kubernetes_resource) == ("nvidia.com/gpu", "aws.amazon.com/neuron")
     assert EFA_RESOURCE == "vpc.amazonaws.com/efa"
     assert (gpu.slurm_gres, trainium.slurm_gres) == ("gpu", "neuron")
 

@@ -6,7 +6,7 @@ import pytest
 
 from rehearsal.nodes.checks import scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
-from rehearsal.nodes.eks_nodes import reboot_eks, volume_too_late
+from tests.rehearsal.nodes.eks_nodes import reboot_eks, volume_too_late
 
 from .conftest import deployed
 

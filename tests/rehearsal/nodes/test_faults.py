@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rehearsal.nodes import faults
 from rehearsal.nodes.stack import Stack
+from tests.rehearsal.nodes import faults
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
 

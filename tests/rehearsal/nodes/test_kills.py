@@ -7,10 +7,10 @@ from itertools import cycle
 
 import pytest
 
-from rehearsal.nodes import faults
 from rehearsal.nodes.checks import all_idle, hostname_everywhere
 from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.stack import Stack
+from tests.rehearsal.nodes import faults
 
 from .conftest import deployed
 

@@ -12,14 +12,14 @@ from pathlib import PurePosixPath
 
 from hyperpod_node.steps import SLURM
 
-from ..checks import CheckFailed, require
-from .agent import RESOURCE_CONFIG, SLURM_CONF, Lifecycle
-from .cluster import Cluster, Metadata, Options
-from .hosts import Host
-from .imds import Mode
-from .lustre import FileSystem
-from .outcome import steps_of
-from .stack import Stack
+from rehearsal.checks import CheckFailed, require
+from rehearsal.nodes.agent import RESOURCE_CONFIG, SLURM_CONF, Lifecycle
+from rehearsal.nodes.cluster import Cluster, Metadata, Options
+from rehearsal.nodes.hosts import Host
+from rehearsal.nodes.imds import Mode
+from rehearsal.nodes.lustre import FileSystem
+from rehearsal.nodes.outcome import steps_of
+from rehearsal.nodes.stack import Stack
 
 VIRTUAL = {"PYTHONPATH": "/usr/lib/rehearsal/virtual_time"}
 # A node that cannot succeed waits for its controller, on HyperPod a quarter of an hour.

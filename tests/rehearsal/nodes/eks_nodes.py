@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..checks import require
-from .checks import output
-from .cluster import Cluster
-from .eks_image import SERVICES, log_of, starts
-from .growth import healthy, mounts, reboot, until
-from .hosts import Host
+from rehearsal.checks import require
+from rehearsal.nodes.checks import output
+from rehearsal.nodes.cluster import Cluster
+from rehearsal.nodes.eks_image import SERVICES, log_of, starts
+from rehearsal.nodes.growth import healthy, mounts, reboot, until
+from rehearsal.nodes.hosts import Host
 
 DATA_VOLUME = "/opt/sagemaker"
 WAIT_UNIT, LATE_UNIT = "hyperpod-data-volume.service", "hyperpod-late-data-volume.service"
