@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from rehearsal.nodes import faults
 from rehearsal.nodes.checks import all_idle, expected_transport, job_environment, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.outcome import nodes_of
+from tests.rehearsal.nodes import faults
 
 from .conftest import deployed
 
