@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from components.config import mistyped, parse
+
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "string": str,
     "integer": int,
@@ -39,7 +41,10 @@ class Project:
 
 
 def load_project(folder: Path, stack: str, overrides: Sequence[str] = ()) -> Project:
-    """Read both files and lay ``key=value`` overrides over them. Raises ProjectError."""
+    """Read both files and lay ``key=value`` overrides over them.
+
+    Raises ProjectError, and ConfigError where a value is of the wrong type.
+    """
     project = _read(folder / "Pulumi.yaml")
     path = folder / f"Pulumi.{stack}.yaml"
     if not path.is_file():
@@ -95,8 +100,13 @@ def _full(key: str, project: str) -> str:
 
 
 def _with_schema(values: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, str]:
-    """Defaults filled in and types checked as the CLI does; keys that the schema lacks are the program's to refuse."""
+    """Defaults filled in and types checked as the CLI does; keys that the schema lacks are the program's to refuse.
+
+    The CLI stops at the first value of a wrong type. Here the rest is checked too, by the program's own rules. Raises
+    ConfigError with everything that is wrong.
+    """
     config = {key: _text(value) for key, value in values.items()}
+    problems = []
     for key, entry in schema.items():
         if key not in values:
             if "default" not in entry:
@@ -105,7 +115,9 @@ def _with_schema(values: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[s
             continue
         wanted, value = entry.get("type", "string"), values[key]
         if not _fits(value, wanted):
-            raise ProjectError(f"{key}: must be of type '{wanted}', not {value!r}")
+            problems.append(mistyped(key, value, wanted))
+    if problems:
+        parse(config, problems)
     return config
 
 

@@ -2,7 +2,7 @@
 
 from .load import load, parse
 from .model import Charts, Fsx, Login, NetworkConfig, Settings, Taint, Team, WorkerGroup
-from .problems import ConfigError, Problem
+from .problems import ConfigError, Problem, mistyped
 from .resolved import Config, InstanceGroup
 
 __all__ = [
@@ -19,5 +19,6 @@ __all__ = [
     "Team",
     "WorkerGroup",
     "load",
+    "mistyped",
     "parse",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from ipaddress import IPv4Network
@@ -15,9 +14,6 @@ from .model import DEFAULT_AUTHENTICATION_MODE, SYSTEM_NODES, Charts, Settings, 
 from .problems import Problem
 from .taints import open_groups
 
-ROLE_ARN = re.compile(r"arn:(aws[a-z-]*):iam::\d{12}:role/[\w+=,.@/-]+", re.ASCII)
-# Kubernetes, "Object Names and IDs": RFC 1123 labels.
-_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 # CreateComputeQuota, Name; Kubernetes, labels and namespaces.
 _NAME_LIMIT = 63
 # The neuron-device-plugin DaemonSet of the HyperPod chart at 011ca927 names the instance types it runs on.
@@ -174,18 +170,20 @@ def public(block: IPv4Network) -> bool:
     return block.prefixlen == 0 or block.is_global
 
 
+def role_problems(key: str, arn: str, region: Region | None) -> Iterator[Problem]:
+    """A role of another partition than the region's."""
+    partition = arn.split(":")[1]
+    if region and partition != region.partition:
+        yield Problem(
+            key=key, what=f"the role is in partition {partition}", fix=f"{region.name} is in {region.partition}"
+        )
+
+
 def _roles(settings: Settings, region: Region | None) -> Iterator[Problem]:
-    partition = region.partition if region else "aws"
     named = [("hyperpod:administratorRoleArns", arn) for arn in settings.administrator_role_arns]
     named += [(f"hyperpod:teams[{n}].roleArns", arn) for n, team in enumerate(settings.teams) for arn in team.role_arns]
     for key, arn in named:
-        match = ROLE_ARN.fullmatch(arn)
-        if not match:
-            yield Problem(key=key, what=f'"{arn}" is not a role\'s ARN', fix=f"arn:{partition}:iam::ACCOUNT:role/NAME")
-        elif region and match[1] != partition:
-            yield Problem(
-                key=key, what=f"the role is in partition {match[1]}", fix=f"{region.name} is in {region.partition}"
-            )
+        yield from role_problems(key, arn, region)
     for arn, times in Counter(arn for _, arn in named).items():
         if times > 1:
             yield Problem(
@@ -201,10 +199,7 @@ def _teams(settings: Settings) -> Iterator[Problem]:
             yield Problem(key="hyperpod:teams", what=f'{times} teams are named "{name}"', fix="names must differ")
     for number, team in enumerate(settings.teams):
         key = f"hyperpod:teams[{number}]"
-        if not _NAMESPACE.fullmatch(team.name):
-            fix = "lower-case letters, digits and inner hyphens, at most 63"
-            yield Problem(key=f"{key}.name", what=f'"{team.name}" cannot name a namespace', fix=fix)
-        elif settings.charts.queues == "task-governance" and (limit := _longest_team(settings)) < len(team.name):
+        if settings.charts.queues == "task-governance" and (limit := _longest_team(settings)) < len(team.name):
             yield Problem(
                 key=f"{key}.name",
                 what=f'"{team.name}" has {len(team.name)} characters',
@@ -214,8 +209,6 @@ def _teams(settings: Settings) -> Iterator[Problem]:
             yield Problem(
                 key=f"{key}.name", what=f'"{team.name}" is taken by Kubernetes or a chart', fix="another name"
             )
-        if team.accelerators is not None and team.accelerators < 0:
-            yield Problem(key=f"{key}.accelerators", what=str(team.accelerators), fix="0 or more")
     claimed = sum(team.accelerators or 0 for team in settings.teams)
     # With no node at all nobody gets what was guaranteed, and no guarantee is the cause.
     if claimed > (there := _accelerators(settings)) > 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
@@ -12,6 +12,7 @@ from pulumi.runtime import config as runtime_config
 
 from ..catalogue.regions import REGIONS
 from .checks import check
+from .model import Settings
 from .problems import NAMESPACE, ConfigError, Problem
 from .resolved import Config
 from .shapes import settled, unaffected
@@ -28,16 +29,24 @@ def load() -> Config:
     return config
 
 
-def parse(values: Mapping[str, Any]) -> Config:
-    """Check raw ``namespace:key`` values, as the engine hands them over. Raises ConfigError with every problem."""
+def parse(values: Mapping[str, Any], found: Sequence[Problem] = ()) -> Config:
+    """Check raw ``namespace:key`` values, as the engine hands them over. Raises ConfigError with every problem.
+
+    ``found`` are problems that are known already: nothing more is said of their keys.
+    """
     region_name = str(values.get(REGION_KEY, ""))
     region = REGIONS.get(region_name)
     prefix = f"{NAMESPACE}:"
-    raw = {key.removeprefix(prefix): _decoded(value) for key, value in values.items() if key.startswith(prefix)}
+    known = {problem.key for problem in found}
+    raw = {
+        key.removeprefix(prefix): _decoded(key.removeprefix(prefix), value)
+        for key, value in values.items()
+        if key.startswith(prefix) and key not in known
+    }
     settings, shape_problems, spoilt = settled(raw)
     problems = [] if region else [_region_problem(region_name)]
-    problems += shape_problems
-    problems += unaffected(settings, spoilt, lambda variant: check(variant, region))
+    problems += [*found, *shape_problems]
+    problems += unaffected(settings, spoilt | known, lambda variant: check(variant, region))
     if problems or region is None:
         raise ConfigError(problems)
     return Config(settings, region)
@@ -51,9 +60,10 @@ def _region_problem(name: str) -> Problem:
     return Problem(key=REGION_KEY, what=what, fix=f"{hint}one of {', '.join(known)}")
 
 
-def _decoded(value: Any) -> Any:
-    """The engine passes objects and lists as JSON text; other values stay as they are."""
-    if isinstance(value, str) and value[:1] in ("{", "["):
+def _decoded(key: str, value: Any) -> Any:
+    """The engine passes everything as text, lists and objects as JSON."""
+    field = Settings.keys().get(key)
+    if isinstance(value, str) and (value[:1] in ("{", "[") or (field and field.annotation in (bool, int))):
         try:
             return json.loads(value)
         except ValueError:

@@ -8,17 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 
 from ..catalogue.accelerators import ACCELERATORS, CATALOGUE
 from ..catalogue.kubernetes_versions import DEFAULT_VERSION
+from .fields import (
+    BucketName,
+    ClusterName,
+    FileSystemId,
+    GroupName,
+    ImageRegistry,
+    Model,
+    Namespace,
+    PlanArn,
+    RoleArn,
+    SecurityGroupId,
+    SshPublicKey,
+    SubnetId,
+    VpcId,
+)
 
-
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, strict=False)
+# SageMaker API Reference: CreateCluster (InstanceCount, VolumeSizeInGB), InstanceGroupName.
+MAX_COUNT = 6758
+MAX_VOLUME_GIB = 16384
+GROUP_NAME_LIMIT = 63
 
 
 def _empty_is_none(value: object) -> object:
@@ -26,7 +41,7 @@ def _empty_is_none(value: object) -> object:
     return None if value in ("", {}) else value
 
 
-OptionalText: TypeAlias = Annotated[str | None, BeforeValidator(_empty_is_none)]
+_NONE_IF_EMPTY = BeforeValidator(_empty_is_none)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +75,7 @@ SYSTEM_NODES = 3
 HEAD_VOLUME_GIB = 200
 
 
-class Taint(_Model):
+class Taint(Model):
     """A Kubernetes taint of a worker group."""
 
     key: str
@@ -73,19 +88,19 @@ class Taint(_Model):
         return self.effect != "PreferNoSchedule"
 
 
-class WorkerGroup(_Model):
+class WorkerGroup(Model):
     """A worker instance group as configured; what is left out comes from the size and the accelerator.
 
     ``taints`` of None are those that ``node_placement`` finds right; an empty list is none.
     """
 
-    name: str
+    name: GroupName = Field(max_length=GROUP_NAME_LIMIT)
     instance_type: str
-    count: int | None = None
-    min_count: int | None = None
-    volume_gib: int | None = Field(None, alias="volumeGiB")
-    threads_per_core: int = 1
-    training_plan_arn: str | None = None
+    count: StrictInt | None = Field(None, ge=0, le=MAX_COUNT)
+    min_count: StrictInt | None = Field(None, ge=0)
+    volume_gib: StrictInt | None = Field(None, alias="volumeGiB", ge=1, le=MAX_VOLUME_GIB)
+    threads_per_core: StrictInt = Field(1, ge=1, le=2)
+    training_plan_arn: PlanArn | None = None
     capacity: Literal["on-demand", "spot"] = "on-demand"
     deep_health_checks: tuple[Literal["InstanceStress", "InstanceConnectivity"], ...] = ()
     labels: dict[str, str] = Field(default_factory=dict)
@@ -97,95 +112,99 @@ class WorkerGroup(_Model):
         return (row := CATALOGUE.get(self.instance_type)) is None or bool(row.accelerator)
 
 
-class Login(_Model):
+class Login(Model):
     """The Slurm login group."""
 
     instance_type: str
-    count: int = 1
+    count: StrictInt = Field(1, ge=1, le=MAX_COUNT)
 
 
-class Team(_Model):
+class Team(Model):
     """Who trains on a Kubernetes cluster: a namespace of that name, and who may use it.
 
     ``accelerators`` is how many devices (GPUs, Trainium chips) the team is sure of, None for an equal share.
     """
 
-    name: str
-    role_arns: tuple[str, ...] = ()
-    accelerators: int | None = None
+    name: Namespace
+    role_arns: tuple[RoleArn, ...] = ()
+    accelerators: StrictInt | None = Field(None, ge=0)
 
 
-class Charts(_Model):
+class Charts(Model):
     """What runs on the Kubernetes cluster besides EKS's own add-ons."""
 
-    mpi_operator: bool = True
-    training_operator: bool = True
-    hyperpod_training_operator: bool = False
-    health_monitoring: bool = True
-    deep_health_check: bool = True
-    job_auto_restart: bool = True
-    neuron_scheduler: bool = False
-    network_policies: bool = True
+    mpi_operator: StrictBool = True
+    training_operator: StrictBool = True
+    hyperpod_training_operator: StrictBool = False
+    health_monitoring: StrictBool = True
+    deep_health_check: StrictBool = True
+    job_auto_restart: StrictBool = True
+    neuron_scheduler: StrictBool = False
+    network_policies: StrictBool = True
     queues: Literal["kueue", "task-governance", "none"] = "kueue"
 
 
-class Fsx(_Model):
-    """FSx for Lustre: capacity in GiB, throughput in MB/s per TiB, automatic backups kept in days, EFA to the nodes."""
+class Fsx(Model):
+    """FSx for Lustre: capacity in GiB, throughput in MB/s per TiB, automatic backups kept in days, EFA to the nodes.
 
-    storage_gib: int | None = Field(None, alias="storageGiB")
-    throughput: int = 250
+    The values are those of PERSISTENT_2 on SSD in the Amazon FSx for Lustre User Guide.
+    """
+
+    storage_gib: StrictInt | None = Field(None, alias="storageGiB")
+    throughput: Literal[125, 250, 500, 1000] = 250
     compression: Literal["LZ4", "NONE"] = "LZ4"
-    efa: bool = False
-    linked_bucket: str | None = None
-    export_deletes: bool = False
-    backup_days: int = 0
-    retain_on_delete: bool = False
-    home_file_system_id: str | None = None
+    efa: StrictBool = False
+    linked_bucket: BucketName | None = None
+    export_deletes: StrictBool = False
+    backup_days: StrictInt = Field(0, ge=0, le=90)
+    retain_on_delete: StrictBool = False
+    home_file_system_id: FileSystemId | None = None
 
 
-class NetworkConfig(_Model):
+class NetworkConfig(Model):
     """Address ranges of a VPC to make, or the ids of one that exists."""
 
     cidr: str = "10.0.0.0/16"
-    secondary_cidr: OptionalText = "10.1.0.0/16"
-    vpc_id: str | None = None
-    private_subnet_id: str | None = None
-    security_group_ids: tuple[str, ...] = ()
-    eks_subnet_ids: tuple[str, ...] = ()
-    closed: bool = False
-    image_registry: str | None = None
+    secondary_cidr: Annotated[str | None, _NONE_IF_EMPTY] = "10.1.0.0/16"
+    vpc_id: VpcId | None = None
+    private_subnet_id: SubnetId | None = None
+    security_group_ids: tuple[SecurityGroupId, ...] = ()
+    eks_subnet_ids: tuple[SubnetId, ...] = ()
+    closed: StrictBool = False
+    image_registry: ImageRegistry | None = None
 
 
-class Settings(_Model):
+class Settings(Model):
     """The keys of the ``hyperpod`` namespace, typed. ``Config`` adds what is derived from them."""
 
-    cluster_name: str = "hyperpod"
+    cluster_name: ClusterName = "hyperpod"
     orchestrator: Literal["slurm", "eks"] = "slurm"
     accelerator: Literal["gpu", "trainium"] = "gpu"
     size: Literal["small", "medium", "large"] = "small"
-    availability_zone_id: OptionalText = None
+    availability_zone_id: Annotated[str | None, _NONE_IF_EMPTY] = None
     workers: tuple[WorkerGroup, ...] = ()
     controller_instance_type: str = DEFAULT_CONTROLLER_TYPE
-    login: Annotated[Login | None, BeforeValidator(_empty_is_none)] = None
+    login: Annotated[Login | None, _NONE_IF_EMPTY] = None
     kubernetes_version: str = DEFAULT_VERSION
     kubernetes_api_cidrs: tuple[str, ...] = ()
-    administrator_role_arns: tuple[str, ...] = ()
+    administrator_role_arns: tuple[RoleArn, ...] = ()
     authentication_mode: Literal["API", "API_AND_CONFIG_MAP"] = DEFAULT_AUTHENTICATION_MODE
     charts: Charts = Charts()
     teams: tuple[Team, ...] = ()
     fsx: Fsx = Fsx()
     network: NetworkConfig = NetworkConfig()
-    existing_role_arn: OptionalText = None
-    ssh_public_key: OptionalText = None
-    observability: bool = False
-    validation: bool = True
-    benchmarks: bool = False
-    imds_v1: bool = Field(False, alias="imdsV1")
-    lost_node_seconds: int = DEFAULT_LOST_NODE_SECONDS
+    existing_role_arn: Annotated[RoleArn | None, _NONE_IF_EMPTY] = None
+    ssh_public_key: Annotated[SshPublicKey | None, _NONE_IF_EMPTY] = None
+    observability: StrictBool = False
+    validation: StrictBool = True
+    benchmarks: StrictBool = False
+    imds_v1: StrictBool = Field(False, alias="imdsV1")
+    # From four probes of half a second to SlurmdTimeout of our Slurm configuration (lifecycle, slurm_conf.py).
+    lost_node_seconds: StrictInt = Field(DEFAULT_LOST_NODE_SECONDS, ge=2, le=60)
     node_recovery: Literal["Automatic", "None"] = "Automatic"
-    node_provisioning: Annotated[Literal["Continuous"] | None, BeforeValidator(_empty_is_none)] = None
+    node_provisioning: Annotated[Literal["Continuous"] | None, _NONE_IF_EMPTY] = None
     tags: dict[str, str] = Field(default_factory=dict)
-    protect: bool = False
+    protect: StrictBool = False
 
     @property
     def groups(self) -> tuple[WorkerGroup, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network
@@ -23,8 +22,6 @@ _PUBLIC_SLOT, _EKS_SLOTS = 0, (2, 3)
 _POD_ADDRESSES = 49
 
 _PRIVATE_RANGES = tuple(IPv4Network(r) for r in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
-_ID_FORMS = {"vpcId": "vpc", "privateSubnetId": "subnet", "securityGroupIds": "sg", "eksSubnetIds": "subnet"}
-_IMAGE_REGISTRY = re.compile(r"\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?(/[a-z0-9._/-]+)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,12 +78,6 @@ def network_problems(settings: Settings) -> Iterator[Problem]:
             what="the pinned HyperPod chart takes the Neuron device plugin from public.ecr.aws and nowhere else",
             fix="leave closed out for EKS with Trainium, or use Slurm",
         )
-    if net.image_registry and not _IMAGE_REGISTRY.fullmatch(net.image_registry):
-        yield Problem(
-            key="hyperpod:network.imageRegistry",
-            what=f'"{net.image_registry}" is not a private ECR registry',
-            fix="ACCOUNT.dkr.ecr.REGION.amazonaws.com/PREFIX",
-        )
 
 
 def _existing(settings: Settings) -> Iterator[Problem]:
@@ -95,10 +86,10 @@ def _existing(settings: Settings) -> Iterator[Problem]:
         ["eksSubnetIds"] if settings.orchestrator == "eks" else []
     )
     values = {
-        "vpcId": [net.vpc_id] if net.vpc_id else [],
-        "privateSubnetId": [net.private_subnet_id] if net.private_subnet_id else [],
-        "securityGroupIds": list(net.security_group_ids),
-        "eksSubnetIds": list(net.eks_subnet_ids),
+        "vpcId": net.vpc_id,
+        "privateSubnetId": net.private_subnet_id,
+        "securityGroupIds": net.security_group_ids,
+        "eksSubnetIds": net.eks_subnet_ids,
     }
     for field in needed:
         if not values[field]:
@@ -107,12 +98,6 @@ def _existing(settings: Settings) -> Iterator[Problem]:
                 what="is missing",
                 fix=f"an existing network is given by {', '.join(needed)} together",
             )
-    for field, ids in values.items():
-        for one in ids:
-            if not re.fullmatch(rf"{_ID_FORMS[field]}-[0-9a-f]{{8,17}}", one):
-                yield Problem(
-                    key=f"{key}.{field}", what=f'"{one}" is not an id', fix=f"{_ID_FORMS[field]}-0123456789abcdef0"
-                )
     if settings.orchestrator == "eks" and len(set(net.eks_subnet_ids)) == 1:
         yield Problem(key=f"{key}.eksSubnetIds", what="one subnet", fix="EKS needs two, in different zones")
     if net.closed:

@@ -21,6 +21,22 @@ class Problem:
         return f"{self.key}: {self.what}" + (f"; {self.fix}" if self.fix else "")
 
 
+# What to write for a value of each type of Pulumi.yaml.
+_EXAMPLES = {
+    "string": "a text, in quotes",
+    "integer": "a whole number",
+    "boolean": "true or false",
+    "array": "a list, as [item, item]",
+    "object": "keys with values, as {key: value}",
+}
+
+
+def mistyped(key: str, value: object, wanted: str) -> Problem:
+    """A value that is not of the type that Pulumi.yaml has for its key."""
+    article = "an" if wanted[0] in "aio" else "a"
+    return Problem(key=key, what=f"{value!r} is not {article} {wanted}", fix=_EXAMPLES[wanted])
+
+
 class ConfigError(pulumi.RunError):
     """The configuration was refused; ``problems`` holds every reason. Nothing has been created."""
 

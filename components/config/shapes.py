@@ -1,54 +1,58 @@
-"""Values of the wrong shape: what is wrong with them in the user's terms, and the settings without them.
-
-Only the malformed value is left out, so that everything beside it is still checked.
-"""
+"""Values of the wrong type, size or form: what is wrong in the user's terms, and the settings without them."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from copy import deepcopy
-from typing import Any, TypeAlias
+from itertools import product
+from typing import Any, TypeAlias, get_args
 
-from pydantic import BaseModel, ValidationError
+from annotated_types import Ge, Le
+from pydantic import ValidationError
 
 from ..catalogue.accelerators import ACCELERATORS
-from .model import Charts, Fsx, Login, NetworkConfig, Settings, Taint, Team, WorkerGroup
-from .problems import NAMESPACE, Problem
+from .fields import FORMS, LENIENT, Model
+from .model import Settings
+from .problems import NAMESPACE, Problem, mistyped
 
 Path: TypeAlias = tuple[str | int, ...]
+# Which rules there are depends on these, so none is broken for certain where one of them is unknown.
+_KINDS: Mapping[str, tuple[str, ...]] = {"orchestrator": ("slurm", "eks"), "accelerator": tuple(ACCELERATORS)}
+# What pydantic found, by the type of Pulumi.yaml that it expected.
+_TYPES = {
+    "string_type": "string",
+    "int_type": "integer",
+    "bool_type": "boolean",
+    "tuple_type": "array",
+    "model_type": "object",
+    "dict_type": "object",
+}
 
 
 def settled(raw: Mapping[str, Any]) -> tuple[Settings, list[Problem], set[str]]:
-    """The settings with malformed values left out; what was wrong; the keys that are not what was given."""
-    values = deepcopy(dict(raw))
-    problems: list[Problem] = []
-    spoilt: set[Path] = set()
-    filled: set[Path] = set()
-    while True:
-        try:
-            return Settings.model_validate(values), problems, {_key(path) for path in spoilt}
-        except ValidationError as refused:
-            errors = refused.errors()
-        # What later rounds find follows from what earlier ones left out.
-        problems = problems or [_problem(error) for error in errors]
-        for error in errors:
-            left_out = _leave_out(values, error["loc"], filled, missing=error["type"] == "missing")
-            if error["type"] != "extra_forbidden":
-                spoilt.add(left_out)
+    """The settings, in which a default stands for what is wrong; what that was; and the keys where one does."""
+    try:
+        return Settings.model_validate(raw), [], set()
+    except ValidationError as refused:
+        errors = refused.errors()
+    # A list with an item that is no item at all counts as not given.
+    wrong = [error["loc"] for error in errors if error["type"] != "extra_forbidden"]
+    spoilt = {_key(path[:-1] if isinstance(path[-1], int) else path) for path in wrong}
+    return Settings.model_validate(raw, context=LENIENT), [_problem(error) for error in errors], spoilt
 
 
 def unaffected(settings: Settings, spoilt: set[str], check: Callable[[Settings], list[Problem]]) -> list[Problem]:
-    """The problems that do not come from what was left out.
+    """The problems that do not come from a default in the place of what is wrong.
 
-    Those are no problems of a value that was left out or of what holds one, and are there for every orchestrator or
-    accelerator where that is what was left out.
+    None of them is of such a value, or of what holds one. Each is there for every orchestrator and every accelerator,
+    where that is what is wrong.
     """
-    variants = [settings]
-    for field, choices in (("orchestrator", ("slurm", "eks")), ("accelerator", tuple(ACCELERATORS))):
-        if f"{NAMESPACE}:{field}" in spoilt:
-            variants = [variant.model_copy(update={field: choice}) for variant in variants for choice in choices]
-    first, *others = (check(variant) for variant in variants)
+    choices = [
+        kinds if f"{NAMESPACE}:{field}" in spoilt else (getattr(settings, field),) for field, kinds in _KINDS.items()
+    ]
+    first, *others = (
+        check(settings.model_copy(update=dict(zip(_KINDS, chosen, strict=True)))) for chosen in product(*choices)
+    )
     return [
         problem
         for problem in first
@@ -61,27 +65,6 @@ def _within(key: str, outer: str) -> bool:
     return key == outer or key.startswith((f"{outer}.", f"{outer}["))
 
 
-def _leave_out(values: dict[str, Any], path: Path, filled: set[Path], *, missing: bool) -> Path:
-    """Take a malformed value out, or put an empty text where one is missing; returns its path.
-
-    Where that cannot be, as with one item of a list, what holds it goes.
-    """
-    holder: Any = values
-    try:
-        for part in path[:-1]:
-            holder = holder[part]
-    except (KeyError, IndexError):
-        return path  # gone with what held it
-    if not isinstance(holder, dict) or path in filled:
-        return _leave_out(values, path[:-1], filled, missing=False)
-    if missing:
-        holder[path[-1]] = ""
-        filled.add(path)
-    else:
-        holder.pop(path[-1], None)
-    return path
-
-
 def _key(path: Path) -> str:
     below = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path[1:])
     return f"{NAMESPACE}:{path[0]}{below}"
@@ -89,37 +72,55 @@ def _key(path: Path) -> str:
 
 def _problem(error: Any) -> Problem:
     """pydantic's error in the user's terms."""
-    key = _key(error["loc"])
-    match error["type"]:
+    key, kind, value, context = _key(error["loc"]), error["type"], error["input"], error.get("ctx", {})
+    if kind in _TYPES:
+        return mistyped(key, value, _TYPES[kind])
+    match kind:
         case "extra_forbidden":
             return Problem(key=key, what="unknown key", fix=_nearest(error["loc"]))
         case "missing":
             return Problem(key=key, what="is required")
-        case "model_type" | "dict_type":
-            return Problem(
-                key=key, what=f"{error['input']!r} is not an object", fix="keys with values, as {key: value}"
-            )
         case "literal_error":
-            return Problem(key=key, what=f"{error['input']!r} is not allowed", fix=f"one of {error['ctx']['expected']}")
-    return Problem(key=key, what=f"{error['input']!r}: {error['msg'][0].lower()}{error['msg'][1:]}")
+            return Problem(key=key, what=f"{value!r} is not allowed", fix=f"one of {context['expected']}")
+        case "greater_than_equal" | "less_than_equal":
+            return Problem(key=key, what=f"{value} is out of range", fix=_range(error["loc"]))
+        case "string_too_long":
+            fix = f"at most {context['max_length']}"
+            return Problem(key=key, what=f'"{value}" has {len(value)} characters', fix=fix)
+        case "string_pattern_mismatch":
+            form = FORMS[context["pattern"]]
+            return Problem(key=key, what=f'"{value}" {form.what}', fix=form.fix)
+    return Problem(key=key, what=f"{value!r}: {error['msg'][0].lower()}{error['msg'][1:]}")
 
 
-def _nearest(loc: Path) -> str:
-    models: dict[str, type[BaseModel]] = {
-        "workers": WorkerGroup,
-        "login": Login,
-        "fsx": Fsx,
-        "network": NetworkConfig,
-        "taints": Taint,
-        "teams": Team,
-        "charts": Charts,
-    }
-    model: type[BaseModel] = Settings
-    for part in loc[:-1]:
-        model = models.get(str(part), model)
-    names = [field.alias or name for name, field in model.model_fields.items()]
-    if str(loc[-1]).startswith("capacityReservation"):
+def _range(path: Path) -> str:
+    metadata = _model(path).keys()[str(path[-1])].metadata
+    least = next(one.ge for one in metadata if isinstance(one, Ge))
+    most = next((one.le for one in metadata if isinstance(one, Le)), None)
+    return f"{least} or more" if most is None else f"{least} to {most}"
+
+
+def _nearest(path: Path) -> str:
+    last, names = str(path[-1]), list(_model(path).keys())
+    if last.startswith("capacityReservation"):
         # SageMaker API Reference, ClusterInstanceGroupSpecification: it has no field for EC2's.
         return "HyperPod takes none of EC2's: reserve with a SageMaker training plan, and give trainingPlanArn"
-    near = difflib.get_close_matches(str(loc[-1]), names, n=1)
+    near = difflib.get_close_matches(last, names, n=1)
     return f"did you mean {near[0]}?" if near else f"known here: {', '.join(names)}"
+
+
+def _model(path: Path) -> type[Model]:
+    """The model whose key the path ends in."""
+    model: type[Model] = Settings
+    for part in path[:-1]:
+        if isinstance(part, str):
+            model = next(_models(model.keys()[part].annotation))
+    return model
+
+
+def _models(annotation: Any) -> Any:
+    """The models in a field's type."""
+    if isinstance(annotation, type) and issubclass(annotation, Model):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models(argument)

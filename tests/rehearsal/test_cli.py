@@ -67,10 +67,10 @@ def test_an_interrupted_run_says_so_and_that_nothing_is_left(
     [
         (["--stack", "nowhere"], "stacks here: dev, eks-gpu"),
         (["--config", "hyperpod:size=huge"], "hyperpod:size"),
-        (["--config", "hyperpod:protect=perhaps"], "must be of type 'boolean'"),
+        (["--config", "hyperpod:protect=perhaps"], "'perhaps' is not a boolean; true or false"),
         (["--config", "size"], "key=value"),
         (["--config", "hyperpod:workers=[{"], "not JSON"),
-        (["--config", "hyperpod:workers=many"], "must be of type 'array'"),
+        (["--config", "hyperpod:workers=many"], "'many' is not an array"),
         (["--fail", "x=explosion"], "one of error, throttling"),
         (["--quota", "vpcs=many"], "--quota"),
         (["--config", "a=1"], "hyperpod:a: unknown key"),

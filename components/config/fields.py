@@ -1,0 +1,163 @@
+"""What the model's fields are made of: texts of a form, with words for people, and models that can be lenient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
+
+
+class _Lenient:
+    """Has no state."""
+
+
+# The context of a validation that puts the default in the place of what is wrong.
+LENIENT = _Lenient()
+
+
+class Model(BaseModel):
+    """A part of the configuration: immutable, with keys in camel case and no others.
+
+    Validated with the context LENIENT, it takes anything: a key that is wrong counts as not given, and one that is
+    missing is an empty text.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel)
+
+    @classmethod
+    def keys(cls) -> dict[str, FieldInfo]:
+        """The fields, by the names that people write."""
+        return {field.alias or name: field for name, field in cls.model_fields.items()}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_what_belongs(cls, value: Any, info: ValidationInfo) -> Any:
+        if info.context is not LENIENT or not isinstance(value, dict):
+            return value
+        keys = cls.keys()
+        missing = {key: "" for key, field in keys.items() if field.is_required()}
+        return missing | {key: value[key] for key in value if key in keys}
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _default_for_what_is_wrong(
+        cls, value: Any, validated: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> Any:
+        try:
+            return validated(value)
+        except ValidationError as refused:
+            if info.context is not LENIENT:
+                raise
+            if isinstance(value, dict):
+                wrong = {error["loc"][0] for error in refused.errors() if error["loc"]}
+                if good := {key: one for key, one in value.items() if key not in wrong}:
+                    return validated(good)
+            field = cls.model_fields[str(info.field_name)]
+            return "" if field.is_required() else field.get_default(call_default_factory=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """What to say of a text that is not of a form, and what would be."""
+
+    what: str
+    fix: str
+
+
+# By the pattern, which is what pydantic says of a text that does not match.
+FORMS: dict[str, Form] = {}
+
+
+def form(pattern: str, what: str, fix: str) -> Any:
+    """A constraint on a text: all of it matches the pattern."""
+    whole = f"^(?:{pattern})$"
+    FORMS[whole] = Form(what=what, fix=fix)
+    return Field(pattern=whole)
+
+
+RoleArn: TypeAlias = Annotated[
+    str,
+    form(
+        r"arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]+",
+        "is not a role's ARN",
+        "arn:aws:iam::ACCOUNT:role/NAME",
+    ),
+]
+
+
+def _id(prefix: str) -> Any:
+    return form(f"{prefix}-[0-9a-f]{{8,17}}", "is not an id", f"{prefix}-0123456789abcdef0")
+
+
+VpcId: TypeAlias = Annotated[str, _id("vpc")]
+SubnetId: TypeAlias = Annotated[str, _id("subnet")]
+SecurityGroupId: TypeAlias = Annotated[str, _id("sg")]
+# SageMaker API Reference, ClusterInstanceGroupSpecification, InstanceGroupName.
+GroupName: TypeAlias = Annotated[
+    str,
+    form("[a-zA-Z0-9](-*[a-zA-Z0-9])*", "cannot name a worker group", "letters, digits and inner hyphens"),
+]
+ClusterName: TypeAlias = Annotated[
+    str,
+    form(
+        "[a-z0-9](-?[a-z0-9])*",
+        "is not a valid name",
+        "lower-case letters, digits and single hyphens, with a letter or digit at both ends",
+    ),
+]
+PlanArn: TypeAlias = Annotated[
+    str,
+    form(
+        "arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:training-plan/[A-Za-z0-9_-]+",
+        "is not a training plan's ARN",
+        "arn:aws:sagemaker:REGION:ACCOUNT:training-plan/NAME",
+    ),
+]
+# Kubernetes, "Object Names and IDs": RFC 1123 labels.
+Namespace: TypeAlias = Annotated[
+    str,
+    form(
+        "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
+        "cannot name a namespace",
+        "lower-case letters, digits and inner hyphens, at most 63",
+    ),
+]
+BucketName: TypeAlias = Annotated[
+    str, form("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "is not a bucket name", "only the name, without s3://")
+]
+FileSystemId: TypeAlias = Annotated[
+    str,
+    form(
+        "fs-[0-9a-f]{8,21}",
+        "is not a file system's id",
+        "the id of an FSx file system that the nodes can reach, like fs-0123456789abcdef0",
+    ),
+]
+ImageRegistry: TypeAlias = Annotated[
+    str,
+    form(
+        r"[0-9]{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?(/[a-z0-9._/-]+)?",
+        "is not a private ECR registry",
+        "ACCOUNT.dkr.ecr.REGION.amazonaws.com/PREFIX",
+    ),
+]
+SshPublicKey: TypeAlias = Annotated[
+    str,
+    form(
+        r"(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)) [A-Za-z0-9+/]{40,}={0,3}( [^\n]*)?\n?",
+        "is not an OpenSSH public key",
+        'one line like "ssh-ed25519 AAAA... name"',
+    ),
+]
