@@ -14,7 +14,9 @@ answers() { # A living host accepts or refuses a connection. All else, names wit
   said=$(LC_ALL=C timeout 2 bash -c 'exec 3<>"/dev/tcp/$1/$2"' _ "$1" "$port" 2>&1) || [[ $said == *refused* ]]
 }
 
-mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+# By address, since a node's name in Slurm need not be its host's; where no controller answers, by name.
+mapfile -t nodes < <(sinfo -h -N -n "$SLURM_JOB_NODELIST" -o %o 2>/dev/null | sort -u)
+if ((${#nodes[@]} == 0)); then mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST"); fi
 said='' since=$SECONDS
 while ((SECONDS < limit && SECONDS - since < grace)); do
   lost=''

@@ -188,11 +188,18 @@ def port() -> Iterator[int]:
         yield number
 
 
-def wait_for_requeue(tmp_path: Path, port: int, *nodes: str, seconds: int, grace: int = 1) -> tuple[str, float]:
-    """What the wait says, and how long it takes. Its limit is by whole seconds: up to one less than ``seconds``."""
-    names = "\\n".join(nodes)
-    (tmp_path / "scontrol").write_text(f"#!/bin/sh\nprintf '{names}\\n'\n")
-    (tmp_path / "scontrol").chmod(0o755)
+def wait_for_requeue(
+    tmp_path: Path, port: int, *nodes: str, seconds: int, grace: int = 1, by: str = "sinfo -h -N -n n[1-2] -o %o"
+) -> tuple[str, float]:
+    """What the wait says, and how long it takes. Its limit is by whole seconds: up to one less than ``seconds``.
+
+    ``by``: the question that is answered with the nodes; a node has a line for each of its partitions.
+    """
+    listed = "\\n".join([*nodes, *nodes])
+    for command in ("sinfo", "scontrol"):
+        text = f"#!/bin/sh\n[ \"${{0##*/}} $*\" = '{by}' ] && printf '{listed}\\n'\n"
+        (tmp_path / command).write_text(text)
+        (tmp_path / command).chmod(0o755)
     began = time.monotonic()
     done = subprocess.run(
         ["bash", str(ROOT / "lifecycle/training/wait_for_requeue.sh")],
@@ -236,11 +243,12 @@ def test_a_failure_with_a_silent_node_waits_for_the_queue_and_no_longer_than_its
     assert 4 <= seconds < 9
 
 
-def test_a_node_that_the_kernel_no_longer_finds_is_silent_too(tmp_path: Path, port: int) -> None:
+@pytest.mark.parametrize("by", ["sinfo -h -N -n n[1-2] -o %o", "scontrol show hostnames n[1-2]"])
+def test_a_node_that_the_kernel_no_longer_finds_is_silent_too_also_by_name(tmp_path: Path, port: int, by: str) -> None:
     """After some tries a host that is gone is "No route to host" at once, where others refuse."""
     (tmp_path / "timeout").write_text("#!/bin/sh\necho 'bash: connect: No route to host' >&2\nexit 1\n")
     (tmp_path / "timeout").chmod(0o755)
-    said, seconds = wait_for_requeue(tmp_path, port, "127.0.0.2", seconds=2)
+    said, seconds = wait_for_requeue(tmp_path, port, "127.0.0.2", seconds=2, by=by)
     assert said == "127.0.0.2 does not answer; waiting for this job to go back into the queue\n"
     assert seconds >= 1
 
