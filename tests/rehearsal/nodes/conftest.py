@@ -30,7 +30,13 @@ def deployed(name: str, *overrides: str) -> Iterator[Stack]:
 @pytest.fixture(autouse=True)
 def able(request: pytest.FixtureRequest) -> None:
     """Root tests say what they lack."""
-    if request.node.get_closest_marker("root") and (lacking := requirements.missing()):
+    if request.node.get_closest_marker("root"):
+        skip_where_unable()
+
+
+def skip_where_unable() -> None:
+    """For fixtures that boot hosts before their test is looked at."""
+    if lacking := requirements.missing():
         pytest.skip("; ".join(lacking))
 
 

@@ -12,7 +12,7 @@ from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.stack import Stack
 from tests.rehearsal.nodes import faults
 
-from .conftest import deployed
+from .conftest import deployed, skip_where_unable
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
 
@@ -32,6 +32,7 @@ def stack() -> Iterator[Stack]:
 @pytest.fixture(scope="module")
 def usual(stack: Stack) -> Usual:
     """How long each step takes on a host that is not killed."""
+    skip_where_unable()
     with Cluster(stack, Options(workers=1)) as cluster:
         cluster.start_hosts()
         return faults.usual_seconds(cluster)
