@@ -65,10 +65,17 @@ def _made(folder: Path) -> Path:
 
 def _assemble(chart: Chart, scratch: Path, offline: Path | None, progress: Progress | None) -> Path:
     archive = _fetch(chart.archive, f"{chart.name}.tar.gz", scratch, offline, progress)
-    with tarfile.open(archive) as package:
-        package.extractall(scratch / "archive", filter="data")
+    unpacked = scratch / "archive"
+    unpacked.mkdir()
+    try:
+        with tarfile.open(archive) as package:
+            package.extractall(unpacked, filter="data")
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise Failure(
+            f"{chart.archive} is no archive of the chart: {error}", "a proxy's answer, or a download that broke off?"
+        ) from None
     # An archive of a repository has one folder, named after repository and commit.
-    made = next((scratch / "archive").iterdir()) / chart.folder
+    made = next(unpacked.iterdir(), unpacked) / chart.folder
     if not made.is_dir():
         raise Failure(
             f"{chart.archive} has no folder {chart.folder}", "the pin in components/kubernetes/charts.py is wrong"

@@ -95,3 +95,32 @@ def test_json_is_for_programs(
     monkeypatch.setattr(charts_verb, "KUEUE", chart)
     charts_verb.charts_command(offline, True)
     assert json.loads(capsys.readouterr().out)[0]["chart"] == "small"
+
+
+def test_other_content_that_lies_there_gives_way_to_what_is_pinned(
+    published: tuple[Chart, Path], tmp_path: Path
+) -> None:
+    chart, offline = published
+    old = tmp_path / "charts" / "small" / "templates" / "old.yaml"
+    old.parent.mkdir(parents=True)
+    old.write_text("mine")
+    charts.bring(chart, tmp_path, offline)
+    assert faults(chart, tmp_path / "charts" / "small") == []
+    assert not old.exists()
+
+
+@pytest.mark.parametrize("bad", ["escapes", "is cut", "is empty"])
+def test_an_archive_that_is_none_or_leaves_its_folder_is_refused(
+    bad: str, published: tuple[Chart, Path], tmp_path: Path
+) -> None:
+    chart, offline = published
+    archive = offline / "small.tar.gz"
+    if bad == "is cut":
+        archive.write_bytes(archive.read_bytes()[:60])
+    else:
+        with tarfile.open(archive, "w:gz") as package:
+            if bad == "escapes":
+                package.add(offline / "other-2.0.0.tgz", "../../../escaped")
+    with pytest.raises(Failure, match=r"small\.tar\.gz (is no archive|has no folder)"):
+        charts.bring(chart, tmp_path, offline)
+    assert not list(tmp_path.rglob("escaped"))
