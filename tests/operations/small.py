@@ -6,12 +6,14 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from operations import target
 from operations.aws import Aws
 from operations.target import Target
+from stack.commands import CommandRun
 from tests.support import ROOT
 
 LOGS = "aws:cloudwatch/logGroup:LogGroup"
@@ -39,3 +41,31 @@ def project(tmp_path: Path) -> Callable[..., Target]:
         return replace(target.load("dev", root=tmp_path), aws=Aws("us-west-2"))
 
     return make
+
+
+class Planning:
+    """An engine that plans one change, does what it is told, and notes it."""
+
+    title = "planning"
+
+    def __init__(self, **ends: Any) -> None:
+        self.did: list[str] = []
+        self._ends = ends
+
+    def execute(self, command: str, *_: object) -> CommandRun:
+        self.did.append(command)
+        return CommandRun(counts={"update": 1}, changed=["hyperpod-cluster (update)"], **self._ends)
+
+    def unsure(self) -> list[str]:
+        return []
+
+    def outputs(self) -> dict[str, Any]:
+        return {}
+
+    def cancel(self) -> None: ...
+
+    def configure(self, values: dict[str, str]) -> None:
+        self.did.append(f"configure {values}")
+
+    def restore(self) -> None:
+        self.did.append("restore")

@@ -12,7 +12,8 @@ import pytest
 
 from operations import records
 from operations.aws import Aws
-from operations.cluster import benchmark
+from operations.cluster import benchmark, sessions
+from operations.cluster.sessions import Remote
 from stack.failures import Exit, Failure
 from tests.operations.aws import (
     NODES,
@@ -257,3 +258,56 @@ def test_workers_alone_are_counted(aws: StubbedAws) -> None:
     with_nodes(aws, node("workers", 1))
     with pytest.raises(Failure, match="controller is not running"):
         benchmark.run(stack(aws), "all_reduce", 1, timeout=1)
+
+
+def test_only_a_good_result_of_as_many_nodes_is_compared_with(aws: StubbedAws, on: On) -> None:
+    on(aws)
+    target = stack(aws, "slurm-gpu")
+    result = benchmark.rate_text(target, nccl(), "all_reduce")
+    for nodes, peak in ((2, 450.0), (8, 900.0)):
+        records.add(target, benchmark.HISTORY, {**result.__dict__, "rows": [], "nodes": nodes, "peak": peak})
+    found = benchmark.before(target, result)
+    assert found
+    assert (found["nodes"], found["peak"]) == (2, 450.0)
+
+
+def test_a_session_outlasts_the_test_and_the_nodes_warnings_are_told(
+    aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, float]] = []
+    record = {**_on_the_nodes(True), "warnings": ["a slow link"]}
+
+    def run_remote(target: object, node: object, line: str, timeout: float) -> Remote:
+        asked.append((line, timeout))
+        return Remote(code=0, output=json.dumps(record, indent=2))
+
+    monkeypatch.setattr(sessions, "run_remote", run_remote)
+    with_nodes(aws)
+    result = benchmark.run(stack(aws), "all_gather", 1, timeout=300)
+    ((line, seconds),) = asked
+    assert line.endswith("run-nccl-test 1 0 all_gather --json --timeout 300")
+    # Slurm may have to wait for idle nodes first.
+    assert seconds == 420
+    assert result.reasons == ("a slow link",)
+
+
+def test_kubernetes_runs_it_on_as_many_nodes_and_for_as_long_as_asked(
+    aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api, applied = kubernetes(log=nccl()), []
+    real = api.apply
+    monkeypatch.setattr(api, "apply", lambda document, **how: (applied.append(document), real(document, **how)))
+    benchmark.run(stack(aws, "eks-gpu"), "all_reduce", 1, timeout=77)
+    spec = applied[-1]["spec"]
+    assert spec["mpiReplicaSpecs"]["Worker"]["replicas"] == 1
+    assert spec["runPolicy"]["activeDeadlineSeconds"] == 77
+
+
+def test_somebody_elses_test_is_neither_joined_nor_taken_away(
+    aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes]
+) -> None:
+    api = kubernetes(log=nccl())
+    api.there.append("MPIJob")
+    with pytest.raises(Failure, match="nccl-tests is there already"):
+        benchmark.run(stack(aws, "eks-gpu"), "all_reduce", 2, timeout=5)
+    assert (api.there, api.did) == (["MPIJob"], [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,24 @@ import pytest
 
 from operations import target as targets
 from operations.aws import Aws
-from operations.cluster import changes, nodes, scale
+from operations.cluster import changes, nodes, scale, sessions
 from operations.deployment import deploy
 from operations.deployment.rehearse import EmbeddedEngine
 from operations.target import Target
 from stack.failures import Exit, Failure
-from tests.operations.aws import FakeKubernetes, StubbedAws, command, run, run_json, stack, with_nodes, with_session
+from tests.operations.aws import (
+    NODES,
+    FakeKubernetes,
+    StubbedAws,
+    command,
+    node,
+    run,
+    run_json,
+    stack,
+    with_nodes,
+    with_session,
+)
+from tests.operations.small import Planning
 from tests.operations.test_nodes import with_nodes_of_eks
 from tests.support import ROOT
 
@@ -121,6 +134,78 @@ def test_a_node_can_be_replaced_while_slurm_cannot_be_asked(
     assert "Unable to contact slurm controller" in document["unknown"]
 
 
+def on_slurm(monkeypatch: pytest.MonkeyPatch, *answers: str) -> list[str]:
+    """Sessions answer with these lines; what was asked is in the list."""
+    asked: list[str] = []
+
+    def run_remote(target: object, node: object, line: str, timeout: float) -> sessions.Remote:
+        asked.append(line)
+        return sessions.Remote(code=0, output="".join(f"{answer}\n" for answer in answers))
+
+    monkeypatch.setattr(sessions, "run_remote", run_remote)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("affected", "asked"),
+    [
+        (("workers-1",), "--nodelist=ip-10-1-1-1"),
+        (("login-1", "workers-2"), "--nodelist=ip-10-1-1-2"),
+        (("login-1",), None),
+        (("controller-1",), ""),
+        (("controller-1", "workers-1"), ""),
+    ],
+)
+def test_the_scheduler_is_asked_for_the_jobs_of_workers_and_for_all_of_a_controllers(
+    affected: tuple[str, ...], asked: str | None, aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = on_slurm(monkeypatch, "7|llama|ann|RUNNING|1:02|1|")
+    with_nodes(aws, *NODES, node("login", 1))
+    target = stack(aws, "dev", 'hyperpod:login={"instanceType": "ml.m5.large"}')
+    found = nodes.list_nodes(target)
+    plan = changes.plan(target, "reboot", found, [one for one in found if one.name in affected])
+    assert len(plan.jobs) == len(lines) == (asked is not None)
+    for line in lines:
+        # A job that begins or ends now is on its nodes as well.
+        assert "--states=RUNNING,COMPLETING,CONFIGURING " in line
+        assert line.partition("' ")[2] == asked
+    assert ("Slurm controller" in " ".join(plan.effects)) is ("controller-1" in affected)
+
+
+@pytest.mark.parametrize(("count", "said"), [("1", True), ("3", False)])
+def test_the_jobs_that_fewer_nodes_may_end_are_named_first(
+    count: str,
+    said: bool,
+    aws: StubbedAws,
+    on: On,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    on_slurm(monkeypatch, "7|llama|ann|RUNNING|1:02|1|")
+    engine = Planning()
+    monkeypatch.setattr("operations.commands.changes.open_engine", lambda *_, **__: nullcontext((engine, None)))
+    if said:
+        with_nodes(aws)
+    on(aws)
+    code, _, err = run(capsys, "scale", "workers", count, "--stack", "dev", "--yes")
+    assert code == Exit.GOOD
+    assert ("1 jobs may be affected: AWS chooses the nodes" in err) is said
+    assert engine.did == [f"configure {{'hyperpod:workers[0].count': '{count}'}}", "preview", "up"]
+
+
+def test_no_node_gets_new_software_without_a_yes(
+    aws: StubbedAws, on: On, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    on_slurm(monkeypatch)
+    with_nodes(aws)
+    on(aws)
+    code, _, err = run(capsys, "update-software", "dev")
+    assert code == Exit.BAD_INPUT
+    assert "Update the software of 3 nodes?" in err
+    aws.assert_all_asked()
+
+
 def test_software_is_updated_group_by_group_and_so_many_nodes_at_a_time(
     aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,6 +241,7 @@ PODS = [
         ("elsewhere", "PyTorchJob", 2),
     )
 ]
+PODS.append({**PODS[0], "metadata": {**PODS[0]["metadata"], "name": "done"}, "status": {"phase": "Succeeded"}})
 
 
 def test_pods_are_named_with_what_becomes_of_them(aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes]) -> None:
@@ -197,6 +283,11 @@ def test_a_size_that_cannot_be_is_refused_before_anything_happens(
     code, _, err = run(capsys, "scale", *words, "--stack", "dev", "--rehearse")
     assert code == Exit.BAD_INPUT
     assert said in err
+
+
+def test_a_group_has_no_less_than_no_node(aws: StubbedAws) -> None:
+    with pytest.raises(Failure, match="-1 nodes"):
+        scale.scaled(stack(aws), "workers", -1)
 
 
 def test_a_group_that_comes_from_the_size_is_written_out(aws: StubbedAws) -> None:

@@ -259,6 +259,14 @@ def test_a_cancelled_command_has_its_own_exit_code_and_next_step(project: Callab
     assert "goes on where it stopped" in report.next_step
 
 
+def test_after_a_cancelled_destroy_nothing_is_looked_for(
+    project: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deploy.leftovers, "audit", lambda target: pytest.fail("what is left is no leftover yet"))
+    report = deploy.destroy(project(), Cancelled(), remove_leftovers=True)  # type: ignore[arg-type]
+    assert (report.code, report.audit) == (Exit.CANCELLED, None)
+
+
 @pytest.fixture(params=[signal.default_int_handler, signal.SIG_IGN], ids=["in front", "in the background"])
 def started(request: pytest.FixtureRequest) -> Iterator[None]:
     """How a shell starts a program: Ctrl-C is ignored in the background."""

@@ -8,8 +8,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,15 +20,18 @@ from rich.console import Console
 
 from operations import records, target
 from operations.commands.deploy import counted, open_engine
-from operations.deployment import engines
+from operations.deployment import engines, leftovers
+from operations.deployment.errors import DEPLOYMENTS
+from operations.deployment.leftovers import Audit
 from operations.deployment.live import Progress
 from operations.target import Target
+from stack.commands import Cause
 from stack.events import Event
 from stack.failures import Exit, Failure, explain
 from stack.project import load_project
 from stack.state import ResourceState
 from tests.operations.aws import run
-from tests.operations.small import LOGS, needs_cli
+from tests.operations.small import LOGS, Planning, needs_cli
 from tests.support import ROOT
 
 # The verbs themselves ------------------------------------------------------------------------------------------------
@@ -81,6 +86,94 @@ def test_a_bad_configuration_is_refused_with_every_problem_before_anything(
     assert "hyperpod:size" in err
     assert "aws:region" in err
     assert "nothing was created" in err
+
+
+@pytest.fixture
+def planning(small: Target, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Planning]:
+    """The verbs on a real stack, whose engine only notes what it is told; nobody is there to answer."""
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+
+    def make(account: Any = None, **ends: Any) -> Planning:
+        engine = Planning(**ends)
+        monkeypatch.setattr("operations.commands.deploy.open_engine", lambda *_, **__: nullcontext((engine, account)))
+        return engine
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("verb", "did", "question"),
+    [("deploy", ["preview"], "Deploy?"), ("destroy", [], "its file system and all data on it included?")],
+)
+def test_nothing_is_deployed_or_destroyed_without_a_yes(
+    verb: str,
+    did: list[str],
+    question: str,
+    planning: Callable[..., Planning],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    engine = planning()
+    code, _, err = run(capsys, verb, "dev")
+    assert (code, engine.did) == (Exit.BAD_INPUT, did)
+    assert question in err
+
+
+def test_a_plan_that_failed_is_not_carried_out(
+    planning: Callable[..., Planning], capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine = planning(failed=True, causes=[Cause(text="the configuration is wrong")])
+    code, out, _ = run(capsys, "deploy", "dev", "--yes")
+    assert (code, engine.did) == (Exit.FAILED, ["preview"])
+    assert "the configuration is wrong" in out
+
+
+def test_a_deployment_is_remembered_and_a_preview_is_not(
+    small: Target, planning: Callable[..., Planning], capsys: pytest.CaptureFixture[str]
+) -> None:
+    planning()
+    assert run(capsys, "preview", "dev")[0] == Exit.GOOD
+    assert records.read(small, DEPLOYMENTS) == []
+    assert run(capsys, "deploy", "dev", "--yes")[0] == Exit.GOOD
+    (kept,) = records.read(small, DEPLOYMENTS)
+    assert (kept["command"], kept["succeeded"]) == ("up", True)
+
+
+@pytest.mark.parametrize("words", [(), ("--remove-leftovers",)])
+def test_what_aws_made_is_removed_only_where_that_is_said(
+    words: tuple[str, ...],
+    planning: Callable[..., Planning],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    removed: list[Audit] = []
+    monkeypatch.setattr(leftovers, "audit", lambda target: Audit())
+    monkeypatch.setattr(leftovers, "remove", lambda target, audit: removed.append(audit))
+    engine = planning()
+    assert run(capsys, "destroy", "dev", "--yes", *words)[0] == Exit.GOOD
+    assert (engine.did, len(removed)) == (["destroy"], len(words))
+
+
+def test_an_embedded_account_is_searched_whole(
+    planning: Callable[..., Planning], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(leftovers, "audit", lambda target: Audit())
+    planning(account=SimpleNamespace(leftovers=lambda: ["a thing without a tag"]))
+    code, out, _ = run(capsys, "destroy", "dev", "--rehearse")
+    assert code == Exit.FAILED
+    assert "a thing without a tag" in out
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_a_stack_is_made_only_where_it_is_deployed(
+    create: bool, small: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+    opened: Any = SimpleNamespace(workspace=SimpleNamespace(install_plugin=lambda *_: None), name="dev")
+    for name in ("create_or_select_stack", "select_stack"):
+        monkeypatch.setattr(automation, name, lambda name=name, **_: called.append(name) or opened)
+    monkeypatch.setattr(engines, "open_cli", lambda install: SimpleNamespace(version="3.0.0"))
+    engines.open_stack(small, create=create)
+    assert called == ["create_or_select_stack" if create else "select_stack"]
 
 
 @pytest.mark.engine

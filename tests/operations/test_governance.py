@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -125,3 +126,35 @@ def test_a_stack_without_it_is_told_the_key(name: str, capsys: pytest.CaptureFix
     code, _, err = run(capsys, "governance", name)
     assert code == Exit.BAD_INPUT
     assert "hyperpod:charts.queues" in err
+
+
+def test_teams_lend_borrow_and_give_way_to_more_urgent_tasks(aws: StubbedAws) -> None:
+    ((_, _, quota_of_the_team, more),) = list(governance.wanted(stack(aws, "eks-gpu", QUEUES).config))[1:]
+    # CreateComputeQuota, ComputeQuotaConfigInput: limits in percent of the team's own.
+    assert quota_of_the_team["ResourceSharingConfig"] == {"Strategy": "LendAndBorrow", "BorrowLimit": 500}
+    assert quota_of_the_team["PreemptTeamTasks"] == "LowerPriority"
+    assert more == {"ComputeQuotaTarget": {"TeamName": "training", "FairShareWeight": 50}}
+
+
+def test_groups_of_one_type_count_together_and_no_device_is_lost_in_a_fraction(aws: StubbedAws) -> None:
+    groups = [{"name": name, "instanceType": "ml.p5.48xlarge", "count": n} for name, n in (("a", 5), ("b", 6))]
+    teams = 'hyperpod:teams=[{"name": "vision", "accelerators": 15}, {"name": "speech"}]'
+    chosen = stack(aws, "eks-gpu", QUEUES, teams, f"hyperpod:workers={json.dumps(groups)}")
+    quotas = [one["ComputeQuotaResources"] for _, _, one, _ in list(governance.wanted(chosen.config))[1:]]
+    assert quotas == [[{"InstanceType": "ml.p5.48xlarge", "Accelerators": n}] for n in (15, 73)]
+
+
+def test_what_was_deleted_before_is_made_anew_and_what_is_too_much_is_taken_away(aws: StubbedAws) -> None:
+    chosen = governed(aws)
+    listed(aws, "cluster_scheduler_configs", policy("Deleted"))
+    created(aws, "cluster_scheduler_config", policy(), Name="eks-gpu-policy")
+    listed(aws, "compute_quotas", quota())
+    (_, _, wanted, _) = list(governance.wanted(chosen.config))[1]
+    old = [{"InstanceType": "ml.p4d.24xlarge", "Accelerators": 8}]
+    more = {**wanted, "ComputeQuotaResources": [*wanted["ComputeQuotaResources"], *old]}
+    aws.answer("sagemaker", "describe_compute_quota", quota(ComputeQuotaConfig=more))
+    answer = {"ComputeQuotaArn": quota()["ComputeQuotaArn"], "ComputeQuotaVersion": 4}
+    aws.answer("sagemaker", "update_compute_quota", answer, ComputeQuotaConfig=wanted)
+    aws.answer("sagemaker", "describe_compute_quota", quota("Updated"))
+    assert [change.done for change in governance.apply(chosen, pause=0)] == ["created", "updated"]
+    aws.assert_all_asked()

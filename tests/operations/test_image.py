@@ -108,3 +108,24 @@ def test_the_recipe_has_the_base_that_the_jobs_use_and_everything_in_it_is_pinne
     for line in (ROOT / "jobs/image/requirements.txt").read_text().splitlines():
         if not line.startswith("#"):
             assert re.fullmatch(r"[\w-]+==[\w.]+ +# .+", line), line
+
+
+def test_a_file_of_another_name_is_another_recipe(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM a\n")
+    first = image.tag(tmp_path)
+    (tmp_path / "Dockerfile").rename(tmp_path / "Containerfile")
+    assert image.tag(tmp_path) != first
+
+
+def test_the_image_is_for_the_architecture_of_its_base_on_whatever_machine_it_is_built() -> None:
+    build, push = image.plan(REPOSITORY).commands
+    assert build[:4] == ("docker", "build", "--platform", "linux/amd64")
+    assert push == ("docker", "push", image.plan(REPOSITORY).image)
+
+
+@pytest.mark.usefixtures("registry")
+def test_one_x86_worker_group_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    types = {"grace": "ml.p6e-gb200.36xlarge", "hopper": "ml.p5.48xlarge"}
+    mixed = config("eks-gpu", workers=[{"name": name, "instanceType": kind} for name, kind in types.items()])
+    monkeypatch.setattr("operations.target.parse", lambda values: mixed)
+    assert cli.main(["image", "eks-gpu"]) == Exit.GOOD

@@ -312,3 +312,59 @@ def test_the_device_check_counts_devices_and_writes_to_the_file_system(
     assert done.returncode == code
     assert done.stdout.splitlines()[-1] == ("FAIL" if code else "PASS")
     assert not writable or list(shared.iterdir()) == []
+
+
+def test_fewer_efa_interfaces_are_asked_for_where_that_is_said() -> None:
+    for interfaces in (0, 4):
+        (worker,) = pods(render("nanogpt", config("eks-gpu"), efa=interfaces))
+        asked = worker["containers"][0]["resources"]["requests"]
+        assert asked.get("vpc.amazonaws.com/efa", 0) == interfaces
+
+
+SYSTEM = {"name": "system", "instanceType": "ml.m5.xlarge", "count": 3}
+P5 = {"name": "hopper", "instanceType": "ml.p5.48xlarge", "count": 2}
+
+
+def test_a_group_that_cannot_run_it_is_told_from_one_that_is_not_there() -> None:
+    assert "group system has no accelerators; the stack trains on hopper" in refusal(
+        "nanogpt", group="system", settings={"workers": [P5, SYSTEM]}
+    )
+    assert 'there is no worker group "nobody"' in refusal("nanogpt", group="nobody")
+    empty = refusal("nanogpt", settings={"workers": [{**P5, "count": 0}, SYSTEM]})
+    assert "group hopper has no nodes now; python -m operations scale hopper" in empty
+
+
+def test_a_job_on_another_group_is_that_groups_in_everything() -> None:
+    taints = [{"key": "team", "value": "red", "effect": "NoSchedule"}]
+    other = {"name": "ampere", "instanceType": "ml.g5.48xlarge", "count": 3, "taints": taints}
+    settings = config("eks-gpu", workers=[P5, other])
+    ampere = {group.name: group for group in settings.worker_groups}["ampere"]
+    for name in ("nccl-tests", "nanogpt", "device-check", "fsdp-llama"):
+        objects = render(name, settings, group="ampere")
+        text = str(objects)
+        assert "hopper" not in text
+        assert "ml.p5.48xlarge" not in text
+        for one in pods(objects):
+            assert one["nodeSelector"]["sagemaker.amazonaws.com/instance-group-name"] == "ampere"
+            assert one["nodeSelector"]["node.kubernetes.io/instance-type"] == "ml.g5.48xlarge"
+            assert {"key": "team", "operator": "Exists", "effect": "NoSchedule"} in one["tolerations"]
+    launcher = render("nccl-tests", settings, group="ampere")[-1]["spec"]["mpiReplicaSpecs"]["Launcher"]
+    command = launcher["template"]["spec"]["containers"][0]["command"][-1]
+    assert f"-np {3 * ampere.type.accelerators} " in command
+    forwarded = {word for word in command.split() if word.startswith(("NCCL_", "FI_"))}
+    assert forwarded == {name for name in pod_variables(ampere) if name.startswith(("NCCL_", "FI_"))}
+
+
+def test_sizes_of_the_users_take_the_tests_own_place() -> None:
+    text = str(render("nccl-tests", config("eks-gpu"), arguments="-b 1G -e 1G"))
+    assert "all_reduce_perf -b 1G -e 1G" in text
+    assert "-b 8 -e 16G" not in text
+
+
+def test_with_etcd_the_workers_meet_there() -> None:
+    plain, etcd = (
+        render("fsdp-llama", config("eks-gpu"), etcd=etcd)[-1]["spec"]["elasticPolicy"] for etcd in (False, True)
+    )
+    assert (plain["rdzvBackend"], "rdzvHost" in plain) == ("c10d", False)
+    assert etcd["rdzvBackend"] == "etcd-v2"
+    assert (etcd["rdzvHost"], etcd["rdzvPort"]) == ("fsdp-llama-etcd", 2379)

@@ -52,15 +52,17 @@ def test_log_groups_that_aws_made_are_listed_and_removed_on_demand(chosen: Targe
     # As many as take three pages, and those of a cluster with a longer name.
     for number in range(120):
         logs.create_log_group(logGroupName=f"{LOGS}-{number:03}")
+    for prefix in ("/aws/eks/", "/aws/containerinsights/", "/hyperpod/"):
+        logs.create_log_group(logGroupName=f"{prefix}hyperpod-dev/one")
     others = ("/aws/sagemaker/Clusters/hyperpod-dev-2/abcdef123456", "/aws/events/hyperpod/hyperpod-dev-2")
     for other in others:
         logs.create_log_group(logGroupName=other)
     found = leftovers.audit(chosen)
-    assert len(found.leftovers) == 120
+    assert len(found.leftovers) == 123
     assert found.of_the_stack == []
     assert f"aws logs delete-log-group --log-group-name {LOGS}-000" in {one.command for one in found.leftovers}
     leftovers.remove(chosen, found)
-    assert (len(found.removed), found.leftovers) == (120, [])
+    assert (len(found.removed), found.leftovers) == (123, [])
     assert leftovers.audit(chosen).leftovers == []
     for other in others:
         logs.delete_log_group(logGroupName=other)
@@ -83,6 +85,8 @@ def test_what_is_the_stacks_own_is_named_with_its_command_and_never_removed(chos
         assert ("role", chosen.names.role("worker")) in own
         assert ("network interface", eni) in {(one.kind, one.id) for one in found.leftovers if one.by_aws}
         leftovers.remove(chosen, found)
+        assert found.removed == [f"network interface {eni}"]
+        assert {(one.kind, one.id) for one in found.leftovers} == set(own)
         assert set(own) == {(one.kind, one.id) for one in leftovers.audit(chosen).leftovers}
     finally:
         ec2.delete_subnet(SubnetId=subnet)
@@ -108,6 +112,29 @@ def test_a_file_system_that_is_kept_on_purpose_is_no_leftover(account: Account) 
         assert [one.kind for one in without.of_the_stack] == ["FSx file system"]
     finally:
         fsx.delete_file_system(FileSystemId=made)
+
+
+def test_what_is_on_its_way_out_is_no_leftover_and_an_interface_in_use_is_not_aws_to_forget(aws: StubbedAws) -> None:
+    target = stack(aws)
+    tags = [{"Key": CLUSTER_ID_TAG, "Value": target.names.cluster_id}]
+    systems = [
+        {"FileSystemId": f"fs-12345678-{state}", "Lifecycle": state, "Tags": tags} for state in ("DELETING", "FAILED")
+    ]
+    aws.answer("fsx", "describe_file_systems", {"FileSystems": systems})
+    assert [one.id for one in leftovers._file_systems(target)] == ["fs-12345678-FAILED"]
+    for _, operation, path, _ in leftovers._TAGGED:
+        gateways = [{"NatGatewayId": f"nat-{state}", "State": state} for state in ("deleted", "deleting", "failed")]
+        key = path.split("[")[0]
+        aws.answer("ec2", operation, {key: gateways if key == "NatGateways" else []})
+    assert [one.id for one in leftovers._network(target)] == ["nat-failed"]
+    aws.answer("ec2", "describe_vpcs", {"Vpcs": [{"VpcId": "vpc-1"}]})
+    interfaces = [{"NetworkInterfaceId": f"eni-{state}", "Status": state} for state in ("in-use", "available")]
+    aws.answer("ec2", "describe_network_interfaces", {"NetworkInterfaces": interfaces})
+    assert [one.by_aws for one in leftovers._interfaces(target)] == [False, True]
+    documents = [{"Name": f"{target.names.document('')}{name}"} for name in ("ssh", "exec")]
+    looks = dict(leftovers._LOOKS)
+    aws.answer("ssm", "list_documents", {"DocumentIdentifiers": [*documents, {"Name": "AWS-RunShellScript"}]})
+    assert [one.id for one in looks["SSM"](target)] == [one["Name"] for one in documents]
 
 
 def test_in_a_vpc_of_others_only_interfaces_that_name_the_cluster_are_its_leftovers(chosen: Target) -> None:

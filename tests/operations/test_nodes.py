@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from operations.cluster import nodes, sessions
 from stack.failures import Exit, Failure
 from tests.operations.aws import (
     CLUSTER_ID,
+    NODES,
     FakeKubernetes,
     StubbedAws,
     calls,
@@ -38,6 +41,23 @@ def test_nodes_come_from_every_page_in_the_configurations_order(aws: StubbedAws)
     assert [one.name for one in found] == ["controller-1", "workers-1", "workers-2"]
     assert [one.ip for one in found] == ["10.1.0.1", "10.1.1.1", "10.1.1.2"]
     aws.assert_all_asked()
+
+
+def test_a_node_that_was_replaced_is_the_last_of_its_group_and_groups_keep_their_order(aws: StubbedAws) -> None:
+    launched = (("controller", 1, "10:09"), ("workers", 1, "10:05"), ("workers", 2, "10:02"))
+    with_nodes(aws, *(node(group, n) | {"LaunchTime": f"2026-11-20T{at}:00Z"} for group, n, at in launched))
+    found = {one.name: one.instance_id for one in nodes.list_nodes(stack(aws))}
+    assert list(found.items()) == [
+        ("controller-1", "i-controller1"),
+        ("workers-1", "i-workers2"),
+        ("workers-2", "i-workers1"),
+    ]
+
+
+def test_a_controller_that_does_not_run_is_not_asked(aws: StubbedAws) -> None:
+    with_nodes(aws, node("controller", 1, "Pending"), node("workers", 1))
+    with pytest.raises(Failure, match="the Slurm controller is not running"):
+        nodes.controller(nodes.list_nodes(stack(aws)))
 
 
 def test_a_cluster_without_nodes_yet_is_an_empty_list(
@@ -80,6 +100,11 @@ def test_an_empty_name_is_no_node_that_has_no_address_yet(wanted: str, aws: Stub
 def test_people_are_taken_to_the_login_node_else_the_controller_else_a_worker(aws: StubbedAws) -> None:
     with_nodes(aws, node("controller", 1, "Pending"), node("workers", 1))
     assert nodes.head(nodes.list_nodes(stack(aws))).name == "workers-1"
+    with_nodes(aws)
+    assert nodes.head(nodes.list_nodes(stack(aws))).name == "controller-1"
+    with_nodes(aws, *NODES, node("login", 1))
+    login = 'hyperpod:login={"instanceType": "ml.m5.large"}'
+    assert nodes.head(nodes.list_nodes(stack(aws, "dev", login))).name == "login-1"
     with_nodes(aws, node("controller", 1, "Failure", "script failed"))
     with pytest.raises(Failure, match="controller-1 Failure"):
         nodes.head(nodes.list_nodes(stack(aws)))
@@ -225,6 +250,33 @@ def test_connect_opens_a_shell_without_a_document(
     assert "workers-2" in err
 
 
+def test_ctrl_c_in_a_shell_is_the_nodes_and_ours_again_afterwards(
+    aws: StubbedAws, plugin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    within: list[object] = []
+    monkeypatch.setattr(subprocess, "call", lambda *_, **__: within.append(signal.getsignal(signal.SIGINT)) or 5)
+    before = signal.getsignal(signal.SIGINT)
+    with_nodes(aws)
+    with_session(aws)
+    target = stack(aws)
+    assert sessions.connect(target, nodes.list_nodes(target)[0]) == 5
+    assert within == [signal.SIG_IGN]
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_a_session_is_the_profiles_and_a_terminals_line_ends_are_taken_off(
+    aws: StubbedAws, plugin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "training")
+    with_nodes(aws)
+    with_session(aws)
+    target = stack(aws)
+    ran = sessions.run_remote(target, nodes.list_nodes(target)[0], "printf 'one\\r\\ntwo\\r\\n'")
+    assert ran.output == "one\ntwo\n"
+    (call,) = calls(plugin)
+    assert call["arguments"][3] == "training"
+
+
 def test_ssh_takes_the_configuration(
     aws: StubbedAws, on: On, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -236,6 +288,8 @@ def test_ssh_takes_the_configuration(
     assert "ssh hyperpod-dev-controller-1" in err
     text = path.read_text()
     assert f"HostName sagemaker-cluster:{CLUSTER_ID}_controller-i-controller1" in text
+    # The user of HyperPod's images (SageMaker Developer Guide, "Access your HyperPod cluster nodes").
+    assert "    User ubuntu\n" in text
     assert "workers-2" not in text, "a node that does not run takes no ssh"
     # Written again over itself, but never over somebody's own file.
     with_nodes(aws)
@@ -296,6 +350,8 @@ def test_a_kubeconfig_holds_no_secret_and_is_for_its_owner_alone(
     (user,) = yaml.safe_load(path.read_text())["users"]
     wanted = ["eks", "get-token", "--region", "us-west-2", "--cluster-name", "eks-gpu"]
     assert user["user"]["exec"]["args"] == wanted
+    # What the AWS CLI answers with, and kubectl compares (aws eks update-kubeconfig).
+    assert user["user"]["exec"]["apiVersion"] == "client.authentication.k8s.io/v1beta1"
     assert "token:" not in path.read_text()
     code, _, err = run(capsys, "kubeconfig", "dev")
     assert code == Exit.BAD_INPUT

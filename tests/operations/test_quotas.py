@@ -121,6 +121,15 @@ def test_a_service_that_the_region_does_not_have_is_unknown_and_hides_no_other(
     ]
 
 
+def test_a_limit_below_the_stacks_own_need_fails_whatever_others_use(aws: StubbedAws) -> None:
+    target = stack(aws, "eks-gpu")
+    with_limits(aws, target, plenty(target) | {"L-1194D53C": 0.0})
+    unused(aws)
+    aws.break_off("eks", EndpointConnectionError(endpoint_url="https://eks.us-west-2.amazonaws.com"))
+    (found,) = [one for one in quotas.check(target) if one.code == "L-1194D53C"]
+    assert (found.used, found.result) == (None, "FAIL")
+
+
 def test_credentials_that_are_gone_end_it_with_a_hint(
     aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,11 +173,17 @@ def test_what_others_use_counts_and_what_this_stack_has_does_not(aws: StubbedAws
         for name in ("hyperpod-dev", "others")
     ]  # fmt: skip
     aws.answer("sagemaker", "list_clusters", {"ClusterSummaries": summaries})
-    groups = [{"InstanceType": "ml.g5.16xlarge", "CurrentCount": 1, "TargetCount": 4}]
+    plan = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/theirs"
+    groups = [
+        {"InstanceType": "ml.g5.16xlarge", "CurrentCount": 1, "TargetCount": 4},
+        {"InstanceType": "ml.g5.16xlarge", "CurrentCount": 7, "CapacityRequirements": {"Spot": {}}},
+        {"InstanceType": "ml.g5.16xlarge", "CurrentCount": 9, "TrainingPlanArn": plan},
+    ]
     described = {"ClusterArn": summaries[1]["ClusterArn"], "ClusterStatus": "Updating", "InstanceGroups": groups}
     aws.answer("sagemaker", "describe_cluster", described, ClusterName="others")
     lustre = {"LustreConfiguration": {"DeploymentType": "PERSISTENT_2"}, "StorageCapacity": 100000}
-    aws.answer("fsx", "describe_file_systems", {"FileSystems": [lustre, {**lustre, "Tags": own}]})
+    scratch = {"LustreConfiguration": {"DeploymentType": "SCRATCH_2"}, "StorageCapacity": 7200}
+    aws.answer("fsx", "describe_file_systems", {"FileSystems": [lustre, scratch, {**lustre, "Tags": own}]})
     aws.answer("ec2", "describe_vpcs", {"Vpcs": [{"VpcId": "vpc-own", "Tags": own}, {"VpcId": "vpc-other"}]})
     interfaces = [{"VpcId": "vpc-own"}, {"VpcId": "vpc-other"}, {"VpcId": "vpc-other"}]
     aws.answer("ec2", "describe_network_interfaces", {"NetworkInterfaces": interfaces})

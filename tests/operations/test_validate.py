@@ -118,6 +118,7 @@ def test_a_healthy_cluster_passes_every_check(
 
 PUBLIC = {"SubnetId": "subnet-1", "VpcId": "vpc-1", "MapPublicIpOnLaunch": True}
 ONE_DOWN = (node("controller", 1), node("workers", 1), node("workers", 2, "Failure", "EFA"))
+OTHERS = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": "sg-others"}]}
 ANYBODY = {"IpProtocol": "-1", "UserIdGroupPairs": [], "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
 SICK = {
     "passed": False,
@@ -139,6 +140,9 @@ SICK = {
         (World(own_table=False, routes=[{"GatewayId": "igw-1"}]), "FAIL subnet subnet-1 private", "a route to an"),
         (World(inside=ANYBODY), "FAIL nodes to nodes, in", "none of sg-1 allows itself"),
         (World(outside=ANYBODY), "FAIL nodes to nodes, out", "none of sg-1 allows itself"),
+        (World(inside=OTHERS), "FAIL nodes to nodes, in", "none of sg-1 allows itself"),
+        (World(inside=ITSELF | {"IpProtocol": "tcp"}), "FAIL nodes to nodes, in", "none of sg-1 allows itself"),
+        (World(nodes=(*NODES[:2], node("old", 1))), "FAIL group old", "the configuration does not have it"),
         (World(lifecycle="CREATING"), "FAIL FSx for Lustre", "fs-12345678 CREATING"),
         (World(sinfo="ip-10-1-1-1|idle|gpu:1\n"), "FAIL Slurm sees workers-2", "not there, 0 of 1 accelerators"),
         (World(sinfo=SINFO.replace("idle", "drained*")), "FAIL Slurm sees workers-1", "drained*, 1 of 1"),

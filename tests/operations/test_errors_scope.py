@@ -1,0 +1,57 @@
+"""``errors`` tells what is the stack's, of the time that was asked for, and what it could not ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import pytest
+from botocore.exceptions import ClientError
+
+from operations.deployment import errors, trail
+from operations.target import Target
+from tests.operations.aws import StubbedAws, cluster, node, stack
+from tests.operations.test_errors import NOW, ago, call, event, nothing_else
+
+
+def test_what_is_older_than_asked_is_not_told_and_what_could_not_be_asked_is(
+    aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(target: Target, start: datetime) -> Iterator[errors.Problem]:
+        for minutes in (50.0, 90.0, 10.0):
+            yield errors.Problem(time=ago(minutes), source="test", what=f"{minutes:g}", message="")
+
+    def refused(target: Target, start: datetime) -> Iterator[errors.Problem]:
+        raise ClientError({"Error": {"Code": "AccessDenied"}}, "LookupEvents")
+
+    monkeypatch.setattr(errors, "_SOURCES", (("test", look), ("trail", refused)))
+    found = errors.collect(stack(aws), timedelta(hours=1))
+    assert [one.what for one in found.found] == ["10", "50"]
+    assert found.unknown == ["trail: permission denied: LookupEvents"]
+
+
+def test_warnings_of_the_cluster_are_told_and_its_information_is_not(aws: StubbedAws) -> None:
+    listed = [event(n, level, level) for n, level in enumerate(("Info", "Warn", "Error"))]
+    aws.answer("sagemaker", "list_cluster_events", {"Events": listed})
+    for one in listed[1:]:
+        answer = {key: value for key, value in one.items() if key != "EventDetails"}
+        aws.answer("sagemaker", "describe_cluster_event", {"EventDetails": answer})
+    target = stack(aws, "dev", "hyperpod:nodeProvisioning=Continuous")
+    assert [one.message for one in errors._events(target, ago(60))] == ["Warn", "Error"]
+
+
+def test_a_node_that_failed_without_a_word_is_told(aws: StubbedAws) -> None:
+    aws.answer("sagemaker", "describe_cluster", cluster())
+    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [node("workers", 1, "Failure")]})
+    (found,) = errors._cluster(stack(aws), NOW)
+    assert (found.what, found.message) == ("workers i-workers1 Failure", "no message")
+
+
+def test_what_other_services_refused_is_not_the_stacks_affair(aws: StubbedAws) -> None:
+    calls = [
+        call("PutItem", 3, "AccessDenied", "hyperpod-dev", "dynamodb"),
+        call("RunInstances", 4, "Odd", "hyperpod-dev"),
+    ]
+    aws.answer("cloudtrail", "lookup_events", {"Events": calls})
+    nothing_else(aws)
+    assert [one.call for one in trail.refused(stack(aws), ago(60))] == ["ec2 RunInstances"]
