@@ -93,8 +93,8 @@ def nearest(file: str, root: Path) -> list[str]:
     """Where tests of a file are, the likeliest to notice first."""
     folder, *rooms = Path(file).with_suffix("").parts
     named = [path for room in reversed(rooms) for path in sorted((root / "tests" / folder).rglob(f"test_{room}*.py"))]
-    mirror = [root / "tests" / folder, root / "tests" / "golden"]
-    return [str(path.relative_to(root)) for path in (*named, *mirror) if path.exists()]
+    mirror = [root.joinpath("tests", folder, *rooms[:-1]), root / "tests" / folder, root / "tests" / "golden"]
+    return [str(path.relative_to(root)) for path in dict.fromkeys((*named, *mirror)) if path.exists()]
 
 
 def _pytest(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

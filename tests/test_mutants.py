@@ -42,7 +42,7 @@ def test_a_seed_says_which(file: Path) -> None:
 
 def test_the_nearest_tests_come_first() -> None:
     found = mutants.nearest("components/config/model.py", ROOT)
-    assert found[0] == "tests/components/test_config.py"
+    assert found[0] == "tests/components/config/test_config.py"
     assert found[-2:] == ["tests/components", "tests/golden"]
 
 

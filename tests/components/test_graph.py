@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import json
-from datetime import date
 from itertools import product
 from pathlib import Path
 
 import pytest
 
-from components.catalogue.kubernetes_versions import DEFAULT_VERSION, KUBERNETES_VERSIONS, addon_version
-from components.kubernetes.addons import NODE_ADDONS, POD_ADDONS
-from stack.state import STACK_TYPE, State
-from tests.golden.stacks import KEY, deployed
+from components.kubernetes.addons import POD_ADDONS
+from stack.state import STACK_TYPE
+from tests.golden.stacks import KEY, deployed, state_of
 from tests.support import VARIANTS, everything_before, of_type, one, plan
 
 BOTH = ("slurm-gpu", "eks-gpu")
 EVERYTHING = ("slurm-closed", "eks-teams")
-
-
-def state_of(name: str) -> State:
-    """What a golden configuration deploys, the ready stacks among them."""
-    return deployed(name).state
 
 
 @pytest.mark.slow
@@ -180,16 +173,6 @@ def test_slurm_configuration_is_merged_which_continuous_provisioning_does_unaske
     assert cluster.inputs["orchestrator"] == {"slurm": slurm}
 
 
-def test_eks_groups_carry_labels_taints_and_spot() -> None:
-    fast, old = one(state_of("eks-teams"), "hyperpod-cluster").inputs["instanceGroups"]
-    assert fast["kubernetesConfig"] == {"labels": {"example.com/line": "fast"}}
-    assert old["kubernetesConfig"] == {"taints": [{"key": "example.com/old", "value": "yes", "effect": "NoSchedule"}]}
-    assert fast["onStartDeepHealthChecks"] == ["InstanceStress", "InstanceConnectivity"]
-    (spot,) = one(state_of("eks-spot"), "hyperpod-cluster").inputs["instanceGroups"]
-    assert spot["capacityRequirements"] == {"spot": {}}
-    assert spot["minInstanceCount"] == 1
-
-
 def test_the_file_system_is_found_by_the_stacks_own_id() -> None:
     state = state_of("dev")
     tag = one(state, "storage-lustre").inputs["tags"]["hyperpod:cluster-id"]
@@ -267,63 +250,6 @@ def test_the_ssh_key_is_a_parameter_only_where_one_is_given() -> None:
     assert given["value"] == KEY
 
 
-@pytest.mark.parametrize("stack", ["eks-gpu", "eks-trainium"])
-def test_eks_brings_no_nodes_no_default_groups_and_only_its_accelerators_plugins(stack: str) -> None:
-    state = state_of(stack)
-    assert not of_type(state, "NodeGroup") + of_type(state, "ManagedNodeGroup")
-    values = one(state, "eks-chart-release").inputs["values"]
-    gpu = stack == "eks-gpu"
-    assert values["nvidia-device-plugin"]["devicePlugin"]["enabled"] is gpu
-    assert values["neuron-device-plugin"]["devicePlugin"]["enabled"] is not gpu
-    assert values["global"]["region"] == "us-west-2"
-    zones = {one(state, f"network-eks-{letter}", "Subnet").inputs["availabilityZoneId"] for letter in "ab"}
-    assert len(zones) == 2
-
-
-def test_the_control_plane_reaches_what_it_calls_on_nodes() -> None:
-    state = state_of("eks-gpu")
-    rules = [r for r in of_type(state, "SecurityGroupIngressRule") if r.name.startswith("eks-nodes-")]
-    ports = {rule.inputs["fromPort"] for rule in rules}
-    # Kueue's webhooks and its aggregated API, metrics-server's aggregated API, kubelet.
-    assert ports >= {9443, 8082, 10251, 10250}
-
-
-@pytest.mark.parametrize(
-    "version",
-    [pytest.param(v, marks=[pytest.mark.slow] if v != DEFAULT_VERSION else []) for v in KUBERNETES_VERSIONS],
-)
-def test_every_addon_has_the_version_that_belongs_to_the_clusters(
-    version: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A day on which EKS has every version of the table.
-    monkeypatch.setattr("components.catalogue.kubernetes_versions.today", lambda: date(2026, 11, 26))
-    state = plan("eks-gpu", kubernetesVersion=version).state if version != DEFAULT_VERSION else state_of("eks-gpu")
-    addons = {r.inputs["addonName"]: r.inputs["addonVersion"] for r in of_type(state, "eks/addon:Addon")}
-    assert addons == {addon: addon_version(addon, version) for addon in (*NODE_ADDONS, *POD_ADDONS)}
-
-
-def test_addons_that_call_aws_have_a_role_of_their_own_and_no_other_has() -> None:
-    linked = state_of("eks-closed")
-    with_role = {r.inputs["addonName"] for r in of_type(linked, "Addon") if r.inputs.get("podIdentityAssociations")}
-    assert with_role == {"vpc-cni", "aws-ebs-csi-driver", "aws-fsx-csi-driver", "aws-mountpoint-s3-csi-driver"}
-    unlinked = of_type(state_of("eks-gpu"), "iam/role:Role")
-    assert "eks-addons-s3-csi" not in {role.name for role in unlinked}
-    policy = json.loads(one(linked, "eks-addons-s3-csi", "RolePolicy").inputs["policy"])
-    resources = {resource for statement in policy["Statement"] for resource in statement["Resource"]}
-    assert resources == {"arn:aws:s3:::training-data", "arn:aws:s3:::training-data/*"}
-
-
-def test_the_driver_for_ebs_attaches_volumes_to_the_stacks_own_nodes_alone() -> None:
-    state = state_of("eks-gpu")
-    own = one(state, "eks-addons-ebs-csi", "RolePolicy").inputs["policy"]
-    assert "sagemaker:" not in own
-    volumes = one(state, "hyperpod-volumes")
-    assert volumes.inputs["role"] == one(state, "eks-addons-ebs-csi", "iam/role:Role").inputs["name"]
-    # Its resource is the cluster's ARN, which the cluster has once it is there.
-    assert "hyperpod-cluster" in everything_before(state, volumes)
-    assert not of_type(state_of("slurm-gpu"), "hyperpod-volumes")
-
-
 @pytest.mark.parametrize("stack", BOTH)
 def test_nodes_may_tag_interfaces_whenever_they_do(stack: str) -> None:
     policy = json.loads(one(state_of(stack), "identity-worker", "RolePolicy").inputs["policy"])
@@ -332,63 +258,10 @@ def test_nodes_may_tag_interfaces_whenever_they_do(stack: str) -> None:
     assert tagging["Resource"] == ["arn:aws:ec2:us-west-2:123456789012:network-interface/*"]
 
 
-def test_the_control_plane_comes_after_the_address_blocks_that_it_must_know() -> None:
-    state = state_of("eks-gpu")
-    assert "network-secondary" in everything_before(state, one(state, "eks-cluster-eksCluster"))
-
-
 def test_the_log_s_policy_is_the_group_s_own() -> None:
     policy = one(state_of("dev"), "validation-events", "LogResourcePolicy").inputs
     assert "policyName" not in policy
     assert "resourceArn" in policy
-
-
-def test_the_driver_for_fsx_can_delete_only_what_it_made() -> None:
-    policy = json.loads(one(state_of("eks-gpu"), "eks-addons-fsx-csi", "RolePolicy").inputs["policy"])
-    (deleting,) = [s for s in policy["Statement"] if "fsx:DeleteFileSystem" in s["Action"]]
-    assert deleting["Condition"] == {"Null": {"aws:ResourceTag/CSIVolumeName": "false"}}
-
-
-def test_kubernetes_secrets_are_encrypted_by_a_key_of_the_stack_that_rotates() -> None:
-    state = state_of("eks-gpu")
-    key = one(state, "eks-secrets")
-    assert key.inputs["enableKeyRotation"] is True
-    cluster = one(state, "eks-cluster-eksCluster")
-    assert cluster.inputs["encryptionConfig"]["resources"] == ["secrets"]
-    assert key.name in everything_before(state, cluster)
-
-
-def test_administrators_and_teams_get_access_entries_and_nothing_waits_for_them() -> None:
-    user = "arn:aws:iam::123456789012:role/vision"
-    state = state_of("eks-teams")
-    entries = {r.inputs["principalArn"]: r.inputs for r in of_type(state, "AccessEntry") if "type" not in r.inputs}
-    assert entries[user]["kubernetesGroups"] == ["team:vision"]
-    assert one(state, "eks-access-123456789012/vision").inputs["principalArn"] == user
-    policy = one(state, "eks-access-123456789012/admin-administrator", "AccessPolicyAssociation")
-    assert policy.inputs["policyArn"].endswith("/AmazonEKSClusterAdminPolicy")
-    people = {r.name for r in of_type(state, "AccessEntry") if "type" not in r.inputs} | {policy.name}
-    assert len(people) == 5
-    assert not people & everything_before(state, one(state, "hyperpod-cluster"))
-
-
-def test_a_closed_eks_pulls_the_charts_public_images_from_the_mirror() -> None:
-    registry = "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"
-    state = state_of("eks-closed")
-    values = one(state, "eks-chart-release").inputs["values"]
-    images = [
-        values["nvidia-device-plugin"]["image"],
-        values["mpi-operator"]["mpiOperator"]["image"],
-        values["training-operators"]["image"],
-    ]
-    assert all(image["repository"].startswith(f"{registry}/") for image in images)
-
-
-def test_the_kubernetes_api_is_private_until_somebody_names_who_may_reach_it() -> None:
-    closed = one(state_of("eks-gpu"), "eks-cluster-eksCluster").inputs["vpcConfig"]
-    assert (closed["endpointPublicAccess"], closed["endpointPrivateAccess"]) == (False, True)
-    assert any("API is private" in warning for warning in deployed("eks-gpu").warnings)
-    opened = one(state_of("eks-teams"), "eks-cluster-eksCluster").inputs["vpcConfig"]
-    assert (opened["endpointPublicAccess"], opened["publicAccessCidrs"]) == (True, ["52.95.110.0/24"])
 
 
 def _is_litter(path: Path) -> bool:

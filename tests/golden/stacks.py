@@ -14,6 +14,7 @@ from components.config import parse
 from rehearsal.account import Account
 from rehearsal.engines.deployment import Deployment, up
 from rehearsal.existing import prepare
+from stack.state import State
 from tests.golden.normal import Normal, normal
 from tests.shared import made_once
 from tests.support import project
@@ -202,6 +203,11 @@ def told(name: str) -> Normal:
 def deployed(name: str) -> Deployment:
     """A golden configuration's deployment in an account of its own, made once."""
     return made_once(f"golden {name}", lambda: _deploy(name))
+
+
+def state_of(name: str) -> State:
+    """What a golden configuration deploys, the ready stacks among them."""
+    return deployed(name).state
 
 
 def _deploy(name: str) -> Deployment:

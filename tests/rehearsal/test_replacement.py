@@ -10,15 +10,8 @@ from rehearsal.account import Account, Refused
 from rehearsal.account.kubernetes_updates import check_update
 from rehearsal.account.replacement import replacing, table
 from rehearsal.account.schemas import replacing_properties
-from tests.support import READY_STACKS, plan
+from tests.golden.stacks import GOLDEN, state_of
 
-ROLE = "arn:aws:iam::123456789012:role/someone"
-EVERYTHING: list[tuple[str, dict[str, Any]]] = [
-    *((stack, {}) for stack in READY_STACKS),
-    ("slurm-gpu", {"observability": True, "validation": True, "benchmarks": True, "fsx": {"linkedBucket": "data"}}),
-    ("slurm-gpu", {"network": {"closed": True}}),
-    ("eks-gpu", {"teams": [{"name": "a", "roleArns": [ROLE]}], "administratorRoleArns": [f"{ROLE}-else"]}),
-]
 # CloudFormation's registry and the provider differ: what the provider does counts, since it is what deploys.
 PROVIDER_KNOWS_BETTER = {
     "aws:fsx/lustreFileSystem:LustreFileSystem",
@@ -30,13 +23,11 @@ PROVIDER_KNOWS_BETTER = {
 }
 
 
-@pytest.mark.parametrize(("stack", "settings"), EVERYTHING)
-def test_every_input_of_every_type_that_pulumi_aws_deploys_has_been_looked_up(
-    stack: str, settings: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("stack", GOLDEN)
+def test_every_input_of_every_type_that_pulumi_aws_deploys_has_been_looked_up(stack: str) -> None:
     unknown = {
         (resource.type, name)
-        for resource in plan(stack, **settings).state.values()
+        for resource in state_of(stack).values()
         if resource.in_account and resource.type.startswith("aws:")
         for name in resource.inputs
         if resource.type not in table() or not table()[resource.type].knows(name)

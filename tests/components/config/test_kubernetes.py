@@ -1,0 +1,104 @@
+"""What cannot be on EKS is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.components.config.refusals import EKS, ROLE, Cases, check
+
+BAD: Cases = {
+    "Kubernetes version": ({**EKS, "kubernetesVersion": "1.29"}, "hyperpod:kubernetesVersion", "1.34"),
+    "Kubernetes version with Slurm": ({"kubernetesVersion": "1.33"}, "hyperpod:kubernetesVersion", "is for EKS"),
+    "API's blocks with Slurm": (
+        {"kubernetesApiCidrs": ["203.0.113.0/24"]},
+        "hyperpod:kubernetesApiCidrs",
+        "orchestrator slurm",
+    ),
+    "authentication mode with Slurm": (
+        {"authenticationMode": "API_AND_CONFIG_MAP"},
+        "hyperpod:authenticationMode",
+        "orchestrator slurm",
+    ),
+    "Kubernetes version EKS lacks": ({**EKS, "kubernetesVersion": "1.30"}, "hyperpod:kubernetesVersion", "1.31, 1.32"),
+    "unknown authentication mode": (
+        {**EKS, "authenticationMode": "CONFIG_MAP"},
+        "hyperpod:authenticationMode",
+        "'API' or 'API_AND_CONFIG_MAP'",
+    ),
+    "team that cannot name a namespace": (
+        {**EKS, "teams": [{"name": "Research"}]},
+        "hyperpod:teams[0].name",
+        "lower-case",
+    ),
+    "team with a taken name": ({**EKS, "teams": [{"name": "kube-system"}]}, "hyperpod:teams[0].name", "another name"),
+    "two teams of one name": ({**EKS, "teams": [{"name": "a"}, {"name": "a"}]}, "hyperpod:teams", "must differ"),
+    "team of users": (
+        {**EKS, "teams": [{"name": "a", "roleArns": ["arn:aws:iam::123456789012:user/me"]}]},
+        "hyperpod:teams[0].roleArns[0]",
+        "not a role",
+    ),
+    "one role in two teams": (
+        {**EKS, "teams": [{"name": name, "roleArns": [ROLE]} for name in ("a", "b")]},
+        "hyperpod:teams",
+        "name it once",
+    ),
+    "administrator of another partition": (
+        {**EKS, "administratorRoleArns": [ROLE.replace(":aws:", ":aws-cn:")]},
+        "hyperpod:administratorRoleArns",
+        "partition aws-cn",
+    ),
+    "more accelerators promised than there are": (
+        {**EKS, "teams": [{"name": "a", "accelerators": 3}]},
+        "hyperpod:teams",
+        "the workers have 2",
+    ),
+    "NeuronCores without Neuron": (
+        {**EKS, "charts": {"neuronScheduler": True}},
+        "hyperpod:charts.neuronScheduler",
+        "accelerator gpu",
+    ),
+    "agent without its namespace": (
+        {**EKS, "charts": {"deepHealthCheck": False}},
+        "hyperpod:charts.deepHealthCheck",
+        "needs the namespace",
+    ),
+    "cert-manager out of reach": (
+        {
+            **EKS,
+            "charts": {"hyperpodTrainingOperator": True, "queues": "none"},
+            "network": {"closed": True, "imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"},
+        },
+        "hyperpod:charts.hyperpodTrainingOperator",
+        "quay.io",
+    ),
+    "unknown chart": ({**EKS, "charts": {"kubeflow": True}}, "hyperpod:charts.kubeflow", "mpiOperator"),
+    "teams with Slurm": ({"teams": [{"name": "a"}]}, "hyperpod:teams", "orchestrator slurm"),
+    "bad API block": ({**EKS, "kubernetesApiCidrs": ["anywhere"]}, "hyperpod:kubernetesApiCidrs", "checkip"),
+    "private API block": ({**EKS, "kubernetesApiCidrs": ["10.0.0.0/8"]}, "hyperpod:kubernetesApiCidrs", "not public"),
+    "API block of documentation": (
+        {**EKS, "kubernetesApiCidrs": ["203.0.113.0/24"]},
+        "hyperpod:kubernetesApiCidrs",
+        "EKS refuses it",
+    ),
+    "API address": ({**EKS, "kubernetesApiCidrs": ["52.95.110.1"]}, "hyperpod:kubernetesApiCidrs", "52.95.110.1/32"),
+    "team too long for its quota": (
+        {**EKS, "clusterName": "short", "charts": {"queues": "task-governance"}, "teams": [{"name": "a" * 52}]},
+        "hyperpod:teams[0].name",
+        "at most 51",
+    ),
+    "team too long beside the cluster's name": (
+        {**EKS, "clusterName": "a" * 20, "charts": {"queues": "task-governance"}, "teams": [{"name": "a" * 43}]},
+        "hyperpod:teams[0].name",
+        "at most 42",
+    ),
+    "jobs past the queues": (
+        {**EKS, "charts": {"hyperpodTrainingOperator": True}},
+        "hyperpod:charts.hyperpodTrainingOperator",
+        "task-governance",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_is_refused_with_key_reason_and_remedy(case: str) -> None:
+    check(BAD[case])

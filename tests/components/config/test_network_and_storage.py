@@ -1,0 +1,140 @@
+"""Networks and file systems that cannot be are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.components.config.refusals import EKS, GROUP, Cases, check, problems
+
+BAD: Cases = {
+    "unknown key inside": ({"fsx": {"storageGib": 1200}}, "hyperpod:fsx.storageGib", "did you mean storageGiB?"),
+    "zone of another region": ({"availabilityZoneId": "use1-az1"}, "hyperpod:availabilityZoneId", "usw2-az1"),
+    "FSx size": ({"fsx": {"storageGiB": 3600}}, "hyperpod:fsx.storageGiB", "multiple of 2400"),
+    "FSx throughput": ({"fsx": {"throughput": 200}}, "hyperpod:fsx.throughput", "125, 250, 500 or 1000"),
+    "backups of a linked file system": (
+        {"fsx": {"linkedBucket": "data", "backupDays": 7}},
+        "hyperpod:fsx.backupDays",
+        "linked",
+    ),
+    "deletes for no bucket": ({"fsx": {"exportDeletes": True}}, "hyperpod:fsx.exportDeletes", "linkedBucket"),
+    "home file system by its name": (
+        {"fsx": {"homeFileSystemId": "home"}},
+        "hyperpod:fsx.homeFileSystemId",
+        "fs-0123456789abcdef0",
+    ),
+    "home file system on EKS": (
+        {"orchestrator": "eks", "fsx": {"homeFileSystemId": "fs-0123456789abcdef0"}},
+        "hyperpod:fsx.homeFileSystemId",
+        "leave it out",
+    ),
+    "home file system in another VPC": (
+        {"fsx": {"homeFileSystemId": "fs-0123456789abcdef0"}},
+        "hyperpod:fsx.homeFileSystemId",
+        "hyperpod:network.vpcId",
+    ),
+    "EFA to a file system too small for it": (
+        {"fsx": {"efa": True}, "workers": [{**GROUP, "instanceType": "ml.p5.48xlarge"}]},
+        "hyperpod:fsx.storageGiB",
+        "1200 GiB with EFA at 250 MB/s per TiB; a multiple of 19200",
+    ),
+    "EFA to a file system of an odd size": (
+        {
+            "fsx": {"efa": True, "throughput": 500, "storageGiB": 14400},
+            "workers": [{**GROUP, "instanceType": "ml.p5.48xlarge"}],
+        },
+        "hyperpod:fsx.storageGiB",
+        "4800 at 1000",
+    ),
+    "EFA to a file system that no worker can use": (
+        {"fsx": {"efa": True, "throughput": 1000, "storageGiB": 4800}},
+        "hyperpod:fsx.efa",
+        "ml.p5.48xlarge",
+    ),
+    "EFA to a file system from trn2": (
+        {
+            "accelerator": "trainium",
+            "fsx": {"efa": True, "throughput": 1000, "storageGiB": 4800},
+            "workers": [{**GROUP, "instanceType": "ml.trn2.48xlarge"}],
+        },
+        "hyperpod:fsx.efa",
+        "ml.trn1.32xlarge",
+    ),
+    "more EFA connections than a file system takes": (
+        {
+            "fsx": {"efa": True, "throughput": 1000, "storageGiB": 4800},
+            "workers": [{**GROUP, "instanceType": "ml.p5.48xlarge", "count": 129}],
+        },
+        "hyperpod:fsx.efa",
+        "1032 EFA connections",
+    ),
+    "retained file system in our VPC": ({"fsx": {"retainOnDelete": True}}, "hyperpod:fsx.retainOnDelete", "vpcId"),
+    "overlapping blocks": (
+        {"network": {"cidr": "10.0.0.0/16", "secondaryCidr": "10.0.128.0/20"}},
+        "hyperpod:network.secondaryCidr",
+        "overlaps",
+    ),
+    "block too small for the subnets": ({"network": {"cidr": "10.0.0.0/24"}}, "hyperpod:network.cidr", "/20 or larger"),
+    "block too small for the nodes": (
+        {"network": {"secondaryCidr": "10.1.0.0/28"}, "workers": [{"name": "w", "instanceType": "ml.p5.48xlarge"}]},
+        "hyperpod:network.secondaryCidr",
+        "addresses",
+    ),
+    "not a block": ({"network": {"cidr": "10.0.0.1/16"}}, "hyperpod:network.cidr", "host bits"),
+    "blocks AWS will not join": (
+        {"network": {"secondaryCidr": "172.16.0.0/16"}},
+        "hyperpod:network.secondaryCidr",
+        "does not associate",
+    ),
+    "half an existing network": (
+        {"network": {"vpcId": "vpc-0123456789abcdef0"}},
+        "hyperpod:network.privateSubnetId",
+        "missing",
+    ),
+    "bad subnet id": (
+        {
+            "network": {
+                "vpcId": "vpc-0123456789abcdef0",
+                "privateSubnetId": "subnet-1",
+                "securityGroupIds": ["sg-0123456789abcdef0"],
+            }
+        },
+        "hyperpod:network.privateSubnetId",
+        "not an id",
+    ),
+    "registry of charts' images with Slurm": (
+        {"network": {"closed": True, "imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"}},
+        "hyperpod:network.imageRegistry",
+        "is for EKS",
+    ),
+    "EKS's subnets with Slurm": (
+        {"network": {"vpcId": "vpc-0123456789abcdef0", "eksSubnetIds": ["subnet-0123456789abcdef0"]}},
+        "hyperpod:network.eksSubnetIds",
+        "is for EKS",
+    ),
+    "block too small for the login nodes": (
+        {"network": {"secondaryCidr": "10.1.0.0/28"}, "login": {"instanceType": "ml.m5.large", "count": 20}},
+        "hyperpod:network.secondaryCidr",
+        "addresses",
+    ),
+    "closed EKS without images": (
+        {**EKS, "network": {"closed": True}},
+        "hyperpod:network.imageRegistry",
+        "nothing to pull images from",
+    ),
+    "zone without EKS": (
+        {**EKS, "region": "us-east-1", "availabilityZoneId": "use1-az3"},
+        "hyperpod:availabilityZoneId",
+        "one of use1-az1, use1-az2, use1-az4",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_is_refused_with_key_reason_and_remedy(case: str) -> None:
+    check(BAD[case])
+
+
+def test_a_closed_eks_with_trainium_is_refused_since_its_chart_pulls_from_a_public_registry() -> None:
+    registry = "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"
+    found = problems("eks-trainium", network={"closed": True, "imageRegistry": registry})
+    assert "Neuron device plugin" in found["hyperpod:network.closed"]

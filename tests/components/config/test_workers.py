@@ -1,0 +1,156 @@
+"""Worker groups, the controller and login nodes that cannot be are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.components.config.refusals import EKS, GROUP, PLAN, SYSTEM, TAINT, Cases, check
+
+BAD: Cases = {
+    "EC2's reservation": (
+        {"workers": [{"name": "w", "instanceType": "ml.g5.16xlarge", "capacityReservationId": "cr-0123456789abcdef0"}]},
+        "hyperpod:workers[0].capacityReservationId",
+        "a SageMaker training plan",
+    ),
+    "unknown instance type": (
+        {"workers": [{**GROUP, "instanceType": "ml.p5.49xlarge"}]},
+        "hyperpod:workers[0].instanceType",
+        "ml.p5.48xlarge",
+    ),
+    "type HyperPod lacks": (
+        {"accelerator": "trainium", "workers": [{**GROUP, "instanceType": "ml.trn1.2xlarge"}]},
+        "hyperpod:workers[0].instanceType",
+        "does not offer",
+    ),
+    "GPU type with trainium": (
+        {"accelerator": "trainium"},
+        "hyperpod:workers[0].instanceType",
+        "hyperpod:accelerator is trainium",
+    ),
+    "CPU type as worker": (
+        {"workers": [{**GROUP, "instanceType": "ml.m5.large"}]},
+        "hyperpod:workers[0].instanceType",
+        "no accelerator",
+    ),
+    "unknown controller type": (
+        {"controllerInstanceType": "m5.large"},
+        "hyperpod:controllerInstanceType",
+        "ml.m5.large",
+    ),
+    "negative count": ({"workers": [{**GROUP, "count": -1}]}, "hyperpod:workers[0].count", "0 to"),
+    "count as text": ({"workers": [{**GROUP, "count": "many"}]}, "hyperpod:workers[0].count", "integer"),
+    "two groups of one name": ({"workers": [GROUP, GROUP]}, "hyperpod:workers", "names must differ"),
+    "group named as a head node": (
+        {"workers": [{**GROUP, "name": "controller"}]},
+        "hyperpod:workers[0].name",
+        "head nodes",
+    ),
+    "volume too big": ({"workers": [{**GROUP, "volumeGiB": 20000}]}, "hyperpod:workers[0].volumeGiB", "16384"),
+    "malformed plan ARN": (
+        {"workers": [{**GROUP, "trainingPlanArn": "plan"}]},
+        "hyperpod:workers[0].trainingPlanArn",
+        "training-plan/NAME",
+    ),
+    "spot with a training plan": (
+        {"workers": [{**GROUP, "trainingPlanArn": PLAN, "capacity": "spot"}], "nodeProvisioning": "Continuous"},
+        "hyperpod:workers[0].capacity",
+        "reserved",
+    ),
+    "spot without continuous": (
+        {"workers": [{**GROUP, "capacity": "spot"}]},
+        "hyperpod:workers[0].capacity",
+        "nodeProvisioning",
+    ),
+    "minimum above count": (
+        {"workers": [{**GROUP, "count": 2, "minCount": 3}], "nodeProvisioning": "Continuous"},
+        "hyperpod:workers[0].minCount",
+        "0 to 2",
+    ),
+    "labels with Slurm": ({"workers": [{**GROUP, "labels": {"a": "b"}}]}, "hyperpod:workers[0].labels", "Kubernetes"),
+    "login nodes with EKS": ({**EKS, "login": {"instanceType": "ml.m5.large"}}, "hyperpod:login", "Slurm"),
+    "lost nodes with EKS": ({**EKS, "lostNodeSeconds": 20}, "hyperpod:lostNodeSeconds", "is for Slurm; leave it out"),
+    "controller with EKS": (
+        {**EKS, "controllerInstanceType": "ml.m5.large"},
+        "hyperpod:controllerInstanceType",
+        "is for Slurm; leave it out",
+    ),
+    "controller that HyperPod lacks": (
+        {"controllerInstanceType": "ml.trn1.2xlarge"},
+        "hyperpod:controllerInstanceType",
+        "HyperPod does not offer ml.trn1.2xlarge",
+    ),
+    "controller with GPUs": (
+        {"controllerInstanceType": "ml.p5.48xlarge"},
+        "hyperpod:controllerInstanceType",
+        "ml.m5.2xlarge",
+    ),
+    "login nodes with GPUs": (
+        {"login": {"instanceType": "ml.g5.8xlarge"}},
+        "hyperpod:login.instanceType",
+        "no job would use",
+    ),
+    "a node lost at once": ({"lostNodeSeconds": 1}, "hyperpod:lostNodeSeconds", "2 to 60"),
+    "type without a device plugin": (
+        {**EKS, "accelerator": "trainium", "workers": [{**GROUP, "instanceType": "ml.trn2.3xlarge"}]},
+        "hyperpod:workers[0].instanceType",
+        "no device plugin",
+    ),
+    "groups that differ in case alone": (
+        {**EKS, "workers": [GROUP, {**GROUP, "name": "Workers"}]},
+        "hyperpod:workers",
+        "more than case",
+    ),
+    "no nodes for the cluster's own": (
+        {**EKS, "workers": [{**GROUP, "taints": [TAINT]}]},
+        "hyperpod:workers",
+        "a group without accelerators and taints",
+    ),
+    "no nodes at all for the cluster's own": (
+        {**EKS, "workers": [{**GROUP, "count": 0}]},
+        "hyperpod:workers",
+        "one node in a group",
+    ),
+    "no node left beside the accelerators": (
+        {**EKS, "workers": [{**GROUP, "count": 0}, {**SYSTEM, "count": 0}]},
+        "hyperpod:workers",
+        "every group is tainted or has none",
+    ),
+    "nothing to train on": ({**EKS, "workers": [SYSTEM]}, "hyperpod:workers", "ml.p5.48xlarge"),
+    "other accelerators on Kubernetes": (
+        {**EKS, "workers": [{**GROUP, "instanceType": "ml.trn1.32xlarge"}]},
+        "hyperpod:workers[0].instanceType",
+        "hyperpod:accelerator is gpu",
+    ),
+    "checks of accelerators where there are none": (
+        {**EKS, "workers": [GROUP, {**SYSTEM, "deepHealthChecks": ["InstanceStress"]}]},
+        "hyperpod:workers[1].deepHealthChecks",
+        "no accelerators",
+    ),
+    "taints with deep health checks": (
+        {**EKS, "workers": [{**GROUP, "deepHealthChecks": ["InstanceStress"], "taints": [TAINT]}, SYSTEM]},
+        "hyperpod:workers[0].taints",
+        "leave one of the two out",
+    ),
+    "taint that Neuron's plugin cannot be told of": (
+        {
+            **EKS,
+            "accelerator": "trainium",
+            "workers": [
+                {**GROUP, "instanceType": "ml.trn1.32xlarge", "taints": [TAINT]},
+                {**GROUP, "instanceType": "ml.trn1.32xlarge", "name": "open"},
+            ],
+        },
+        "hyperpod:workers[0].taints",
+        "aws.amazon.com/neuron:NoSchedule",
+    ),
+    "second thread of a Grace core": (
+        {"workers": [{**GROUP, "instanceType": "ml.p6e-gb200.36xlarge", "threadsPerCore": 2}]},
+        "hyperpod:workers[0].threadsPerCore",
+        "no second thread",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_is_refused_with_key_reason_and_remedy(case: str) -> None:
+    check(BAD[case])
