@@ -49,7 +49,7 @@ check: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/shellcheck $$(git ls-files '*.sh' '*.sbatch' '.ci/run' '*/image/torchrun')
-	$(BIN)/mypy components stack operations rehearsal docs __main__.py
+	$(BIN)/mypy components stack operations rehearsal lifecycle tests docs benchmarks __main__.py
 	PYTHONPATH=.:lifecycle $(BIN)/lint-imports --no-logo > /dev/null || PYTHONPATH=.:lifecycle $(BIN)/lint-imports
 
 ## Renew tests/golden, which has what stacks deploy and nodes boot to; read the diff

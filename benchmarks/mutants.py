@@ -73,7 +73,7 @@ def _only_case(before: cst.CSTNode, after: cst.CSTNode) -> bool:
 
 
 def _made(file: Path, module: cst.Module, mutation: Mutation) -> Mutant:
-    text = module.deep_replace(mutation.original_node, mutation.mutated_node).code  # type: ignore[arg-type]
+    text = module.deep_replace(mutation.original_node, mutation.mutated_node).code  # type: ignore[arg-type, attr-defined]
     old, new = module.code.splitlines(), text.splitlines()
     line = next(number for number, (one, other) in enumerate(zip([*old, ""], [*new, ""], strict=False)) if one != other)
     changed = [line for line in difflib.unified_diff(old, new, n=0, lineterm="") if line[:3] not in ("---", "+++")]

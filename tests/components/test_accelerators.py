@@ -33,7 +33,8 @@ def cluster_instance_types() -> frozenset[str]:
 @cache
 def described() -> dict[str, Any]:
     packed = resources.files("moto.ec2.resources") / "instance_types.json.gz"
-    return json.loads(gzip.decompress(packed.read_bytes()))
+    types: dict[str, Any] = json.loads(gzip.decompress(packed.read_bytes()))
+    return types
 
 
 def known_to_ec2() -> list[InstanceType]:

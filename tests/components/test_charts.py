@@ -179,5 +179,5 @@ SWITCHES = {
 
 @pytest.mark.parametrize("switch", SWITCHES)
 def test_a_switch_turns_its_part_of_the_chart_on_and_off(switch: str) -> None:
-    states = [values("us-west-2", **{switch: state})[SWITCHES[switch]]["enabled"] for state in (True, False)]
+    states = [values("us-west-2", "gpu", **{switch: state})[SWITCHES[switch]]["enabled"] for state in (True, False)]
     assert states == [True, False]

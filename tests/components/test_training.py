@@ -124,7 +124,7 @@ def test_without_network_policies_there_are_none_and_the_cni_looks_for_none() ->
     assert not of_type(state, "NetworkPolicy")
     addons = {r.inputs["addonName"]: r.inputs.get("configurationValues") for r in of_type(state, "Addon")}
     assert addons["vpc-cni"] is None
-    enforced = {r.inputs["addonName"]: r.inputs.get("configurationValues") for r in of_type(planned(), "Addon")}
+    enforced = {r.inputs["addonName"]: r.inputs.get("configurationValues", "") for r in of_type(planned(), "Addon")}
     assert json.loads(enforced["vpc-cni"]) == {"enableNetworkPolicy": "true"}
 
 

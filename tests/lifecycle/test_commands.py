@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import re
 import subprocess
 import sys
@@ -265,7 +266,7 @@ def test_root_goes_on_as_ubuntu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.setattr(os, "execvp", lambda program, words: became.append(words))
     monkeypatch.setattr(os, "environ", {})
     monkeypatch.setattr(sys, "argv", ["anything", "4", "--json"])
-    monkeypatch.setattr(cluster.pwd, "getpwnam", lambda user: {"ubuntu": Namespace(pw_dir=str(tmp_path))}[user])
+    monkeypatch.setattr(pwd, "getpwnam", lambda user: {"ubuntu": Namespace(pw_dir=str(tmp_path))}[user])
     monkeypatch.chdir("/")
     cluster.as_person("run-nccl-test")
     assert became == [["runuser", "-u", "ubuntu", "--", "/opt/hyperpod/bin/run-nccl-test", "4", "--json"]]

@@ -132,7 +132,7 @@ def test_what_instance_metadata_answers_is_taken_or_refused(host: FakeHost, data
     def http(method: str, *_: object) -> Reply:
         return Reply(data.draw(STATUS), data.draw(st.text() | st.just("i-0")), data.draw(DATES))
 
-    node.host.http = http  # type: ignore[method-assign]
+    node.host.http = http  # type: ignore[method-assign, assignment]
     node.host.settings = host.settings
     node.identity_, node.facts = None, {}
     assert refused(lambda: (identity.run(node), clock.run(node)), StepError, Skip) != SILENT

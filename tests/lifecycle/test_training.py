@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -86,8 +87,13 @@ def test_other_ranks_wait_for_the_first_one_s_store_and_then_lose_no_second(
     nanogpt: ModuleType, monkeypatch: pytest.MonkeyPatch, rank: int
 ) -> None:
     stores: list[Store] = []
+
+    def store(*args: Any, **rest: Any) -> Store:
+        stores.append(Store(*args, **rest))
+        return stores[0]
+
     made = SimpleNamespace(
-        TCPStore=lambda *args, **rest: stores.append(Store(*args, **rest)) or stores[0],
+        TCPStore=store,
         init_process_group=lambda *args, **rest: None,
     )
     torch = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False), distributed=made)

@@ -115,7 +115,7 @@ def test_commands_on_nodes_are_good_shell(tmp_path: Path) -> None:
 
 
 def _operation(model: Any, method: str) -> str:
-    return next(name for name in model.operation_names if botocore.xform_name(name) == method)
+    return str(next(name for name in model.operation_names if botocore.xform_name(name) == method))
 
 
 @pytest.mark.parametrize("answer", ["confirmed", "refuted"])

@@ -13,6 +13,7 @@ import pytest
 from operations import target as targets
 from operations.aws import Aws
 from operations.cluster import changes, nodes, scale, sessions
+from operations.cluster.node import Node
 from operations.deployment import deploy
 from operations.deployment.rehearse import EmbeddedEngine
 from operations.target import Target
@@ -315,7 +316,7 @@ def test_a_group_that_shrinks_below_its_minimum_takes_the_minimum_along(tmp_path
 
 @pytest.mark.parametrize("number", [0, 26])
 def test_sagemaker_takes_1_to_25_nodes_at_once(number: int, aws: StubbedAws) -> None:
-    node = nodes.Node(
+    node = Node(
         name="w", group="workers", role="worker", instance_id="i-1", instance_type="ml.g5.16xlarge", status="Running"
     )
     for change in (changes.replace_nodes, changes.reboot_nodes):

@@ -125,7 +125,8 @@ def test_devices_are_counted_over_all_pods(name: str, devices: int) -> None:
 
 def run(name: str, says: str, condition: str = "Succeeded", stack: str = "eks-gpu") -> job_run.Result:
     settings = config(stack)
-    objects, api, shown = render(name, settings), FakeApi(NAMESPACE, says=says, condition=condition), []
+    objects, api = render(name, settings), FakeApi(NAMESPACE, says=says, condition=condition)
+    shown: list[str] = []
     job_run.check(api, objects, settings)
     job_run.submit(api, objects)
     succeeded, lines = job_run.follow(api, objects, shown.append, lambda _: None, 10, pause=0)

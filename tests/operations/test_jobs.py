@@ -167,7 +167,8 @@ def test_nccom_test_gets_addresses_and_the_environment_that_ssh_drops(tmp_path: 
 def test_kubernetes_ends_a_test_and_lets_training_go_on() -> None:
     def deadline(name: str, **options: Any) -> int | None:
         spec = render(name, config("eks-gpu"), **options)[-1]["spec"]
-        return spec.get("runPolicy", spec).get("activeDeadlineSeconds")
+        seconds: int | None = spec.get("runPolicy", spec).get("activeDeadlineSeconds")
+        return seconds
 
     assert [deadline(name) for name in ("device-check", "nccl-tests", "nanogpt")] == [900, 3600, None]
     assert [deadline(name, deadline=90.5) for name in ("device-check", "nccl-tests", "nanogpt")] == [91, 91, None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,13 +16,13 @@ CLUSTER = "aws-native:sagemaker:Cluster"
 
 
 @pytest.fixture(scope="module")
-def deployed() -> Any:
+def deployed() -> Iterator[tuple[Account, State]]:
     with Account("us-west-2") as account:
         yield account, up(project(), account).state
 
 
 @pytest.fixture(scope="module")
-def deployed_eks() -> Any:
+def deployed_eks() -> Iterator[tuple[Account, State]]:
     with Account("us-west-2") as account:
         yield account, up(project("eks-gpu"), account).state
 
@@ -46,11 +47,11 @@ def refusal(account: Account, state: State, at: float, **changes: Any) -> str:
         (132, "reach neither a NAT gateway nor"),
     ],
 )
-def test_asked_for_too_early_it_says_what_is_not_ready(deployed: Any, at: float, reason: str) -> None:
+def test_asked_for_too_early_it_says_what_is_not_ready(deployed: tuple[Account, State], at: float, reason: str) -> None:
     assert reason in refusal(*deployed, at)
 
 
-def test_a_bucket_of_another_name_is_refused(deployed: Any) -> None:
+def test_a_bucket_of_another_name_is_refused(deployed: tuple[Account, State]) -> None:
     account, state = deployed
     account.create("aws:s3/bucket:Bucket", "other", {"bucket": "my-scripts"})
     cluster = next(r for r in state.values() if r.type == CLUSTER)
@@ -61,7 +62,7 @@ def test_a_bucket_of_another_name_is_refused(deployed: Any) -> None:
     assert "must start with s3://sagemaker-" in refusal(account, state, 2000, instanceGroups=groups)
 
 
-def test_a_group_without_a_rule_to_itself_fails_the_fabric_check(deployed: Any) -> None:
+def test_a_group_without_a_rule_to_itself_fails_the_fabric_check(deployed: tuple[Account, State]) -> None:
     account, state = deployed
     storage = next(r for r in state.values() if r.name == "security-storage")
     cluster = next(r for r in state.values() if r.type == CLUSTER)
@@ -76,7 +77,7 @@ def groups_of(state: State, **changes: Any) -> list[dict[str, Any]]:
     return [{**first, "slurmConfig": {**first["slurmConfig"], **changes}}, *rest]
 
 
-def test_a_strategy_for_slurm_conf_is_refused_with_continuous_provisioning(deployed: Any) -> None:
+def test_a_strategy_for_slurm_conf_is_refused_with_continuous_provisioning(deployed: tuple[Account, State]) -> None:
     said = refusal(*deployed, 2000, nodeProvisioningMode="Continuous")
     assert "SlurmConfigStrategy is not supported with Continuous" in said
 
@@ -88,19 +89,21 @@ def test_a_strategy_for_slurm_conf_is_refused_with_continuous_provisioning(deplo
         ({"partitionNames": ["gpu"]}, "Partitions can only be assigned to Compute node types"),
     ],
 )
-def test_slurm_node_types_that_make_no_cluster_are_refused(deployed: Any, changes: dict[str, Any], said: str) -> None:
+def test_slurm_node_types_that_make_no_cluster_are_refused(
+    deployed: tuple[Account, State], changes: dict[str, Any], said: str
+) -> None:
     account, state = deployed
     assert said in refusal(account, state, 2000, instanceGroups=groups_of(state, **changes))
 
 
-def test_two_controller_groups_are_refused(deployed: Any) -> None:
+def test_two_controller_groups_are_refused(deployed: tuple[Account, State]) -> None:
     account, state = deployed
     first, *rest = groups_of(state)
     groups = [first, {**first, "instanceGroupName": "second"}, *rest]
     assert "2 Controller Groups found" in refusal(account, state, 2000, instanceGroups=groups)
 
 
-def test_slurm_configured_in_the_bucket_and_in_the_request_is_refused(deployed: Any) -> None:
+def test_slurm_configured_in_the_bucket_and_in_the_request_is_refused(deployed: tuple[Account, State]) -> None:
     account, state = deployed
     group = groups_of(state)[0]
     bucket, _, prefix = group["lifeCycleConfig"]["sourceS3Uri"].removeprefix("s3://").partition("/")
@@ -112,12 +115,12 @@ def test_slurm_configured_in_the_bucket_and_in_the_request_is_refused(deployed: 
     assert "cannot include both a SLURM Orchestrator Config and a provisioning_parameters.json" in said
 
 
-def test_a_second_cluster_of_one_name_is_refused(deployed: Any) -> None:
+def test_a_second_cluster_of_one_name_is_refused(deployed: tuple[Account, State]) -> None:
     account, state = deployed
     assert "already exists" in refusal(account, state, 2000, clusterName="hyperpod-dev")
 
 
-def test_an_invalid_group_is_refused_by_the_published_schema(deployed: Any) -> None:
+def test_an_invalid_group_is_refused_by_the_published_schema(deployed: tuple[Account, State]) -> None:
     account, state = deployed
     cluster = next(r for r in state.values() if r.type == CLUSTER)
     groups = [{**g, "threadsPerCore": 3} for g in cluster.inputs["instanceGroups"]]
@@ -125,11 +128,11 @@ def test_an_invalid_group_is_refused_by_the_published_schema(deployed: Any) -> N
 
 
 @pytest.mark.parametrize(("at", "reason"), [(580, "is not active"), (600, "dependencies are not installed")])
-def test_eks_and_its_charts_must_be_there_first(deployed_eks: Any, at: float, reason: str) -> None:
+def test_eks_and_its_charts_must_be_there_first(deployed_eks: tuple[Account, State], at: float, reason: str) -> None:
     assert reason in refusal(*deployed_eks, at)
 
 
-def test_a_control_plane_does_not_reach_addresses_that_its_vpc_got_later(deployed_eks: Any) -> None:
+def test_a_control_plane_does_not_reach_addresses_that_its_vpc_got_later(deployed_eks: tuple[Account, State]) -> None:
     account, state = deployed_eks
     block = next(account.find("aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation"))
     ready, block.ready_at = block.ready_at, 700.0

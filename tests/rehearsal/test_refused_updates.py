@@ -46,6 +46,8 @@ def test_the_embedded_engine_takes_what_was_wanted_for_what_is_there_until_a_ref
     main = tmp_path / "__main__.py"
     project = Project(tmp_path, "small", "test", main, {"aws:region": "us-west-2"})
 
+    state: State = {}
+
     def deploy(days: int, preview: bool = False) -> list[str]:
         nonlocal state
         main.write_text(LOG_GROUP.format(days=days))
@@ -57,7 +59,6 @@ def test_the_embedded_engine_takes_what_was_wanted_for_what_is_there_until_a_ref
         groups = account.client("logs").describe_log_groups(logGroupNamePrefix="kept")["logGroups"]
         return [group["retentionInDays"] for group in groups]
 
-    state: State = {}
     assert deploy(30) == ["create"]
     assert "31 days is not a retention" in deploy(31)[0]
     # The same again is an update that changes nothing and succeeds; then nobody knows any more.
