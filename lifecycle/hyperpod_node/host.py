@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import http.client
+import io
 import os
 import pwd
 import shutil
 import socket
+import stat
 import struct
 import subprocess
 import threading
@@ -19,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, List, Mapping, Optional, Tuple, TypeVar
 
+from . import places
 from .errors import Cancelled, NotYet, StepError, TooSlow
 from .settings import Settings
 
@@ -172,9 +176,11 @@ class Host:
     def read(self, name: str) -> Optional[str]:
         """A file's text, None where it is missing."""
         try:
-            return self.path(name).read_text(encoding="utf-8", errors="replace")
+            with places.place(self.settings.root, name) as path:
+                data = _content(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        return None if data is None else io.TextIOWrapper(io.BytesIO(data), "utf-8", "replace").read()
 
     def write(self, name: str, text: str, mode: int = 0o644, owner: Optional[str] = None) -> bool:
         """Make a file hold exactly this, at once or not at all. True when anything had to be changed."""
@@ -182,36 +188,34 @@ class Host:
 
     def write_bytes(self, name: str, data: bytes, mode: int = 0o644, owner: Optional[str] = None) -> bool:
         """``write`` for bytes."""
-        path = Path(os.path.realpath(self.path(name)))
-        try:
-            same = path.read_bytes() == data
-        except (FileNotFoundError, NotADirectoryError):
-            same = False
-        if not same:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        with places.place(self.settings.root, name, make=True) as path:
+            with contextlib.suppress(FileNotFoundError):
+                if _content(path) == data:
+                    return self.secure(name, mode, owner)
             temporary = path.with_name(f".{path.name}.{self.hostname()}.new")
-            descriptor = os.open(str(temporary), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with contextlib.suppress(FileNotFoundError):
+                temporary.unlink()
+            descriptor = os.open(str(temporary), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
                 file.flush()
                 # Private until complete; the name appears with the right mode and owner or not at all.
-                os.fchmod(file.fileno(), mode)
+                os.fchmod(descriptor, mode)
             if owner:
                 self.chown(str(temporary), owner)
             temporary.replace(path)
-            self.changes.append(name)
-            return True
-        return self.secure(name, mode, owner)
+        self.changes.append(name)
+        return True
 
     def secure(self, name: str, mode: int, owner: Optional[str] = None) -> bool:
         """Make a file's mode and owner right. True when they were not."""
-        path, changed = self.path(name), False
-        if path.stat().st_mode & 0o7777 != mode:
-            path.chmod(mode)
-            changed = True
-        if owner and self.owner(name) != owner:
-            self.chown(str(path), owner)
-            changed = True
+        with places.place(self.settings.root, name) as path, places.opened(path) as descriptor:
+            changed = stat.S_IMODE(os.fstat(descriptor).st_mode) != mode
+            if changed:
+                os.fchmod(descriptor, mode)
+            if owner and self.owner(name) != owner:
+                self.chown(f"/proc/self/fd/{descriptor}", owner)
+                changed = True
         if changed:
             self.changes.append(name)
         return changed
@@ -238,10 +242,10 @@ class Host:
 
     def folder(self, name: str, mode: int = 0o755, owner: Optional[str] = None) -> None:
         """Make a folder where there is none, and its mode right."""
-        path = self.path(name)
-        if not path.is_dir():
-            path.mkdir(parents=True, exist_ok=True)
-            self.changes.append(name)
+        with places.place(self.settings.root, name, make=True) as path:
+            with contextlib.suppress(FileExistsError):
+                path.mkdir()
+                self.changes.append(name)
         self.secure(name, mode, owner)
 
     def link(self, name: str, target: str) -> None:
@@ -368,3 +372,14 @@ class Host:
             if len(fields) >= 3:
                 table[fields[1]] = (fields[0], fields[2])
         return table
+
+
+def _content(path: Path) -> Optional[bytes]:
+    """What is in a file, None where it is a link or no file."""
+    try:
+        with places.opened(path) as descriptor, os.fdopen(os.dup(descriptor), "rb") as file:
+            return file.read() if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EISDIR):
+            return None
+        raise

@@ -180,7 +180,9 @@ def _known_hosts(node: Node) -> None:
         lines: List[str] = []
         for path in sorted(host.path(f"{node.shared}/hosts").iterdir()):
             if not path.name.startswith("."):
-                lines += path.read_text(encoding="ascii").splitlines()
+                text = host.read(f"{node.shared}/hosts/{path.name}") or ""
+                # Names and a key; marks and patterns could mean other hosts (sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT").
+                lines += [line for line in text.splitlines() if re.fullmatch(r"[\w.,-]+ \S+ \S+", line)]
         if not host.write(f"{node.shared}/known_hosts", "".join(line + "\n" for line in lines)):
             return
     raise StepError(f"{node.shared}/known_hosts keeps changing")

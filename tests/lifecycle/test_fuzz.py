@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -30,16 +29,13 @@ pytestmark = pytest.mark.fuzz
 
 
 @pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeHost]:
+def host(tmp_path_factory: pytest.TempPathFactory) -> FakeHost:
     found = World(tmp_path_factory.mktemp("world")).node("controller")
     # Waits are virtual, but each look costs.
     found.settings = Settings(
         root=found.settings.root, source=found.settings.source, timeouts=dict.fromkeys(found.settings.timeouts, 0.1)
     )
-    with pytest.MonkeyPatch.context() as patch:
-        # Nobody takes the power away.
-        patch.setattr(os, "fsync", lambda _: None)
-        yield found
+    return found
 
 
 SILENT = "it does not say why"

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from hyperpod_commands import nanogpt, node_facts
 from hyperpod_commands.cluster import Trouble
-from hyperpod_node import install, kernel
+from hyperpod_node import fsx, install, kernel, ssh
+from hyperpod_node.errors import StepError
+from hyperpod_node.model import Node
 
 from tests.lifecycle.rig import LIFECYCLE, World
 from tests.lifecycle.test_scripts import run
@@ -114,6 +116,53 @@ def test_root_trains_in_a_folder_of_its_own_in_one_for_all(tmp_path: Path) -> No
     (tmp_path / "link").symlink_to(out)
     with pytest.raises(Trouble, match=r"others than root may write"):
         nanogpt._folder(str(tmp_path / "link"), "")
+
+
+# Our folder on the shared file system, by root of another node
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    found = World(tmp_path).node("controller").node()
+    fsx.run(found)
+    found.host.write("/root/.ssh/authorized_keys", "mine\n", mode=0o600)
+    return found
+
+
+def shared(node: Node, name: str) -> Path:
+    return node.host.path(f"/fsx/.hyperpod/{name}")
+
+
+@pytest.mark.parametrize("name", ["known_hosts", ".known_hosts.ip-10-1-0-10.new", "hosts/ip-10-1-0-10"])
+def test_a_link_in_place_of_a_shared_file_is_replaced_and_not_followed(node: Node, name: str) -> None:
+    shared(node, name).symlink_to(node.host.path("/root/.ssh/authorized_keys"))
+    shared(node, "hosts/ip-10-1-0-99").write_text("other ssh-ed25519 KEY\n")
+    ssh.run(node)
+    assert node.host.read("/root/.ssh/authorized_keys") == "mine\n"
+    assert not shared(node, name).is_symlink()
+    assert "other ssh-ed25519 KEY\n" in shared(node, "known_hosts").read_text()
+
+
+@pytest.mark.parametrize("name", ["nodes", "slurm", ""])
+def test_a_shared_folder_that_is_a_link_is_not_used(node: Node, name: str) -> None:
+    folder, victim = shared(node, name), node.host.path("/root/.ssh")
+    folder.rename(folder.with_name("moved"))
+    folder.symlink_to(victim)
+    before = {path.name: path.stat().st_mode for path in victim.iterdir()}
+    file = f"{node.shared}/{name or 'slurm'}/authorized_keys"
+    for step in (lambda: node.host.write(file, "x"), lambda: node.host.read(file), lambda: fsx.run(node)):
+        with pytest.raises(StepError, match=r"is not used: there is a link in it"):
+            step()
+    assert {path.name: path.stat().st_mode for path in victim.iterdir()} == before
+
+
+def test_what_a_link_or_a_pipe_leads_to_is_not_read_and_told_to_all(node: Node) -> None:
+    node.host.path("/etc/secret").write_text("root ssh-ed25519 SECRET\n")
+    shared(node, "hosts/link").symlink_to(node.host.path("/etc/secret"))
+    os.mkfifo(shared(node, "hosts/pipe"))
+    shared(node, "hosts/marked").write_text("@cert-authority * ssh-ed25519 ALL\n* ssh-ed25519 ALL\n")
+    ssh.run(node)
+    assert shared(node, "known_hosts").read_text() == "ip-10-1-0-10,10.1.0.10 ssh-ed25519 HOSTKEY10.1.0.10\n"
 
 
 # Modules

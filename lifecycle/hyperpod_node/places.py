@@ -1,0 +1,62 @@
+"""Where a file is to be opened. Root of every node may write to our folder on the shared file system, so that a link in
+it could lead another node's root to any file of its own: below it, none is followed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+from typing import Iterator
+
+from .errors import StepError
+
+SHARED = ".hyperpod"
+
+
+@contextlib.contextmanager
+def place(root: Path, name: str, make: bool = False) -> Iterator[Path]:
+    """A path without links but its last part; with ``make``, its folders are there.
+
+    On the shared file system it goes through a descriptor: a folder that is swapped for a link meanwhile leads nowhere
+    else. Raises StepError where one of its folders is a link already, or where its last part is one that was opened.
+    """
+    top, ours, rest = name.partition(f"/{SHARED}/")
+    if not ours:
+        path = Path(os.path.realpath(root / name.lstrip("/")))
+        if make:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        yield path
+        return
+    *folders, last = rest.split("/")
+    mounted = Path(os.path.realpath(root / top.lstrip("/")))
+    if make:
+        mounted.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(str(mounted), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for folder in (SHARED, *folders):
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(folder, 0o755, dir_fd=descriptor)
+            below = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        yield Path(f"/proc/self/fd/{descriptor}/{last}")
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise StepError(f"{name} is not used: there is a link in it, or no folder, and none is followed") from None
+        raise
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[int]:
+    """A descriptor of what is there, be it a file or a folder. Raises OSError where it is a link."""
+    # A pipe would be waited for.
+    descriptor = os.open(str(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
