@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -31,9 +31,12 @@ def kubeconfig_command(
     text = render(describe(target.load(stack)))
     if write is not None:
         path = write.expanduser()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:  # noqa: PTH123
+        # A link stays one, and leads to the new file. That is closed from its first byte, whatever was there before.
+        place = path.resolve()
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=place.parent, prefix=f".{place.name}.", delete=False) as file:
             file.write(text)
+        Path(file.name).replace(place)
         console.note(f"Written: KUBECONFIG={path} kubectl get nodes")
     if as_json:
         console.emit(yaml.safe_load(text))

@@ -347,6 +347,12 @@ def test_a_kubeconfig_holds_no_secret_and_is_for_its_owner_alone(
     path = tmp_path / "kube" / "config"
     assert run(capsys, "kubeconfig", "eks-gpu", "--write", str(path))[0] == Exit.GOOD
     assert path.stat().st_mode & 0o777 == 0o600
+    aws.answer("eks", "describe_cluster", EKS_CLUSTER)
+    path.write_text("old")
+    path.chmod(0o644)
+    (tmp_path / "link").symlink_to(path)
+    assert run(capsys, "kubeconfig", "eks-gpu", "--write", str(tmp_path / "link"))[0] == Exit.GOOD
+    assert (path.stat().st_mode & 0o777, list(path.parent.iterdir())) == (0o600, [path])
     (user,) = yaml.safe_load(path.read_text())["users"]
     wanted = ["eks", "get-token", "--region", "us-west-2", "--cluster-name", "eks-gpu"]
     assert user["user"]["exec"]["args"] == wanted
