@@ -6,6 +6,7 @@ import re
 from enum import IntEnum
 
 from botocore import exceptions as aws_errors
+from botocore.parsers import ResponseParserError
 from pulumi import automation
 
 from components.config import ConfigError
@@ -89,6 +90,7 @@ MISSING = frozenset(
         "TargetGroupNotFound",
     }
 )
+_PAGE = re.compile(r"<(!doctype\s+)?html", re.IGNORECASE)
 _REGION_OFF = frozenset({"OptInRequired", "InvalidRegion"})
 
 
@@ -148,6 +150,8 @@ def _failure(error: BaseException) -> Failure | None:
                 f"AWS cannot be reached: {error}",
                 "check the network and proxy, and that the service exists in the stack's aws:region",
             )
+        case ResponseParserError():
+            return _no_answer(str(error))
         case aws_errors.BotoCoreError():
             return Failure(f"AWS: {error}")
         case automation.InvalidVersionError():
@@ -162,6 +166,8 @@ def _failure(error: BaseException) -> Failure | None:
 def _client_error(error: aws_errors.ClientError) -> Failure:
     code, said = code_of(error), error.response.get("Error", {}).get("Message", "")
     what = f"{error.operation_name}: {said or code}"
+    if _PAGE.search(said):
+        return _no_answer(said)
     if code in DENIED:
         return cannot_know(
             f"permission denied: {what}", f"allow this principal {_action(error)}, or use another profile"
@@ -177,6 +183,16 @@ def _client_error(error: aws_errors.ClientError) -> Failure:
             f"not found: {what}", "is it deployed, in this account and region? `python -m operations nodes STACK`"
         )
     return Failure(f"AWS refused: {what} ({code})")
+
+
+def _no_answer(page: str) -> Failure:
+    """Somebody else than AWS has answered; of a page its heading says enough."""
+    # botocore shows what it could not parse as Python writes bytes down.
+    heading = re.search(r"<(title|h1)[^>]*>([^<]{1,80})", page.replace(r"\n", "\n"), re.IGNORECASE)
+    return cannot_know(
+        "something else than AWS has answered" + (f': "{heading.group(2).strip()}"' if heading else ""),
+        "a proxy or a sign-in page is in between: check the network and HTTPS_PROXY",
+    )
 
 
 def _action(error: aws_errors.ClientError) -> str:

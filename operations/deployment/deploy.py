@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pulumi.automation import CommandError
 
 from stack.commands import Cause, Command, CommandRun
-from stack.failures import Exit, Failure, bad_input
+from stack.failures import Exit, Failure, bad_input, reason
 from stack.precious import PRECIOUS
 from stack.state import HYPERPOD_CLUSTER
 
@@ -147,7 +147,7 @@ def _explain(target: Target, report: Report, ended: CommandRun) -> None:
         try:
             report.node_logs = lifecycle_logs(target.aws, target.cluster_name)
         except (ClientError, BotoCoreError) as error:
-            report.warnings.append(f"the nodes' logs could not be read: {error}")
+            report.warnings.append(f"the nodes' logs could not be read: {reason(error)}")
 
 
 def keep(target: Target, report: Report) -> None:

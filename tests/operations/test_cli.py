@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from botocore import exceptions
+from botocore.parsers import ResponseParserError
 from pulumi import automation
 
 from operations import cli, console
@@ -269,6 +270,9 @@ def test_without_a_cli_no_verb_goes_on(
     assert "--install-cli" in err
 
 
+PAGE = "<!DOCTYPE html><html><head><title>\nNo</title></head><body><p>not for you</p></body></html>"
+
+
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
@@ -279,12 +283,16 @@ def test_without_a_cli_no_verb_goes_on(
         (exceptions.ConnectTimeoutError(endpoint_url="https://x"), Exit.CANNOT_KNOW, "reached"),
         (exceptions.ParamValidationError(report="bad"), Exit.FAILED, "bad"),
         (automation.InvalidVersionError("too old"), Exit.CANNOT_KNOW, "too old"),
+        # What botocore makes of a proxy's page, by the service's protocol.
+        (ResponseParserError(f"invalid XML received:\n{PAGE.encode()!r}"), Exit.CANNOT_KNOW, 'AWS has answered: "No"'),
+        (exceptions.ClientError({"Error": {"Code": "403", "Message": PAGE}}, "X"), Exit.CANNOT_KNOW, 'answered: "No"'),
     ],
 )
 def test_errors_of_libraries_are_explained(error: Exception, code: Exit, said: str) -> None:
     failure = explain(error)
     assert failure is not None
     assert (failure.code, said in failure.message) == (code, True)
+    assert "<" not in failure.message
 
 
 @pytest.mark.parametrize(
