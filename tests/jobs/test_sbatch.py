@@ -57,7 +57,7 @@ def submit(tmp_path: Path, name: str, *arguments: str, hyperpod: bool = False, *
     here = tmp_path / "here"
     shutil.copytree(JOBS, here)
     for path in here.glob("*.sbatch"):
-        text = path.read_text().replace("/opt/sagemaker_cluster", str(home))
+        text = path.read_text().replace("/opt/sagemaker_cluster", str(home)).replace("/fsx/", f"{tmp_path}/")
         path.write_text(text.replace("/opt/hyperpod/lib", str(ROOT / "lifecycle")))
     job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "it", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_SUBMIT_DIR": str(here)}
     values = {
@@ -101,6 +101,23 @@ def test_slurm_takes_every_option(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("hyperpod", [True, False])
 def test_on_hyperpod_srun_is_resumed_by_hyperpod(tmp_path: Path, name: str, hyperpod: bool) -> None:
     assert ("--auto-resume=1" in submit(tmp_path, name, hyperpod=hyperpod)) is hyperpod
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_folder_of_checkpoints_that_somebody_else_made_first_is_not_used(tmp_path: Path, name: str) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "checkpoints/it-7").symlink_to(tmp_path / "theirs")
+    with pytest.raises(AssertionError, match=r"is a link or somebody else's: OUT=FOLDER names one of your own"):
+        submit(tmp_path, name)
+    assert not (tmp_path / "calls").exists()
+    (tmp_path / "checkpoints/it-7").unlink()
+    for number in range(2):  # the second time as after a lost node
+        shutil.rmtree(tmp_path / "here")
+        assert str(tmp_path / "checkpoints/it-7") in " ".join(submit(tmp_path, name)) or name.startswith("neuron"), (
+            number
+        )
+        (tmp_path / "calls").unlink()
 
 
 @pytest.mark.parametrize("name", NAMES)
