@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from tests.components.test_config import EKS, GROUP, problems
 
 from components.config import ConfigError, Settings, parse
+from tests.components.config.refusals import EKS, GROUP, problems
 
 
 def problems_raw(**settings: Any) -> dict[str, str]:
