@@ -35,6 +35,8 @@ from .settings import Settings
 
 # Seconds between two looks at jobs and nodes; a node that did not answer is asked again sooner.
 INTERVAL, SOONER = 0.5, 0.1
+# So long at most looks are sooner for a job on its way back: a process that cannot be ended may hold it for ever.
+ON_ITS_WAY = 30.0
 # A surviving node refuses a credential that is not younger than the order to end the job, both in whole seconds of
 # slurmctld's clock (cred_revoked() of slurmd, create_kill_job_msg() of slurmctld); a job that starts again too early is
 # killed for it. Slurm submits a job anew when it goes back into the queue, and orders nothing after that.
@@ -88,12 +90,14 @@ class Watch:
     resumes: Dict[str, bool] = field(default_factory=dict)
     ending: Dict[str, Dict[str, threading.Thread]] = field(default_factory=dict)
     unfinished: Dict[str, List[str]] = field(default_factory=dict)
+    soon_until: float = 0.0
 
     @property
     def suspicious(self) -> bool:
         """Somebody did not answer, or a job is on its way back into the queue."""
         silent = (node for node in self.nodes.values() if node.silent_since is not None)
-        return bool(self.ending) or any(not node.left for node in silent)
+        returning = bool(self.ending) and self.host.now() < self.soon_until
+        return returning or any(not node.left for node in silent)
 
     def round(self) -> None:
         """One look at jobs and nodes. Raises StepError where Slurm does not answer; what is known stays."""
@@ -185,6 +189,7 @@ class Watch:
         return self.resumes[job]
 
     def _end_everywhere(self, job: str, survivors: Sequence[str]) -> None:
+        self.soon_until = self.host.now() + ON_ITS_WAY
         for survivor in survivors:
             thread = threading.Thread(target=self._end, args=(survivor, job), daemon=True)
             self.ending.setdefault(job, {})[survivor] = thread
