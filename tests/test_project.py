@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 
 import pytest
 import yaml
@@ -36,10 +37,10 @@ def test_every_type_the_account_makes_has_a_duration_with_its_source() -> None:
 
 
 def test_no_file_grows_beyond_400_lines() -> None:
-    for folder in ("components", "rehearsal", "lifecycle", "benchmarks"):
-        for path in (ROOT / folder).rglob("*.py"):
-            lines = len(path.read_text().splitlines())
-            assert lines <= 420, f"{path.relative_to(ROOT)} has {lines} lines"
+    tracked = subprocess.check_output(["git", "ls-files", "*.py", "*.sh"], cwd=ROOT, text=True).splitlines()
+    lengths = {name: len((ROOT / name).read_text().splitlines()) for name in tracked if (ROOT / name).is_file()}
+    assert len(lengths) > 300
+    assert {name: length for name, length in lengths.items() if length > 400} == {}
 
 
 @pytest.mark.slow

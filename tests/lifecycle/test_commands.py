@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import re
-import subprocess
 import sys
 from argparse import Namespace
 from dataclasses import asdict
@@ -14,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hyperpod_commands import bandwidth, benchmark, cluster, nanogpt, nccl_test, nccom_test, node_facts, validate
+from hyperpod_commands import bandwidth, benchmark, cluster, nccl_test, nccom_test, node_facts, validate
 from hyperpod_commands.cluster import Trouble, Workers
 
 from tests.lifecycle.rig import group
@@ -300,76 +298,6 @@ def test_a_nodes_facts_come_from_its_own_files(tmp_path: Path) -> None:
     assert found["environment"] == {"FI_PROVIDER": "efa", "NEURON_CC_FLAGS": "--a=b"}
     assert found["devices"] == 0
     assert "node.json" in node_facts.facts(str(tmp_path / "none"))["error"]
-
-
-def test_the_training_job_is_requeued_and_sets_rank_and_address_from_slurm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: dict[str, str] = {}
-    monkeypatch.setattr(nanogpt, "run", lambda command, stdin: given.update({command[0]: stdin}) or "42\n")
-    found = nanogpt._options().parse_args(["4", "--layers", "2", "--data", "a book.txt; rm -r /"])
-    row = asdict(group("workers", "ml.p5.48xlarge"))
-    assert nanogpt._submit(found, row, 8, tmp_path, tmp_path / "log") == "42"
-    script = given["sbatch"]
-    assert list(tmp_path.iterdir()) == [], "a script in a file could be changed on its way"
-    for line in (
-        "--nodes=4",
-        "--ntasks-per-node=8",
-        "--requeue",
-        "--open-mode=append",
-        "--partition=gpu",
-        "--gres=gpu:8",
-    ):
-        assert f"#SBATCH {line}\n" in script
-    assert 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)' in script
-    assert "SLURM_RESTART_COUNT" in script
-    assert f" --out {tmp_path} --steps 200 --save-every 50 --layers 2 --data 'a book.txt; rm -r /'\n" in script
-    assert subprocess.run(["bash", "-n"], input=script, text=True).returncode == 0
-    assert "$(hostname)" not in script
-
-
-def test_the_trainers_options_are_its_own_and_a_mistyped_one_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    found = nanogpt._options().parse_args(["--batch", "8", "--rate", "0.1"])
-    assert (found.nodes, found.gpus, found.batch, found.rate) == (2, 0, 8, 0.1)
-    for words, said in ((["--lairs", "2"], "--lairs"), (["--layers", "two"], "'two'"), (["2", "1", "8"], ": 8")):
-        with pytest.raises(SystemExit):
-            nanogpt._options().parse_args(words)
-        assert said in capsys.readouterr().err
-    trainer = (Path(nanogpt.__file__).parents[1] / "training/nanogpt.py").read_text()
-    own = dict(re.findall(r'add_argument\("(--[a-z-]+)"(?:, type=(\w+))?', trainer))
-    passed_on = {name: kind.__name__ for name, kind in nanogpt.TRAINER.items()}
-    assert {**passed_on, "--steps": "int", "--save-every": "int", "--out": "str"} == {
-        name: kind or "str" for name, kind in own.items()
-    }
-
-
-@pytest.mark.parametrize(
-    ("state", "result", "code", "said"),
-    [
-        ("COMPLETED", {"first_loss": 4.1, "last_loss": 2.5}, 0, "PASS"),
-        ("COMPLETED", {"first_loss": 2.5, "last_loss": 4.1}, 1, "the loss did not fall: 2.5000 to 4.1000"),
-        ("FAILED", None, 1, "the job is FAILED"),
-        ("COMPLETED", None, 1, "the trainer left no result"),
-    ],
-)
-def test_a_training_run_is_rated(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], state: str, result: dict[str, Any] | None, code: int, said: str
-) -> None:
-    if result:
-        whole = {**result, "steps": 200, "ms_per_step": 143.0, "backend": "gloo", "world_size": 4, "checkpoint": "c"}
-        (tmp_path / "result.json").write_text(json.dumps(whole))
-    assert nanogpt._report(Namespace(json=False), "1", state, tmp_path) == code
-    assert said in capsys.readouterr().out
-
-
-def test_a_growing_log_is_shown_in_whole_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = tmp_path / "log"
-    assert nanogpt._show(log, 0) == 0
-    log.write_text("iter 0: loss 4.1\niter 1")
-    position = nanogpt._show(log, 0)
-    log.write_text("iter 0: loss 4.1\niter 10: ü\n")
-    nanogpt._show(log, position)
-    assert capsys.readouterr().out == "iter 0: loss 4.1\niter 10: ü\n"
 
 
 @pytest.mark.parametrize(
