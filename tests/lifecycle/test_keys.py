@@ -60,7 +60,9 @@ def test_without_a_key_the_controller_makes_one_and_the_others_take_it(world: Wo
     hosts = {role: world.node(role) for role in ("controller", "login", "worker")}
     for host in hosts.values():
         host.path(KEY).unlink()
-        munge.run(ready(host))
+        node = ready(host)
+        munge.run(node)
+        assert not node.warnings, "nothing of it has to be put right"
     keys = {host.path(KEY).read_bytes() for host in hosts.values()}
     assert len(keys) == 1
     assert len(keys.pop()) == munge.KEY_BYTES
@@ -88,14 +90,30 @@ def test_a_worker_without_the_agents_key_says_who_should_have_brought_it(world: 
         munge.run(ready(worker))
 
 
-def test_a_key_that_others_can_read_is_closed_and_said(world: World) -> None:
+@pytest.mark.parametrize(("mode", "owner"), [(0o644, "root"), (0o644, "munge"), (0o400, "root")])
+def test_a_key_that_is_not_its_daemons_alone_is_closed_and_said(mode: int, owner: str, world: World) -> None:
     host = world.node("controller")
-    host.path(KEY).chmod(0o644)
-    host.owners.clear()
+    host.path(KEY).chmod(mode)
+    if owner == "root":
+        host.owners.clear()
     node = ready(host)
     munge.run(node)
-    assert host.path(KEY).stat().st_mode & 0o777 == 0o400
-    assert node.warnings["keys"] == [f"{KEY} belonged to root with mode 0644; now munge, 0400"]
+    assert (host.path(KEY).stat().st_mode & 0o777, host.owner(KEY)) == (0o400, "munge")
+    assert node.warnings["keys"] == [f"{KEY} belonged to {owner} with mode {mode:04o}; now munge, 0400"]
+
+
+def test_a_daemon_that_ran_with_another_key_is_started_again_and_comes_back_after_a_reboot(world: World) -> None:
+    host = world.node("controller")
+    host.path(KEY).unlink()
+    host.active.add("munge")
+    munge.run(ready(host))
+    assert host.ran("systemctl", "enable", "munge")
+    assert host.ran("systemctl", "restart", "munge")
+
+
+def test_what_others_compare_the_key_with_is_for_nodes_alone(world: World) -> None:
+    munge.run(ready(world.node("controller")))
+    assert (world.shared / ".hyperpod/private/munge.sha256").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_key_that_is_too_short_fails(world: World) -> None:

@@ -25,3 +25,9 @@ def test_a_node_that_is_down_already_is_not_set_down_again(cluster: Cluster) -> 
     cluster.gone.add("10.0.0.2")
     cluster.run(10)
     assert not cluster.downed()
+
+
+def test_jobs_of_hidden_partitions_and_nodes_on_which_one_just_ends_are_watched_too(cluster: Cluster) -> None:
+    (sinfo,) = {tuple(call) for call in cluster.host.calls if call[0] == "sinfo"}
+    assert {"alloc", "mix", "comp"} <= set(sinfo[sinfo.index("-t") + 1].split(","))
+    assert all("-a" in call for call in cluster.host.calls if call[0] == "squeue" and "-w" not in call)

@@ -69,6 +69,27 @@ def test_groups_that_differ_get_gres_by_node() -> None:
     ]
 
 
+def test_a_node_belongs_to_the_group_of_its_address_of_its_name_or_of_its_own_note() -> None:
+    both = groups(big="ml.p5.48xlarge", small="ml.g5.16xlarge")
+    instances = [Instance("big", "big-1", "10.1.0.2", "i-1"), Instance("small", "small-1", "10.1.0.3", "i-2")]
+    conf = slurm_conf.parse("NodeName=a NodeAddr=10.1.0.2\nNodeName=ip-10-1-0-3\nNodeName=ip-10-1-0-4\n")
+    found = slurm_conf.groups_of_nodes(conf, instances, {"ip-10-1-0-4": "small", "ip-10-1-0-3": "big"}, both)
+    assert {name: one.name for name, one in found.items()} == {
+        "a": "big",
+        "ip-10-1-0-3": "small",
+        "ip-10-1-0-4": "small",
+    }
+
+
+def test_workers_fetch_their_configuration_and_a_lost_nodes_job_goes_back_by_what_we_add() -> None:
+    lines = slurm_conf.render(slurm_conf.parse("ClusterName=x\n"), P5, ALL, BIN).splitlines()
+    hooks = [f"{name}={BIN}/hyperpod-{name.lower()}" for name in ("Prolog", "Epilog")]
+    assert {"SlurmctldParameters=enable_configless", "JobRequeue=1", "ReturnToService=2", *hooks} <= set(lines)
+    assert {"SlurmdTimeout=60", "KillWait=10"} <= set(lines)
+    others = slurm_conf.parse("SlurmctldParameters=idle_on_node_suspend\n")
+    assert "SlurmctldParameters" not in slurm_conf.render(others, P5, ALL, BIN)
+
+
 def test_nodes_of_one_group_get_gres_before_those_of_another_are_there() -> None:
     both = groups(big="ml.p5.48xlarge", small="ml.g5.16xlarge")
     text = "NodeName=ip-10-1-0-4 CPUs=8\n"
