@@ -196,6 +196,7 @@ def _account(
 
 @contextmanager
 def _ended_early(serve: bool) -> Iterator[None]:
+    """A signal is a failure, but how serving ends."""
     gone = "the embedded account, and all that was made in it, is gone"
     try:
         yield
@@ -203,6 +204,7 @@ def _ended_early(serve: bool) -> Iterator[None]:
         if not serve:
             raise Failure(f"ended by {signalled}: {gone}") from None
         Console().print(f"\nEnded: {gone}.")
+        raise typer.Exit from None
 
 
 @app.command("nodes", epilog=_CANNOT_RUN)
