@@ -1,4 +1,4 @@
-"""What earlier runs of the verbs found out, as JSON lines under ``.operations/STACK``, which git ignores."""
+"""Results of earlier runs of the verbs, as JSON lines in ``.operations/STACK``, which git ignores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLDER = ".operations"
 
 
 def folder(target: Target) -> Path:
-    """The stack's own folder, made where it is not there yet."""
+    """The stack's folder, created if it is missing."""
     path = target.project.folder / FOLDER / target.stack
     path.mkdir(parents=True, exist_ok=True)
     return path

@@ -1,4 +1,4 @@
-"""What a verb works on: a stack's checked configuration, the AWS account behind it, and the cluster of that name."""
+"""What a verb works on: a stack's checked configuration, its AWS account, and its cluster."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Target:
 
     @cached_property
     def cluster(self) -> dict[str, Any]:
-        """What SageMaker says of the cluster. Raises Failure where there is none."""
+        """SageMaker's description of the cluster. Raises Failure where there is none."""
         try:
             return dict(self.aws.client("sagemaker").describe_cluster(ClusterName=self.cluster_name))
         except ClientError as error:
@@ -74,7 +74,7 @@ class Target:
 
 
 def load(stack: str, overrides: list[str] | None = None, root: Path = ROOT) -> Target:
-    """Read and check a stack's configuration. Asks AWS nothing. Raises ProjectError and ConfigError."""
+    """Read and check a stack's configuration, without calls to AWS. Raises ProjectError and ConfigError."""
     known = sorted(path.name.split(".")[1] for path in root.glob("Pulumi.*.yaml"))
     if stack not in known:
         near = difflib.get_close_matches(stack, known, n=1)

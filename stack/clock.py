@@ -1,4 +1,4 @@
-"""How long AWS takes to make each kind of resource. Nothing sleeps; the engine adds the seconds up."""
+"""How long AWS takes to create each kind of resource. Nothing sleeps; the engine adds up the seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from components.catalogue import rows
 
 from .state import HYPERPOD_CLUSTER
 
-# A control-plane call, where the table has no figure of its own.
+# A control-plane call, for types without a figure in the table.
 _CALL_SECONDS = 3.0
 _FILE_SYSTEM = "aws:fsx/lustreFileSystem:LustreFileSystem"
 # What moves a file system's data or servers; days of backups and the like are taken at once.

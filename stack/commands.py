@@ -22,19 +22,19 @@ from .state import STACK_TYPE
 
 Command = Literal["preview", "up", "refresh", "destroy"]
 OnEvent = Callable[[Event], None]
-# What the CLI says when it has already said why; a component's connection goes when one of its children fails.
+# Messages that follow the cause; a component's connection closes when one of its children fails.
 _SAYS_NOTHING = re.compile(
     r"^(update|preview|destroy|refresh) (failed|canceled)|program exited with non-zero|resource monitor shut down"
     r"|the client connection is closing$"
 )
 
-# How long an interrupted command may go on with what is in progress, and how long to abandon it.
+# How long an interrupted command may finish what is in progress, and how long it may take to abandon it.
 _FINISHES_SECONDS, _ABANDONS_SECONDS = 60.0, 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """Why something failed. ``resource`` is a logical name, empty where the program or the engine itself says it."""
+    """Why something failed. ``resource`` is a logical name, empty if the program or the engine itself failed."""
 
     text: str
     resource: str = ""
@@ -72,7 +72,7 @@ class CommandRun:
 
 
 class InterruptibleCommand(automation.PulumiCommand):
-    """The CLI in a process group of its own, so that Ctrl-C reaches it once and only from here.
+    """The CLI in its own process group, so that Ctrl-C reaches it only once and from here.
 
     Its first SIGINT makes the engine finish what is in progress and stop; a second one abandons it.
     """
@@ -208,7 +208,7 @@ def _note(run: CommandRun, diagnostic: Any) -> None:
 
 
 def last_words(text: str) -> str:
-    """What the CLI said at the end, where no event says it."""
+    """The end of the CLI's output, for failures without an event."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("error:", "stderr: error:"))]
     return [*lines, *errors][-1].split("error: ", 1)[-1] if lines else "it said nothing"

@@ -1,4 +1,4 @@
-"""What happens to resources while an engine works: the embedded one's events, and the Pulumi CLI's read as the same."""
+"""Events of resources while an engine runs: the embedded engine's, and the Pulumi CLI's in the same form."""
 
 from __future__ import annotations
 

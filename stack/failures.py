@@ -1,4 +1,4 @@
-"""How a verb ends: the exit codes, the one exception that carries them, and other libraries' errors in these terms."""
+"""How a verb ends: the exit codes, the exception that carries them, and the translation of libraries' errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Exit(IntEnum):
     GOOD = 0
     FAILED = 1  # the operation failed, or the check found something wrong
     BAD_INPUT = 2  # the command line, the configuration, or a stack, node or group that does not exist
-    CANNOT_KNOW = 3  # no credentials, no permission, no network, a missing tool: nothing was found out
+    CANNOT_KNOW = 3  # undetermined: missing credentials, permissions, network or tools
     CANCELLED = 130  # Ctrl-C, as shells have it
 
 
@@ -37,12 +37,12 @@ class Failure(Exception):
 
 
 def bad_input(message: str, hint: str = "") -> Failure:
-    """What the user gave is wrong."""
+    """The user's input is wrong."""
     return Failure(message, hint, Exit.BAD_INPUT)
 
 
 def cannot_know(message: str, hint: str = "") -> Failure:
-    """Something that is needed to answer is out of reach."""
+    """Something that the answer needs is missing or unreachable."""
     return Failure(message, hint, Exit.CANNOT_KNOW)
 
 
@@ -107,7 +107,7 @@ def code_of(error: aws_errors.ClientError) -> str:
 
 
 def is_missing(error: aws_errors.ClientError) -> bool:
-    """Whether AWS says that there is no such thing."""
+    """Whether AWS says that the resource does not exist."""
     code, message = code_of(error), str(error)
     return (
         code in MISSING
@@ -117,7 +117,7 @@ def is_missing(error: aws_errors.ClientError) -> bool:
 
 
 def reason(error: aws_errors.ClientError | aws_errors.BotoCoreError) -> str:
-    """Why something could not be asked, in a few words: for what goes on without the answer."""
+    """Why something could not be asked, in a few words, for callers that continue without the answer."""
     if isinstance(error, aws_errors.BotoCoreError):
         return str(error)
     code = code_of(error)
@@ -126,7 +126,7 @@ def reason(error: aws_errors.ClientError | aws_errors.BotoCoreError) -> str:
 
 
 def explain(error: BaseException, stack: str = "STACK") -> Failure | None:
-    """The failure that an error of a library amounts to; None where it is our own mistake."""
+    """A library's error as a Failure; None if it is a defect of this project."""
     failure = _failure(error)
     if failure is not None:
         failure.hint = failure.hint.replace("STACK", stack)
@@ -210,14 +210,16 @@ def _command_error(error: automation.CommandError) -> Failure:
             "wait for it; if it is dead: `pulumi cancel --stack STACK`",
         )
     if re.search(r"PULUMI_ACCESS_TOKEN|not logged in|must be set for login", text):
-        return cannot_know("Pulumi has nowhere to keep state", "`pulumi login`, or set PULUMI_BACKEND_URL=s3://BUCKET")
+        return cannot_know(
+            "Pulumi has no backend for its state", "`pulumi login`, or set PULUMI_BACKEND_URL=s3://BUCKET"
+        )
     if "PULUMI_CONFIG_PASSPHRASE" in text or "incorrect passphrase" in text:
         return cannot_know(
             "the stack's secrets cannot be read", "set PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE"
         )
     if re.search(_NO_BACKEND_CREDENTIALS, text):
         return cannot_know(
-            f"Pulumi's backend does not let this principal in: {last_words(text)}",
+            f"Pulumi's backend refuses this principal: {last_words(text)}",
             f"{_LOG_IN}; `pulumi whoami -v` names the backend",
         )
     if re.search(r"dial tcp|no such host|connection refused|i/o timeout", text):

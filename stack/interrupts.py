@@ -1,4 +1,4 @@
-"""How a rehearsal is ended early: a signal unwinds it, so that everything it started is ended and removed."""
+"""Ending a rehearsal early: a signal unwinds it, so that everything it started is stopped and removed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Signals that end a program raise Interrupted; SIGINT also where it was ignored, as shells do in the background.
+    """Signals that end a program raise Interrupted; SIGINT even if it was ignored, as in background jobs of a shell.
 
     What then fails because it was interrupted, as a half-imported module does, is Interrupted too. For the main thread:
     ValueError on any other.

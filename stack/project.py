@@ -21,12 +21,12 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 }
 
 
-# libyaml's is ten times as fast; PyYAML's wheels have it.
+# libyaml's loader is ten times as fast; PyYAML's wheels include it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class ProjectError(Exception):
-    """A project or stack file cannot be used; the text says which, where and why."""
+    """A project or stack file is invalid; the text says which file, where and why."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a deployment knows of its resources, as the engine's state file does."""
+"""What a deployment knows about its resources, like the engine's state file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ResourceState:
 
     @property
     def in_account(self) -> bool:
-        """Whether the account has it: not for components, providers and the stack."""
+        """Whether it exists in the account: false for components, providers and the stack."""
         return self.custom and not self.type.startswith(PROVIDER_PREFIX)
 
     def as_json(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def members(state: Mapping[str, ResourceState], urn: str) -> Iterable[ResourceSt
 
 
 def finish_of(state: Mapping[str, ResourceState], urns: Iterable[str]) -> float:
-    """When the last of these, with everything below the components among them, is done."""
+    """When the last of these is done, including everything below components."""
     return max((m.finish for urn in urns if urn in state for m in members(state, urn)), default=0.0)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-# What AWS's and Pulumi's messages contain, and what helps. The first that matches is taken.
+# Patterns in AWS's and Pulumi's messages, and what helps. The first match wins.
 _STEPS: tuple[tuple[str, str], ...] = (
-    # A refused or throttled call may be about anything: its own words say more than what it was about.
+    # A refused or throttled call may concern any resource: the refusal says more than the resource does.
     (
         r"\bAccessDenied|\bUnauthorizedOperation\b|\bAuthorizationError\b|not authorized to perform|is not authorized",
-        "let this principal do what the message names, then deploy again",
+        "allow this principal the action that the message names, then deploy again",
     ),
     (
         r"\b(?:ExpiredToken|InvalidClientTokenId|NoCredential)|no EC2 IMDS role",
@@ -17,11 +17,11 @@ _STEPS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"\b(?:Throttling|RequestLimitExceeded|TooManyRequests|SlowDown)|\b[Rr]ate exceeded",
-        "wait a few minutes, then deploy again: it goes on where it stopped",
+        "wait a few minutes, then deploy again: it continues where it stopped",
     ),
     (
         r"\bLifecycleScriptFailed\b|\b[Ll]ifecycle scripts?\b",
-        "the last line of the node's log names the step that failed; mend lifecycle/ or the network, then deploy again",
+        "the last line of the node's log names the step that failed; fix lifecycle/ or the network, then deploy again",
     ),
     (
         r"\b\w*(?:LimitExceeded|QuotaExceeded)(?:Exception)?\b|\bMaximumNumberOf|\bquotas?\b|\bservice limit",
@@ -46,24 +46,24 @@ _STEPS: tuple[tuple[str, str], ...] = (
         r"because it is protected|marked for protection|is protected; set hyperpod:protect",
         "pulumi config set hyperpod:protect false, deploy, then destroy",
     ),
-    (r"problems? in the configuration", "mend the configuration: pulumi config set KEY VALUE"),
+    (r"problems? in the configuration", "fix the configuration: pulumi config set KEY VALUE"),
     (r"\bBucketNotEmpty\b", "empty the bucket, then destroy again"),
     (
         r"\bDependencyViolation\b|has dependencies|is in use|still (?:uses|in use)",
-        "python -m operations errors {stack}    # what is in the way",
+        "python -m operations errors {stack}    # what still uses it",
     ),
     (
         r"AlreadyExists|already exists|\bResourceInUse",
-        "something of that name is there already: another stack's, or the remains of one that was not destroyed",
+        "that name exists already: in another stack, or left over from one that was not destroyed completely",
     ),
 )
 _OTHERWISE = (
-    "python -m operations errors {stack}    # every cause, newest first; deploying again goes on where it stopped"
+    "python -m operations errors {stack}    # every cause, newest first; deploying again continues where it stopped"
 )
 
 
 def next_step(text: str, stack: str, otherwise: str = _OTHERWISE) -> str:
-    """What to do about a failure with this text; ``otherwise`` where nothing is known about it."""
+    """What to do about a failure with this text; ``otherwise`` if no pattern matches."""
     for pattern, step in _STEPS:
         if re.search(pattern, text):
             return step.format(stack=stack)

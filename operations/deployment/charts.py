@@ -1,4 +1,4 @@
-"""Bring the Helm charts that ``pulumi up`` installs on EKS, and check that they are what the project pins."""
+"""Download the Helm charts that ``pulumi up`` installs on EKS, and check them against the project's pins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class Brought:
-    """A chart that is in place, ``content`` being the charts in it whose content was verified."""
+    """An installed chart. ``content`` lists the charts in it whose content was verified."""
 
     chart: str
     version: str
@@ -33,9 +33,9 @@ class Brought:
 def bring(
     chart: Chart, root: Path | None = None, offline: Path | None = None, progress: Progress | None = None
 ) -> Brought:
-    """Put a chart into ``charts/``, all of it or nothing. Raises Failure where it cannot be had or is not as pinned.
+    """Put a chart into ``charts/``, completely or not at all. Raises Failure if it is unavailable or not as pinned.
 
-    ``offline`` is a folder with the archives under the last part of their addresses, in the network's place.
+    ``offline`` is a folder with the archives, named by the last part of their addresses, to use instead of the network.
     """
     root = root or ROOT
     target = root / chart.path
@@ -45,7 +45,7 @@ def bring(
             if wrong := faults(chart, made):
                 raise Failure(
                     f"{chart.name} is not what this project pins: {'; '.join(wrong)}",
-                    "somebody changed what is published at these addresses; use no chart that you have not read",
+                    "the content published at these addresses has changed; do not use a chart that you have not read",
                 )
             if target.exists():
                 shutil.rmtree(target)

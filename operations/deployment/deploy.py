@@ -29,7 +29,7 @@ from .live import Progress
 
 @dataclass
 class Report:
-    """What a command came to. ``cause`` is what failed first; ``others`` failed after it, mostly because of it.
+    """A command's result. ``cause`` is what failed first; ``others`` failed later, mostly as a consequence.
 
     ``lost`` says of each resource that holds data or running work, and goes, what is lost with it. ``guarded`` are
     those of them that nobody has asked to go by a key of the configuration.
@@ -55,7 +55,7 @@ class Report:
 
     @property
     def code(self) -> Exit:
-        """How the verb ends: after a destroy, nothing may be left, and everything must have been looked at."""
+        """The verb's exit code: after a destroy, nothing may be left, and everything must have been searched."""
         if self.cancelled:
             return Exit.CANCELLED
         if not self.succeeded or (self.audit and self.audit.of_the_stack):
@@ -137,7 +137,7 @@ def _explain(target: Target, report: Report, ended: CommandRun) -> None:
     report.cause, report.others = next(iter(ended.causes), None), ended.causes[1:]
     if report.cancelled:
         report.next_step = (
-            "nothing more was begun; the same command goes on where it stopped, "
+            "nothing more was started; the same command continues where it stopped, "
             f"`python -m operations destroy {target.stack}` takes back what there is"
         )
     if report.cause is None:
@@ -151,7 +151,7 @@ def _explain(target: Target, report: Report, ended: CommandRun) -> None:
 
 
 def keep(target: Target, report: Report) -> None:
-    """Remember how a command ended, for ``errors``."""
+    """Record how a command ended, for ``errors``."""
     cause = asdict(report.cause) if report.cause else None
     records.add(target, DEPLOYMENTS, {"command": report.command, "succeeded": report.succeeded, "cause": cause})
 

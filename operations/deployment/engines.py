@@ -35,7 +35,7 @@ class Engine(Protocol):
     title: str
 
     def execute(self, command: Command, on_event: OnEvent) -> CommandRun:
-        """Run a command to its end, or until it is cancelled."""
+        """Run a command until it ends or is cancelled."""
         ...
 
     def outputs(self) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class Engine(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Finish what is in progress and begin nothing more."""
+        """Finish what is in progress and start nothing more."""
         ...
 
     def configure(self, values: Mapping[str, str]) -> None:
@@ -55,7 +55,7 @@ class Engine(Protocol):
         ...
 
     def restore(self) -> None:
-        """Take back what ``configure`` did."""
+        """Undo ``configure``."""
         ...
 
 
@@ -82,7 +82,7 @@ class PulumiEngine:
         return [name_of(one["urn"]) for one in resources if one.get("initErrors")]
 
     def cancel(self) -> None:
-        """Interrupt the CLI, once more each time."""
+        """Interrupt the CLI, once for each call."""
         self._cli.interrupt()
 
     @property
@@ -143,7 +143,7 @@ def _install() -> Path:
         ) from error
     root = find_cli()
     if root is None:
-        raise Failure("the Pulumi CLI's installer ended well, but there is no CLI")
+        raise Failure("the Pulumi CLI's installer succeeded, but there is no CLI")
     return root
 
 
@@ -161,8 +161,8 @@ def open_stack(target: Target, *, create: bool, install_cli: bool = False) -> Pu
 def attend(work: Callable[[], T], cancel: Callable[[], None]) -> T:
     """Do the work, and turn Ctrl-C or a termination signal into ``cancel``; the work then ends by itself.
 
-    Also where Ctrl-C was ignored, as shells have it for what they start in the background. Signals reach a program's
-    main thread alone: on any other the work is only done.
+    Also if Ctrl-C was ignored, which is how shells start background jobs. Signals reach only a program's main thread:
+    on any other thread the work just runs.
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
@@ -176,7 +176,7 @@ def attend(work: Callable[[], T], cancel: Callable[[], None]) -> T:
                     return future.result()
                 except KeyboardInterrupt:
                     console.note(
-                        "Cancelling: what is in progress is finished first. Ctrl-C again abandons it.", "yellow"
+                        "Cancelling: finishing what is in progress. Press Ctrl-C again to abandon it.", "yellow"
                     )
                     cancel()
     finally:

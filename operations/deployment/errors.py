@@ -1,4 +1,4 @@
-"""``errors``: root causes of what went wrong with a stack, from every place that knows some."""
+"""``errors``: root causes of what went wrong with a stack, from every source."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DEPLOYMENTS = "deployments"
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One thing that went wrong. ``source`` is who says so; ``what`` the resource, node or call."""
+    """One thing that went wrong. ``source`` is where it was found; ``what`` is the resource, node or call."""
 
     time: datetime
     source: str
@@ -42,14 +42,14 @@ class Problem:
 
 @dataclass
 class Problems:
-    """What was found, newest first, and the places that could not be asked."""
+    """What was found, newest first, and the sources that could not be asked."""
 
     found: list[Problem] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
 
 def collect(target: Target, since: timedelta) -> Problems:
-    """Ask every source. One that cannot be asked is named in ``unknown``, and the others go on."""
+    """Ask every source. A source that cannot be asked is named in ``unknown``, and the others are still asked."""
     problems = Problems()
     start = datetime.now(UTC) - since
     for source, look in _SOURCES:
@@ -68,7 +68,7 @@ def collect(target: Target, since: timedelta) -> Problems:
 
 
 def _problem(target: Target, time: datetime, source: str, what: str, message: str) -> Problem:
-    step = next_step(message, target.stack, "mend it, then deploy again: it goes on where it stopped")
+    step = next_step(message, target.stack, "fix it, then deploy again: it continues where it stopped")
     if "DependencyViolation" in message:
         words, step = in_the_way(target, message)
         message = f"{message} ({words})"
@@ -92,7 +92,7 @@ def _deployments(target: Target, start: datetime) -> Iterator[Problem]:
 
 
 def _state(target: Target, start: datetime) -> Iterator[Problem]:
-    """What an interrupted command left half-way, as the engine's state has it; nothing where no CLI is installed."""
+    """What an interrupted command left half-done, by the engine's state; nothing if no CLI is installed."""
     if find_cli() is None:
         return
     options = automation.LocalWorkspaceOptions(pulumi_command=open_cli())
@@ -108,7 +108,7 @@ def _state(target: Target, start: datetime) -> Iterator[Problem]:
 
 
 def _cluster(target: Target, start: datetime) -> Iterator[Problem]:
-    """What SageMaker says of the cluster and its nodes now."""
+    """What SageMaker reports about the cluster and its nodes now."""
     found = target.aws.client("sagemaker").describe_cluster(ClusterName=target.cluster_name)
     now = datetime.now(UTC)
     if message := found.get("FailureMessage"):
@@ -124,7 +124,7 @@ def _cluster(target: Target, start: datetime) -> Iterator[Problem]:
 def _events(target: Target, start: datetime) -> Iterator[Problem]:
     """The cluster's own events of the levels Error and Warn, each with the failure that it was of.
 
-    SageMaker has them for continuous provisioning alone (SageMaker API Reference, ListClusterEvents).
+    SageMaker has them only with continuous provisioning (SageMaker API Reference, ListClusterEvents).
     """
     if target.config.settings.node_provisioning != "Continuous":
         return
@@ -178,7 +178,7 @@ def _recorded(target: Target, start: datetime) -> Iterator[Problem]:
 
 
 def _trail(target: Target, start: datetime) -> Iterator[Problem]:
-    """Calls that AWS refused; equal refusals, as of a delete that is tried again, are told once."""
+    """Calls that AWS refused; equal refusals, as of a repeated delete, are listed once."""
     times: dict[tuple[str, str], list[datetime]] = {}
     unseen: Failure | None = None
     try:
@@ -194,7 +194,7 @@ def _trail(target: Target, start: datetime) -> Iterator[Problem]:
 
 
 def _boots(target: Target, start: datetime) -> Iterator[Problem]:
-    """Lifecycle scripts that ended badly."""
+    """Lifecycle scripts that failed."""
     for log in lifecycle_logs(target.aws, target.cluster_name):
         if log.failed:
             yield _problem(target, log.time, "lifecycle script", log.stream.split("/", 1)[1], log.lines[-1])

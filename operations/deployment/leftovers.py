@@ -1,4 +1,4 @@
-"""What a destroyed stack left in the account: asked of each service, by this stack's names and tags."""
+"""What a destroyed stack left in the account: each service is searched by this stack's names and tags."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .tagged import present
 
 @dataclass(frozen=True, kw_only=True)
 class Leftover:
-    """One thing that is still there. ``by_aws``: AWS made it by itself. ``command`` removes it."""
+    """One resource that still exists. ``by_aws``: AWS itself created it. ``command`` removes it."""
 
     kind: str
     id: str
@@ -30,7 +30,7 @@ class Leftover:
 
 @dataclass
 class Audit:
-    """What was found. ``kept`` stays on purpose; ``unknown`` says what could not be looked at, and why."""
+    """What was found. ``kept`` stays on purpose; ``unknown`` says what could not be searched, and why."""
 
     leftovers: list[Leftover] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Audit:
         return [one for one in self.leftovers if not one.by_aws]
 
     def add_unnamed(self, found: Iterable[str]) -> None:
-        """Things that a search by other means has found, except those that are known already."""
+        """Add what another search found, except what is known already."""
         known = {one.id for one in self.leftovers}
         for text in found:
             if not known & set(text.split()):
@@ -69,7 +69,7 @@ _TAGGED = (
 
 
 def audit(target: Target) -> Audit:
-    """Look for everything that the stack, or AWS on its behalf, may have left. Asks only; removes nothing."""
+    """Search for everything that the stack, or AWS on its behalf, may have left. Read-only."""
     found = Audit()
     for what, look in _LOOKS:
         try:
@@ -85,7 +85,7 @@ def audit(target: Target) -> Audit:
 
 
 def remove(target: Target, found: Audit) -> None:
-    """Delete what AWS made by itself: log groups, and network interfaces that nothing uses any more."""
+    """Delete what AWS itself created: log groups, and network interfaces that nothing uses any more."""
     for one in [one for one in found.leftovers if one.by_aws]:
         try:
             if one.kind == "log group":
@@ -120,7 +120,7 @@ def _network(target: Target) -> Iterator[Leftover]:
 
 
 def _interfaces(target: Target) -> Iterator[Leftover]:
-    """What AWS attaches for nodes, endpoints and file systems, and sometimes forgets."""
+    """Interfaces that AWS attaches for nodes, endpoints and file systems, and sometimes forgets."""
     net = target.config.settings.network
     if net.private_subnet_id:
         filters = [

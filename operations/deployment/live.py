@@ -1,4 +1,4 @@
-"""A deployment as it goes: a tree of components in a terminal, a line for each resource elsewhere."""
+"""A deployment's live progress: a tree of components in a terminal, a line per resource elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stack.clock import clock, duration
 from stack.events import Event, name_of
 
 _MARKS = {"start": ("…", "yellow"), "done": ("✓", "green"), "failed": ("✗", "red")}
-# Without a terminal, what takes longer than this is announced when it starts.
+# Without a terminal, resources that take longer than this are announced when they start.
 _LONG_SECONDS = 60
 _ROWS_OF_A_COMPONENT = 4
 
@@ -31,14 +31,14 @@ class _Row:
     ended: float = 0.0
 
     def times(self, now: float) -> str:
-        """How long it has taken, and how long such a resource takes (stack/durations.csv)."""
+        """The elapsed time, and the usual time of such a resource (stack/durations.csv)."""
         took = (self.ended or now) - self.began
         about = f" of about {clock(self.predicted)}" if self.predicted and self.operation == "create" else ""
         return f"{clock(took)}{about}"
 
 
 class Progress:
-    """What the engine's events look like. Use as a context manager, with ``event`` as the engine's callback."""
+    """Shows the engine's events. Use as a context manager, with ``event`` as the engine's callback."""
 
     def __init__(self, title: str, console: Console, total: int = 0) -> None:
         self._title, self._console, self._total = title, console, total

@@ -1,4 +1,4 @@
-"""``--rehearse``: the same verbs on an AWS account embedded in this process, with the Pulumi CLI where there is one."""
+"""``--rehearse``: the same verbs on an AWS account embedded in this process, with the Pulumi CLI if installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What carries a stack's tags, as the Resource Groups Tagging API has it, and what of it is really there."""
+"""Resources with a stack's tags by the Resource Groups Tagging API, and which of them really exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..target import Target
 
 @dataclass(frozen=True, kw_only=True)
 class Tagged:
-    """One thing that is there. ``command`` deletes it."""
+    """One existing resource. ``command`` deletes it."""
 
     kind: str
     id: str
@@ -110,7 +110,7 @@ def present(target: Target) -> Iterator[Tagged]:
         found |= dict.fromkeys(arns(target, f"kubernetes.io/cluster/{cluster}", "owned"))
         # Volumes of newer drivers (AWS managed policy AmazonEBSCSIDriverEKSClusterScopedPolicy).
         found |= dict.fromkeys(arns(target, "ebs.csi.aws.com/cluster-name", cluster))
-        # What the AWS Load Balancer Controller makes.
+        # What the AWS Load Balancer Controller creates.
         found |= dict.fromkeys(arns(target, "elbv2.k8s.aws/cluster", cluster))
     unsure = []
     for arn in found:

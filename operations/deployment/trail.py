@@ -1,4 +1,4 @@
-"""CloudTrail: the calls that AWS refused and that have to do with a stack."""
+"""CloudTrail: refused calls that concern a stack."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SERVICES = (
     "sagemaker", "ec2", "fsx", "eks", "iam", "s3", "ssm", "logs", "events", "aps", "grafana", "kms", "ecr",
 )  # fmt: skip
 _SOURCES = frozenset(f"{name}.amazonaws.com" for name in _SERVICES)
-# What a program asks to find out whether something is there is no mistake when it is not.
+# A call that checks whether something exists is no mistake if it does not.
 _HARMLESS = frozenset(
     {"NoSuchEntityException", "NoSuchBucket", "NoSuchTagSet", "ResourceNotFoundException", "DryRunOperation"}
 )
@@ -44,7 +44,7 @@ class Refused:
 def refused(target: Target, start: datetime) -> Iterator[Refused]:
     """Refused calls since then that name the cluster, or one of the stack's resources by its id, newest first.
 
-    What could not be asked is told at the end, by a Failure: what was found until then counts all the same.
+    If a source cannot be asked, a Failure at the end says so; what was found until then still counts.
     """
     ids, unseen = _ids(target)
     home = target.aws.region
@@ -78,7 +78,7 @@ def _ids(target: Target) -> tuple[set[str], list[str]]:
     try:
         return {one for arn in arns(target) for one in _ID.findall(arn)}, []
     except (ClientError, BotoCoreError) as error:
-        return set(), [f"calls that name resources by their ids alone are not seen: {reason(error)}"]
+        return set(), [f"calls that name resources only by id are missing: {reason(error)}"]
 
 
 def _refusal(target: Target, event: dict[str, Any], ids: set[str]) -> Refused | None:

@@ -1,1 +1,1 @@
-"""What people need of a cluster under EKS: a kubeconfig, images, compute shares."""
+"""What users of an EKS stack need: a kubeconfig, images, compute quotas."""

@@ -1,7 +1,7 @@
 """``governance``: SageMaker's task governance for the stack: the cluster's policy, and a compute quota for each team.
 
-Neither CloudFormation nor Cloud Control knows them, so the stack cannot own them; this makes them what the
-configuration says, as often as it is run, and takes them away before a destroy.
+Neither CloudFormation nor Cloud Control supports them, so the stack cannot own them. Each run brings them to the
+configuration; before a destroy they are removed.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def apply(chosen: Target, pause: float = _PAUSE_SECONDS) -> list[Change]:
 
 
 def remove(chosen: Target) -> list[Change]:
-    """Take away the quotas, then the policy, of the configuration's names."""
+    """Remove the quotas, then the policy, with the configuration's names."""
     _require(chosen)
     arn = str(chosen.cluster["ClusterArn"])
     changes = []
@@ -135,7 +135,7 @@ def _find(chosen: Target, kind: _Kind, arn: str, name: str) -> dict[str, Any] | 
 
 
 def _settle(chosen: Target, kind: _Kind, one: str, name: str, pause: float) -> None:
-    """Wait until SageMaker has brought it into the cluster."""
+    """Wait until SageMaker has applied it to the cluster."""
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         found = kind.call(chosen, "describe", **{kind.id_key: one})

@@ -1,4 +1,4 @@
-"""``image``: build the jobs' container image and push it to the stack's own registry, or say how."""
+"""``image``: build the jobs' container image and push it to the stack's registry, or print how."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..target import Target
 
 ROOT = Path(__file__).parents[2]
 RECIPE = Path("jobs/image")
-# What the recipe's base is for.
+# The architecture of the Dockerfile's base image.
 PLATFORM = "linux/amd64"
 _TAG_LENGTH = 12
 
@@ -73,11 +73,12 @@ def build(chosen: Target, wanted: Plan) -> None:
     """Log in, build and push. Raises Failure with the command that failed."""
     if shutil.which("docker") is None:
         raise cannot_know(
-            "there is no docker on this machine", "run the same where there is one; without --build it prints how"
+            "there is no docker on this machine",
+            "run the same where Docker is installed; without --build it prints how",
         )
     answer = chosen.aws.client("ecr").get_authorization_token()["authorizationData"][0]
     user, _, password = base64.b64decode(answer["authorizationToken"]).decode().partition(":")
-    # On standard input: a password in the arguments is for every user of the machine to read.
+    # On standard input: every user of the machine can read a password in the arguments.
     _run(("docker", "login", "--username", user, "--password-stdin", wanted.registry), password)
     for command in wanted.commands:
         _run(command)

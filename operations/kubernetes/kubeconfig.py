@@ -1,4 +1,4 @@
-"""``kubeconfig``: how kubectl reaches the stack's Kubernetes API, with credentials that AWS gives out as it asks."""
+"""``kubeconfig``: how kubectl reaches the stack's Kubernetes API, with credentials from AWS on demand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..target import Target
 
 
 def describe(chosen: Target) -> dict[str, Any]:
-    """What EKS says of the control plane. Raises Failure for a Slurm stack."""
+    """EKS's description of the control plane. Raises Failure for a Slurm stack."""
     if not chosen.on_eks:
         raise bad_input(
             f"{chosen.stack} is a Slurm stack: it has no Kubernetes API", f"python -m operations connect {chosen.stack}"
@@ -21,7 +21,7 @@ def describe(chosen: Target) -> dict[str, Any]:
 
 
 def render(cluster: dict[str, Any]) -> str:
-    """A kubeconfig. It holds no secret: `aws eks get-token` is asked each time."""
+    """A kubeconfig. It contains no secret: kubectl calls `aws eks get-token` each time."""
     name, region = cluster["name"], cluster["arn"].split(":")[3]
     document = {
         "apiVersion": "v1",

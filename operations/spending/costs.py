@@ -1,4 +1,4 @@
-"""``cost``: what a stack costs by the hour and month, by part, from the dated tables or from AWS's price list."""
+"""``cost``: what a stack costs per hour and month, by part, from the dated tables or from AWS's price list."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HOURS = {"hrs": 1.0, "hour": 1.0, "hours": 1.0, "gb-mo": 1 / HOURS_PER_MONTH, "
 
 @dataclass(frozen=True, kw_only=True)
 class Bill:
-    """A stack's cost, in US dollars. ``sources`` say where the figures of instances and other items are from."""
+    """A stack's cost, in US dollars. ``sources`` name where the figures come from."""
 
     hourly_usd: float
     monthly_usd: float

@@ -1,4 +1,4 @@
-"""``quotas``: every service quota that a stack needs, against its limit and what others in the account use of it."""
+"""``quotas``: every service quota that a stack needs, compared with its limit and the account's other use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ENIS = "L-DF5E4CA3"
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One quota. ``used`` is what everything but this stack takes; ``limit`` and ``used`` are None where unknown."""
+    """One quota. ``used`` is the use by everything except this stack; ``limit`` and ``used`` are None if unknown."""
 
     service: str
     name: str
@@ -106,7 +106,7 @@ class _Limits:
 
 
 class _Usage:
-    """What everything but this stack takes of each quota. Each service is asked once."""
+    """The use of each quota by everything except this stack. Each service is asked once."""
 
     def __init__(self, target: Target) -> None:
         self._target, self._aws = target, target.aws
@@ -182,7 +182,7 @@ class _Usage:
         return CLUSTER_ID_TAG in tags and tags[CLUSTER_ID_TAG] == self._target.names.cluster_id
 
 
-# Limits of one cluster, volume or VPC, from which nobody else takes.
+# Limits of a single cluster, volume or VPC, which nothing else uses.
 _OF_ONE = frozenset({"L-2CE978FC", "L-E13DF72A", "L-29B6F2EB"})
 _GATEWAY_ENDPOINTS = [{"Name": "vpc-endpoint-type", "Values": ["Gateway"]}]
 _MEASURES: dict[str, Callable[[_Usage], float]] = {
@@ -203,5 +203,5 @@ _MEASURES: dict[str, Callable[[_Usage], float]] = {
 
 
 def requests(checks: list[Check]) -> Iterator[str]:
-    """The commands that ask for what is missing."""
+    """The commands that request what is missing."""
     return (one.request for one in checks if one.request)

@@ -1,1 +1,1 @@
-"""Training jobs for Kubernetes: what the catalogue of jobs has, rendered for a stack, checked and submitted."""
+"""Training jobs for Kubernetes: the jobs of ``jobs/eks``, rendered for a stack, checked and submitted."""

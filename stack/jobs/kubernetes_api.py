@@ -1,4 +1,4 @@
-"""The Kubernetes API, as running jobs needs it. Its refusals come in the commands' own terms."""
+"""The part of the Kubernetes API that running jobs needs. Its refusals are raised as Failures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..failures import Failure, bad_input, cannot_know
 _FIELD_MANAGER = "hyperpod-operations"
 _TIMEOUT_SECONDS = 30
 _PAGE = 500
-_REACH = "is the Kubernetes API open to this machine? hyperpod:kubernetesApiCidrs, or run it inside the VPC"
+_REACH = "can this machine reach the Kubernetes API? Set hyperpod:kubernetesApiCidrs, or run this inside the VPC"
 
 Object = dict[str, Any]
 
@@ -43,7 +43,7 @@ class KubernetesApi:
         except (ConfigException, OSError, yaml.YAMLError, TypeError, AttributeError) as error:
             where = f"{kubeconfig}" if isinstance(kubeconfig, Path) else "the kubeconfig"
             raise bad_input(
-                f"{where} cannot be used: {error}", "make one: python -m operations kubeconfig STACK --write FILE"
+                f"{where} cannot be used: {error}", "create one: python -m operations kubeconfig STACK --write FILE"
             ) from None
         return KubernetesApi(client)
 
@@ -61,7 +61,7 @@ class KubernetesApi:
             )
 
     def get(self, document: Object) -> Object | None:
-        """The object as it is now, None where there is none."""
+        """The current object, or None."""
         metadata = document["metadata"]
         with _in_our_terms(_name(document)):
             try:
@@ -77,7 +77,7 @@ class KubernetesApi:
         return dict(found.to_dict())
 
     def delete(self, document: Object) -> None:
-        """Delete an object and what belongs to it, if it is there."""
+        """Delete an object and what belongs to it, if it exists."""
         metadata = document["metadata"]
         with _in_our_terms(_name(document)):
             try:
@@ -145,7 +145,7 @@ class KubernetesApi:
                 if error.status in (400, 404):
                     return []
                 raise
-        # Not splitlines: progress bars and the like have other ends of lines in them.
+        # Not splitlines: progress bars and the like contain other line separators.
         return [line for line in text.split("\n") if line]
 
     def _kind(self, document: Object) -> Any:

@@ -29,14 +29,14 @@ _AUTO_RESUME = {
     "sagemaker.amazonaws.com/enable-job-auto-resume": "true",
     "sagemaker.amazonaws.com/job-max-retry-count": "10",
 }
-# PyTorchJob's own default port.
+# PyTorchJob's default port.
 _PORT = "23456"
 # Half of the memory that the pod asks for may be shared memory; it counts towards the pod's own limit.
 _SHARED_MEMORY_SHARE = 0.5
 
 
 class JobError(ValueError):
-    """A job that cannot run on this cluster; ``problems`` says everything that is wrong, with its fix."""
+    """A job that cannot run on this cluster; ``problems`` lists everything that is wrong, with its fix."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
@@ -148,7 +148,7 @@ def _problems(
     devices: int | None,
     efa: int | None,
 ) -> list[str]:
-    """What is wrong with a request, before anything is asked of the cluster."""
+    """What is wrong with a request, before the cluster is asked."""
     job, settings, row = SPECS[name], config.settings, group.type
     problems = []
     if settings.orchestrator != "eks":

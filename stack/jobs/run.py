@@ -22,13 +22,13 @@ Object = dict[str, Any]
 OnLine = Callable[[str], None]
 OnPhase = Callable[[str], None]
 Test = Literal["nccl", "nccom"]
-# Which pod of a job speaks for it.
+# The pod whose log is the job's.
 _SPEAKER: Mapping[str, Mapping[str, str]] = {
     "MPIJob": {"training.kubeflow.org/job-role": "launcher"},
     "PyTorchJob": {"training.kubeflow.org/replica-index": "0"},
     "Job": {},
 }
-# Seconds of a log that are read twice, so that none is missed.
+# Seconds of a log that are read twice, so that no line is missed.
 _OVERLAP = 10
 _DONE = {"Complete": True, "Succeeded": True, "Failed": False}
 _STEP = re.compile(r"^(?:iter|step) (\d+): loss ([\d.]+)")
@@ -68,7 +68,7 @@ class Result:
 
 
 def check(api: Api, objects: Sequence[Object], config: Config, *, pretrained: bool = False) -> None:
-    """Refuse what the cluster would refuse, or leave pending for ever. Raises Failure with every problem at once."""
+    """Refuse what the cluster would refuse or leave pending forever. Raises Failure with every problem at once."""
     job = objects[-1]
     name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
     if api.get({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}) is None:
@@ -213,7 +213,7 @@ def _runs(pod: Object) -> bool:
 
 
 def _phase(pods: Sequence[Object]) -> str:
-    """What a person waits for."""
+    """What the job is waiting for, in words."""
     if not pods:
         return "queued: no pod yet"
     running = sum(pod.get("status", {}).get("phase") == "Running" for pod in pods)
@@ -239,7 +239,7 @@ def _queued(pods: Sequence[Object]) -> bool:
 def judge(
     name: str, namespace: str, group: InstanceGroup, nodes: int, succeeded: bool, lines: Sequence[str], seconds: float
 ) -> Result:
-    """What a job's end and its output amount to."""
+    """The result of a job, from its end and its output."""
     reasons = [] if succeeded else [why_failed(lines)]
     figures: dict[str, float] = {}
     text = "\n".join(lines)
@@ -285,6 +285,6 @@ def rate(
 
 
 def why_failed(lines: Sequence[str]) -> str:
-    """Why a job failed, by the last it said."""
+    """Why a job failed, by its last output."""
     said = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
     return f"the job failed: {said}"

@@ -19,7 +19,7 @@ _PYTORCH_IMAGE = "public.ecr.aws/deep-learning-containers/pytorch-training:2.7.1
 _NCCL_IMAGE = "public.ecr.aws/hpc-cloud/nccl-tests:cuda12.8.1-efa1.43.2-ofiv1.16.3-ncclv2.27.7-1-testsv2.16.9"
 _NEURON_IMAGE = "public.ecr.aws/neuron/pytorch-training-neuronx:2.8.0-neuronx-py311-sdk2.26.1-ubuntu22.04"
 _NEMO_IMAGE = "nvcr.io/nvidia/nemo:25.09.02"
-# In a registry of AWS's in each region. With transformers, which the plain image lacks.
+# In AWS's own registry in each region. With transformers, which the plain image lacks.
 _HUGGING_FACE_IMAGE = "{registry}/huggingface-pytorch-training:2.8.0-transformers4.56.2-gpu-py312-cu129-ubuntu22.04"
 # With Optimum Neuron 0.4.
 _HUGGING_FACE_NEURON_IMAGE = (
@@ -28,7 +28,7 @@ _HUGGING_FACE_NEURON_IMAGE = (
 IMAGE_ARCHITECTURE: Architecture = "x86_64"
 ETCD_IMAGE = "quay.io/coreos/etcd:v3.5.21"
 
-# Where a job's scripts lie in its pods, and where its results go.
+# Where a job's scripts are in its pods, and where its results go.
 _MOUNT = "/fsx"
 SCRIPTS, RESULTS = "/opt/training", f"{_MOUNT}/checkpoints"
 TOKEN_SECRET, TOKEN_KEY = "hf-token", "token"
@@ -161,7 +161,7 @@ def _torchrun(script: str, before: str = "") -> Callable[[Plan], str]:
 
 
 def _elastic(script: str) -> Callable[[Plan], str]:
-    """The operator says everything else in PET_* variables, which torchrun reads."""
+    """The operator sets everything else in PET_* variables, which torchrun reads."""
 
     def command(plan: Plan) -> str:
         return f"exec torchrun {SCRIPTS}/{script} --out {RESULTS}/{plan.name} {plan.arguments}".rstrip()
@@ -172,7 +172,7 @@ def _elastic(script: str) -> Callable[[Plan], str]:
 JOBS: Mapping[str, Job] = MappingProxyType(
     {
         "device-check": Job(
-            title="does every node see all of its devices, and write to the file system?",
+            title="does every node see all its devices and write to the file system?",
             template="device-check",
             images={"gpu": _PYTORCH_IMAGE, "trainium": _NEURON_IMAGE},
             command=_device_check,

@@ -300,7 +300,7 @@ def test_errors_of_libraries_are_explained(error: Exception, code: Exit, said: s
     [
         ("error: no stack named 'dev' found", Exit.BAD_INPUT, "never been deployed"),
         ("error: the stack is currently locked by 1 lock(s)", Exit.FAILED, "another update"),
-        ("error: PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions", 3, "nowhere to keep"),
+        ("error: PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions", 3, "no backend for"),
         ("error: passphrase must be set with PULUMI_CONFIG_PASSPHRASE", 3, "secrets cannot be read"),
         ("error: dial tcp: lookup api.pulumi.com: no such host", 3, "cannot reach its backend"),
         ("error: something else", Exit.FAILED, "something else"),
@@ -309,9 +309,9 @@ def test_errors_of_libraries_are_explained(error: Exception, code: Exit, said: s
             "credentials: failed to refresh cached credentials, no EC2 IMDS role found, dial tcp 169.254.169.254:80: "
             "i/o timeout",
             3,
-            "backend does not let",
+            "backend refuses",
         ),
-        ("error: NoCredentialProviders: no valid providers in chain", 3, "backend does not let"),
+        ("error: NoCredentialProviders: no valid providers in chain", 3, "backend refuses"),
         ("error: operation error S3: ListObjectsV2, api error ExpiredToken: The token has expired", 3, "expired"),
         ("error: api error AccessDenied: Access Denied", 3, "Access Denied"),
         ("error: api error NoSuchBucket: The specified bucket does not exist", 3, "does not exist"),

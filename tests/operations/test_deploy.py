@@ -131,14 +131,14 @@ def test_the_first_cause_is_named_and_the_rest_stays_the_rest(engine_kind: str, 
         ("We currently do not have sufficient capacity; insufficient capacity in usw2-az2", "another zone"),
         ("LifecycleScriptFailed: exited with a non-zero code", "last line of the node's log"),
         ("ResourceLimitExceeded: ml.p5.48xlarge for cluster usage is 0", "quotas dev"),
-        ("AccessDenied: not authorized to perform iam:CreateRole", "let this principal"),
+        ("AccessDenied: not authorized to perform iam:CreateRole", "allow this principal"),
         ("DependencyViolation: the vpc has dependencies", "errors dev"),
         ("something new", "errors dev"),
         ("RequestLimitExceeded: Request limit exceeded.", "wait a few minutes"),
         ("ServiceQuotaExceededException: too many workspaces", "quotas dev"),
         ("VpcLimitExceeded: The maximum number of VPCs has been reached", "quotas dev"),
-        ("User: x is not authorized to perform: servicequotas:ListServiceQuotas", "let this principal"),
-        ("AccessDenied: enable deletion protection first", "let this principal"),
+        ("User: x is not authorized to perform: servicequotas:ListServiceQuotas", "allow this principal"),
+        ("AccessDenied: enable deletion protection first", "allow this principal"),
         ("InvalidParameter: termination protection is not supported here", "errors dev"),
         ('resource "urn" cannot be deleted\nbecause it is protected. To unprotect the resource,', "protect false"),
         ("unable to replace resource as it is currently marked for protection", "protect false"),
@@ -154,7 +154,7 @@ def test_a_program_that_refuses_says_why_itself(engine_kind: str, project: Calla
     with opened(chosen) as (engine, _):
         report = deploy.run(chosen, engine, "preview")
     assert str(report.cause) == "2 problems in the configuration, nothing was created"
-    assert "mend the configuration" in report.next_step
+    assert "fix the configuration" in report.next_step
 
 
 PROTECTED = """
@@ -256,7 +256,7 @@ def test_a_destroy_is_good_where_everything_was_looked_at_and_nothing_of_the_sta
 def test_a_cancelled_command_has_its_own_exit_code_and_next_step(project: Callable[..., Target]) -> None:
     report = deploy.run(project(), Cancelled(), "up")  # type: ignore[arg-type]
     assert report.code == Exit.CANCELLED
-    assert "goes on where it stopped" in report.next_step
+    assert "continues where it stopped" in report.next_step
 
 
 def test_after_a_cancelled_destroy_nothing_is_looked_for(

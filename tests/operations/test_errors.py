@@ -136,7 +136,7 @@ def test_a_cluster_that_is_gone_still_has_its_trail_and_pulumis_own_words(
     code, out, _ = run(capsys, "errors", "dev")
     assert code == Exit.FAILED
     assert "pulumi up: storage-lustre" in out
-    assert "let this principal" in out
+    assert "allow this principal" in out
 
 
 def test_nothing_wrong_is_good(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,7 +162,7 @@ def test_iams_refusals_are_looked_up_where_iam_keeps_them(aws: StubbedAws) -> No
     aws._expected["cloudtrail/us-east-1"].clear()
     aws.answer("cloudtrail/us-east-1", "lookup_events", {"Events": [refused]}, LookupAttributes=attributes)
     (found,) = errors._trail(stack(aws), ago(60))
-    assert (found.what, "let this principal" in found.next_step) == ("iam CreateRole", True)
+    assert (found.what, "allow this principal" in found.next_step) == ("iam CreateRole", True)
     aws.assert_all_asked()
 
 
@@ -299,7 +299,7 @@ def test_resources_that_cannot_be_listed_leave_the_calls_that_name_the_cluster(a
     aws.refuse("cloudtrail/us-east-1", "lookup_events", "AccessDeniedException")
     found = trail.refused(stack(aws), ago(60))
     assert next(found).call == "ec2 CreateVpc"
-    with pytest.raises(Failure, match=r"ids alone are not seen: permission denied: GetResources; .* in us-east-1"):
+    with pytest.raises(Failure, match=r"only by id are missing: permission denied: GetResources; .* in us-east-1"):
         next(found)
 
 
@@ -388,4 +388,4 @@ def test_what_an_interrupted_command_left_half_way_is_told(
     monkeypatch.setattr(automation, "select_stack", no_backend)
     monkeypatch.setattr(errors, "_SOURCES", (("pulumi state", errors._state),))
     found = errors.collect(stack(aws), timedelta(hours=1))
-    assert (found.found, found.unknown) == ([], ["pulumi state: Pulumi has nowhere to keep state"])
+    assert (found.found, found.unknown) == ([], ["pulumi state: Pulumi has no backend for its state"])
