@@ -1,9 +1,9 @@
 """SSH between the nodes without a prompt, for what needs it and for nobody else: keys of the cluster, known host keys.
 
-People and their MPI programs go to workers, as ubuntu. The controller and login nodes let no key of the cluster in:
-who is root on a worker has all keys that are there, and on HyperPod's images ubuntu may become root. Root's key is the
-controller's, and ends jobs on workers (slurm/end-job.sh). It is on the shared file system too, for the controller that
-replaces this one; who is root on a worker can read it there, and could end jobs already, by the MUNGE key.
+People and their MPI programs go to workers, as ubuntu. The controller and login nodes accept no key of the cluster:
+root on a worker has every key that is there, and where cloud-init made ubuntu as its default user, ubuntu may become
+root. Root's key is the controller's, and only ends jobs on workers (slurm/end-job.sh). A copy is on the shared file
+system, for the next controller. Root on a worker can read it there, but could end jobs anyway with the MUNGE key.
 """
 
 from __future__ import annotations
