@@ -8,12 +8,12 @@ import pulumi_aws as aws
 import pulumi_aws_native as aws_native
 from pulumi import ResourceOptions
 
-from components import live, names
+from components import live, names, writers
 from components.config import load
 from components.context import Context
 from components.estimates import cost
 from components.hyperpod import HyperPod, HyperPodArgs
-from components.identity import Identity
+from components.identity import Identity, IdentityArgs
 from components.kubernetes import charts
 from components.kubernetes.eks import Eks
 from components.lifecycle_bucket import LifecycleBucket, LifecycleBucketArgs
@@ -36,7 +36,9 @@ name = names.for_stack(
     project=pulumi.get_project(),
     stack=pulumi.get_stack(),
 )
-live.require_possible(config, name)
+deployer = writers.deployer()
+before = live.require_possible(config, name, deployer)
+lifecycle_writers = writers.writers(settings, before, deployer)
 tags = {**settings.tags, "hyperpod:cluster": name.cluster, names.CLUSTER_ID_TAG: name.cluster_id}
 context = Context(config=config, names=name, account=account, tags=tags)
 shared = ResourceOptions(
@@ -48,7 +50,16 @@ shared = ResourceOptions(
 
 network = Network("network", context, shared)
 security = SecurityGroups("security", SecurityGroupsArgs(context=context, network=network), shared)
-identity = Identity("identity", context, shared)
+identity = Identity(
+    "identity",
+    IdentityArgs(
+        context=context,
+        vpc_id=network.vpc_id,
+        subnet_id=network.private_subnet_id,
+        security_group_ids=security.nodes,
+    ),
+    shared,
+)
 storage = Storage(
     "storage",
     StorageArgs(
@@ -59,7 +70,9 @@ storage = Storage(
     ),
     shared,
 )
-lifecycle = LifecycleBucket("lifecycle", LifecycleBucketArgs(context=context, folder=Path("lifecycle")), shared)
+lifecycle = LifecycleBucket(
+    "lifecycle", LifecycleBucketArgs(context=context, folder=Path("lifecycle"), writers=lifecycle_writers), shared
+)
 make_orchestrator: type[Slurm] | type[Eks] = Eks if context.on_eks else Slurm
 orchestrator: Orchestrator = make_orchestrator(
     settings.orchestrator,
@@ -91,7 +104,7 @@ outputs: dict[str, Any] = {
     "fsxId": storage.file_system_id,
     "fsxDnsName": storage.dns_name,
     "fsxMountName": storage.mount_name,
-    live.OUTPUT: live.deployed_with(config),
+    live.OUTPUT: {**live.deployed_with(config), writers.OUTPUT: lifecycle_writers},
     "estimatedHourlyUsd": round(cost.estimate(config).hourly_usd, 2),
 }
 if settings.observability:

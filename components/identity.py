@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
-from pulumi import ComponentResource, Output, ResourceOptions
+from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from .context import Context
 from .policies import Statement, allow, assume_role, document
@@ -32,6 +33,23 @@ _DESCRIBE_ACTIONS = (
     "fsx:DescribeFileSystems",
 )
 _PULL_ACTIONS = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
+# What AmazonSageMakerClusterInstanceRolePolicy allows besides (SageMaker Developer Guide, "AWS managed policy:
+# AmazonSageMakerClusterInstanceRolePolicy"): on its own it also reads every bucket called sagemaker-*.
+_SESSION_ACTIONS = tuple(
+    f"ssmmessages:{action}"
+    for action in ("CreateControlChannel", "CreateDataChannel", "OpenControlChannel", "OpenDataChannel")
+)
+_CLUSTER_METRICS, _OWN_METRICS = "/aws/sagemaker/Clusters", "HyperPod"
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdentityArgs:
+    """What the roles are made from: the stack, and the network that its nodes' interfaces are in."""
+
+    context: Context
+    vpc_id: Input[str]
+    subnet_id: Input[str]
+    security_group_ids: Sequence[Input[str]]
 
 
 class Identity(ComponentResource):
@@ -39,18 +57,21 @@ class Identity(ComponentResource):
 
     Nodes may read the lifecycle bucket but never write to it (the bucket's policy says so too): whoever can replace
     ``on_create.sh`` is root on every later node. Only workers, where jobs run, read the cluster's secrets (model hub
-    tokens). Deliberately absent: ``AmazonSSMManagedInstanceCore``, which would allow reading every parameter of the
-    account (the instance policy has what Session Manager needs), and any write to SSM.
+    tokens), and only where that is asked for. What AWS's guide allows on every interface, bucket and log group of the
+    account is narrowed to this stack's; ``security.nodePermissions`` goes back to the guide's own words, should a node
+    be refused something (UnauthorizedOperation or AccessDenied in CloudTrail). Deliberately absent:
+    ``AmazonSSMManagedInstanceCore``, which would allow reading every parameter of the account, and any write to SSM.
     """
 
     role_arns: Mapping[str, Output[str]]
     ready: list[pulumi.Resource]
 
-    def __init__(self, name: str, context: Context, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: IdentityArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Identity", name, None, opts)
-        self._name, self._context, self.ready = name, context, []
-        kinds = context.config.node_kinds
-        if existing := context.settings.existing_role_arn:
+        self._name, self._args, self._context, self.ready = name, args, args.context, []
+        settings, kinds = args.context.settings, args.context.config.node_kinds
+        self._narrow = settings.security.node_permissions == "narrow"
+        if existing := settings.existing_role_arn:
             self.role_arns = {kind: Output.from_input(existing) for kind in kinds}
         else:
             self.role_arns = {kind: self._role(kind).arn for kind in kinds}
@@ -65,7 +86,8 @@ class Identity(ComponentResource):
             assume_role_policy=assume_role("sagemaker.amazonaws.com", context.account),
             opts=child,
         )
-        managed = [INSTANCE_POLICY] + ([CNI_POLICY] if context.on_eks else [])
+        # HyperPod wants the CNI's policy on the role itself, whatever the CNI's own role has (the same guide).
+        managed = ([] if self._narrow else [INSTANCE_POLICY]) + ([CNI_POLICY] if context.on_eks else [])
         for policy in managed:
             self.ready.append(
                 aws.iam.RolePolicyAttachment(
@@ -75,41 +97,68 @@ class Identity(ComponentResource):
                     opts=child,
                 )
             )
-        self.ready.append(
-            aws.iam.RolePolicy(
-                f"{self._name}-{kind}", role=role.name, policy=document(self._statements(kind)), opts=child
-            )
+        network = Output.all(self._args.vpc_id, self._args.subnet_id, *self._args.security_group_ids)
+        policy_text = network.apply(
+            lambda ids: document([*self._statements(kind), *self._interfaces(ids[0], ids[1], ids[2:])])
         )
+        self.ready.append(aws.iam.RolePolicy(f"{self._name}-{kind}", role=role.name, policy=policy_text, opts=child))
         return role
 
-    def _statements(self, kind: str) -> list[Statement]:
+    def _arn(self, service: str, resource: str) -> str:
         context = self._context
-        here = f"{context.region.name}:{context.account}"
-        arn = f"arn:{context.partition}"
-        ec2 = [f"{arn}:ec2:{here}:{what}/*" for what in ("network-interface", "subnet", "security-group")]
-        statements = [
-            allow(["s3:GetObject"], [f"{arn}:s3:::{context.names.bucket}/*"]),
-            allow(["s3:ListBucket"], [f"{arn}:s3:::{context.names.bucket}"]),
-            allow(_INTERFACE_ACTIONS, ec2),
-            # This action also checks the instance (Service Authorization Reference, Amazon EC2), and HyperPod's
-            # instances are in an account of SageMaker.
-            allow(["ec2:DetachNetworkInterface"], [ec2[0], f"{arn}:ec2:{context.region.name}:*:instance/*"]),
-            # Without a condition, as in the guide's example: interfaces are also tagged after their creation.
-            allow(["ec2:CreateTags"], [ec2[0]]),
-            allow(_DESCRIBE_ACTIONS, ["*"]),
-            allow(["cloudwatch:PutMetricData"], ["*"], {"StringEquals": {"cloudwatch:namespace": "HyperPod"}}),
+        return f"arn:{context.partition}:{service}:{context.region.name}:{context.account}:{resource}"
+
+    def _interfaces(self, vpc: str, subnet: str, groups: Sequence[str]) -> list[Statement]:
+        """HyperPod's instances are in an account of SageMaker's, with interfaces in the stack's VPC."""
+        interfaces = self._arn("ec2", "network-interface/*")
+        # Detaching asks for the instance too (Service Authorization Reference, Amazon EC2).
+        instances = f"arn:{self._context.partition}:ec2:{self._context.region.name}:*:instance/*"
+        # Without a condition, as in the guide's own example: interfaces are tagged after they are made, too.
+        tag = allow(["ec2:CreateTags"], [interfaces])
+        if not self._narrow:
+            places = [interfaces, self._arn("ec2", "subnet/*"), self._arn("ec2", "security-group/*")]
+            return [
+                allow(_INTERFACE_ACTIONS, places),
+                allow(["ec2:DetachNetworkInterface"], [interfaces, instances]),
+                tag,
+            ]
+        # The reference lists ec2:Vpc for interfaces with each of these actions, and not for instances.
+        own_vpc = {"ArnEquals": {"ec2:Vpc": self._arn("ec2", f"vpc/{vpc}")}}
+        places = [self._arn("ec2", f"subnet/{subnet}"), *(self._arn("ec2", f"security-group/{one}") for one in groups)]
+        return [
+            allow([*_INTERFACE_ACTIONS, "ec2:DetachNetworkInterface"], [interfaces], own_vpc),
+            allow(["ec2:CreateNetworkInterface"], places),
+            allow(["ec2:DetachNetworkInterface"], [instances]),
+            tag,
         ]
-        if kind == "worker":
-            secrets = f"{arn}:secretsmanager:{here}:secret:hyperpod/{context.names.cluster}/*"
+
+    def _statements(self, kind: str) -> list[Statement]:
+        context, cluster = self._context, self._context.names.cluster
+        bucket = f"arn:{context.partition}:s3:::{context.names.bucket}"
+        namespaces = [_OWN_METRICS, _CLUSTER_METRICS] if self._narrow else _OWN_METRICS
+        statements = [
+            allow(["s3:GetObject"], [f"{bucket}/*"]),
+            allow(["s3:ListBucket"], [bucket]),
+            allow(_DESCRIBE_ACTIONS, ["*"]),
+            allow(["cloudwatch:PutMetricData"], ["*"], {"StringEquals": {"cloudwatch:namespace": namespaces}}),
+        ]
+        if self._narrow:
+            group = self._arn("logs", f"log-group:{_CLUSTER_METRICS}/{cluster}/*")
+            statements += [
+                allow(["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams"], [group]),
+                allow(["logs:PutLogEvents"], [f"{group}:log-stream:*"]),
+                allow(_SESSION_ACTIONS, ["*"]),
+            ]
+        if kind == "worker" and context.settings.security.worker_secrets:
+            secrets = self._arn("secretsmanager", f"secret:hyperpod/{cluster}/*")
             statements.append(allow(["secretsmanager:GetSecretValue"], [secrets]))
-        if not context.on_eks:
-            statements.append(
-                allow(["ssm:GetParameter"], [f"{arn}:ssm:{here}:parameter/hyperpod/{context.names.cluster}/*"])
-            )
         if context.on_eks:
-            statements.append(allow(["ecr:GetAuthorizationToken"], ["*"]))
-            statements.append(allow(_PULL_ACTIONS, [f"{arn}:ecr:{context.region.name}:*:repository/*"]))
-            statements.append(
-                allow(["eks-auth:AssumeRoleForPodIdentity"], [f"{arn}:eks:{here}:cluster/{context.names.cluster}"])
-            )
+            repositories = f"arn:{context.partition}:ecr:{context.region.name}:*:repository/*"
+            statements += [
+                allow(["ecr:GetAuthorizationToken"], ["*"]),
+                allow(_PULL_ACTIONS, [repositories]),
+                allow(["eks-auth:AssumeRoleForPodIdentity"], [self._arn("eks", f"cluster/{cluster}")]),
+            ]
+        else:
+            statements.append(allow(["ssm:GetParameter"], [self._arn("ssm", f"parameter/hyperpod/{cluster}/*")]))
         return statements

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,11 +25,27 @@ _UNTAGGED = aws.s3.BucketObjectv2OverrideProviderArgs(
 )
 
 
+# What changes objects, or the bucket so that they could be changed.
+_WRITES = [
+    "s3:DeleteBucket*",
+    "s3:DeleteObject*",
+    "s3:PutBucket*",
+    "s3:PutEncryptionConfiguration",
+    "s3:PutLifecycleConfiguration",
+    "s3:PutObject*",
+    "s3:PutReplicationConfiguration",
+    "s3:ReplicateDelete",
+    "s3:ReplicateObject",
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class LifecycleBucketArgs:
-    """What the bucket is made from. ``folder`` has the files; the configuration is rendered next to them."""
+    """What the bucket is made from. ``folder`` has the files; the configuration is rendered next to them. ``writers``
+    are the ARNs of those who may write it, with wildcards."""
 
     context: Context
+    writers: Sequence[str]
     folder: Path
 
 
@@ -96,7 +113,7 @@ class LifecycleBucket(ComponentResource):
         policy = aws.s3.BucketPolicy(
             f"{name}-policy",
             bucket=bucket.bucket,
-            policy=bucket_policy(args.context),
+            policy=bucket_policy(args.context, args.writers),
             # Both change the bucket's policy status; S3 refuses one while the other is in progress.
             opts=ResourceOptions(parent=self, depends_on=[closed]),
         )
@@ -116,8 +133,12 @@ class LifecycleBucket(ComponentResource):
         return [closed, versioning, encryption, policy]
 
 
-def bucket_policy(context: Context) -> str:
-    """Denies requests without TLS, and writes by a node's role."""
+def bucket_policy(context: Context, writers: Sequence[str]) -> str:
+    """No request without TLS, no write by a node's role, and none by anybody but the writers.
+
+    AWS's managed policies for SageMaker's users allow writing every bucket called sagemaker-*, and who writes this one
+    is root on later nodes. The account's root user can always take a bucket's policy away.
+    """
     bucket = f"arn:{context.partition}:s3:::{context.names.bucket}"
     arns = [bucket, f"{bucket}/*"]
     own_roles = f"arn:{context.partition}:iam::{context.account}:role/{context.names.role('*')}"
@@ -134,11 +155,22 @@ def bucket_policy(context: Context) -> str:
         "Sid": "NodesReadOnly",
         "Effect": "Deny",
         "Principal": "*",
-        "Action": ["s3:PutObject*", "s3:DeleteObject*", "s3:PutBucket*", "s3:DeleteBucket*"],
+        "Action": _WRITES,
         "Resource": arns,
         "Condition": {"ArnLike": {"aws:PrincipalArn": context.settings.existing_role_arn or own_roles}},
     }
-    return document([tls, read_only])
+    writers_only = {
+        "Sid": "WritersOnly",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": _WRITES,
+        "Resource": arns,
+        "Condition": {
+            "ArnNotLike": {"aws:PrincipalArn": [*writers, f"arn:{context.partition}:iam::{context.account}:root"]},
+            "Bool": {"aws:PrincipalIsAWSService": "false"},
+        },
+    }
+    return document([tls, read_only, writers_only])
 
 
 def lifecycle_files(folder: Path) -> list[Path]:

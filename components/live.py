@@ -12,6 +12,7 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
+from . import writers
 from .config import Config, ConfigError, Problem
 from .names import CLUSTER_ID_TAG, Names
 
@@ -21,12 +22,18 @@ _ELSEWHERE = "destroy this stack first, or make another one beside it (pulumi st
 _READ = "pulumi:pulumi:readStackOutputs"
 
 
-def require_possible(config: Config, names: Names) -> None:
-    """Raise ConfigError with everything of ``config`` that the running stack, as it is deployed, cannot become."""
-    before = _deployed_with()
+def require_possible(config: Config, names: Names, deployer: str) -> Mapping[str, Any]:
+    """What the last deployment left, empty for the first one.
+
+    Raises ConfigError with everything of ``config`` that the running stack, as it is deployed, cannot become, and where
+    ``deployer`` may not deploy it.
+    """
+    before = _deployed_with() or {}
     problems = list(impossible(before, config)) if before else []
+    problems += writers.locked_out(config.settings, before, deployer)
     if problems := problems + list(_zone(config, names)):
         raise ConfigError(problems)
+    return before
 
 
 def deployed_with(config: Config) -> dict[str, Any]:

@@ -22,6 +22,11 @@ def allow(actions: Sequence[str], resources: Sequence[str], condition: Mapping[s
     return statement
 
 
+def deny(actions: Sequence[str], resources: Sequence[str], condition: Mapping[str, Any]) -> Statement:
+    """A Deny statement, which no Allow overrules."""
+    return {"Effect": "Deny", "Action": list(actions), "Resource": list(resources), "Condition": condition}
+
+
 def assume_role(service: str, account: str | None = None) -> str:
     """A trust policy for one AWS service; with ``account``, only on behalf of that account."""
     statement: dict[str, Any] = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}

@@ -1,7 +1,7 @@
 """The stack's configuration: read once, typed, checked, with all problems reported together."""
 
 from .load import load, parse
-from .model import Charts, Fsx, Login, NetworkConfig, Settings, Taint, Team, WorkerGroup
+from .model import Charts, Fsx, Login, NetworkConfig, Security, Settings, Taint, Team, WorkerGroup
 from .problems import ConfigError, Problem, mistyped
 from .resolved import Config, InstanceGroup
 
@@ -14,6 +14,7 @@ __all__ = [
     "Login",
     "NetworkConfig",
     "Problem",
+    "Security",
     "Settings",
     "Taint",
     "Team",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ FSX_EFA_STEPS_GIB = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
 FSX_EFA_MAX_CONNECTIONS = 1024
 # Tag Editor User Guide: 50 tags per resource, of which ours take at most ten.
 MAX_TAGS = 40
+# names.py, Names.bucket: the scripts of a stack.
+_LIFECYCLE_BUCKET = re.compile(r"sagemaker-.+-[0-9a-f]{8}")
 
 
 def check(settings: Settings, region: Region | None) -> list[Problem]:
@@ -37,6 +40,7 @@ def check(settings: Settings, region: Region | None) -> list[Problem]:
         network_problems(settings),
         _role(settings, region),
         _ssh_key(settings),
+        _security(settings, region),
         _tags(settings),
     )
     return [problem for rule in rules for problem in rule]
@@ -181,6 +185,12 @@ def _fsx(settings: Settings) -> Iterator[Problem]:
         fsx.storage_gib == 1200 or (fsx.storage_gib > 0 and fsx.storage_gib % 2400 == 0)
     ):
         yield Problem(key="hyperpod:fsx.storageGiB", what=f"{fsx.storage_gib} GiB", fix="1200 or a multiple of 2400")
+    if fsx.linked_bucket and _LIFECYCLE_BUCKET.fullmatch(fsx.linked_bucket):
+        yield Problem(
+            key="hyperpod:fsx.linkedBucket",
+            what=f'"{fsx.linked_bucket}" has a stack\'s lifecycle scripts, which every job could replace',
+            fix="a separate bucket for data",
+        )
     if fsx.linked_bucket is not None and fsx.backup_days:
         yield Problem(
             key="hyperpod:fsx.backupDays",
@@ -256,6 +266,17 @@ def _role(settings: Settings, region: Region | None) -> Iterator[Problem]:
     if (arn := settings.existing_role_arn) is None:
         return
     yield from role_problems("hyperpod:existingRoleArn", arn, region)
+
+
+def _security(settings: Settings, region: Region | None) -> Iterator[Problem]:
+    for number, arn in enumerate(settings.security.lifecycle_writers):
+        yield from role_problems(f"hyperpod:security.lifecycleWriters[{number}]", arn, region)
+    if settings.existing_role_arn and settings.security.node_permissions != "narrow":
+        yield Problem(
+            key="hyperpod:security.nodePermissions",
+            what="the stack creates no roles with existingRoleArn",
+            fix="leave one of the two out",
+        )
 
 
 def _ssh_key(settings: Settings) -> Iterator[Problem]:

@@ -96,6 +96,16 @@ RoleArn: TypeAlias = Annotated[
     ),
 ]
 
+# What bucket policies can compare aws:PrincipalArn with.
+WriterArn: TypeAlias = Annotated[
+    str,
+    form(
+        r"arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/[A-Za-z0-9_+=,.@/*?-]+",
+        "is not the ARN of an IAM role or user",
+        "arn:aws:iam::ACCOUNT:role/NAME, with * for any characters",
+    ),
+]
+
 
 def _id(prefix: str) -> Any:
     return form(f"{prefix}-[0-9a-f]{{8,17}}", "is not an id", f"{prefix}-0123456789abcdef0")

@@ -28,6 +28,7 @@ from .fields import (
     SshPublicKey,
     SubnetId,
     VpcId,
+    WriterArn,
 )
 
 # SageMaker API Reference: CreateCluster (InstanceCount, VolumeSizeInGB), InstanceGroupName.
@@ -174,6 +175,19 @@ class NetworkConfig(Model):
     image_registry: ImageRegistry | None = None
 
 
+class Security(Model):
+    """Who may do what, where AWS's examples allow more than a cluster needs.
+
+    ``lifecycle_writers`` may write the lifecycle bucket; none: the identity that deploys first. ``node_permissions``:
+    narrow is this stack's own VPC, logs and bucket; published is what the SageMaker Developer Guide prints.
+    ``worker_secrets`` lets workers read secrets named hyperpod/CLUSTER/....
+    """
+
+    lifecycle_writers: tuple[WriterArn, ...] = ()
+    node_permissions: Literal["narrow", "published"] = "narrow"
+    worker_secrets: StrictBool = False
+
+
 class Settings(Model):
     """The keys of the ``hyperpod`` namespace, typed. ``Config`` adds what is derived from them."""
 
@@ -194,6 +208,7 @@ class Settings(Model):
     fsx: Fsx = Fsx()
     network: NetworkConfig = NetworkConfig()
     existing_role_arn: Annotated[RoleArn | None, _NONE_IF_EMPTY] = None
+    security: Security = Security()
     ssh_public_key: Annotated[SshPublicKey | None, _NONE_IF_EMPTY] = None
     observability: StrictBool = False
     validation: StrictBool = True

@@ -12,8 +12,8 @@ from pulumi import ComponentResource, CustomTimeouts, Input, Output, Resource, R
 
 from ..catalogue.kubernetes_versions import addon_version
 from ..config import Charts, InstanceGroup
-from ..names import Names
-from ..policies import Statement, allow, document
+from ..names import CLUSTER_ID_TAG, Names
+from ..policies import Statement, allow, deny, document
 from .node_placement import preferred_nodes
 
 # These run as DaemonSets on every node; EKS reports them active without any.
@@ -32,6 +32,7 @@ TRAINING_OPERATOR, TASK_GOVERNANCE = (
     "amazon-sagemaker-hyperpod-taskgovernance",
 )
 _EBS = "ebs-csi"
+_FSX_TAG = "CSIVolumeName"
 _POD_ADDON_TIMEOUT = CustomTimeouts(create="2h")
 _CONFIGURATION: Mapping[str, Mapping[str, object]] = {
     # On tainted nodes too, where the other add-ons' DaemonSets run by default (containers-roadmap, 2261;
@@ -123,6 +124,7 @@ class EksAddons(ComponentResource):
         args = self._args
         here = f"{args.names.region}:{args.account}"
         arn = f"arn:{args.partition}"
+        file_systems = f"{arn}:fsx:{here}:file-system/*"
         identities = {
             "vpc-cni": _Identity(
                 kind="vpc-cni",
@@ -145,16 +147,22 @@ class EksAddons(ComponentResource):
                 kind="fsx-csi",
                 service_account="fsx-csi-controller-sa",
                 statements=[
-                    allow(["fsx:CreateFileSystem", "fsx:TagResource"], [f"{arn}:fsx:{here}:file-system/*"]),
+                    allow(["fsx:CreateFileSystem"], [file_systems]),
+                    # The one tag it writes (its docs/tagging.md).
+                    allow(
+                        ["fsx:TagResource"], [file_systems], {"ForAllValues:StringEquals": {"aws:TagKeys": [_FSX_TAG]}}
+                    ),
                     # This action has no resource type: an ARN would match nothing (Service Authorization Reference,
                     # Amazon FSx).
                     allow(["fsx:DescribeFileSystems"], ["*"]),
                     # Only what the driver itself created, and so never the stack's own file system.
                     allow(
                         ["fsx:DeleteFileSystem", "fsx:UpdateFileSystem"],
-                        [f"{arn}:fsx:{here}:file-system/*"],
-                        {"Null": {"aws:ResourceTag/CSIVolumeName": "false"}},
+                        [file_systems],
+                        {"Null": {f"aws:ResourceTag/{_FSX_TAG}": "false"}},
                     ),
+                    # Whoever has this role could tag a stack's own file system, and then delete it.
+                    deny(["fsx:*"], [file_systems], {"Null": {f"aws:ResourceTag/{CLUSTER_ID_TAG}": "false"}}),
                 ],
             ),
         }
@@ -188,7 +196,14 @@ class EksAddons(ComponentResource):
             "Effect": "Allow",
             "Principal": {"Service": "pods.eks.amazonaws.com"},
             "Action": ["sts:AssumeRole", "sts:TagSession"],
-            "Condition": {"StringEquals": {"aws:SourceAccount": args.account}},
+            "Condition": {
+                "StringEquals": {"aws:SourceAccount": args.account},
+                # Amazon EKS User Guide, "Create IAM role with trust policy required by EKS Pod Identity".
+                "ArnEquals": {
+                    "aws:SourceArn": f"arn:{args.partition}:eks:{args.names.region}:{args.account}"
+                    f":cluster/{args.names.cluster}"
+                },
+            },
         }
         role = aws.iam.Role(
             f"{self._name}-{identity.kind}",

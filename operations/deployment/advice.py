@@ -6,6 +6,11 @@ import re
 
 # Patterns in AWS's and Pulumi's messages, and what helps. The first match wins.
 _STEPS: tuple[tuple[str, str], ...] = (
+    (
+        r"s3:(?:Put|Delete)\w+[^\n]*sagemaker-[^\n]*explicit deny",
+        "only the identities in hyperpod:security.lifecycleWriters may write the bucket with the scripts: deploy or "
+        "destroy as one of them, or let one of them add you",
+    ),
     # A refused or throttled call may concern any resource: the refusal says more than the resource does.
     (
         r"\bAccessDenied|\bUnauthorizedOperation\b|\bAuthorizationError\b|not authorized to perform|is not authorized",

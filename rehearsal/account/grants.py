@@ -1,13 +1,15 @@
 """What policies grant: IAM's decision about one action on the resources that AWS asks about.
 
 IAM User Guide, "Policy evaluation logic" and "IAM JSON policy elements: Condition operators". Within one account an
-identity's Allow is enough, and any Deny, the resource's own included, wins. Operators on numbers, dates and sets are
-not played: a statement that has one grants nothing and denies nothing.
+identity's Allow is enough, and any Deny, the resource's own included, wins. Operators on numbers and dates are not
+played: a statement that has one grants nothing and denies nothing. A key with several values has them with commas.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -16,9 +18,18 @@ from .matching import matches
 from .policies import listed
 
 Statement = Mapping[str, Any]
+_VARIABLE = re.compile(r"\$\{([\w:/-]+)\}")
 _EQUAL = {"StringEquals": str.__eq__, "StringEqualsIgnoreCase": lambda one, other: one.lower() == other.lower()}
 _LIKE = {name: lambda one, other: fnmatchcase(one, other) for name in ("StringLike", "ArnLike", "ArnEquals")}
 _OPERATORS = {**_EQUAL, **_LIKE, "Bool": lambda one, other: one.lower() == other.lower()}
+
+
+def managed_statements(iam: Any, arn: str, partition: str) -> Iterator[Statement]:
+    """The statements of a policy that AWS manages; moto has them as the commercial partition does."""
+    version = iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
+    document = iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
+    text = document if isinstance(document, str) else json.dumps(document)
+    yield from listed(json.loads(text.replace("arn:aws:", f"arn:{partition}:"))["Statement"])
 
 
 def asked_about(action: Action, values: Mapping[str, str]) -> list[str]:
@@ -67,13 +78,27 @@ def _is_about(statement: Statement, what: str, fits: Any) -> bool:
 def _holds(operator: str, keys: Mapping[str, Any], context: Mapping[str, str]) -> bool:
     """Whether a condition's every key has one of its values. A key that is not there satisfies only what is negated."""
     known = {key.lower(): value for key, value in context.items()}
-    return all(_one_holds(operator, known.get(key.lower()), listed(wanted)) for key, wanted in keys.items())
+    return all(
+        _one_holds(operator, known.get(key.lower()), [_resolved(one, known) for one in listed(wanted)])
+        for key, wanted in keys.items()
+    )
+
+
+def _resolved(value: Any, known: Mapping[str, str]) -> Any:
+    """A value with its policy variables (``${aws:PrincipalAccount}``) replaced by what is known of the request."""
+    if not isinstance(value, str):
+        return value
+    return _VARIABLE.sub(lambda found: known.get(found[1].lower(), found[0]), value)
 
 
 def _one_holds(operator: str, value: str | None, wanted: list[Any]) -> bool:
     texts = [str(one).lower() if isinstance(one, bool) else str(one) for one in wanted]
     if operator == "Null":
         return str(value is None).lower() in texts
+    if operator.startswith(("ForAllValues:", "ForAnyValue:")):
+        every, _, plain = operator.partition(":")
+        held = [_one_holds(plain, one, wanted) for one in (value.split(",") if value else [])]
+        return all(held) if every == "ForAllValues" else any(held)
     plain = operator.removesuffix("IfExists")
     positive = plain.replace("StringNot", "String").replace("ArnNot", "Arn")
     if positive not in _OPERATORS:

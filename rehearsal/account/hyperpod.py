@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stack.state import HYPERPOD_CLUSTER
@@ -11,12 +11,13 @@ from stack.state import HYPERPOD_CLUSTER
 from . import eks
 from .books import Books, Inputs, Live, Refused
 from .ec2 import lacks_rule_to_itself
+from .grants import granted, managed_statements
 from .kinds import register
+from .policies import listed
 from .quotas import check_instances
 from .records import record
 from .updates import check_groups
 
-_POLICY = "AmazonSageMakerClusterInstanceRolePolicy"
 # How Slurm was configured before SlurmConfig.
 _LEGACY = "provisioning_parameters.json"
 # Without a way out of the VPC, a node's first boot calls these (all of CLOSED_ENDPOINTS in estimates/endpoints.py).
@@ -41,7 +42,8 @@ def _update(account: Books, live: Live, i: Inputs) -> None:
 def _check(account: Books, i: Inputs) -> None:
     """What nodes need to come up."""
     for group in i["instanceGroups"]:
-        _check_role(account, group)
+        _check_bucket(group)
+        _check_role(account, i["clusterName"], group)
         _check_lifecycle(account, group)
         _check_kubernetes_config(group)
     if "slurm" in (i.get("orchestrator") or {}):
@@ -53,8 +55,13 @@ def _check(account: Books, i: Inputs) -> None:
     check_instances(account, i["instanceGroups"])
 
 
-def _check_role(account: Books, group: Mapping[str, Any]) -> None:
-    """The role trusts SageMaker and has the instance policy by the time instances start."""
+def _check_bucket(group: Mapping[str, Any]) -> None:
+    if not group["lifeCycleConfig"]["sourceS3Uri"].startswith("s3://sagemaker-"):
+        raise Refused("ValidationException", "SourceS3Uri must start with s3://sagemaker-")
+
+
+def _check_role(account: Books, cluster: str, group: Mapping[str, Any]) -> None:
+    """The role trusts SageMaker and may do by the time instances start what they do first."""
     arn = group["executionRole"]
     role = next((r for r in account.find("aws:iam/role:Role", by=account.now) if r.outputs["arn"] == arn), None)
     if role is None:
@@ -64,18 +71,37 @@ def _check_role(account: Books, group: Mapping[str, Any]) -> None:
     ]
     if "sagemaker.amazonaws.com" not in principals:
         raise Refused("ValidationException", f"could not assume role {arn}: it does not trust sagemaker.amazonaws.com")
-    attached = account.find("aws:iam/rolePolicyAttachment:RolePolicyAttachment", by=account.now, role=role.id)
-    if not any(policy.inputs["policyArn"].endswith(f"/{_POLICY}") for policy in attached):
-        raise Refused(
-            "ValidationException", f"instances of {group['instanceGroupName']} start before {role.id} has {_POLICY}"
-        )
+    statements = list(_statements_of(account, role.id))
+    context = {"aws:PrincipalAccount": account.account_id, "aws:ResourceAccount": account.account_id}
+    for action, resource in _first_calls(account, cluster, group):
+        if not granted(statements, (), action, resource, context):
+            raise Refused(
+                "ValidationException",
+                f"instances of {group['instanceGroupName']} start before {role.id} may {action} {resource}",
+            )
+
+
+def _first_calls(account: Books, cluster: str, group: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What every instance does before anything else (SageMaker Developer Guide, "AWS managed policy:
+    AmazonSageMakerClusterInstanceRolePolicy"): it reads the scripts, writes their log, and opens Session Manager."""
+    config = group["lifeCycleConfig"]
+    place = config["sourceS3Uri"].removeprefix("s3://").rstrip("/")
+    yield "s3:GetObject", f"arn:{account.partition}:s3:::{place}/{config['onCreate']}"
+    yield "logs:CreateLogStream", account.arn("logs", f"log-group:/aws/sagemaker/Clusters/{cluster}/id:log-stream:one")
+    yield "ssmmessages:CreateControlChannel", "*"
+
+
+def _statements_of(account: Books, role: str) -> Iterator[Mapping[str, Any]]:
+    """What the role's policies say by now."""
+    for policy in account.find("aws:iam/rolePolicy:RolePolicy", by=account.now, role=role):
+        yield from listed(json.loads(policy.inputs["policy"])["Statement"])
+    for attached in account.find("aws:iam/rolePolicyAttachment:RolePolicyAttachment", by=account.now, role=role):
+        yield from managed_statements(account.client("iam"), attached.inputs["policyArn"], account.partition)
 
 
 def _check_lifecycle(account: Books, group: Mapping[str, Any]) -> None:
     config = group["lifeCycleConfig"]
     bucket, _, prefix = config["sourceS3Uri"].removeprefix("s3://").partition("/")
-    if not bucket.startswith("sagemaker-"):
-        raise Refused("ValidationException", "SourceS3Uri must start with s3://sagemaker-")
     key = f"{prefix.rstrip('/')}/{config['onCreate']}" if prefix else config["onCreate"]
     if next(account.find("aws:s3/bucketObjectv2:BucketObjectv2", by=account.now, bucket=bucket, key=key), None) is None:
         raise Refused("ValidationException", f"lifecycle script s3://{bucket}/{key} is not there when instances start")

@@ -97,6 +97,24 @@ def _caller(account: Account, _: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _session_context(_: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The role of a session; of a user's ARN the ARN itself, as the provider says."""
+    arn = str(arguments["arn"])
+    if ":assumed-role/" not in arn:
+        return {"arn": arn, "id": arn, "issuerArn": arn, "issuerId": "", "issuerName": "", "sessionName": ""}
+    start, _, rest = arn.partition(":assumed-role/")
+    role, _, session = rest.partition("/")
+    issuer = f"{start.replace(':sts:', ':iam:')}:role/{role}"
+    return {
+        "arn": arn,
+        "id": arn,
+        "issuerArn": issuer,
+        "issuerId": "AROAREHEARSAL",
+        "issuerName": role,
+        "sessionName": session,
+    }
+
+
 def _partition(account: Account, _: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "id": account.partition,
@@ -126,6 +144,7 @@ _ANSWERS: Mapping[str, Callable[[Account, Mapping[str, Any]], dict[str, Any]]] =
     "aws:index/getCallerIdentity:getCallerIdentity": _caller,
     # pulumi-eks asks for it.
     "aws:index/getPartition:getPartition": _partition,
+    "aws:iam/getSessionContext:getSessionContext": _session_context,
     "aws:ec2/getSubnets:getSubnets": _subnets,
     "aws:ec2/getSubnet:getSubnet": _subnet,
 }

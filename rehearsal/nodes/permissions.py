@@ -14,7 +14,7 @@ import botocore.session
 
 from ..account import Account
 from ..account.authorization import Action, actions, operations
-from ..account.grants import Statement, asked_about, granted
+from ..account.grants import Statement, asked_about, granted, managed_statements
 from ..account.policies import listed
 
 # Amazon S3 User Guide, "Required permissions for Amazon S3 API operations": those that the reference links nowhere.
@@ -70,12 +70,7 @@ def _statements(iam: Any, role: str, partition: str) -> Iterator[Statement]:
     for name in iam.list_role_policies(RoleName=role)["PolicyNames"]:
         yield from listed(iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]["Statement"])
     for attached in iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]:
-        arn = attached["PolicyArn"]
-        version = iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
-        document = iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
-        text = document if isinstance(document, str) else json.dumps(document)
-        # moto has AWS's policies as the commercial partition has them.
-        yield from listed(json.loads(text.replace("arn:aws:", f"arn:{partition}:"))["Statement"])
+        yield from managed_statements(iam, attached["PolicyArn"], partition)
 
 
 def _bucket_statements(account: Account, request: Mapping[str, Any]) -> Iterator[Statement]:

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from components import writers
 from components.live import OUTPUT, deployed_with, impossible
 from tests.support import config, plan
 
+ROLES = "arn:aws:iam::123456789012:role"
+DEPLOYER = "arn:aws:iam::123456789012:user/rehearsal"
 P5 = {"name": "workers", "instanceType": "ml.p5.48xlarge", "count": 2}
 VPC = {"vpcId": "vpc-0123456789abcdef0", "privateSubnetId": "subnet-0123456789abcdef0"}
 CHANGES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
@@ -97,10 +100,41 @@ def test_a_move_to_an_existing_network_is_told_key_by_key() -> None:
 
 def test_every_deployment_leaves_what_the_next_is_held_against() -> None:
     for stack in ("slurm-gpu", "eks-gpu"):
-        assert plan(stack).outputs[OUTPUT] == deployed_with(config(stack))
+        left = plan(stack).outputs[OUTPUT]
+        assert left == {**deployed_with(config(stack)), writers.OUTPUT: [DEPLOYER]}
 
 
 def test_the_queue_of_a_team_that_is_added_later_waits_for_its_namespace() -> None:
     state = plan("eks-gpu", teams=[{"name": "red"}, {"name": "blue"}]).state
     namespace = next(urn for urn, resource in state.items() if resource.name == "training-blue-namespace")
     assert namespace in next(r for r in state.values() if r.name == "training-queues-local-blue").dependencies
+
+
+@pytest.mark.parametrize(
+    ("before", "given", "who", "expected"),
+    [
+        ([], [], "ci", ""),
+        (["ci"], [], "ci", ""),
+        (["ci"], [], "colleague", "the deployed bucket lets only .*/ci write the scripts, and .*/colleague deploys"),
+        (["ci"], ["ci", "colleague"], "colleague", "let one of those deploy that first"),
+        (["ci"], ["ci", "colleague"], "ci", ""),
+        (["ci"], ["colleague"], "ci", "this would let only .*/colleague write"),
+        (["team/*"], ["team/*"], "team/b", ""),
+    ],
+)
+def test_who_deploys_is_among_those_who_may_write_the_scripts(
+    before: list[str], given: list[str], who: str, expected: str
+) -> None:
+    arns = {writers.OUTPUT: [f"{ROLES}/{one}" for one in before]}
+    settings = config("dev", security={"lifecycleWriters": [f"{ROLES}/{one}" for one in given]}).settings
+    problems = [str(one) for one in writers.locked_out(settings, arns, f"{ROLES}/{who}")]
+    assert bool(problems) == bool(expected)
+    assert not problems or (re.search(expected, problems[0]) and writers.KEY in problems[0]), problems
+
+
+def test_the_writers_stay_whoever_deploys_next() -> None:
+    settings = config("dev").settings
+    assert writers.writers(settings, None, "first") == ["first"]
+    assert writers.writers(settings, {writers.OUTPUT: ["first"]}, "second") == ["first"]
+    both = config("dev", security={"lifecycleWriters": [f"{ROLES}/b", f"{ROLES}/a"]}).settings
+    assert writers.writers(both, {writers.OUTPUT: ["first"]}, "second") == [f"{ROLES}/a", f"{ROLES}/b"]

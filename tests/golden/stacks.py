@@ -63,6 +63,11 @@ GOLDEN: dict[str, Golden] = {
             "benchmarks": True,
             "imdsV1": True,
             "lostNodeSeconds": 30,
+            "security": {
+                "lifecycleWriters": ["arn:aws:iam::123456789012:user/rehearsal", f"{ROLE}/deployers/*"],
+                "nodePermissions": "published",
+                "workerSecrets": True,
+            },
             "nodeRecovery": "None",
             "tags": {"team": "research"},
         },

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from components.config import Charts, Fsx, Login, NetworkConfig, Settings, Taint, Team, WorkerGroup, parse
+from components.config import Charts, Fsx, Login, NetworkConfig, Security, Settings, Taint, Team, WorkerGroup, parse
 from tests.golden import files
 from tests.golden.normal import Normal
 from tests.golden.stacks import DEPLOYMENTS, GOLDEN, told
@@ -22,6 +22,7 @@ NESTED: dict[str, type[BaseModel]] = {
     "teams": Team,
     "fsx": Fsx,
     "network": NetworkConfig,
+    "security": Security,
 }
 
 

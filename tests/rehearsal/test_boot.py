@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -27,13 +28,15 @@ def deployed_eks() -> Iterator[tuple[Account, State]]:
         yield account, up(project("eks-gpu"), account).state
 
 
-def refusal(account: Account, state: State, at: float, **changes: Any) -> str:
-    """What the account says to another cluster like this one, asked for at a virtual second."""
+def refusal(account: Account, state: State, at: float, named: str = "elsewhere", **changes: Any) -> str:
+    """What the account says to a cluster like this one, asked for at a virtual second; this one is ``named`` then."""
     cluster = next(r for r in state.values() if r.type == CLUSTER)
     from rehearsal.account import Refused
 
-    with pytest.raises(Refused) as refused:
-        account.create(CLUSTER, "probe", {**cluster.inputs, "clusterName": "probe", **changes}, at=at)
+    # Its roles are for a cluster of that name, of which there is one.
+    here = account.live[CLUSTER, cluster.id]
+    with pytest.raises(Refused) as refused, patch.dict(here.inputs, clusterName=named):
+        account.create(CLUSTER, "probe", {**cluster.inputs, **changes}, at=at)
     return str(refused.value)
 
 
@@ -41,14 +44,21 @@ def refusal(account: Account, state: State, at: float, **changes: Any) -> str:
     ("at", "reason"),
     [
         (1, "it does not exist yet"),
-        (3, "has AmazonSageMakerClusterInstanceRolePolicy"),
-        (6, "is not there when instances start"),
+        (3, "may s3:GetObject"),
         (100, "reach neither a NAT gateway nor"),
         (132, "reach neither a NAT gateway nor"),
     ],
 )
 def test_asked_for_too_early_it_says_what_is_not_ready(deployed: tuple[Account, State], at: float, reason: str) -> None:
     assert reason in refusal(*deployed, at)
+
+
+def test_a_script_that_is_not_there_is_named(deployed: tuple[Account, State]) -> None:
+    account, state = deployed
+    groups = groups_of(state)
+    config = {**groups[0]["lifeCycleConfig"], "onCreate": "other.sh"}
+    said = refusal(account, state, 2000, instanceGroups=[{**groups[0], "lifeCycleConfig": config}, *groups[1:]])
+    assert "/other.sh is not there when instances start" in said
 
 
 def test_a_bucket_of_another_name_is_refused(deployed: tuple[Account, State]) -> None:
@@ -117,7 +127,7 @@ def test_slurm_configured_in_the_bucket_and_in_the_request_is_refused(deployed: 
 
 def test_a_second_cluster_of_one_name_is_refused(deployed: tuple[Account, State]) -> None:
     account, state = deployed
-    assert "already exists" in refusal(account, state, 2000, clusterName="hyperpod-dev")
+    assert "already exists" in refusal(account, state, 2000, named="hyperpod-dev")
 
 
 def test_an_invalid_group_is_refused_by_the_published_schema(deployed: tuple[Account, State]) -> None:

@@ -46,6 +46,29 @@ BAD: Cases = {
         "head nodes",
     ),
     "volume too big": ({"workers": [{**GROUP, "volumeGiB": 20000}]}, "hyperpod:workers[0].volumeGiB", "16384"),
+    "a writer that is no role": (
+        {"security": {"lifecycleWriters": ["arn:aws:sts::123456789012:assumed-role/ci/session"]}},
+        "hyperpod:security.lifecycleWriters[0]",
+        "role/NAME",
+    ),
+    "a writer of another partition": (
+        {"security": {"lifecycleWriters": ["arn:aws-us-gov:iam::123456789012:role/ci"]}},
+        "hyperpod:security.lifecycleWriters[0]",
+        "partition",
+    ),
+    "permissions of roles that are not made": (
+        {
+            "existingRoleArn": "arn:aws:iam::123456789012:role/x",
+            "security": {"nodePermissions": "published"},
+        },
+        "hyperpod:security.nodePermissions",
+        "existingRoleArn",
+    ),
+    "a lifecycle bucket with data": (
+        {"fsx": {"linkedBucket": "sagemaker-other-us-west-2-0a1b2c3d"}},
+        "hyperpod:fsx.linkedBucket",
+        "lifecycle scripts",
+    ),
     "malformed plan ARN": (
         {"workers": [{**GROUP, "trainingPlanArn": "plan"}]},
         "hyperpod:workers[0].trainingPlanArn",
