@@ -337,7 +337,7 @@ def test_a_group_that_cannot_run_it_is_told_from_one_that_is_not_there() -> None
 
 def test_a_job_on_another_group_is_that_groups_in_everything() -> None:
     taints = [{"key": "team", "value": "red", "effect": "NoSchedule"}]
-    other = {"name": "ampere", "instanceType": "ml.g5.48xlarge", "count": 3, "taints": taints}
+    other = {"name": "ampere", "instanceType": "ml.g5.8xlarge", "count": 3, "taints": taints}
     settings = config("eks-gpu", workers=[P5, other])
     ampere = {group.name: group for group in settings.worker_groups}["ampere"]
     for name in ("nccl-tests", "nanogpt", "device-check", "fsdp-llama"):
@@ -347,7 +347,7 @@ def test_a_job_on_another_group_is_that_groups_in_everything() -> None:
         assert "ml.p5.48xlarge" not in text
         for one in pods(objects):
             assert one["nodeSelector"]["sagemaker.amazonaws.com/instance-group-name"] == "ampere"
-            assert one["nodeSelector"]["node.kubernetes.io/instance-type"] == "ml.g5.48xlarge"
+            assert one["nodeSelector"]["node.kubernetes.io/instance-type"] == "ml.g5.8xlarge"
             assert {"key": "team", "operator": "Exists", "effect": "NoSchedule"} in one["tolerations"]
     launcher = render("nccl-tests", settings, group="ampere")[-1]["spec"]["mpiReplicaSpecs"]["Launcher"]
     command = launcher["template"]["spec"]["containers"][0]["command"][-1]
