@@ -21,9 +21,6 @@ ROLE = "aws:iam/role:Role"
 OBJECT = "aws:s3/bucketObjectv2:BucketObjectv2"
 PARAMETER = "aws:ssm/parameter:Parameter"
 EKS = "aws:eks/cluster:Cluster"
-TRUST = (
-    '{"Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}]}'
-)
 
 
 class Aborted(Exception):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,6 @@ from rehearsal.nodes.stack import Stack, bring_up
 from stack.project import load_project
 
 ROOT = Path(__file__).parents[3]
-Deploy = Callable[..., AbstractContextManager[Stack]]
 
 
 @contextmanager
