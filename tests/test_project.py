@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
+import tomllib
 
 import pytest
 import yaml
@@ -30,6 +32,23 @@ def test_every_pinned_dependency_says_why_it_is_there() -> None:
     for line in (ROOT / "requirements.txt").read_text().splitlines():
         if line and not line.startswith(("#", "-r")):
             assert re.fullmatch(r"[\w-]+==[\w.]+ +# .+", line), line
+
+
+def test_types_are_checked_of_every_part_of_an_sdk_that_the_program_uses_and_of_no_other() -> None:
+    overrides = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]
+    (named,) = (o["module"] for o in overrides if "pulumi_aws" in o["module"])
+    checked = {
+        name.removesuffix(".*") for name in named if re.fullmatch(r"pulumi_aws(_native)?\.[a-z]\w+(\.\*)?", name)
+    }
+    used = {"pulumi_aws.provider", "pulumi_aws_native.provider"}
+    for path in [*(ROOT / "components").rglob("*.py"), ROOT / "__main__.py"]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Attribute(value=ast.Name(id="aws" | "aws_native" as sdk), attr=part) if part.islower():
+                    used.add(f"pulumi_{sdk}.{part}")
+                case ast.ImportFrom(module=str(module)):
+                    assert not module.startswith("pulumi_aws"), f"{path} imports {module} otherwise than all others"
+    assert checked == used
 
 
 def test_every_type_the_account_makes_has_a_duration_with_its_source() -> None:
