@@ -255,13 +255,17 @@ def test_ctrl_c_in_a_shell_is_the_nodes_and_ours_again_afterwards(
 ) -> None:
     within: list[object] = []
     monkeypatch.setattr(subprocess, "call", lambda *_, **__: within.append(signal.getsignal(signal.SIGINT)) or 5)
-    before = signal.getsignal(signal.SIGINT)
     with_nodes(aws)
     with_session(aws)
     target = stack(aws)
-    assert sessions.connect(target, nodes.list_nodes(target)[0]) == 5
-    assert within == [signal.SIG_IGN]
-    assert signal.getsignal(signal.SIGINT) == before
+    # In the background Ctrl-C is ignored from the start.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert sessions.connect(target, nodes.list_nodes(target)[0]) == 5
+        assert within == [signal.SIG_IGN]
+        assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_session_is_the_profiles_and_a_terminals_line_ends_are_taken_off(
