@@ -8,7 +8,7 @@ try:
     from .cli import main
 except ModuleNotFoundError as missing:
     sys.stderr.write(
-        f"{missing.name} is missing in {sys.executable}: `. venv/bin/activate` (`make rehearse` makes it)\n"
+        f"{missing.name} is missing in {sys.executable}: `. venv/bin/activate` (`make rehearse` creates it)\n"
     )
     sys.exit(2)
 

@@ -1,4 +1,4 @@
-"""Changes to a stack that is up: what each would create, update, replace and delete, and what is refused."""
+"""Changes to a deployed stack: what each creates, updates, replaces and deletes, and what is refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Deployed:
-    """A stack that is up."""
+    """A deployed stack."""
 
     config: Config
     state: State
@@ -39,7 +39,7 @@ class Deployed:
 
 @dataclass
 class Change:
-    """What one update came to. The lists have resources' logical names; ``seconds`` is how long AWS takes for it.
+    """The result of one update. The lists have resources' logical names; ``seconds`` is how long AWS takes for it.
 
     ``refused`` is why it could not be made, ``early`` whether that was said before anything was done. ``hourly_usd`` is
     the difference to before, none for what was refused. ``lost`` says of what holds data, and goes, what is lost.
@@ -129,7 +129,7 @@ def apply_step(
 
 
 def _name(change: Change, operations: Mapping[str, Operation], state: State) -> None:
-    """Sort what was done into the change's lists, each name once."""
+    """Sort the operations into the change's lists, each name once."""
     lists = {
         "create": change.created,
         "update": change.updated,

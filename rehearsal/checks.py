@@ -1,4 +1,4 @@
-"""What a rehearsal on this machine finds out, check by check."""
+"""The checks of a rehearsal, and their results."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Findings:
         return passed
 
     def last_words(self, passed: str) -> Iterator[Text]:
-        """How the run ended, for a terminal; ``passed`` where all is well."""
+        """How the run ended, for a terminal; ``passed`` if all is well."""
         if self.failure:
             yield Text(f"\n{self.failure}", style="bold red")
         if failed := [check.name for check in self.checks if not check.passed]:

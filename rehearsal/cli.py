@@ -1,6 +1,6 @@
 """The command line: ``python -m rehearsal``, and its commands ``nodes`` and ``eks``.
 
-What a command runs is loaded by the command, when its input is good: the account takes a second, Kubernetes two.
+Each command loads what it runs only after its input has been checked: the account takes a second, Kubernetes two.
 """
 
 from __future__ import annotations
@@ -48,10 +48,8 @@ Set = Annotated[
         help="Set a key as `pulumi config set` does, for this run only; lists and objects as JSON. Repeatable.",
     ),
 ]
-Report = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a page to look at.", dir_okay=False)]
-Json = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Write the result for programs.", dir_okay=False)
-]
+Report = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write an HTML report.", dir_okay=False)]
+Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON.", dir_okay=False)]
 
 app = new_app(
     "Exit code: 0 all good, 1 the deployment, a change or destroy failed or left something, "
@@ -146,7 +144,7 @@ def _account(
         raise ProjectError(
             "--then is for the embedded engine, which knows AWS's times; for changes on the Pulumi engine use --serve"
         )
-    # Only now, when the configuration is good.
+    # Only now that the configuration is valid.
     from .account import Account
     from .account.faults import parse_fault
     from .engines.program import ProgramError
@@ -184,7 +182,7 @@ def _account(
                 )
         except ProgramError as refused:
             raise bad_input(str(refused)) from None
-    # Lines are folded for a terminal only: files and pipes keep them whole.
+    # Lines are wrapped only for a terminal, not for files and pipes.
     console.print(summary(outcome), soft_wrap=not console.is_terminal)
     found = outcome.as_json()
     _write(found, result)
@@ -212,7 +210,7 @@ def _nodes(
     stack: Stack = "dev",
     config: Set = None,
     workers: Annotated[
-        int | None, typer.Option(metavar="N", help="Workers to start of each group (default: its count).")
+        int | None, typer.Option(metavar="N", help="Workers to start in each group (default: its count).")
     ] = None,
     slurm: Annotated[
         ReleaseName, typer.Option(help="Which release of Slurm: HyperPod's, or the next one.")
@@ -225,7 +223,7 @@ def _nodes(
             "--if-possible", help="Where the machine lacks something, or the stack runs EKS, say so and exit 0."
         ),
     ] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the nodes up until Enter or Ctrl-C.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the nodes running until Enter or Ctrl-C.")] = False,
 ) -> None:
     """Boot a Slurm stack's nodes on this machine, and use them.
 
@@ -241,7 +239,7 @@ def _nodes(
         if if_possible:
             _note("The nodes were not rehearsed: `python -m rehearsal nodes` says what this machine lacks.")
             return
-        raise bad_input("\n".join(["The node rehearsal needs what this machine lacks:", *lacking]))
+        raise bad_input("\n".join(["This machine lacks what the node rehearsal needs:", *lacking]))
     project, chosen = _load(stack, config)
     if if_possible and chosen.settings.orchestrator != "slurm":
         return
@@ -307,7 +305,7 @@ def _eks(
     if why:
         raise bad_input(why)
     try:
-        # Building them needs the network that the run itself does without.
+        # Building them needs the network; the run itself does not.
         found = binaries.find_all(console)
     except binaries.Missing as programs:
         raise bad_input(str(programs)) from None

@@ -1,4 +1,4 @@
-"""What a configuration says exists already: put into the embedded account before the program runs."""
+"""Existing resources that a configuration names: created in the embedded account before the program runs."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _network(account: Account, config: Config) -> None:
 
 
 def _way_out(account: Account, vpc: str, private: str, zone: str) -> None:
-    """The existing network's own route to the internet."""
+    """The existing network's route to the internet."""
 
     def make(token: str, **inputs: str) -> str:
         return account.create(f"aws:ec2/{token}", f"existing {token.split(':')[1]}", inputs)[0]

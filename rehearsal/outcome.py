@@ -1,4 +1,4 @@
-"""One rehearsal from beginning to end, and what it found, in the documented JSON form."""
+"""One rehearsal from beginning to end, and its result in the documented JSON form."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Everything came up, was changed, went away, and left nothing."""
+        """Everything was created, changed and destroyed, and nothing is left."""
         return not self.failures and not self.leftovers and not self.refused
 
     @property
     def refused(self) -> Change | None:
-        """The change that was refused: none is made after it."""
+        """The refused change, after which no other is made."""
         return next((change for change in self.changes if change.refused is not None), None)
 
     def as_json(self) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def rehearse(
 ) -> Outcome:
     """Up, change by change, destroy, audit. Raises ProgramError.
 
-    ``on_act`` hears "up", "change", "destroy" and "audit" as each begins.
+    ``on_act`` is called with "up", "change", "destroy" and "audit" as each begins.
     """
     outcome = Outcome(config=config, project=project, kept_up=keep_up)
     prepare(account, config, *(step.config for step in then))

@@ -1,4 +1,4 @@
-"""Which processes belong to a run: those that have its mark in their environment."""
+"""The processes that belong to a run: those with its mark in their environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``hyperpod-node-facts``: one line of JSON about the node it runs on. The other commands ask the workers with it.
+"""``hyperpod-node-facts``: one line of JSON about the node it runs on. The other commands run it on the workers.
 
 Nothing that decides how a job runs is looked up on the controller, which has none of the workers' devices.
 """

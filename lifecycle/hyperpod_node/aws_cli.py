@@ -1,4 +1,4 @@
-"""The aws command: JSON in, errors that are worth another try told from those that are not."""
+"""The aws command: parses its JSON, and tells transient errors from permanent ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The node's clock: MUNGE, TLS and request signatures all refuse one that is wrong by minutes."""
+"""The node's clock: MUNGE, TLS and request signatures all fail if it is wrong by minutes."""
 
 from __future__ import annotations
 

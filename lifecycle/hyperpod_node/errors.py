@@ -1,4 +1,4 @@
-"""How a step ends when it does not end well."""
+"""How a step ends when it does not succeed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shared file system: found by its exact tag, waited for, mounted, and proven to be writable."""
+"""The shared file system: finds it by its exact tag, waits for it, mounts it, and checks that it is writable."""
 
 from __future__ import annotations
 

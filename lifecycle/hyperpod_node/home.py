@@ -1,4 +1,4 @@
-"""Home folders on a file system of their own, where one is configured. It hides what the image has in /home."""
+"""Home directories on a separate file system, where one is configured. It hides what the image has in /home."""
 
 from __future__ import annotations
 

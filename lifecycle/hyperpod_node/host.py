@@ -1,4 +1,4 @@
-"""The machine as the steps see it: files, commands, time, the network. Tests put a fake in its place."""
+"""The machine as the steps see it: files, commands, time, the network. Tests replace it with a fake."""
 
 from __future__ import annotations
 

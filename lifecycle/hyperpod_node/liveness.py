@@ -1,4 +1,4 @@
-"""Which hosts are there: those whose kernel answers an echo request or a connection, asked all at once.
+"""Which hosts are up: those whose kernel answers an echo request or a connection; all are asked at once.
 
 A refused connection comes from a living host whose slurmd restarts, and jobs survive that. Echo first: a connection
 that is closed at once leaves an error in slurmd's log.

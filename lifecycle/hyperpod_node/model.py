@@ -1,4 +1,4 @@
-"""What a step knows of the cluster and of its own node."""
+"""What a step knows about the cluster and its own node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What containerd and kubelet keep, on the node's data volume: images of tens of GB, and every pod's emptyDir.
+"""Puts the data of containerd and kubelet on the node's data volume: images of tens of GB, and every pod's emptyDir.
 
 The root volume holds neither. Folders are bound over the ones that both programs know, so that no configuration of
 theirs is touched: where it lies differs between images, and some write it anew at every start. A bind mount, and no

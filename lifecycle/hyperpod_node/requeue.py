@@ -1,4 +1,4 @@
-"""``hyperpod-requeue``, a service on the controller: notices a lost node in seconds, and puts its jobs back to work.
+"""``hyperpod-requeue``, a service on the controller: notices a lost node within seconds and requeues its jobs.
 
 Slurm alone needs SlurmdTimeout to notice, and then holds a requeued job for the lifetime of a job credential, 120 s
 (slurm.conf(5), AuthInfo, cred_expire). This service asks the nodes that run jobs whether they are there, sets a silent

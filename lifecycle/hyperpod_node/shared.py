@@ -1,4 +1,4 @@
-"""Making a thing once for the whole cluster, on the shared file system, while all nodes start together.
+"""Creating something once for the whole cluster, on the shared file system, while all nodes start at the same time.
 
 The file system's own atomicity is enough, no lock to be left behind by a killed node: a whole folder is prepared
 under a name of the node's own and renamed into place. A rename onto a folder with something in it fails, so the

@@ -1,4 +1,4 @@
-"""Slurm on this node: the controller's daemon, a worker's, or a login node's commands, each proven to work."""
+"""Slurm on this node: the controller's daemon, a worker's, or a login node's commands, each checked to work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""slurm.conf as HyperPod's agent writes it, read; and hyperpod.conf and gres.conf, which are ours, rendered."""
+"""Reads slurm.conf as HyperPod's agent writes it, and renders our own hyperpod.conf and gres.conf."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the node says of itself when the steps are done: a table, and the same as JSON."""
+"""The node's summary when the steps are done: a table, and the same as JSON."""
 
 from __future__ import annotations
 

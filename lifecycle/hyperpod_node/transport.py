@@ -1,4 +1,4 @@
-"""How a node's training traffic travels, by what its type is known to have and by what is found on it.
+"""The transport of a node's training traffic, by its instance type's catalogue row and a probe of its devices.
 
 A wrong guess is not slow but fatal: with FI_EFA_USE_DEVICE_RDMA=1 on a device without RDMA read, libfabric aborts the
 process, and with a plugin for EFA on a node without it NCCL hangs. Catalogue and probe must agree; where they do

@@ -1,4 +1,4 @@
-"""systemd's units of Slurm: found, started, kept from running, and what their daemons last complained of."""
+"""Slurm's systemd units: finds, starts and disables them, and reads their daemons' last errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The environment of a job's processes, by how its node talks and by what it computes on; of Slurm's jobs and of pods.
+"""The environment of a job's processes, by its node's transport and accelerator; for Slurm jobs and for pods.
 
 NCCL_ALGO, NCCL_PROTO and NCCL_TREE_THRESHOLD are never set; NCCL chooses better.
 """

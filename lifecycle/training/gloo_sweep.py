@@ -1,4 +1,4 @@
-"""A collective's bus bandwidth over plain sockets, message size by message size, in nccl-tests' columns.
+"""Measures a collective's bus bandwidth over plain sockets, by message size, in nccl-tests' columns.
 
 For nodes without EFA and without nccl-tests. One process a node under srun; PyTorch's gloo moves the data.
 Bus bandwidth is nccl-tests' (doc/PERFORMANCE.md): algorithm bandwidth times a factor of the number of ranks.

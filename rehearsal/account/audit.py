@@ -1,4 +1,4 @@
-"""What is in the account, asked of the services themselves: moto's and the records'."""
+"""What is in the account, according to moto's services and the account's own records."""
 
 from __future__ import annotations
 

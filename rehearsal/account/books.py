@@ -1,4 +1,4 @@
-"""The account's books: what exists, and the clients through which moto's part of it is reached."""
+"""The account's books: what exists, and the clients of moto's part."""
 
 from __future__ import annotations
 

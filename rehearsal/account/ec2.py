@@ -1,4 +1,4 @@
-"""EC2 networking, in moto, with the refusals moto leaves out."""
+"""EC2 networking in moto, with the refusals that moto lacks."""
 
 from __future__ import annotations
 

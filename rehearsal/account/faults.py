@@ -1,4 +1,4 @@
-"""What can be made to go wrong on purpose."""
+"""Faults that a rehearsal can inject."""
 
 from __future__ import annotations
 

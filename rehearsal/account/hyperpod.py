@@ -1,4 +1,4 @@
-"""HyperPod clusters: a record by schema, and what must be in place for the nodes to come up at all."""
+"""HyperPod clusters: a record checked by schema, and everything that nodes need to come up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IAM, in moto. Policies are judged for all types alike, in ``policies.py``."""
+"""IAM in moto. ``policies.py`` checks the policies of all types."""
 
 from __future__ import annotations
 

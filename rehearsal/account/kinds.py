@@ -1,4 +1,4 @@
-"""How the account knows a resource type: what creates, changes and deletes it."""
+"""Kinds of resources: what creates, changes and deletes each resource type."""
 
 from __future__ import annotations
 

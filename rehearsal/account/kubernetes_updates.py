@@ -1,4 +1,4 @@
-"""What may change of a Kubernetes object: what pulumi-kubernetes replaces, and what the API server refuses."""
+"""Changes of Kubernetes objects that pulumi-kubernetes makes a replacement, or that the API server refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What moto does for every account and nobody needs, left out, so that an account begins at once."""
+"""Settings that skip what moto sets up for every account and nobody needs, so that an account starts at once."""
 
 from __future__ import annotations
 

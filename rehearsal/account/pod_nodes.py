@@ -1,4 +1,4 @@
-"""Nodes that the embedded account's HyperPod cluster has for pods."""
+"""The nodes that the embedded account's HyperPod cluster offers to pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Service quotas of the embedded account: AWS's defaults where they bind a stack, and whatever a rehearsal sets."""
+"""Service quotas of the embedded account: AWS's defaults where they limit a stack, and what a rehearsal sets."""
 
 from __future__ import annotations
 

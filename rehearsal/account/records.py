@@ -1,4 +1,4 @@
-"""Resources that moto lacks or gets wrong: records, accepted only if the published schema says they are valid."""
+"""Resources that moto lacks or gets wrong: records, accepted only if they are valid by the published schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many tags AWS takes."""
+"""The number of tags that AWS accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What AWS refuses of a change in place, by its API references and guides."""
+"""Changes in place that AWS refuses, by its API references and guides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Physical names for resources that were given none, as Pulumi's providers make them."""
+"""Physical names for resources without one, generated like Pulumi's providers do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A provider's default tags on its resources, as pulumi-aws lays them there before AWS is asked."""
+"""A provider's default tags on its resources, applied like pulumi-aws does before it calls AWS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the embedded engine and the embedded provider both say on Pulumi's wire."""
+"""The messages of Pulumi's protocol that the embedded engine and the embedded provider share."""
 
 from __future__ import annotations
 

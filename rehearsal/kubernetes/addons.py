@@ -1,4 +1,4 @@
-"""What EKS's own add-ons bring: their workloads, as addons.yaml has them, with the stack's configuration.
+"""The workloads of EKS's add-ons, as in addons.yaml, with the stack's configuration.
 
 EKS applies them and not the program, so they are no resources of its own. Their programs do not run here; where the
 scheduler puts their pods is what counts.

@@ -1,4 +1,4 @@
-"""Where a release's chart comes from on this machine, and what was really played."""
+"""Where a release's chart comes from on this machine, and which part was a stand-in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stack's objects as the embedded engine's state has them, applied to the API server in the program's order."""
+"""The stack's objects from the embedded engine's state, applied to the API server in the program's order."""
 
 from __future__ import annotations
 

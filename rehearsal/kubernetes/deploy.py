@@ -1,4 +1,4 @@
-"""The program's own objects, brought to an API server and taken away again in Pulumi's order."""
+"""The program's objects, applied to an API server and deleted again in Pulumi's order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kubectl and helm, asked as a person asks them: objects as dictionaries, refusals as exceptions."""
+"""kubectl and helm, called like a person calls them: objects as dictionaries, refusals as exceptions."""
 
 from __future__ import annotations
 

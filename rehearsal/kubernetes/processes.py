@@ -1,4 +1,4 @@
-"""Processes of a run: each with its log, none of them outliving it."""
+"""Processes of a run: each has a log, and none outlives the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run: the stack's objects on a real API server, with its nodes, up and down as often as asked."""
+"""One run: the stack's objects on a real API server with its nodes, created and deleted as often as asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether anything of a run is left on the machine: processes, namespaces, mounts, network links, files."""
+"""What a run has left on the machine: processes, namespaces, mounts, network links, files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an EKS node's image has besides: containerd and kubelet, and disks that it mounts late.
+"""What an EKS node's image has in addition: containerd and kubelet, and disks that it mounts late.
 
 AWS's deep learning images mount the instance store at /opt/dlami/nvme by dlami-nvme.service, a oneshot after
 network-online.target, and end it well where it could not (as users of the images show it). HyperPod mounts the group's

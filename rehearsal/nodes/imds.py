@@ -1,4 +1,4 @@
-"""A host's instance metadata service, as EC2's version 2 answers; or not, where a scenario says so."""
+"""A host's instance metadata service, which answers like EC2's version 2 unless a scenario says otherwise."""
 
 from __future__ import annotations
 

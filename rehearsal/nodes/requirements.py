@@ -1,4 +1,4 @@
-"""What the machine must have for a rehearsal of nodes, and how to get it."""
+"""What the machine needs for a rehearsal of nodes, and how to get it."""
 
 from __future__ import annotations
 

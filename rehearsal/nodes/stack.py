@@ -1,4 +1,4 @@
-"""What the hosts need to know of the stack that was brought up in the embedded account."""
+"""What the hosts need to know about the stack in the embedded account."""
 
 from __future__ import annotations
 
