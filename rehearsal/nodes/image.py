@@ -68,6 +68,11 @@ _MASKED = (
 _CHRONY = "[Unit]\nConditionCapability=\n"
 # Every process of a run has its mark, services too.
 _MANAGER = "[Manager]\nDefaultEnvironment={mark}\n"
+# Scripts run Python isolated from PYTHONPATH; what is among its own packages is read all the same, before
+# sitecustomize is looked for.
+_VIRTUAL_TIME = """import os, sys; \
+"REHEARSAL_VIRTUAL_TIME" in os.environ and sys.path.insert(0, "/usr/lib/rehearsal/virtual_time")
+"""
 _BOOTED = """[Unit]
 Description=Says that the host is up
 After=multi-user.target
@@ -135,6 +140,9 @@ def _commands(image: Path) -> None:
     library.mkdir(parents=True)
     shutil.copy(_STUBS / "ask.py", library)
     _install(_STUBS / "eks-service", library / "eks-service")
+    packages = image / "usr/lib/python3/dist-packages"
+    packages.mkdir(parents=True)
+    (packages / "rehearsal.pth").write_text(_VIRTUAL_TIME)
     shutil.copytree(_STUBS / "virtual_time", library / "virtual_time", ignore=shutil.ignore_patterns("__pycache__"))
     for source in sorted((_STUBS / "commands").iterdir()):
         _install(source, image / _PLACES.get(source.name, "usr/bin") / source.name)

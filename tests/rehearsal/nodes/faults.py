@@ -21,7 +21,7 @@ from rehearsal.nodes.lustre import FileSystem
 from rehearsal.nodes.outcome import steps_of
 from rehearsal.nodes.stack import Stack
 
-VIRTUAL = {"PYTHONPATH": "/usr/lib/rehearsal/virtual_time"}
+VIRTUAL = {"REHEARSAL_VIRTUAL_TIME": "1"}
 # A node that cannot succeed waits for its controller, on HyperPod a quarter of an hour.
 HASTY = {
     "HYPERPOD_TIMEOUT_CONTROLLER": "8",

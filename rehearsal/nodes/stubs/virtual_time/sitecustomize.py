@@ -1,8 +1,8 @@
 """Waiting without waiting: a script's pauses take a hundredth, and the clocks that it reads go on by the whole.
 
-Put on a script's PYTHONPATH by the fault scenarios. How far the clock is ahead is in /run/rehearsal/slept, where the
-commands that ask the emulated AWS find it, so that "after 60 seconds" is true for both sides. Two threads that pause
-at once move the clock once.
+Loaded where REHEARSAL_VIRTUAL_TIME is set, as the fault scenarios do. How far the clock is ahead is in
+/run/rehearsal/slept, where the commands that ask the emulated AWS find it, so that "after 60 seconds" is true for both
+sides. Two threads that pause at once move the clock once.
 """
 
 # Loaded into every Python that a script starts.
