@@ -1,7 +1,7 @@
 """Environment variables of login shells and of jobs, by the node's row of the catalogue and by what is found on it.
 
-Jobs get theirs on the worker that runs them, from task.env through Slurm's TaskProlog: what a shell on the controller
-has says nothing about a worker.
+Jobs get theirs on the worker that runs them, from task.env through Slurm's TaskProlog: a shell's variables on the
+controller say nothing about a worker.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NEURON_LS = "/opt/aws/neuron/bin/neuron-ls"
 def run(node: Node) -> str:
     """Step ``environment``."""
     host, group = node.host, node.identity.group
-    # Head nodes run no training; a device there would change nothing.
+    # Head nodes run no training, so their devices do not matter.
     found = transport.probe(node) if group.accelerators else transport.Probe(0, None, "not looked for")
     node.transport, complaints = transport.decide(group, found)
     for complaint in complaints:
@@ -54,7 +54,7 @@ def run(node: Node) -> str:
 
 
 def _variables(node: Node, group: Group) -> Dict[str, str]:
-    """What a job's process on this node gets."""
+    """The variables of a job's process on this node."""
     if not group.accelerators:
         return {}
     cores = 0
@@ -102,7 +102,7 @@ def neuron_cores(node: Node) -> Optional[int]:
 
 
 def _facts(node: Node, found: transport.Probe) -> str:
-    """What the commands on this node, and those that ask it through Slurm, need to know."""
+    """Facts for the commands on this node, and for those that ask it through Slurm."""
     parameters, identity = node.parameters, node.identity
     document = {
         "cluster_id": parameters.cluster_id,
@@ -136,7 +136,7 @@ def profile(values: Dict[str, str]) -> str:
 
 
 def _etc_environment(node: Node, values: Dict[str, str]) -> None:
-    """Our block of /etc/environment; the rest of the file is others'."""
+    """Write our block of /etc/environment; the rest of the file belongs to others."""
     name = "/etc/environment"
     kept: List[str] = []
     inside = False

@@ -8,12 +8,12 @@ from . import aws_cli, fstab
 from .errors import NotYet, StepError
 from .model import CLUSTER_ID_TAG, Node
 
-# FSx API, FileSystem.Lifecycle: states that no wait ends.
+# FSx API, FileSystem.Lifecycle: states that waiting does not change.
 DEAD = ("FAILED", "DELETING", "MISCONFIGURED_UNAVAILABLE")
 USABLE = ("AVAILABLE", "UPDATING", "MISCONFIGURED")
-# Seconds in which a fresh role's permissions may still be on their way (IAM is eventually consistent).
+# Seconds that a new role's permissions may take to arrive (IAM is eventually consistent).
 ACCESS_GRACE = 60.0
-# A cluster's nodes all ask at once; the API's rate limit is an account's.
+# All nodes of a cluster ask at once, and the API's rate limit is per account.
 FIRST_WAIT, MOST_WAIT = 0.25, 8.0
 LUSTRE_OPTIONS = "relatime,flock"
 NFS_OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,timeo=600,hard"
@@ -38,7 +38,7 @@ def mount(node: Node, wanted: Mapping[str, str], mount_point: str) -> str:
 
 
 def _in_place(node: Node, mount_point: str) -> bool:
-    """Mounted now, and by a line of fstab that will mount it after a reboot."""
+    """Whether it is mounted now, and has a line in fstab that mounts it after a reboot."""
     return mount_point in node.host.mounts() and fstab.source(node.host, mount_point) is not None
 
 
@@ -47,7 +47,7 @@ def _wanted(node: Node) -> Dict[str, str]:
 
 
 def _wait(node: Node, wanted: Mapping[str, str]) -> Mapping[str, Any]:
-    """The file system, once it can be mounted."""
+    """Wait for the file system until it can be mounted."""
     what = wanted.get("id") or f"tag {wanted['key']}={wanted['value']}"
     began = node.host.now()
 
@@ -71,7 +71,7 @@ def _wait(node: Node, wanted: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def _pick(systems: List[Mapping[str, Any]], wanted: Mapping[str, str], what: str) -> Mapping[str, Any]:
-    """The one that is meant, when it can be mounted. Raises NotYet, or StepError when no wait can help."""
+    """The right file system, if it can be mounted. Raises NotYet, or StepError if waiting cannot help."""
     matching = [s for s in systems if _matches(s, wanted)]
     living = [s for s in matching if s.get("Lifecycle") not in DEAD]
     if len(living) > 1:
@@ -101,7 +101,7 @@ def _matches(system: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
 
 
 def _source(system: Mapping[str, Any]) -> Tuple[str, str, str]:
-    """What to mount, as which type, with which options."""
+    """The source, type and options of the mount."""
     dns = system["DNSName"]
     if system.get("FileSystemType", "LUSTRE") == "LUSTRE":
         return f"{dns}@tcp:/{system['LustreConfiguration']['MountName']}", "lustre", LUSTRE_OPTIONS
@@ -118,7 +118,7 @@ def _mount(node: Node, system: Mapping[str, Any], mount_point: str) -> str:
         host.folder(mount_point)
 
         def attempt() -> bool:
-            # One that hangs leaves time for another.
+            # A mount that hangs leaves time for another attempt.
             patience = node.timeout("mount") / 2
             result = host.run("mount", "-t", kind, "-o", options, source, mount_point, check=False, timeout=patience)
             if result.code == 0 or mount_point in host.mounts():
@@ -127,9 +127,9 @@ def _mount(node: Node, system: Mapping[str, Any], mount_point: str) -> str:
                 raise StepError(f"the {kind} client is not installed: {result.reason}")
             raise NotYet(result.reason)
 
-        # Its name may resolve a little after the file system is available.
+        # Its name may resolve only some time after the file system is available.
         host.poll(f"{source} was not mounted at {mount_point}", attempt, node.timeout("mount"), first=0.2, most=5)
-    # After the mount, so that a line in fstab says that it has worked once.
+    # After the mount, so that a line in fstab means that the mount has worked.
     fstab.put(host, f"{source} {mount_point} {kind} {options},_netdev,x-systemd.automount 0 0")
     return f"{system['FileSystemId']} mounted at {mount_point}"
 
@@ -140,5 +140,5 @@ def _folders(node: Node) -> None:
     for name in ("nodes", "hosts", "slurm"):
         host.folder(f"{shared}/{name}")
     host.folder(node.private, mode=0o700)
-    # Checkpoints and runs of everybody.
+    # Everybody's checkpoints and runs.
     host.folder(f"{node.parameters.fsx_mount}/checkpoints", mode=0o1777)

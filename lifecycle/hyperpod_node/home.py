@@ -22,7 +22,7 @@ def run(node: Node) -> str:
 
 
 def _make(node: Node, user: str, home: str) -> None:
-    """A user's folder as useradd makes it; all nodes are at it, and the first one fills it."""
+    """Create a user's folder like useradd; all nodes try, and the first one fills it."""
     host = node.host
     try:
         host.path(home).mkdir()

@@ -34,7 +34,7 @@ _MOST_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended."""
+    """A command's result."""
 
     code: int
     out: str = ""
@@ -42,8 +42,8 @@ class Result:
 
     @property
     def reason(self) -> str:
-        """The last line the command said, the way people look for it."""
-        # scontrol frames what it says with rows of asterisks.
+        """The last line of output, where people look for the reason."""
+        # scontrol frames its messages with rows of asterisks.
         lines = [line for line in (self.err.strip() or self.out.strip()).splitlines() if line.strip("* \t")]
         return lines[-1].strip() if lines else f"exit status {self.code}"
 
@@ -73,7 +73,7 @@ class Host:
         return time.monotonic()
 
     def wall(self) -> float:
-        """Seconds since 1970 by the node's clock."""
+        """Seconds since 1970, by the node's clock."""
         return time.time()
 
     def sleep(self, seconds: float) -> None:
@@ -95,7 +95,7 @@ class Host:
     def poll(
         self, what: str, check: Callable[[], Optional[T]], timeout: float, first: float = 0.02, most: float = 0.1
     ) -> T:
-        """The first true answer of ``check``, asked ever less often. Raises StepError with the last state seen."""
+        """The first true answer of ``check``, with growing intervals. Raises StepError with the last state seen."""
         end = self.now() + min(timeout, self.remaining())
         wait, state = first, ""
         while True:
@@ -183,7 +183,7 @@ class Host:
         return None if data is None else io.TextIOWrapper(io.BytesIO(data), "utf-8", "replace").read()
 
     def write(self, name: str, text: str, mode: int = 0o644, owner: Optional[str] = None) -> bool:
-        """Make a file hold exactly this, at once or not at all. True when anything had to be changed."""
+        """Write a file atomically. True if anything changed."""
         return self.write_bytes(name, text.encode("utf-8"), mode, owner)
 
     def write_bytes(self, name: str, data: bytes, mode: int = 0o644, owner: Optional[str] = None) -> bool:
@@ -199,7 +199,7 @@ class Host:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
                 file.flush()
-                # Private until complete; the name appears with the right mode and owner or not at all.
+                # Private until complete; the name appears only with the right mode and owner.
                 os.fchmod(descriptor, mode)
             if owner:
                 self.chown(str(temporary), owner)
@@ -208,7 +208,7 @@ class Host:
         return True
 
     def secure(self, name: str, mode: int, owner: Optional[str] = None) -> bool:
-        """Make a file's mode and owner right. True when they were not."""
+        """Correct a file's mode and owner. True if they were wrong."""
         with places.place(self.settings.root, name) as path, places.opened(path) as descriptor:
             changed = stat.S_IMODE(os.fstat(descriptor).st_mode) != mode
             if changed:
@@ -229,7 +229,7 @@ class Host:
             return str(uid)
 
     def chown(self, path: str, owner: str) -> None:
-        """Give a file to a user and that user's group."""
+        """Change a file's owner to a user and that user's group."""
         entry = pwd.getpwnam(owner)
         os.chown(path, entry.pw_uid, entry.pw_gid)
 
@@ -241,7 +241,7 @@ class Host:
             return None
 
     def folder(self, name: str, mode: int = 0o755, owner: Optional[str] = None) -> None:
-        """Make a folder where there is none, and its mode right."""
+        """Create a folder if it is missing, and correct its mode."""
         with places.place(self.settings.root, name, make=True) as path:
             with contextlib.suppress(FileExistsError):
                 path.mkdir()
@@ -251,7 +251,7 @@ class Host:
     def link(self, name: str, target: str) -> None:
         """Make a symbolic link point where it should."""
         path = self.path(name)
-        # Path.readlink is of Python 3.9.
+        # Path.readlink needs Python 3.9.
         if path.is_symlink() and os.readlink(str(path)) == target:  # noqa: PTH115
             return
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -322,7 +322,7 @@ class Host:
             raise OSError(f"no HTTP ({type(error).__name__})") from None
 
     def answers(self, address: str, port: int, timeout: float = 1.0) -> bool:
-        """Something accepts connections there."""
+        """Whether something accepts connections there."""
         try:
             with socket.create_connection((address, port), timeout=timeout):
                 return True

@@ -22,7 +22,7 @@ def run(node: Node) -> str:
         trouble = str(unavailable)
     node.facts["imds_date"] = imds.date
     node.facts["imds_date_at"] = node.host.wall()
-    # HyperPod's agent rewrites the file when nodes come and go: it may be half written, or not have this node yet.
+    # HyperPod's agent rewrites the file when nodes come and go: it may be incomplete, or lack this node.
     found, instances = node.host.poll(
         "the resource configuration did not name this node",
         lambda: _look(node, instance_id, trouble),
@@ -42,7 +42,7 @@ def run(node: Node) -> str:
 
 
 def _look(node: Node, instance_id: str, trouble: str) -> Tuple[Instance, Tuple[Instance, ...]]:
-    """This node and all nodes, as the file has them now. Raises NotYet where that may change."""
+    """This node and all nodes, by the file's current content. Raises NotYet where that may change."""
     try:
         instances = read_instances(node.host)
     except StepError as error:

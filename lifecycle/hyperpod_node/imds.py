@@ -10,11 +10,11 @@ _TOKEN_SECONDS = "300"
 
 
 class Unavailable(Exception):
-    """The service cannot be used; the text says how it failed."""
+    """The service is unavailable; the text says how it failed."""
 
 
 class Imds:
-    """One session. The token is asked for once."""
+    """One session. The token is requested once."""
 
     def __init__(self, host: Host, allow_v1: bool, timeout: float) -> None:
         self._host, self._allow_v1, self._timeout = host, allow_v1, timeout
@@ -32,7 +32,7 @@ class Imds:
         return reply.body.strip()
 
     def _new_token(self) -> str:
-        """A token; the empty one where the service knows none and the configuration says that this is fine."""
+        """A token; an empty one where the service has none and the configuration allows that."""
         reply = self._ask("PUT", "/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": _TOKEN_SECONDS})
         if reply.status == 200:
             return reply.body.strip()
@@ -45,7 +45,7 @@ class Imds:
     def _ask(self, method: str, path: str, headers: "dict[str, str]") -> Reply:
         url = self._host.settings.imds_url + path
         end = self._host.now() + self._timeout
-        # The first connection of a fresh instance may be refused; a short wait for it is cheaper than a lost node.
+        # A new instance's first connection may be refused; a short wait is cheaper than a lost node.
         wait = 0.05
         while True:
             left = end - self._host.now()

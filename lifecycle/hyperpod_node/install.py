@@ -1,4 +1,4 @@
-"""The commands that people run: copied to the node, since the folder that HyperPod downloads into does not last."""
+"""The commands that people run: copied to the node, because HyperPod's download folder does not last."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .model import Node
 # Folders of the lifecycle files that the commands need.
 FOLDERS = ("hyperpod_node", "hyperpod_commands", "training")
 LAUNCHER = "isolated.py"
-# Command, its module, and the roles on which it is also in /usr/local/bin. The others find it in /opt/hyperpod/bin.
+# Command, module, and the roles on which it is also in /usr/local/bin. Others find it in /opt/hyperpod/bin.
 HEADS = ("controller", "login")
 COMMANDS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
     "run-nccl-test": ("hyperpod_commands.nccl_test", HEADS),
@@ -56,7 +56,7 @@ def run(node: Node) -> str:
 
 
 def files(source: Path) -> "list[Path]":
-    """What is copied, in a stable order."""
+    """The files to copy, in a stable order."""
     below = (
         Path(folder) / name
         for top in FOLDERS

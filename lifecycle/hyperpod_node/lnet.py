@@ -1,10 +1,9 @@
 """LNet, the network of Lustre, over EFA besides TCP.
 
-A client reaches its servers over TCP, discovers that they have EFA as well, and prefers it. Nothing here may cost a
-node its file system: what cannot be set up is a warning, and the mount is what it would have been. It takes what the
-image has, and installs nothing.
-The procedure and its numbers: Amazon FSx for Lustre User Guide, "Configuring EFA clients"; Amazon EKS User Guide,
-"Optimize Amazon FSx for Lustre performance on nodes (EFA)".
+A client reaches its servers over TCP, discovers that they also have EFA, and prefers it. Nothing here may break the
+mount: what cannot be set up is a warning, and the file system is mounted over TCP. It uses what the image has and
+installs nothing. The procedure and its numbers: Amazon FSx for Lustre User Guide, "Configuring EFA clients"; Amazon EKS
+User Guide, "Optimize Amazon FSx for Lustre performance on nodes (EFA)".
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ MIN_EFA_DRIVER = (2, 12, 1)
 PEER_CREDITS = 32
 UNITS = "/etc/systemd/system"
 UNIT = "hyperpod-lnet.service"
-# LNet forgets all of it when the node reboots. A command that fails then must not keep the file system from its mount.
+# LNet forgets all of it at a reboot. A command that fails then must not prevent the mount.
 UNIT_TEXT = """# Made by the HyperPod lifecycle scripts.
 [Unit]
 Description=LNet over TCP and EFA
@@ -52,7 +51,7 @@ def run(node: Node) -> str:
 
 
 def choose(devices: Sequence[str], most: int) -> List[str]:
-    """At most so many of the devices, evenly over the PCI buses that their names count: no two behind one switch."""
+    """Choose at most that many devices, evenly over the PCI buses in their names: no two behind one switch."""
     ordered = sorted(devices, key=lambda name: [int(number) for number in re.findall(r"\d+", name)])
     count = min(most, len(ordered))
     return [ordered[index * len(ordered) // count] for index in range(count)]
@@ -92,7 +91,7 @@ def _check_software(host: Host) -> None:
 
 
 def _modules(interface: str) -> List[List[str]]:
-    # The addresses of EFA's net are made from this interface's.
+    # The addresses of EFA's net are derived from this interface's.
     return [["kefalnd", f"ipif_name={interface}"], ["ksocklnd"]]
 
 
@@ -110,7 +109,7 @@ PREFER = ["lnetctl", "udsp", "add", "--src", "efa", "--priority", "0"]
 
 
 def _nets(host: Host) -> Dict[str, List[str]]:
-    """The interfaces of every net; none at all where LNet is not up."""
+    """The interfaces of every net; empty if LNet is down."""
     nets: Dict[str, List[str]] = {}
     current: List[str] = []
     for line in host.run("lnetctl", "net", "show", check=False).out.splitlines():
@@ -132,7 +131,7 @@ def _tcp(host: Host, interface: str) -> None:
         host.run(*_add_tcp(interface))
     except StepError:
         if "tcp" not in nets:
-            # A mount that finds LNet down brings it up with TCP by itself.
+            # A mount brings LNet up with TCP if it is down.
             host.run("lnetctl", "lnet", "unconfigure", check=False)
         raise
 
@@ -163,5 +162,5 @@ def _at_boot(host: Host, interface: str, devices: Sequence[str]) -> None:
     commands += [CONFIGURE, _add_tcp(interface), *map(_add_efa, devices), DISCOVER, PREFER]
     lines = [f"ExecStart=-{' '.join([host.which(name) or name, *words])}" for name, *words in commands]
     host.write(f"{UNITS}/{UNIT}", UNIT_TEXT.format(commands="\n".join(lines)))
-    # What `systemctl enable` does, and nothing where it is done.
+    # Same as `systemctl enable`, but without a command if it is enabled.
     host.link(f"{UNITS}/multi-user.target.wants/{UNIT}", f"{UNITS}/{UNIT}")

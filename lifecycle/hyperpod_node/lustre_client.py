@@ -1,6 +1,6 @@
-"""The Lustre client's kernel module: the FSx CSI driver brings the commands in its own image, and not the module.
+"""The Lustre client's kernel module: the FSx CSI driver's image has the commands, but not the module.
 
-HyperPod's images have it. Nothing is installed at boot: what a package repository gives out changes from day to day.
+HyperPod's images have it. Nothing is installed at boot, because package repositories change from day to day.
 """
 
 from __future__ import annotations

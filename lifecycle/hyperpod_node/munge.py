@@ -12,11 +12,11 @@ from .model import Node
 
 KEY = "/etc/munge/munge.key"
 USER = "munge"
-# munged(8): 32 to 1024 bytes; it refuses a key that others may read.
+# munged(8): 32 to 1024 bytes; it refuses a key that other users may read.
 KEY_BYTES = 1024
 LEAST_BYTES = 32
 MODES = (0o400, 0o600)
-# Seconds that the controller's digest may be that of a predecessor with another key.
+# Seconds for which the controller's digest may still be a predecessor's, with another key.
 STALE = 20.0
 
 
@@ -27,7 +27,7 @@ def run(node: Node) -> str:
         raise StepError("MUNGE is not installed: there is no user munge")
     before = len(host.changes)
     origin = _controller(node) if node.role == "controller" else _other(node)
-    # Its state may be another step's; only the key and what belongs to it matter here.
+    # Another step may change its state; only the key and what belongs to it matter here.
     changed = any(name == KEY for name in host.changes[before:])
     _daemon(node, changed)
     return f"{origin}, sha256 {_digest(node)[:12]}"
@@ -40,7 +40,7 @@ def _controller(node: Node) -> str:
         origin = "the key was there"
     else:
         made = shared.make_once(node, "munge", _new_key)
-        # Published before it is used: a run killed in between finds it there and uses it.
+        # Published before it is used: a run that is killed in between finds it there and uses it.
         _install(node, published)
         origin = "key made for the cluster" if made else "the cluster's key"
     _check(node)
@@ -106,7 +106,7 @@ def _install(node: Node, published: str) -> None:
 
 
 def _check(node: Node) -> None:
-    """Owner, mode and length. A wrong owner or mode is put right, and said."""
+    """Check owner, mode and length. A wrong owner or mode is corrected and reported."""
     host = node.host
     size = host.path(KEY).stat().st_size
     if size < LEAST_BYTES:

@@ -21,12 +21,12 @@ from .model import Node
 from .scratch import IMAGE_UNIT
 from .units import UNITS
 
-# The data volume of the instance group: HyperPod attaches it and mounts it there (SageMaker API Reference,
-# ClusterEbsVolumeConfig). AWS's own script puts both folders there by default, too.
+# The data volume of the instance group: HyperPod attaches and mounts it there (SageMaker API Reference,
+# ClusterEbsVolumeConfig). AWS's own script also puts both folders there by default.
 DATA_VOLUME = "/opt/sagemaker"
-# Unit and folder of each; the one that starts pods stops first and starts last.
+# The unit and folder of each; the one that starts pods stops first and starts last.
 SERVICES = (("containerd", "/var/lib/containerd"), ("kubelet", "/var/lib/kubelet"))
-# RDMA pins memory, and a container has its runtime's limit.
+# RDMA pins memory, and a container inherits its runtime's limit.
 LIMITS_FILE = f"{UNITS}/containerd.service.d/90-hyperpod.conf"
 LIMITS = "# Made by the HyperPod lifecycle scripts.\n[Service]\nLimitMEMLOCK=infinity\n"
 WAIT_UNIT, LATE_UNIT = "hyperpod-data-volume.service", "hyperpod-late-data-volume.service"
@@ -45,7 +45,7 @@ RemainAfterExit=yes
 TimeoutStartSec=600
 ExecStart=/bin/sh -c '{{until}} sleep 0.2; done'
 """
-# Not a part of a boot, so that no boot waits for it.
+# Not part of the boot, so that the boot does not wait for it.
 LATE = f"""# Made by the HyperPod lifecycle scripts.
 [Unit]
 Description=Start containerd and kubelet once {DATA_VOLUME} is mounted
@@ -116,7 +116,7 @@ def _apply(node: Node, limits_changed: bool) -> None:
 
 
 def _running(node: Node) -> List[str]:
-    """Those of the services that run, in the order in which they start."""
+    """The running services among them, in the order in which they start."""
     return [unit for unit, _ in SERVICES if units.active(node.host, unit)]
 
 
@@ -145,5 +145,5 @@ def _move(node: Node, unit: str, folder: str) -> None:
 
 
 def mount_unit(folder: str) -> str:
-    """The name that systemd demands of the unit that mounts a folder (systemd.mount)."""
+    """The name that systemd requires for the unit that mounts a folder (systemd.mount)."""
     return folder.strip("/").replace("/", "-") + ".mount"

@@ -12,12 +12,12 @@ from .model import Node
 MOUNT_POINT = "/scratch"
 ARRAY = "/dev/md/hyperpod-scratch"
 LABEL = "hp-scratch"
-# After a reboot the kernel may call the array by another name.
+# After a reboot the array may have another name.
 BY_LABEL = f"/dev/disk/by-label/{LABEL}"
 OPTIONS = "noatime,discard"
-# By label, and never a reason not to boot: after a stop the disks are empty.
+# By label, and with nofail, because after a stop the disks are empty.
 FSTAB_LINE = f"LABEL={LABEL} {MOUNT_POINT} ext4 {OPTIONS},nofail,x-systemd.device-timeout=90s 0 0"
-# What the kernel shows as model for instance store; EBS volumes are "Amazon Elastic Block Store".
+# The kernel's model name for instance store; EBS volumes are "Amazon Elastic Block Store".
 MODEL = "Amazon EC2 NVMe Instance Storage"
 # Where AWS's deep learning images mount the same disks, as one volume group, by a service of their own that comes late
 # (oneshot, After=network-online.target, TimeoutStartSec=300) and ends well even where it could not mount them.
@@ -36,7 +36,7 @@ def run(node: Node) -> str:
         return f"the image mounts the instance store at {IMAGE_MOUNT}; {MOUNT_POINT} leads there"
     if MOUNT_POINT in mounts:
         device = mounts[MOUNT_POINT][0]
-        # A run that was killed may have come to the mount and no further.
+        # An earlier run may have been killed right after the mount.
         if fstab.source(host, MOUNT_POINT) is None and _labelled(host, device):
             fstab.put(host, FSTAB_LINE)
         return f"{device} is mounted at {MOUNT_POINT}"
@@ -49,9 +49,9 @@ def run(node: Node) -> str:
         host.run("mkfs.ext4", "-q", "-L", LABEL, "-m", "0", "-E", "lazy_itable_init=1", device, timeout=300)
     host.folder(MOUNT_POINT)
     host.run("mount", "-o", OPTIONS, device, MOUNT_POINT, timeout=60)
-    # Anybody may write, nobody may remove another's files.
+    # Everybody may write, and nobody may remove other users' files.
     host.path(MOUNT_POINT).chmod(0o1777)
-    # HyperPod runs no script after a reboot.
+    # HyperPod does not run the scripts again after a reboot.
     fstab.put(host, FSTAB_LINE)
     return f"{device} at {MOUNT_POINT}"
 
@@ -76,7 +76,7 @@ def _labelled(host: Host, device: str) -> bool:
 
 
 def _disks(node: Node) -> List[str]:
-    """Instance-store disks that nothing uses yet."""
+    """Unused instance-store disks."""
     block = node.host.path("/sys/block")
     used = {source for source, _ in node.host.mounts().values()}
     found = []
@@ -89,13 +89,13 @@ def _disks(node: Node) -> List[str]:
 
 
 def _array(node: Node, disks: List[str]) -> str:
-    """The device to make the file system on: the disk where there is one, else a RAID 0 of all."""
+    """The device for the file system: a single disk, or a RAID 0 of all disks."""
     host = node.host
     if len(disks) == 1:
         return disks[0]
     if host.which("mdadm") is None:
         raise StepError(f"mdadm is not installed; {len(disks)} instance-store disks are left unused")
-    # A run that was killed may have left the array's members marked but not assembled.
+    # A killed run may have left the array's members marked but not assembled.
     host.run("mdadm", "--assemble", ARRAY, *disks, check=False)
     if not host.path(ARRAY).exists():
         host.run(

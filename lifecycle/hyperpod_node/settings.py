@@ -11,7 +11,7 @@ from typing import Dict, Mapping
 TIMEOUTS: Mapping[str, float] = {
     # EC2 User Guide: instance metadata answers within milliseconds; a node under load may take longer.
     "imds": 5,
-    # HyperPod's agent writes the file in an instant, when nodes come and go.
+    # HyperPod's agent writes the file at once when nodes come and go.
     "resource-config": 30,
     # A Lustre file system takes about ten minutes, and may start after the cluster does.
     "fsx": 1800,
@@ -19,9 +19,9 @@ TIMEOUTS: Mapping[str, float] = {
     # The controller may still be waiting for the file system when a worker is done with it.
     "controller": 900,
     "agent": 300,
-    # A slurm.conf that names somebody else may be the image's, or right.
+    # A slurm.conf that names another host may be the image's, or right.
     "agent-names": 60,
-    # On HyperPod's controllers users have seen its first start take more than two minutes.
+    # Users of HyperPod have seen its first start take more than two minutes.
     "slurm": 300,
     "register": 300,
     # dlami-nvme.service has TimeoutStartSec=300.
@@ -35,7 +35,7 @@ TIMEOUTS: Mapping[str, float] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Where things are. ``root`` is put before every path on the node's own disk, so that tests need no real one."""
+    """Where things are. ``root`` is the prefix of every path on the node's disk, so that tests need no real one."""
 
     root: Path = Path("/")
     source: Path = Path(__file__).resolve().parent.parent
@@ -46,7 +46,7 @@ class Settings:
     state_folder: str = "/etc/hyperpod"
     install_folder: str = "/opt/hyperpod"
     slurm_etc: str = "/opt/slurm/etc"
-    # Searched after PATH: a login shell has them, a lifecycle script does not.
+    # Searched after PATH: a login shell has these folders, a lifecycle script does not.
     extra_path: str = "/opt/slurm/bin:/opt/slurm/sbin:/opt/aws/neuron/bin:/opt/amazon/efa/bin:/usr/sbin:/sbin"
     timeouts: Mapping[str, float] = field(default_factory=lambda: dict(TIMEOUTS))
 

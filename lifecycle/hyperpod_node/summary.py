@@ -52,7 +52,7 @@ def document(node: Node, outcomes: Sequence[Outcome], seconds: float) -> Dict[st
 
 
 def last_line(outcomes: Sequence[Outcome]) -> str:
-    """What HyperPod shows as the reason: the first required step that failed."""
+    """The reason that HyperPod shows: the first required step that failed."""
     for outcome in outcomes:
         if outcome.required and outcome.result == "failed":
             return f"step {outcome.name} failed: {outcome.detail}"

@@ -18,7 +18,7 @@ from .errors import StepError
 from .model import Group, Node
 from .variables import EFA_RDMA, EFA_SENDRECV, TCP
 
-# PCI vendor of all of Amazon's devices; an RDMA device of theirs is an EFA.
+# The PCI vendor of Amazon's devices; an RDMA device with it is an EFA.
 AMAZON = "0x1d0f"
 # EFA from Nitro v4 on always has RDMA read (EC2 User Guide, Elastic Fabric Adapter, supported instance types). The
 # first generation, 0xefa0, has it on some instances and not on others.
@@ -29,7 +29,7 @@ CAPABILITIES = "hyperpod-efa-capabilities"
 
 @dataclass(frozen=True)
 class Probe:
-    """What was found on the node. ``rdma_read`` is None where nothing could tell."""
+    """What was found on the node. ``rdma_read`` is None if it could not be determined."""
 
     devices: int
     rdma_read: Optional[bool]
@@ -37,7 +37,7 @@ class Probe:
 
 
 def probe(node: Node) -> Probe:
-    """Look for EFA devices and ask them what they can do.
+    """Look for EFA devices and query their capabilities.
 
     Presence: /sys/class/infiniband, whose entries are RDMA devices, with Amazon's PCI vendor id; where the kernel has
     no such folder, the domains that ``fi_info -p efa`` lists, each counted once (it lists every device under
@@ -101,7 +101,7 @@ def _by_generation(node: Node, devices: List[str]) -> Optional[bool]:
 
 
 def decide(group: Group, found: Probe) -> "tuple[str, List[str]]":
-    """The transport, and what to complain about."""
+    """The transport, and what to warn about."""
     kind = group.instance_type
     if not group.accelerators:
         return TCP, []

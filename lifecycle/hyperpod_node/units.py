@@ -8,14 +8,14 @@ from .model import Node
 
 UNITS = "/etc/systemd/system"
 FOLDERS = (UNITS, "/usr/local/lib/systemd/system", "/lib/systemd/system", "/usr/lib/systemd/system")
-# A unit that has no business on this node: it is not only disabled, it does not start when somebody asks for it.
+# A unit that must not run on this node: it is disabled, and does not start even on request.
 NEVER = """# Made by the HyperPod lifecycle scripts: this node is a {role}.
 [Unit]
 ConditionPathExists=/etc/hyperpod/runs-{unit}
 """
-# Seconds in which nobody asks whether a daemon runs: it is starting.
+# Seconds for which a daemon counts as starting.
 STARTS = 5.0
-# How many lines of a daemon's log its last complaint is looked for in.
+# The number of lines of a daemon's log to search for its last error.
 LOG_LINES = 40
 # Bytes. Slurm's state and logs are written a few kilobytes at a time; below this a disk is full for them.
 LEAST_FREE = 1 << 20
@@ -31,12 +31,12 @@ def require(node: Node, unit: str) -> str:
 
 
 def exists(host: Host, unit: str) -> bool:
-    """Whether there is a service of this name."""
+    """Whether a service with this name exists."""
     return any(host.path(f"{folder}/{unit}.service").exists() for folder in FOLDERS)
 
 
 def never(node: Node, unit: str) -> None:
-    """Keep a unit from running here."""
+    """Prevent a unit from running here."""
     host = node.host
     if not exists(host, unit):
         return
@@ -61,7 +61,7 @@ def start(node: Node, unit: str, restart: bool, wait: bool = True) -> bool:
     how = () if wait else ("--no-block",)
     if not running:
         host.run("systemctl", "enable", unit, check=False)
-        # After a failed start systemd may refuse another one for a while.
+        # After a failed start systemd may refuse the next one for a while.
         host.run("systemctl", "reset-failed", unit, check=False)
         # Where a unit says itself when it is ready, that may take as long as the first answer does.
         host.run("systemctl", "start", *how, unit, timeout=node.timeout("slurm"))
@@ -81,7 +81,7 @@ def complaint(host: Host, unit: str) -> str:
     )  # fmt: skip
     for text in (shown.out, host.read(f"/var/log/slurm/{unit}.log") or ""):
         lines = text.splitlines()[-LOG_LINES:]
-        # What ended it says more than what it complained of on the way.
+        # The fatal error says more than earlier ones.
         for word in ("fatal: ", "error: "):
             found = [line for line in lines if word in line]
             if found:
