@@ -12,7 +12,8 @@ from tests.golden import changes, files
 from tests.golden.jobs import JOBS, STACKS, rendered
 from tests.golden.nodes import CLUSTERS, NODES, Nodes, booted
 from tests.golden.normal import Normal
-from tests.golden.stacks import DEPLOYMENTS, GOLDEN, told
+from tests.golden.stacks import DEPLOYMENTS, GOLDEN, on_the_day, told
+from tests.golden.words import ESTIMATES, REFUSALS, estimates, refusals
 
 
 def deployments() -> None:
@@ -55,7 +56,15 @@ def living() -> None:
     )
 
 
+def words() -> None:
+    """Ask every configuration what it implies, and every bad one what is wrong."""
+    with on_the_day():
+        files.write(ESTIMATES, estimates(), "What a configuration implies; `make golden` writes this file.")
+        files.write(REFUSALS, refusals(), "What bad configurations are told; `make golden` writes this file.")
+
+
 if __name__ == "__main__":
+    words()
     jobs()
     nodes()
     living()

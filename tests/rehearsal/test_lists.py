@@ -45,6 +45,9 @@ LONG: dict[str, Any] = {
             "taints": [{"key": key, "value": "yes", "effect": "NoSchedule"} for key in ("one", "two")],
         },
     ],
+    "security": {
+        "lifecycleWriters": [ROLE.format("123456789012", "ci"), "arn:aws:iam::123456789012:user/rehearsal"],
+    },
     "network": {
         "vpcId": "vpc-0123456789abcdef0",
         "privateSubnetId": "subnet-0123456789abcdef0",
