@@ -17,8 +17,9 @@ SYSCTL: Dict[str, str] = {
     "net.ipv4.tcp_wmem": "4096 65536 536870912",
     "net.ipv4.tcp_window_scaling": "1",
     "net.ipv4.tcp_slow_start_after_idle": "0",
-    # In folders that all may write to (/tmp, /scratch) nobody makes root, or anybody else, write to a link or a file of
-    # theirs (kernel documentation, admin-guide/sysctl/fs.rst). Distributions have most of these, not all the strictest.
+    # In world-writable folders (/tmp, /scratch) no user can make root, or anybody else, write to the user's link or
+    # file (kernel documentation, admin-guide/sysctl/fs.rst). Distributions set most of these, but not all to the
+    # strictest value.
     "fs.protected_symlinks": "1",
     "fs.protected_hardlinks": "1",
     "fs.protected_fifos": "2",
@@ -28,7 +29,7 @@ SYSCTL: Dict[str, str] = {
 MTU = 9001
 SYSCTL_FILE = "/etc/sysctl.d/90-hyperpod.conf"
 
-# RDMA pins memory, and NCCL opens a socket a channel and peer.
+# RDMA pins memory, and NCCL opens a socket per channel and peer.
 LIMITS_FILE = "/etc/security/limits.d/90-hyperpod.conf"
 LIMITS = """# Made by the HyperPod lifecycle scripts.
 * soft memlock unlimited
@@ -57,7 +58,7 @@ def run(node: Node) -> str:
 
 
 def _apply(node: Node) -> "tuple[List[str], List[str]]":
-    """Set what differs, without a command a key. The keys that the kernel lacks, and those it refused."""
+    """Set what differs, without a command per key. Returns the keys that the kernel lacks, and those it refused."""
     absent, refused = [], []
     for key, value in SYSCTL.items():
         name = "/proc/sys/" + key.replace(".", "/")

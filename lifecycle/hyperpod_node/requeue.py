@@ -1,15 +1,15 @@
 """``hyperpod-requeue``, a service on the controller: notices a lost node within seconds and requeues its jobs.
 
-Slurm alone needs SlurmdTimeout to notice, and then holds a requeued job for the lifetime of a job credential, 120 s
-(slurm.conf(5), AuthInfo, cred_expire). This service asks the nodes that run jobs whether they are there, sets a silent
-one down, which makes Slurm requeue, and takes the hold off jobs that it saw running before.
+Slurm alone takes SlurmdTimeout to notice, and then holds a requeued job for the lifetime of a job credential, 120 s
+(slurm.conf(5), AuthInfo, cred_expire). This service probes the nodes that run jobs, sets a silent one down, which makes
+Slurm requeue, and releases the hold on jobs that it saw running before.
 
 A node is lost when its kernel has not answered for ``lost_after_seconds`` of node.json: 10 s on AWS, where a network
-may be silent for seconds and a lost job is dear; 2 s in the rehearsal, where a job is back at work within 10 s of its
-node's end. Nothing is done as long as the silence may be the controller's own: when all of several nodes that run jobs
+may be silent for seconds and a lost job is expensive; 2 s in the rehearsal, where a job runs again within 10 s of its
+node's loss. Nothing is done as long as the silence may be the controller's own: when all of several nodes that run jobs
 are silent at once, or no other node of the cluster answers.
 
-Two things are HyperPod's. Nodes that its health agent has marked ("Action:...") are its own to replace. And a job with
+Two things are left to HyperPod. It replaces nodes that its health agent has marked ("Action:..."). And a job with
 ``--auto-resume=1`` in its batch script, which is all that can be known of it from outside, is HyperPod's to resume: its
 nodes are not set down here and its hold is not taken off. For such a job Slurm's own bounds hold, SlurmdTimeout for a
 silent node and 120 s for the hold.
@@ -33,7 +33,7 @@ from .host import Host
 from .identity import read_instances
 from .settings import Settings
 
-# Seconds between two looks at jobs and nodes; a node that did not answer is asked again sooner.
+# Seconds between two rounds; a node that did not answer is probed again sooner.
 INTERVAL, SOONER = 0.5, 0.1
 # So long at most looks are sooner for a job on its way back: a process that cannot be ended may hold it for ever.
 ON_ITS_WAY = 30.0
@@ -43,7 +43,7 @@ ON_ITS_WAY = 30.0
 NEXT_SECOND = datetime.timedelta(seconds=1)
 # Seconds after which a name without an address is looked up again.
 RESOLVE_AGAIN = 60.0
-# How many unanswered probes at least make a node lost, besides the seconds.
+# The minimum number of unanswered probes before a node is lost, besides the seconds.
 LOST_PROBES = 4
 REASON = "hyperpod-requeue"
 # How squeue shows a time, and scontrol takes it (squeue(1), SLURM_TIME_FORMAT=standard).
@@ -53,7 +53,7 @@ HYPERPOD = "/opt/sagemaker_cluster"
 AUTO_RESUME = "--auto-resume"
 # What scontrol says where it did not get to ask; of a job without a batch script it says something else.
 NOT_ASKED = re.compile(r"contact|connect|timed out|timeout|socket|communicat", re.IGNORECASE)
-# What a restart of this service must not forget; a reboot may.
+# State that must survive a restart of this service, but not a reboot.
 MEMORY = "/run/hyperpod-requeue.json"
 
 # The addresses among some that answer.
@@ -71,7 +71,7 @@ class Watched:
 
 @dataclass
 class Watch:
-    """The service's memory: nodes that run jobs, and jobs that were seen running.
+    """The service's state: nodes that run jobs, and jobs that were seen running.
 
     ``others``: addresses of the cluster's nodes, this one not among them. ``addresses``: NodeAddr of nodes that run
     jobs, whose names in Slurm need not be their hosts'. ``resolved``: IP addresses of those, or when to ask again.
@@ -94,13 +94,13 @@ class Watch:
 
     @property
     def suspicious(self) -> bool:
-        """Somebody did not answer, or a job is on its way back into the queue."""
+        """Whether a node did not answer, or a job is returning to the queue."""
         silent = (node for node in self.nodes.values() if node.silent_since is not None)
         returning = bool(self.ending) and self.host.now() < self.soon_until
         return returning or any(not node.left for node in silent)
 
     def round(self) -> None:
-        """One look at jobs and nodes. Raises StepError where Slurm does not answer; what is known stays."""
+        """One round over jobs and nodes. Raises StepError if Slurm does not answer; the state stays."""
         self._jobs()
         for name in self._lost(self._busy()):
             self._down(name)
@@ -146,7 +146,7 @@ class Watch:
         silent = [name for name, node in self.nodes.items() if node.silent_since is not None]
         if len(silent) > 1 and len(silent) == len(self.nodes):
             return []
-        # The probe that has just ended was a part of the silence.
+        # The probe that has just ended belongs to the silence.
         gone = [name for name in silent if self._gone(self.nodes[name], self.host.now())]
         return gone if gone and (there or self._others_answer(set(busy.values()))) else []
 
@@ -156,7 +156,7 @@ class Watch:
         return now - node.silent_since >= self.lost_after and node.probes >= LOST_PROBES
 
     def _others_answer(self, busy: Set[str]) -> bool:
-        """Whether this node's own network works, by nodes that run no job."""
+        """Whether this node's own network works, judged by nodes that run no job."""
         return bool(self.probe([address for address in self.others() if address not in busy]))
 
     def _down(self, name: str) -> None:
@@ -183,7 +183,7 @@ class Watch:
                 return False
             script = self.host.run("scontrol", "write", "batch_script", job, "-", check=False, timeout=10)
             if script.code != 0 and NOT_ASKED.search(script.reason):
-                # Nothing is done to a job before it is known whose it is.
+                # Do nothing to a job before it is known whether HyperPod resumes it.
                 raise StepError(f"job {job}: its batch script cannot be read: {script.reason}")
             self.resumes[job] = script.code == 0 and AUTO_RESUME in script.out
         return self.resumes[job]
@@ -239,7 +239,7 @@ class Watch:
         if self._is_being_ended(job):
             return
         start = datetime.datetime.strptime(requeued, TIME) + NEXT_SECOND
-        # A moment that is over is now, to Slurm.
+        # Slurm treats a past time as now.
         done = self.host.run("scontrol", "update", f"JobId={job}", f"StartTime={start.strftime(TIME)}", check=False)
         self.log(f"job {job} may start again" if done.code == 0 else f"job {job}: {done.reason}")
         if done.code == 0:
@@ -247,7 +247,7 @@ class Watch:
             self.ending.pop(job, None)
 
     def recall(self) -> None:
-        """What an earlier run of this service knew."""
+        """Load the state of an earlier run of this service."""
         with contextlib.suppress(ValueError, KeyError, TypeError):
             known = json.loads(self.host.read(MEMORY) or "{}")
             self.running, self.unfinished = set(known["running"]), dict(known["ending"])

@@ -25,7 +25,7 @@ RestartSec=2
 [Install]
 WantedBy=multi-user.target
 """
-# systemd would end it after 90 s. What HyperPod's agent has written meanwhile is settled as root before each start.
+# systemd's default limit is 90 s. Before each start, root settles what HyperPod's agent has written meanwhile.
 SLURMCTLD = """# Made by the HyperPod lifecycle scripts.
 [Unit]
 StartLimitIntervalSec=0
@@ -66,7 +66,7 @@ def _controller(node: Node) -> str:
     was_running = units.start(node, "slurmctld", restart=changed, wait=False)
     began = host.now()
     host.poll("slurmctld did not answer `scontrol ping`", lambda: _up(host, began), node.timeout("slurm"), most=0.25)
-    # slurmd goes on asking the controller that it knows until another one sends it a configuration.
+    # slurmd keeps asking the controller that it knows until another one sends it a configuration.
     if took_over or (was_running and changed):
         host.run("scontrol", "reconfigure", check=not took_over)
     slurm_configure.hide_login_nodes(host, node.parameters.groups, node.identity.instances)
@@ -80,14 +80,14 @@ def _controller(node: Node) -> str:
 
 
 def _await_agent(node: Node, name: str) -> None:
-    """Wait until slurm.conf is the agent's: the image's own names no controller, or none of this cluster."""
+    """Wait until the agent has written slurm.conf: the image's own names no controller of this cluster."""
     host = node.host
     host.poll(
         f"HyperPod's agent did not write {name}",
         lambda: slurm_conf.parse(host.read(name) or "").controllers,
         node.timeout("agent"),
     )
-    # Where it goes on naming somebody else, the claim says what is wrong.
+    # If it keeps naming another host, the claim says what is wrong.
     with contextlib.suppress(StepError):
         host.poll("", lambda: _names_us(node, host.read(name) or ""), node.timeout("agent-names"))
 
@@ -118,7 +118,7 @@ def _state_can_be_saved(host: Host, conf: slurm_conf.SlurmConf) -> None:
 
 
 def _await_accounting(node: Node, conf: slurm_conf.SlurmConf) -> None:
-    """Where slurm.conf has a slurmdbd: start it if it is this node's, and wait until it answers.
+    """If slurm.conf names a slurmdbd: start it if it is this node's, and wait until it answers.
 
     By default HyperPod keeps accounting on the controller (Developer Guide, "Using an external accounting database with
     SageMaker HyperPod Slurm clusters"), and slurmctld ends without it: "slurmdbd must be up at slurmctld start time".
@@ -140,9 +140,9 @@ def _await_accounting(node: Node, conf: slurm_conf.SlurmConf) -> None:
 
 
 def _claim(node: Node, conf: slurm_conf.SlurmConf) -> bool:
-    """This node is the controller by its group; make sure that no other is, unless slurm.conf names both.
+    """This node's group makes it the controller; check that no other node is one, unless slurm.conf names both.
 
-    True when it takes the place of one that was elsewhere.
+    True if it replaces a controller on another node.
     """
     host, own = node.host, node.identity.instance
     named = {part for pair in conf.controllers for part in pair if part}
@@ -166,7 +166,7 @@ def _claim(node: Node, conf: slurm_conf.SlurmConf) -> bool:
 
 
 def _alias(node: Node, named: Set[str]) -> None:
-    """slurm.conf calls its controllers by other names than ours; this node may still be one of them."""
+    """slurm.conf has other names for its controllers than we do; this node may still be one of them."""
     host, own = node.host, node.identity.instance
     addresses = {address for name in named for address in host.resolve(name)}
     who, theirs = f"this node ({host.hostname()}, {own.address})", ", ".join(sorted(named))
@@ -215,7 +215,7 @@ def _login(node: Node) -> str:
     )
     origin = "its own configuration"
     if not own():
-        # A link, in place of the image's own file: what the controller changes later holds here too.
+        # A link replaces the image's file, so that later changes of the controller apply here too.
         host.link(local, copy)
         origin = "the controller's configuration"
     host.poll("slurmctld did not answer `scontrol ping`", lambda: _ping(host), node.timeout("controller"), most=0.25)

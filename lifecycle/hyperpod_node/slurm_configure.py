@@ -1,7 +1,7 @@
-"""Our part of the controller's Slurm configuration: rendered, and read by one line of slurm.conf.
+"""Renders our part of the controller's Slurm configuration, which one line of slurm.conf includes.
 
-Also called by the hyperpod-requeue service and, as hyperpod-configure, before slurmctld starts, since HyperPod's agent
-rewrites slurm.conf when nodes come and go.
+Also called by the hyperpod-requeue service and, as hyperpod-configure, before slurmctld starts, because HyperPod's
+agent rewrites slurm.conf when nodes come and go.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .identity import read_instances
 from .model import Group, Instance
 from .settings import Settings
 
-# Seconds that hyperpod-configure has.
+# The time limit of hyperpod-configure, in seconds.
 PATIENCE = 20.0
 
 
@@ -35,7 +35,7 @@ def configure(host: Host, groups: Mapping[str, Group], instances: Sequence[Insta
     changed = False
     gres = host.read(f"{etc}/gres.conf")
     has_gres = any(slurm_conf.gres(group) for group in groups.values() if group.role == "worker")
-    # One that somebody else wrote, HyperPod's agent or a person, knows better.
+    # A file that HyperPod's agent or a person wrote takes precedence.
     if has_gres and (gres is None or gres.startswith(slurm_conf.HEADER)):
         changed |= host.write(f"{etc}/gres.conf", slurm_conf.render_gres(by_node or _workers(groups)))
     changed |= host.write(f"{etc}/{slurm_conf.INCLUDE}", slurm_conf.render(conf, groups, by_node, bin_folder))
@@ -43,7 +43,7 @@ def configure(host: Host, groups: Mapping[str, Group], instances: Sequence[Insta
     settled = slurm_conf.with_future(settled, slurm_conf.login_nodes(conf, instances, groups))
     settled = slurm_conf.with_gres(settled, by_node, groups)
     carrier = slurm_conf.carrier(text)
-    # Last: what it includes is complete by now.
+    # Last, because the included files are complete now.
     if carrier:
         changed |= _rewrite(host, _beside(host, carrier), slurm_conf.with_include)
         settled = slurm_conf.without_include(settled)
@@ -54,13 +54,13 @@ def configure(host: Host, groups: Mapping[str, Group], instances: Sequence[Insta
 
 
 def read(host: Host) -> slurm_conf.SlurmConf:
-    """What slurm.conf says with all that it includes, but for what is ours."""
+    """slurm.conf with everything it includes, except our part."""
     text = host.read(f"{host.settings.slurm_etc}/slurm.conf") or ""
     return slurm_conf.parse(_whole(host, text, without=slurm_conf.INCLUDE))
 
 
 def _rewrite(host: Host, name: str, edit: Callable[[str], str]) -> bool:
-    """Edit a file that belongs to somebody else; its mode and owner stay. True when that changed it."""
+    """Edit a file that others own, keeping its mode and owner. True if it changed."""
     text = host.read(name)
     if text is None:
         return host.write(name, edit(""))
@@ -74,15 +74,15 @@ def _beside(host: Host, name: str) -> str:
 
 
 def publish(host: Host, shared: str) -> None:
-    """A copy for login nodes, which have no slurmd to fetch it: slurm.conf with all that it includes.
+    """Publish a copy for login nodes, which have no slurmd to fetch it: slurm.conf with everything it includes.
 
-    Passwords are the daemons' alone. So is the topology: clients that have no map leave it to the controller.
+    Only daemons need the passwords and the topology: clients without a map leave it to the controller.
     """
     etc = host.settings.slurm_etc
     whole = _whole(host, host.read(f"{etc}/slurm.conf") or "")
     # A line may have several settings.
     whole = re.sub(r'[ \t]*\b\w*Pass[ \t]*=[ \t]*("[^"\n]*"|\S+)', "", whole, flags=re.I)
-    # The controller's own database is on the controller also for sacct elsewhere.
+    # For sacct on other nodes, too, the controller's own database is on the controller.
     here = facts(host).get("address") or host.hostname()
     whole = re.sub(r"^(\s*AccountingStorageHost\s*=\s*)(localhost|127\.\S+)", rf"\g<1>{here}", whole, flags=re.M | re.I)
     host.write(f"{shared}/slurm/slurm.conf", whole)
@@ -101,7 +101,7 @@ def _whole(host: Host, text: str, without: str = "") -> str:
 
 
 def sources(host: Host, shared: str) -> List[str]:
-    """What a configuration is made from, as far as it changes while a cluster lives."""
+    """The inputs of the configuration that change while a cluster exists."""
     etc = host.settings.slurm_etc
     return [
         f"{etc}/slurm.conf",
@@ -112,17 +112,17 @@ def sources(host: Host, shared: str) -> List[str]:
 
 
 def facts(host: Host) -> Dict[str, Any]:
-    """What the scripts found out about this node when it booted."""
+    """What the scripts recorded about this node when it booted."""
     return dict(json.loads(host.read(f"{host.settings.state_folder}/node.json") or "{}"))
 
 
 def known_groups(host: Host) -> Dict[str, Group]:
-    """The cluster's instance groups, by what the scripts have left on this node."""
+    """The cluster's instance groups, from the scripts' records on this node."""
     return {record["name"]: Group(**record) for record in facts(host)["groups"]}
 
 
 def configure_again(host: Host) -> bool:
-    """``configure``, by what the scripts have left on this node."""
+    """``configure``, from the scripts' records on this node."""
     return configure(host, known_groups(host), read_instances(host), str(facts(host)["shared"]))
 
 
@@ -146,20 +146,20 @@ def main() -> None:
 
 
 def record(host: Host, shared: str, group: str) -> None:
-    """A worker says which group it is of: its address may be newer than the controller's list."""
+    """A worker records its group: its address may be newer than the controller's list."""
     host.folder(f"{shared}/slurm/nodes")
     host.write(f"{shared}/slurm/nodes/{host.hostname()}", group + "\n")
 
 
 def recorded(host: Host, shared: str) -> Dict[str, str]:
-    """What workers said."""
+    """The workers' records."""
     folder = host.path(f"{shared}/slurm/nodes")
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return {name: (host.read(f"{shared}/slurm/nodes/{name}") or "").strip() for name in names if name[0] != "."}
 
 
 def _workers(groups: Mapping[str, Group]) -> Dict[str, Group]:
-    """Before slurm.conf has any node: all workers, provided that they are alike."""
+    """All workers, if they are alike, for the time before slurm.conf has any node."""
     workers = [group for group in groups.values() if group.role == "worker"]
     return {"*": workers[0]} if len({slurm_conf.gres(group) for group in workers}) == 1 else {}
 

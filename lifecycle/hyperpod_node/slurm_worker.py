@@ -16,7 +16,7 @@ from .errors import StepError
 from .host import Host, Result
 from .model import Instance, Node
 
-# Pinned memory and open files of a job are its daemon's; a worker has no configuration of its own to ask for.
+# A job inherits slurmd's limits for pinned memory and open files.
 SLURMD = """# Made by the HyperPod lifecycle scripts.
 [Unit]
 ConditionPathExists=
@@ -35,7 +35,7 @@ LimitNOFILE=1048576
 LimitSTACK=infinity
 """
 # Enough for scontrol to find the controller: a worker has no slurm.conf until slurmd has fetched it, and without one
-# Slurm's commands wait for a minute.
+# Slurm's commands hang for a minute.
 CLIENT = """# Made by the HyperPod lifecycle scripts, for themselves.
 ClusterName={cluster}
 {controllers}
@@ -43,7 +43,7 @@ SlurmctldPort={port}
 """
 # Reasons that a fresh boot settles. What HyperPod's health agent writes ("Action:Replace") is not among them.
 SETTLED = ("not responding", "hyperpod-requeue", "node unexpectedly rebooted", "low ", "reboot")
-# Seconds in which a refused registration may still be the controller's reading of its new configuration.
+# Seconds for which a registration may be refused because the controller is still reading its new configuration.
 REFUSAL_GRACE = 20.0
 NOT_KNOWN = "not known"
 TAKES_JOBS = ("IDLE", "MIXED", "ALLOCATED")
@@ -91,7 +91,7 @@ def _answering(host: Host, controllers: List[Instance], port: int) -> bool:
 
 
 def with_server(command: str) -> str:
-    """A slurmd command line that fetches its configuration from the controllers that its environment names."""
+    """A slurmd command line that fetches its configuration from the controllers in its environment."""
     bare = re.sub(r"\s--conf-server[= ]\S+", "", command)
     words = bare.split(None, 1)
     return f"{words[0]} --conf-server ${{HYPERPOD_CONTROLLERS}}" + (f" {words[1]}" if len(words) > 1 else "")
@@ -114,7 +114,7 @@ def _scontrol(host: Host, *words: str) -> Result:
 
 
 def _registered(node: Node) -> Optional[str]:
-    """Wait until the controller has this node as one that takes jobs; None at once where it does not know it."""
+    """Wait until this node takes jobs, by the controller; None at once if the controller does not know it."""
     host, refused_since = node.host, [0.0]
     began = host.now()
 
@@ -154,7 +154,7 @@ def _field(text: str, name: str) -> str:
 
 
 def _settle(host: Host, name: str, why: str, refused_since: List[float]) -> None:
-    """A node that is down for a reason that this boot has settled is taken back; any other reason ends the wait."""
+    """Resume a node that is down for a reason that this boot has settled; any other reason ends the wait."""
     if why.lower().startswith(SETTLED):
         _scontrol(host, "update", f"NodeName={name}", "State=RESUME")
         return
@@ -164,7 +164,7 @@ def _settle(host: Host, name: str, why: str, refused_since: List[float]) -> None
 
 
 def _prolog_facts(node: Node) -> str:
-    """What the node has now, for hyperpod-prolog to compare with before each job."""
+    """The node's current devices and mounts, which hyperpod-prolog compares before each job."""
     group = node.identity.group
     prefix = slurm_conf.DEVICES.get(group.gres, "")
     found = 0

@@ -74,7 +74,7 @@ def _keys(node: Node) -> List[str]:
         return found
     made, pair = _pair(node, PERSONS_KEY, PERSON)
     try:
-        # Home folders on a file system of their own are the same everywhere: who is root on any node owns them all.
+        # Home directories on a separate file system are the same on all nodes: root on any node owns them all.
         _set(node, PERSON, pair, [_line(node, pair)] if worker or node.parameters.home_fsx_id else [])
     except StepError as error:
         # Somebody's folder is theirs.
@@ -156,7 +156,7 @@ def _key(line: str) -> List[str]:
 
 
 def _host_keys(node: Node) -> None:
-    """The node's own host keys, and their public halves where the other nodes find them."""
+    """Create the node's host keys, and publish their public halves for the other nodes."""
     host, folder = node.host, node.host.path(HOST_KEYS)
     if not any(folder.glob("ssh_host_*_key.pub")):
         host.run("ssh-keygen", "-A")

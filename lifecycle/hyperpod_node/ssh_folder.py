@@ -13,7 +13,7 @@ from .errors import StepError
 from .host import Host
 
 LOCK = ".hyperpod-lock"
-# Other nodes hold it for milliseconds; whose folder it is may hold it for ever.
+# Other nodes hold the lock for milliseconds; the folder's owner may hold it forever.
 LOCK_SECONDS = 20.0
 
 
