@@ -1,7 +1,7 @@
 """The embedded AWS account: create, read, update and delete, by resource type, with AWS's own refusals.
 
 moto is the account wherever it is right; elsewhere a record is accepted once the published schema says it is valid.
-Both keep to the same rules on references, quotas and faults, which are here.
+Both follow the same rules on references, quotas and faults, which are here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .tags import check_tags
 __all__ = ["ACCOUNT_ID", "Account", "Fault", "Live", "Refused"]
 
 T = TypeVar("T")
-# pulumi-aws retries throttled requests 25 times by default; a handful shows the same.
+# pulumi-aws retries throttled requests 25 times by default; a few retries show the same.
 _RETRIES = 5
 
 moto_settings.apply()
@@ -67,7 +67,10 @@ class Account(Books):
         self._baseline = {**take_inventory(self), "record": set()}
 
     def judge(self, type_token: str, inputs: Mapping[str, Any]) -> None:
-        """What a preview can say already: that policies, so far as they are known, grant something. Raises Refused."""
+        """The checks that a preview can make: policies, as far as they are known, must grant something.
+
+        Raises Refused.
+        """
         check_policies(type_token, inputs, self.partition)
 
     def create(
@@ -111,7 +114,7 @@ class Account(Books):
             computed = _as_refusals(lambda: kind.update(self, live, inputs))
             live.outputs = {**after_update(live.outputs, live.inputs, inputs), **computed}
             live.inputs, live.references = dict(inputs), named
-            # What changes in place has been there before this deployment's clock began.
+            # A resource that changes in place existed before this deployment's clock began.
             live.ready_at = min(live.ready_at, at)
             return live.outputs
 
@@ -128,7 +131,7 @@ class Account(Books):
             del self.live[type_token, resource_id]
 
     def keep(self, type_token: str, resource_id: str) -> None:
-        """Leave a resource where it is on purpose (retain on delete): it is no leftover."""
+        """Keep a resource on purpose (retain on delete), so that it is not a leftover."""
         live = self._existing(type_token, resource_id)
         live.ours = False
         self.kept.add(live.id)
@@ -139,7 +142,7 @@ class Account(Books):
         return changed, _kind(type_token).replaces(old, new) if changed else set()
 
     def leftovers(self) -> list[str]:
-        """What is there and was not before, and what was there and is gone. Empty after a clean destroy."""
+        """What is new in the account, and what is missing. Empty after a clean destroy."""
         now = take_inventory(self)
         names = {live.id: live.name for live in self.live.values()}
         found = [
@@ -155,7 +158,7 @@ class Account(Books):
         return found + lost
 
     def accept_as_existing(self) -> None:
-        """Take what is there now as having been there before the stack, and not being the stack's."""
+        """Treat everything in the account now as older than the stack and not the stack's."""
         for live in self.live.values():
             live.ours = False
         self._note()
@@ -175,7 +178,7 @@ class Account(Books):
     def _attempt(
         self, act: Callable[[], tuple[str, dict[str, Any]]], type_token: str, name: str
     ) -> tuple[str, dict[str, Any]]:
-        """Run a create against the faults that are set, retrying throttled requests as the provider does."""
+        """Run a create with the injected faults, retrying throttled requests like the provider."""
         for attempt in range(_RETRIES):
             fault = next((f for f in self.faults if f.strikes(type_token, name, self._creates)), None)
             if fault is None:

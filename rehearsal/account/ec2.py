@@ -129,7 +129,7 @@ def _nat_gateway(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
 def _delete_nat_gateway(account: Books, live: Live) -> None:
     ec2 = account.client("ec2")
     ec2.delete_nat_gateway(NatGatewayId=live.id)
-    # moto forgets that a NAT gateway gives back its address, and takes its interface with it.
+    # moto does not release a NAT gateway's address and interface when it is deleted.
     for address in ec2.describe_addresses(AllocationIds=[live.inputs["allocationId"]])["Addresses"]:
         ec2.disassociate_address(AssociationId=address["AssociationId"])
     leaked = [{"Name": "subnet-id", "Values": [live.inputs["subnetId"]]}]
@@ -180,7 +180,7 @@ def _delete_association(account: Books, live: Live) -> None:
 
 
 def _endpoint(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
-    # moto takes any service name; AWS's begin with its reversed DNS suffix and the region.
+    # moto accepts any service name; AWS's begin with its reversed DNS suffix and the region.
     if f".amazonaws.{account.region}." not in i["serviceName"]:
         raise Refused("InvalidServiceName", f"the Vpc Endpoint Service '{i['serviceName']}' does not exist")
     request = {
@@ -226,7 +226,7 @@ def _security_group(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
         VpcId=i["vpcId"],
         TagSpecifications=_specs("security-group", i),
     )["GroupId"]
-    # Pulumi, as Terraform, takes away the rule that AWS puts on a new group.
+    # Pulumi, like Terraform, removes the rule that AWS adds to a new group.
     everything = [{"IpProtocol": _PROTOCOL_ALL, "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]
     ec2.revoke_security_group_egress(GroupId=group, IpPermissions=everything)
     return group, {"arn": account.arn("ec2", f"security-group/{group}"), "ownerId": account.account_id}

@@ -34,7 +34,7 @@ def _create(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
 
 
 def _update(account: Books, live: Live, i: Inputs) -> None:
-    """Nodes that come later need what the first ones needed."""
+    """Later nodes need what the first ones needed."""
     check_groups(live, i)
     _check(account, i)
 
@@ -61,7 +61,7 @@ def _check_bucket(group: Mapping[str, Any]) -> None:
 
 
 def _check_role(account: Books, cluster: str, group: Mapping[str, Any]) -> None:
-    """The role trusts SageMaker and may do by the time instances start what they do first."""
+    """The role trusts SageMaker, and has the permissions for a node's first calls when instances start."""
     arn = group["executionRole"]
     role = next((r for r in account.find("aws:iam/role:Role", by=account.now) if r.outputs["arn"] == arn), None)
     if role is None:
@@ -92,7 +92,7 @@ def _first_calls(account: Books, cluster: str, group: Mapping[str, Any]) -> Iter
 
 
 def _statements_of(account: Books, role: str) -> Iterator[Mapping[str, Any]]:
-    """What the role's policies say by now."""
+    """The role's policy statements at this time."""
     for policy in account.find("aws:iam/rolePolicy:RolePolicy", by=account.now, role=role):
         yield from listed(json.loads(policy.inputs["policy"])["Statement"])
     for attached in account.find("aws:iam/rolePolicyAttachment:RolePolicyAttachment", by=account.now, role=role):
@@ -151,7 +151,7 @@ def _check_slurm(account: Books, i: Inputs) -> None:
 
 
 def _check_network(account: Books, i: Inputs) -> None:
-    """Nodes get out through a NAT gateway, or find every endpoint they need."""
+    """Nodes have a NAT gateway, or every endpoint they need."""
     for subnet in i["vpcConfig"]["subnets"]:
         associations = account.find(
             "aws:ec2/routeTableAssociation:RouteTableAssociation", by=account.now, subnetId=subnet

@@ -42,7 +42,7 @@ def references(value: Any) -> Iterator[str]:
 
 
 def check_exist(wanted: Iterable[str], known: set[str]) -> None:
-    """Raise Refused for the first reference that nothing answers to."""
+    """Raise Refused for the first reference that does not exist."""
     for reference in wanted:
         if _normal(reference) in known:
             continue

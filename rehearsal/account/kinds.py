@@ -21,7 +21,7 @@ class Kind:
 
     ``fixed``: the inputs whose change makes a new resource, as ``replacement.replacing`` reads them; None for what
     pulumi-aws deploys, whose rows are in ``replacement.csv``. Without ``update`` nothing but tags changes in place.
-    ``check`` says what the provider itself refuses, in a preview already and without asking AWS.
+    ``check`` says what the provider itself refuses, even in a preview, without asking AWS.
     """
 
     token: str
@@ -32,7 +32,7 @@ class Kind:
     check: Check = lambda inputs: ()
 
     def replaces(self, old: Inputs, new: Inputs) -> set[str]:
-        """The inputs whose change makes a new resource. Raises LookupError where nobody has looked that up."""
+        """The inputs whose change makes a new resource. Raises LookupError if the table has no answer."""
         if self.fixed is not None:
             return replacing(self.fixed, old, new)
         row = table().get(self.token)
@@ -65,24 +65,24 @@ def register(kind: Kind) -> None:
 
 
 def family(find: Callable[[str], Kind | None]) -> None:
-    """Make a whole family of types known, of which ``find`` answers for the members."""
+    """Make a family of types known; ``find`` returns the kind of a member."""
     _FAMILIES.append(find)
 
 
 def provider_refuses(token: str, inputs: Inputs) -> list[str]:
-    """What the type's provider has against these inputs before it asks AWS; values may be unknown yet."""
+    """Why the type's provider refuses these inputs before it asks AWS; values may still be unknown."""
     kind = find_kind(token)
     return list(kind.check(inputs)) if kind else [f"the embedded account does not know {token}"]
 
 
 def find_kind(token: str) -> Kind | None:
-    """What the account knows of a type, None for nothing."""
+    """The kind of a type, or None."""
     if token in KINDS:
         return KINDS[token]
     return next((kind for find in _FAMILIES if (kind := find(token))), None)
 
 
 def release(account: Books, type_token: str, resource_id: str) -> None:
-    """Delete a resource that AWS made by itself, with what made it."""
+    """Delete a resource that AWS created by itself, together with its cause."""
     KINDS[type_token].delete(account, account.live[type_token, resource_id])
     del account.live[type_token, resource_id]

@@ -1,4 +1,4 @@
-"""S3, in moto. Bucket policies are kept here: moto ignores their conditions and would refuse everything."""
+"""S3 in moto. Bucket policies are kept here, because moto ignores their conditions and would refuse everything."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _exists(account: Books, bucket: str) -> None:
 
 
 def _setting(put: str, delete: str | None, request: Any) -> tuple[Any, Any]:
-    """A bucket's setting: how to put it, how to take it away, and the request made from the inputs."""
+    """A bucket's setting: how to put it, how to remove it, and the request built from the inputs."""
 
     def create(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
         getattr(account.client("s3"), put)(Bucket=i["bucket"], **request(i))

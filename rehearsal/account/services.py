@@ -1,4 +1,4 @@
-"""Logs, events, SSM, KMS and managed Prometheus, in moto."""
+"""CloudWatch Logs, EventBridge, SSM, KMS and managed Prometheus in moto."""
 
 from __future__ import annotations
 
