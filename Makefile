@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 # Keep compiled bytecode, even where the environment disables it: importing the packages without it takes 10 s.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: rehearse test test-fast test-slow test-nodes test-kubernetes fuzz mutants check format golden node-packages kubernetes-tools clean
+.PHONY: rehearse test test-fast test-slow test-nodes test-kubernetes fuzz mutants check format golden docs-reference node-packages kubernetes-tools clean
 
 ## Bring a stack up and down in an embedded AWS account, then rehearse its nodes or Kubernetes objects: make rehearse STACK=eks-gpu ARGS="--report report.html"
 rehearse: $(VENV)/.ready
@@ -55,6 +55,10 @@ check: $(VENV)/.ready
 ## Renew tests/golden, which has what stacks deploy and nodes boot to; read the diff
 golden: $(VENV)/.ready
 	$(BIN)/python -m tests.golden.renew
+
+## Write the key reference of docs/configuration.md, from Pulumi.yaml and the typed model
+docs-reference: $(VENV)/.ready
+	$(BIN)/python -m docs.reference
 
 format: $(VENV)/.ready
 	$(BIN)/ruff format .

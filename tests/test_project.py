@@ -8,18 +8,24 @@ import subprocess
 import tomllib
 
 import pytest
-import yaml
 
+from components.config import Settings
+from components.config.fields import models
+from docs import reference
 from rehearsal.account.kinds import KINDS
 from stack.clock import durations
 from tests.support import READY_STACKS, ROOT, plan
 
 
-def test_the_configuration_reference_is_pulumi_yamls() -> None:
-    schema = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
-    page = (ROOT / "docs" / "configuration.md").read_text()
-    for key, entry in schema.items():
-        assert f"| `{key}` | {entry['description']} |" in page, f"docs/configuration.md lacks or misquotes {key}"
+def test_the_key_reference_is_what_the_model_and_pulumi_yaml_say() -> None:
+    assert reference.PAGE.read_text() == reference.page(), "docs/configuration.md is stale: `make docs-reference`"
+
+
+def test_every_key_says_what_a_change_of_it_does() -> None:
+    for path, model in (("", Settings), *reference.sections(Settings)):
+        for key, field in model.keys().items():
+            assert reference.change(field) or list(models(field.annotation)), f"{path}.{key} has no Change"
+            assert model is Settings or field.description, f"{path}.{key} has no description"
 
 
 def test_every_file_with_tests_is_collected() -> None:

@@ -1,10 +1,12 @@
-"""What the model's fields are made of: texts of a form, with words for people, and models that can be lenient."""
+"""What the model's fields are made of: models that can be lenient, what a change does, and texts of a form."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
+from annotated_types import Ge, Le
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -34,7 +36,7 @@ class Model(BaseModel):
     missing is an empty text.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel)
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, use_attribute_docstrings=True)
 
     @classmethod
     def keys(cls) -> dict[str, FieldInfo]:
@@ -66,6 +68,45 @@ class Model(BaseModel):
                     return validated(good)
             field = cls.model_fields[str(info.field_name)]
             return "" if field.is_required() else field.get_default(call_default_factory=True)
+
+
+def models(annotation: Any) -> Iterator[type[Model]]:
+    """The models in a field's type."""
+    if isinstance(annotation, type) and issubclass(annotation, Model):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from models(argument)
+
+
+def limits(metadata: Sequence[Any]) -> str:
+    """What a number may be, in words; empty where nothing limits it."""
+    least: Any = next((one.ge for one in metadata if isinstance(one, Ge)), None)
+    most: Any = next((one.le for one in metadata if isinstance(one, Le)), None)
+    if least is None:
+        return ""
+    if most is None:
+        return f"{least} or more"
+    return f"{least} or {most}" if most == least + 1 else f"{least} to {most}"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a change of a key does to a stack that is deployed.
+
+    in place: resources are updated, or others are made or deleted; cluster and file systems stay. at boot: only what
+    nodes read when they boot changes. in part: some values are refused. refused: every other value is.
+    """
+
+    kind: Literal["in place", "at boot", "in part", "refused"]
+    words: str = ""
+
+    def __str__(self) -> str:
+        return self.words or self.kind
+
+
+IN_PLACE = Change("in place")
+AT_BOOT = Change("at boot", "in place, for nodes that boot from then on")
+REFUSED = Change("refused")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,11 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 from ..catalogue.accelerators import ACCELERATORS, CATALOGUE
 from ..catalogue.kubernetes_versions import DEFAULT_VERSION
 from .fields import (
+    AT_BOOT,
+    IN_PLACE,
+    REFUSED,
     BucketName,
+    Change,
     ClusterName,
     FileSystemId,
     GroupName,
@@ -43,6 +47,7 @@ def _empty_is_none(value: object) -> object:
 
 
 _NONE_IF_EMPTY = BeforeValidator(_empty_is_none)
+_MEMBERS = Change("in place", "added and removed in place")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +84,12 @@ HEAD_VOLUME_GIB = 200
 class Taint(Model):
     """A Kubernetes taint of a worker group."""
 
-    key: str
-    value: str = ""
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+    key: Annotated[str, IN_PLACE]
+    """The taint's key."""
+    value: Annotated[str, IN_PLACE] = ""
+    """The taint's value."""
+    effect: Annotated[Literal["NoSchedule", "PreferNoSchedule", "NoExecute"], IN_PLACE]
+    """What it does to pods that do not tolerate it."""
 
     @property
     def repels(self) -> bool:
@@ -95,17 +103,29 @@ class WorkerGroup(Model):
     ``taints`` of None are those that ``node_placement`` finds right; an empty list is none.
     """
 
-    name: GroupName = Field(max_length=GROUP_NAME_LIMIT)
-    instance_type: str
-    count: StrictInt | None = Field(None, ge=0, le=MAX_COUNT)
-    min_count: StrictInt | None = Field(None, ge=0)
-    volume_gib: StrictInt | None = Field(None, alias="volumeGiB", ge=1, le=MAX_VOLUME_GIB)
-    threads_per_core: StrictInt = Field(1, ge=1, le=2)
-    training_plan_arn: PlanArn | None = None
-    capacity: Literal["on-demand", "spot"] = "on-demand"
-    deep_health_checks: tuple[Literal["InstanceStress", "InstanceConnectivity"], ...] = ()
-    labels: dict[str, str] = Field(default_factory=dict)
+    name: Annotated[GroupName, IN_PLACE] = Field(max_length=GROUP_NAME_LIMIT)
+    """Name of the group. Another name makes another group, and removes the one before."""
+    instance_type: Annotated[str, Change("refused", "refused for a living group: add one with another name")]
+    """Instance type, as ml.p5.48xlarge."""
+    count: Annotated[StrictInt | None, IN_PLACE] = Field(None, ge=0, le=MAX_COUNT)
+    """Number of nodes. Default: as `size` says; 3 without accelerators."""
+    min_count: Annotated[StrictInt | None, IN_PLACE] = Field(None, ge=0)
+    """Number of nodes with which the group may start; at most `count`. Needs `nodeProvisioning` Continuous."""
+    volume_gib: Annotated[StrictInt | None, IN_PLACE] = Field(None, alias="volumeGiB", ge=1, le=MAX_VOLUME_GIB)
+    """Data volume of a node at /opt/sagemaker, GiB. Default: as `size` says; 200 without accelerators."""
+    threads_per_core: Annotated[StrictInt, IN_PLACE] = Field(1, ge=1, le=2)
+    """Threads of a core; 2 turns hyper-threading on, where the type has it."""
+    training_plan_arn: Annotated[PlanArn | None, IN_PLACE] = None
+    """SageMaker training plan whose reserved capacity the group takes."""
+    capacity: Annotated[Literal["on-demand", "spot"], IN_PLACE] = "on-demand"
+    """How the nodes are bought. spot needs `nodeProvisioning` Continuous, and excludes a training plan."""
+    deep_health_checks: Annotated[tuple[Literal["InstanceStress", "InstanceConnectivity"], ...], IN_PLACE] = ()
+    """Checks that HyperPod runs on a new node before jobs may use it. Not together with taints. EKS only."""
+    labels: Annotated[dict[str, str], IN_PLACE] = Field(default_factory=dict)
+    """Kubernetes labels of the nodes. EKS only."""
     taints: tuple[Taint, ...] | None = None
+    """Kubernetes taints of the nodes. Default: none; where a group without accelerators runs the cluster's own pods,
+    the one that keeps such pods off accelerators. An empty list is none. EKS only."""
 
     @property
     def accelerated(self) -> bool:
@@ -116,8 +136,12 @@ class WorkerGroup(Model):
 class Login(Model):
     """The Slurm login group."""
 
-    instance_type: str
-    count: StrictInt = Field(1, ge=1, le=MAX_COUNT)
+    instance_type: Annotated[
+        str, Change("refused", "refused for a living group: remove the login nodes first, with an update of its own")
+    ]
+    """Instance type, as ml.m5.large."""
+    count: Annotated[StrictInt, IN_PLACE] = Field(1, ge=1, le=MAX_COUNT)
+    """Number of login nodes."""
 
 
 class Team(Model):
@@ -126,23 +150,35 @@ class Team(Model):
     ``accelerators`` is how many devices (GPUs, Trainium chips) the team is sure of, None for an equal share.
     """
 
-    name: Namespace
-    role_arns: tuple[RoleArn, ...] = ()
-    accelerators: StrictInt | None = Field(None, ge=0)
+    name: Annotated[Namespace, Change("in place", "in place: a new namespace; the one before is deleted with its jobs")]
+    """Name of the team, and of its namespace."""
+    role_arns: Annotated[tuple[RoleArn, ...], IN_PLACE] = ()
+    """IAM roles that may use the namespace."""
+    accelerators: Annotated[StrictInt | None, IN_PLACE] = Field(None, ge=0)
+    """Guaranteed device count. Default: an equal share."""
 
 
 class Charts(Model):
     """What runs on the Kubernetes cluster besides EKS's own add-ons."""
 
-    mpi_operator: StrictBool = True
-    training_operator: StrictBool = True
-    hyperpod_training_operator: StrictBool = False
-    health_monitoring: StrictBool = True
-    deep_health_check: StrictBool = True
-    job_auto_restart: StrictBool = True
-    neuron_scheduler: StrictBool = False
-    network_policies: StrictBool = True
-    queues: Literal["kueue", "task-governance", "none"] = "kueue"
+    mpi_operator: Annotated[StrictBool, IN_PLACE] = True
+    """Kubeflow's operator for MPIJob."""
+    training_operator: Annotated[StrictBool, IN_PLACE] = True
+    """Kubeflow's operator for PyTorchJob."""
+    hyperpod_training_operator: Annotated[StrictBool, IN_PLACE] = False
+    """SageMaker's operator for HyperPodPyTorchJob, with cert-manager. Not together with queues kueue."""
+    health_monitoring: Annotated[StrictBool, IN_PLACE] = True
+    """HyperPod's agent that finds faulty nodes."""
+    deep_health_check: Annotated[StrictBool, IN_PLACE] = True
+    """What deep health checks need; the health monitoring and the restart of jobs need its namespace."""
+    job_auto_restart: Annotated[StrictBool, IN_PLACE] = True
+    """Jobs that ask for it restart after a node was replaced."""
+    neuron_scheduler: Annotated[StrictBool, IN_PLACE] = False
+    """Scheduler extension that places pods on neighbouring NeuronCores. Trainium only."""
+    network_policies: Annotated[StrictBool, IN_PLACE] = True
+    """Pods of one team cannot reach those of another."""
+    queues: Annotated[Literal["kueue", "task-governance", "none"], IN_PLACE] = "kueue"
+    """What shares the accelerators between the teams: Kueue, SageMaker's task governance, or nothing."""
 
 
 class Fsx(Model):
@@ -151,75 +187,111 @@ class Fsx(Model):
     The values are those of PERSISTENT_2 on SSD in the Amazon FSx for Lustre User Guide.
     """
 
-    storage_gib: StrictInt | None = Field(None, alias="storageGiB")
-    throughput: Literal[125, 250, 500, 1000] = 250
-    compression: Literal["LZ4", "NONE"] = "LZ4"
-    efa: StrictBool = False
-    linked_bucket: BucketName | None = None
-    export_deletes: StrictBool = False
-    backup_days: StrictInt = Field(0, ge=0, le=90)
-    retain_on_delete: StrictBool = False
-    home_file_system_id: FileSystemId | None = None
+    storage_gib: Annotated[StrictInt | None, Change("in part", "grows in place, once in 6 hours; less is refused")] = (
+        Field(None, alias="storageGiB")
+    )
+    """Capacity, GiB: 1200 or a multiple of 2400. With `efa` a multiple of 38400, 19200, 9600 or 4800, for a throughput
+    of 125, 250, 500 or 1000. Default: as `size` says."""
+    throughput: Annotated[Literal[125, 250, 500, 1000], Change("in part", "in place; refused with `efa`")] = 250
+    """Throughput, MB/s per TiB."""
+    compression: Annotated[Literal["LZ4", "NONE"], IN_PLACE] = "LZ4"
+    """Compression of what is written."""
+    efa: Annotated[StrictBool, REFUSED] = False
+    """EFA between workers and file system, where the instance type has it."""
+    linked_bucket: Annotated[BucketName | None, IN_PLACE] = None
+    """S3 bucket that appears under /fsx/data; new and changed files are written back to it."""
+    export_deletes: Annotated[StrictBool, IN_PLACE] = False
+    """Also delete an object in that bucket when its file is deleted."""
+    backup_days: Annotated[StrictInt, IN_PLACE] = Field(0, ge=0, le=90)
+    """Days for which automatic backups are kept; 0 makes none. 0 with `linkedBucket`."""
+    retain_on_delete: Annotated[StrictBool, IN_PLACE] = False
+    """Keep the file system when the stack is destroyed. Needs `network.vpcId`."""
+    home_file_system_id: Annotated[FileSystemId | None, AT_BOOT] = None
+    """Existing FSx file system, Lustre or OpenZFS, that the nodes mount at /home. It must be in `network.vpcId`, and
+    its security groups must admit the nodes on TCP 988 and 1018-1023 for Lustre, or 2049 for OpenZFS. Slurm only."""
 
 
 class NetworkConfig(Model):
     """Address ranges of a VPC to make, or the ids of one that exists."""
 
-    cidr: str = "10.0.0.0/16"
-    secondary_cidr: Annotated[str | None, _NONE_IF_EMPTY] = "10.1.0.0/16"
-    vpc_id: VpcId | None = None
-    private_subnet_id: SubnetId | None = None
-    security_group_ids: tuple[SecurityGroupId, ...] = ()
-    eks_subnet_ids: tuple[SubnetId, ...] = ()
-    closed: StrictBool = False
-    image_registry: ImageRegistry | None = None
+    cidr: Annotated[str, REFUSED] = "10.0.0.0/16"
+    """Address block of the VPC that the stack makes."""
+    secondary_cidr: Annotated[str | None, _NONE_IF_EMPTY, REFUSED] = "10.1.0.0/16"
+    """Second address block of it, for the nodes. Empty gives them half of the first."""
+    vpc_id: Annotated[VpcId | None, REFUSED] = None
+    """Existing VPC. The blocks are then left out, and subnet and security groups given."""
+    private_subnet_id: Annotated[SubnetId | None, REFUSED] = None
+    """Its subnet for the nodes and the file system."""
+    security_group_ids: Annotated[tuple[SecurityGroupId, ...], REFUSED] = ()
+    """Security groups of the nodes in it."""
+    eks_subnet_ids: Annotated[tuple[SubnetId, ...], IN_PLACE] = ()
+    """Two subnets of it, in different zones, for the EKS control plane. EKS only."""
+    closed: Annotated[StrictBool, IN_PLACE] = False
+    """Make every VPC endpoint that nodes need, and no NAT gateway. On EKS needs `imageRegistry`."""
+    image_registry: Annotated[ImageRegistry | None, IN_PLACE] = None
+    """Private registry that holds k8s-device-plugin, mpi-operator, training-operator and kueue in the charts'
+    versions. EKS only."""
 
 
 class Security(Model):
-    """Who may do what, where AWS's examples allow more than a cluster needs.
+    """Who may do what, where AWS's examples allow more than a cluster needs."""
 
-    ``lifecycle_writers`` may write the lifecycle bucket; none: the identity that deploys first. ``node_permissions``:
-    narrow is this stack's own VPC, logs and bucket; published is what the SageMaker Developer Guide prints.
-    ``worker_secrets`` lets workers read secrets named hyperpod/CLUSTER/....
-    """
-
-    lifecycle_writers: tuple[WriterArn, ...] = ()
-    node_permissions: Literal["narrow", "published"] = "narrow"
-    worker_secrets: StrictBool = False
+    lifecycle_writers: Annotated[
+        tuple[WriterArn, ...], Change("in part", "in place; refused without the identity that deploys")
+    ] = ()
+    """ARNs of IAM roles or users, with wildcards, that may write the lifecycle bucket, whose scripts run as root on
+    the nodes. Everybody who deploys or destroys the stack needs to be among them. Default: the identity that deploys
+    it first."""
+    node_permissions: Annotated[Literal["narrow", "published"], IN_PLACE] = "narrow"
+    """narrow limits the nodes' roles to this stack's VPC, logs and bucket; published grants what the SageMaker
+    Developer Guide prints."""
+    worker_secrets: Annotated[StrictBool, IN_PLACE] = False
+    """Let workers read secrets named hyperpod/CLUSTER/...."""
 
 
 class Settings(Model):
-    """The keys of the ``hyperpod`` namespace, typed. ``Config`` adds what is derived from them."""
+    """The keys of the ``hyperpod`` namespace, typed. ``Config`` adds what is derived from them.
 
-    cluster_name: ClusterName = "hyperpod"
-    orchestrator: Literal["slurm", "eks"] = "slurm"
-    accelerator: Literal["gpu", "trainium"] = "gpu"
-    size: Literal["small", "medium", "large"] = "small"
-    availability_zone_id: Annotated[str | None, _NONE_IF_EMPTY] = None
-    workers: tuple[WorkerGroup, ...] = ()
-    controller_instance_type: str = DEFAULT_CONTROLLER_TYPE
-    login: Annotated[Login | None, _NONE_IF_EMPTY] = None
-    kubernetes_version: str = DEFAULT_VERSION
-    kubernetes_api_cidrs: tuple[str, ...] = ()
-    administrator_role_arns: tuple[RoleArn, ...] = ()
-    authentication_mode: Literal["API", "API_AND_CONFIG_MAP"] = DEFAULT_AUTHENTICATION_MODE
+    What a key of a plain type is for is said in Pulumi.yaml.
+    """
+
+    cluster_name: Annotated[ClusterName, REFUSED] = "hyperpod"
+    orchestrator: Annotated[Literal["slurm", "eks"], REFUSED] = "slurm"
+    accelerator: Annotated[
+        Literal["gpu", "trainium"], Change("in part", "in place with worker groups of other names; otherwise refused")
+    ] = "gpu"
+    size: Annotated[
+        Literal["small", "medium", "large"], Change("in part", "in place; refused where the file system would shrink")
+    ] = "small"
+    availability_zone_id: Annotated[str | None, _NONE_IF_EMPTY, REFUSED] = None
+    workers: Annotated[tuple[WorkerGroup, ...], _MEMBERS] = ()
+    controller_instance_type: Annotated[str, REFUSED] = DEFAULT_CONTROLLER_TYPE
+    login: Annotated[Login | None, _NONE_IF_EMPTY, _MEMBERS] = None
+    kubernetes_version: Annotated[str, Change("in part", "one minor version up in place; otherwise refused")] = (
+        DEFAULT_VERSION
+    )
+    kubernetes_api_cidrs: Annotated[tuple[str, ...], IN_PLACE] = ()
+    administrator_role_arns: Annotated[tuple[RoleArn, ...], IN_PLACE] = ()
+    authentication_mode: Annotated[
+        Literal["API", "API_AND_CONFIG_MAP"], Change("in part", "to API in place; back refused")
+    ] = DEFAULT_AUTHENTICATION_MODE
     charts: Charts = Charts()
-    teams: tuple[Team, ...] = ()
+    teams: Annotated[tuple[Team, ...], _MEMBERS] = ()
     fsx: Fsx = Fsx()
     network: NetworkConfig = NetworkConfig()
-    existing_role_arn: Annotated[RoleArn | None, _NONE_IF_EMPTY] = None
+    existing_role_arn: Annotated[RoleArn | None, _NONE_IF_EMPTY, IN_PLACE] = None
     security: Security = Security()
-    ssh_public_key: Annotated[SshPublicKey | None, _NONE_IF_EMPTY] = None
-    observability: StrictBool = False
-    validation: StrictBool = True
-    benchmarks: StrictBool = False
-    imds_v1: StrictBool = Field(False, alias="imdsV1")
+    ssh_public_key: Annotated[SshPublicKey | None, _NONE_IF_EMPTY, AT_BOOT] = None
+    observability: Annotated[StrictBool, IN_PLACE] = False
+    validation: Annotated[StrictBool, IN_PLACE] = True
+    benchmarks: Annotated[StrictBool, IN_PLACE] = False
+    imds_v1: Annotated[StrictBool, AT_BOOT] = Field(False, alias="imdsV1")
     # From four probes of half a second to SlurmdTimeout of our Slurm configuration (lifecycle, slurm_conf.py).
-    lost_node_seconds: StrictInt = Field(DEFAULT_LOST_NODE_SECONDS, ge=2, le=60)
-    node_recovery: Literal["Automatic", "None"] = "Automatic"
-    node_provisioning: Annotated[Literal["Continuous"] | None, _NONE_IF_EMPTY] = None
-    tags: dict[str, str] = Field(default_factory=dict)
-    protect: StrictBool = False
+    lost_node_seconds: Annotated[StrictInt, AT_BOOT] = Field(DEFAULT_LOST_NODE_SECONDS, ge=2, le=60)
+    node_recovery: Annotated[Literal["Automatic", "None"], IN_PLACE] = "Automatic"
+    node_provisioning: Annotated[Literal["Continuous"] | None, _NONE_IF_EMPTY, IN_PLACE] = None
+    tags: Annotated[dict[str, str], IN_PLACE] = Field(default_factory=dict)
+    protect: Annotated[StrictBool, IN_PLACE] = False
 
     @property
     def groups(self) -> tuple[WorkerGroup, ...]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from itertools import product
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
-from annotated_types import Ge, Le
 from pydantic import ValidationError
 
 from ..catalogue.accelerators import ACCELERATORS
-from .fields import FORMS, LENIENT, Model
+from .fields import FORMS, LENIENT, Model, limits, models
 from .model import Settings
 from .problems import NAMESPACE, Problem, mistyped
 
@@ -83,7 +82,11 @@ def _problem(error: Any) -> Problem:
         case "literal_error":
             return Problem(key=key, what=f"{value!r} is not allowed", fix=f"one of {context['expected']}")
         case "greater_than_equal" | "less_than_equal":
-            return Problem(key=key, what=f"{value} is out of range", fix=_range(error["loc"]))
+            return Problem(
+                key=key,
+                what=f"{value} is out of range",
+                fix=limits(_model(error["loc"]).keys()[str(error["loc"][-1])].metadata),
+            )
         case "string_too_long":
             fix = f"at most {context['max_length']}"
             return Problem(key=key, what=f'"{value}" has {len(value)} characters', fix=fix)
@@ -91,13 +94,6 @@ def _problem(error: Any) -> Problem:
             form = FORMS[context["pattern"]]
             return Problem(key=key, what=f'"{value}" {form.what}', fix=form.fix)
     return Problem(key=key, what=f"{value!r}: {error['msg'][0].lower()}{error['msg'][1:]}")
-
-
-def _range(path: Path) -> str:
-    metadata = _model(path).keys()[str(path[-1])].metadata
-    least = next(one.ge for one in metadata if isinstance(one, Ge))
-    most = next((one.le for one in metadata if isinstance(one, Le)), None)
-    return f"{least} or more" if most is None else f"{least} to {most}"
 
 
 def _nearest(path: Path) -> str:
@@ -114,13 +110,5 @@ def _model(path: Path) -> type[Model]:
     model: type[Model] = Settings
     for part in path[:-1]:
         if isinstance(part, str):
-            model = next(_models(model.keys()[part].annotation))
+            model = next(models(model.keys()[part].annotation))
     return model
-
-
-def _models(annotation: Any) -> Any:
-    """The models in a field's type."""
-    if isinstance(annotation, type) and issubclass(annotation, Model):
-        yield annotation
-    for argument in get_args(annotation):
-        yield from _models(argument)

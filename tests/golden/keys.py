@@ -1,0 +1,145 @@
+"""What a change of each key does: the keys that an update changes, and updates that change each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Any
+
+from components.config import Settings
+from components.config.fields import Model, models
+from docs.reference import change, sections
+from tests.golden.stacks import GOLDEN, KEY, ROLE
+
+_FIELDS = {
+    (f"{path}.{key}" if path else key): field
+    for path, model in (("", Settings), *sections(Settings))
+    for key, field in model.keys().items()
+}
+KINDS: dict[str, str] = {key: done.kind for key, field in _FIELDS.items() if (done := change(field))}
+# Those that hold a value, and not keys of their own.
+LEAVES = {key for key, field in _FIELDS.items() if not list(models(field.annotation))}
+P5 = {"name": "workers", "instanceType": "ml.p5.48xlarge"}
+FAST, OLD = GOLDEN["eks-teams"].settings["workers"]
+VISION, SPEECH = GOLDEN["eks-teams"].settings["teams"]
+RESERVED = GOLDEN["slurm-existing"].settings["workers"][0]
+CONTINUOUS = {"nodeProvisioning": "Continuous"}
+PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/other"
+
+_GONE = object()
+
+# By golden stack: updates, each a path of keys with its value. Keys beside the first are what the first one needs.
+UPDATES: Mapping[str, list[dict[str, Any]]] = {
+    "slurm-gpu": [
+        {"orchestrator": "eks"},
+        {"accelerator": "trainium", "workers": [{"name": "new", "instanceType": "ml.trn1.32xlarge"}]},
+        {"accelerator": "trainium", "workers": [{"name": "workers", "instanceType": "ml.trn1.32xlarge"}]},
+        {"size": "medium"},
+        {"workers": [P5 | {"name": "others"}]},
+        {"workers": [P5 | {"instanceType": "ml.p5e.48xlarge"}]},
+        {"workers": [P5 | {"minCount": 1}], **CONTINUOUS},
+        {"workers": [P5 | {"volumeGiB": 700}]},
+        {"workers": [P5 | {"threadsPerCore": 2}]},
+        {"workers": [P5 | {"capacity": "spot"}], **CONTINUOUS},
+        {"fsx.throughput": 500},
+        {"fsx.compression": "NONE"},
+        {"fsx.linkedBucket": "training-data"},
+        {"network.secondaryCidr": "10.9.0.0/16"},
+        {"network.closed": True},
+        {"existingRoleArn": f"{ROLE}/team/hyperpod"},
+        {"sshPublicKey": KEY},
+        {"validation": False},
+        {"benchmarks": True},
+        {"imdsV1": True},
+        {"lostNodeSeconds": 30},
+        {"nodeRecovery": "None"},
+        CONTINUOUS,
+        {"tags": {"team": "research"}},
+    ],
+    "slurm-closed": [
+        {"login.instanceType": "ml.m5.xlarge"},
+        {"login.count": 3},
+        {"fsx.efa": False},
+        {"fsx.throughput": 500, "fsx.storageGiB": 9600},
+        {"fsx.exportDeletes": False},
+        {"security.nodePermissions": "narrow"},
+        {"security.workerSecrets": False},
+        {"security.lifecycleWriters": [f"{ROLE}/other"]},
+        {"security.lifecycleWriters": ["arn:aws:iam::123456789012:user/rehearsal"]},
+    ],
+    "slurm-existing": [
+        {"workers": [RESERVED | {"trainingPlanArn": PLAN}]},
+        {"fsx.retainOnDelete": False},
+        {"fsx.homeFileSystemId": "fs-0123456789abcdef1"},
+        {"network.vpcId": "vpc-0123456789abcdef1"},
+        {"network.privateSubnetId": "subnet-0123456789abcdef1"},
+        {"network.securityGroupIds": ["sg-0123456789abcdef1"]},
+    ],
+    "eks-gpu": [
+        {"kubernetesVersion": "1.36"},
+        {"kubernetesApiCidrs": ["52.95.110.0/24"]},
+        {"authenticationMode": "API_AND_CONFIG_MAP"},
+        {"charts.mpiOperator": False},
+        {"charts.trainingOperator": False},
+        {"charts.hyperpodTrainingOperator": True, "charts.queues": "task-governance"},
+        {"charts.healthMonitoring": False},
+        {"charts.healthMonitoring": False, "charts.jobAutoRestart": False, "charts.deepHealthCheck": False},
+        {"charts.jobAutoRestart": False},
+        {"charts.networkPolicies": False},
+        {"charts.queues": "none"},
+    ],
+    "eks-trainium": [{"charts.neuronScheduler": True}],
+    "eks-closed": [
+        {"authenticationMode": "API"},
+        # Not with task governance, whose quotas `operations governance` makes.
+        {"teams": [{"name": "vision", "accelerators": 16}, {"name": "speech"}]},
+        {"network.imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/other"},
+    ],
+    "eks-teams": [
+        {"workers": [{key: FAST[key] for key in FAST if key != "deepHealthChecks"}, OLD]},
+        {"workers": [FAST | {"labels": {"example.com/line": "slow"}}, OLD]},
+        {"workers": [FAST, OLD | {"taints": [OLD["taints"][0] | {"key": "example.com/older"}]}]},
+        {"workers": [FAST, OLD | {"taints": [OLD["taints"][0] | {"value": "no"}]}]},
+        {"workers": [FAST, OLD | {"taints": [OLD["taints"][0] | {"effect": "NoExecute"}]}]},
+        {"administratorRoleArns": [f"{ROLE}/admin"]},
+        {"teams": [VISION | {"roleArns": [f"{ROLE}/vision"]}, SPEECH]},
+        {"network.eksSubnetIds": ["subnet-0aaaaaaaaaaaaaaa3", "subnet-0aaaaaaaaaaaaaaa2"]},
+    ],
+}
+
+
+def laid(settings: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with the keys of an update over them, which may name a part of an object."""
+    found = deepcopy(dict(settings))
+    for path, value in update.items():
+        key, _, below = path.partition(".")
+        found[key] = {**found.get(key, {}), below: value} if below else value
+    return found
+
+
+def changed(before: Settings, after: Settings) -> set[str]:
+    """The keys with another value, as KINDS names them. A member that comes or goes is a change of its name."""
+    was, now = dict(_flat(before)), dict(_flat(after))
+    found = {path for path in was.keys() | now.keys() if was.get(path, _GONE) != now.get(path, _GONE)}
+    before_members, after_members = (
+        {path[:2] for path in side if path[1:2] and path[1][0] == "#"} for side in (was, now)
+    )
+    paths = set()
+    for path in found:
+        if path[:1] in found:
+            path = path[:1]
+        elif path[:2] in before_members ^ after_members:
+            path = (*path[:2], "name")
+        paths.add(".".join(part for part in path if part[0] != "#"))
+    return paths
+
+
+def _flat(model: Model, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for key, value in ((field.alias or name, getattr(model, name)) for name, field in type(model).model_fields.items()):
+        if isinstance(value, Model):
+            yield from _flat(value, (*path, key))
+        elif isinstance(value, tuple) and any(isinstance(one, Model) for one in value):
+            for number, one in enumerate(value):
+                yield from _flat(one, (*path, key, f"#{getattr(one, 'name', number)}"))
+        else:
+            yield (*path, key), value
