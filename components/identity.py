@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
+from hyperpod_node.model import NodeRole
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from .context import Context
@@ -77,7 +78,7 @@ class Identity(ComponentResource):
             self.role_arns = {kind: self._role(kind).arn for kind in kinds}
         self.register_outputs({"roleArns": dict(self.role_arns)})
 
-    def _role(self, kind: str) -> aws.iam.Role:
+    def _role(self, kind: NodeRole) -> aws.iam.Role:
         context, child = self._context, ResourceOptions(parent=self)
         role = aws.iam.Role(
             f"{self._name}-{kind}",

@@ -141,7 +141,7 @@ def bucket_policy(context: Context, writers: Sequence[str]) -> str:
     """
     bucket = f"arn:{context.partition}:s3:::{context.names.bucket}"
     arns = [bucket, f"{bucket}/*"]
-    own_roles = f"arn:{context.partition}:iam::{context.account}:role/{context.names.role('*')}"
+    own_roles = f"arn:{context.partition}:iam::{context.account}:role/{context.names.any_role}"
     tls = {
         "Sid": "TlsOnly",
         "Effect": "Deny",

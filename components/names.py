@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 from hyperpod_node.model import CLUSTER_ID_TAG as CLUSTER_ID_TAG
 
@@ -16,7 +17,7 @@ CLUSTER_LIMIT = 63
 _DIGEST_LENGTH = 8
 
 # Every role the program can make; the longest decides whether a cluster name fits.
-ROLE_KINDS = (
+RoleKind: TypeAlias = Literal[
     "controller",
     "login",
     "worker",
@@ -27,7 +28,8 @@ ROLE_KINDS = (
     "fsx-csi",
     "s3-csi",
     "operator",
-)
+]
+ROLE_KINDS: tuple[RoleKind, ...] = get_args(RoleKind)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +57,16 @@ class Names:
         """
         return f"hyperpod-{self.cluster_id}-{script}"
 
-    def role(self, kind: str) -> str:
+    def role(self, kind: RoleKind) -> str:
         """A role's name. Roles are global to the account, so their names contain the region."""
+        return self._role(kind)
+
+    @property
+    def any_role(self) -> str:
+        """The pattern in a policy that all of them match, and no other stack's."""
+        return self._role("*")
+
+    def _role(self, kind: str) -> str:
         return f"{self.cluster}-{self.region}-{kind}-{self.digest}"
 
 

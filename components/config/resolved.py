@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+
+from hyperpod_node.model import NodeRole
 
 from ..catalogue.accelerators import ACCELERATORS, Accelerator, InstanceType, lookup
 from ..catalogue.regions import Region
@@ -20,7 +21,7 @@ class InstanceGroup:
     """
 
     name: str
-    role: Literal["controller", "login", "worker"]
+    role: NodeRole
     type: InstanceType
     count: int
     volume_gib: int
@@ -58,7 +59,7 @@ class Config:
         return self.zone_id, self.region.other_eks_zone(self.zone_id)
 
     @property
-    def node_kinds(self) -> tuple[str, ...]:
+    def node_kinds(self) -> tuple[NodeRole, ...]:
         """The roles of this cluster's nodes, each once."""
         return tuple(dict.fromkeys(group.role for group in self.instance_groups))
 
@@ -97,10 +98,10 @@ class Config:
     def _head_groups(self) -> tuple[InstanceGroup, ...]:
         if self.settings.orchestrator != "slurm":
             return ()
-        heads = [("controller", self.settings.controller_instance_type, 1)]
+        heads: list[tuple[NodeRole, str, int]] = [("controller", self.settings.controller_instance_type, 1)]
         if login := self.settings.login:
             heads.append(("login", login.instance_type, login.count))
         return tuple(
-            InstanceGroup(name=role, role=role, type=lookup(kind), count=count, volume_gib=HEAD_VOLUME_GIB)  # type: ignore[arg-type]
+            InstanceGroup(name=role, role=role, type=lookup(kind), count=count, volume_gib=HEAD_VOLUME_GIB)
             for role, kind, count in heads
         )

@@ -12,7 +12,7 @@ from pulumi import ComponentResource, CustomTimeouts, Input, Output, Resource, R
 
 from ..catalogue.kubernetes_versions import addon_version
 from ..config import Charts, InstanceGroup
-from ..names import CLUSTER_ID_TAG, Names
+from ..names import CLUSTER_ID_TAG, Names, RoleKind
 from ..policies import Statement, allow, deny, document
 from .node_placement import preferred_nodes
 
@@ -31,7 +31,7 @@ TRAINING_OPERATOR, TASK_GOVERNANCE = (
     "amazon-sagemaker-hyperpod-training-operator",
     "amazon-sagemaker-hyperpod-taskgovernance",
 )
-_EBS = "ebs-csi"
+_EBS: RoleKind = "ebs-csi"
 _FSX_TAG = "CSIVolumeName"
 _POD_ADDON_TIMEOUT = CustomTimeouts(create="2h")
 _CONFIGURATION: Mapping[str, Mapping[str, object]] = {
@@ -72,7 +72,7 @@ class EksAddonsArgs:
 class _Identity:
     """The service account of an add-on and its role's permissions: a managed policy, statements, or both."""
 
-    kind: str
+    kind: RoleKind
     service_account: str
     managed_policy: str | None = None
     statements: Sequence[Statement] = ()

@@ -16,13 +16,15 @@ WORD = {"form": r"[!-~]+"}
 PATH = {"form": r"/[!-~]*"}
 CIDR = {"form": r"(\d{1,3}\.){3}\d{1,3}/\d{1,2}"}
 
+NodeRole = Literal["controller", "login", "worker"]
+
 
 @dataclass(frozen=True)
 class Group:
     """One instance group of hyperpod_parameters.json: its role, and its row of the instance catalogue."""
 
     name: str = field(metadata=WORD)
-    role: Literal["controller", "login", "worker"]
+    role: NodeRole
     instance_type: str = field(metadata=WORD)
     partition: str
     accelerator: Literal["gpu", "trainium", ""]

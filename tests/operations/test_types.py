@@ -1,0 +1,79 @@
+"""Every type of resource that a stack has is known where resources are timed, tagged, looked for and counted."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.estimates.quotas import needed
+from components.names import ROLE_KINDS
+from operations.deployment import leftovers, tagged
+from stack.clock import durations
+from tests.golden.files import read
+from tests.golden.stacks import DEPLOYMENTS, GOLDEN
+from tests.support import config
+
+with Path(__file__).with_name("types.csv").open(newline="") as file:
+    ROWS = {row["type"]: row for row in csv.DictReader(file)}
+# What only groups others, or says how to reach them.
+_NOT_MADE = ("hyperpod:index:", "pulumi:")
+
+
+def resources() -> dict[str, list[dict[str, Any]]]:
+    """The inputs of every resource of the golden deployments, by type."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name in GOLDEN:
+        for entries in read(DEPLOYMENTS / name).values():
+            for entry in entries.values():
+                if isinstance(entry, dict) and "type" in entry and not entry["type"].startswith(_NOT_MADE):
+                    kind = "kubernetes:*" if entry["type"].startswith("kubernetes:") else entry["type"]
+                    found.setdefault(kind, []).append(entry.get("inputs") or {})
+    return found
+
+
+RESOURCES = resources()
+
+
+def test_the_table_has_every_type_that_stacks_have_and_no_other() -> None:
+    assert ROWS.keys() == RESOURCES.keys()
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_a_type_has_a_duration(kind: str) -> None:
+    assert kind in durations() or kind.startswith("eks:index:")
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_what_carries_tags_is_known_by_its_arn(kind: str) -> None:
+    """Or a tagged one that destroy has left is reported as unknown, whatever it is."""
+    arn = ROWS[kind]["arn"]
+    assert any(inputs.get("tags") or inputs.get("tagsAll") for inputs in RESOURCES[kind]) == (arn != "-")
+    known = {*tagged._KINDS, *tagged._ELSEWHERE}
+    assert arn == "-" or arn in known or arn.split(":")[0] in known
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_what_is_left_is_found_or_goes_with_something_that_is(kind: str) -> None:
+    source = Path(leftovers.__file__).read_text()
+    looked_for = {*re.findall(r'kind="([^"]+)"', source), leftovers._FILE_SYSTEM}
+    looked_for |= {row[0] for row in leftovers._TAGGED} | {one.name for one in tagged._KINDS.values()}
+    there = ROWS[kind]["leftover"]
+    if there.startswith("with "):
+        there = ROWS[there.removeprefix("with ")]["leftover"]
+    assert there in looked_for
+
+
+def test_every_quota_is_that_of_a_type_or_the_type_says_why_there_is_none() -> None:
+    codes = {quota.code for chosen in GOLDEN.values() for quota in needed(config(chosen.stack, **chosen.settings))}
+    for kind, row in ROWS.items():
+        assert row["quota"] in codes or re.fullmatch(r"none: .{5,}", row["quota"]), f"{kind}: {row['quota']}"
+
+
+def test_the_golden_stacks_have_every_kind_of_role_and_no_other() -> None:
+    names = [str(inputs.get("name", "")) for inputs in RESOURCES["aws:iam/role:Role"]]
+    found = [re.fullmatch(r"CLUSTER-[a-z]+(?:-gov)?-[a-z]+-\d-(.+)-DIGEST", name) for name in names]
+    assert {match[1] for match in found if match} == {*ROLE_KINDS}
