@@ -7,6 +7,7 @@ own is touched. Suites move with their point releases; what is asked of one is a
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import re
@@ -16,6 +17,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -65,10 +67,20 @@ class Unavailable(Exception):
 
 
 def folder(release: str) -> Path:
-    """Where a release is kept, as a root with ``opt/slurm`` in it: another one for everything that this file says."""
-    digest = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
+    """Where a release is kept, as a root with ``opt/slurm`` in it: another one for everything that this file does."""
+    digest = hashlib.sha256(_recipe().encode()).hexdigest()[:12]
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return home / "hyperpod-tools" / f"slurm-{release}-{digest}"
+
+
+@cache
+def _recipe() -> str:
+    """This file without its comments and docstrings, which change nothing of what is fetched."""
+    tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    return ast.dump(tree)
 
 
 def missing(release: str) -> bool:
