@@ -10,7 +10,7 @@ import tomllib
 import pytest
 
 from components.config import Settings
-from components.config.fields import models
+from components.config.fields import Model, models
 from docs import reference
 from rehearsal.account.kinds import KINDS
 from stack.clock import durations
@@ -22,7 +22,8 @@ def test_the_key_reference_is_what_the_model_and_pulumi_yaml_say() -> None:
 
 
 def test_every_key_says_what_a_change_of_it_does() -> None:
-    for path, model in (("", Settings), *reference.sections(Settings)):
+    every: list[tuple[str, type[Model]]] = [("", Settings), *reference.sections(Settings)]
+    for path, model in every:
         for key, field in model.keys().items():
             assert reference.change(field) or list(models(field.annotation)), f"{path}.{key} has no Change"
             assert model is Settings or field.description, f"{path}.{key} has no description"

@@ -102,8 +102,8 @@ def _session_context(_: Account, arguments: Mapping[str, Any]) -> dict[str, Any]
     arn = str(arguments["arn"])
     if ":assumed-role/" not in arn:
         return {"arn": arn, "id": arn, "issuerArn": arn, "issuerId": "", "issuerName": "", "sessionName": ""}
-    start, _, rest = arn.partition(":assumed-role/")
-    role, _, session = rest.partition("/")
+    start, rest = arn.split(":assumed-role/", 1)
+    role, session = rest.split("/", 1)
     issuer = f"{start.replace(':sts:', ':iam:')}:role/{role}"
     return {
         "arn": arn,

@@ -11,11 +11,8 @@ from components.config.fields import Model, models
 from docs.reference import change, sections
 from tests.golden.stacks import GOLDEN, KEY, ROLE
 
-_FIELDS = {
-    (f"{path}.{key}" if path else key): field
-    for path, model in (("", Settings), *sections(Settings))
-    for key, field in model.keys().items()
-}
+_MODELS: list[tuple[str, type[Model]]] = [("", Settings), *sections(Settings)]
+_FIELDS = {(f"{path}.{key}" if path else key): field for path, model in _MODELS for key, field in model.keys().items()}
 KINDS: dict[str, str] = {key: done.kind for key, field in _FIELDS.items() if (done := change(field))}
 # Those that hold a value, and not keys of their own.
 LEAVES = {key for key, field in _FIELDS.items() if not list(models(field.annotation))}

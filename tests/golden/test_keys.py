@@ -67,7 +67,9 @@ def test_a_recorded_change_does_what_the_model_says_of_its_keys(
     known, found = known_before(stack, update, told), told[stack][update]
     if not STORIES[stack].updates[update] or "twice" in update:
         return
-    keys = changed(config(stack, **known).settings, config(stack, **known | STORIES[stack].updates[update]).settings)
+    keys = changed(
+        config(stack, **known).settings, config(stack, **{**known, **STORIES[stack].updates[update]}).settings
+    )
     did = {one: found.get(one, []) for one in ("created", "updated", "replaced", "deleted")}
     expect(keys, found.get("refused"), did, set(did["replaced"]))
 
@@ -82,7 +84,7 @@ def test_every_key_is_changed_in_a_story_or_here(told: dict[str, dict[str, Any]]
     seen: set[str] = set()
     for stack, update in recorded():
         known = known_before(stack, update, told)
-        after = known | STORIES[stack].updates[update]
+        after = {**known, **STORIES[stack].updates[update]}
         seen |= changed(config(stack, **known).settings, config(stack, **after).settings)
     for stack, updates in UPDATES.items():
         for one in updates:

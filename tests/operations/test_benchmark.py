@@ -296,7 +296,12 @@ def test_kubernetes_runs_it_on_as_many_nodes_and_for_as_long_as_asked(
 ) -> None:
     api, applied = kubernetes(log=nccl()), []
     real = api.apply
-    monkeypatch.setattr(api, "apply", lambda document, **how: (applied.append(document), real(document, **how)))
+
+    def apply(document: Any, **how: Any) -> Any:
+        applied.append(document)
+        return real(document, **how)
+
+    monkeypatch.setattr(api, "apply", apply)
     benchmark.run(stack(aws, "eks-gpu"), "all_reduce", 1, timeout=77)
     spec = applied[-1]["spec"]
     assert spec["mpiReplicaSpecs"]["Worker"]["replicas"] == 1

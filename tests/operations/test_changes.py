@@ -229,7 +229,7 @@ def test_software_is_updated_group_by_group_and_so_many_nodes_at_a_time(
     assert "groups here: controller, workers" in err
 
 
-PODS = [
+PODS: list[dict[str, Any]] = [
     {
         "metadata": {"name": name, "namespace": "training", "ownerReferences": [{"kind": kind}] if kind else []},
         "spec": {"nodeName": f"hyperpod-i-workers{number}"},

@@ -17,7 +17,7 @@ from pulumi import automation
 from components.names import CLUSTER_ID_TAG
 from operations import records
 from operations.aws import Aws
-from operations.deployment import deploy, engines, errors, rehearse
+from operations.deployment import deploy, engines, errors, leftovers, rehearse
 from operations.deployment.advice import next_step
 from operations.deployment.engines import Engine
 from operations.deployment.leftovers import Audit, Leftover
@@ -262,7 +262,7 @@ def test_a_cancelled_command_has_its_own_exit_code_and_next_step(project: Callab
 def test_after_a_cancelled_destroy_nothing_is_looked_for(
     project: Callable[..., Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deploy.leftovers, "audit", lambda target: pytest.fail("what is left is no leftover yet"))
+    monkeypatch.setattr(leftovers, "audit", lambda target: pytest.fail("what is left is no leftover yet"))
     report = deploy.destroy(project(), Cancelled(), remove_leftovers=True)  # type: ignore[arg-type]
     assert (report.code, report.audit) == (Exit.CANCELLED, None)
 

@@ -169,8 +169,16 @@ def test_a_stack_is_made_only_where_it_is_deployed(
 ) -> None:
     called: list[str] = []
     opened: Any = SimpleNamespace(workspace=SimpleNamespace(install_plugin=lambda *_: None), name="dev")
+
+    def opens(name: str) -> Callable[..., Any]:
+        def called_with(**_: object) -> Any:
+            called.append(name)
+            return opened
+
+        return called_with
+
     for name in ("create_or_select_stack", "select_stack"):
-        monkeypatch.setattr(automation, name, lambda name=name, **_: called.append(name) or opened)
+        monkeypatch.setattr(automation, name, opens(name))
     monkeypatch.setattr(engines, "open_cli", lambda install: SimpleNamespace(version="3.0.0"))
     engines.open_stack(small, create=create)
     assert called == ["create_or_select_stack" if create else "select_stack"]

@@ -254,7 +254,12 @@ def test_ctrl_c_in_a_shell_is_the_nodes_and_ours_again_afterwards(
     aws: StubbedAws, plugin: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     within: list[object] = []
-    monkeypatch.setattr(subprocess, "call", lambda *_, **__: within.append(signal.getsignal(signal.SIGINT)) or 5)
+
+    def call(*_: object, **__: object) -> int:
+        within.append(signal.getsignal(signal.SIGINT))
+        return 5
+
+    monkeypatch.setattr(subprocess, "call", call)
     with_nodes(aws)
     with_session(aws)
     target = stack(aws)

@@ -53,11 +53,11 @@ def may(stack: str, who: str, action: str, resource: str, **context: str) -> boo
     """Whether a principal of a stack is allowed an action: a role by its logical name, the deployer, or an outsider who
     has AmazonSageMakerFullAccess."""
     deployment = deployed(stack)
-    values = {
+    values: dict[str, str] = {
         "BUCKET": one(deployment.state, "lifecycle-bucket").id,
         "VPC": one(deployment.state, "network-vpc").id,
         "SUBNET": one(deployment.state, "network-private", "Subnet").id,
-        "CLUSTER": deployment.outputs["clusterName"],
+        "CLUSTER": str(deployment.outputs["clusterName"]),
     }
     for key, value in values.items():
         resource = resource.replace(key, value)
