@@ -103,7 +103,7 @@ def _matches(system: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
 def _source(system: Mapping[str, Any]) -> Tuple[str, str, str]:
     """The source, type and options of the mount."""
     dns = system["DNSName"]
-    if system.get("FileSystemType", "LUSTRE") == "LUSTRE":
+    if system["FileSystemType"] == "LUSTRE":
         return f"{dns}@tcp:/{system['LustreConfiguration']['MountName']}", "lustre", LUSTRE_OPTIONS
     return f"{dns}:/fsx", "nfs", NFS_OPTIONS
 

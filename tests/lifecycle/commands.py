@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 Command = Callable[["FakeHost", Sequence[str], "str | None"], Result]
 
 
+def _mdadm(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    """New disks have no array to assemble."""
+    array = host.path("/dev/md/hyperpod-scratch")
+    if "--create" in args:
+        array.parent.mkdir(parents=True, exist_ok=True)
+        array.touch()
+    return Result(0 if array.exists() else 1)
+
+
 def _systemctl(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
     verb, unit = args[1], args[-1]
     if verb == "is-active":
@@ -100,7 +109,7 @@ COMMANDS: dict[str, Command] = {
     "unmunge": _yes,
     "chronyc": _yes,
     "chronyd": _yes,
-    "mdadm": lambda host, args, stdin: Result(0, "", "") if not _touch(host, "/dev/md/hyperpod-scratch") else Result(0),
+    "mdadm": _mdadm,
     "blkid": lambda host, args, stdin: Result(2),
     "mkfs.ext4": _yes,
     "fi_info": lambda host, args, stdin: Result(61, "", "fi_getinfo: -61 (No data available)"),
@@ -108,10 +117,3 @@ COMMANDS: dict[str, Command] = {
     "python3": lambda host, args, stdin: Result(1, "", "no libefa"),
     "python3.11": lambda host, args, stdin: Result(1, "", "no libefa"),
 }
-
-
-def _touch(host: FakeHost, name: str) -> bool:
-    path = host.path(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
-    return True

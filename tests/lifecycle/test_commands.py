@@ -321,6 +321,31 @@ def test_a_benchmark_takes_the_idle_workers_and_the_accelerators_own_test(
     assert became == [("/opt/hyperpod/bin/run-nccom-test", ["run-nccom-test", *wanted])]
 
 
+@pytest.mark.parametrize(
+    ("module", "kind", "devices"), [(nccl_test, "ml.p4d.24xlarge", 8), (nccom_test, "ml.trn1.32xlarge", 16)]
+)
+def test_a_network_test_is_of_the_partition_that_is_asked_for(
+    module: Any, kind: str, devices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = [asdict(group("other", "ml.g5.8xlarge")), {**asdict(group("own", kind)), "partition": "own"}]
+    monkeypatch.setattr(module, "record", lambda: {"role": "controller", "groups": groups})
+    monkeypatch.setattr(module, "as_person", lambda name: None)
+    monkeypatch.setattr(sys, "argv", ["run", "2", "--partition", "own"])
+    monkeypatch.setenv("HYPERPOD_INSIDE", "")
+    asked: list[tuple[Any, ...]] = []
+
+    def allocate(*words: Any) -> None:
+        asked.append(words)
+        raise SystemExit
+
+    monkeypatch.setattr(module, "allocate", allocate)
+    with pytest.raises(SystemExit):
+        module.main()
+    assert asked[0][0] == 2
+    assert asked[0][1] == devices
+    assert asked[0][3] == "own"
+
+
 def test_validation_fails_on_a_transport_below_the_instance_types(monkeypatch: pytest.MonkeyPatch) -> None:
     own = {"group": asdict(group("w", "ml.p5.48xlarge")), "transport": "tcp", "probe": {}}
     assert validate._result(validate.transport, own) == (

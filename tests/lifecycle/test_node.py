@@ -62,8 +62,9 @@ def disks(host: FakeHost, count: int) -> None:
 def test_instance_store_becomes_one_scratch_file_system_and_ebs_is_never_touched(host: FakeHost, node: Node) -> None:
     disks(host, 8)
     assert scratch.run(node) == "/dev/md/hyperpod-scratch at /scratch"
-    created = next(call for call in host.calls if call[:2] == ("mdadm", "--create") or "--assemble" in call)
-    assert "/dev/nvme8n1" in created
+    made = next(call for call in host.calls if call[:2] == ("mdadm", "--create"))
+    every = tuple(f"/dev/nvme{number}n1" for number in range(1, 9))
+    assert made == ("mdadm", "--create", scratch.ARRAY, "--run", "--force", "--level=0", "--raid-devices=8", *every)
     assert not any("/dev/nvme0n1" in call for call in host.calls)
     assert host.path("/scratch").stat().st_mode & 0o7777 == 0o1777
     host.calls.clear()
