@@ -1,4 +1,4 @@
-"""HyperPod's part on the nodes: resource_config.json, slurm.conf, the MUNGE key, and running the lifecycle scripts."""
+"""What HyperPod's agent does on a node: resource_config.json, slurm.conf, the MUNGE key, the lifecycle scripts."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ RESOURCE_CONFIG = "/opt/ml/config/resource_config.json"
 LIFECYCLE_FOLDER = "/opt/ml/lifecycle"
 SLURM_CONF = "/opt/slurm/etc/slurm.conf"
 ENTRY_POINT = "on_create.sh"
-# Settings that HyperPod's agent makes, as far as Debian's Slurm has them; cgroups are the machine's, not a host's. Its
-# topology has no map yet, and what it includes is empty (both as users of HyperPod have reported them in 2026).
+# Settings that HyperPod's agent writes, as far as Debian's Slurm supports them. Cgroups belong to the machine, not to a
+# host. The topology has no map yet, and the included files are empty (both as users of HyperPod reported in 2026).
 _SLURM_CONF = """# Made by HyperPod.
 ClusterName={cluster}
 {controllers}
@@ -56,19 +56,19 @@ PartitionName=dev Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 {partitions}
 """
 _ACCOUNTING_CONF = "# No accounting.\n"
-# What limits a job is the machine's, not a host's.
+# Cgroups belong to the machine, not to a host, so Slurm does not use them here.
 _CGROUP_CONF = "CgroupPlugin=disabled\n"
 
 
 @dataclass
 class Agent:
-    """One cluster's agent. ``munge_key``: what it gives every node; empty: it gives none."""
+    """One cluster's agent. ``munge_key``: the key that every node gets; empty for none."""
 
     stack: Stack
     munge_key: bytes = field(default_factory=lambda: secrets.token_bytes(128))
 
     def resource_config(self, hosts: Iterable[Host]) -> str:
-        """The file as HyperPod writes it, from the hosts that the cluster has now."""
+        """The file as HyperPod writes it, for the cluster's current hosts."""
         groups: dict[str, list[Host]] = {}
         for host in hosts:
             groups.setdefault(host.group, []).append(host)
@@ -94,7 +94,7 @@ class Agent:
         return json.dumps(document, indent=2)
 
     def slurm_conf(self, hosts: Iterable[Host]) -> str:
-        """slurm.conf of the controller. Login nodes are in it (awsome-distributed-ai, hyperpod-mental-model.md)."""
+        """The controller's slurm.conf. It lists login nodes too (awsome-distributed-ai, hyperpod-mental-model.md)."""
         hosts = list(hosts)
         heads = [host for host in hosts if host.role == "controller"]
         return _SLURM_CONF.format(
@@ -105,7 +105,7 @@ class Agent:
         )
 
     def _partition_lines(self, hosts: Iterable[Host]) -> list[str]:
-        """Partitions that the groups name; everything is in "dev", too."""
+        """The partitions that the groups name. Every node is also in "dev"."""
         members: dict[str, list[str]] = {}
         for host in hosts:
             for name in self.stack.groups[host.group]["slurmConfig"].get("partitionNames") or ():
@@ -113,7 +113,7 @@ class Agent:
         return [f"PartitionName={name} Nodes={','.join(nodes)} State=UP" for name, nodes in members.items()]
 
     def prepare(self, host: Host, hosts: Iterable[Host]) -> None:
-        """What is on a node before its lifecycle script starts."""
+        """Write the files that a node has before its lifecycle script starts."""
         host.write(RESOURCE_CONFIG, self.resource_config(hosts))
         if self.stack.config.settings.orchestrator == "eks":
             return
@@ -125,14 +125,14 @@ class Agent:
             host.write("/etc/munge/munge.key", self.munge_key, mode=0o400, owner="munge")
 
     def replace_node(self, gone: Host, fresh: Host, hosts: Iterable[Host]) -> None:
-        """The cluster's other nodes learn of a replacement: both files, and Slurm's controller reads its own again.
+        """Tell the other nodes about a replacement: update both files, and have slurmctld reread its configuration.
 
-        Lines of slurm.conf that others added stay.
+        Lines that others added to slurm.conf stay.
         """
         hosts = list(hosts)
         self.tell(hosts)
         if fresh.role == "controller":
-            # Its own slurm.conf names it already.
+            # Its own slurm.conf already lists it.
             return
         for head in (host for host in hosts if host.role == "controller"):
             line = rf"^NodeName={re.escape(gone.hostname)} .*$"
@@ -143,7 +143,7 @@ class Agent:
             head.run(["scontrol", "reconfigure"])
 
     def tell(self, hosts: Iterable[Host]) -> None:
-        """Every node that runs has the cluster as it is now."""
+        """Give every running node the cluster's current state."""
         hosts = list(hosts)
         text = self.resource_config(hosts)
         for host in hosts:
@@ -151,12 +151,12 @@ class Agent:
                 host.write(RESOURCE_CONFIG, text)
 
     def announce(self, hosts: Iterable[Host], *, whole: bool) -> None:
-        """slurm.conf names the nodes that have joined: by lines for them, or anew without what others have added."""
+        """Add the nodes that have joined to slurm.conf: append lines, or write the file anew without others' lines."""
         hosts = list(hosts)
         for head in (host for host in hosts if host.role == "controller"):
             text = head.read(SLURM_CONF)
             lines = [_node_line(host) for host in hosts if host.role == "worker"]
-            # Before the first partition, which is of all nodes.
+            # Before the first partition, which contains all nodes.
             place = text.index("PartitionName=")
             added = "".join(f"{line}\n" for line in lines if f"{line.split()[0]} " not in text)
             text = text[:place] + added + text[place:]
@@ -172,7 +172,7 @@ def _node_line(host: Host) -> str:
 
 
 class Lifecycle:
-    """A run of the lifecycle script on one host. Its output goes to ``lines`` as it comes."""
+    """A run of the lifecycle script on one host. Its output is appended to ``lines`` as it arrives."""
 
     def __init__(self, host: Host, files: Mapping[str, bytes], environment: Mapping[str, str] | None = None) -> None:
         self.host, self.lines = host, list[str]()
@@ -183,7 +183,7 @@ class Lifecycle:
         self._reader: threading.Thread | None = None
 
     def start(self) -> None:
-        """Put the files there as S3 has them, without modes of their own, and start the entry point as root."""
+        """Copy the files as S3 delivers them, without file modes, and start the entry point as root."""
         for name, content in self._files.items():
             self.host.write(str(PurePosixPath(LIFECYCLE_FOLDER) / name), content)
         self.began = time.monotonic()
@@ -201,31 +201,31 @@ class Lifecycle:
         with process.stdout:
             for line in process.stdout:
                 self.lines.append(line.rstrip("\n"))
-        # The output closes with the script's last process; daemons have their own.
+        # The output closes when the script's last process ends; daemons have their own output.
         code = process.wait()
         self.ended = time.monotonic()
         self.code = code
 
     @property
     def seconds(self) -> float:
-        """How long it ran, or has been running."""
+        """How long the script ran, or has been running."""
         return (self.ended or time.monotonic()) - self.began
 
     @property
     def last_line(self) -> str:
-        """What HyperPod shows of a failed script."""
+        """The line of a failed script's output that HyperPod shows."""
         return next((line for line in reversed(self.lines) if line.strip()), "")
 
     def wait(self, timeout: float) -> int | None:
-        """The exit code, None when it still runs."""
+        """The exit code, or None if the script is still running."""
         if self._reader is not None:
             self._reader.join(timeout)
         return self.code
 
     def kill(self) -> None:
-        """End the script and what it started, at once; daemons that are services of the host go on."""
+        """Kill the script and everything it started. The host's own services keep running."""
         if self._process is not None and self.code is None:
-            # Its process group; what systemd started for it is in others.
+            # Only its process group: services that systemd started for it are in other groups.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self.wait(5)

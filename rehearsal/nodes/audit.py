@@ -1,4 +1,4 @@
-"""What a run has left on the machine: processes, namespaces, mounts, network links, files."""
+"""Finds what a run left on the machine: processes, namespaces, mounts, network links, files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 from ..processes import with_variable
 from .sandbox import MARK
 
-# The kernel takes a namespace's links and mounts away after its last process.
+# The kernel removes a namespace's links and mounts some time after its last process has ended.
 _PATIENCE = 3.0
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What the machine has, as far as a run could add to it."""
+    """The machine's state, as far as a run could change it."""
 
     links: frozenset[str]
     mounts: frozenset[str]
@@ -27,7 +27,7 @@ class Machine:
 
 
 def look() -> Machine:
-    """The machine as it is."""
+    """The machine's current state."""
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     files = [str(path) for folder in (tempfile.gettempdir(), "/run", "/run/netns") for path in _entries(folder)]
     return Machine(
@@ -38,10 +38,10 @@ def look() -> Machine:
 
 
 class Namespaces(AbstractContextManager["Namespaces"]):
-    """The PID namespaces that a run makes: no process can leave its own.
+    """The PID namespaces that a run creates. No process can leave its own.
 
-    They are held open, since the kernel gives a freed one's number to the next that is made, which may be another
-    run's. A network namespace could not be held: a host without power would go on answering.
+    They are held open, since the kernel reuses the number of a freed namespace, perhaps for another run. Network
+    namespaces cannot be held open: a host without power would still answer.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Namespaces(AbstractContextManager["Namespaces"]):
         self._held: dict[int, int] = {}
 
     def note(self, pids: Iterable[int]) -> None:
-        """Hold those that processes are in."""
+        """Hold the namespaces that have processes open."""
         for path in (f"/proc/{pid}/ns/pid" for pid in pids):
             if _number(path) not in {0, self._own, *self._held}:
                 with suppress(OSError):
@@ -57,7 +57,7 @@ class Namespaces(AbstractContextManager["Namespaces"]):
                     self._held[os.fstat(descriptor).st_ino] = descriptor
 
     def has(self, pid: str) -> bool:
-        """Whether a process is in one of them."""
+        """Whether a process is in one of these namespaces."""
         return _number(f"/proc/{pid}/ns/pid") in self._held
 
     def __exit__(self, *_: object) -> None:
@@ -67,7 +67,7 @@ class Namespaces(AbstractContextManager["Namespaces"]):
 
 
 def leftovers(before: Machine, run_id: str, made: Namespaces) -> list[str]:
-    """What is there and should not be, a line each. Waits a moment for the kernel to tidy up."""
+    """Everything that should not be there, one line each. Waits a moment for the kernel to clean up."""
     deadline = time.monotonic() + _PATIENCE
     while (found := _leftovers(before, run_id, made)) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -95,7 +95,7 @@ def _name(pid: str) -> str:
 
 
 def _number(path: str) -> int:
-    """A namespace's inode number; 0 where it cannot be looked at."""
+    """A namespace's inode number, or 0 if it cannot be read."""
     try:
         return Path(path).stat().st_ino
     except OSError:

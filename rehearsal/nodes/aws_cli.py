@@ -1,6 +1,6 @@
-"""The ``aws`` command line over the embedded account: arguments to an API call, its answer to the CLI's output.
+"""The ``aws`` command line on the embedded account: turns arguments into an API call and formats its response.
 
-Any operation that botocore knows is called through boto3, which checks the request. A host's role must allow it.
+Any operation that botocore knows works. boto3 validates the request, and the host's role must allow it.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ _GLOBAL_FLAGS = {
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks: a host, and the execution role of its group."""
+    """The caller: a host, and its group's execution role."""
 
     name: str
     role_arn: str
 
 
 class UsageError(Exception):
-    """A command line that the CLI does not understand."""
+    """The CLI does not understand the command line."""
 
 
 class Cli:
-    """``aws SERVICE OPERATION ...`` and the part of ``aws s3`` that copies."""
+    """``aws SERVICE OPERATION ...`` and ``aws s3 cp``."""
 
     def __init__(self, account: Account, file_systems: Callable[[], Sequence[FileSystem]]) -> None:
         self._account, self._list_file_systems = account, file_systems
 
     def run(self, argv: list[str], uploads: Mapping[str, str], caller: Caller, now: float) -> dict[str, Any]:
-        """The exit code, what is printed, and the files to write on the host."""
+        """The exit code, the output, and the files to write on the host."""
         answer: dict[str, Any] = {"rc": 0, "out": "", "err": "", "files": {}}
         try:
             words, options = _parse(argv)
@@ -106,7 +106,7 @@ class Cli:
         answer["out"] = _printed(result, options)
 
     def _file_systems(self, request: Mapping[str, Any], now: float) -> dict[str, Any]:
-        """moto's have no state; these have, by the virtual clock."""
+        """File systems with a lifecycle state by the virtual clock, which moto's lack."""
         wanted = request.get("FileSystemIds")
         known = {one.id: one for one in self._list_file_systems()}
         for missing in [one for one in wanted or [] if one not in known]:
@@ -176,7 +176,7 @@ def _bucket_and_key(place: str) -> tuple[str, str]:
 
 
 def _parse(argv: list[str]) -> tuple[list[str], dict[str, list[str]]]:
-    """Words before and between options; every option with its values."""
+    """The positional words, and every option with its values."""
     words: list[str] = []
     options: dict[str, list[str]] = {}
     open_option = ""

@@ -1,4 +1,4 @@
-"""AWS as the hosts reach it: one small HTTP server in the VPC, behind which is the embedded account."""
+"""AWS as the hosts reach it: one small HTTP server in the VPC, backed by the embedded account."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .lustre import file_systems_of
 
 
 class Endpoint:
-    """Answers hosts' ``aws`` and ``mount``. ``began`` is where the virtual clock stands at zero."""
+    """Answers the hosts' ``aws`` and ``mount`` commands. ``began`` is the zero of the virtual clock."""
 
     def __init__(self, account: Account, who: Callable[[str], Caller | None]) -> None:
         self.file_systems = file_systems_of(account)
@@ -43,25 +43,25 @@ class Endpoint:
             self._service = None
 
     def now(self, slept: float) -> float:
-        """The virtual second: real time since the start, and what the caller has slept without waiting for it."""
+        """The virtual second: real time since the start, plus the sleeps that the caller skipped."""
         return time.monotonic() - self.began + slept
 
     def answer(self, what: str, address: str, body: dict[str, Any]) -> dict[str, Any]:
-        """One request of a host."""
+        """Answer one request of a host."""
         now, caller = self.now(float(body.get("slept", 0))), self._who(address)
         if what == "lustre":
             return self._mount(str(body["source"]), address, now)
         argv = [str(word) for word in body["argv"]]
         if caller is None:
             return {"rc": 253, "out": "", "err": "\nUnable to locate credentials\n", "files": {}}
-        # moto is not made for several threads at once.
+        # moto is not thread-safe.
         with self._lock:
             answer = self._cli.run(argv, dict(body.get("uploads") or {}), caller, now)
         self.calls.append((caller.name, argv, answer["rc"]))
         return answer
 
     def _mount(self, source: str, address: str, now: float) -> dict[str, Any]:
-        """Which folder a Lustre source is; refused as the client refuses it."""
+        """The folder behind a Lustre source. Errors are the Lustre client's."""
         server, _, name = source.partition("@tcp:/")
         system = next((one for one in self.file_systems if one.dns_name == server), None)
         if system is None:

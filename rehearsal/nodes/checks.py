@@ -1,4 +1,4 @@
-"""What must be true of a booted cluster. Every check asks from inside, as a person or a job would."""
+"""Checks of a booted cluster. Each one runs on the nodes, like a user or a job would."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .machine import Machine
 # nccl-tests' columns.
 SWEEP_COLUMNS = ["size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong"]
 _MOST_PEERS = 7
-# Ranks share the machine's few cores: a small model, and no threads that wait for each other.
+# Ranks share the machine's few cores, so the model is small and threads do not wait for each other.
 TRAINER = "--threads 1 --layers 2 --embed 64 --batch 4"
 THREADS = "export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1;"
-# What NCCL chooses better itself.
+# Settings that are best left to NCCL.
 NEVER_SET = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_TREE_THRESHOLD")
 _HELLO = Path(__file__).parent / "stubs/mpi_hello.py"
 
@@ -29,7 +29,7 @@ Act = Callable[[Cluster], str]
 
 
 def output(host: Host, command: str, *, timeout: float = 60.0, user: str = "root") -> str:
-    """A command's output. Raises CheckFailed with its last words when it fails."""
+    """A command's output. Raises CheckFailed with the end of its output if it fails."""
     done = host.run(command, timeout=timeout, user=user)
     if done.returncode:
         words = (done.stderr.strip() or done.stdout.strip()).splitlines()
@@ -39,14 +39,14 @@ def output(host: Host, command: str, *, timeout: float = 60.0, user: str = "root
 
 
 def scripts_succeeded(cluster: Cluster) -> str:
-    """Every lifecycle script ended with 0."""
+    """Every lifecycle script exited with 0."""
     failed = [f"{name}: {run.last_line}" for name, run in cluster.scripts.items() if run.code != 0]
     require(not failed, "; ".join(failed))
     return f"{len(cluster.scripts)} scripts"
 
 
 def all_idle(cluster: Cluster) -> str:
-    """Slurm has every worker and calls it idle."""
+    """Slurm knows every worker and reports it idle."""
     states = dict(line.split() for line in output(cluster.controller, "sinfo -h -N -o '%n %t' | sort -u").splitlines())
     wanted = {host.hostname for host in cluster.workers}
     require(set(states) == wanted, f"Slurm has {', '.join(sorted(states))}, not {', '.join(sorted(wanted))}")
@@ -56,7 +56,7 @@ def all_idle(cluster: Cluster) -> str:
 
 
 def hostname_everywhere(cluster: Cluster) -> str:
-    """``srun hostname``, from the controller and from every login node."""
+    """``srun hostname`` works from the controller and from every login node."""
     wanted = sorted(host.hostname for host in cluster.workers)
     for host in [cluster.controller, *cluster.of_role("login")]:
         done = host.run(f"srun -N {len(wanted)} hostname")
@@ -66,9 +66,9 @@ def hostname_everywhere(cluster: Cluster) -> str:
 
 
 def ssh_between_all(cluster: Cluster) -> str:
-    """From every node to workers as ubuntu, without a prompt and without a question about host keys.
+    """Every node reaches workers by ssh as ubuntu, without a password prompt or a host key question.
 
-    In a large cluster every node goes to the next few. Root of the controller ends jobs on workers, and that is all.
+    In a large cluster every node tries only the next few. The controller's root may end jobs on workers, nothing else.
     """
     names = [host.hostname for host in cluster.workers]
     loop = (
@@ -104,9 +104,9 @@ done
 
 
 def ssh_from_a_worker(cluster: Cluster) -> str:
-    """Who is root on a worker finds no key that lets in on the controller or a login node, or as root anywhere."""
+    """Root on a worker finds no key that opens the controller, a login node, or root on any node."""
     worker, heads = cluster.workers[0], [cluster.controller, *cluster.of_role("login")]
-    # Home folders that are the same everywhere are root's on every node.
+    # On a shared home folder, root of every node can read the keys.
     users = ["root"] if cluster.stack.config.settings.fsx.home_file_system_id else ["root", "ubuntu"]
     logins = [f"{user}@{host.address}" for host in heads for user in users]
     logins += [f"root@{host.address}" for host in cluster.workers[1:2]]
@@ -118,7 +118,7 @@ def ssh_from_a_worker(cluster: Cluster) -> str:
 
 
 def ssh_from_outside(cluster: Cluster) -> str:
-    """Somebody in the VPC with a key of their own is refused by every node."""
+    """Every node refuses a stranger in the VPC who has a key of their own."""
     key = cluster.sandbox.path("outsider")
     if not key.exists():
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True, capture_output=True)
@@ -140,14 +140,14 @@ def ssh_from_outside(cluster: Cluster) -> str:
 
 
 def expected_transport(machine: Machine) -> str:
-    """By design: RDMA only where catalogue and device have it."""
+    """The designed transport: RDMA only if both the catalogue and the device have it."""
     if not machine.efa_devices:
         return "tcp"
     return "efa-rdma" if machine.kind.rdma_read else "efa-sendrecv"
 
 
 def expected_environment(machine: Machine) -> dict[str, str | None]:
-    """What a job's process must have on such a worker; None: it must not have it."""
+    """The variables that a job must have on such a worker; None if it must not have the variable."""
     transport, kind = expected_transport(machine), machine.kind
     wanted: dict[str, str | None] = dict.fromkeys(NEVER_SET)
     if not kind.accelerator:
@@ -164,7 +164,7 @@ def expected_environment(machine: Machine) -> dict[str, str | None]:
 
 
 def job_environment(cluster: Cluster) -> str:
-    """The variables of a job's processes on the workers, against the catalogue and the devices that are there."""
+    """A job's environment on the workers matches the catalogue and the devices present."""
     text = output(
         cluster.controller, f'srun -N {len(cluster.workers)} -l bash -c \'hostname; env -0 | tr "\\n\\0" " \\n"\''
     )
@@ -190,13 +190,13 @@ def job_environment(cluster: Cluster) -> str:
 
 
 def _transports(cluster: Cluster) -> dict[str, str]:
-    """What the workers decided, by their own summaries."""
+    """The transports that the workers chose, from their own summaries."""
     texts = {host.name: host.read("/var/log/hyperpod/summary.json") for host in cluster.workers}
     return {name: str(json.loads(text).get("transport")) for name, text in texts.items() if text}
 
 
 def mpi_hello(cluster: Cluster) -> str:
-    """An MPI program on every worker: all ranks add their numbers."""
+    """An MPI program runs on every worker, and all ranks sum their numbers."""
     nodes = len(cluster.workers)
     cluster.shared("mpi_hello.py").write_bytes(_HELLO.read_bytes())
     command = (
@@ -211,9 +211,9 @@ def mpi_hello(cluster: Cluster) -> str:
 
 
 def collective_sweep(cluster: Cluster) -> str:
-    """``run-nccl-test``: a gloo all-reduce over all workers, in nccl-tests' columns, with no wrong value.
+    """``run-nccl-test``: a gloo all-reduce over all workers, printed in nccl-tests' columns, has no wrong value.
 
-    No threshold: that is the instance type's wire, which a bridge on this machine is not.
+    Bandwidth is not judged: a bridge on this machine says nothing about the instance type's network.
     """
     options = "--backend gloo -b 8 -e 4M -n 5 --threshold 0 --json"
     done = cluster.controller.run(f"{THREADS} run-nccl-test {len(cluster.workers)} 1 all_reduce {options}", timeout=120)
@@ -228,13 +228,13 @@ def collective_sweep(cluster: Cluster) -> str:
     heads = [line.lstrip("# ").split() for line in done.stderr.splitlines()]
     require(SWEEP_COLUMNS in heads, f"no line with the columns {' '.join(SWEEP_COLUMNS)}")
     peak = max(float(row["busbw"]) for row in rows)
-    # One rank alone sends nothing.
+    # A single rank sends nothing.
     require(peak > 0 or len(cluster.workers) == 1, "no bandwidth")
     return f"{len(rows)} sizes, peak busbw {peak:.2f} GB/s"
 
 
 def training(cluster: Cluster) -> str:
-    """``run-nanogpt``: 200 steps on all workers, the loss falls, checkpoints are there."""
+    """``run-nanogpt``: 200 steps on all workers; the loss falls and checkpoints are written."""
     done = cluster.controller.run(
         f"{THREADS} run-nanogpt {len(cluster.workers)} 1 --steps 200 --save-every 50 "
         f"--out /fsx/checkpoints/rehearsal {TRAINER}",

@@ -1,4 +1,4 @@
-"""The nodes of a stack, as hosts: all of them booted at once, one lost and replaced, one rebooted."""
+"""The nodes of a stack as hosts, which boot in parallel, join, get lost and replaced, and reboot."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from .network import Network
 from .sandbox import Sandbox
 from .stack import Stack
 
-# No lifecycle script may take longer here; on HyperPod it is an hour.
+# The time limit for a lifecycle script here; on HyperPod it is an hour.
 SCRIPT_SECONDS = 180.0
-# Seconds of silence after which a node is lost. On AWS it is 10 s; a network within one machine is never silent.
+# Seconds of silence after which a node counts as lost. On AWS it is 10 s; a network on one machine needs less.
 _HERE = {"HYPERPOD_LOST_AFTER": "2"}
 OnTick = Callable[["Cluster"], None]
 
 
 @dataclass
 class Metadata:
-    """How the hosts' metadata services behave; ``only``: that of one host, by its name."""
+    """How the hosts' metadata services behave. ``only``: the name of the one host concerned."""
 
     mode: imds.Mode = "v2"
     delay: float = 0.0
@@ -43,12 +43,12 @@ class Metadata:
 
 @dataclass
 class Options:
-    """What a scenario changes. ``efa``: whether instances have EFA where the catalogue says "maybe"."""
+    """What a scenario changes. ``efa``: whether instances have EFA if the catalogue says "maybe"."""
 
     workers: int | None = None
     efa: bool | None = None
     controllers: int = 1
-    # Groups that come later.
+    # Groups that are added later.
     absent: frozenset[str] = frozenset()
     metadata: Metadata = field(default_factory=Metadata)
     files: Mapping[str, bytes] | None = None
@@ -58,7 +58,7 @@ class Options:
 
 
 class Cluster:
-    """All hosts of one run. Use as a context manager: at the end nothing of it is left."""
+    """All hosts of one run. Use as a context manager, which leaves nothing behind."""
 
     def __init__(self, stack: Stack, options: Options | None = None) -> None:
         self.stack, self.options = stack, options or Options()
@@ -88,7 +88,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Power everything off. Never fails half-way: the box takes the rest with it."""
+        """Power everything off. Never fails halfway: the sandbox removes the rest when it closes."""
         for service in self._metadata.values():
             service.close()
         self._metadata.clear()
@@ -138,7 +138,7 @@ class Cluster:
         return host
 
     def _caller(self, address: str) -> Caller | None:
-        """Whose credentials a request has: the role of the group of the host that it comes from."""
+        """The caller of a request: the host at that address, with the role of its group."""
         host = next((one for one in self.hosts if one.address == address), None)
         return Caller(host.name, self.stack.groups[host.group]["executionRole"]) if host else None
 
@@ -161,11 +161,11 @@ class Cluster:
         return self.of_role("worker")
 
     def shared(self, inside: str) -> Path:
-        """A file of the stack's file system, by its path below the mount point, as the run's process reaches it."""
+        """Where this process reaches a file of the stack's file system, given its path below the mount point."""
         return self.sandbox.path(f"lustre/{self.stack.file_system}") / inside
 
     def power_on(self, host: Host) -> None:
-        """Boot a host to where HyperPod's agent takes over."""
+        """Boot a host up to the point where HyperPod's agent takes over."""
         host.power_on()
         config, account = self.stack.config, self.stack.account
         instance = imds.Instance(
@@ -189,15 +189,15 @@ class Cluster:
         host.start_services()
 
     def power_off(self, host: Host) -> None:
-        """A host loses power."""
+        """Cut a host's power."""
         host.power_off()
         service = self._metadata.pop(host.instance_id, None)
         if service is not None:
             service.close()
 
     def start_hosts(self) -> None:
-        """Power on all hosts and let the agent prepare them; no lifecycle script runs yet."""
-        # Started from this thread: a parent's death is that of the thread.
+        """Power on all hosts and let the agent prepare them. No lifecycle script runs yet."""
+        # Started from this thread, since a host dies with the thread that started it.
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(self.power_on, self.hosts))
         for host in self.hosts:
@@ -211,17 +211,17 @@ class Cluster:
         return run
 
     def boot(self, on_tick: OnTick = lambda cluster: None) -> float:
-        """Run every host's lifecycle script at once, to the end of the last. Seconds from start to end."""
+        """Run all lifecycle scripts in parallel and wait for them. Returns the seconds that this took."""
         began = time.monotonic()
         for host in self.hosts:
             self.script(host)
         self.finish(on_tick)
-        # A worker's script ends only when Slurm has the worker idle.
+        # A worker's script ends only once Slurm reports the worker idle.
         self.idle_seconds = max((run.ended for run in self.scripts.values()), default=began) - began
         return self.idle_seconds
 
     def finish(self, on_tick: OnTick = lambda cluster: None) -> bool:
-        """Wait for the scripts that run. Whether all succeeded."""
+        """Wait for the running scripts. Returns whether all succeeded."""
         deadline = time.monotonic() + SCRIPT_SECONDS
         while any(run.code is None for run in self.scripts.values()):
             if time.monotonic() > deadline:
@@ -234,7 +234,7 @@ class Cluster:
         return all(run.code == 0 for run in self.scripts.values())
 
     def fresh_host(self, gone: Host) -> Host:
-        """A new instance for a lost one, with another address and disk, up to where HyperPod's agent takes over."""
+        """Boot a replacement instance with a new address and disk, up to where HyperPod's agent takes over."""
         self.power_off(gone)
         fresh = self._new_host(gone.group)
         fresh.name = gone.name
@@ -242,20 +242,20 @@ class Cluster:
         return fresh
 
     def take_place(self, gone: Host, fresh: Host) -> None:
-        """HyperPod puts a fresh host into the place of a lost one, and tells all nodes."""
+        """Replace a lost host with a fresh one and tell all nodes, like HyperPod."""
         self.hosts[self.hosts.index(gone)] = fresh
         self.agent.prepare(fresh, self.hosts)
         self.agent.replace_node(gone, fresh, self.hosts)
 
     def join(self, gone: Host, fresh: Host) -> None:
-        """``take_place``, with the fresh host's script already running."""
+        """Like ``take_place``, but the fresh host's script is already running."""
         self.hosts[self.hosts.index(gone)] = fresh
         self.agent.prepare(fresh, self.hosts)
         self.script(fresh)
         self.agent.replace_node(gone, fresh, self.hosts)
 
     def add_hosts(self, group: str, count: int) -> list[Host]:
-        """New nodes of a group, up to where their scripts start. Every node learns of them; slurm.conf does not yet."""
+        """Add nodes to a group, up to where their scripts start. Every node is told; slurm.conf does not change yet."""
         fresh = [self._new_host(group) for _ in range(count)]
         for host in fresh:
             self.power_on(host)
@@ -266,11 +266,11 @@ class Cluster:
         return fresh
 
     def shut_down(self, host: Host) -> None:
-        """Orderly down."""
+        """Shut down in an orderly way."""
         host.shut_down()
         self.power_off(host)
 
     def reboot(self, host: Host) -> None:
-        """Orderly down and up again with the same disk. HyperPod runs no lifecycle script then."""
+        """Shut down in an orderly way and boot from the same disk. HyperPod runs no lifecycle script after a reboot."""
         self.shut_down(host)
         self.power_on(host)

@@ -1,8 +1,8 @@
-"""What an EKS node's image has in addition: containerd and kubelet, and disks that it mounts late.
+"""What an EKS node's image adds: containerd and kubelet, and disks that are mounted late.
 
-AWS's deep learning images mount the instance store at /opt/dlami/nvme by dlami-nvme.service, a oneshot after
-network-online.target, and end it well where it could not (as users of the images show it). HyperPod mounts the group's
-data volume at /opt/sagemaker (SageMaker API Reference, ClusterEbsVolumeConfig). Both come seconds after a boot.
+AWS's deep learning images mount the instance store at /opt/dlami/nvme with dlami-nvme.service, a oneshot after
+network-online.target, which succeeds even if it could not mount (as users of the images report). HyperPod mounts the
+group's data volume at /opt/sagemaker (SageMaker API Reference, ClusterEbsVolumeConfig). Both come seconds after a boot.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ ExecStart=/bin/sh -c 'sleep {seconds}; mkdir -p {point} /var/lib/rehearsal/{name
 [Install]
 WantedBy=multi-user.target
 """
-# A volume's content is the host's disk: it is there again after a reboot.
+# A volume's content is on the host's disk, so it survives a reboot.
 _MOUNT = "mount --bind /var/lib/rehearsal/{name} {point}"
-# Seconds after the network is up: systemd has started containerd and kubelet long before, unless they wait.
+# Seconds after the network is up. By then systemd has long started containerd and kubelet, unless they wait.
 _LATE = {"dlami-nvme": ("/opt/dlami/nvme", 1.0), "rehearsal-data-volume": ("/opt/sagemaker", 1.5)}
 _STARTS = "/var/log/{name}.starts"
 SERVICES = ("containerd", "kubelet")
 
 
 def add_eks(image: Path) -> None:
-    """Units of an EKS node, in an image that has systemd."""
+    """Add an EKS node's units to an image that has systemd."""
     units = image / "etc/systemd/system"
     texts = {
         "containerd": _SERVICE.format(name="containerd", after="network-online.target local-fs.target"),
@@ -59,10 +59,10 @@ def add_eks(image: Path) -> None:
 
 
 def starts(text: str) -> list[tuple[str, str]]:
-    """What a service found at each of its starts: what was mounted over its folder, and whose state was in it."""
+    """What a service found at each start: what was mounted over its folder, and whose state was in it."""
     return [(words[0], words[1]) for words in (line.split() for line in text.splitlines())]
 
 
 def log_of(service: str) -> str:
-    """Where a service writes that."""
+    """The file in which a service records its starts."""
     return _STARTS.format(name=service)

@@ -1,4 +1,4 @@
-"""Nodes of a cluster that lives are rebooted, and what one then asks of them."""
+"""Reboots of a living cluster's nodes, and the checks that follow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .hosts import Host
 
 
 def reboot_others(cluster: Cluster) -> str:
-    """Every node but the controller reboots, in order and without a script, and is as it was."""
+    """Every node but the controller reboots without a lifecycle script, and comes back as it was."""
     hosts = [host for host in cluster.hosts if host.role != "controller"]
     before = {host.name: mounts(host) for host in hosts}
     began = time.monotonic()
@@ -29,29 +29,29 @@ def reboot_others(cluster: Cluster) -> str:
 
 
 def reboot(cluster: Cluster, hosts: Sequence[Host]) -> None:
-    """Several hosts at once."""
+    """Reboot several hosts at once."""
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(cluster.shut_down, hosts))
     for host in hosts:
-        # Not on a thread of the pool: a host dies with the thread that started it.
+        # Not on a pool thread: a host dies with the thread that started it.
         cluster.power_on(host)
 
 
 def healthy(host: Host) -> None:
-    """No unit of the host has failed. Raises CheckFailed with those that have."""
+    """No unit of the host has failed. Raises CheckFailed with the failed ones."""
     failed = host.run("systemctl --failed --no-legend --plain").stdout.split("\n")
     names = [line.split()[0] for line in failed if line]
     require(not names, f"{host.name} has failed units: {', '.join(names)}")
 
 
 def mounts(host: Host) -> set[str]:
-    """What is mounted for users on a host."""
+    """The mounts on a host that users see."""
     points = [line.split()[1] for line in host.run(["cat", "/proc/mounts"]).stdout.splitlines()]
     return {point for point in points if point in ("/fsx", "/home", "/scratch", "/opt/dlami/nvme", "/opt/sagemaker")}
 
 
 def until(what: str, true: Callable[[], bool], seconds: float = 120.0) -> None:
-    """Wait for something. Raises CheckFailed where it does not become true."""
+    """Wait for a condition. Raises CheckFailed if it does not come true in time."""
     deadline = time.monotonic() + seconds
     while not true():
         require(time.monotonic() < deadline, f"{what}: not in time")

@@ -18,7 +18,7 @@ from .sandbox import BOX, Sandbox, SandboxError, kill, read_line
 
 _BOOT_SECONDS = 60.0
 _STOP_SECONDS = 120.0
-# How much longer than its limit a command may take to be gone.
+# How long a command may take to end after its limit.
 _GRACE = 10.0
 # A login shell's PATH on HyperPod's image.
 LOGIN = {
@@ -34,7 +34,7 @@ LOGIN = {
 
 @dataclass
 class Host:
-    """A host, running or not. Its disk outlives its power: a reboot keeps files, a replacement is another host."""
+    """A host, running or not. Its disk survives power off, so a reboot keeps files; a replacement is another host."""
 
     name: str
     instance_id: str
@@ -58,11 +58,11 @@ class Host:
         return self.sandbox.path(f"disks/{self.instance_id}")
 
     def path(self, inside: str) -> Path:
-        """A file of the running host, as the run's process reaches it."""
+        """The path by which this process reaches a file of the running host."""
         return Path(f"/proc/{self.pid}/root") / inside.lstrip("/")
 
     def make(self) -> None:
-        """An empty disk and the instance type's devices."""
+        """Create an empty disk and the instance type's devices."""
         for name in ("upper", "work", "root", "sysctl", "sysctl-work", "dev", "sys"):
             (self._disk / name).mkdir(parents=True)
         facts = {"endpoint": self.network.endpoint, "interface": INTERFACE, "subnet": str(self.network.subnet)}
@@ -71,7 +71,7 @@ class Host:
             (self._disk / "upper/etc" / name).write_text(text + "\n")
 
     def power_on(self) -> None:
-        """Boot: namespaces, root, network, process 1. Raises SandboxError. ``serve`` may be given sockets before it."""
+        """Boot: namespaces, root, network, process 1. Raises SandboxError. ``serve`` can open sockets beforehand."""
         boot = [
             "sh",
             f"{BOX}/boot.sh",
@@ -100,7 +100,7 @@ class Host:
         self.network.connect(self.pid, self.address)
 
     def start_services(self) -> None:
-        """Begin with systemd, now that network and metadata are there, and wait until all units are up or failed."""
+        """Start systemd, now that network and metadata are up, and wait until every unit has started or failed."""
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write("go\n")
@@ -131,7 +131,7 @@ class Host:
         self._process, self.pid = None, 0
 
     def shut_down(self) -> None:
-        """What ``systemctl reboot`` does up to where the machine starts anew: every unit ends in its order."""
+        """The first half of ``systemctl reboot``: stop every unit in order."""
         assert self._process is not None
         self.run(["systemctl", "reboot"])
         try:
@@ -140,14 +140,14 @@ class Host:
             raise SandboxError(f"{self.name} does not shut down") from None
 
     def discard(self) -> None:
-        """Power off and erase the disk."""
+        """Power off and delete the disk."""
         self.power_off()
         shutil.rmtree(self._disk, ignore_errors=True)
 
     def command(
         self, argv: Sequence[str], *, user: str = "root", environment: Mapping[str, str] | None = None, cwd: str = "/"
     ) -> list[str]:
-        """A command line that runs ``argv`` on the host with nothing of the machine's environment."""
+        """A command line that runs ``argv`` on the host without the machine's environment."""
         values = {**LOGIN, **(environment or {})}
         if user != "root":
             values |= {"HOME": f"/home/{user}", "USER": user, "LOGNAME": user}
@@ -167,7 +167,7 @@ class Host:
         cwd: str = "/",
         text_in: str = "",
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command (a string: by bash, as on a login) and wait. Past ``timeout`` it ends with code 124."""
+        """Run a command (a string runs in a login bash) and wait. After ``timeout`` it ends with code 124."""
         words = ["bash", "-lc", argv] if isinstance(argv, str) else list(argv)
         limited = ["timeout", "-k", "1", f"{timeout:g}", *words]
         process = subprocess.Popen(
@@ -182,7 +182,7 @@ class Host:
         try:
             out, err = process.communicate(text_in, timeout + _GRACE)
         except subprocess.TimeoutExpired as late:
-            # Something that the command left behind still holds its output.
+            # A process that the command left behind still holds its output open.
             process.kill()
             for stream in (process.stdin, process.stdout, process.stderr):
                 if stream is not None:
@@ -195,7 +195,7 @@ class Host:
     def start(
         self, argv: Sequence[str], *, environment: Mapping[str, str] | None = None, cwd: str = "/"
     ) -> subprocess.Popen[str]:
-        """Start a command; its output, errors included, is on ``stdout``."""
+        """Start a command. Its stdout and stderr are both on ``stdout``."""
         return subprocess.Popen(
             self.command(argv, environment=environment, cwd=cwd),
             stdin=subprocess.DEVNULL,
@@ -208,19 +208,19 @@ class Host:
         )
 
     def read(self, inside: str) -> str:
-        """A file's text; empty where there is none."""
+        """A file's text, empty if there is no such file."""
         try:
             return self.path(inside).read_text(errors="replace")
         except OSError:
             return ""
 
     def _account(self, user: str) -> tuple[int, int]:
-        """A user of the host, whom the machine need not have."""
+        """The ids of a host's user, who need not exist on the machine."""
         line = next(line for line in self.read("/etc/passwd").splitlines() if line.startswith(f"{user}:"))
         return int(line.split(":")[2]), int(line.split(":")[3])
 
     def write(self, inside: str, text: str | bytes, *, mode: int = 0o644, owner: str = "") -> None:
-        """Put a file on the host."""
+        """Write a file on the host."""
         path = self.path(inside)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode() if isinstance(text, str) else text)

@@ -1,4 +1,4 @@
-"""Small HTTP servers whose sockets are in other network namespaces, answered by threads of the run's own process."""
+"""Small HTTP servers whose sockets are in other network namespaces; threads of this process answer."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .sandbox import in_network
 
 
 class Service:
-    """A server on ``address``:80 in the network namespace of a process. Nothing of it outlives ``close``."""
+    """A server on ``address``:80 in a process's network namespace. ``close`` leaves nothing behind."""
 
     def __init__(self, pid: int, address: str, handler: type[BaseHTTPRequestHandler]) -> None:
         self._server = ThreadingHTTPServer((address, 80), handler, bind_and_activate=False)
         self._server.daemon_threads = True
         self._server.socket.close()
-        # HTTPServer's own bind asks a resolver for the name of the address, and may wait for it.
+        # HTTPServer's own bind looks up the address's name, which may block.
         self._server.socket = in_network(pid, lambda: _listen(address))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), daemon=True)
         self._thread.start()
@@ -40,10 +40,10 @@ class Handler(BaseHTTPRequestHandler):
     """A request handler that writes no log."""
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: what went wrong is in the answer."""
+        """Log nothing: errors are in the response."""
 
     def reply(self, status: int, text: str | bytes, kind: str = "text/plain") -> None:
-        """Answer and be done. A caller that hung up does not matter."""
+        """Send a response. A caller that hung up is ignored."""
         body = text.encode() if isinstance(text, str) else text
         try:
             self.send_response(status)

@@ -1,6 +1,6 @@
-"""The machine image that every host boots from: this Debian, with what HyperPod's image has and without what it lacks.
+"""The machine image that every host boots from: this Debian, adapted to what HyperPod's image has and lacks.
 
-It is a read-only layer over the machine's own root, made once for a run, in the box's memory.
+It is a read-only layer over the machine's own root, made once per run in the sandbox's memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .network import Network
 from .sandbox import MARK
 
 _STUBS = Path(__file__).parent / "stubs"
-# Where HyperPod's image has the commands that a host answers by itself.
+# Where HyperPod's image has the commands that stubs replace on a host.
 _PLACES = {
     "aws": "usr/local/bin",
     "hyperpod-efa-capabilities": "usr/local/bin",
@@ -27,10 +27,10 @@ _PLACES = {
     "modprobe": "usr/sbin",
     "mdadm": "usr/sbin",
 }
-# The machine's own folders that a host sees. The developer's files are none of its business.
+# The machine's folders that a host sees. The developer's files are not among them.
 _SEEN = {"bin", "etc", "lib", "lib32", "lib64", "libx32", "sbin", "usr", "var"}
 _MADE = {"dev", "home", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp"}
-# Folders of the machine that a host has its own of.
+# Folders of which a host has its own.
 _OWN = (
     "etc/cron.d", "etc/munge", "etc/ssh/sshd_config.d", "etc/sysctl.d", "etc/security/limits.d", "etc/systemd/system",
     "home", "mnt", "opt", "root", "srv", "var/lib/munge", "var/lib/slurm", "var/log", "var/spool", "var/tmp",
@@ -54,7 +54,7 @@ Delegate=yes
 [Install]
 WantedBy=multi-user.target
 """
-# Units of Debian's that have no business in a host: what the machine's kernel has once, and what waits for people.
+# Debian's units that do not belong in a host: they manage the machine's only kernel, or wait for a user.
 _MASKED = (
     "dbus.service", "dbus.socket", "dev-hugepages.mount", "dev-mqueue.mount", "getty.target",
     "proc-sys-fs-binfmt_misc.automount", "sys-fs-fuse-connections.mount", "sys-kernel-config.mount",
@@ -64,12 +64,12 @@ _MASKED = (
     "systemd-modules-load.service", "systemd-random-seed.service", "systemd-sysusers.service",
     "systemd-tmpfiles-setup-dev.service", "systemd-update-utmp-runlevel.service", "systemd-update-utmp.service",
 )  # fmt: skip
-# chronyd runs without the right to set the clock.
+# chronyd has to start although it may not set the clock.
 _CHRONY = "[Unit]\nConditionCapability=\n"
-# Every process of a run has its mark, services too.
+# Every process of a run carries the run's mark, services included.
 _MANAGER = "[Manager]\nDefaultEnvironment={mark}\n"
-# Scripts run Python isolated from PYTHONPATH; what is among its own packages is read all the same, before
-# sitecustomize is looked for.
+# Scripts run Python isolated from PYTHONPATH. Python still reads .pth files among its own packages, before it looks
+# for sitecustomize.
 _VIRTUAL_TIME = """import os, sys; \
 "REHEARSAL_VIRTUAL_TIME" in os.environ and sys.path.insert(0, "/usr/lib/rehearsal/virtual_time")
 """
@@ -82,14 +82,14 @@ Type=oneshot
 ExecStart=/usr/bin/touch /run/rehearsal/booted
 """
 UBUNTU = 1000
-# No account of the machine has it; Debian's packages of Slurm make the user by the same name.
+# No account on the machine uses this id. Debian's Slurm packages create a user of the same name.
 _SLURM_USER = 64030
 
 
 def build_image(image: Path, network: Network, environment: Mapping[str, str], slurm: Path) -> None:
-    """Make the layer in an empty folder.
+    """Create the layer in an empty folder.
 
-    ``environment``: what marks the run's processes; ``slurm``: where a release is kept (slurm_packages).
+    ``environment``: the variables that mark the run's processes. ``slurm``: the folder of a release (slurm_packages).
     """
     image.mkdir(parents=True)
     _hide_the_machine(image)
@@ -101,7 +101,7 @@ def build_image(image: Path, network: Network, environment: Mapping[str, str], s
 
 
 def snapshot_sysctl(folder: Path) -> None:
-    """A copy of the machine's kernel settings, for hosts to read and to write over without touching the machine's."""
+    """Copy the machine's kernel settings, so that hosts can read and write them without changing the machine's."""
     for path, folders, files in os.walk("/proc/sys"):
         target = folder / Path(path).relative_to("/proc/sys")
         target.mkdir(parents=True, exist_ok=True)
@@ -122,7 +122,7 @@ def _hide_the_machine(image: Path) -> None:
     for name in _OWN:
         folder = image / name
         folder.mkdir(parents=True, exist_ok=True)
-        # Overlayfs: what is below this folder in lower layers is not seen.
+        # Overlayfs: the content of this folder in lower layers is hidden.
         os.setxattr(folder, "trusted.overlay.opaque", b"y")
     for key in Path("/etc/ssh").glob("ssh_host_*"):
         _whiteout(image / "etc/ssh" / key.name)
@@ -164,7 +164,7 @@ def _install(source: Path, target: Path) -> None:
 
 
 def _accounts(image: Path) -> None:
-    """HyperPod's image has users ubuntu, who may not log in until somebody's key is there, and slurm."""
+    """Add the users of HyperPod's image: slurm, and ubuntu, who cannot log in until a key is installed."""
     added = {
         "passwd": (
             f"ubuntu:x:{UBUNTU}:{UBUNTU}:Ubuntu:/home/ubuntu:/bin/bash",
@@ -193,13 +193,13 @@ def _slurm(image: Path, release: Path) -> None:
     for name, what in (("slurmctld", "controller"), ("slurmd", "node")):
         unit = _UNIT.format(name=name, what=what, options=f"{name.upper()}_OPTIONS")
         (system / f"{name}.service").write_text(unit)
-    # A Slurm that the machine has itself.
+    # The machine may have a Slurm of its own.
     programs = {path.name for name in ("bin", "sbin") for path in (release / "opt/slurm" / name).iterdir()}
     for where in ("usr/bin", "usr/sbin", "usr/lib/systemd/system", "etc/default"):
         for path in Path("/", where).glob("s*"):
             if path.name.removesuffix(".service") in programs and not (image / where / path.name).is_symlink():
                 _whiteout(image / where / path.name)
-    # Debian's Slurm looks in /etc/slurm, HyperPod's in /opt/slurm/etc.
+    # Debian's Slurm reads /etc/slurm, HyperPod's reads /opt/slurm/etc.
     (image / "etc/slurm").symlink_to("/opt/slurm/etc")
     for name, user in (("var/spool/slurmctld", "slurm"), ("var/spool/slurmd", "root"), ("var/log/slurm", "slurm")):
         folder = image / name
@@ -213,7 +213,7 @@ def _slurm(image: Path, release: Path) -> None:
 
 
 def _chown(path: Path, user: str) -> None:
-    """The machine itself may have no user slurm."""
+    """Change owners by id, since the machine may have no user slurm."""
     number = _SLURM_USER if user == "slurm" else 0
     os.chown(path, number, number)
 
@@ -221,7 +221,7 @@ def _chown(path: Path, user: str) -> None:
 def _settings(image: Path, network: Network) -> None:
     etc = image / "etc"
     (etc / "hosts").write_text(network.hosts_file())
-    # Nothing listens there: a name that is not in hosts fails at once.
+    # Nothing listens there, so a name that is not in /etc/hosts fails at once.
     resolver = etc / "resolv.conf"
     resolver.write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
     (etc / "fstab").write_text("# <source> <mount point> <type> <options> <dump> <pass>\n")
@@ -248,20 +248,20 @@ def _systemd(image: Path, environment: Mapping[str, str]) -> None:
         ("chronyd.service", "/lib/systemd/system/chrony.service"),
         (f"{wanted.name}/ssh.service", "/lib/systemd/system/ssh.service"),
         (f"{wanted.name}/chrony.service", "/lib/systemd/system/chrony.service"),
-        # Debian's package of systemd enables it.
+        # Debian's systemd package enables it.
         (f"{wanted.name}/remote-fs.target", "/lib/systemd/system/remote-fs.target"),
         (f"{wanted.name}/rehearsal-booted.service", "/etc/systemd/system/rehearsal-booted.service"),
         *((name, "/dev/null") for name in _MASKED),
     ):
         (units / link).symlink_to(target)
-    # What other packages of the machine generate is not HyperPod's; fstab is.
+    # Units that the machine's other packages generate are not part of HyperPod's image; those from fstab are.
     generators = image / "etc/systemd/system-generators"
     generators.mkdir()
     for path in Path("/usr/lib/systemd/system-generators").iterdir():
         (generators / path.name).symlink_to("/dev/null")
     (generators / "systemd-fstab-generator").unlink()
     _install(_STUBS / "fstab-generator.sh", generators / "systemd-fstab-generator")
-    # It would look for all processes and mounts once more, and have the machine write its disks. When it ends, the
-    # kernel ends the host.
+    # It would search for processes and mounts once more and sync the machine's disks. When it ends, the kernel ends
+    # the host.
     (image / "usr/lib/systemd").mkdir(parents=True, exist_ok=True)
     (image / "usr/lib/systemd/systemd-shutdown").symlink_to("/usr/bin/true")

@@ -1,4 +1,4 @@
-"""A host's instance metadata service, which answers like EC2's version 2 unless a scenario says otherwise."""
+"""A host's instance metadata service. It answers like EC2's IMDSv2 unless a scenario says otherwise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from .http_service import Handler, Service
 from .network import IMDS_ADDRESS
 
-# "v1-only": no tokens are given out and none are asked for. "down": nothing listens.
+# "v1-only": tokens are neither issued nor required. "down": nothing listens.
 Mode: TypeAlias = Literal["v2", "v1-only", "down"]
 _TOKEN_PATH = "/latest/api/token"
 _DATA = "/latest/meta-data/"
@@ -20,7 +20,7 @@ _DATA = "/latest/meta-data/"
 
 @dataclass(frozen=True)
 class Instance:
-    """What the service knows of its instance."""
+    """What the service knows about its instance."""
 
     instance_id: str
     instance_type: str
@@ -33,7 +33,7 @@ class Instance:
     mac: str
 
     def documents(self) -> Mapping[str, str]:
-        """Every path under ``/latest``, and what it says. SageMaker's instances are EC2's, without ``ml.``."""
+        """The document at every path under ``/latest``. SageMaker's instance types are EC2's without ``ml.``."""
         plain = self.instance_type.removeprefix("ml.")
         card = f"network/interfaces/macs/{self.mac}"
         metadata = {
@@ -66,9 +66,9 @@ class Instance:
 
 
 def serve(pid: int, instance: Instance, *, mode: Mode = "v2", delay: float = 0.0, skew: float = 0.0) -> Service | None:
-    """The service of a host, in its network namespace; None where it is down.
+    """Start a host's service in its network namespace. Returns None if the service is down.
 
-    ``delay``: seconds before each answer. ``skew``: how far the host's clock is ahead, in seconds.
+    ``delay``: seconds before each response. ``skew``: seconds by which the host's clock is ahead.
     """
     if mode == "down":
         return None

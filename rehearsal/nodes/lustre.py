@@ -1,4 +1,4 @@
-"""Lustre file systems as FSx describes them to the nodes."""
+"""Lustre file systems as FSx describes them to nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class FileSystem:
     capacity_gib: int = 1200
     ready_after: float | None = 0.0
     read_only: bool = False
-    # Whether every client's first attempt to mount it never ends.
+    # Whether every client's first attempt to mount it hangs.
     hangs_once: bool = False
     hung: set[str] = field(default_factory=set)
     arn: str = ""
@@ -29,11 +29,11 @@ class FileSystem:
     subnet_ids: list[str] = field(default_factory=list)
 
     def lifecycle(self, now: float) -> str:
-        """Its state at a virtual second."""
+        """The file system's state at a virtual second."""
         return "AVAILABLE" if self.ready_after is not None and now >= self.ready_after else "CREATING"
 
     def description(self, now: float) -> dict[str, Any]:
-        """As DescribeFileSystems has it."""
+        """The file system in DescribeFileSystems' form."""
         return {
             "FileSystemId": self.id,
             "FileSystemType": "LUSTRE",
@@ -51,7 +51,7 @@ class FileSystem:
 
 
 def file_systems_of(account: Account) -> list[FileSystem]:
-    """Those that the stack has made."""
+    """The file systems that the stack created."""
     return [
         FileSystem(
             id=live.id,

@@ -1,4 +1,4 @@
-"""What an instance type looks like from inside: its row of the catalogue as device files, sysfs and command answers."""
+"""An instance type as seen from inside: its catalogue row as device files, sysfs and command output."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 from components.catalogue.accelerators import InstanceType
 
-# Linux's major number for local and experimental use: the files are there, and opening them finds no driver.
+# Linux's major number for local and experimental use: the files exist, but opening them finds no driver.
 _EXPERIMENTAL = 240
-# PCI device ids of EFA generations (amzn-drivers, efa_pci_id): the first cannot read remote memory.
+# PCI device ids of the EFA generations (amzn-drivers, efa_pci_id). The first one does not support RDMA read.
 _EFA_PCI = {False: "0xefa0", True: "0xefa2"}
 _COMPUTE_CAPABILITY = {"A10G": "8.6", "L4": "8.9", "L40S": "8.9", "A100": "8.0", "H100": "9.0", "H200": "9.0"}
 _BLACKWELL = "10.0"
@@ -29,25 +29,25 @@ class Machine:
 
     @property
     def efa_devices(self) -> int:
-        """How many EFA devices the operating system sees; "maybe" is none, as HyperPod was measured."""
+        """How many EFA devices the operating system sees. "maybe" means none, as measured on HyperPod."""
         present = self.kind.efa == "yes" if self.efa_present is None else self.efa_present
         return self.kind.efa_interfaces if present else 0
 
     @property
     def efa_names(self) -> list[str]:
-        """The devices as rdma-core names them, by PCI address."""
+        """The devices' names, which rdma-core derives from PCI addresses."""
         return [f"rdmap{16 + number}s27" for number in range(self.efa_devices)]
 
     @property
     def modules(self) -> list[str]:
-        """Kernel modules that are loaded, or would be without an error."""
+        """Kernel modules that are loaded or can be."""
         found = ["lustre", "lnet", "ksocklnd", "nvme"]
         found += ["efa", "ib_uverbs", "ib_core", "kefalnd"] if self.efa_devices else []
         found += ["nvidia", "nvidia_uvm"] if self.kind.accelerator == "gpu" else []
         return found + (["neuron"] if self.kind.accelerator == "trainium" else [])
 
     def as_json(self, name: str) -> dict[str, Any]:
-        """What the host's commands read (``/etc/rehearsal/machine.json``)."""
+        """The facts that the host's commands read (``/etc/rehearsal/machine.json``)."""
         kind = self.kind
         return {
             "instance_type": kind.name,
@@ -66,7 +66,7 @@ class Machine:
         }
 
     def make_devices(self, folder: Path) -> None:
-        """The instance type's own files of ``/dev``."""
+        """Create the instance type's own files in ``/dev``."""
         kind, numbers = self.kind, iter(range(1 << 16))
         names: list[str] = []
         if kind.accelerator == "gpu":
@@ -84,7 +84,7 @@ class Machine:
             path.chmod(0o660 if name in disks else 0o666)
 
     def make_sysfs(self, folder: Path) -> None:
-        """The instance type's ``/sys``: the machine's own devices by link, and its fabric and disks as files."""
+        """Create the instance type's ``/sys``: links to the machine's own devices, and files for fabric and disks."""
         real = Path("/run/rehearsal/sysfs")
         for name in ("class", "module", "block", "fs/cgroup"):
             (folder / name).mkdir(parents=True)
@@ -109,7 +109,7 @@ class Machine:
             (device.parent / "size").write_text(f"{size // 512}\n")
 
     def write(self, disk: Path, name: str, facts: dict[str, Any]) -> None:
-        """Everything that makes a host's directory this instance: devices, sysfs, and the answers of its commands."""
+        """Turn a host's directory into this instance: devices, sysfs, and the facts that its commands read."""
         self.make_devices(disk / "dev")
         self.make_sysfs(disk / "sys")
         etc = disk / "upper/etc/rehearsal"

@@ -1,4 +1,4 @@
-"""The hosts' network: the stack's private subnet as a bridge, addresses in it, and a wire for every host."""
+"""The hosts' network: a bridge for the stack's private subnet, with addresses and a veth pair for every host."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 
 from .sandbox import Sandbox
 
-# What HyperPod's instances call the interface of the customer's VPC.
+# The name of the customer VPC's interface on HyperPod's instances.
 INTERFACE = "ens6"
 IMDS_ADDRESS = "169.254.169.254"
 # EC2's jumbo frames.
@@ -19,7 +19,7 @@ _NAMED_HOSTS = 254
 
 
 class Network:
-    """One subnet. The router has the first address, the emulated AWS endpoints the second, as EC2's resolver has."""
+    """One subnet. Its first address is the router's; the second is the AWS endpoint's (on EC2, the resolver's)."""
 
     def __init__(self, sandbox: Sandbox, cidr: str, region: str) -> None:
         self.subnet = ipaddress.ip_network(cidr)
@@ -29,7 +29,7 @@ class Network:
         self._lock = threading.Lock()
 
     def build(self) -> None:
-        """Make the bridge with both addresses on it."""
+        """Create the bridge with both addresses."""
         length = self.subnet.prefixlen
         self.sandbox.ip(
             [
@@ -41,15 +41,15 @@ class Network:
         )
 
     def next_address(self) -> str:
-        """An address that no host of this run has had: a replaced node comes back with a new one."""
+        """An address that no host of this run has had, since a replacement gets a new one."""
         with self._lock:
             return str(self.subnet[next(self._numbers)])
 
     def connect(self, pid: int, address: str) -> None:
-        """A wire from the bridge into the network namespace of a host's first process."""
+        """Connect the network namespace of a host's first process to the bridge."""
         with self._lock:
             wire = f"wire{next(self._wires)}"
-        # As an instance's interface, it keeps its hardware address over a reboot: neighbours have it in their caches.
+        # The hardware address survives a reboot, like that of an instance: neighbours have it in their ARP caches.
         hardware = self.hardware_address(address)
         self.sandbox.ip(
             [
@@ -74,7 +74,7 @@ class Network:
         return "0e:00:" + ":".join(f"{byte:02x}" for byte in ipaddress.ip_address(address).packed)
 
     def hosts_file(self) -> str:
-        """What the VPC's resolver would answer: a name for every address that a host can get."""
+        """The names that the VPC's resolver would know: one for every address that a host can get."""
         lines = ["127.0.0.1 localhost"]
         for number in range(_FIRST_HOST, _FIRST_HOST + _NAMED_HOSTS):
             if number < self.subnet.num_addresses - 1:
@@ -85,5 +85,5 @@ class Network:
 
 
 def host_name(address: str) -> str:
-    """EC2's name for an address, which HyperPod gives to host and Slurm node."""
+    """EC2's name for an address. HyperPod uses it as hostname and Slurm node name."""
     return "ip-" + address.replace(".", "-")

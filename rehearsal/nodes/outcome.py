@@ -1,4 +1,4 @@
-"""What a rehearsal of nodes found, in the documented JSON form."""
+"""The result of a node rehearsal, in the documented JSON form."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Node:
 
 @dataclass
 class Outcome(Findings):
-    """Everything that a run found."""
+    """The whole result of a run."""
 
     nodes: list[Node] = field(default_factory=list)
     all_idle_seconds: float = 0.0
@@ -48,7 +48,7 @@ class Outcome(Findings):
 
 
 def _steps(host: Host, run: Lifecycle) -> list[dict[str, Any]]:
-    """All steps with when they began, which is in the node's summary; as reported where there is none."""
+    """All steps with their start times from the node's summary, or as the script printed them if there is none."""
     began = {step["name"]: step["began"] for step in _said(host).get("steps", [])}
     return [{**step, "began": began.get(step["name"], 0.0)} for step in steps_of(run)]
 
@@ -60,7 +60,7 @@ def steps_of(run: Lifecycle) -> list[dict[str, Any]]:
 
 
 def _said(host: Host) -> dict[str, Any]:
-    """The node's own summary, empty where its script left none."""
+    """The node's own summary, empty if its script wrote none."""
     try:
         return dict(json.loads(host.read("/var/log/hyperpod/summary.json")))
     except ValueError:
@@ -68,7 +68,7 @@ def _said(host: Host) -> dict[str, Any]:
 
 
 def nodes_of(cluster: Cluster) -> list[Node]:
-    """Every host as it booted."""
+    """Every host's boot."""
     return [
         Node(
             name=host.name,

@@ -1,6 +1,6 @@
-"""Whether a host's role may make a call: the role's policies and the bucket's, as IAM decides about them.
+"""Whether a host's role may make a call: evaluates the role's and the bucket's policies like IAM.
 
-Which action an API operation asks for, and on which resources, is the Service Authorization Reference's.
+The Service Authorization Reference says which action an API operation needs, and on which resources.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ..account.authorization import Action, actions, operations
 from ..account.grants import Statement, asked_about, granted, managed_statements
 from ..account.policies import listed
 
-# Amazon S3 User Guide, "Required permissions for Amazon S3 API operations": those that the reference links nowhere.
+# Amazon S3 User Guide, "Required permissions for Amazon S3 API operations": operations that the reference lacks.
 _S3 = {"ListObjects": "ListBucket", "HeadBucket": "ListBucket", "HeadObject": "GetObject"}
 # AWS STS API Reference, GetCallerIdentity: no permissions are required.
 _FREE = ("sts:GetCallerIdentity",)
-# What the reference calls a part of an ARN that requests call otherwise.
+# Parts of ARNs whose name in the reference differs from the request's.
 _PARTS = {
     "BucketName": "Bucket",
     "ObjectName": "Key",
@@ -30,9 +30,9 @@ _PARTS = {
 
 
 def denied(account: Account, role_arn: str, service: str, operation: str, request: Mapping[str, Any]) -> str | None:
-    """Why the role may not make this request, in AWS's words, or None where it may.
+    """Why the role may not make this request, in AWS's words, or None if it may.
 
-    ``service`` is botocore's name. A role that is not of this account's making may everything.
+    ``service`` is botocore's name. A role that was not created in this account may do everything.
     """
     action = _action(service, operation)
     role = role_arn.rsplit("/", 1)[-1]
@@ -52,7 +52,7 @@ def denied(account: Account, role_arn: str, service: str, operation: str, reques
 
 @cache
 def _action(service: str, operation: str) -> Action:
-    """The action that an operation asks for; where the reference knows none, one of that name without resource type."""
+    """The action that an operation needs. If the reference has none: one of that name, without resource types."""
     prefix = _prefix(service)
     name = (_S3.get(operation) if prefix == "s3" else None) or operations(prefix).get(operation, operation)
     found = actions(f"{prefix}:{name}")
@@ -61,7 +61,7 @@ def _action(service: str, operation: str) -> Action:
 
 @cache
 def _prefix(service: str) -> str:
-    """IAM's prefix of a service: what its requests are signed with, or its own name."""
+    """A service's IAM prefix: its signing name, or its own name."""
     signed: str = botocore.session.get_session().get_service_model(service).signing_name
     return signed if actions(f"{signed}:*") else service
 
@@ -79,20 +79,20 @@ def _bucket_statements(account: Account, request: Mapping[str, Any]) -> Iterator
 
 
 def _values(account: Account, request: Mapping[str, Any]) -> dict[str, str]:
-    """The parts of ARNs that are known of a request."""
+    """The parts of ARNs that a request reveals."""
     named = {key[0].upper() + key[1:]: value for key, value in request.items() if isinstance(value, str)}
     values = {**named, "Partition": account.partition, "Region": account.region, "Account": account.account_id}
     for part, key in _PARTS.items():
         if key in named:
             values[part] = named[key].removeprefix("/") if key == "Name" else named[key]
     if secret := named.get("SecretId"):
-        # Secrets Manager ends a secret's ARN in six characters of its own.
+        # Secrets Manager appends six random characters to a secret's ARN.
         values["SecretId"] = secret.split(":secret:")[-1] if secret.startswith("arn:") else f"{secret}-AbCdEf"
     return values
 
 
 def _context(account: Account, role_arn: str, resource: str, request: Mapping[str, Any]) -> dict[str, str]:
-    """The condition keys that are known of a request."""
+    """The condition keys that a request reveals."""
     context = {
         "aws:PrincipalArn": role_arn,
         "aws:RequestedRegion": account.region,

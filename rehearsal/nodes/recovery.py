@@ -1,4 +1,4 @@
-"""A worker is lost in the middle of a training run, and the controller is rebooted under a job: what happens then."""
+"""Checks of recovery: a worker is lost during training, and the controller reboots while a job runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .growth import holds, until
 
 STEPS, SAVE_EVERY = 2000, 20
 _OUT = "/fsx/checkpoints/recovery"
-# The cluster's own service notices within seconds; what takes longer than this was noticed by Slurm's timeout.
+# The cluster's own service notices within seconds. If it takes longer than this, Slurm's timeout noticed.
 _NOTICED_SECONDS = 30.0
 _RESUMED = "resumed after iter "
 _ITER = re.compile(r"^iter (\d+): loss", re.M)
@@ -23,7 +23,7 @@ _ITER = re.compile(r"^iter (\d+): loss", re.M)
 
 @dataclass
 class Recovery:
-    """How a job came through the loss of a node."""
+    """How a job survived the loss of a node."""
 
     resumed_after_seconds: float = 0.0
     steps_lost: int = 0
@@ -33,7 +33,7 @@ class Recovery:
     checkpoint: int = 0
 
     def as_json(self) -> dict[str, float | int]:
-        """The documented form, and what explains it."""
+        """The documented form, with what explains it."""
         return {
             "resumed_after_seconds": round(self.resumed_after_seconds, 2),
             "steps_lost": self.steps_lost,
@@ -45,9 +45,9 @@ class Recovery:
 
 
 def lose_a_worker(cluster: Cluster, ranks: int = 0) -> Recovery:
-    """Kill a worker of a training job on ``ranks`` nodes, by default on all of them. Raises CheckFailed.
+    """Kill a worker of a training job on ``ranks`` nodes (all by default). Raises CheckFailed.
 
-    Without a spare node HyperPod replaces the lost one, and the job waits for the fresh one.
+    Without a spare node, the job waits until HyperPod has replaced the lost one.
     """
     nodes, found = ranks or len(cluster.workers), Recovery()
     job, log = _train(cluster, nodes)
@@ -56,7 +56,7 @@ def lose_a_worker(cluster: Cluster, ranks: int = 0) -> Recovery:
     cluster.power_off(victim)
     lost, before = time.monotonic(), log.read_text(errors="replace")
     fresh = cluster.fresh_host(victim) if nodes == len(cluster.workers) else None
-    # HyperPod needs minutes for a new instance. Here it waits until the cluster has noticed by itself.
+    # HyperPod takes minutes to replace an instance. Here the replacement waits until the cluster has noticed the loss.
     until("Slurm notices the loss", lambda: _state(cluster, victim.hostname).startswith("down"))
     found.noticed_seconds = time.monotonic() - lost
     if fresh is not None:
@@ -86,13 +86,13 @@ def lose_a_worker(cluster: Cluster, ranks: int = 0) -> Recovery:
     if fresh is not None:
         cluster.finish()
         until("all workers are idle again", lambda: holds(all_idle, cluster))
-        # From login nodes too, which have a copy of slurm.conf.
+        # Login nodes too: they have a copy of slurm.conf.
         hostname_everywhere(cluster)
     return found
 
 
 def _train(cluster: Cluster, nodes: int) -> tuple[str, Path]:
-    """A job that has trained past its second checkpoint, and its log."""
+    """Start a job and wait until it is past its second checkpoint. Returns the job and its log."""
     options = f"--steps {STEPS} --save-every {SAVE_EVERY} --log-every 1 --out {_OUT} --detach --json {TRAINER}"
     job = json.loads(output(cluster.controller, f"{THREADS} run-nanogpt {nodes} 1 {options}"))["job"]
     log = cluster.shared(_OUT.removeprefix("/fsx/") + "/train.log")
@@ -105,8 +105,8 @@ def _after(log: Path, before: str) -> str:
 
 
 def _count_steps(found: Recovery, before: str, after: str) -> None:
-    """Which step was the last one before the loss, and which the first one after it."""
-    # The log may have gone on for a moment after the last look at it.
+    """The last step before the loss, and the first one after it."""
+    # The log may have grown a little since it was last read.
     old, _, new = after.partition(_RESUMED)
     found.checkpoint = int(new.split()[0])
     found.lost_at_step = max(int(step) for step in _ITER.findall(before + old))
@@ -118,7 +118,7 @@ def _nodes_of(cluster: Cluster, job: str) -> list[str]:
 
 
 def reboot_controller(cluster: Cluster) -> str:
-    """The controller loses power with one job running and one waiting: it comes back with both, and they finish."""
+    """The controller loses power while one job runs and one waits. After its reboot both jobs finish."""
     controller, nodes = cluster.controller, len(cluster.workers)
     submit = f"sbatch --parsable -N {nodes} --exclusive -o /fsx/reboot-%j.log --wrap"
     running = output(controller, f"{submit} 'echo started; srun sleep 8; echo finished'").strip()

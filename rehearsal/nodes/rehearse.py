@@ -1,4 +1,4 @@
-"""A stack's nodes as isolated hosts of this machine: booted, used, broken, removed."""
+"""The node rehearsal: boots a stack's nodes as isolated hosts, uses them, breaks them, removes them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from .stack import StackError, bring_up
 def run(
     project: Project, config: Config, outcome: Outcome, console: Console, asked: Options, *, keep: bool = False
 ) -> None:
-    """The whole rehearsal; what it finds goes into ``outcome``, an interruption and leftovers included."""
-    # The account takes a second to load, and is not needed to say what a machine lacks.
+    """Run the whole rehearsal. Results go into ``outcome``, including an interruption and leftovers."""
+    # The account takes a second to load. Saying what a machine lacks does not need it.
     from ..account import Account
 
     before, progress = audit.look(), Progress(console)
@@ -90,7 +90,7 @@ def _keep(cluster: Cluster, console: Console) -> None:
     console.print("Enter or Ctrl-C ends them.")
     try:
         while sys.stdin.readline() == "":
-            # Nobody is there to press Enter.
+            # Nobody can press Enter.
             signal.pause()
     except Interrupted:
         console.print("Ending.")

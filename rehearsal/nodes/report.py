@@ -1,4 +1,4 @@
-"""A rehearsal of nodes as one HTML page: every node's boot step by step, the checks, and the loss of a worker."""
+"""The node rehearsal's HTML report: every node's boot step by step, the checks, and the loss of a worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_TICKS = 12
 
 
 def write_report(found: Mapping[str, Any], path: Path) -> None:
-    """Write the page about a result in its documented JSON form."""
+    """Write the page for a result in its documented JSON form."""
     write_page("nodes/report.html.j2", page(found), path, {"seconds": lambda value: f"{value:.2f} s"})
 
 
@@ -26,7 +26,7 @@ def page(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _timeline(nodes: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """A block for each node with a row for each of its steps, all on one axis of seconds."""
+    """A block per node with a row per step, all on one time axis."""
     ends = [_end(step) for node in nodes for step in node["steps"]]
     span = max([node["boot_seconds"] for node in nodes] + ends, default=0.0)
     scale = (WIDTH - LABELS - MARGIN) / (span or 1.0)
@@ -56,7 +56,7 @@ def _end(step: Mapping[str, Any]) -> float:
 
 
 def _recovery(recovery: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """What happened after a worker was lost, in order, each with its share of the whole in percent."""
+    """The phases after the loss of a worker, in order, each with its share of the total in percent."""
     if not recovery or not recovery["resumed_after_seconds"]:
         return []
     whole = recovery["resumed_after_seconds"]

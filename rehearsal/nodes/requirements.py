@@ -1,4 +1,4 @@
-"""What the machine needs for a rehearsal of nodes, and how to get it."""
+"""What a machine needs for the node rehearsal, and how to get it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from . import slurm_packages
 
-# A file (or pattern) that tells whether a package is there, and the package. Debian 12's names.
+# A file (or pattern) that shows whether a package is installed, and the package's name in Debian 12.
 _PACKAGES = {
     "/lib/systemd/systemd": "systemd",
     "/usr/sbin/munged": "munge",
@@ -24,7 +24,7 @@ _PACKAGES = {
     "/usr/lib/python3/dist-packages/torch": "python3-torch",
     "/usr/lib/*-linux-gnu/openblas-pthread": "libopenblas0-pthread",
 }
-# What the kernel must have, and what for.
+# What the kernel must support, and why.
 _FILE_SYSTEMS = {
     "overlay": "of which a host's disk is made",
     "cgroup2": "in which a host's systemd keeps its units",
@@ -34,12 +34,12 @@ _CAP_SYS_ADMIN = 21
 
 
 def packages() -> list[str]:
-    """Every Debian package that a rehearsal of nodes needs."""
+    """Every Debian package that the node rehearsal needs."""
     return list(_PACKAGES.values())
 
 
 def missing(slurm: str = slurm_packages.DEFAULT) -> list[str]:
-    """What is missing, a line each; empty when hosts with this release of Slurm can be started."""
+    """What is missing, one line each. Empty if hosts with this release of Slurm can start."""
     lines = []
     if os.geteuid() != 0:
         lines.append(
@@ -50,7 +50,7 @@ def missing(slurm: str = slurm_packages.DEFAULT) -> list[str]:
     packages = [name for path, name in _PACKAGES.items() if not any(Path("/").glob(path.lstrip("/")))]
     if packages:
         lines.append(f"Debian packages: {', '.join(packages)}")
-        # Daemons that Debian would start are started by the hosts, each in its own namespaces.
+        # Debian must not start the packages' daemons: each host starts its own, in its namespaces.
         lines.append("  printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d && chmod +x /usr/sbin/policy-rc.d")
         lines.append(f"  apt-get update && apt-get install --no-install-recommends -y {' '.join(packages)}")
     if slurm_packages.missing(slurm):

@@ -1,7 +1,7 @@
-"""The box that a run's hosts live in, and how the run's own process reaches into namespaces.
+"""The sandbox that a run's hosts live in, and how the run's own process reaches into namespaces.
 
-Everything hangs on one process: when it dies, the kernel kills all in its PID namespace and drops its mounts and links.
-It dies with the run's process, however that ends. Nothing is ever made outside: no file, mount or link of the machine.
+Everything depends on one process. When it dies, the kernel kills its PID namespace and drops its mounts and links. It
+dies with the run's process, however that ends. Outside the sandbox nothing is created: no file, mount or link.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 T = TypeVar("T")
-# Marks every process of a run, for the audit; its value is the run's.
+# Marks every process of a run for the audit. The value identifies the run.
 MARK = "HYPERPOD_REHEARSAL"
-# Where the box mounts its memory file system, over a directory that every Debian has and nobody's process here needs.
+# Where the sandbox mounts its tmpfs: a directory that every Debian has and no process here needs.
 BOX = "/mnt"
-# The control group of a run, by its mark.
+# A run's control group; its name has the run's mark.
 GROUP = "hyperpod-rehearsal-"
 _CLONE_NEWNET = 0x40000000
-# /proc stays the outer one: a process sees its outer PID there, which is the one that the run needs.
+# /proc stays the outer one, where a process sees its outer PID, which the run needs.
 _KEEPER = f"""
 mount --make-rprivate / && mount -t tmpfs -o mode=755 hyperpod-rehearsal {BOX} && ip link set lo up &&
 mkdir {BOX}/cgroup && mount -t cgroup2 cgroup2 {BOX}/cgroup &&
 read -r pid rest < /proc/self/stat && echo "$pid" && exec sleep infinity
 """
-# Control groups are the one thing that outlives the processes in them. This ends after the run does, however that ends:
-# nobody then holds the other end of its input.
+# Only control groups outlive their processes. This script removes them after the run, however the run ends: its stdin
+# closes then.
 _SWEEPER = f"""
 mount --make-rprivate / && mount -t cgroup2 cgroup2 {BOX}; read -r end
 for try in 1 2 3 4 5 6 7 8 9 10; do
@@ -71,7 +71,7 @@ class Sandbox:
             stderr=subprocess.PIPE,
             text=True,
             env=self.environment,
-            # A Ctrl-C in the terminal is the run's to handle.
+            # The run handles Ctrl-C.
             start_new_session=True,
         )
         answer = read_line(self._keeper.stdout)
@@ -92,20 +92,20 @@ class Sandbox:
             self._sweeper = None
 
     def path(self, inside: str) -> Path:
-        """A path in the box's memory file system, as the run's process reaches it."""
+        """The path by which the run's process reaches a file in the sandbox's tmpfs."""
         return Path(f"/proc/{self.pid}/root{BOX}") / inside
 
     def command(self, *argv: str) -> list[str]:
-        """A command line that runs ``argv`` in the box's mount, PID and IPC namespaces."""
+        """A command line that runs ``argv`` in the sandbox's mount, PID and IPC namespaces."""
         return ["nsenter", "-t", str(self.pid), "-m", "-p", "-i", *argv]
 
     def share(self, name: str, source: str) -> None:
-        """A memory file system under ``lustre/`` for hosts to mount, which says that it comes from ``source``."""
+        """Create a tmpfs under ``lustre/`` for hosts to mount. It names ``source`` as its source."""
         self.path(f"lustre/{name}").mkdir(parents=True)
         self._run(self.command("mount", "-t", "tmpfs", "-o", "mode=755", source, f"{BOX}/lustre/{name}"))
 
     def ip(self, lines: Sequence[str], *, of: int = 0) -> None:
-        """Run lines of ``ip`` in a network namespace: that of the process ``of``, by default the box's."""
+        """Run ``ip`` commands, one a line, in the network namespace of process ``of`` (by default the sandbox's)."""
         self._run(["nsenter", "-t", str(of or self.pid), "-n", "ip", "-batch", "-"], "\n".join(lines) + "\n")
 
     def _run(self, argv: Sequence[str], text_in: str = "") -> None:
@@ -115,9 +115,9 @@ class Sandbox:
 
 
 def in_network(pid: int, act: Callable[[], T]) -> T:
-    """Run ``act`` in the network namespace of a process; a socket that it makes stays there.
+    """Run ``act`` in the network namespace of a process. A socket that it creates stays there.
 
-    On a thread of its own, since a thread is what has a network namespace.
+    Uses a separate thread, since Linux sets network namespaces per thread.
     """
     result: list[T] = []
     failure: list[BaseException] = []
@@ -143,7 +143,7 @@ def in_network(pid: int, act: Callable[[], T]) -> T:
 
 
 def kill(pid: int) -> None:
-    """SIGKILL, where the process is still there."""
+    """Send SIGKILL if the process still exists."""
     if pid > 0:
         try:
             os.kill(pid, signal.SIGKILL)
@@ -152,6 +152,6 @@ def kill(pid: int) -> None:
 
 
 def read_line(stream: IO[str] | None) -> str:
-    """The next line of a child's output, without its end; empty when the child is gone."""
+    """The next line of a child's output without its newline, or empty if the child has ended."""
     assert stream is not None
     return stream.readline().strip()

@@ -1,4 +1,4 @@
-"""A rehearsal of nodes in a terminal: nodes and their steps while they boot, checks as they pass, and the end."""
+"""The node rehearsal in a terminal: nodes and their steps during boot, checks as they finish, the result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLOURS = {"ok": "green", "degraded": "yellow", "skipped": "dim", "failed": "re
 
 
 class Progress:
-    """The table of nodes that fills while their scripts run, and a line for every check."""
+    """A table of nodes that fills in while their scripts run, and a line per check."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -24,20 +24,20 @@ class Progress:
         self._cluster: Cluster | None = None
 
     def booting(self, cluster: Cluster) -> None:
-        """A look at the scripts; called many times."""
+        """Show the scripts' progress. Called often."""
         self._cluster = cluster
         if self.console.is_terminal and self._live is None:
             self._live = Live(get_renderable=self._render, console=self.console, refresh_per_second=8, transient=True)
             self._live.start()
 
     def booted(self, nodes: list[Node], seconds: float) -> None:
-        """All scripts have ended."""
+        """Show that all scripts have ended."""
         self.close()
         self.console.print(timeline(nodes))
         self.console.print(f"{len(nodes)} nodes: scripts started to all ended in [bold]{seconds:.2f} s[/]\n")
 
     def check(self, check: Check) -> None:
-        """A check has ended."""
+        """Show the result of a check."""
         self.console.print(check.line(), soft_wrap=True)
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class Progress:
 
 
 def timeline(nodes: list[Node]) -> RenderableType:
-    """Every node's boot as a bar, with its longest step, or those that did not go well."""
+    """Every node's boot as a bar, with its longest step, or its failed steps."""
     longest = max((node.boot_seconds for node in nodes), default=0) or 1
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("node", "type", "transport", "", "seconds", "longest step"):
@@ -80,7 +80,7 @@ def timeline(nodes: list[Node]) -> RenderableType:
 
 
 def ending(outcome: Outcome, seconds: float) -> RenderableType:
-    """The last words."""
+    """Print how the run ended."""
     parts: list[RenderableType] = []
     if outcome.recovery:
         found = outcome.recovery

@@ -1,8 +1,8 @@
-"""The Slurm that the hosts run: Debian's packages of a release, unpacked beside the machine's own and kept.
+"""The Slurm that the hosts run: Debian's packages of a release, unpacked beside the machine's own and cached.
 
-HyperPod's images of 2026 ship Slurm 24.11 in /opt/slurm, on an Ubuntu that is as old as the Debian here. So binaries of
-a newer Debian are taken, with every library that they need and its loader, and bound to those: nothing of the machine's
-own is touched. Suites move with their point releases; what is asked of one is a least version.
+HyperPod's images of 2026 ship Slurm 24.11 in /opt/slurm, on an Ubuntu that is as old as the Debian here. So the
+binaries come from a newer Debian, patched to use the loader and the libraries that come with them; the machine's own
+are not touched. Suites move with their point releases, so only a minimum version is required.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ReleaseName: TypeAlias = Literal["24.11", "26.05"]
 
 @dataclass(frozen=True)
 class Release:
-    """A release of Slurm, by the Debian suite that has it (packages.debian.org) in this version or a later one."""
+    """A release of Slurm, and the Debian suite that has it in this version or a later one (packages.debian.org)."""
 
     name: ReleaseName
     suite: str
@@ -35,7 +35,7 @@ class Release:
 RELEASES: Mapping[str, Release] = {
     release.name: release
     for release in (
-        # What HyperPod's images of 2026 ship, and what is next: Debian's development suite has the newest.
+        # The release in HyperPod's images of 2026, and the next one: Debian's development suite has the newest.
         Release("24.11", "trixie"),
         Release("26.05", "sid"),
     )
@@ -43,11 +43,11 @@ RELEASES: Mapping[str, Release] = {
 DEFAULT: ReleaseName = "24.11"
 _DAEMONS = ("slurmctld", "slurmd", "slurmstepd")
 _WANTED = ("slurmctld", "slurmd", "slurm-client")
-# Of all that those depend on: libraries and Slurm itself, without what only terminals, X and GPUs' drivers need.
+# Which dependencies to take: libraries and Slurm itself, but nothing that only terminals, X or GPU drivers need.
 _KEPT = re.compile(r"^(lib|slurm|zlib1g$)")
 _DROPPED = re.compile(r"^lib(x|newt|slang|debconf|semanage|sepol|pam|audit|text|debian|ocl|ze|proc)|perl")
 _DEPENDS = ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")
-# A state of apt's own beside the machine's; nothing of it is installed.
+# A separate apt state beside the machine's own. Nothing is installed.
 _APT = """Dir::State "{state}";
 Dir::State::Lists "{state}/lists";
 Dir::State::status "{state}/status";
@@ -63,11 +63,11 @@ APT::Sandbox::User "root";
 
 
 class Unavailable(Exception):
-    """A release cannot be had here; the text says why."""
+    """A release cannot be fetched here. The text says why."""
 
 
 def folder(release: str) -> Path:
-    """Where a release is kept, as a root with ``opt/slurm`` in it: another one for everything that this file does."""
+    """A release's folder, a root with ``opt/slurm`` in it. It changes with the code of this file."""
     digest = hashlib.sha256(_recipe().encode()).hexdigest()[:12]
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return home / "hyperpod-tools" / f"slurm-{release}-{digest}"
@@ -75,7 +75,7 @@ def folder(release: str) -> Path:
 
 @cache
 def _recipe() -> str:
-    """This file without its comments and docstrings, which change nothing of what is fetched."""
+    """This file without comments and docstrings, which do not affect what is fetched."""
     tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
@@ -84,12 +84,12 @@ def _recipe() -> str:
 
 
 def missing(release: str) -> bool:
-    """Whether a release has still to be fetched."""
+    """Whether a release is yet to be fetched."""
     return not folder(release).is_dir()
 
 
 def fetch(release: str) -> Path:
-    """Fetch and unpack a release where it is missing. Needs apt-get, dpkg-deb and patchelf. Raises Unavailable."""
+    """Fetch and unpack a release if it is missing. Needs apt-get, dpkg-deb and patchelf. Raises Unavailable."""
     target = folder(release)
     if target.is_dir():
         return target
@@ -135,7 +135,7 @@ def _download(release: Release, packages: Path) -> None:
 
 
 def _mirror() -> str:
-    """Where this machine itself has its packages from."""
+    """The mirror that this machine's packages come from."""
     asked = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Label: Debian"]
     found = _run(asked).split()
     if not found:
@@ -145,7 +145,7 @@ def _mirror() -> str:
 
 
 def _arrange(unpacked: Path, root: Path) -> None:
-    """HyperPod's folders, and links from where Debian's build looks for its plug-ins and its step daemon."""
+    """Create HyperPod's folders, and links from where Debian's build looks for its plug-ins and its step daemon."""
     slurm = root / "opt/slurm"
     libraries = next((unpacked / "usr/lib").glob("*-linux-gnu"))
     (slurm / "lib").mkdir(parents=True)
@@ -171,7 +171,7 @@ def _arrange(unpacked: Path, root: Path) -> None:
 
 
 def _bind(slurm: Path) -> None:
-    """Every binary to the loader and the libraries that came with it."""
+    """Patch every binary to use the loader and the libraries that came with it."""
     loader = next((slurm / "lib").glob("ld-linux*")).name
     rpath = ["--force-rpath", "--set-rpath", "/opt/slurm/lib:/opt/slurm/lib/slurm"]
     jobs: list[list[str]] = []
@@ -196,7 +196,7 @@ def _run(argv: Sequence[str], environment: Mapping[str, str] | None = None, cwd:
 
 
 if __name__ == "__main__":
-    # For the Makefile. What needs a release that is not there says so by itself.
+    # For the Makefile. Whatever needs a missing release reports that itself.
     for wanted in RELEASES:
         try:
             print(f"Slurm {wanted}: {fetch(wanted)}")

@@ -36,7 +36,7 @@ class Stack:
     groups: Mapping[str, Mapping[str, Any]]
 
     def lifecycle_files(self) -> dict[str, bytes]:
-        """Every object under the cluster's source URI, by its path below it: what HyperPod downloads."""
+        """The files that HyperPod downloads: every object under the cluster's source URI, by its path below it."""
         s3 = self.account.client("s3")
         found: dict[str, bytes] = {}
         for page in s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=self.prefix):
@@ -47,7 +47,7 @@ class Stack:
 
 
 def bring_up(project: Project, config: Config, account: Account, *, eks: bool = False) -> Stack:
-    """Deploy, and look up what the hosts need. Raises StackError, for an EKS stack where that is not asked for."""
+    """Deploy, and look up what the hosts need. Raises StackError, also for an EKS stack unless one is asked for."""
     if config.settings.orchestrator != "slurm" and not eks:
         raise StackError(f"stack {project.stack} runs EKS; only Slurm nodes can be rehearsed")
     prepare(account, config)

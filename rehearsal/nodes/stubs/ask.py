@@ -1,6 +1,6 @@
 """How a host's commands ask the emulated AWS: one HTTP request. Standard library only; runs on the host."""
 
-# Pathlib alone would take longer to load than all the rest.
+# Loading pathlib would take longer than everything else.
 # ruff: noqa: PTH123
 # mypy: ignore-errors
 import json

@@ -5,18 +5,18 @@
 set -e
 read -r pid rest < /proc/self/stat
 disk=$1 name=$2 image=$3 shared=$4
-# What this host's systemd makes of control groups is below one of its own.
+# This host's systemd creates its control groups below a separate one.
 group=$disk/../../cgroup/hyperpod-rehearsal-$HYPERPOD_REHEARSAL/${disk##*/}
 mkdir -p "$group"
 echo 0 > "$group/cgroup.procs"
 root=$disk/root
 mount -t overlay overlay -o "lowerdir=$image:/,upperdir=$disk/upper,workdir=$disk/work" "$root"
 mount -t proc proc "$root/proc"
-# Kernel settings of a host are its own: the machine's must not change.
+# A host has its own kernel settings, so that the machine's do not change.
 mount -t overlay sysctl -o "lowerdir=$disk/../../sysctl,upperdir=$disk/sysctl,workdir=$disk/sysctl-work" "$root/proc/sys"
 mount -t tmpfs -o mode=755,nosuid dev "$root/dev"
 cp -a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty "$root/dev"
-# For x-systemd.automount; in a container the machine's own may not be there.
+# For x-systemd.automount. In a container the machine may not have the device.
 mknod "$root/dev/autofs" c 10 235
 ln -s /proc/self/fd "$root/dev/fd"
 ln -s /proc/self/fd/0 "$root/dev/stdin"
@@ -43,8 +43,8 @@ umount -l .outside
 rmdir .outside
 echo "$pid"
 read -r _
-# In a container systemd mounts nothing of the kernel's, and where this is read-only it does not wait for devices to be
-# announced.
+# In a container systemd does not mount the kernel's file systems, and if /sys is read-only it does not wait for udev to
+# announce devices.
 mount.real -o remount,bind,ro /sys
 exec setpriv --bounding-set -sys_time,-sys_module,-sys_rawio,-syslog \
   unshare --cgroup env -i container=rehearsal HYPERPOD_REHEARSAL="$HYPERPOD_REHEARSAL" \

@@ -1,8 +1,8 @@
-"""Waiting without waiting: a script's pauses take a hundredth, and the clocks that it reads go on by the whole.
+"""Skips waiting: a script's sleeps take a hundredth of their time, and its clocks advance by all of it.
 
-Loaded where REHEARSAL_VIRTUAL_TIME is set, as the fault scenarios do. How far the clock is ahead is in
-/run/rehearsal/slept, where the commands that ask the emulated AWS find it, so that "after 60 seconds" is true for both
-sides. Two threads that pause at once move the clock once.
+Loaded if REHEARSAL_VIRTUAL_TIME is set, as in the fault scenarios. /run/rehearsal/slept says how far the clock is
+ahead. The commands that ask the emulated AWS read it, so that "after 60 seconds" is true for both sides. Two threads
+that sleep at the same time advance the clock once.
 """
 
 # Loaded into every Python that a script starts.
@@ -19,7 +19,7 @@ _clocks = {name: getattr(time, name) for name in ("time", "monotonic", "perf_cou
 
 
 def _ahead(until=0.0):
-    """How far the clock is ahead, at least so far that it shows ``until`` on the monotonic clock."""
+    """How far the clock is ahead, after moving the monotonic clock to ``until`` if it is behind that."""
     file = os.open(AHEAD, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
