@@ -134,5 +134,5 @@ def test_jobs_are_read_with_what_becomes_of_them(target: Target, slurm: Slurm) -
     _run(slurm, "sbatch --chdir=/tmp --output=/dev/null --no-requeue --job-name=waits --wrap 'sleep 60'")
     _wait(slurm, "squeue --noheader --states=RUNNING --format=%T", "RUNNING")
     (job,) = jobs_on_nodes.on_nodes(target, [CONTROLLER, WORKER], [WORKER])
-    assert (job.name, job.user, job.survives) == ("my llama", "root", "goes back into the queue")
+    assert (job.name, job.user, job.survives) == ("my llama", "root", "returns to the queue")
     _run(slurm, "scancel --user=root")

@@ -267,7 +267,7 @@ def _reports(name: str) -> bool:
 
 NEEDS = {step.name: step.needs for step in SLURM}
 # Seconds from which on a kill on the way can be told from one at the end.
-_LONG = 0.2
+_LONG = 0.5
 
 
 def usual_seconds(cluster: Cluster) -> dict[str, dict[str, float]]:
