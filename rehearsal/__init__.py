@@ -1,1 +1,1 @@
-"""The rehearsal: the real program, run against an embedded AWS account on this machine."""
+"""The rehearsal: runs the real program against an embedded AWS account on this machine."""

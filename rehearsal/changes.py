@@ -1,4 +1,4 @@
-"""Changes to a deployed stack: what each creates, updates, replaces and deletes, and what is refused."""
+"""Updates of a deployed stack: what each creates, updates, replaces and deletes, and which are refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .engines.program import ProgramError
 
 @dataclass(frozen=True)
 class Step:
-    """One further update: the keys that are set, and the configuration with them."""
+    """A further update: the keys that it sets, and the resulting configuration."""
 
     set: Mapping[str, Any]
     project: Project
@@ -39,10 +39,10 @@ class Deployed:
 
 @dataclass
 class Change:
-    """The result of one update. The lists have resources' logical names; ``seconds`` is how long AWS takes for it.
+    """The result of one update. The lists have logical names; ``seconds`` is how long AWS takes.
 
-    ``refused`` is why it could not be made, ``early`` whether that was said before anything was done. ``hourly_usd`` is
-    the difference to before, none for what was refused. ``lost`` says of what holds data, and goes, what is lost.
+    ``refused`` is why the update was refused, ``early`` whether that was known before anything changed. ``hourly_usd``
+    is the price difference, None if the update was refused. ``lost`` names the data that is lost.
     """
 
     set: Mapping[str, Any]
@@ -63,7 +63,7 @@ class Change:
 
 
 def parse_steps(folder: Path, stack: str, overrides: Sequence[str], then: Sequence[Sequence[str]]) -> list[Step]:
-    """Every update in turn, each on top of those before. Raises ProjectError or ConfigError for the first bad one."""
+    """The updates, each on top of the previous ones. Raises ProjectError or ConfigError for the first bad one."""
     steps, settings = [], list(overrides)
     for texts in then:
         pairs = [parse_override(text, "--then") for text in texts]
@@ -85,7 +85,7 @@ def apply_steps(
     on_event: OnEvent = lambda event: None,
     on_step: Callable[[Step], None] = lambda step: None,
 ) -> tuple[list[Change], Deployed]:
-    """Make one update after the other, up to the first that is refused. Returns them and what there is in the end."""
+    """Apply the updates in order until one is refused. Returns their results and the final deployment."""
     changes: list[Change] = []
     for step in steps:
         on_step(step)
@@ -105,7 +105,7 @@ def apply_step(
     began: float,
     on_event: OnEvent = lambda event: None,
 ) -> tuple[Change, Deployed]:
-    """Preview one update, and make it where the preview has nothing against it, from the virtual second ``began``."""
+    """Preview one update and, if the preview succeeds, apply it, starting at the virtual second ``began``."""
     change = Change(step.set)
     try:
         planned = up(step.project, account, old=before.state, old_outputs=before.outputs, preview=True, began=began)
@@ -122,7 +122,7 @@ def apply_step(
     change.seconds = max([began, done.finish, *finishes]) - began
     if done.failure:
         change.refused = done.failure
-        # As Pulumi has it: what a failed update exports is not kept.
+        # Like Pulumi, which does not keep a failed update's outputs.
         return change, replace(before, state=done.state)
     change.hourly_usd = cost.estimate(step.config).hourly_usd - cost.estimate(before.config).hourly_usd
     return change, Deployed(step.config, done.state, done.outputs)

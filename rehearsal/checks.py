@@ -1,4 +1,4 @@
-"""The checks of a rehearsal, and their results."""
+"""A rehearsal's checks and their results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.text import Text
 
 
 class CheckFailed(Exception):
-    """The text says what was found instead."""
+    """A check failed. The text says what was found instead."""
 
 
 @dataclass
@@ -24,14 +24,14 @@ class Check:
     seconds: float = 0.0
 
     def line(self) -> Text:
-        """The check in a terminal."""
+        """The check as a line for the terminal."""
         text = Text("  ✓ " if self.passed else "  ✗ ", style="green" if self.passed else "red")
         return text.append(self.name, "bold").append(f"  {self.detail}  ").append(f"{self.seconds:.1f} s", "dim")
 
 
 @dataclass
 class Findings:
-    """Everything that a run found. ``failure``: why it ended early."""
+    """The results of a run. ``failure``: why it ended early."""
 
     stack: str
     checks: list[Check] = field(default_factory=list)
@@ -40,11 +40,11 @@ class Findings:
 
     @property
     def passed(self) -> bool:
-        """Every check passed, and nothing is left."""
+        """Whether every check passed and nothing was left behind."""
         return not self.failure and not self.leftovers and bool(self.checks) and all(c.passed for c in self.checks)
 
     def as_json(self) -> dict[str, Any]:
-        """The documented form of what every rehearsal has."""
+        """The part of the documented form that all rehearsals share."""
         return {
             "stack": self.stack,
             "passed": self.passed,
@@ -54,7 +54,7 @@ class Findings:
         }
 
     def perform(self, name: str, act: Callable[[], str], show: Callable[[Check], None]) -> bool:
-        """Run a check and show its result. ``act`` returns what it found, or raises CheckFailed."""
+        """Run a check and show its result. ``act`` returns its finding or raises CheckFailed."""
         began = time.monotonic()
         try:
             passed, detail = True, act()
@@ -66,7 +66,7 @@ class Findings:
         return passed
 
     def last_words(self, passed: str) -> Iterator[Text]:
-        """How the run ended, for a terminal; ``passed`` if all is well."""
+        """How the run ended, for the terminal; ``passed`` if all is well."""
         if self.failure:
             yield Text(f"\n{self.failure}", style="bold red")
         if failed := [check.name for check in self.checks if not check.passed]:

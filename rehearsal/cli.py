@@ -1,6 +1,6 @@
 """The command line: ``python -m rehearsal``, and its commands ``nodes`` and ``eks``.
 
-Each command loads what it runs only after its input has been checked: the account takes a second, Kubernetes two.
+Each command checks its input before it imports what it runs: the account takes a second, Kubernetes two.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _folded(words: Iterable[str]) -> list[str]:
-    """``--then A B`` as ``--then "A\\0B"``: an option of Typer's takes one word, or always as many."""
+    """Turn ``--then A B`` into ``--then "A\\0B"``: a Typer option takes a fixed number of words."""
     folded: list[str] = []
     changing = False
     for word in words:
@@ -144,7 +144,7 @@ def _account(
         raise ProjectError(
             "--then is for the embedded engine, which knows AWS's times; for changes on the Pulumi engine use --serve"
         )
-    # Only now that the configuration is valid.
+    # Imported only once the configuration is valid.
     from .account import Account
     from .account.faults import parse_fault
     from .engines.program import ProgramError
@@ -182,7 +182,7 @@ def _account(
                 )
         except ProgramError as refused:
             raise bad_input(str(refused)) from None
-    # Lines are wrapped only for a terminal, not for files and pipes.
+    # Wrap lines only in a terminal, not in files and pipes.
     console.print(summary(outcome), soft_wrap=not console.is_terminal)
     found = outcome.as_json()
     _write(found, result)
@@ -194,7 +194,7 @@ def _account(
 
 @contextmanager
 def _ended_early(serve: bool) -> Iterator[None]:
-    """A signal is a failure, but how serving ends."""
+    """Report a signal that ends the run: as a failure, except while serving, which normally ends that way."""
     gone = "the embedded account, and all that was made in it, is gone"
     try:
         yield
@@ -305,7 +305,7 @@ def _eks(
     if why:
         raise bad_input(why)
     try:
-        # Building them needs the network; the run itself does not.
+        # Building the programs needs the network; the run itself does not.
         found = binaries.find_all(console)
     except binaries.Missing as programs:
         raise bad_input(str(programs)) from None
@@ -321,7 +321,7 @@ def _eks(
 
 
 def _load(stack: str, config: Sequence[str] | None) -> tuple[Project, Config]:
-    """The stack with the keys that are set for this run. Raises ProjectError and ConfigError."""
+    """Load the stack with this run's keys set. Raises ProjectError and ConfigError."""
     project = load_project(_ROOT, stack, config or ())
     return project, parse(project.config)
 
@@ -343,7 +343,7 @@ def _exit_code(outcome: Outcome) -> Exit:
 
 
 def _on_real_engine(project: Project, account: Account, console: Console) -> None:
-    """The same stack through the Pulumi CLI, its state in a temporary folder, its providers the account's."""
+    """Run the same stack with the Pulumi CLI, with its state in a temporary folder and the account as its providers."""
     from .engines.real import rehearse_on_real_engine
 
     run = rehearse_on_real_engine(project, account, lambda line: console.out(line, highlight=False))

@@ -1,4 +1,4 @@
-"""Existing resources that a configuration names: created in the embedded account before the program runs."""
+"""Creates the existing resources that a configuration names in the embedded account, before the program runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CIDR = "10.0.0.0/16"
 
 
 def prepare(account: Account, *configs: Config) -> None:
-    """Make what configurations name (VPC, subnets, groups, role, file system, bucket) under those very names, once."""
+    """Create what the configurations name (VPC, subnets, groups, role, file system, bucket), each once."""
     for config in configs:
         _prepare(account, config)
     account.accept_as_existing()
@@ -71,7 +71,7 @@ def _network(account: Account, config: Config) -> None:
 
 
 def _way_out(account: Account, vpc: str, private: str, zone: str) -> None:
-    """The existing network's route to the internet."""
+    """Create the existing network's route to the internet."""
 
     def make(token: str, **inputs: str) -> str:
         return account.create(f"aws:ec2/{token}", f"existing {token.split(':')[1]}", inputs)[0]
@@ -97,8 +97,8 @@ def _role(account: Account, arn: str) -> None:
 
 @contextmanager
 def _next_id(account: Account, kind: str, value: str) -> Iterator[None]:
-    """moto gives out its own ids; here the configuration has said which."""
-    # What every account has gets ids first.
+    """Make moto use the id from the configuration instead of one of its own."""
+    # Default resources of every account get their ids first.
     account.client("ec2")
     with patch(_IDS[kind], return_value=value):
         yield

@@ -1,4 +1,4 @@
-"""One rehearsal from beginning to end, and its result in the documented JSON form."""
+"""One rehearsal from start to finish, and its result in the documented JSON form."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ SECRET = "[secret]"
 
 @dataclass
 class Outcome:
-    """What a rehearsal found. ``failures`` are of the deployment, then of the destroy; a change has its own.
+    """The result of a rehearsal. ``failures`` has those of `up`, then of `destroy`; a change has its own.
 
-    ``cluster_seconds``: until the HyperPod cluster is up, nodes included; what the path has after it waits for nodes.
+    ``cluster_seconds``: the time until the HyperPod cluster and its nodes are up. Later resources wait for nodes.
     """
 
     config: Config
@@ -50,21 +50,21 @@ class Outcome:
 
     @property
     def after_cluster(self) -> list[ResourceState]:
-        """The rest of it: what waits for the cluster's nodes, as queues whose own pods run there."""
+        """The rest of the critical path: what waits for the nodes, such as queues whose controller runs on them."""
         return [one for one in self.critical_path if one.finish > self.cluster_seconds]
 
     @property
     def passed(self) -> bool:
-        """Everything was created, changed and destroyed, and nothing is left."""
+        """Whether everything was created, changed and destroyed, and nothing is left."""
         return not self.failures and not self.leftovers and not self.refused
 
     @property
     def refused(self) -> Change | None:
-        """The refused change, after which no other is made."""
+        """The refused change, if any. No other change follows it."""
         return next((change for change in self.changes if change.refused is not None), None)
 
     def as_json(self) -> dict[str, Any]:
-        """The documented form, plus what the report page shows."""
+        """The documented form, plus what the report page needs."""
         estimate = cost.estimate(self.config)
         return {
             "variant": self.config.variant,
@@ -107,7 +107,7 @@ def rehearse(
     on_event: OnEvent = lambda event: None,
     on_act: Callable[[str, Outcome], None] = lambda act, outcome: None,
 ) -> Outcome:
-    """Up, change by change, destroy, audit. Raises ProgramError.
+    """Deploy, apply each change, destroy, and audit the account. Raises ProgramError.
 
     ``on_act`` is called with "up", "change", "destroy" and "audit" as each begins.
     """

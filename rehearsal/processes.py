@@ -1,4 +1,4 @@
-"""The processes that belong to a run: those with its mark in their environment."""
+"""Finds the processes of a run: those with its mark in their environment."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 def with_variable(name: str, value: str) -> set[int]:
-    """Processes whose environment has this variable with this value; none where the system has no /proc."""
+    """Processes whose environment has this variable with this value. None on a system without /proc."""
     found, assigned = set(), f"{name}={value}".encode()
     for path in Path("/proc").glob("[0-9]*/environ"):
-        # Another user's, or one that has just ended.
+        # Another user's process, or one that has just ended.
         with suppress(OSError):
             if assigned in path.read_bytes().split(b"\0"):
                 found.add(int(path.parent.name))

@@ -1,1 +1,1 @@
-"""What runs the program: the embedded engine, and the real one with the embedded account as its provider."""
+"""The engines that run the program: the embedded one, and Pulumi's with the embedded account as its provider."""

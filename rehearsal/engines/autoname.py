@@ -1,4 +1,4 @@
-"""Physical names for resources without one, generated like Pulumi's providers do."""
+"""Physical names for resources without one, generated the way Pulumi's providers do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from stack.state import HYPERPOD_CLUSTER, ResourceState
 
-# Types that need a name in AWS and get one from their provider when the program leaves it out.
+# Types that need a name in AWS. Their provider generates one if the program sets none.
 NAMED = {
     "aws:ec2/securityGroup:SecurityGroup": "name",
     "aws:iam/role:Role": "name",
@@ -24,12 +24,12 @@ NAMED = {
 
 
 def with_names(resource: ResourceState, old: ResourceState | None) -> dict[str, Any]:
-    """The resource's inputs with its name."""
+    """The resource's inputs, including its name."""
     return named(resource.type, resource.name, resource.inputs, old.inputs if old else {})
 
 
 def named(type_token: str, name: str, inputs: dict[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """Inputs with the name as given, as it was ``before``, or the logical name and seven random digits."""
+    """Inputs with the given name, the name from ``before``, or the logical name with seven random digits."""
     key = NAMED.get(type_token)
     if key is None or inputs.get(key):
         return inputs
@@ -37,9 +37,9 @@ def named(type_token: str, name: str, inputs: dict[str, Any], before: Mapping[st
 
 
 def keeps_name(type_token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether a resource and what replaces it have one and the same name, which cannot be: the old one goes first.
+    """Whether a resource and its replacement have the same name, so that the old one must be deleted first.
 
-    So the providers have it: pulumi-terraform-bridge (``nameRequiresDeleteBeforeReplace``), pulumi-kubernetes for
+    The providers do the same: pulumi-terraform-bridge (``nameRequiresDeleteBeforeReplace``), and pulumi-kubernetes for
     objects whose name the program chose.
     """
     if type_token.startswith("kubernetes:"):

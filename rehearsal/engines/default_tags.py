@@ -1,4 +1,4 @@
-"""A provider's default tags on its resources, applied like pulumi-aws does before it calls AWS."""
+"""A provider's default tags on its resources, merged as pulumi-aws does before it calls AWS."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-# An input of every taggable type of pulumi-aws, which the provider itself fills in (pulumi-aws, provider/tags.go).
+# An input of every taggable type in pulumi-aws. The provider itself fills it in (pulumi-aws, provider/tags.go).
 TAGS_ALL = "tagsAll"
 
 
 def default_tags(provider: Mapping[str, Any]) -> dict[str, str]:
-    """The default tags in a provider's inputs, which carry what is no text as JSON."""
+    """The default tags in a provider's inputs, which carry anything but strings as JSON."""
     given = provider.get("defaultTags")
     settings = json.loads(given) if isinstance(given, str) else given
     return dict((settings or {}).get("tags") or {})
 
 
 def with_default_tags(token: str, inputs: dict[str, Any], defaults: Mapping[str, str]) -> dict[str, Any]:
-    """Inputs with all tags of the resource. An object that overrides them with nothing has its own alone
+    """Inputs with all tags of the resource. An object that overrides the default tags with none gets only its own
     (terraform-provider-aws, internal/service/s3/object.go, ignoreProviderDefaultTags)."""
     if not _takes_tags(token):
         return inputs
@@ -31,7 +31,7 @@ def with_default_tags(token: str, inputs: dict[str, Any], defaults: Mapping[str,
 
 @cache
 def _takes_tags(token: str) -> bool:
-    """Whether pulumi-aws tags this type: its class says so."""
+    """Whether pulumi-aws tags this type, according to its class."""
     package, module, name = token.split(":")
     if package != "aws":
         return False

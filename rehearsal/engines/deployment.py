@@ -21,9 +21,9 @@ OnEvent = Callable[[Event], None]
 
 @dataclass
 class Deployment:
-    """What a run of the program left behind: its resources, outputs, warnings, and what was done to each resource.
+    """The result of running the program: resources, outputs, warnings, and the operation on each resource.
 
-    ``finish`` is the virtual second at which all of it was done, deletions included.
+    ``finish`` is the virtual second at which everything was done, deletions included.
     """
 
     state: State = field(default_factory=dict)
@@ -51,10 +51,10 @@ def up(
     on_event: OnEvent = lambda event: None,
     stop: threading.Event | None = None,
 ) -> Deployment:
-    """Run the program and make the account what it says; with ``preview`` only say what would be done.
+    """Run the program and bring the account to the declared state. With ``preview``, only say what would change.
 
-    ``began`` is the virtual second at which this begins, ``old_outputs`` what the last deployment left. A failed
-    deployment is returned with ``failure`` set and the state as far as it got. Raises ProgramError.
+    ``began`` is the virtual second at which this begins, ``old_outputs`` are the last deployment's outputs. A failed
+    deployment is returned with ``failure`` set and the state that it reached. Raises ProgramError.
     """
     engine = Engine(
         account,
@@ -73,7 +73,7 @@ def up(
         _end_old(engine, result, on_event)
     except DeploymentError as error:
         result.failure = str(error)
-        # What the program did not come to say is still there, and so is what was to be replaced.
+        # Resources that the program did not get to register still exist, and so do those that were to be replaced.
         for urn, resource in engine.old.items():
             if urn not in engine.made_way:
                 engine.state.setdefault(urn, resource)
@@ -83,7 +83,7 @@ def up(
 
 
 def refresh(state: State, account: Account) -> dict[str, Operation]:
-    """Make the state say what the account has. Returns what differed, by URN."""
+    """Update the state from the account. Returns the differences by URN."""
     found: dict[str, Operation] = {}
     for key, resource in list(state.items()):
         if not resource.in_account:
@@ -100,7 +100,7 @@ def refresh(state: State, account: Account) -> dict[str, Operation]:
 
 
 def _end_old(engine: Engine, result: Deployment, on_event: OnEvent) -> None:
-    """Delete what was replaced and what the program no longer has, after everything new is there."""
+    """Delete replaced resources and those no longer in the program, once everything new exists."""
     gone = [resource for urn, resource in engine.old.items() if urn not in engine.state]
     for resource in gone:
         engine.operations[resource.urn] = "delete"
@@ -108,7 +108,7 @@ def _end_old(engine: Engine, result: Deployment, on_event: OnEvent) -> None:
             raise DeploymentError(f"{resource.name} ({resource.type}): delete failed: it is protected")
     if engine.preview:
         return
-    # In the order of the old state, where everything stands after what it depends on.
+    # In the order of the old state, in which every resource follows its dependencies.
     doomed = {urn: one for urn, one in engine.old.items() if one in gone or one in engine.replaced}
     up_at = max((resource.finish for resource in engine.state.values()), default=engine.began)
     engine.replaced.clear()
@@ -121,13 +121,13 @@ def _end_old(engine: Engine, result: Deployment, on_event: OnEvent) -> None:
 
 
 def _keep(state: State, resources: Iterable[ResourceState]) -> None:
-    """Resources that should be gone and are not: beside those that replace them, under keys of their own."""
+    """Keep resources that could not be deleted in the state, beside their replacements, under separate keys."""
     for resource in resources:
         state[f"{resource.urn}#old" if resource.urn in state else resource.urn] = resource
 
 
 def _deletion_seconds(order: Sequence[ResourceState]) -> float:
-    """How long it takes to delete these one after what depends on it, and otherwise at the same time."""
+    """How long these deletions take: each waits for its dependents, and independent ones run in parallel."""
     done: dict[str, float] = {}
     for resource in order:
         after = max(
@@ -143,9 +143,9 @@ def destroy(
     on_event: OnEvent = lambda event: None,
     stop: threading.Event | None = None,
 ) -> list[str]:
-    """Delete everything in reverse order of dependency. Returns what could not be deleted, and leaves it in ``state``.
+    """Delete everything in reverse dependency order. Returns what could not be deleted; that stays in ``state``.
 
-    As the real engine, it refuses to begin while a resource is protected.
+    Like the real engine, it refuses to begin while a resource is protected.
     """
     protected = [resource for resource in state.values() if resource.protect and resource.in_account]
     if protected:
@@ -173,7 +173,7 @@ def _delete(
         if resource.urn in needed:
             needed |= set(resource.dependencies)
             continue
-        # What goes with another is not deleted by itself, as the real engine has it.
+        # Like the real engine: a resource with deletedWith is not deleted separately.
         if resource.in_account and resource.deleted_with not in going:
             failure = _delete_one(account, resource, on_event)
             if failure:

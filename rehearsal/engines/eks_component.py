@@ -1,6 +1,6 @@
 """pulumi-eks's Cluster component, for an engine without its provider: the children that version 4.4 registers.
 
-Only what this project uses of it: no node groups, no default security groups, no OIDC provider, add-ons elsewhere.
+It covers only what this project uses: no node groups, no default security groups, no OIDC provider, no add-ons.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Register = Callable[[ResourceState], ResourceState]
 
 
 def construct_eks_cluster(component: ResourceState, register: Register, partition: str) -> dict[str, Any]:
-    """Register the component's children and return its outputs, in a preview those that are known."""
+    """Register the component's children and return its outputs (in a preview, the known ones)."""
     if component.type != COMPONENT:
         raise NotImplementedError(f"no provider for remote component {component.type}")
     name, inputs = component.name, component.inputs

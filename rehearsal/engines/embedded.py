@@ -1,4 +1,4 @@
-"""The embedded engine: what Pulumi's deployment engine does with a program, in process and against one account.
+"""The embedded engine: does what Pulumi's deployment engine does, but in process and against one account.
 
 It refuses what the real engine refuses, registers independent resources concurrently, and keeps a virtual clock: a
 resource starts when the last thing it depends on is done.
@@ -33,11 +33,11 @@ CANCELLED = "cancelled"
 
 
 class DeploymentError(Exception):
-    """A deployment failed; the text names the resource and the cause."""
+    """A deployment failed. The text names the resource and the cause."""
 
 
 class _NoMocks(Mocks):
-    """The monitor answers everything itself."""
+    """Never called: the monitor answers everything itself."""
 
     def new_resource(self, args: MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
         raise AssertionError(f"{args.name} bypassed the engine")
@@ -49,9 +49,9 @@ class _NoMocks(Mocks):
 class Engine(MockMonitor):
     """The resource monitor that a program registers its resources with.
 
-    ``old`` is the state before with ``old_outputs``, ``began`` the virtual second at which this run begins; ``state``
-    grows while the program runs. With ``preview`` nothing is created and outputs stay unknown. ``on_event`` hears of
-    every step, from several threads, one at a time. Once ``stop`` is set, nothing more is begun.
+    ``old`` and ``old_outputs`` are the previous state, ``began`` is the virtual second at which this run begins;
+    ``state`` grows while the program runs. With ``preview`` nothing is created and outputs stay unknown. ``on_event``
+    is called for every step, from several threads but one at a time. Once ``stop`` is set, no further step begins.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Engine(MockMonitor):
         self.failures: list[str] = []
         self.operations: dict[str, Operation] = {}
         self.replaced: list[ResourceState] = []
-        # Deleted before what replaces it could be made, by URN.
+        # Resources deleted before their replacements were created, by URN.
         self.made_way: dict[str, ResourceState] = {}
         self._on_event = on_event
         self._stop = stop or threading.Event()
@@ -86,13 +86,13 @@ class Engine(MockMonitor):
     # What the program calls -------------------------------------------------------------------------------------------
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
-        """The URN, from the engine's own project and stack: the SDK's are not set on worker threads."""
+        """The URN, built from the engine's own project and stack, since the SDK's are not set on worker threads."""
         if parent and not parent.split("::")[2].endswith(STACK_TYPE):
             type_ = f"{parent.split('::')[2]}${type_}"
         return f"urn:pulumi:{self.stack}::{self.project}::{type_}::{name}"
 
     def RegisterResource(self, request: Any) -> Any:  # noqa: N802
-        """Register, and for a custom resource create, change or keep it."""
+        """Register a resource; create, change or keep it if it is a custom resource."""
         _ensure_event_loop()
         urn = self.make_urn(request.parent, request.type, request.name)
         if request.type == STACK_TYPE:
@@ -126,14 +126,14 @@ class Engine(MockMonitor):
         return self._response(resource)
 
     def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
-        """Keep the stack's own outputs; a component's add nothing to what its children show."""
+        """Keep the stack's outputs. A component's outputs only repeat its children's."""
         _ensure_event_loop()
         if request.urn.split("::")[2] == STACK_TYPE:
             self.outputs, self.secret_outputs = protocol.deserialize(request.outputs)
         return empty_pb2.Empty()
 
     def Invoke(self, request: Any) -> Any:  # noqa: N802
-        """Answer a function of a provider, or refuse one that the account does not know."""
+        """Answer a provider function, or refuse one that the account does not know."""
         _ensure_event_loop()
         if request.tok == "pulumi:pulumi:getResource":
             return super().Invoke(request)
@@ -147,7 +147,7 @@ class Engine(MockMonitor):
         return resource_pb2.ResourceInvokeResponse(**{"return": protocol.serialize(answer)})
 
     def ReadResource(self, request: Any) -> Any:  # noqa: N802
-        """Nothing in this project reads a resource that it does not make."""
+        """Not supported: this project never reads a resource that it does not create."""
         raise DeploymentError(f"the embedded account does not read {request.type}")
 
     # What becomes of it -----------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class Engine(MockMonitor):
             resource.start = resource.finish = max(self.began, finish_of(self.state, resource.dependencies))
 
     def _step(self, resource: ResourceState) -> None:
-        """Bring one custom resource to what the program says."""
+        """Bring one custom resource to its declared state."""
         if resource.type.startswith(PROVIDER_PREFIX):
             resource.id = f"{resource.name}-provider"
             resource.outputs = dict(resource.inputs)
@@ -186,7 +186,7 @@ class Engine(MockMonitor):
         resource.inputs = with_names(resource, old)
         operation = self._operation(resource, old)
         if operation == "replace":
-            # The old resource has the name that was made up first.
+            # The old resource has the name that was generated first.
             resource.inputs = named(resource.type, resource.name, given, {})
         self.operations[resource.urn] = operation
         if refusals := provider_refuses(resource.type, resource.inputs):
@@ -214,7 +214,7 @@ class Engine(MockMonitor):
         self._tell(Event("done", operation, resource))
 
     def _default_tags(self, resource: ResourceState) -> dict[str, str]:
-        """Those of the resource's provider, on which it depends as on anything else."""
+        """The default tags of the resource's provider, on which it depends like on any other resource."""
         package = f"{PROVIDER_PREFIX}{resource.type.split(':')[0]}::"
         providers = [self.state[urn] for urn in resource.dependencies if package in urn and urn in self.state]
         return default_tags(providers[0].inputs) if providers else {}
@@ -236,7 +236,7 @@ class Engine(MockMonitor):
         if operation == "update" and old:
             resource.id = old.id
             if old.unsure and comparable(old.inputs) == comparable(resource.inputs):
-                # Nothing differs from what the state has: AWS is not even asked.
+                # Nothing differs from the state, so AWS is not called.
                 resource.outputs, resource.finish = old.outputs, resource.start
                 return
             resource.outputs = self.account.update(resource.type, old.id, resource.inputs, at=resource.start)
@@ -253,7 +253,7 @@ class Engine(MockMonitor):
         )
 
     def _make_way(self, old: ResourceState) -> float:
-        """Delete a resource whose name its replacement has, and first what cannot outlive it. Returns the seconds."""
+        """Delete a resource whose replacement has the same name, its dependents first. Returns the seconds."""
         with self._lock:
             doomed = self._dependents(old)
             for resource in deletion_order({one.urn: one for one in doomed}):
@@ -265,9 +265,9 @@ class Engine(MockMonitor):
             return sum(delete_duration(resource.type) for resource in doomed)
 
     def _dependents(self, old: ResourceState) -> list[ResourceState]:
-        """A resource, and all that would be replaced if what they take from it were something else.
+        """A resource, and all resources that would be replaced if the values they take from it changed.
 
-        As Pulumi's engine finds them: by their provider's answer to a diff in which those inputs are unknown.
+        Pulumi's engine finds them the same way: by their provider's answer to a diff with those inputs unknown.
         """
         found = {old.urn: old}
         for one in self.old.values():
@@ -289,13 +289,13 @@ class Engine(MockMonitor):
         raise DeploymentError(message)
 
     def _note_failed(self, resource: ResourceState) -> None:
-        """What the state has of a resource whose step failed: what there was, or nothing.
+        """Record a resource whose step failed: the state keeps what it had, if anything.
 
-        But of an update that AWS refused, providers made from Terraform's answer with the state that was wanted, as an
-        error in initializing, and Pulumi keeps that. The next update compares with it: the same again changes nothing
-        and succeeds, the old value is a change in the other direction. Only a refresh asks AWS (pulumi/pulumi issue
-        21458; pulumi-terraform-bridge, pkg/tfbridge/provider.go, Update). pulumi-aws-native answers with the error
-        alone (provider/pkg/provider/provider.go, Update), and the update is tried again.
+        Updates that AWS refused are different. Bridged Terraform providers return the wanted state with an
+        initialization error, and Pulumi keeps that state. The next update compares with it: the same values succeed
+        without a change, and the old values count as a change back. Only a refresh asks AWS (pulumi/pulumi issue
+        21458; pulumi-terraform-bridge, pkg/tfbridge/provider.go, Update). pulumi-aws-native returns only the error
+        (provider/pkg/provider/provider.go, Update), and the update is tried again.
         """
         old = self.old.get(resource.urn)
         if resource.id and old is not None and resource.type.startswith("aws:"):
@@ -313,7 +313,7 @@ class Engine(MockMonitor):
         outputs = {
             key: protocol.secret(value) if key in resource.secrets and value is not None else value
             for key, value in resource.outputs.items()
-            # A file's content may be no text that the wire can carry, and no program reads it back.
+            # A file's content may not be valid text for the protocol, and no program reads it back.
             if not isinstance(value, StringAsset)
         }
         self.resources[resource.urn] = MockMonitor.ResourceRegistration(resource.urn, resource.id, outputs)
@@ -322,7 +322,7 @@ class Engine(MockMonitor):
 
 
 def _keep_ignored(resource: ResourceState, old: ResourceState) -> None:
-    """Inputs whose changes the program wants ignored stay as they were."""
+    """Reset the inputs named in ignoreChanges to their old values."""
     for name in resource.ignore_changes:
         resource.inputs.pop(name, None)
         if name in old.inputs:
@@ -330,12 +330,12 @@ def _keep_ignored(resource: ResourceState, old: ResourceState) -> None:
 
 
 def _snapshot(value: Any) -> Any:
-    """A file as it is now: the state must not change when somebody edits the file later."""
+    """A file's current content, so that later edits of the file do not change the state."""
     if isinstance(value, FileAsset):
         return StringAsset(body(value).decode(errors="surrogateescape"))
     return value
 
 
 def comparable(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Inputs with assets as their content: asset objects are equal only to themselves."""
+    """Inputs with assets replaced by their content, since asset objects are equal only to themselves."""
     return {key: body(value) if isinstance(value, StringAsset) else value for key, value in inputs.items()}

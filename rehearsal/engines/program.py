@@ -25,12 +25,12 @@ from stack.project import Project
 
 from .embedded import DeploymentError, Engine
 
-# Enough for every resource that can be under way at once in a stack of this size.
+# Enough for all resources that can be in progress at once in a stack of this size.
 _WORKERS = 32
 
 
 class ProgramError(Exception):
-    """The program itself refused to go on; the text is its own message."""
+    """The program stopped itself. The text is its own message."""
 
 
 class _Warnings(logging.Handler):
@@ -46,12 +46,12 @@ class _Warnings(logging.Handler):
 def run_program(project: Project, engine: Engine) -> list[str]:
     """Run the project's ``__main__.py`` unchanged until every resource is registered. Returns its warnings.
 
-    Raises ProgramError where the program stops itself, DeploymentError where a resource could not be made.
+    Raises ProgramError if the program stops itself, DeploymentError if a resource could not be created.
     """
     warnings = _Warnings()
     logger = logging.Logger("pulumi-program")
     logger.addHandler(warnings)
-    # Before anything of Pulumi runs: without a loop of its own the runtime waits for ever.
+    # Set before any Pulumi code runs: without its own event loop the runtime waits for ever.
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     executor = ThreadPoolExecutor(_WORKERS)
@@ -78,7 +78,7 @@ def run_program(project: Project, engine: Engine) -> list[str]:
 async def _main(project: Project, engine: Engine, logger: logging.Logger) -> None:
     pulumi.runtime.reset_options(project=project.name, stack=project.stack)
     pulumi.runtime.set_all_config(project.config)
-    # As mocks.set_mocks does, without the stack resource it adds: run_in_stack makes the one and only.
+    # Like mocks.set_mocks, but without the stack resource that it adds: run_in_stack creates the only one.
     features = engine.GetDeploymentInfo(empty_pb2.Empty()).supportedFeatures
     configure(
         mocks.MockSettings(
@@ -101,7 +101,7 @@ async def _main(project: Project, engine: Engine, logger: logging.Logger) -> Non
 
 @contextmanager
 def _working_folder(project: Project) -> Iterator[None]:
-    """Programs run in their own folder, with it first on the path."""
+    """Run a program in its own folder, with that folder first on sys.path."""
     before, path = Path.cwd(), list(sys.path)
     os.chdir(project.folder)
     sys.path.insert(0, str(project.folder))
@@ -115,7 +115,7 @@ def _working_folder(project: Project) -> Iterator[None]:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Half of a run would be the collector's: the SDK makes futures by the thousand, and its modules are many."""
+    """Turn garbage collection off. It would take half of a run: the SDK creates thousands of futures."""
     gc.disable()
     try:
         yield
@@ -124,12 +124,12 @@ def _no_collection() -> Iterator[None]:
 
 
 def _no_traces() -> AbstractContextManager[object]:
-    """A tenth of a run would go into saying where in the program each resource is declared, which nobody here reads."""
+    """Do not record where the program declares each resource. That takes a tenth of a run, and nothing reads it."""
     return patch.object(resource, "_get_stack_trace", source_pb2.StackTrace)
 
 
 def _cancel_rest(loop: asyncio.AbstractEventLoop) -> None:
-    """After a failure, outputs of resources that were never made are still awaited."""
+    """Cancel what still awaits outputs of resources that were never created, after a failure."""
     rest = [task for task in asyncio.all_tasks(loop) if not task.done()]
     for task in rest:
         task.cancel()

@@ -1,4 +1,4 @@
-"""The messages of Pulumi's protocol that the embedded engine and the embedded provider share."""
+"""The parts of Pulumi's protocol that the embedded engine and the embedded provider share."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from pulumi.runtime.sync_await import _ensure_event_loop, _sync_await
 
 from ..account import Account
 
-# Computed parts of what is otherwise an input: unknown until AWS has made the resource.
+# Computed parts of outputs that otherwise equal an input: unknown until AWS has created the resource.
 _COMPUTED = {"aws:eks/cluster:Cluster": {"vpcConfig": ("clusterSecurityGroupId", "vpcId")}}
 
 
 def serialize(values: Mapping[str, Any]) -> Any:
-    """Values as the protobuf struct that carries them."""
+    """Values as a protobuf struct."""
     _ensure_event_loop()
     return _sync_await(rpc.serialize_properties(values, {}))
 
 
 def deserialize(struct: Any) -> tuple[dict[str, Any], set[str]]:
-    """A struct's values without secret wrappers, and the top-level names that had one inside."""
+    """A struct's values without secret wrappers, and the top-level names that contained one."""
     _ensure_event_loop()
     return plain(rpc.deserialize_properties(struct, keep_unknowns=True))
 
 
 def secret(value: Any) -> dict[str, Any]:
-    """A value wrapped as Pulumi's wire format wraps secrets."""
+    """A value wrapped as a secret in Pulumi's wire format."""
     return {rpc._special_sig_key: rpc._special_secret_sig, "value": value}  # type: ignore[attr-defined]
 
 
 def plain(values: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """Values without secret wrappers, and the top-level names that had one inside."""
+    """Values without secret wrappers, and the top-level names that contained one."""
     found, secrets = {}, set()
     for key, value in values.items():
         found[key], is_secret = _unwrapped(value)
@@ -54,7 +54,7 @@ def _unwrapped(value: Any) -> tuple[Any, bool]:
     return value, False
 
 
-# What a program may ask of the engine for one resource, besides what the state has fields for.
+# Resource options that the engine handles, apart from those with a field in the state.
 _OPTIONS = (
     "aliases",
     "customTimeouts",
@@ -72,7 +72,7 @@ def options(request: Any) -> dict[str, Any]:
 
 
 def planned(type_token: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """What a preview knows of a resource to be created: its inputs, and which parts of them are still to come."""
+    """What a preview knows about a resource to be created: its inputs, with the computed parts unknown."""
     known = dict(inputs)
     for key, names in _COMPUTED.get(type_token, {}).items():
         if isinstance(known.get(key), Mapping):
@@ -81,7 +81,7 @@ def planned(type_token: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def invoke(account: Account, token: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The account's answer to a provider's function. Raises LookupError for one that it does not know."""
+    """The account's answer to a provider function. Raises LookupError for an unknown function."""
     answer = _ANSWERS.get(token)
     if answer is None:
         raise LookupError(f"the embedded account does not answer {token}")
@@ -98,7 +98,7 @@ def _caller(account: Account, _: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _session_context(_: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The role of a session; of a user's ARN the ARN itself, as the provider says."""
+    """The role behind a session's ARN. For a user's ARN it is the ARN itself, as in the provider."""
     arn = str(arguments["arn"])
     if ":assumed-role/" not in arn:
         return {"arn": arn, "id": arn, "issuerArn": arn, "issuerId": "", "issuerName": "", "sessionName": ""}
@@ -125,7 +125,7 @@ def _partition(account: Account, _: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _subnets(account: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """DescribeSubnets with filters by tags, of which every one must match."""
+    """DescribeSubnets with tag filters, all of which must match."""
     wanted = {one["name"].removeprefix("tag:"): one["values"] for one in arguments.get("filters") or []}
     found = [
         live.id
@@ -142,7 +142,7 @@ def _subnet(account: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
 _SUBNET = "aws:ec2/subnet:Subnet"
 _ANSWERS: Mapping[str, Callable[[Account, Mapping[str, Any]], dict[str, Any]]] = {
     "aws:index/getCallerIdentity:getCallerIdentity": _caller,
-    # pulumi-eks asks for it.
+    # pulumi-eks calls it.
     "aws:index/getPartition:getPartition": _partition,
     "aws:iam/getSessionContext:getSessionContext": _session_context,
     "aws:ec2/getSubnets:getSubnets": _subnets,

@@ -1,8 +1,8 @@
 # ruff: noqa: ARG002, N802 - the methods' names and arguments are those of the provider protocol
-"""The embedded account as Pulumi providers: what `pulumi up` talks to instead of AWS and Kubernetes.
+"""The embedded account as Pulumi providers, which `pulumi up` calls instead of AWS and Kubernetes.
 
-One gRPC server for each package, all over one account. The engine attaches to servers that already run where
-``PULUMI_DEBUG_PROVIDERS`` names their ports, so neither the program nor the CLI knows the difference.
+One gRPC server per package, all on one account. The engine attaches to running servers whose ports are in
+``PULUMI_DEBUG_PROVIDERS``, so neither the program nor the CLI notices a difference.
 """
 
 from __future__ import annotations
@@ -32,58 +32,58 @@ from .eks_component import construct_eks_cluster
 from .refusals import abort, abort_with_wanted, refusals
 
 PACKAGES = ("aws", "aws-native", "kubernetes", "eks")
-# Where a provider notes which inputs it filled in itself, as Pulumi's bridged providers do.
+# The key under which a provider records the inputs that it filled in, like Pulumi's bridged providers.
 _DEFAULTS = "__defaults"
-# The engine works on 16 resources at once by default; a component waits for its children on a thread of its own.
+# By default the engine handles 16 resources in parallel. A component waits for its children on a separate thread.
 _THREADS = 48
 # The engine's own limit for one message.
 _CHANNEL = [("grpc.max_receive_message_length", 400 * 1024 * 1024)]
 
 
 class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
-    """One package's provider. ``folder`` is the program's, where relative paths of its assets start."""
+    """One package's provider. ``folder`` is the program's; relative asset paths start there."""
 
     def __init__(self, account: Account, package: str, folder: Path) -> None:
         self.account, self.package, self.folder = account, package, folder
         self._default_tags: dict[str, str] = {}
-        # By type and id, what a refused update wanted: the engine has it as the resource's state until a refresh.
+        # The wanted state of refused updates, by type and id. The engine keeps it as the state until a refresh.
         self._wanted: dict[tuple[str, str], dict[str, Any]] = {}
 
     # The plugin itself ------------------------------------------------------------------------------------------------
 
     def Handshake(self, request: Any, context: Any) -> Any:
-        """Secrets arrive as such, resources by their ids; dependencies of a component's inputs arrive beside them."""
+        """Accept secrets and resource ids as such, and the dependencies of a component's inputs beside them."""
         return provider_pb2.ProviderHandshakeResponse(
             accept_secrets=True, accept_resources=self._takes_references, accept_outputs=False
         )
 
     def Attach(self, request: Any, context: Any) -> Any:
-        """Nothing is said to the engine but answers."""
+        """Do nothing: this provider never calls the engine on its own."""
         return empty_pb2.Empty()
 
     def Cancel(self, request: Any, context: Any) -> Any:
-        """Nothing takes long enough to be stopped half-way."""
+        """Do nothing: no call takes long enough to need cancelling."""
         return empty_pb2.Empty()
 
     def GetPluginInfo(self, request: Any, context: Any) -> Any:
-        """The version of the package's SDK here, which the program was written for."""
+        """The version of the installed SDK, which the program was written for."""
         return plugin_pb2.PluginInfo(version=self._version())
 
     def GetSchema(self, request: Any, context: Any) -> Any:
-        """Enough to say whose provider this is; programs bring their own SDK."""
+        """A minimal schema that names the package. Programs bring their own SDK."""
         return provider_pb2.GetSchemaResponse(schema=json.dumps({"name": self.package, "version": self._version()}))
 
     def CheckConfig(self, request: Any, context: Any) -> Any:
-        """Any configuration will do."""
+        """Accept any configuration."""
         return provider_pb2.CheckResponse(inputs=request.news)
 
     def DiffConfig(self, request: Any, context: Any) -> Any:
-        """Another region is another provider, and so another everything."""
+        """A new region replaces the provider, and with it every resource."""
         changed = _changed(_comparable(request.old_inputs), _comparable(request.news))
         return _diff_response(changed, changed & {"region"})
 
     def Configure(self, request: Any, context: Any) -> Any:
-        """Previews are answered, too. Of several providers of a package, one has default tags."""
+        """Support previews, and keep the default tags, which one of a package's providers has."""
         self._default_tags = default_tags(_comparable(request.args)) or self._default_tags
         return provider_pb2.ConfigureResponse(
             acceptSecrets=True, supportsPreview=True, acceptResources=self._takes_references
@@ -91,7 +91,7 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     @property
     def _takes_references(self) -> bool:
-        """Only a component's provider does, as Pulumi's bridged providers do not."""
+        """Whether resource references are accepted: only by a component's provider, not by a bridged one."""
         return self.package == "eks"
 
     def _version(self) -> str:
@@ -100,7 +100,7 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
     # Resources --------------------------------------------------------------------------------------------------------
 
     def Check(self, request: Any, context: Any) -> Any:
-        """The inputs with a name where AWS wants one, which a resource keeps for as long as it lives, and all tags."""
+        """The inputs with all tags and, if AWS needs one, a name that the resource keeps for life."""
         token, name = _token(request), _name(request)
         if reasons := provider_refuses(token, _comparable(request.news)):
             return provider_pb2.CheckResponse(
@@ -120,17 +120,17 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.CheckResponse(inputs=inputs)
 
     def Diff(self, request: Any, context: Any) -> Any:
-        """What differs, as the account judges it; a name that somebody chose is free only once the old one is gone."""
+        """The differences that matter to the account. A chosen name is free only once the old resource is deleted."""
         token = _token(request)
         old, new = _comparable(request.old_inputs), _comparable(request.news)
-        # Providers made from Terraform's compare with the state, and not with what the program wanted before.
+        # Bridged Terraform providers compare with the state, not with the program's previous inputs.
         old = self._wanted.get((token, request.id), old)
         changed, replaces = self.account.diff(token, old, new)
         chosen = NAMED.get(token) not in _defaults(request.news)
         return _diff_response(changed, replaces, delete_first=chosen and keeps_name(token, old, new))
 
     def Create(self, request: Any, context: Any) -> Any:
-        """Create it, or in a preview say what is known of it."""
+        """Create a resource, or in a preview return what is known about it."""
         token, name = _token(request), _name(request)
         inputs = self._deserialize(request.properties)
         if request.preview:
@@ -143,7 +143,7 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.CreateResponse(id=resource_id, properties=_state(request.properties, inputs, outputs))
 
     def Read(self, request: Any, context: Any) -> Any:
-        """What the account has under this id, spelled as the engine already knows it; nothing where it is gone."""
+        """What the account has under this id, spelled as the engine already knows it. Empty if it is gone."""
         token = _token(request)
         self._wanted.pop((token, request.id), None)
         try:
@@ -163,14 +163,14 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         )
 
     def Update(self, request: Any, context: Any) -> Any:
-        """Change it in place, or in a preview say what would be."""
+        """Change a resource in place, or in a preview return the result."""
         token = _token(request)
         inputs = self._deserialize(request.news)
         wanted = after_update(self._deserialize(request.olds), self._deserialize(request.old_inputs), inputs)
         if request.preview:
             return provider_pb2.UpdateResponse(properties=_state(request.news, inputs, wanted))
         if self._wanted.get((token, request.id)) == _comparable(request.news):
-            # Nothing differs from the state: AWS is not asked.
+            # Nothing differs from the state, so AWS is not called.
             return provider_pb2.UpdateResponse(properties=request.olds)
         try:
             outputs = self.account.update(token, request.id, inputs)
@@ -183,13 +183,13 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.UpdateResponse(properties=_state(request.news, inputs, outputs))
 
     def Delete(self, request: Any, context: Any) -> Any:
-        """Delete it, unless something still uses it."""
+        """Delete a resource, unless another one still uses it."""
         with refusals(context):
             self.account.delete(_token(request), request.id)
         return empty_pb2.Empty()
 
     def Invoke(self, request: Any, context: Any) -> Any:
-        """Answer a function, or refuse one that the account does not know."""
+        """Answer a function, or refuse an unknown one."""
         try:
             answer = protocol.invoke(self.account, request.tok, protocol.deserialize(request.args)[0])
         except LookupError as error:
@@ -201,20 +201,20 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         return {key: self._found(value) for key, value in _values(struct)[0].items()}
 
     def _found(self, value: Any) -> Any:
-        """A file of the program's, from wherever this runs."""
+        """A program's file, whatever the current folder."""
         return pulumi.FileAsset(self.folder / value.path) if isinstance(value, pulumi.FileAsset) else value
 
     # Components -------------------------------------------------------------------------------------------------------
 
     def Construct(self, request: Any, context: Any) -> Any:
-        """Register a component and its children with the engine that asks for it."""
+        """Register a component and its children with the calling engine."""
         with grpc.insecure_channel(request.monitorEndpoint, options=_CHANNEL) as channel:
             family = _Family(resource_pb2_grpc.ResourceMonitorStub(channel), request)
             component = family.component()
             try:
                 outputs = construct_eks_cluster(component, family.register, self.account.partition)
             except grpc.RpcError as error:
-                # The engine has already said what went wrong with the child.
+                # The engine has already reported the child's failure.
                 context.abort(error.code(), error.details())
                 raise
             state = protocol.serialize(outputs)
@@ -226,14 +226,14 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
 
 
 class _Family:
-    """A component and its children, as they are registered with the engine's resource monitor."""
+    """Registers a component and its children with the engine's resource monitor."""
 
     def __init__(self, monitor: Any, request: Any) -> None:
         self._monitor, self._request = monitor, request
         self._inputs, self._secrets = protocol.deserialize(request.inputs)
 
     def component(self) -> ResourceState:
-        """Register the component itself, with what the program asked of it."""
+        """Register the component itself, with the program's options."""
         request = self._request
         answer = self._monitor.RegisterResource(
             resource_pb2.RegisterResourceRequest(
@@ -248,7 +248,7 @@ class _Family:
                 **_SPOKEN,
             )
         )
-        # What the program lets the component wait for is not what its children wait for; their inputs are.
+        # The component's dependsOn does not apply to its children. They wait for their inputs.
         named_by_inputs = {urn for depends in request.inputDependencies.values() for urn in depends.urns}
         return ResourceState(
             urn=answer.urn,
@@ -261,7 +261,7 @@ class _Family:
         )
 
     def register(self, child: ResourceState) -> ResourceState:
-        """Register one child, with the provider that the program gave for its package, and return what became of it."""
+        """Register one child with the program's provider for its package, and return the resulting resource."""
         package = "" if child.type.startswith(PROVIDER_PREFIX) or not child.custom else child.type.split(":")[0]
         inputs = {k: protocol.secret(v) if k in self._secrets else v for k, v in child.inputs.items()}
         answer = self._monitor.RegisterResource(
@@ -282,11 +282,11 @@ class _Family:
         return child
 
     def finish(self, urn: str, state: Any) -> None:
-        """Say that the component has no further children."""
+        """Tell the engine that the component has no further children."""
         self._monitor.RegisterResourceOutputs(resource_pb2.RegisterResourceOutputsRequest(urn=urn, outputs=state))
 
 
-# What this side of the wire understands, as the SDKs declare it.
+# Protocol features that this side supports, declared as the SDKs do.
 _SPOKEN: dict[str, Any] = {
     "acceptSecrets": True,
     "acceptResources": True,
@@ -297,7 +297,7 @@ _SPOKEN: dict[str, Any] = {
 
 @contextmanager
 def serve(account: Account, folder: Path, packages: Sequence[str] = PACKAGES) -> Iterator[dict[str, str]]:
-    """Serve packages over the account. Yields the environment in which `pulumi` finds the servers."""
+    """Serve packages from the account. Yields the environment in which `pulumi` finds the servers."""
     servers, ports = [], {}
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="provider") as threads:
         for package in packages:
@@ -314,7 +314,7 @@ def serve(account: Account, folder: Path, packages: Sequence[str] = PACKAGES) ->
 
 
 def _token(request: Any) -> str:
-    """The resource's type: engines before 3.130 say it only in the URN."""
+    """The resource's type. Engines before 3.130 send it only in the URN."""
     return str(request.type or request.urn.split("::")[2].rsplit("$", 1)[-1])
 
 
@@ -329,12 +329,12 @@ def _copy(struct: Any) -> Any:
 
 
 def _defaults(struct: Any) -> list[str]:
-    """The inputs that were filled in by ``Check`` and not by the program."""
+    """The inputs that ``Check`` filled in, not the program."""
     return list(json_format.MessageToDict(struct).get(_DEFAULTS, []))
 
 
 def _values(struct: Any) -> tuple[dict[str, Any], set[str]]:
-    """The values, and which are secret; old assets are left out, of which the engine sends nothing but a hash."""
+    """The values, and which of them are secret. Old assets are left out: the engine sends only their hashes."""
     copied = _copy(struct)
     for key, value in struct.fields.items():
         if _is(value.struct_value, rpc._special_asset_sig) and not {"path", "text", "uri"} & value.struct_value.keys():  # type: ignore[attr-defined]
@@ -349,9 +349,9 @@ def _is(value: Any, signature: str) -> bool:
 
 
 def _state(raw: Any, known: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
-    """``raw``, whose values are ``known``, with ``values`` laid over it.
+    """``raw``, whose values are ``known``, overlaid with ``values``.
 
-    Whatever is the same stays as the engine sent it: secrets stay secret, and assets keep their hash.
+    Unchanged values stay as the engine sent them: secrets stay secret, and assets keep their hashes.
     """
     _, secrets = _values(raw)
     changed = {
@@ -367,7 +367,7 @@ def _state(raw: Any, known: Mapping[str, Any], values: Mapping[str, Any]) -> Any
 
 
 def _comparable(struct: Any) -> dict[str, Any]:
-    """Values that are equal when nothing has changed: secrets open, and assets as the hash of their content."""
+    """Values in a form that compares equal if nothing has changed: secrets unwrapped, assets as content hashes."""
     return {key: _open(v) for key, v in json_format.MessageToDict(struct).items() if key != _DEFAULTS}
 
 

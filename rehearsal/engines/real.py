@@ -1,7 +1,7 @@
-"""The real Pulumi engine against the embedded account: preview, up, nothing left to do, refresh, destroy, audit.
+"""The real Pulumi engine against the embedded account: preview, up, an empty preview, refresh, destroy, audit.
 
-The program, its project file and the CLI are the real ones; only the providers are the account's. State lives in a
-temporary folder, and the checkout is not written to.
+The program, its project file and the CLI are the real ones; only the providers are the account's. The state is in a
+temporary folder, and the checkout stays unchanged.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _DONE = {
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a stack on the real engine finds around it.
+    """The environment of a stack on the real engine.
 
-    ``packages``: those whose provider is the account; others are plugins, on PATH or installed as Pulumi installs them.
-    ``links``: what lies in the project's folder, by relative path. ``path``: folders before all others on PATH.
+    ``packages``: the packages whose provider is the account; others are plugins, on PATH or in Pulumi's plugin folder.
+    ``links``: what to link into the project's folder, by relative path. ``path``: folders to put first on PATH.
     """
 
     packages: Sequence[str] = PACKAGES
@@ -62,15 +62,15 @@ class Surroundings:
 
 
 class EngineFailure(Exception):
-    """The engine stopped; the text names each resource that failed and the cause, or is the program's own message."""
+    """The engine stopped. The text names each failed resource and the cause, or is the program's own message."""
 
 
 @dataclass
 class RealRun:
-    """What a rehearsal on the real engine came to.
+    """The result of a rehearsal on the real engine.
 
-    ``counts`` has for each command, by name, how many resources it created, changed, kept and deleted; ``seconds``
-    how long it took. ``state`` is the stack's state after `up` as it is stored, its secrets encrypted.
+    ``counts`` has, by command, how many resources it created, changed, kept and deleted; ``seconds`` how long it took.
+    ``state`` is the stack's stored state after `up`, with its secrets encrypted.
     """
 
     outputs: dict[str, Any] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class RealRun:
 
 
 def rehearse_on_real_engine(project: Project, account: Account, on_line: OnLine) -> RealRun:
-    """Run the project up and down with `pulumi`. Whatever goes wrong is in the result, not raised."""
+    """Deploy and destroy the project with `pulumi`. Failures are in the result, not raised."""
     run = RealRun()
     if shutil.which("pulumi") is None:
         run.failure = NO_CLI
@@ -138,21 +138,21 @@ class RealStack:
 
     @property
     def counts(self) -> Counts:
-        """How many resources each operation of the last command was for."""
+        """The number of resources per operation in the last command."""
         return self.last.counts
 
     @property
     def changed(self) -> list[str]:
-        """What the last command changed."""
+        """The operations of the last command that changed something."""
         return self.last.changed
 
     @property
     def warnings(self) -> list[str]:
-        """What the last command warned of."""
+        """The last command's warnings."""
         return self.last.warnings
 
     def run(self, command: Command) -> Counts:
-        """Run one command and say what it does. Returns the counts; raises EngineFailure with every cause."""
+        """Run one command and announce it. Returns the counts. Raises EngineFailure with every cause."""
 
         def tell(event: Event) -> None:
             if event.phase == "done" and command != "preview":
@@ -165,12 +165,12 @@ class RealStack:
         return run.counts
 
     def require_unchanged(self, name: str) -> None:
-        """The last command, ``name``, had nothing to do. Raises EngineFailure with what it changed or would."""
+        """Raise EngineFailure if the last command, ``name``, changed something or would have."""
         if changes := {op: n for op, n in self.counts.items() if op != "same"}:
             raise EngineFailure(f"{name}: nothing should change, but {_sentence(changes)}: {', '.join(self.changed)}")
 
     def execute(self, command: Command, on_event: OnEvent) -> CommandRun:
-        """Run one command, whatever it comes to. Raises EngineFailure where the CLI itself cannot go on."""
+        """Run one command, even if the deployment fails. Raises EngineFailure if the CLI itself cannot continue."""
         if command == "destroy":
             self._keep_retained()
         self.last = CommandRun()
@@ -186,12 +186,12 @@ class RealStack:
         return {key: one.value for key, one in found.items()}, {key for key, one in found.items() if one.secret}
 
     def state(self) -> dict[str, Any]:
-        """The stack's state as it lies in the backend, its secrets encrypted."""
+        """The stack's state as stored in the backend, with its secrets encrypted."""
         files = list(self._backend.glob(f".pulumi/stacks/*/{self.stack.name}.json"))
         return dict(json.loads(files[0].read_text())["checkpoint"]["latest"] or {}) if files else {}
 
     def _keep_retained(self) -> None:
-        """The engine forgets what is retained on delete without a word to its provider."""
+        """Mark resources retained on delete as kept, since the engine drops them without telling the provider."""
         for resource in self.state().get("resources", []):
             if resource.get("retainOnDelete") and (resource["type"], resource.get("id")) in self._account.live:
                 self._account.keep(resource["type"], resource["id"])
@@ -199,7 +199,7 @@ class RealStack:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a stack on the real engine lives: the environment that `pulumi` needs, and its folders."""
+    """A stack's place on the real engine: the environment that `pulumi` needs, and its folders."""
 
     environment: Mapping[str, str]
     project: Path
@@ -209,7 +209,7 @@ class Place:
 
 @contextmanager
 def place(project: Project, account: Account, around: Surroundings | None = None) -> Iterator[Place]:
-    """A backend, a home and a mirror of the project, gone in the end, while the providers are the account."""
+    """A temporary backend, home and mirror of the project, with the account as the providers."""
     around = around or Surroundings()
     with (
         tempfile.TemporaryDirectory(prefix="rehearsal-") as scratch,
@@ -227,7 +227,7 @@ def place(project: Project, account: Account, around: Surroundings | None = None
             "PULUMI_BACKEND_URL": backend.as_uri(),
             "PULUMI_CONFIG_PASSPHRASE": secrets.token_urlsafe(),
             "PULUMI_SKIP_UPDATE_CHECK": "true",
-            # What is not attached is there; a missing one must not be fetched.
+            # Plugins that are not attached are installed. A missing one must not be downloaded.
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
             "PYTHONDONTWRITEBYTECODE": "1",
             UNVERIFIED_VARIABLE: UNVERIFIED,
@@ -242,7 +242,7 @@ def place(project: Project, account: Account, around: Surroundings | None = None
 def real_stack(
     project: Project, account: Account, on_line: OnLine, around: Surroundings | None = None
 ) -> Iterator[RealStack]:
-    """A new stack of the project, in a backend of its own, whose providers are the account."""
+    """A new stack of the project in a separate backend, with the account as its providers."""
     with place(project, account, around) as at:
         try:
             cli = InterruptibleCommand()
@@ -259,7 +259,7 @@ def real_stack(
 
 
 def _end_plugins(home: Path) -> None:
-    """A CLI that was interrupted leaves plugins of its own behind; nothing else has this PULUMI_HOME."""
+    """End the plugins that an interrupted CLI left behind. Only they have this PULUMI_HOME."""
     for pid in with_variable("PULUMI_HOME", str(home)):
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)
@@ -271,7 +271,7 @@ def plugins_folder() -> Path:
 
 
 def _mirror(project: Project, folder: Path, links: Mapping[str, Path]) -> None:
-    """The project as links, with its own copy of what the CLI writes to: `stack init` adds a salt to the stack file."""
+    """The project as links, with copies of files that the CLI writes: `stack init` adds a salt to the stack file."""
     replaced = {Path(name).parts[0] for name in links}
     for entry in project.folder.iterdir():
         if not entry.name.startswith((".", "Pulumi.")) and entry.name not in replaced:
@@ -281,7 +281,7 @@ def _mirror(project: Project, folder: Path, links: Mapping[str, Path]) -> None:
         (folder / name).symlink_to(target.resolve())
     document = yaml.safe_load((project.folder / "Pulumi.yaml").read_text())
     if sys.prefix != sys.base_prefix:
-        # The environment that runs this has what the program needs, wherever the project's own is.
+        # The current environment has what the program needs, wherever the project's own is.
         document["runtime"] = {"name": "python", "options": {"toolchain": "pip", "virtualenv": sys.prefix}}
     (folder / "Pulumi.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     config = {"config": _typed(project.config, document.get("config") or {}, project.name)}
@@ -289,7 +289,7 @@ def _mirror(project: Project, folder: Path, links: Mapping[str, Path]) -> None:
 
 
 def _typed(config: Mapping[str, str], schema: Mapping[str, Any], project: str) -> dict[str, Any]:
-    """Configuration as a stack's file has it: lists and objects as such, by the project's own schema."""
+    """Configuration as in a stack file, with lists and objects as such, by the project's own schema."""
     types = {key if ":" in key else f"{project}:{key}": entry.get("type") for key, entry in schema.items()}
     structured = ("array", "object", "integer", "boolean")
     return {key: yaml.safe_load(text) if types.get(key) in structured else text for key, text in config.items()}

@@ -1,4 +1,4 @@
-"""The account's refusals as Pulumi's engine wants errors from a provider."""
+"""The account's refusals as provider errors for Pulumi's engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..account import Refused
 
 @contextmanager
 def refusals(context: Any) -> Iterator[None]:
-    """A refusal as a status and one sentence."""
+    """Turn a refusal into a gRPC status and one sentence."""
     try:
         yield
     except Refused as refused:
@@ -22,13 +22,13 @@ def refusals(context: Any) -> Iterator[None]:
 
 
 def abort(context: Any, text: str) -> NoReturn:
-    """End a call with one sentence."""
+    """Abort a call with one sentence."""
     context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
     raise AssertionError("abort raises")
 
 
 def abort_with_wanted(context: Any, text: str, resource_id: str, wanted: Any) -> NoReturn:
-    """End an update as providers made from Terraform's do: with what was wanted, and an error in initializing.
+    """Abort an update like a bridged Terraform provider: with the wanted state and an initialization error.
 
     The engine keeps both (pulumi-terraform-bridge, pkg/tfbridge/provider.go, initializationError).
     """

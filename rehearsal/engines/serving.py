@@ -15,7 +15,7 @@ from stack.project import Project
 from ..account import Account
 from .real import Place, place
 
-# Whoever asks AWS past the providers gets no answer, and never real credentials: port 9 is "discard" (RFC 863).
+# A call to AWS that bypasses the providers gets no answer and no real credentials: port 9 is "discard" (RFC 863).
 _NO_AWS = {
     "AWS_ACCESS_KEY_ID": "rehearsal",
     "AWS_SECRET_ACCESS_KEY": "rehearsal",
@@ -26,7 +26,7 @@ _UNSET = ("AWS_PROFILE", "AWS_SESSION_TOKEN", "PULUMI_ACCESS_TOKEN")
 
 
 def keep_serving(project: Project, account: Account, console: Console) -> NoReturn:
-    """Serve until a signal ends it (Interrupted). Everything on disk is in one temporary folder, which goes then."""
+    """Serve until a signal (Interrupted). Everything on disk is in one temporary folder, which is deleted then."""
     with place(project, account) as at:
         script = write_environment(at, account.region)
         lines = [
@@ -46,13 +46,13 @@ def keep_serving(project: Project, account: Account, console: Console) -> NoRetu
 
 
 def write_environment(at: Place, region: str) -> Path:
-    """A script to source: the environment that `pulumi` needs, and the project's folder."""
+    """Write a script to source: it sets the environment that `pulumi` needs and enters the project's folder."""
     script = at.project.parent / "environment"
     values = {**at.environment, **_NO_AWS, "AWS_REGION": region, "PULUMI_HOME": str(at.home)}
     lines = [f"unset {' '.join(_UNSET)}"]
     lines += [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
     lines.append(f"cd {shlex.quote(str(at.project))}")
     script.write_text("\n".join(lines) + "\n")
-    # The passphrase of the stack's secrets is in it.
+    # It contains the passphrase of the stack's secrets.
     script.chmod(0o600)
     return script

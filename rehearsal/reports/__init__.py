@@ -1,1 +1,1 @@
-"""What a rehearsal shows: in the terminal, and as a page."""
+"""The rehearsal's output: in the terminal, and as an HTML page."""

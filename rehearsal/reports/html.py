@@ -1,10 +1,10 @@
-"""The rehearsal's result as one HTML page: when, in which order, at what price, under which quotas.
+"""The rehearsal's result as one HTML page: timeline, dependencies, cost and quotas.
 
 The page is laid out here and drawn by ``report.html.j2``; it needs no network and little JavaScript, so it can be
 attached to a change request, archived or printed.
 
-The graph is a grid, a lane for each component and a column for each depth, which takes fewer lines here than any layout
-library: Graphviz needs its own program, igraph and grandalf place the layers but know no lanes.
+The graph is a grid with a lane per component and a column per depth. That takes fewer lines than a layout library:
+Graphviz needs a separate program, and igraph and grandalf place layers but have no lanes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .page import write_page
 
 __all__ = ["write_report"]
 
-# A bridged provider's "index" types carry a slash ("random:index/randomId:RandomId"), a component's do not.
+# A bridged provider's "index" types have a slash ("random:index/randomId:RandomId"), a component's do not.
 COMPONENT_TYPE = re.compile(r"[^:]+:index:[^:/]+$|awsx:|kubernetes:(helm\.sh/v4:Chart|yaml|kustomize)")
 ACCELERATED = re.compile(r"\b(?:gr?|p|trn|inf|dl)\d+[a-z]*(?:-\w+)?\.(?:\d*x?large|metal)")
 # How the engine marks an encrypted output in JSON.
@@ -31,7 +31,7 @@ SECRET_SIGNATURE = "4dabf18193072939515e22adb298388d"
 TOP_LEVEL = "(top level)"
 
 PAGE_WIDTH = 1180
-# Names are set in a monospaced face of 0.6 em per character, which makes every text width computable here.
+# Names are set in a monospaced font of 0.6 em per character, so text widths can be computed here.
 CHAR_AT_11PX = 6.62
 CHAR_AT_10PX = 6.02
 CHAR_AT_9PX = 5.42
@@ -73,14 +73,14 @@ class _Node:
 
 @dataclass
 class _Group:
-    """One component with its resources; ``prefix`` is what their names repeat of its own name."""
+    """One component with its resources; ``prefix`` is the part of its name that their names repeat."""
 
     label: str
     prefix: str
     nodes: list[_Node] = field(default_factory=list)
 
     def short(self, node: _Node) -> str:
-        """Names a resource without repeating its component's name."""
+        """A resource's name without its component's."""
         return node.name.removeprefix(self.prefix) or node.name
 
 
@@ -90,7 +90,7 @@ def write_report(result: Mapping[str, Any], path: Path) -> None:
 
 
 def _page(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything the template shows."""
+    """Everything that the template shows."""
     resources: Sequence[Mapping[str, Any]] = result.get("resources") or []
     nodes, groups = _read(resources)
     critical = _critical_nodes(nodes, result.get("critical_path") or [])
@@ -156,7 +156,7 @@ def _read(resources: Sequence[Mapping[str, Any]]) -> tuple[list[_Node], list[_Gr
             if urn in ids:
                 node.deps.add(ids[urn])
             elif urn not in chain:
-                # Waiting for a component means waiting for what was in it by then; later children may wait in turn.
+                # Waiting for a component means waiting for its children so far. Later children may wait in turn.
                 node.deps |= {each for each in members[urn] if float(leaves[each].get("finish") or 0.0) <= start}
         node.deps.discard(index)
         nodes.append(node)
@@ -175,7 +175,7 @@ def _read(resources: Sequence[Mapping[str, Any]]) -> tuple[list[_Node], list[_Gr
 
 
 def _critical_nodes(nodes: Sequence[_Node], path: Iterable[str]) -> list[_Node]:
-    """Marks and returns the critical path; where resources of several types share a name, those that are linked."""
+    """Marks and returns the critical path. If resources of several types share a name, the linked ones count."""
     found: list[_Node] = []
     for name in reversed(list(path)):
         named = [node for node in nodes if node.name == name]
@@ -188,7 +188,7 @@ def _critical_nodes(nodes: Sequence[_Node], path: Iterable[str]) -> list[_Node]:
 
 
 def _reduced(nodes: Sequence[_Node], critical: Sequence[_Node]) -> list[tuple[int, int]]:
-    """The dependencies that no other dependency implies, and in any case those along the critical path."""
+    """The dependencies that no other dependency implies, and all along the critical path."""
     kept = {(before.id, after.id) for before, after in pairwise(critical)}
     edges = []
     for node in nodes:
@@ -198,7 +198,7 @@ def _reduced(nodes: Sequence[_Node], critical: Sequence[_Node]) -> list[tuple[in
 
 
 def _tips(nodes: Sequence[_Node], groups: Iterable[_Group]) -> dict[int, str]:
-    """What the page says about a resource under the pointer."""
+    """The tooltips of the resources."""
     tips = {}
     for group in groups:
         for node in group.nodes:
@@ -219,7 +219,7 @@ def _tips(nodes: Sequence[_Node], groups: Iterable[_Group]) -> dict[int, str]:
 
 
 def _timeline(groups: Sequence[_Group], total: float, tips: Mapping[int, str]) -> dict[str, Any]:
-    """The Gantt chart: a block per component, so that pages break between them, all on the same time axis."""
+    """The Gantt chart: one block per component, so that pages break between them, all on the same time axis."""
     span = max([total, 1.0, *(node.finish for group in groups for node in group.nodes)])
     scale = (PAGE_WIDTH - GANTT_MARGIN - GANTT_LABELS) / span
     letters = int((GANTT_LABELS - 28) / CHAR_AT_11PX)
@@ -284,7 +284,7 @@ def _graph(
     boxes: list[dict[str, Any]] = []
     for depth in sorted(cells):
         for top, group, cell in cells[depth]:
-            # A node level with the middle of what it needs keeps its curves flat and crossings few.
+            # Placing a node level with the middle of its dependencies keeps curves flat and crossings few.
             cell.sort(key=lambda node: (_mean(middles[dep] for dep in node.deps), node.name))
             for index, node in enumerate(cell):
                 at = top + index * (NODE_HEIGHT + NODE_SPACING)
@@ -348,30 +348,30 @@ def _clock(seconds: float) -> str:
 
 
 def _money(usd: float) -> str:
-    """A price per hour; fractions of a cent are kept where they are all there is."""
+    """A price per hour. Fractions of a cent are shown only for prices below a cent."""
     return f"${usd:,.4f}" if 0 < usd < 0.01 else f"${usd:,.2f}"
 
 
 def _monthly(usd: float) -> str:
-    """A price per month, in whole dollars from a hundred up."""
+    """A price per month, in whole dollars from 100 USD."""
     return f"${usd:,.0f}" if usd >= 100 else _money(usd)
 
 
 def _plain(value: Any) -> str:
-    """A value as text: strings as they are, anything nested as JSON, nothing at all of what holds a secret."""
+    """A value as text: strings as they are, nested values as JSON, and nothing of a value that holds a secret."""
     text = value if isinstance(value, str) else json.dumps(value, indent=2, default=str, ensure_ascii=False)
     return "[secret]" if SECRET_SIGNATURE in text else text
 
 
 def _kind(type_: str, letters: int) -> str:
-    """A resource type in short: ``aws:ec2/vpc:Vpc`` is ``ec2.Vpc``, or ``Vpc`` where that is too long."""
+    """A short resource type: ``aws:ec2/vpc:Vpc`` becomes ``ec2.Vpc``, or ``Vpc`` if that is too long."""
     module, name = (["", *type_.split(":")])[-2:]
     full = f"{module.split('/')[0]}.{name}"
     return full if len(full) <= letters else _fit(name, letters)
 
 
 def _fit(text: str, letters: int) -> str:
-    """Text cut in the middle to a number of letters, as resource names differ at their end."""
+    """Text shortened in the middle to a number of characters, since resource names differ at their ends."""
     if len(text) <= letters:
         return text
     tail = max(letters // 2 - 1, 1)
@@ -379,7 +379,7 @@ def _fit(text: str, letters: int) -> str:
 
 
 def _two_lines(name: str, letters: int) -> list[str]:
-    """A name on one line, or on two, broken at a hyphen where there is one."""
+    """A name on one or two lines, broken at a hyphen if it has one."""
     if len(name) <= letters:
         return [name]
     hyphen = name.rfind("-", 1, letters) + 1
@@ -388,6 +388,6 @@ def _two_lines(name: str, letters: int) -> list[str]:
 
 
 def _mean(values: Iterable[float]) -> float:
-    """The mean, zero of nothing."""
+    """The mean, or zero without values."""
     listed = list(values)
     return sum(listed) / len(listed) if listed else 0.0

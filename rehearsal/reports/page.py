@@ -14,7 +14,7 @@ _REHEARSAL = Path(__file__).parent.parent
 def write_page(
     template: str, context: Mapping[str, Any], path: Path, filters: Mapping[str, Callable[..., str]] | None = None
 ) -> None:
-    """Write a template, named by its path below this package, with its context. Folders are made."""
+    """Render a template, named by its path below this package, to a file. Creates missing folders."""
     # Autoescape is forced: jinja2's usual choice goes by suffix and would leave a ".j2" template unescaped.
     environment = Environment(
         loader=FileSystemLoader(_REHEARSAL),

@@ -1,4 +1,4 @@
-"""What a rehearsal looks like in a terminal: the live tree while it runs, tables when it is done."""
+"""The rehearsal in a terminal: a live tree while it runs, tables when it is done."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONG_LIST = 12
 
 
 class Progress:
-    """The tree of components that fills while resources are made, and empties while they are destroyed."""
+    """A tree of components that fills while resources are created and empties while they are destroyed."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -44,7 +44,7 @@ class Progress:
             self._live.stop()
 
     def begin(self, act: str, outcome: Outcome) -> None:
-        """A new act: up, destroy, audit."""
+        """Begin a new phase, such as up, destroy or audit."""
         self.act = act
         if act == "up":
             title = f"{outcome.project.stack}: {outcome.config.variant} in {outcome.config.region.name}"
@@ -58,7 +58,7 @@ class Progress:
         self._acts += 1
 
     def event(self, event: Event) -> None:
-        """Something happened to a resource."""
+        """Show an event of a resource."""
         resource = event.resource
         self._rows[resource.urn] = (event.phase, resource, event.error)
         if not self.console.is_terminal and (
@@ -89,7 +89,7 @@ class Progress:
 
 
 def summary(outcome: Outcome) -> RenderableType:
-    """Everything that the rehearsal found, for people."""
+    """The rehearsal's result for people to read."""
     found = outcome.as_json()
     parts: list[RenderableType] = []
     if outcome.failures:
@@ -106,7 +106,7 @@ def summary(outcome: Outcome) -> RenderableType:
 
 
 def changed(number: int, change: Change) -> RenderableType:
-    """What one change did, or would have done: what is replaced in red, with what that costs."""
+    """What one change did or would have done. Replacements are red, and lost data is named."""
     settings = " ".join(
         f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in change.set.items()
     )
@@ -188,7 +188,7 @@ def _quotas(found: dict[str, Any]) -> RenderableType:
 
 
 def _outputs(found: dict[str, Any]) -> RenderableType:
-    """One line each, never folded: people copy them."""
+    """One line each, never wrapped, since people copy them."""
     text = Text("\nOutputs\n", style="bold", no_wrap=True, overflow="ignore")
     width = max((len(key) for key in found["outputs"]), default=0)
     text.append("\n".join(f"  {key:{width}}  {value}" for key, value in found["outputs"].items()), style="default")
