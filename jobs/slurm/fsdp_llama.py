@@ -42,10 +42,10 @@ KEPT = 2
 
 
 def main() -> None:
-    """One rank."""
+    """Train as one rank of the job."""
     options = _options().parse_args()
     if "RANK" not in os.environ:
-        # torch's env:// wants torchrun's names.
+        # torch's env:// reads torchrun's variables.
         for ours, slurm in (("RANK", "PROCID"), ("WORLD_SIZE", "NTASKS"), ("LOCAL_RANK", "LOCALID")):
             os.environ[ours] = os.environ[f"SLURM_{slurm}"]
     rank, world, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
@@ -87,10 +87,10 @@ def _options() -> argparse.ArgumentParser:
 
 
 def _model(options: argparse.Namespace, mesh: Any, rank: int) -> Any:
-    """The sharded model. Nothing is allocated before it is sharded: a rank needs memory for its slices alone."""
+    """The sharded model. It is sharded before it is allocated, so a rank needs memory only for its own shards."""
     source = None
     if options.pretrained:
-        # On one rank's host memory; the others get their slices from it.
+        # Loaded into one rank's host memory; the other ranks get their shards from it.
         if rank == 0:
             source = AutoModelForCausalLM.from_pretrained(options.pretrained, torch_dtype=torch.float32)
         config = LlamaConfig.from_pretrained(options.pretrained)
@@ -124,7 +124,7 @@ def _model(options: argparse.Namespace, mesh: Any, rank: int) -> Any:
 
 
 def _buffers(model: Any, config: LlamaConfig) -> None:
-    """What is computed and not trained was left empty too: the rotary frequencies."""
+    """Fill the rotary frequencies: they are computed, not trained, and were left empty too."""
     rotary = type(model.model.rotary_emb)(config=config, device="cuda")
     model.model.rotary_emb.inv_freq = rotary.inv_freq
     model.model.rotary_emb.original_inv_freq = rotary.inv_freq
@@ -159,7 +159,7 @@ def _train(options: argparse.Namespace, model: Any, optimizer: Any, out: Path, f
         due = last or (step > first and step % options.save_every == 0)
         if step % options.log_every and not due:
             continue
-        # What all ranks must agree on, in one message: the mean loss, and whether one of them was asked to stop.
+        # One message for what all ranks must agree on: the mean loss, and whether any of them was asked to stop.
         both = torch.stack([loss.detach().float() / world, torch.tensor(float(stop[0]), device="cuda")])
         dist.all_reduce(both)
         if rank == 0:
@@ -175,7 +175,7 @@ def _train(options: argparse.Namespace, model: Any, optimizer: Any, out: Path, f
 
 
 def _rate(options: argparse.Namespace, step: int) -> float:
-    """Linear warm-up, then a cosine to a tenth."""
+    """Linear warm-up, then cosine decay to a tenth."""
     if step < options.warmup:
         return float(options.rate * (step + 1) / options.warmup)
     share = (step - options.warmup) / max(1, options.steps - options.warmup)
@@ -191,7 +191,7 @@ def _tokens(options: argparse.Namespace) -> Any:
 
 
 def _batch(options: argparse.Namespace, tokens: Any, step: int, rank: int) -> Any:
-    """This step's sequences, by step and rank alone: a resumed run reads what an unbroken one would have."""
+    """This step's sequences. They depend only on step and rank, so a resumed run reads the same as an unbroken one."""
     generator = torch.Generator().manual_seed(options.seed + step * 100_003 + rank)
     shape = (options.batch, options.context)
     if tokens is None:
@@ -202,7 +202,7 @@ def _batch(options: argparse.Namespace, tokens: Any, step: int, rank: int) -> An
 
 
 def _save(out: Path, model: Any, optimizer: Any, step: int) -> None:
-    """Every rank its slice, under a name that is not complete until all have written; then the oldest goes."""
+    """Every rank writes its shard to a temporary name. Once all have, rename the checkpoint and delete the oldest."""
     final, aside = out / f"step-{step:08d}", out / f".step-{step:08d}.new"
     if dist.get_rank() == 0:
         shutil.rmtree(aside, ignore_errors=True)
@@ -220,7 +220,7 @@ def _save(out: Path, model: Any, optimizer: Any, step: int) -> None:
 
 
 def _resume(out: Path, model: Any, optimizer: Any) -> int:
-    """The next step, by the newest whole checkpoint. All ranks take the one that rank 0 sees."""
+    """The next step, from the newest complete checkpoint. All ranks load the one that rank 0 sees."""
     found = [str(sorted(out.glob("step-*"))[-1]) if any(out.glob("step-*")) else ""]
     dist.broadcast_object_list(found, src=0)
     if not found[0]:

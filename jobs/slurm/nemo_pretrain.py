@@ -11,7 +11,7 @@ from nemo.collections import llm
 
 
 def main() -> None:
-    """Fit the recipe to the job and run it here, in the processes that are there already."""
+    """Adapt the recipe to the job and run it in this process, as one of the ranks that are already running."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--recipe", default="llama3_8b")
     parser.add_argument("--out", required=True)
@@ -27,7 +27,7 @@ def main() -> None:
         num_gpus_per_node=per_node,
     )
     recipe.trainer.max_steps = options.steps
-    # Two checkpoints: the one before the newest is for a newest that a lost node left half written.
+    # Keep two checkpoints, in case a lost node left the newest one incomplete.
     recipe.log.ckpt.train_time_interval = nemo_run.Config(timedelta, minutes=options.save_minutes)
     recipe.log.ckpt.save_top_k = 2
     recipe.log.ckpt.save_last = True

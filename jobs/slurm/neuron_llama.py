@@ -34,9 +34,9 @@ class Tokens(Dataset):  # type: ignore[type-arg]
     def __init__(self, options: argparse.Namespace) -> None:
         self._length, self._seed, self._vocabulary = options.context, options.seed, options.vocabulary
         self._data = np.memmap(options.data, dtype=options.data_type, mode="r") if options.data else None
-        # Enough that no step sees a sequence twice, where they are random.
+        # If the sequences are random, enough that no step sees one twice.
         self._count = len(self._data) // self._length if self._data is not None else 1 << 20
-        # Sequences that earlier runs have seen: the order starts anew with each run.
+        # Skip the sequences that earlier runs have seen, because the order starts again with each run.
         self.seen = 0
 
     def __len__(self) -> int:
@@ -54,10 +54,10 @@ class Tokens(Dataset):  # type: ignore[type-arg]
 
 
 class Trainer(NeuronTrainer):  # type: ignore[misc]
-    """Optimum Neuron's trainer with checkpoints that a later run goes on from."""
+    """Optimum Neuron's trainer with checkpoints from which a later run can continue."""
 
     def setup_training(self, *args: Any, **kwargs: Any) -> None:
-        """Model, optimizer and schedule; their state, where a checkpoint has it."""
+        """Create model, optimizer and schedule, with their state from a checkpoint if there is one."""
         super().setup_training(*args, **kwargs)
         if not nxd.has_checkpoint(self.args.output_dir):
             return
@@ -70,7 +70,7 @@ class Trainer(NeuronTrainer):  # type: ignore[misc]
             print(f"resumed after step {step}", flush=True)
 
     def _save_checkpoint(self) -> None:
-        """All ranks their parts; NxD calls the checkpoint done when the last one is, and removes the oldest."""
+        """Every rank saves its part. NxD marks the checkpoint as done after the last one, and deletes the oldest."""
         step = self.state.global_step
         nxd.save_checkpoint(
             self.args.output_dir,
@@ -87,12 +87,12 @@ class Trainer(NeuronTrainer):  # type: ignore[misc]
 
     @property
     def _own_optimizer(self) -> Any:
-        """The one that Accelerate wraps. By its type NxD knows that each data-parallel rank has a part of its state."""
+        """The optimizer inside Accelerate's wrapper. Its type tells NxD that data-parallel ranks share its state."""
         return self.optimizer.optimizer
 
 
 def main() -> None:
-    """One rank, one NeuronCore."""
+    """Train as one rank, on one NeuronCore."""
     options = _options().parse_args()
     arguments = NeuronTrainingArguments(
         output_dir=options.out,
@@ -136,7 +136,7 @@ def _options() -> argparse.ArgumentParser:
 
 
 def _model(options: argparse.Namespace, arguments: NeuronTrainingArguments) -> Any:
-    """The model in the shape that the parallelism wants, from a pretrained one or from nothing."""
+    """The model, laid out for the parallelism, from pretrained weights or random ones."""
     if options.pretrained:
         return NeuronModelForCausalLM.from_pretrained(options.pretrained, arguments.trn_config)
     layers, width, inner, heads, kv = SIZES[options.model]

@@ -20,7 +20,7 @@ KEPT = 2
 
 
 def main() -> None:
-    """One rank, one NeuronCore."""
+    """Train as one rank, on one NeuronCore."""
     options = _options().parse_args()
     dist.init_process_group("xla")
     rank, world, device = dist.get_rank(), dist.get_world_size(), xm.xla_device()
@@ -65,15 +65,15 @@ def _step(model: Any, optimizer: Any, data: Any, options: argparse.Namespace, st
     optimizer.zero_grad()
     loss = model(x, y)
     loss.backward()
-    # All-reduces the gradients, and runs the graph.
+    # All-reduces the gradients and runs the graph.
     xm.optimizer_step(optimizer)
     xm.mark_step()
     return loss
 
 
 def _save(out: Path, model: Any, optimizer: Any, step: int, rank: int) -> None:
-    """Whole or not at all: written aside by rank 0, renamed, while all wait."""
-    # Tensors and whole numbers, for weights_only; the optimizer's settings are the options'.
+    """Save the checkpoint atomically: rank 0 writes a temporary file and renames it while the others wait."""
+    # Only tensors and integers, for weights_only. The options set the optimizer's settings.
     state = {"model": model.state_dict(), "moments": optimizer.state_dict()["state"], "step": step}
     out.mkdir(parents=True, exist_ok=True)
     aside = out / f".checkpoint-{step:08d}.pt.new"
@@ -87,10 +87,10 @@ def _save(out: Path, model: Any, optimizer: Any, step: int, rank: int) -> None:
 
 
 def _resume(out: Path, model: Any, optimizer: Any) -> int:
-    """The next step, by the newest checkpoint that can be read."""
+    """The next step, from the newest readable checkpoint."""
     for path in sorted(out.glob("checkpoint-*.pt"), reverse=True):
         try:
-            # Weights alone: who writes to the folder does not run code here.
+            # Load only weights, so that nobody who can write to the folder can run code here.
             state = torch.load(str(path), map_location="cpu", weights_only=True)
             moments = {**optimizer.state_dict(), "state": state["moments"]}
         except Exception as error:
