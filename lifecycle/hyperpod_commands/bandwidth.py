@@ -1,4 +1,4 @@
-"""Bus bandwidth: read from what the tests print, and rated against what the wire can carry.
+"""Bus bandwidth: parsed from the tests' output and compared with what the network can carry.
 
 nccl-tests defines bus bandwidth so that for ring collectives it is the traffic on the slowest link, whatever the
 number of ranks (nccl-tests, doc/PERFORMANCE.md). Between nodes that link is the node's network. The threshold is
@@ -34,7 +34,7 @@ _AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*(\S+)")
 _OUT_OF_BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\S+)[ \t]*(\w*)")
 # nccom-test does not say whether it checked; its command line does.
 _CHECKED = re.compile(r"nccom-test\b.*\s(?:--check|-c)(?:\s|$)", re.MULTILINE)
-# What no test says that went well, and what else explains one that did not get to its end.
+# No successful test prints the first of these. The second also explains why a test did not finish.
 _FAILED = re.compile(
     r"NCCL WARN .*\berror\b|NCCL failure|Test \w* ?failure|exited on signal|exited with non-zero status|core dumped"
     r"|segmentation fault|errors found|test failed|Failure running",
@@ -78,9 +78,9 @@ class Rating:
 
 
 def parse(test: str, text: str) -> Tuple[List[Row], List[str]]:
-    """The rows that nccl-tests (or gloo's sweep, in its columns) or nccom-test printed, and rows that are none.
+    """The rows that nccl-tests, gloo's sweep (same columns) or nccom-test printed, and the malformed rows.
 
-    The latter have another rank's output between their columns, or a number that is none. nccom-test's rows are checked
+    Malformed rows have another rank's output between their columns, or an invalid number. nccom-test's rows are checked
     after a command line that asks for it.
     """
     rows, broken = [], []
@@ -93,7 +93,7 @@ def parse(test: str, text: str) -> Tuple[List[Row], List[str]]:
                 if test == "nccom"
                 else _nccl(rest.split())
             )
-            # More digits than Python turns into a number are none.
+            # Python refuses to parse a number with too many digits.
             rows.append(Row(int(size), int(count), kind, *columns))
         except ValueError:
             broken.append(found.group(0).strip())
@@ -101,7 +101,7 @@ def parse(test: str, text: str) -> Tuple[List[Row], List[str]]:
 
 
 def _nccl(columns: List[str]) -> Tuple[float, float, float, Optional[int]]:
-    """The better half of old releases without a root column and of new ones. Raises ValueError."""
+    """The better of out of place and in place. Old releases have no root column. Raises ValueError."""
     if columns and columns[0].isalpha():  # the reduction
         columns = columns[1:]
     if len(columns) in (5, 9):  # the root
@@ -114,7 +114,7 @@ def _nccl(columns: List[str]) -> Tuple[float, float, float, Optional[int]]:
 
 
 def _nccom(columns: List[str], checked: bool) -> Tuple[float, float, float, Optional[int]]:
-    """The three numbers; with --check it ends with an error where a value is wrong. Raises ValueError."""
+    """The three numbers. With --check the test itself fails if a value is wrong. Raises ValueError."""
     if len(columns) != 3:
         raise ValueError
     return (*_numbers(columns), 0 if checked else None)
@@ -139,7 +139,7 @@ def _wrong(column: str) -> int:
 
 
 def placement(text: str) -> Optional[Tuple[int, int]]:
-    """Nodes, and ranks on each, as nccl-tests lists them; None where it does not."""
+    """Nodes, and ranks on each, as nccl-tests lists them; None if it lists none."""
     ranks = dict(_RANK.findall(_LABEL.sub("", text)))
     nodes = len(set(ranks.values()))
     return (nodes, max(1, len(ranks) // nodes)) if nodes else None
@@ -148,7 +148,7 @@ def placement(text: str) -> Optional[Tuple[int, int]]:
 def threshold(
     collective: str, backend: str, wire_gbps: float, nodes: int, ranks_per_node: int, share: float = 1.0
 ) -> Optional[float]:
-    """GB/s that healthy nodes reach, None where nothing can be said. ``share`` is the part of a node's devices used."""
+    """GB/s that healthy nodes reach; None if unknown. ``share`` is the fraction of a node's devices in use."""
     if nodes < 2 or not wire_gbps:
         return None
     wire = wire_gbps / 8 * share * EFFICIENCY[backend]
@@ -161,7 +161,7 @@ def threshold(
 
 
 def rate(test: str, text: str, limit: Optional[float], failure: str = "") -> Rating:
-    """PASS or FAIL of what a test printed: it got to its end, no value is wrong, the peak is not below the limit.
+    """PASS or FAIL from a test's output: it finished, no value is wrong, and the peak is not below the limit.
 
     ``failure`` is what went wrong besides, as an exit status.
     """
@@ -191,7 +191,7 @@ def rate(test: str, text: str, limit: Optional[float], failure: str = "") -> Rat
 
 
 def _end(text: str) -> Tuple[Optional[float], List[str]]:
-    """The average that the test itself printed last, and what it, MPI or the network complained of."""
+    """The average that the test printed last, and the errors that it, MPI or the network reported."""
     reasons = []
     bounds = _OUT_OF_BOUNDS.search(text)
     if bounds and (bounds.group(1) != "0" or bounds.group(2) == "FAILED"):
@@ -210,7 +210,7 @@ def _end(text: str) -> Tuple[Optional[float], List[str]]:
 
 
 def verdict(rating: Rating, hints: List[str]) -> List[str]:
-    """The end of every test's output."""
+    """The summary at the end of every test's output."""
     limit = f"{rating.threshold:.2f} GB/s" if rating.threshold is not None else "none (only correctness is rated)"
     wrong = "not checked" if rating.wrong is None else rating.wrong
     lines = [
@@ -226,7 +226,7 @@ def verdict(rating: Rating, hints: List[str]) -> List[str]:
 
 
 def hints(transport: str) -> List[str]:
-    """Where a slow or failed test usually comes from, most likely first."""
+    """The usual causes of a slow or failed test, most likely first."""
     common = [
         "sinfo -R and /fsx/.hyperpod/nodes/*.json: nodes that came up degraded",
         "run it again with NCCL_DEBUG=INFO: which network each rank chose",

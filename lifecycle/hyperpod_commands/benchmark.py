@@ -10,7 +10,7 @@ from .cluster import BIN, Trouble, record, run, worker_group
 
 
 def main() -> int:
-    """Become the test's command."""
+    """Replace this process by the test's command."""
     try:
         own = record()
         if own["role"] == "worker":
@@ -33,7 +33,7 @@ def main() -> int:
         print(f"hyperpod-benchmark: {trouble}", file=sys.stderr)
         return 2
     os.execv(f"{BIN}/{command}", [command, *arguments])
-    return 0  # never reached
+    return 0  # unreachable
 
 
 if __name__ == "__main__":

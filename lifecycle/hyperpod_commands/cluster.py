@@ -1,4 +1,4 @@
-"""The cluster as the commands see it: this node's record, an allocation, and what its workers say of themselves."""
+"""The cluster as the commands see it: this node's record, an allocation, and what its workers report."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRANSPORTS = ("tcp", "efa-sendrecv", "efa-rdma")  # the safest first
 
 
 class Trouble(Exception):
-    """The command cannot do what it was asked; the text says why and what to look at."""
+    """The command cannot do what was requested; the text says why and where to look."""
 
 
 @dataclass(frozen=True)
@@ -40,22 +40,22 @@ class Workers:
 
     @property
     def transport(self) -> str:
-        """The safest transport among them: one node without EFA makes the others' useless."""
+        """The safest transport among them: if one node has no EFA, the others cannot use theirs."""
         return min((str(fact["transport"]) for fact in self.facts), key=TRANSPORTS.index)
 
     @property
     def environment(self) -> Dict[str, str]:
-        """The task variables of the node with that transport."""
+        """The task variables of a node with that transport."""
         safest = next(fact for fact in self.facts if fact["transport"] == self.transport)
         return dict(safest["environment"])
 
     def everywhere(self, key: str) -> str:
-        """A path that all nodes have, empty unless they all have the same."""
+        """A path that is the same on all nodes; empty if it differs."""
         values = {str(fact[key]) for fact in self.facts}
         return values.pop() if len(values) == 1 else ""
 
     def complaints(self) -> List[str]:
-        """Differences that people should know of."""
+        """Differences between the nodes that users should know."""
         found = []
         if len({fact["transport"] for fact in self.facts}) > 1:
             each = ", ".join(f"{fact['hostname']} {fact['transport']}" for fact in self.facts)
@@ -76,7 +76,7 @@ def record(path: str = f"{STATE}/node.json") -> Dict[str, Any]:
 
 
 def worker_group(own: Mapping[str, Any], partition: Optional[str]) -> Mapping[str, Any]:
-    """The first group of workers, of a partition where one is given."""
+    """The first worker group; if a partition is given, the first one in it."""
     workers = [g for g in own["groups"] if g["role"] == "worker" and partition in (None, g["partition"])]
     if not workers:
         raise Trouble(f"no worker group has the partition {partition}" if partition else "the cluster has no workers")
@@ -84,7 +84,7 @@ def worker_group(own: Mapping[str, Any], partition: Optional[str]) -> Mapping[st
 
 
 def run(command: Sequence[str], timeout: float = 120, stdin: str = "") -> str:
-    """A command's output. Raises Trouble with its last words."""
+    """A command's output. Raises Trouble with the last line of its error."""
     try:
         done = subprocess.run(
             list(command),
@@ -106,7 +106,7 @@ def run(command: Sequence[str], timeout: float = 120, stdin: str = "") -> str:
 
 
 def ask_workers(nodes: int) -> Workers:
-    """Within an allocation: every node's facts, from the node itself."""
+    """Inside an allocation: the facts of every node, as the node itself reports them."""
     command = ["srun", "--mpi=none", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--gres=none"]
     out = run([*command, f"{BIN}/hyperpod-node-facts"])
     answers = {}
@@ -123,7 +123,7 @@ def ask_workers(nodes: int) -> Workers:
 
 
 def as_person(command: str) -> None:
-    """Go on as ubuntu where root has called: MPI's programs start each other by ssh, and root has no key for that."""
+    """Continue as ubuntu if root has called: MPI starts its processes over ssh, and root has no key for that."""
     if os.geteuid():
         return
     try:
@@ -136,7 +136,7 @@ def as_person(command: str) -> None:
 
 
 def allocate(nodes: int, per_node: int, gres: str, partition: Optional[str], command: Sequence[str]) -> NoReturn:
-    """Become salloc, which runs the command within an allocation of whole nodes."""
+    """Replace this process by salloc, which runs the command in an allocation of whole nodes."""
     arguments = ["salloc", "--quiet", f"--nodes={nodes}", f"--ntasks-per-node={per_node}", "--exclusive"]
     if gres:
         arguments.append(f"--gres={gres}:{per_node}")
@@ -151,5 +151,5 @@ def allocate(nodes: int, per_node: int, gres: str, partition: Optional[str], com
 
 
 def say(line: str = "") -> None:
-    """For people; standard error with --json, whose output is for programs."""
+    """Print for people: on standard error with --json, because standard output is then for programs."""
     print(line, file=sys.stderr if "--json" in sys.argv else sys.stdout, flush=True)

@@ -1,6 +1,6 @@
-"""``run-nanogpt [nodes] [gpus]``: trains a small character-level GPT on the workers, as a batch job that survives them.
+"""``run-nanogpt [nodes] [gpus]``: trains a small character-level GPT on the workers in a batch job that survives them.
 
-The job goes back into the queue when a node is lost and goes on from its last checkpoint on the shared file system.
+When a node is lost, Slurm requeues the job, which continues from its last checkpoint on the shared file system.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SCRIPT = """#!/bin/bash
 #SBATCH --requeue
 #SBATCH --open-mode=append
 #SBATCH --output={log}{extra}
-# Rank, size and address from Slurm; the port changes with every restart, so that an old socket is not in the way.
+# Rank, size and address come from Slurm. The port changes with every restart, so an old socket cannot block it.
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_PORT=$((20000 + (SLURM_JOB_ID * 7 + ${{SLURM_RESTART_COUNT:-0}}) % 20000))
 export MASTER_ADDR MASTER_PORT PYTHONUNBUFFERED=1
@@ -34,11 +34,11 @@ auto_resume=()
 if [[ -d /opt/sagemaker_cluster ]]; then auto_resume=(--auto-resume=1); fi
 srun "${{auto_resume[@]}}" --mpi=none --kill-on-bad-exit=1 {command}
 code=$?
-# When a node is lost the other ranks fail first. Ending now would end the job; in a while Slurm requeues it.
+# When a node is lost, the other ranks fail first. Exiting now would end the job; Slurm requeues it a little later.
 if ((code)); then bash {lib}/training/wait_for_requeue.sh; fi
 exit $code
 """
-# The trainer's own options, passed on where they are given. Its help says what they mean.
+# The trainer's own options, passed on if they are given. Its help explains them.
 TRAINER: Dict[str, type] = {
     "--batch": int, "--block": int, "--layers": int, "--heads": int, "--embed": int, "--rate": float, "--seed": int,
     "--threads": int, "--log-every": int, "--data": str,
@@ -47,14 +47,14 @@ ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "BOOT_F
 
 
 def main() -> int:
-    """The command."""
+    """Submit the job and, unless detached, follow it."""
     options = _options().parse_args()
     own = record()
     group = worker_group(own, options.partition)
     per_node = options.gpus or max(1, int(group["accelerators"]) if group["accelerator"] == "gpu" else 1)
     out = _folder(options.out, f"{own['mount_point']}/checkpoints/nanogpt-{time.strftime('%Y%m%d-%H%M%S')}")
     log = out / "train.log"
-    # What an earlier run left in the log was shown by that run.
+    # An earlier run has already shown what it wrote to the log.
     seen = log.stat().st_size if log.exists() else 0
     job = _submit(options, group, per_node, out, log)
     say(f"job {job}: {options.nodes} nodes x {per_node}, log {log}")
@@ -86,7 +86,7 @@ def _options() -> argparse.ArgumentParser:
 
 
 def _folder(asked: Optional[str], new: str) -> Path:
-    """The folder of checkpoints: the one that was asked for, or a new one, of a name that somebody else may guess."""
+    """The checkpoint folder: the requested one, or a new one, whose name other users could guess."""
     out = Path(os.path.realpath(asked or new))
     out.parent.mkdir(parents=True, exist_ok=True)
     if os.geteuid() == 0:
@@ -100,9 +100,9 @@ def _folder(asked: Optional[str], new: str) -> Path:
 
 
 def _closed(out: Path) -> None:
-    """Root's job writes where only root may: whoever else may, could put links there, or a checkpoint of theirs.
+    """Root's job writes only where nobody else can: another user could put links or a forged checkpoint there.
 
-    In a folder for all, as /fsx/checkpoints, nobody can move or replace what is root's.
+    In a shared folder such as /fsx/checkpoints nobody can move or replace root's files.
     """
     for folder in (out, *out.parents):
         if folder == out and not folder.exists():
@@ -135,7 +135,7 @@ def _submit(options: argparse.Namespace, group: Mapping[str, Any], per_node: int
         command=_quoted([*python, f"{LIB}/training/nanogpt.py", "--out", str(out), *words]),
         lib=LIB,
     )
-    # On standard input (sbatch(1)): nobody can change it on its way.
+    # Passed on standard input (sbatch(1)), where nobody can change it.
     return run(["sbatch", "--parsable", f"--chdir={out}"], stdin=script).strip().split(";")[0]
 
 
@@ -152,7 +152,7 @@ def _state(job: str) -> str:
 
 
 def _follow(job: str, log: Path, position: int) -> str:
-    """Show the log as it grows, until the job has ended for good. Returns its last state."""
+    """Show the log as it grows, until the job has finally ended. Returns its last state."""
     last, unknown = "", 0
     while True:
         state = _state(job)
@@ -169,7 +169,7 @@ def _follow(job: str, log: Path, position: int) -> str:
 
 
 def _show(log: Path, position: int) -> int:
-    """The complete lines behind a position; returns the next one."""
+    """Show the complete lines after a position; return the next position."""
     try:
         with log.open("rb") as file:
             file.seek(position)
@@ -217,7 +217,7 @@ def _report(options: argparse.Namespace, job: str, state: str, out: Path) -> int
 
 
 def entry() -> int:
-    """The command, its troubles in one line."""
+    """Run the command; report a failure in one line."""
     try:
         return main()
     except Trouble as trouble:

@@ -1,4 +1,4 @@
-"""``run-nccl-test [nodes] [gpus] [collective]``: bus bandwidth between workers, and whether it is what the wire gives.
+"""``run-nccl-test [nodes] [gpus] [collective]``: bus bandwidth between workers, and whether it is as expected.
 
 With NVIDIA GPUs it runs nccl-tests under MPI. Where the transport is tcp and the workers have no nccl-tests, or with
 ``--backend gloo``, it runs the same sweep with PyTorch's gloo and prints the same columns.
@@ -22,14 +22,14 @@ COLLECTIVES = (
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "scatter", "gather", "sendrecv",
 )  # fmt: skip
 GLOO = ("all_reduce", "all_gather", "broadcast", "reduce", "scatter", "gather", "sendrecv")
-# A node's variables that its ranks get explicitly; mpirun forwards nothing by itself.
+# Variables of a node that its ranks get explicitly; mpirun forwards none by itself.
 FORWARDED = ("LD_LIBRARY_PATH", "NCCL_", "FI_")
-# As coreutils' timeout says it; and the seconds from its SIGTERM to its SIGKILL.
+# The exit status of coreutils' timeout, and the seconds between its SIGTERM and its SIGKILL.
 TIMED_OUT, GRACE = 124, 20.0
 
 
 def main() -> int:
-    """The command."""
+    """Allocate the workers, or inside the allocation run the test."""
     options = parser().parse_args()
     as_person("run-nccl-test")
     own = record()
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """What may be asked for."""
+    """The command's options."""
     found = argparse.ArgumentParser(prog="run-nccl-test", description=__doc__.split("\n")[0] if __doc__ else "")
     found.add_argument("nodes", nargs="?", type=int, default=2, help="workers (default 2)")
     found.add_argument("gpus", nargs="?", type=int, default=0, help="GPUs a worker (default all)")
@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def measure(options: argparse.Namespace, per_node: int) -> int:
-    """Within the allocation: detect on the workers, run, rate."""
+    """Inside the allocation: inspect the workers, run the test, rate the result."""
     workers = ask_workers(options.nodes)
     complaints = workers.complaints()
     backend = options.backend or choose(workers)
@@ -99,7 +99,7 @@ def measure(options: argparse.Namespace, per_node: int) -> int:
 
 
 def choose(workers: Workers) -> str:
-    """nccl where the workers can; gloo where they have nothing better than Ethernet and no nccl-tests."""
+    """nccl if the workers can run it; gloo if they have only Ethernet and no nccl-tests."""
     if workers.everywhere("nccl_tests"):
         return "nccl"
     if workers.transport == "tcp":
@@ -113,14 +113,14 @@ def choose(workers: Workers) -> str:
 def _limit(options: argparse.Namespace, backend: str, workers: Workers, per_node: int) -> "float | None":
     group = workers.first["group"]
     if backend == "gloo" and workers.transport != "tcp":
-        return None  # the catalogue has the wire of EFA, which gloo does not use
+        return None  # the catalogue has EFA's bandwidth, and gloo does not use EFA
     share = 1.0 if backend == "gloo" else min(1.0, per_node / max(1, int(group["accelerators"])))
     wire = float(group["network_gbps"])
     return bandwidth.threshold(options.collective, backend, wire, options.nodes, per_node, share)
 
 
 def mpirun(options: argparse.Namespace, workers: Workers, per_node: int) -> List[str]:
-    """nccl-tests under Open MPI: its own traffic over plain sockets, NCCL's as the workers' variables say."""
+    """nccl-tests under Open MPI: MPI uses plain sockets, and NCCL what the workers' variables select."""
     program = workers.everywhere("nccl_tests") + f"/{options.collective}_perf"
     launcher = str(workers.first["mpirun"] or "/opt/amazon/openmpi/bin/mpirun")
     command = [launcher, "-np", str(options.nodes * per_node), "--map-by", f"ppr:{per_node}:node", "--bind-to", "none"]
@@ -153,7 +153,7 @@ def _gloo(options: argparse.Namespace, workers: Workers) -> List[str]:
 
 
 def run_test(command: Sequence[str], timeout: float) -> Tuple[int, str]:
-    """Run a test to its end, in at most ``timeout`` seconds: status, and its command and output, shown as they come."""
+    """Run a test for at most ``timeout`` seconds and show its output live. Returns its status, command and output."""
     lines = [" ".join(shlex.quote(word) for word in command)]
     say(lines[0])
     with subprocess.Popen(
@@ -186,7 +186,7 @@ def run_test(command: Sequence[str], timeout: float) -> Tuple[int, str]:
 
 
 def failure(code: int, text: str) -> str:
-    """What the status of a test that ``run_test`` ran amounts to, empty where it is 0."""
+    """What the exit status of a test that ``run_test`` ran means; empty if it is 0."""
     if not code:
         return ""
     said = [line for line in text.splitlines()[1:] if line.strip()]
@@ -195,7 +195,7 @@ def failure(code: int, text: str) -> str:
 
 
 def entry() -> int:
-    """The command, its troubles in one line."""
+    """Run the command; report a failure in one line."""
     try:
         return main()
     except Trouble as trouble:

@@ -14,12 +14,12 @@ from .nccl_test import failure, run_test
 
 # nccom-test's names of the collectives.
 COLLECTIVES = {"all_reduce": "allr", "all_gather": "allg", "reduce_scatter": "redsct", "alltoall": "alltoall"}
-# Bandwidth in the type that models are trained in.
+# Bandwidth is measured in the data type that models are trained in.
 SWEEP = (
     "--minbytes", "1kb", "--maxbytes", "128mb", "--stepfactor", "2", "--datatype", "bf16",
     "--iters", "5", "--warmup_iters", "5",
 )  # fmt: skip
-# Then values, which the test checks only in fp32 (Neuron documentation, "NCCOM-TEST User Guide", --check).
+# Values are tested next, which the test checks only in fp32 (Neuron documentation, "NCCOM-TEST User Guide", --check).
 CHECK = (
     "--minbytes",
     "1mb",
@@ -34,12 +34,12 @@ CHECK = (
     "1",
 )
 # The same guide, "-N, --nnodes": with several nodes NEURON_RT_ROOT_COMM_ID must name the first one's address and a free
-# port. Linux gives none above 60999 to anybody who does not ask for it (ip_local_port_range).
+# port. Linux assigns no port above 60999 by itself (ip_local_port_range).
 FIRST_PORT, PORTS = 61000, 4000
 
 
 def main() -> int:
-    """The command."""
+    """Allocate the workers, or inside the allocation run the test."""
     options = parser().parse_args()
     as_person("run-nccom-test")
     own = record()
@@ -91,7 +91,7 @@ def main() -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """What may be asked for."""
+    """The command's options."""
     found = argparse.ArgumentParser(prog="run-nccom-test", description=(__doc__ or "").split("\n")[0])
     found.add_argument("nodes", nargs="?", type=int, default=2, help="nodes (default 2)")
     found.add_argument("workers", nargs="?", type=int, default=0, help="NeuronCores a node (default all)")
@@ -106,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def command(options: argparse.Namespace, workers: Workers, per_node: int, sizes: Sequence[str]) -> List[str]:
-    """nccom-test on the first node, by its full path; it reaches the others by ssh and MPI of its own."""
+    """nccom-test on the first node, by its full path; it reaches the others over ssh with its own MPI."""
     program = str(workers.first["nccom_test"])
     if not program:
         raise Trouble(f"{workers.names[0]} has no /opt/aws/neuron/bin/nccom-test: the Neuron tools are not installed")
@@ -121,7 +121,7 @@ def command(options: argparse.Namespace, workers: Workers, per_node: int, sizes:
 
 
 def entry() -> int:
-    """The command, its troubles in one line."""
+    """Run the command; report a failure in one line."""
     try:
         return main()
     except Trouble as trouble:

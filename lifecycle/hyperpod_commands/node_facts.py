@@ -1,6 +1,6 @@
 """``hyperpod-node-facts``: one line of JSON about the node it runs on. The other commands run it on the workers.
 
-Nothing that decides how a job runs is looked up on the controller, which has none of the workers' devices.
+The controller has none of the workers' devices, so the workers themselves report what decides how a job runs.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 STATE = "/etc/hyperpod"
-# Where AWS's images have nccl-tests, newest first, and where people build it.
+# Where AWS's images have nccl-tests, newest first, and where people usually build it.
 NCCL_TESTS = ("usr/local/cuda*/efa/test-*", "opt/nccl-tests/build", "usr/local/nccl-tests/build", "usr/local/bin")
 PYTHONS = ("python3", "/opt/pytorch/bin/python3", "/opt/conda/bin/python3", "/usr/bin/python3")
-# The working folder, which -c would look in first, may be anybody's.
+# With -c, Python looks for modules in the working folder first, which any user may own.
 HAS_TORCH = (
     "import sys; sys.path = [p for p in sys.path if p]; import importlib.util as i; "
     "sys.exit(i.find_spec('torch') is None)"
@@ -26,7 +26,7 @@ HAS_TORCH = (
 
 
 def facts(state: str = STATE) -> Dict[str, Any]:
-    """What this node is, by its own record and by a look at it now."""
+    """What this node is, from its record and from its present state."""
     try:
         record = json.loads(Path(state, "node.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -62,7 +62,7 @@ def devices(gres: str) -> int:
 
 
 def nccl_tests() -> str:
-    """The folder of the nccl-tests binaries, empty without."""
+    """The folder of the nccl-tests binaries; empty if there is none."""
     for pattern in NCCL_TESTS:
         for folder in sorted(Path("/").glob(pattern), reverse=True):
             if os.access(str(folder / "all_reduce_perf"), os.X_OK):
@@ -71,7 +71,7 @@ def nccl_tests() -> str:
 
 
 def python() -> str:
-    """A Python that has PyTorch, empty without. HYPERPOD_PYTHON comes first."""
+    """A Python that has PyTorch; empty if there is none. HYPERPOD_PYTHON is tried first."""
     for name in (os.environ.get("HYPERPOD_PYTHON", ""), *PYTHONS):
         path: Optional[str] = shutil.which(name) if name else None
         if path and subprocess.call([path, "-c", HAS_TORCH], stderr=subprocess.DEVNULL) == 0:

@@ -1,4 +1,4 @@
-"""``hyperpod-validate``: is this node, now, what it was when it booted? One line a check, exit status by the result."""
+"""``hyperpod-validate``: checks that this node is still as it was at boot. One line per check; fails if one fails."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def boot(_: Mapping[str, Any]) -> str:
 
 
 def shared(own: Mapping[str, Any]) -> str:
-    """The shared file system takes and gives back a file."""
+    """A file can be written to the shared file system and read back."""
     mount_point = str(own["mount_point"])
     if not os.path.ismount(mount_point):
         raise Trouble(f"{mount_point} is not mounted")
@@ -50,7 +50,7 @@ def munge(_: Mapping[str, Any]) -> str:
 
 
 def slurm(own: Mapping[str, Any]) -> str:
-    """The controller answers, and has a worker as one that takes jobs."""
+    """The controller answers, and if this node is a worker, it accepts jobs."""
     ping = run(["scontrol", "ping"], timeout=20)
     if "UP" not in ping:
         raise Trouble(ping.strip())
@@ -66,7 +66,7 @@ def slurm(own: Mapping[str, Any]) -> str:
 
 
 def accelerators(own: Mapping[str, Any]) -> str:
-    """As many devices as the instance type has."""
+    """The node has as many devices as its instance type should."""
     group = own["group"]
     wanted, there = int(group["accelerators"]), devices(group["gres"])
     if there < wanted:
@@ -75,7 +75,7 @@ def accelerators(own: Mapping[str, Any]) -> str:
 
 
 def transport(own: Mapping[str, Any]) -> str:
-    """The transport is the one its type is known for."""
+    """The transport is the best that the instance type supports."""
     group = own["group"]
     known = ("efa-rdma" if group["rdma_read"] else "efa-sendrecv") if group["efa"] == "yes" else own["transport"]
     if group["accelerators"] and own["transport"] != known:
@@ -84,7 +84,7 @@ def transport(own: Mapping[str, Any]) -> str:
 
 
 def commands(_: Mapping[str, Any]) -> str:
-    """The commands are there."""
+    """The commands are installed."""
     missing = [n for n in ("run-nccl-test", "run-nccom-test", "run-nanogpt") if not os.access(f"{BIN}/{n}", os.X_OK)]
     if missing:
         raise Trouble(f"missing in {BIN}: {', '.join(missing)}")

@@ -1,4 +1,4 @@
-"""Reads slurm.conf as HyperPod's agent writes it, and renders our own hyperpod.conf and gres.conf."""
+"""Reads the slurm.conf that HyperPod's agent writes, and renders our hyperpod.conf and gres.conf."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from .model import Group, Instance
 INCLUDE = "hyperpod.conf"
 SLURMD_TIMEOUT = 60
 INCLUDE_LINE = f"include {INCLUDE}"
-# Nodes in a range, files within files: more than any cluster has.
+# Limits that no cluster reaches: nodes in a range, and nested includes.
 MOST_NODES, MOST_INCLUDES = 65536, 4
 HEADER = "# Made by the HyperPod lifecycle scripts; what is set in slurm.conf itself is not repeated here.\n"
-# Device files of each accelerator. File names, because with a count alone Slurm sets no CUDA_VISIBLE_DEVICES.
+# Device files of each accelerator. Slurm sets CUDA_VISIBLE_DEVICES only if it knows file names, not just a count.
 DEVICES = {"gpu": "/dev/nvidia", "neuron": "/dev/neuron"}
 
 
 @dataclass(frozen=True)
 class SlurmConf:
-    """What matters of slurm.conf, without our include."""
+    """The relevant content of slurm.conf, without our include."""
 
     keys: Mapping[str, str]
     nodes: Tuple[Mapping[str, str], ...]
@@ -28,11 +28,11 @@ class SlurmConf:
     controllers: Tuple[Tuple[str, str], ...]
 
     def get(self, key: str, default: str = "") -> str:
-        """A setting; Slurm's names have no case."""
+        """A setting. Slurm ignores the case of names."""
         return self.keys.get(key.lower(), default)
 
     def port(self, key: str, default: int) -> int:
-        """A daemon's port; a range has the first. The default also where Slurm would refuse what is there."""
+        """A daemon's port, or the first of a range. Returns the default for a value that Slurm would refuse."""
         first = self.get(key).split("-")[0]
         return int(first) if re.fullmatch(r"[0-9]{1,5}", first) else default
 
@@ -59,11 +59,11 @@ def parse(text: str) -> SlurmConf:
 
 
 def inline(text: str, read: Callable[[str], Optional[str]], within: Sequence[str] = ()) -> str:
-    """The text with included files in their lines' places. A line stays where ``read`` has no such file."""
+    """The text with each include line replaced by its file. The line stays if ``read`` does not find the file."""
 
     def content(match: "re.Match[str]") -> str:
         name = match.group(1)
-        # A file that includes itself would never end.
+        # A file that includes itself would recurse forever.
         found = read(name) if name not in within and len(within) < MOST_INCLUDES else None
         return match.group(0) if found is None else inline(found, read, [*within, name]).rstrip("\n")
 
@@ -81,7 +81,7 @@ def _pairs(line: str) -> Dict[str, str]:
 
 
 def expand(names: str) -> List[str]:
-    """``ip-10-1-0-[1-3,7]`` as single names. What Slurm would refuse stays as it is."""
+    """Expand ``ip-10-1-0-[1-3,7]`` to single names. What Slurm would refuse stays unchanged."""
     found: List[str] = []
     for part in re.split(r",(?![^\[]*\])", names):
         match = re.match(r"(.*)\[([^\]]+)\](.*)$", part)
@@ -95,7 +95,7 @@ def expand(names: str) -> List[str]:
 
 
 def _numbers(piece: str) -> List[str]:
-    """``08-10`` as single numbers of the same width; none where it is no range, or one that would fill the memory."""
+    """Expand ``08-10`` to numbers of the same width; empty if it is not a range, or too large for memory."""
     found = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", piece)
     if not found:
         return []
@@ -110,14 +110,14 @@ def host_name(address: str) -> str:
 
 
 def gres(group: Group) -> str:
-    """``gpu:8``, empty without accelerators."""
+    """``gpu:8``; empty without accelerators."""
     return f"{group.gres}:{group.accelerators}" if group.gres and group.accelerators else ""
 
 
 def groups_of_nodes(
     conf: SlurmConf, instances: Sequence[Instance], recorded: Mapping[str, str], groups: Mapping[str, Group]
 ) -> Dict[str, Group]:
-    """Slurm's node names to worker groups: by address, by HyperPod's name for it, or by what the node itself filed."""
+    """Map Slurm's node names to worker groups: by address, by HyperPod's name, or by the node's own record."""
     by_address = {i.address: i.group for i in instances if i.address}
     by_address.update({host_name(address): name for address, name in list(by_address.items())})
     workers = {name: group for name, group in groups.items() if group.role == "worker"}
@@ -134,22 +134,22 @@ def groups_of_nodes(
 
 
 def render(conf: SlurmConf, groups: Mapping[str, Group], by_node: Mapping[str, Group], bin_folder: str) -> str:
-    """hyperpod.conf: each of our settings that slurm.conf does not have itself. Slurm complains of a second one.
+    """hyperpod.conf: our settings that slurm.conf does not set. Slurm complains about a duplicate setting.
 
-    Where there are partitions, one more comes only once it has nodes: until then HyperPod's agent may still write it,
-    and slurmctld ends where it finds it twice.
+    If slurm.conf already has partitions, we add another only once it has nodes. Until then HyperPod's agent may still
+    write it, and slurmctld exits if a partition is defined twice.
     """
     workers = [group for group in groups.values() if group.role == "worker"]
     wanted = {
-        # A job whose node is lost goes back into the queue, and a node that comes back takes jobs again.
+        # Slurm requeues a job whose node is lost, and a node that returns accepts jobs again.
         "JobRequeue": "1",
         "ReturnToService": "2",
-        # hyperpod-requeue notices a lost node long before; this is for when it does not run.
+        # hyperpod-requeue notices a lost node much earlier. This is the fallback if it does not run.
         "SlurmdTimeout": str(SLURMD_TIMEOUT),
         "KillWait": "10",
-        # Three and thirty seconds by default, for clusters of thousands of short jobs. After it has read its
-        # configuration, as whenever a node joins, slurmctld waits three or four before it looks at the first; backfill
-        # starts a job within one. The other two as slurm.conf(5) has them by default, and advises for a short interval.
+        # The defaults of 3 and 30 seconds suit clusters with thousands of short jobs. After slurmctld reads its
+        # configuration, which it does whenever a node joins, it waits 3 or 4 seconds before it schedules; backfill
+        # starts a job within one. bf_max_time is slurm.conf(5)'s default; it advises max_rpc_cnt for short intervals.
         "SchedulerParameters": "batch_sched_delay=1,bf_interval=1,bf_max_time=30,max_rpc_cnt=150",
         "Prolog": f"{bin_folder}/hyperpod-prolog",
         "Epilog": f"{bin_folder}/hyperpod-epilog",
@@ -173,7 +173,7 @@ def render(conf: SlurmConf, groups: Mapping[str, Group], by_node: Mapping[str, G
 
 
 def _node_defaults(conf: SlurmConf, workers: Sequence[Group]) -> List[str]:
-    """GRES for NodeName lines without any, where all workers have the same. It holds for later nodes too."""
+    """The default GRES of NodeName lines, if all workers have the same. It applies to later nodes too."""
     kinds = {gres(group) for group in workers}
     if len(kinds) != 1 or kinds == {""} or (conf.nodes and all("gres" in entry for entry in conf.nodes)):
         return []
@@ -181,7 +181,7 @@ def _node_defaults(conf: SlurmConf, workers: Sequence[Group]) -> List[str]:
 
 
 def missing_keys(conf: SlurmConf, bin_folder: str) -> List[str]:
-    """What slurm.conf sets otherwise and our hooks need, in the words of a warning."""
+    """Warnings about settings in slurm.conf that differ from what our hooks need."""
     found = []
     hook = conf.get("TaskProlog")
     if hook and not hook.startswith(bin_folder):
@@ -201,10 +201,10 @@ def missing_keys(conf: SlurmConf, bin_folder: str) -> List[str]:
 
 
 def carrier(text: str) -> Optional[str]:
-    """The file that carries our include line: one that is there for settings like ours, None for slurm.conf itself.
+    """The file that gets our include line: accounting.conf if slurm.conf includes it; None for slurm.conf itself.
 
-    HyperPod's agent writes slurm.conf anew when nodes come and go, with a line that includes accounting.conf; that
-    file is empty by default and stays (awsome-distributed-ai, setup_mariadb_accounting.sh).
+    HyperPod's agent rewrites slurm.conf when nodes come and go, and the new one includes accounting.conf. That file
+    is empty by default and stays as it is (awsome-distributed-ai, setup_mariadb_accounting.sh).
     """
     for line in _logical_lines(text):
         if re.match(r"(NodeName|PartitionName)\s*=", line, re.IGNORECASE):
@@ -216,12 +216,12 @@ def carrier(text: str) -> Optional[str]:
 
 
 def without_include(text: str) -> str:
-    """slurm.conf without the line that reads hyperpod.conf."""
+    """slurm.conf without the line that includes hyperpod.conf."""
     return re.sub(rf"^\s*include\s+\S*{re.escape(INCLUDE)}\s*\n", "", text, flags=re.MULTILINE | re.IGNORECASE)
 
 
 def with_include(text: str) -> str:
-    """slurm.conf with the one line that reads hyperpod.conf, before the first node: it has the nodes' defaults."""
+    """slurm.conf with a line that includes hyperpod.conf before the first node, because it sets nodes' defaults."""
     if re.search(rf"^\s*include\s+\S*{re.escape(INCLUDE)}\s*$", text, re.MULTILINE | re.IGNORECASE):
         return text
     lines = text.splitlines()
@@ -233,10 +233,10 @@ def with_include(text: str) -> str:
 
 
 def with_future(text: str, login: Set[str]) -> str:
-    """Login nodes' lines say FUTURE: no slurmd runs there, and with any other state they are DOWN in a partition.
+    """Set the state of login nodes to FUTURE: they run no slurmd, so Slurm would show them as DOWN otherwise.
 
     HyperPod's agent writes lines for login nodes too, and its default partition has all nodes (awsome-distributed-ai,
-    hyperpod-mental-model.md). To Slurm a future node is in no partition and in no list (slurm.conf(5)).
+    hyperpod-mental-model.md). Slurm shows a FUTURE node in no partition and in no list (slurm.conf(5)).
     """
     lines = []
     for line in text.splitlines():
@@ -248,7 +248,7 @@ def with_future(text: str, login: Set[str]) -> str:
 
 
 def login_nodes(conf: SlurmConf, instances: Sequence[Instance], groups: Mapping[str, Group]) -> Set[str]:
-    """Slurm's names of the login nodes, by their addresses or by HyperPod's names."""
+    """Slurm's names of the login nodes, found by their addresses or by HyperPod's names."""
     ours = [i for i in instances if i.group in groups and groups[i.group].role == "login"]
     known = {i.name for i in ours} | {i.address for i in ours} | {host_name(i.address) for i in ours if i.address}
     found = set()
@@ -261,7 +261,7 @@ def login_nodes(conf: SlurmConf, instances: Sequence[Instance], groups: Mapping[
 
 
 def with_gres(text: str, by_node: Mapping[str, Group], groups: Mapping[str, Group]) -> str:
-    """NodeName lines without Gres get their group's. Only where groups differ, which no default can say."""
+    """Add the group's Gres to NodeName lines without one. Needed only if groups differ, so that no default fits."""
     if len({gres(group) for group in groups.values() if group.role == "worker"}) < 2:
         return text
     lines = []
@@ -277,7 +277,7 @@ def with_gres(text: str, by_node: Mapping[str, Group], groups: Mapping[str, Grou
 
 
 def render_gres(by_node: Mapping[str, Group]) -> str:
-    """gres.conf: device files a node. No node names where all nodes are alike, so that later ones are meant too."""
+    """gres.conf: the device files per node. If all nodes are alike it names none, and so covers later nodes too."""
     lines = ["AutoDetect=off"]
     kinds = {(group.gres, group.accelerators) for group in by_node.values()}
     for kind, count in sorted(kinds):

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Slurm's Epilog: runs as root on a node after a job's last task there, and takes away what the job left on it.
+# Slurm's Epilog: runs as root on a node after a job's last task there, and deletes the job's scratch folder.
 state=${HYPERPOD_STATE:-/etc/hyperpod}
 scratch=''
 if [[ -r $state/prolog.env ]]; then
@@ -7,7 +7,7 @@ if [[ -r $state/prolog.env ]]; then
   source "$state/prolog.env"
 fi
 jobs=$scratch/jobs
-# As the prolog made it: no link, and not another user's.
+# Only a folder that the prolog made: not a link, and not another user's.
 if [[ -n $scratch && ${SLURM_JOB_ID-} =~ ^[0-9]+$ && -d $jobs && ! -L $jobs && $(stat -c %u -- "$jobs") == "$EUID" ]]; then
   rm -rf -- "${jobs:?}/$SLURM_JOB_ID"
 fi

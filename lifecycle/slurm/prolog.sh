@@ -1,6 +1,6 @@
 #!/bin/bash
-# Slurm's Prolog: runs as root on a node before a job's first task there. A failure drains the node and puts the job
-# back into the queue, so it says only what makes every job fail: no shared file system, or lost accelerators.
+# Slurm's Prolog: runs as root on a node before a job's first task there. A failure drains the node and requeues the
+# job, so it fails only for what would make every job fail: no shared file system, or lost accelerators.
 state=${HYPERPOD_STATE:-/etc/hyperpod}
 mounts=${HYPERPOD_MOUNTS:-/proc/self/mounts}
 shopt -s nullglob
@@ -11,7 +11,7 @@ fail() {
   exit 1
 }
 
-# prolog.env has what the node had when it booted: a device that was missing then is in its summary already.
+# prolog.env has what the node had at boot. The node's summary already names a device that was missing then.
 shared='' devices='' pattern='' scratch=''
 if [[ -r $state/prolog.env ]]; then
   # shellcheck source=/dev/null
@@ -24,11 +24,11 @@ if [[ -n $pattern ]]; then
   if ((${#found[@]} < devices)); then fail "${#found[@]} of $devices devices $pattern are left"; fi
 fi
 
-# A folder that this user owns, and no link to one.
+# Whether the path is a folder that this user owns, and not a link.
 owned() { [[ -d $2 && ! -L $2 && $(stat -c %u -- "$2") == "$1" ]]; }
 
-# Anybody may write to $scratch, so the folders of jobs are in one of root's own: what somebody else has put in its place
-# goes, and nothing is done to a folder that was not made here or is another user's.
+# Anybody may write to $scratch, so the jobs' folders are in a folder that root owns. Whatever somebody else has put in
+# its place is deleted. A folder that was not made here, or belongs to another user, is never used.
 make_folder() {
   local jobs=$scratch/jobs user=${SLURM_JOB_UID:-0} lock
   local mine=$jobs/$SLURM_JOB_ID
@@ -38,7 +38,7 @@ make_folder() {
   owned "$user" "$mine" || { rm -rf -- "$mine" && mkdir -m 0700 -- "$mine" && chown -h -- "$user" "$mine"; }
 }
 
-# Where the image mounts the disks itself, $scratch is a link. A full disk is no reason to drain the node.
+# If the image mounts the disks itself, $scratch is a link. A full disk is no reason to drain the node.
 if [[ -n $scratch && ${SLURM_JOB_ID-} =~ ^[0-9]+$ ]] && grep -q " $(readlink -f "$scratch") " "$mounts"; then
   why=$(make_folder 2>&1) || logger -t hyperpod-prolog -- "no $scratch/jobs/$SLURM_JOB_ID: $why" 2>/dev/null
 fi

@@ -1,6 +1,6 @@
 #!/bin/bash
-# slurmctld's ExecStartPre: HyperPod's agent may have written slurm.conf ($1) anew, with a topology that has no map.
-# What else it has changed, slurmctld starts with, and hyperpod-requeue settles.
+# slurmctld's ExecStartPre: HyperPod's agent may have rewritten slurm.conf ($1) with a topology that has no file.
+# slurmctld can start with the agent's other changes, which hyperpod-requeue handles later.
 if grep -qiE '^[[:space:]]*(TopologyPlugin|PartitionName=.*[[:space:]]Topology)[[:space:]]*=' "$1"; then
   exec "${0%/*}/hyperpod-configure"
 fi

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Slurm's TaskProlog: what it prints sets the environment of a task, on the node that runs it.
+# Slurm's TaskProlog: its output sets a task's environment, on the node that runs the task.
 #
-# A variable that the user's job sets stays as it is. One that an earlier task prolog of the same job set (the batch
-# script's, on another node perhaps) is replaced by this node's own value: HYPERPOD_DEFAULTS remembers those.
+# A variable that the user's job sets stays as it is. One that an earlier task prolog of the same job has set (such as
+# the batch script's, perhaps on another node) gets this node's value. HYPERPOD_DEFAULTS lists those.
 file=${HYPERPOD_TASK_ENV:-/etc/hyperpod/task.env}
 before=";${HYPERPOD_DEFAULTS-};"
 now=
@@ -26,7 +26,7 @@ for pair in "${earlier[@]}"; do
 done
 echo "export HYPERPOD_DEFAULTS=$now"
 
-add() { # variable folder...: append the folders that exist and are not in it
+add() { # VARIABLE FOLDER...: append the folders that exist and are not yet in it
   local -n list=$1
   local folder changed=
   shift

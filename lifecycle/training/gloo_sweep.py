@@ -80,7 +80,7 @@ def _factor(collective: str, world: int) -> float:
 
 
 def _operation(torch: Any, dist: Any, name: str, count: int, rank: int, world: int) -> Tuple[Callable[[], Any], Any]:
-    """The collective, and a check of its first result."""
+    """The collective, and a function that checks its first result."""
     ours = torch.full((count,), float(rank + 1))
     part = max(1, count // world)
     parts = [torch.zeros(part) for _ in range(world)]
@@ -121,7 +121,7 @@ def _operation(torch: Any, dist: Any, name: str, count: int, rank: int, world: i
 def _measure(
     torch: Any, dist: Any, options: argparse.Namespace, count: int, rank: int, world: int
 ) -> Tuple[float, int]:
-    """Seconds a round, the slowest rank's, and how many values of the first were wrong."""
+    """The slowest rank's seconds per round, and the number of wrong values in the first round."""
     operation, check = _operation(torch, dist, options.collective, count, rank, world)
     operation()
     wrong = torch.tensor([float(check())])
@@ -129,7 +129,7 @@ def _measure(
     began = time.perf_counter()
     operation()
     once = torch.tensor([time.perf_counter() - began])
-    # All ranks must do as many rounds.
+    # All ranks must run the same number of rounds.
     dist.all_reduce(once, op=dist.ReduceOp.MAX)
     rounds = options.iterations or int(min(100, max(3, SECONDS_A_SIZE / max(float(once), 1e-6))))
     dist.barrier()

@@ -21,15 +21,15 @@ import traceback
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
-KEPT = 2  # checkpoints; the one before the newest is for a newest that cannot be read
+KEPT = 2  # checkpoints; an older one, in case the newest cannot be read
 
 
 def main() -> None:
-    """One rank."""
+    """Train as one rank of the job."""
     options = _options().parse_args()
     rank, world, local = _place()
     threads = options.threads or int(os.environ.get("SLURM_CPUS_PER_TASK", "1"))
-    # Before PyTorch is loaded: its libraries make their threads by it, and more of them than CPUs only spin.
+    # Set before PyTorch is loaded, because its libraries start this many threads; more threads than CPUs only spin.
     os.environ["OMP_NUM_THREADS"] = str(threads)
     torch = _torch()
     torch.set_num_threads(threads)
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def end(code: int) -> NoReturn:
-    """End the process as it is, with this exit code.
+    """End the process at once, with this exit code.
 
     Taken apart in the usual order it may hang for ever: Gloo's destructor has the interpreter's lock while it waits for
     a thread that needs it (seen with PyTorch 1.13, after an error as after success).
@@ -88,12 +88,12 @@ def end(code: int) -> NoReturn:
 
 
 def run(main: Callable[[], None]) -> NoReturn:
-    """Run a rank's program, which ends itself; an error ends it with a traceback and code 1."""
+    """Run a rank's program, which ends the process itself. An error ends it with a traceback and code 1."""
     try:
         main()
     except Exception:
         traceback.print_exc()
-        # Here, while the traceback still holds what main made.
+        # Done here, while the traceback still holds main's objects.
         end(1)
     raise AssertionError("main ends the process itself")
 
@@ -134,7 +134,7 @@ def _torch() -> Any:
 
 
 def _join(torch: Any, rank: int, world: int) -> str:
-    """Join the other ranks. nccl only where every rank has a GPU and EFA: mixed backends wait for ever."""
+    """Join the other ranks. nccl only if every rank has a GPU and EFA: mixed backends wait forever."""
     fast = torch.cuda.is_available() and os.environ.get("HYPERPOD_TRANSPORT", "efa").startswith("efa")
     if world == 1:
         return "nccl" if torch.cuda.is_available() else "gloo"
@@ -142,7 +142,7 @@ def _join(torch: Any, rank: int, world: int) -> str:
     wait = datetime.timedelta(seconds=300)
     if rank:
         await_port(address, port, wait.total_seconds())
-    # torchrun may have a store at that port already, for all attempts of the job; then every rank is its client.
+    # torchrun may already have a store at that port, for all attempts of the job. Then every rank is its client.
     shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     store = torch.distributed.TCPStore(address, port, world, rank == 0 and not shared, timeout=wait)
     if shared:
@@ -155,7 +155,7 @@ def _join(torch: Any, rank: int, world: int) -> str:
 
 
 def await_port(address: str, port: int, seconds: float) -> None:
-    """Wait until somebody listens. PyTorch's own client sleeps a second when it comes before the first rank's store."""
+    """Wait until the store listens. PyTorch's own client sleeps for a second if the store is not up yet."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
@@ -166,7 +166,7 @@ def await_port(address: str, port: int, seconds: float) -> None:
 
 
 def make_text(seed: int, length: int) -> str:
-    """Sentences of a small grammar: enough structure for a loss that falls, and nothing to download."""
+    """Sentences of a small grammar: enough structure for the loss to fall, and nothing to download."""
     choose = random.Random(seed).choice
     names = ["Ada", "Bo", "Cyrus", "Dinah", "Edgar", "Fern", "Gus", "Hazel", "Iris", "Jonas", "Kit", "Lena"]
     nouns = "river lantern orchard engine letter mountain garden window harbour kettle compass meadow".split()
@@ -197,7 +197,7 @@ def _encode(torch: Any, text: str, symbols: List[str]) -> Any:
 
 
 def build(torch: Any, symbols: int, options: argparse.Namespace) -> Any:
-    """A decoder of pre-norm blocks, its embedding shared with its head."""
+    """A decoder of pre-norm blocks that shares the embedding with the output layer."""
     nn = torch.nn
 
     class Attention(nn.Module):  # type: ignore[misc,name-defined]
@@ -212,7 +212,7 @@ def build(torch: Any, symbols: int, options: argparse.Namespace) -> Any:
             if hasattr(nn.functional, "scaled_dot_product_attention"):
                 y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
             else:
-                # Made here, not kept as a buffer: DDP refuses to send one of booleans around.
+                # Created here and not kept as a buffer, because DDP refuses to broadcast a boolean buffer.
                 later = torch.ones(t, t, dtype=torch.bool, device=x.device).triu(1)
                 weights = (q @ k.transpose(-2, -1)) / math.sqrt(q.size(-1))
                 y = weights.masked_fill(later, float("-inf")).softmax(-1) @ v
@@ -254,7 +254,7 @@ def build(torch: Any, symbols: int, options: argparse.Namespace) -> Any:
 
 
 def _device(torch: Any, local: int) -> str:
-    """This rank's GPU. Where Slurm shows each task its own alone (--gpus-per-task), that is number 0 of one."""
+    """This rank's GPU. With --gpus-per-task Slurm shows each task only its own GPU, which is then number 0."""
     return f"cuda:{local % torch.cuda.device_count()}" if torch.cuda.is_available() else "cpu"
 
 
@@ -275,7 +275,7 @@ def _step(
     world: int,
     device: str,
 ) -> float:
-    """One step; the mean loss of all ranks."""
+    """Train one step; return the mean loss of all ranks."""
     generator = torch.Generator().manual_seed(options.seed + step * 100_003 + rank)
     starts = torch.randint(len(data) - options.block - 1, (options.batch,), generator=generator)
     x = torch.stack([data[i : i + options.block] for i in starts]).to(device)
@@ -297,11 +297,11 @@ def _checkpoints(out: Path) -> List[Path]:
 
 
 def _save(torch: Any, out: Path, model: Any, optimizer: Any, step: int, history: List[Tuple[int, float]]) -> None:
-    """Whole or not at all: written aside, flushed, renamed."""
+    """Save the checkpoint atomically: write a temporary file, flush and rename it."""
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"checkpoint-{step:08d}.pt"
     aside = out / f".{path.name}.new"
-    # Tensors and whole numbers: what PyTorch 1.13 reads with weights_only. The optimizer's settings are the options'.
+    # Only tensors and integers, which PyTorch 1.13 reads with weights_only. The options set the optimizer's settings.
     state = {"model": model.state_dict(), "moments": optimizer.state_dict()["state"], "step": step}
     state["history"] = torch.tensor(history, dtype=torch.float64)
     with aside.open("wb") as file:
@@ -314,10 +314,10 @@ def _save(torch: Any, out: Path, model: Any, optimizer: Any, step: int, history:
 
 
 def _resume(torch: Any, out: Path, model: Any, optimizer: Any, device: str) -> Tuple[int, List[Tuple[int, float]]]:
-    """The next step and the losses so far, by the newest checkpoint that can be read."""
+    """The next step and the losses so far, from the newest readable checkpoint."""
     for path in reversed(_checkpoints(out)):
         try:
-            # Weights alone: who writes to the folder does not run code here.
+            # Load only weights, so that nobody who can write to the folder can run code here.
             state: Dict[str, Any] = torch.load(str(path), map_location=device, weights_only=True)
             moments = {**optimizer.state_dict(), "state": state["moments"]}
         except Exception as error:
@@ -330,7 +330,7 @@ def _resume(torch: Any, out: Path, model: Any, optimizer: Any, device: str) -> T
 
 
 def _agreed(torch: Any, asked: "_Flag", world: int, device: str) -> bool:
-    """Whether any rank was asked to stop; all learn it at the same step, or some would wait for the others for ever."""
+    """Whether any rank was asked to stop. All ranks learn it at the same step, or some would wait forever."""
     if world == 1:
         return bool(asked)
     flag = torch.tensor([1.0 if asked else 0.0], device=device)
@@ -339,7 +339,7 @@ def _agreed(torch: Any, asked: "_Flag", world: int, device: str) -> bool:
 
 
 class _Flag:
-    """True once a signal has come."""
+    """Whether a signal has arrived."""
 
     def __init__(self) -> None:
         self.value = False

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Runs a command of AWS's Neuron environment for PyTorch, the newest on this node. NEURON_VENV names another.
+# Runs a command from the newest AWS Neuron environment for PyTorch on this node. Set NEURON_VENV to choose another.
 venv=${NEURON_VENV-}
 if [[ -z $venv ]]; then
-  # AWS's images have aws_neuronx_venv_pytorch_2_9 and the like; those with more words are for inference.
+  # AWS's images have environments such as aws_neuronx_venv_pytorch_2_9. Longer names are for inference.
   shopt -s nullglob
   venv=$(printf '%s\n' "${HYPERPOD_OPT:-/opt}"/aws_neuronx_venv_pytorch_* | grep -E 'pytorch(_[0-9]+)+$' | sort -V | tail -n 1)
 fi
@@ -10,6 +10,6 @@ if [[ -z $venv || ! -x $venv/bin/$1 ]]; then
   echo "$(hostname): no Neuron environment with $1 here (${venv:-no /opt/aws_neuronx_venv_pytorch_*}); NEURON_VENV may name one" >&2
   exit 127
 fi
-# The compiler is looked for on PATH.
+# PyTorch Neuron looks for the compiler on PATH.
 export VIRTUAL_ENV=$venv PATH="$venv/bin:$PATH"
 exec "$@"
