@@ -1,4 +1,4 @@
-"""Checks of what a team may do: its rights, its quota, what its pods may be, whom they may talk to."""
+"""Checks of a team's limits: RBAC, quotas, pod security and network policies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .kubectl import Manifest, Refused
 from .run import Run
 
 _USER = "somebody"
-# Verb, resource: what a team needs in its own namespace, and what it must have nowhere else.
+# Verb, resource: rights that a team needs in its own namespace and must not have anywhere else.
 _OWN = (
     ("create", "pytorchjobs.kubeflow.org"),
     ("delete", "mpijobs.kubeflow.org"),
@@ -28,7 +28,7 @@ _DNS, _LUSTRE = 53, 988
 
 
 def rights(run: Run) -> str:
-    """A team works in its own namespace, and has no rights in another's, the system's, or over the cluster."""
+    """A team has rights in its own namespace, but none in other teams' or system namespaces, or on the cluster."""
     wrong, asked = [], 0
     for team, own in run.teams.items():
         groups = [team_group(team), "system:authenticated"]
@@ -45,7 +45,7 @@ def rights(run: Run) -> str:
 
 
 def job_runs(run: Run) -> str:
-    """A member of each team may do what `operations job run` asks of the API: check, submit, look, take away."""
+    """A member of each team may make the API calls of `operations job run`: validate, submit, watch, delete."""
     names = jobs_of(run.config)
     for team, namespace in run.teams.items():
         certificate, key = run.plane.client(_USER, team_group(team))
@@ -65,7 +65,7 @@ def job_runs(run: Run) -> str:
 
 
 def quota(run: Run) -> str:
-    """A namespace's quota refuses what is more than the whole cluster."""
+    """A namespace's quota refuses a request that exceeds the whole cluster."""
     group = run.config.training_groups[0]
     device = device_resource(group)
     every = sum(int(node_capacity(one).get(device, 0)) * one.count for one in run.config.worker_groups)
@@ -77,7 +77,7 @@ def quota(run: Run) -> str:
 
 
 def pod_security(run: Run) -> str:
-    """A team's namespace takes no privileged pod."""
+    """A team's namespace refuses privileged pods."""
     pod = _pod(run.namespaces[0], "privileged", {})
     pod["spec"]["containers"][0]["securityContext"] = {"privileged": True}
     said = _refusal(run, pod)
@@ -86,9 +86,9 @@ def pod_security(run: Run) -> str:
 
 
 def network_policies(run: Run) -> str:
-    """Every training namespace starts from nothing allowed, and lets its pods reach each other, DNS and Lustre.
+    """Every training namespace denies traffic by default, and lets its pods reach each other, DNS and Lustre.
 
-    Nothing on this machine enforces policies: this reads what the API server has, as the VPC CNI would.
+    Nothing on this machine enforces policies. The check reads them from the API server, as the VPC CNI would.
     """
     if not run.config.settings.charts.network_policies:
         require(not run.kubectl.list("networkpolicies"), "there are policies, and the stack wants none")
@@ -114,16 +114,16 @@ def network_policies(run: Run) -> str:
 
 
 def _among_themselves(peers: list[Manifest]) -> bool:
-    """Whether every pod of the same namespace is among these."""
+    """Whether these peers include every pod of the same namespace."""
     return any(peer.get("podSelector") == {} and "namespaceSelector" not in peer for peer in peers)
 
 
 def _refusal(run: Run, pod: Manifest) -> str:
-    """Why the API server does not take a pod, empty where it does."""
+    """Why the API server refuses a pod, or empty if it accepts the pod."""
     try:
         run.kubectl.apply([pod], dry_run=True)
     except Refused as refused:
-        # Warnings come before it, of what is allowed and should not be done.
+        # Warnings about what is allowed but discouraged come first.
         return next((line for line in str(refused).splitlines() if line.startswith("Error")), str(refused))
     return ""
 

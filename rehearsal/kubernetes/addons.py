@@ -1,7 +1,7 @@
-"""The workloads of EKS's add-ons, as in addons.yaml, with the stack's configuration.
+"""The workloads of EKS's add-ons from addons.yaml, with the stack's configuration.
 
-EKS applies them and not the program, so they are no resources of its own. Their programs do not run here; where the
-scheduler puts their pods is what counts.
+EKS applies them, not the program, so they are not the program's resources. Their containers do not run here; only
+where the scheduler puts their pods matters.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .kubectl import Manifest
 
 _ADDON = "aws:eks/addon:Addon"
 _NAMESPACE = "kube-system"
-# Runs as soon as it is on a node, and does nothing.
+# Runs as soon as it is scheduled, and does nothing.
 _IMAGE = "addon.invalid/played:1"
 
 

@@ -1,7 +1,7 @@
-"""Kubernetes' own programs: found where envtest users have them, or built from pinned Go modules and kept.
+"""Kubernetes' own programs: found where envtest users have them, or built from pinned Go modules and cached.
 
-A program is looked for in ``KUBEBUILDER_ASSETS``, on PATH, then in the cache; what is nowhere is built from the
-modules in ``tools/``. The cache is keyed by what those modules pin, so a new pin is a new folder.
+Programs are searched for in ``KUBEBUILDER_ASSETS``, on PATH and in the cache. Missing ones are built from the modules
+in ``tools/``. The cache is keyed by what those modules pin, so a new pin gets a new folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from rich.console import Console
 
 _TOOLS = Path(__file__).parents[2] / "tools"
-# Two modules, since Go builds with one version of each library, and the training operator needs an older Kubernetes'.
+# Two modules, since Go builds with one version of each library and the training operator needs an older Kubernetes.
 _KUBERNETES, _TRAINING_OPERATOR = "kubernetes", "training-operator"
 _HOW = (
     "put etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, helm and kwok on PATH, or name the "
@@ -38,8 +38,8 @@ _HOW = (
 class Program:
     """A program: the folder in ``tools/`` whose module pins it, and the Go package to build.
 
-    ``anywhere``: whether another build of it, as one on PATH, is as good as ours. Operators must be the pinned ones,
-    since their jobs' schemas go with them.
+    ``anywhere``: whether another build, such as one on PATH, is as good. Operators must be the pinned ones, since their
+    jobs' schemas belong to them.
     """
 
     name: str
@@ -68,8 +68,8 @@ PROGRAMS: Mapping[str, Program] = {
         ),
     )
 }
-# Folders that a run needs besides programs, by the name they get in the cache: which of ``tools/`` pins the Go module,
-# the Go module, and the path in it.
+# Other folders that a run needs, by their name in the cache: the folder of ``tools/`` that pins the Go module, the Go
+# module, and the path in it.
 FOLDERS: Mapping[str, tuple[str, str, str]] = {
     "kueue-chart": (_KUBERNETES, "sigs.k8s.io/kueue", "charts/kueue"),
     "mpi-operator-crds": (_KUBERNETES, "github.com/kubeflow/mpi-operator", "manifests/base"),
@@ -77,20 +77,20 @@ FOLDERS: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-# kwok 0.7 asks for an annotation that Kubernetes 1.34 has no more; its own "Bump k8s to 1.34" leaves the question out,
-# and so does what is built here. So kwok takes the libraries that the others have compiled already.
+# kwok 0.7 reads an annotation that Kubernetes 1.34 has removed. kwok's own "Bump k8s to 1.34" drops the check, and so
+# does the build here. This way kwok uses the libraries that the others have already compiled.
 _KWOK = "sigs.k8s.io/kwok"
 _KWOK_FILE = Path("pkg", "utils", "informer", "informer.go")
 _KWOK_QUESTION = re.compile(r"\n\t*base64EncodedInitialEventsListBlueprint := .*\n.*\n.*\n\t*}(?=\n)")
 
 
 class Missing(Exception):
-    """A program is nowhere and cannot be built; the text says which, and how to get it."""
+    """A program is missing and cannot be built. The text says which, and how to get it."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """What one module of ``tools/`` gave: its programs, how long that took, seconds, and their size, MB."""
+    """The result of building one module of ``tools/``: its programs, the seconds it took, and their size in MB."""
 
     names: tuple[str, ...]
     seconds: float
@@ -98,7 +98,7 @@ class Built:
 
 
 def cache(module: str) -> Path:
-    """Where what a module of ``tools/`` pins is kept: a folder of its own for every set of pins."""
+    """The cache folder for what a module of ``tools/`` pins. Every set of pins has its own."""
     digest = hashlib.sha256()
     for name in ("go.mod", "go.sum"):
         digest.update((_TOOLS / module / name).read_bytes())
@@ -107,13 +107,13 @@ def cache(module: str) -> Path:
 
 
 def folder(name: str) -> Path | None:
-    """A folder of ``FOLDERS``, None before it was built."""
+    """A folder of ``FOLDERS``, or None if it is not built yet."""
     path = cache(FOLDERS[name][0]) / name
     return path if path.is_dir() else None
 
 
 def find(name: str) -> Path | None:
-    """Where a program is, None if nowhere."""
+    """A program's path, or None if it is missing."""
     program = PROGRAMS[name]
     candidates = [cache(program.module) / name]
     if program.anywhere:
@@ -125,12 +125,12 @@ def find(name: str) -> Path | None:
 
 
 def missing() -> list[str]:
-    """What a rehearsal needs and is nowhere yet."""
+    """What a rehearsal needs that is still missing."""
     return [name for name in PROGRAMS if find(name) is None] + [name for name in FOLDERS if folder(name) is None]
 
 
 def find_all(console: Console) -> dict[str, Path]:
-    """Every program, built first where it has to be. Raises Missing."""
+    """Every program; missing ones are built first. Raises Missing."""
     if lacking := missing():
         if shutil.which("go") is None:
             raise Missing(f"not on this machine: {', '.join(lacking)}; {_HOW}")
@@ -139,12 +139,12 @@ def find_all(console: Console) -> dict[str, Path]:
 
 
 def build(names: list[str], console: Console) -> list[Built]:
-    """Build what is named, all of a module at once: Go itself uses every core. Raises Missing where a build fails."""
+    """Build the named programs, a module at a time, since Go uses every core. Raises Missing if a build fails."""
     with _locked():
         for name in names:
             if name in FOLDERS:
                 _copy(name)
-        # Another run may have built some while this one waited.
+        # Another run may have built some of them while this one waited.
         wanted = [PROGRAMS[name] for name in names if name in PROGRAMS and not _target(PROGRAMS[name]).is_file()]
         modules = dict.fromkeys(program.module for program in wanted)
         return [_build_all([one for one in wanted if one.module == module], console) for module in modules]
@@ -155,7 +155,7 @@ def _target(program: Program) -> Path:
 
 
 def _build_all(programs: list[Program], console: Console) -> Built:
-    """Programs of one module, in one run of Go: what they share is compiled once, and no core waits for a linker."""
+    """Build one module's programs in one run of Go: shared code is compiled once, and no core waits for a linker."""
     names = tuple(program.name for program in programs)
     began = time.monotonic()
     with console.status(f"Building {', '.join(names)}; kept for later runs") as status:
@@ -183,14 +183,14 @@ def _go_build(programs: list[Program], say: Callable[[str], None]) -> None:
     module = programs[0].module
     folder = cache(module)
     folder.mkdir(parents=True, exist_ok=True)
-    # Without the version, an API server says v0.0.0, and charts that ask for a least one are refused.
+    # Without the version, an API server reports v0.0.0, and charts that require a minimum version are refused.
     major, minor, _ = kubernetes_version().removeprefix("v").split(".")
     version = "k8s.io/component-base/version."
     flags = (
         f"-s -w -X {version}gitVersion={kubernetes_version()} -X {version}gitMajor={major} -X {version}gitMinor={minor}"
     )
-    # No C compiler is needed, and the result runs on any Linux. The compiler may use more memory before it collects its
-    # own garbage, and leaves out what only a debugger reads: together a seventh less CPU time for the same programs.
+    # No C compiler is needed, and the result runs on any Linux. Letting the compiler use more memory before garbage
+    # collection, and leaving out debug information, saves a seventh of the CPU time.
     environment = {"GOGC": "800", **os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
     with tempfile.TemporaryDirectory(prefix="unfinished-", dir=folder) as unfinished:
         command = ["go", "build", "-v", "-trimpath", "-gcflags=all=-dwarf=false", f"-ldflags={flags}"]
@@ -203,7 +203,7 @@ def _go_build(programs: list[Program], say: Callable[[str], None]) -> None:
 
 
 def _run_go(command: list[str], folder: Path, environment: Mapping[str, str], say: Callable[[str], None]) -> None:
-    """Say what Go is at while it is. Raises Missing with its last words."""
+    """Run Go and show its progress. Raises Missing with the end of its output."""
     last: list[str] = []
     with subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -223,13 +223,13 @@ def _run_go(command: list[str], folder: Path, environment: Mapping[str, str], sa
 
 
 def _go_name(package: str) -> str:
-    """What ``go build`` calls the program of a package: its last folder, or the one before a major version."""
+    """The name that ``go build`` gives a package's program: its last folder, or the one before a major version."""
     parts = package.split("/")
     return parts[-2] if re.fullmatch(r"v[2-9]", parts[-1]) else parts[-1]
 
 
 def _with_own_kwok(place: Path) -> Path:
-    """A go.mod beside the module's own that takes kwok's source from ``place``, where it is made to fit."""
+    """A copy of the module's go.mod that takes kwok's source from ``place``, where it is patched."""
     shutil.copytree(_downloaded(_KUBERNETES, _KWOK), place)
     _writable(place)
     file = place / _KWOK_FILE
@@ -245,7 +245,7 @@ def _with_own_kwok(place: Path) -> Path:
 
 
 def _copy(name: str) -> None:
-    """Bring a folder of a Go module into the cache."""
+    """Copy a folder of a Go module into the cache."""
     tools, module, path = FOLDERS[name]
     target = cache(tools) / name
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -257,7 +257,7 @@ def _copy(name: str) -> None:
 
 
 def _downloaded(tools: str, module: str) -> Path:
-    """Where Go keeps the source of a module that a module of ``tools/`` pins. Raises Missing."""
+    """The folder with the source of a module that ``tools/`` pins, in Go's module cache. Raises Missing."""
     command = ["go", "mod", "download", "-json", f"{module}@{pinned(module, tools)}"]
     asked = subprocess.run(command, cwd=_TOOLS / tools, capture_output=True, text=True)
     if asked.returncode:
@@ -266,14 +266,14 @@ def _downloaded(tools: str, module: str) -> Path:
 
 
 def _writable(folder: Path) -> None:
-    """Go keeps its modules read-only."""
+    """Make files writable, since Go's module cache is read-only."""
     for one in [folder, *folder.rglob("*")]:
         one.chmod(0o755 if one.is_dir() else 0o644)
 
 
 @contextmanager
 def _locked(how: int = 0) -> Iterator[None]:
-    """One build at a time on this machine. With LOCK_NB, BlockingIOError where there is one."""
+    """Allow one build at a time on this machine. With LOCK_NB, raises BlockingIOError if another one is running."""
     place = cache(_KUBERNETES).parent
     place.mkdir(parents=True, exist_ok=True)
     with (place / ".lock").open("w") as lock:
@@ -282,7 +282,7 @@ def _locked(how: int = 0) -> Iterator[None]:
 
 
 def wait(console: Console, poll: float = 1.0) -> None:
-    """Wait while another run builds, and say so twice a minute."""
+    """Wait while another run builds, with a message twice a minute."""
     began = time.monotonic()
     said = -math.inf
     while not _idle():
@@ -305,8 +305,8 @@ def _idle() -> bool:
 
 
 def main() -> int:
-    """``make kubernetes-tools``: build what is missing, and say where everything is. ``--wait`` builds nothing itself,
-    and ends once no other run does."""
+    """``make kubernetes-tools``: build what is missing, and print where everything is. ``--wait`` builds nothing, but
+    waits until no other run is building."""
     console = Console()
     if sys.argv[1:] == ["--wait"]:
         wait(console)

@@ -1,4 +1,4 @@
-"""The certificates of a control plane: one authority, the API server's own, and a client's for each component."""
+"""A control plane's certificates: one authority, the API server's, and a client certificate per component."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SERVICE_NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", 
 
 
 class Authority:
-    """Issues certificates into a folder; every private key is readable by its owner alone."""
+    """Issues certificates into a folder. Only the owner can read the private keys."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -28,17 +28,17 @@ class Authority:
         self.certificate.write_bytes(_pem(issued.sign(self._key, hashes.SHA256())))
 
     def server(self, addresses: list[str]) -> tuple[Path, Path]:
-        """The API server's certificate and key, good for these IP addresses and the names pods use."""
+        """The API server's certificate and key, valid for these IP addresses and the names that pods use."""
         names = [x509.DNSName(name) for name in _SERVICE_NAMES]
         names_and_addresses = [*names, *(x509.IPAddress(ipaddress.ip_address(one)) for one in addresses)]
         return self._issue("kube-apiserver", "", [ExtendedKeyUsageOID.SERVER_AUTH], names_and_addresses)
 
     def client(self, user: str, group: str = "") -> tuple[Path, Path]:
-        """A user's certificate and key; Kubernetes takes the common name as user, the organisation as group."""
+        """A user's certificate and key. Kubernetes reads the common name as user and the organisation as group."""
         return self._issue(user, group, [ExtendedKeyUsageOID.CLIENT_AUTH], [])
 
     def signing_key(self, name: str) -> tuple[Path, Path]:
-        """A public and a private key without a certificate, for tokens of service accounts."""
+        """A public and a private key without a certificate, for service account tokens."""
         key, public = ec.generate_private_key(ec.SECP256R1()), self.folder / f"{name}.pub"
         form = serialization.PublicFormat.SubjectPublicKeyInfo
         public.write_bytes(key.public_key().public_bytes(serialization.Encoding.PEM, form))

@@ -1,4 +1,4 @@
-"""Where a release's chart comes from on this machine, and which part was a stand-in."""
+"""Finds the charts of releases on this machine, or a stand-in for the HyperPod chart."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class ChartMissing(Exception):
 
 
 class Charts:
-    """Finds charts; what has to be put together lies in ``workspace``.
+    """Finds charts. Charts that have to be assembled are in ``workspace``.
 
-    ``played``: "hyperpod" where the HyperPod chart is there, "stand-in" where ours plays its part.
+    ``played``: "hyperpod" if the real HyperPod chart is used, "stand-in" if ours takes its place.
     """
 
     def __init__(self, workspace: Path, root: Path = _ROOT) -> None:
@@ -48,7 +48,7 @@ class Charts:
         return self._root / "charts" / _HYPERPOD
 
     def _stand_in(self) -> Path:
-        """Our chart, with the jobs' real schemas from the operators' own Go modules."""
+        """Our stand-in chart, with the jobs' real schemas from the operators' Go modules."""
         chart = self._workspace / "hyperpod-stand-in"
         if chart.is_dir():
             return chart
@@ -58,7 +58,7 @@ class Charts:
         shutil.copytree(_STAND_IN, chart)
         (chart / "crds").mkdir()
         for path in sorted(training.glob("kubeflow.org_*jobs.yaml")):
-            # The MPI operator brings its own, newer MPIJob.
+            # The MPI operator installs its own, newer MPIJob schema.
             if "mpijobs" not in path.name:
                 shutil.copy(path, chart / "crds")
         schema = yaml.safe_load((mpi / "kubeflow.org_mpijobs.yaml").read_text())
@@ -68,7 +68,7 @@ class Charts:
 
 
 def _prune_volumes(schema: Manifest) -> None:
-    """Leave of a pod's volumes what the HyperPod chart's schema has, so that strict validation refuses the others."""
+    """Reduce a pod's volumes to those in the HyperPod chart's schema, so that strict validation refuses others."""
     for version in schema["spec"]["versions"]:
         spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
         replica = spec["properties"]["mpiReplicaSpecs"]["additionalProperties"]

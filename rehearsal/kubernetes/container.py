@@ -1,4 +1,4 @@
-"""A process that sees its pod's volumes at their paths: a mount namespace with a file system of its own."""
+"""Runs a process in its own mount namespace, where it sees its pod's volumes at their paths."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# What a container needs of its image comes from this machine.
+# The machine's folders take the place of the container's image.
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "usr", "etc", "proc", "sys", "dev")
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A file or folder of this machine and where the container sees it."""
+    """A file or folder of this machine, and its path in the container."""
 
     source: Path
     path: str
 
 
 def available() -> bool:
-    """Whether this machine lets this user make namespaces of mounts and networks."""
+    """Whether this user may create mount and network namespaces on this machine."""
     return subprocess.run([*unshare(), "--net", "true"], capture_output=True).returncode == 0
 
 
@@ -38,7 +38,7 @@ def command_line(root: Path, mounts: Sequence[Mount], command: Sequence[str]) ->
         elif path.is_dir():
             lines.append(f"mkdir {target} && mount --rbind {path} {target}")
     for mount in mounts:
-        # Below the machine's own folders nothing can be added; /dev/shm is there already.
+        # Nothing can be added below the machine's own folders. /dev/shm is there already.
         if mount.path.lstrip("/").split("/")[0] in _SYSTEM:
             continue
         source, target = shlex.quote(str(mount.source)), f"{inside}{shlex.quote(mount.path)}"
@@ -49,6 +49,6 @@ def command_line(root: Path, mounts: Sequence[Mount], command: Sequence[str]) ->
 
 
 def unshare() -> list[str]:
-    """The start of a command line that has mounts of its own; also for who is not root."""
+    """The beginning of a command line that runs in its own mount namespace, also for users other than root."""
     mine = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     return ["unshare", *mine, "--mount", "--propagation", "private"]

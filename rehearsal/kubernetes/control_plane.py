@@ -15,7 +15,7 @@ from .kubectl import Kubectl, Refused, until
 from .network import own_address
 from .processes import Process, Processes, free_ports
 
-# EKS gives services this block where the VPC uses 10.0.0.0/8's lower part (Amazon EKS User Guide, "VPC and subnets").
+# EKS's service block if the VPC uses the lower part of 10.0.0.0/8 (Amazon EKS User Guide, "VPC and subnets").
 _SERVICE_CIDR = "172.20.0.0/16"
 _ISSUER = "https://kubernetes.default.svc"
 _READY_SECONDS = 90.0
@@ -25,11 +25,11 @@ PLAYED_LABEL = "rehearsal.hyperpod/process"
 
 
 class ControlPlaneError(Exception):
-    """A component did not come up; the text has the end of its log."""
+    """A component did not come up. The text has the end of its log."""
 
 
 class ControlPlane:
-    """Owns the processes and the folder with their keys and data; both are gone when the context ends."""
+    """Owns the processes and the folder with their keys and data. Both are removed when the context ends."""
 
     def __init__(self, binaries: Mapping[str, Path]) -> None:
         self.binaries = binaries
@@ -55,7 +55,7 @@ class ControlPlane:
 
     @property
     def ca_certificate(self) -> Path:
-        """What a client trusts."""
+        """The CA certificate that clients trust."""
         return self._authority.certificate
 
     def client(self, user: str, group: str = "") -> tuple[Path, Path]:
@@ -63,13 +63,13 @@ class ControlPlane:
         return self._authority.client(user, group)
 
     def check(self) -> None:
-        """Raises ControlPlaneError where a component has ended."""
+        """Raise ControlPlaneError if a component has ended."""
         for process in self.processes.running:
             if process.code is not None:
                 raise ControlPlaneError(f"{process.name} ended with {process.code}: {process.last_words()}")
 
     def kubeconfig(self, name: str, user: Mapping[str, str]) -> Path:
-        """A kubeconfig for a user's credentials, readable by its owner alone."""
+        """A kubeconfig with a user's credentials, readable only by its owner."""
         path = self.folder / f"{name}.kubeconfig"
         path.touch(mode=0o600)
         cluster = {"server": self.url, "certificate-authority": str(self.ca_certificate)}
@@ -128,7 +128,7 @@ class ControlPlane:
             f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
             f"--secure-port={self.port}",
             "--bind-address=127.0.0.1",
-            # Nobody reaches it through its own Service, and Kubernetes refuses loopback addresses there.
+            # Nothing connects through its own Service, and Kubernetes refuses loopback addresses there.
             "--endpoint-reconciler-type=none",
             f"--advertise-address={self.address}",
             f"--service-cluster-ip-range={_SERVICE_CIDR}",
@@ -136,14 +136,14 @@ class ControlPlane:
             f"--tls-private-key-file={key}",
             f"--client-ca-file={self.ca_certificate}",
             "--authorization-mode=Node,RBAC",
-            # What EKS has on besides Kubernetes' own choice (EKS User Guide, "View Amazon EKS platform versions").
+            # What EKS enables besides Kubernetes' defaults (EKS User Guide, "View Amazon EKS platform versions").
             "--enable-admission-plugins=NodeRestriction,ExtendedResourceToleration",
             "--anonymous-auth=false",
             "--allow-privileged=true",
             f"--service-account-issuer={_ISSUER}",
             f"--service-account-key-file={public}",
             f"--service-account-signing-key-file={self._signing_key}",
-            # Webhooks and aggregated APIs are called at their endpoints: there is no kube-proxy.
+            # Webhooks and aggregated APIs are called at their endpoints, since there is no kube-proxy.
             "--enable-aggregator-routing=true",
             f"--proxy-client-cert-file={proxy}",
             f"--proxy-client-key-file={proxy_key}",

@@ -19,11 +19,11 @@ class StackFailed(Exception):
 
 
 def declare(project: Project, config: Config) -> Plan:
-    """Everything that the program declares for Kubernetes, and what it changes there when the file system grows.
+    """Everything that the program declares for Kubernetes, and what it changes when the file system grows.
 
     Raises StackFailed.
     """
-    # The account takes a second to load, and is not needed to say what a machine lacks.
+    # The account takes a second to load. Saying what a machine lacks does not need it.
     from ..account import Account
     from ..engines.deployment import up
     from ..engines.program import ProgramError
@@ -34,7 +34,7 @@ def declare(project: Project, config: Config) -> Plan:
             if first.failure:
                 raise StackFailed(f"the stack did not come up: {first.failure}")
             fsx = config.settings.fsx.model_dump(by_alias=True, exclude_unset=True)
-            # Twice a size that FSx has is one that it has.
+            # Twice a valid FSx size is valid too.
             grown = json.dumps({**fsx, "storageGiB": 2 * config.fsx_gib})
             later = up(replace(project, config={**project.config, "hyperpod:fsx": grown}), account, old=first.state)
             if later.failure:
@@ -48,7 +48,7 @@ def declare(project: Project, config: Config) -> Plan:
 
 @dataclass(frozen=True)
 class Declared:
-    """Brings what was declared to the API server and takes it away again, as pulumi-kubernetes would."""
+    """Applies the declared objects to the API server and deletes them again, like pulumi-kubernetes."""
 
     kubectl: Kubectl
     config: Config
@@ -56,7 +56,7 @@ class Declared:
     deployer: Deployer
 
     def bring_up(self) -> int:
-        """Apply everything in the program's order, nodes included. Returns how many objects. Raises DeployFailed."""
+        """Apply everything in the program's order, nodes included. Returns the object count. Raises DeployFailed."""
         self.deployer.apply(self.plan.before_nodes)
         if not join(self.kubectl, nodes_of(self.config)):
             raise DeployFailed("not every node became ready")
@@ -64,11 +64,11 @@ class Declared:
         return self.deployer.count(self.plan.steps)
 
     def take_down(self) -> list[str]:
-        """Delete everything in Pulumi's order: what needs nodes, the nodes, the rest. Returns what went wrong."""
+        """Delete everything in Pulumi's order: what needs nodes, the nodes, the rest. Returns the errors."""
         problems = self.deployer.remove(self.plan.after_nodes)
         leave(self.kubectl, nodes_of(self.config))
         return problems + self.deployer.remove(self.plan.before_nodes)
 
     def kept(self) -> list[Manifest]:
-        """What may outlive ``take_down`` until the cluster itself goes."""
+        """Objects that may remain after ``take_down`` until the cluster is deleted."""
         return self.deployer.kept(self.plan.steps)

@@ -1,4 +1,4 @@
-"""The program's objects, applied to an API server and deleted again in Pulumi's order."""
+"""Applies the program's objects to an API server and deletes them again, in Pulumi's order."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from .charts import ChartMissing, Charts
 from .kubectl import Kubectl, Manifest, Refused
 from .objects import Release, Step
 
-# A release that waits for pods does so for at most this long here, seconds.
+# The maximum time for which a release waits for pods here, in seconds.
 _LONGEST_WAIT = 180
-# The schemas of custom resources are tens of thousands of lines.
+# Custom resource schemas have tens of thousands of lines.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class DeployFailed(Exception):
-    """A resource could not be made; the text names it."""
+    """A resource could not be created. The text names it."""
 
 
 @dataclass
 class Deployer:
-    """Applies steps as pulumi-kubernetes does: releases through Helm, everything else by server-side apply."""
+    """Applies steps like pulumi-kubernetes: releases through Helm, everything else by server-side apply."""
 
     kubectl: Kubectl
     charts: Charts
     say: Callable[[str], None] = lambda text: None
 
     def apply(self, steps: Iterable[Step]) -> None:
-        """Make every resource, in order. Raises DeployFailed."""
+        """Create every resource in order. Raises DeployFailed."""
         for step in steps:
             self.say(step.name)
             try:
@@ -42,7 +42,7 @@ class Deployer:
                 raise DeployFailed(f"{step.name}: {refused}") from refused
 
     def remove(self, steps: Iterable[Step]) -> list[str]:
-        """Delete every resource, the youngest first; what cannot be deleted is said and does not stop the rest."""
+        """Delete every resource, the newest first. Returns the errors; one does not stop the rest."""
         problems = []
         for step in reversed(list(steps)):
             self.say(step.name)
@@ -56,14 +56,14 @@ class Deployer:
         return problems
 
     def count(self, steps: Iterable[Step]) -> int:
-        """How many objects the steps have on the server: their own, and those that Helm made."""
+        """The number of the steps' objects on the server, including those that Helm created."""
         return sum(len(self._members(step.release)) if step.release else 1 for step in steps)
 
     def kept(self, steps: Iterable[Step]) -> list[Manifest]:
-        """What may outlive an uninstall, until the cluster itself goes.
+        """Objects that may remain after an uninstall until the cluster is deleted.
 
-        Helm never deletes what is in a chart's ``crds`` folder; and Kubernetes' controller of aggregated cluster roles
-        can write one back while it is being deleted.
+        Helm never deletes what is in a chart's ``crds`` folder, and Kubernetes' controller for aggregated cluster roles
+        can write a role back while it is being deleted.
         """
         found: list[Manifest] = []
         for release in (step.release for step in steps if step.release):
@@ -97,7 +97,7 @@ class Deployer:
 
     def _uninstall(self, release: Release) -> None:
         where = [release.name, "--namespace", release.namespace]
-        # The provider waits for the end only where it waited for the beginning.
+        # The provider waits for the deletion only if it waited for the creation.
         self.kubectl.helm("uninstall", *where, *(["--wait", f"--timeout={_LONGEST_WAIT}s"] if release.wait else []))
 
 

@@ -1,4 +1,4 @@
-"""A file system that grows under a running cluster: what the program changes then, on the real API server."""
+"""A check that a file system can grow in a running cluster: applies the program's changes to the API server."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .kubectl import Manifest, Refused, until
 from .run import Run
 
 _SECONDS = 30.0
-# What the admission plugin PersistentVolumeClaimResize says.
+# The message of the admission plugin PersistentVolumeClaimResize.
 _REFUSAL = "only dynamically provisioned pvc can be resized"
 
 
 def file_system_grows(run: Run) -> str:
-    """The API server takes everything that growing the file system changes, and claims stay bound."""
+    """The API server accepts every change of growing the file system, and claims stay bound."""
     changes = [step.manifest for step in run.grown if step.manifest]
     require(changes, "growing the file system changes nothing in the cluster")
     try:
@@ -38,7 +38,7 @@ def _bound(run: Run, namespace: str) -> bool:
 
 
 def _refuses_a_larger_claim(run: Run, namespace: str) -> None:
-    """That it would matter: this server takes no larger claim, as EKS's does not."""
+    """Show that the check can fail: like EKS, this server refuses a larger claim."""
     claim = copy.deepcopy(run.kubectl.get("pvc", CLAIM_NAME, namespace) or {})
     claim["spec"]["resources"]["requests"]["storage"] = "1000000Gi"
     claim["metadata"].pop("managedFields", None)

@@ -1,4 +1,4 @@
-"""kubectl and helm, called like a person calls them: objects as dictionaries, refusals as exceptions."""
+"""Calls kubectl and helm like a user would, with objects as dictionaries and refusals as exceptions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _SECONDS = 120.0
 
 
 class Refused(Exception):
-    """The command's own words on why it did not work."""
+    """A command failed. The text is its own message."""
 
 
 @dataclass(frozen=True)
 class Kubectl:
-    """One API server, as the user that a kubeconfig names."""
+    """Access to one API server as the user of a kubeconfig."""
 
     binaries: Mapping[str, Path]
     kubeconfig: Path
@@ -47,7 +47,7 @@ class Kubectl:
         return done.stdout
 
     def server_version(self) -> str:
-        """The API server's own, as v1.34.4."""
+        """The API server's version, such as v1.34.4."""
         return str(json.loads(self.run("version", "-o", "json"))["serverVersion"]["gitVersion"])
 
     def watch(self, kind: str) -> subprocess.Popen[str]:
@@ -58,7 +58,7 @@ class Kubectl:
         )
 
     def _environment(self) -> dict[str, str]:
-        """Its caches belong to this run: kubectl and helm keep them by the server's address, and ports come again."""
+        """The environment, with caches per run: kubectl and helm key caches by server address, and ports are reused."""
         home = str(self.kubeconfig.parent)
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": home, "KUBECACHEDIR": f"{home}/cache"}
 
@@ -67,47 +67,47 @@ class Kubectl:
         return self.run(*arguments, given=given, program="helm", seconds=seconds)
 
     def apply(self, objects: Sequence[Manifest], *, dry_run: bool = False) -> None:
-        """Server-side apply under strict validation: an unknown or doubled field is an error. Raises Refused."""
+        """Server-side apply with strict validation: unknown or duplicate fields are errors. Raises Refused."""
         dry = ["--dry-run=server"] if dry_run else []
         options = ["--server-side", "--validate=strict", "--force-conflicts", f"--field-manager={FIELD_MANAGER}"]
         given = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
         self.run("apply", *options, *dry, "-f", "-", given=given)
 
     def delete(self, objects: Sequence[Manifest], *, wait: bool = True) -> None:
-        """Delete, and wait until they are gone. What is not there is no problem. Raises Refused."""
+        """Delete objects and wait until they are gone. Missing ones are ignored. Raises Refused."""
         given = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
         self.run("delete", "--ignore-not-found", f"--wait={str(wait).lower()}", "-f", "-", given=given)
 
     def list(self, kind: str, *, namespace: str = "", selector: str = "") -> list[Manifest]:
-        """Every object of a kind, of all namespaces if none is named."""
+        """Every object of a kind, in all namespaces unless one is named."""
         where = ["-n", namespace] if namespace else ["-A"]
         chosen = ["-l", selector] if selector else []
         return list(json.loads(self.run("get", kind, *where, *chosen, "-o", "json"))["items"])
 
     def get(self, kind: str, name: str, namespace: str = "default") -> Manifest | None:
-        """One object, None if it is not there."""
+        """One object, or None if it does not exist."""
         text = self.run("get", kind, name, "-n", namespace, "--ignore-not-found", "-o", "json")
         return json.loads(text) if text else None
 
     def patch_status(self, kind: str, name: str, status: Manifest, namespace: str = "default") -> None:
-        """Merge into an object's status, as its kubelet does."""
+        """Merge into an object's status, like its kubelet."""
         patch = json.dumps({"status": status})
         self.run("patch", kind, name, "-n", namespace, "--subresource=status", "--type=merge", "-p", patch)
 
     def may(self, verb: str, resource: str, namespace: str, *, user: str, groups: Sequence[str] = ()) -> bool:
-        """``kubectl auth can-i`` as somebody else."""
+        """``kubectl auth can-i`` as another user."""
         who = [f"--as={user}", *(f"--as-group={group}" for group in groups)]
         try:
             return self.run("auth", "can-i", verb, resource, "-n", namespace, *who).strip() == "yes"
         except Refused as refused:
-            # "no" is said with exit code 1, and nothing but a warning on stderr.
+            # "no" comes with exit code 1, and stderr has at most a warning.
             if "rror" in str(refused) and "ended with 1" not in str(refused):
                 raise
             return False
 
 
 def until(condition: Callable[[], object], seconds: float, *, every: float = 0.15) -> bool:
-    """Whether the condition came true in time."""
+    """Wait for a condition. Returns whether it came true in time."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

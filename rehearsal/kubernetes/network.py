@@ -1,7 +1,7 @@
-"""A network of a run's own, so that runs side by side, and whatever else listens on this machine, do not meet.
+"""A separate network for each run, so that parallel runs and the machine's other services do not collide.
 
-The operators listen on fixed ports, as each would in a pod of its own. A command that is isolated has only loopback,
-with one more address there: Kubernetes refuses loopback's own as an endpoint.
+The operators listen on fixed ports, as they do in their pods. An isolated command has only the loopback interface, with
+an additional address, since Kubernetes refuses 127.0.0.1 as an endpoint.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from collections.abc import Sequence
 
 from .container import available, unshare
 
-# RFC 2544's block for benchmarks, never routed.
+# RFC 2544's benchmark block, which is never routed.
 ADDRESS = "198.18.0.1"
 _ISOLATED = "HYPERPOD_REHEARSAL_NETWORK"
-# Linux, <linux/sockios.h> and <linux/if.h>: set an interface's address, its flags, and the flag that it is up.
+# Linux, <linux/sockios.h> and <linux/if.h>: set an interface's address, set its flags, and the flag for "up".
 _SIOCSIFADDR, _SIOCSIFFLAGS, _IFF_UP = 0x8916, 0x8914, 0x1
 
 
 def isolated() -> bool:
-    """Whether this process has a network of its own."""
+    """Whether this process has its own network."""
     return os.environ.get(_ISOLATED) == "own"
 
 
 def isolate(command: Sequence[str]) -> None:
-    """Become ``command``, in a network of its own; it has to call ``set_up`` first. Returns never."""
+    """Replace this process by ``command`` in a new network. The command must call ``set_up`` first. Never returns."""
     os.environ[_ISOLATED] = "own"
     line = [*unshare(), "--net", *command]
     os.execvp(line[0], line)
 
 
 def set_up() -> None:
-    """Bring loopback up, with the address that endpoints can have."""
+    """Bring loopback up, with an address that Kubernetes accepts for endpoints."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP))
         address = struct.pack("HH4s8x", socket.AF_INET, 0, socket.inet_aton(ADDRESS))
@@ -43,12 +43,12 @@ def set_up() -> None:
 
 
 def own_address() -> str:
-    """The machine's address towards others, which Kubernetes accepts as an endpoint; loopback where it has none."""
+    """The machine's outgoing address, which Kubernetes accepts as an endpoint; loopback if there is none."""
     if isolated():
         return ADDRESS
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            # Connecting a datagram socket sends nothing. The address is of the block for documentation.
+            # Connecting a datagram socket sends nothing. The address is from the documentation block.
             probe.connect(("203.0.113.1", 9))
         except OSError:
             return "127.0.0.1"
@@ -56,7 +56,7 @@ def own_address() -> str:
 
 
 def main(command: Sequence[str]) -> None:
-    """``python -m rehearsal.kubernetes.network COMMAND...``: run a command in a network of its own, where it can be."""
+    """``python -m rehearsal.kubernetes.network COMMAND...``: run a command, in its own network if possible."""
     if available():
         if not isolated():
             isolate([sys.executable, "-m", __spec__.name, *command])

@@ -1,4 +1,4 @@
-"""The nodes that HyperPod would bring: objects with its labels and the catalogue's capacity; kwok keeps them alive."""
+"""The nodes that HyperPod would add: objects with its labels and the catalogue's capacity, kept alive by kwok."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .kubectl import Kubectl, Manifest, until
 _LABELS = "sagemaker.amazonaws.com"
 HEALTH_LABEL, SCHEDULABLE = f"{_LABELS}/node-health-status", "Schedulable"
 TYPE_LABEL, GROUP_LABEL = "node.kubernetes.io/instance-type", f"{_LABELS}/instance-group-name"
-# Addresses of one interface of a large instance.
+# The addresses of one network interface on a large instance.
 _USUAL_ADDRESSES = 50
 _JOIN_SECONDS = 60.0
 
@@ -36,7 +36,7 @@ def group_of(config: Config, node: Manifest) -> InstanceGroup:
 
 
 def join(kubectl: Kubectl, nodes: Sequence[Manifest]) -> bool:
-    """Create the nodes with what their kubelets report, and wait until all are ready. False: some did not become so."""
+    """Create the nodes with what their kubelets report. Returns whether all became ready."""
     kubectl.apply([{key: value for key, value in node.items() if key != "status"} for node in nodes])
     for node in nodes:
         kubectl.patch_status("node", node["metadata"]["name"], node["status"])
@@ -48,7 +48,7 @@ def join(kubectl: Kubectl, nodes: Sequence[Manifest]) -> bool:
 
 
 def leave(kubectl: Kubectl, nodes: Sequence[Manifest]) -> None:
-    """Delete the nodes, and the pods that were on them: Kubernetes' own collector takes those too, a minute later."""
+    """Delete the nodes and their pods, which Kubernetes' own garbage collector would only do a minute later."""
     kubectl.delete(nodes)
     there = {node["metadata"]["name"] for node in kubectl.list("nodes")}
     for pod in kubectl.list("pods"):
@@ -58,21 +58,21 @@ def leave(kubectl: Kubectl, nodes: Sequence[Manifest]) -> None:
 
 
 def is_ready(node: Manifest) -> bool:
-    """Ready, and without a taint that only a node that is not ready has."""
+    """Whether a node is ready and has no not-ready taint."""
     conditions = {one["type"]: one["status"] for one in node.get("status", {}).get("conditions", [])}
     taints = [taint["key"] for taint in node["spec"].get("taints", [])]
     return conditions.get("Ready") == "True" and not any(key.startswith("node.kubernetes.io/") for key in taints)
 
 
 def advertise(kubectl: Kubectl, config: Config, node: Manifest, resources: Sequence[str]) -> None:
-    """What a device plugin on the node adds to its capacity: that much of each resource as the catalogue says."""
+    """Add resources to a node's capacity like its device plugins, in the amounts from the catalogue."""
     capacity = node_capacity(group_of(config, node))
     added = {name: str(capacity[name]) for name in resources if name in capacity}
     kubectl.patch_status("node", node["metadata"]["name"], {"capacity": added, "allocatable": added})
 
 
 def device_resources(config: Config) -> dict[str, set[str]]:
-    """Extended resources that pods can only use once a plugin advertises them, by worker group."""
+    """Extended resources by worker group, which pods can use only once a device plugin advertises them."""
     found = {}
     for group in config.worker_groups:
         offered = {*accelerators([group]), EFA_RESOURCE} & set(node_capacity(group))
@@ -81,17 +81,17 @@ def device_resources(config: Config) -> dict[str, set[str]]:
 
 
 def pods_of(instance_type: str) -> int:
-    """How many pods a node takes: the addresses of one interface (EC2's DescribeInstanceTypes, in moto) but the first.
+    """A node's pod limit: the addresses of one interface (EC2's DescribeInstanceTypes, in moto) minus the first.
 
-    SageMaker Developer Guide, "Getting started with Amazon EKS support in SageMaker HyperPod", whose table says so of
-    each type: 49 of a p5, 14 of an m5.xlarge.
+    Source: the table in the SageMaker Developer Guide, "Getting started with Amazon EKS support in SageMaker HyperPod":
+    49 pods on a p5, 14 on an m5.xlarge.
     """
     facts = INSTANCE_TYPES.get(instance_type.removeprefix("ml."), {}).get("NetworkInfo", {})
     return int(facts.get("Ipv4AddressesPerInterface", _USUAL_ADDRESSES)) - 1
 
 
 def _node(config: Config, group: InstanceGroup, index: int) -> Manifest:
-    # The same name in every run, and one that EC2 could have given.
+    # The same in every run, in the form of EC2's names.
     digest = hashlib.sha256(f"{config.settings.cluster_name}/{group.name}/{index}".encode()).hexdigest()
     name = f"hyperpod-i-{digest[:17]}"
     labels = {
@@ -109,7 +109,7 @@ def _node(config: Config, group: InstanceGroup, index: int) -> Manifest:
     labels |= group.worker.labels if group.worker else {}
     if group.taints:
         spec["taints"] = [taint.model_dump(exclude_none=True) for taint in group.taints]
-    # Devices come with the plugins' pods, as on a real node.
+    # Devices are added when the plugins' pods run, as on a real node.
     devices = {*accelerators([group]), EFA_RESOURCE}
     capacity = {key: str(value) for key, value in node_capacity(group).items() if key not in devices}
     capacity |= {"pods": str(pods_of(group.type.name)), "ephemeral-storage": f"{group.volume_gib}Gi"}

@@ -1,4 +1,4 @@
-"""What the program declares for Kubernetes, taken from a deployment's state: Helm releases and objects, in order."""
+"""The program's Kubernetes resources from a deployment's state: Helm releases and objects, in order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RELEASE = "kubernetes:helm.sh/v3:Release"
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """A Helm release. ``timeout``: seconds. ``wait``: until its pods are ready."""
+    """A Helm release. ``timeout`` is in seconds; ``wait``: whether to wait until its pods are ready."""
 
     name: str
     namespace: str
@@ -31,7 +31,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Step:
-    """One resource of the program; exactly one of release and manifest is set."""
+    """One resource of the program. Exactly one of release and manifest is set."""
 
     name: str
     release: Release | None = None
@@ -40,9 +40,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """The program's own order: what can be applied before any node has joined, and what comes after.
+    """The program's order: what can be applied before any node has joined, and what comes after.
 
-    ``addons`` are EKS's own workloads, which no step makes; ``grown`` is what changes when the file system grows.
+    ``addons`` are EKS's own workloads, which no step creates; ``grown`` is what changes when the file system grows.
     """
 
     before_nodes: tuple[Step, ...]
@@ -52,17 +52,17 @@ class Plan:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """All, in order."""
+        """All steps in order."""
         return (*self.before_nodes, *self.after_nodes)
 
 
 def plan(state: State) -> Plan:
     """Sort a deployment's Kubernetes resources by when the program could create them.
 
-    Nodes join when the HyperPod cluster is there; whatever starts earlier must do without them.
+    Nodes join once the HyperPod cluster exists. Whatever starts earlier must work without them.
     """
     nodes_at = next((resource.finish for resource in state.values() if resource.type == HYPERPOD_CLUSTER), 0.0)
-    # Sorting is stable: among resources of the same second, dependencies stay first.
+    # Sorting is stable, so dependencies stay first among resources of the same second.
     created = deletion_order(state)[::-1]
     ordered = sorted(created, key=lambda resource: resource.start)
     wanted = [resource for resource in ordered if resource.custom and resource.type.startswith(_PREFIX)]
@@ -93,7 +93,7 @@ def _release(name: str, inputs: dict[str, Any]) -> Release:
 
 
 def _manifest(resource: ResourceState, inputs: dict[str, Any]) -> Manifest:
-    """The object as the provider would send it; without a name of its own it is named as the resource."""
+    """The object as the provider would send it. Without a name of its own it gets the resource's."""
     manifest = {key: value for key, value in inputs.items() if value is not None}
     metadata = dict(manifest.get("metadata") or {})
     metadata.setdefault("name", resource.name)
@@ -101,7 +101,7 @@ def _manifest(resource: ResourceState, inputs: dict[str, Any]) -> Manifest:
 
 
 def _whole_numbers(value: Any) -> Any:
-    """Pulumi's protocol has no integers; Kubernetes insists on them."""
+    """Restore integers, which Pulumi's protocol lacks and Kubernetes requires."""
     if isinstance(value, dict):
         return {key: _whole_numbers(one) for key, one in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What a rehearsal on a Kubernetes API found, in the documented JSON form."""
+"""The result of a Kubernetes rehearsal, in the documented JSON form."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..checks import Findings
 
 @dataclass
 class Outcome(Findings):
-    """Everything that a run found.
+    """The whole result of a run.
 
-    ``chart``: which HyperPod chart was installed. ``left_out``: checks that this machine cannot do, and why.
+    ``chart``: which HyperPod chart was installed. ``left_out``: checks that this machine cannot run, and why.
     """
 
     chart: str = ""

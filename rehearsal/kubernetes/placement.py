@@ -1,4 +1,4 @@
-"""Checks of what runs before any job: objects, device plugins where their devices are, operators at work."""
+"""Checks before any job: device plugins on the right nodes, health agents, operators, system pods."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .pods import is_ready
 from .run import Run, why_pending
 
 _SECONDS = 60.0
-# Pods whose charts and add-ons let us say which nodes they prefer, by how their names begin.
+# Name prefixes of pods whose charts and add-ons let us set node preferences.
 _TOLD = ("coredns", "ebs-csi-controller", "kueue", "hyperpod-dependencies-mpi-operator")
-# The DaemonSet that advertises each resource, by a part of its name.
+# A part of the name of the DaemonSet that advertises each resource.
 PLUGINS = {
     "nvidia.com/gpu": "nvidia-device-plugin",
     "aws.amazon.com/neuron": "neuron-device-plugin",
@@ -25,7 +25,7 @@ PLUGINS = {
 
 
 def device_plugins(run: Run) -> str:
-    """Every node has a plugin for each device that it has, ready, and none for a device that it lacks."""
+    """Every node has a ready plugin for each of its devices, and none for devices that it lacks."""
     wanted = device_resources(run.config)
     found: dict[str, set[str]] = {}
 
@@ -49,7 +49,7 @@ def device_plugins(run: Run) -> str:
 
 
 def health_agents(run: Run) -> str:
-    """The health monitoring agent watches every node with accelerators, if the stack wants it."""
+    """The health monitoring agent runs on every node with accelerators, if the stack enables it."""
     training = {group.name for group in run.config.training_groups}
     nodes = {name for name, group in _groups(run).items() if group in training}
     if not run.config.settings.charts.health_monitoring:
@@ -63,7 +63,7 @@ def health_agents(run: Run) -> str:
 
 
 def operators(run: Run) -> str:
-    """The operators' own programs run with the rights that the charts give them."""
+    """The operators' own programs run with the RBAC rights from their charts."""
     charts = run.config.settings.charts
     wanted = {
         program
@@ -83,9 +83,9 @@ def operators(run: Run) -> str:
 
 
 def system_pods(run: Run) -> str:
-    """What the cluster itself runs has nodes: drivers and agents all of them, the rest those of the system groups.
+    """System pods are scheduled: drivers and agents on every node, the rest on the system groups' nodes.
 
-    Where some accelerators are not tainted, those parts alone keep off them that can be told.
+    If some accelerator nodes have no taint, only pods with settable node preferences avoid them.
     """
     nodes, own = _groups(run), set(system_group_names(run.config.worker_groups))
     wanted = {one["metadata"]["name"] for one in run.addons if one["kind"] == "DaemonSet"}
@@ -111,7 +111,7 @@ def system_pods(run: Run) -> str:
 
 
 def _cluster_pods(run: Run) -> Iterator[tuple[str, str, Manifest]]:
-    """Pods outside of the teams' namespaces that have no node of their own right: name, node, pod."""
+    """Pods outside the teams' namespaces that are not tied to a node: name, node, pod."""
     for pod in run.kubectl.list("pods"):
         metadata = pod["metadata"]
         owners = {owner["kind"] for owner in metadata.get("ownerReferences", [])}
@@ -133,7 +133,7 @@ def _advertised(run: Run, node: Manifest) -> set[str]:
 
 
 def _nodes_with(run: Run, daemon_set: str) -> set[str]:
-    """Nodes that have a ready pod of a DaemonSet whose name contains this."""
+    """Nodes with a ready pod of a DaemonSet whose name contains this."""
     return {
         pod["spec"]["nodeName"]
         for pod in run.kubectl.list("pods")

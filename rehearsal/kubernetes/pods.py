@@ -1,8 +1,8 @@
-"""The kubelet's part for pods that really run: their containers as processes of this machine, with their own rights.
+"""The kubelet for pods that really run: their containers are processes on this machine, with their own rights.
 
 The operators' pods run the operators, and pods labelled ``rehearsal.hyperpod/process`` run their own command. Each has
-its volumes at their paths, its environment, and its service account's token, so that the chart's RBAC is what it works
-with. All share the machine's network. Everything else is kwok's.
+its volumes at their paths, its environment, and its service account's token, so that the chart's RBAC applies to it.
+All share the machine's network. kwok plays everything else.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from .volumes import Volumes
 
 _START_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
-# One label of a pod, as an environment variable names it.
+# A reference to one label of a pod, as in the downward API for environment variables.
 _LABEL = re.compile(r"metadata\.labels\['([^']+)'\]")
 
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator that runs here: which pods are its own, the program, and arguments besides the chart's.
+    """An operator that runs here: how to recognize its pods, its program, and arguments besides the chart's.
 
-    ``ports`` are those it always listens on: they must be free on this machine.
+    ``ports`` are the fixed ports that it listens on, which must be free on this machine.
     """
 
     program: str
@@ -44,7 +44,7 @@ class Operator:
     ports: tuple[int, ...] = ()
 
 
-# In pods each operator has its own network; here they share one, so what can be moved or turned off is.
+# In pods each operator has its own network. Here they share one, so listeners are moved or turned off if possible.
 OPERATORS = (
     Operator(
         "training-operator",
@@ -57,21 +57,21 @@ OPERATORS = (
 
 
 def operator_of(pod: Manifest) -> Operator | None:
-    """The operator that a pod runs, if any."""
+    """The operator that a pod runs, or None."""
     labels = pod["metadata"].get("labels") or {}
     return next((one for one in OPERATORS if labels.get(one.label[0]) == one.label[1]), None)
 
 
 def has_process(pod: Manifest) -> bool:
-    """Whether the pod's containers are processes here."""
+    """Whether the pod's containers really run here."""
     return operator_of(pod) is not None or PLAYED_LABEL in (pod["metadata"].get("labels") or {})
 
 
 @dataclass
 class Pods:
-    """Follows the API server's pods from ``start`` to ``stop``, and runs those that are to be run.
+    """Watches the API server's pods from ``start`` to ``stop``, and runs those that should run here.
 
-    ``problems`` are what kept pods from running, ``codes`` the exit codes of those that ran, by the pod's name.
+    ``problems`` says what kept pods from running, ``codes`` has the exit codes of those that ran, by pod name.
     """
 
     plane: ControlPlane
@@ -88,7 +88,7 @@ class Pods:
         self._watch: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Begin to watch."""
         self._spawn(self._follow)
 
     def stop(self) -> None:
@@ -101,12 +101,12 @@ class Pods:
             thread.join(10)
 
     def log(self, name: str) -> str:
-        """What a pod's process has said."""
+        """The output of a pod's process."""
         path = self.plane.folder / f"pod-{name}.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
     def waiting(self) -> list[str]:
-        """Operators whose processes run and are not ready, with the end of what they said."""
+        """Operators whose processes run but are not ready, with the end of their output."""
         found = [(process, pod) for pod in self.plane.kubectl.list("pods") if (process := self._of(pod))]
         return [f"{process.name}: {process.last_words(1)}" for process, pod in found if not is_ready(pod)]
 
@@ -138,7 +138,7 @@ class Pods:
             self._spawn(self._run, pod)
 
     def _run(self, pod: Manifest) -> None:
-        """One pod, from its volumes to its exit code."""
+        """Run one pod, from its volumes to its exit code."""
         try:
             process = self._start(pod)
             self._report(pod, "Running", ready=False)
@@ -152,7 +152,7 @@ class Pods:
                 self.codes[pod["metadata"]["name"]] = process.code
                 self._report(pod, "Failed" if process.code else "Succeeded", code=process.code)
         except (Refused, OSError, KeyError) as error:
-            # What goes wrong because the pod goes away, or the run ends, is nobody's problem.
+            # Errors because the pod is deleted or the run ends do not matter.
             if not self._stopping and pod["metadata"]["uid"] in self._running:
                 self.problems.append(f"pod {pod['metadata']['name']}: {error}")
 
@@ -184,7 +184,7 @@ class Pods:
             environment |= self.volumes.data("configmap", source["configMapRef"]["name"], pod)
         for one in container.get("env", []):
             environment[one["name"]] = self._value(one, pod)
-        # A pod's one interface is eth0; here all pods share loopback.
+        # A pod's only interface is eth0. Here all pods share loopback.
         return {name: "lo" if name.endswith("_SOCKET_IFNAME") else value for name, value in environment.items()}
 
     def _value(self, variable: Manifest, pod: Manifest) -> str:
@@ -203,7 +203,7 @@ class Pods:
         return self._resolve(str(variable.get("value", "")), pod)
 
     def _resolve(self, value: str, pod: Manifest) -> str:
-        """Play the cluster's DNS: a Service's name, with or without a port, becomes the address of its endpoint."""
+        """Stand in for the cluster's DNS: replace a Service's name, with or without port, by its endpoint's address."""
         name, colon, port = value.partition(":")
         namespace = pod["metadata"]["namespace"]
         if not _is_name(name) or (service := self.plane.kubectl.get("service", name, namespace)) is None:
@@ -223,7 +223,7 @@ class Pods:
         return f"{addresses[0]}{colon}{port}"
 
     def _become_ready(self, pod: Manifest, process: Process) -> bool:
-        """Wait for the readiness probe of an operator whose port was left alone; other pods are ready at once."""
+        """Wait for an operator's readiness probe if its port is unchanged. Other pods are ready at once."""
         operator, probe = operator_of(pod), pod["spec"]["containers"][0].get("readinessProbe", {}).get("httpGet")
         while operator and operator.ports and probe and not self._stopping and process.code is None:
             self.volumes.refresh(pod)
@@ -275,7 +275,7 @@ def is_ready(pod: Manifest) -> bool:
 
 
 def _waits(pod: Manifest) -> bool:
-    """On a node, and not started yet."""
+    """Whether a pod is on a node and has not started yet."""
     return bool(pod["spec"].get("nodeName")) and pod.get("status", {}).get("phase") == "Pending"
 
 
@@ -284,11 +284,11 @@ def _is_name(text: str) -> bool:
 
 
 def _documents(stream: IO[str]) -> Iterator[Manifest]:
-    """The JSON documents of a stream, each as soon as it is whole."""
+    """The JSON documents of a stream, each as soon as it is complete."""
     text = ""
     for line in stream:
         text += line
-        # A document ends with a brace: in the first column, or after all of it in one line.
+        # A document ends with a brace: in the first column, or at the end of a one-line document.
         if line.startswith(("{", "}")) and line.rstrip().endswith("}"):
             yield json.loads(text)
             text = ""

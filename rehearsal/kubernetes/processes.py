@@ -1,4 +1,4 @@
-"""Processes of a run: each has a log, and none outlives the run."""
+"""The processes of a run. Each has a log, and none outlives the run."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Process:
 
     @property
     def code(self) -> int | None:
-        """Its exit code, None while it runs."""
+        """The exit code, or None while the program runs."""
         return self.popen.poll()
 
     def last_words(self, lines: int = 3) -> str:
-        """The end of its log."""
+        """The end of the log."""
         return "\n".join(self.log.read_text(errors="replace").strip().splitlines()[-lines:])
 
     def stop(self) -> None:
-        """End it and everything it started, politely first."""
+        """Stop the program and everything it started: SIGTERM first, then SIGKILL."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self.popen.poll() is not None:
                 break
@@ -45,7 +45,7 @@ class Process:
 
 @dataclass
 class Processes:
-    """Starts processes and, at the end, ends those that are left, the youngest first."""
+    """Starts processes, and at the end stops the remaining ones, newest first."""
 
     folder: Path
     running: list[Process] = field(default_factory=list)
@@ -58,9 +58,9 @@ class Processes:
         environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
     ) -> Process:
-        """Start a program in a process group of its own."""
+        """Start a program in its own process group."""
         log = self.folder / f"{name}.log"
-        # Even where this process is killed and can tidy nothing up, its children go with it.
+        # If this process is killed and cannot clean up, its children end too.
         bound = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
         with log.open("ab") as file:
             popen = subprocess.Popen(
@@ -77,19 +77,19 @@ class Processes:
         return process
 
     def stop(self, process: Process) -> None:
-        """End one."""
+        """Stop one process."""
         process.stop()
         if process in self.running:
             self.running.remove(process)
 
     def stop_all(self) -> None:
-        """End all."""
+        """Stop all processes."""
         while self.running:
             self.running.pop().stop()
 
 
 def free_ports(count: int) -> list[int]:
-    """TCP ports that nobody listens on now, all different."""
+    """Different TCP ports that are free now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:

@@ -1,6 +1,6 @@
-"""The stack on the real Pulumi engine, with the real pulumi-eks and pulumi-kubernetes, and the account for the rest.
+"""The stack on the real Pulumi engine with the real pulumi-eks and pulumi-kubernetes; the account plays the rest.
 
-The account's EKS cluster answers with the API server of this machine, and its HyperPod cluster brings the nodes.
+The account's EKS cluster is this machine's API server, and its HyperPod cluster adds the nodes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .kubectl import Manifest
 from .nodes import join, leave, nodes_of
 
 PLAYED, REAL = ("aws", "aws-native"), ("eks", "kubernetes")
-# pulumi-eks asks the AWS CLI for its version, and its kubeconfig for a token; here the answer is a certificate.
+# pulumi-eks asks the AWS CLI for its version, and its kubeconfig asks for a token. Here the answer is a certificate.
 _AWS = """#!/bin/sh
 case "$*" in
 --version) echo "aws-cli/2.31.0 Python/3.13.7 Linux/6.1 exe/x86_64" ;;
@@ -41,7 +41,7 @@ esac
 
 
 def lacking() -> str:
-    """What keeps this machine from it, and how to get it; empty if nothing does."""
+    """What this machine lacks for it, and how to get it. Empty if nothing is missing."""
     if shutil.which("pulumi") is None:
         return NO_CLI
     missing = [package for package in REAL if not _has_plugin(package)]
@@ -59,20 +59,20 @@ def _version(package: str) -> str:
 
 
 class PlayedAccount(Account):
-    """The embedded account, with a control plane behind its EKS cluster and nodes behind its HyperPod cluster."""
+    """The embedded account, with a control plane as its EKS cluster and nodes for its HyperPod cluster."""
 
     def __init__(self, config: Config, plane: ControlPlane) -> None:
         super().__init__(config.region.name)
         self._plane, self._nodes = plane, nodes_of(config)
 
     def charts_installed(self) -> bool:
-        """Whether Helm says so."""
+        """Whether Helm lists the charts as installed."""
         return RELEASE_NAME in self._plane.kubectl.helm("list", "-q", "-n", NAMESPACE).split()
 
     def create(
         self, type_token: str, name: str, inputs: Mapping[str, Any], *, at: float = 0.0, ready_at: float = 0.0
     ) -> tuple[str, dict[str, Any]]:
-        """As the account does; an EKS cluster is this machine's, and with HyperPod's the nodes join. Raises Refused."""
+        """Like the account's. An EKS cluster is this machine's; a HyperPod cluster's nodes join it. Raises Refused."""
         resource_id, outputs = super().create(type_token, name, inputs, at=at, ready_at=ready_at)
         if type_token == EKS_CLUSTER:
             certificate = base64.b64encode(self._plane.ca_certificate.read_bytes()).decode()
@@ -87,7 +87,7 @@ class PlayedAccount(Account):
         return resource_id, outputs
 
     def delete(self, type_token: str, resource_id: str) -> None:
-        """As the account does; HyperPod's nodes go with their cluster. Raises Refused."""
+        """Like the account's. A HyperPod cluster's nodes are deleted with it. Raises Refused."""
         super().delete(type_token, resource_id)
         if type_token == HYPERPOD_CLUSTER:
             leave(self._plane.kubectl, self._nodes)
@@ -95,14 +95,14 @@ class PlayedAccount(Account):
 
 @dataclass(frozen=True)
 class OnRealEngine:
-    """Brings the stack up and down with `pulumi`. ``declared`` says what belongs to it."""
+    """Deploys and destroys the stack with `pulumi`. ``declared`` is what belongs to it."""
 
     stack: RealStack
     account: Account
     declared: Declared
 
     def bring_up(self) -> int:
-        """Preview, up, and a preview that has nothing left to do. Returns how many objects. Raises DeployFailed."""
+        """Preview, up, and a preview without changes. Returns the object count. Raises DeployFailed."""
         try:
             self.stack.run("preview")
             self.stack.run("up")
@@ -113,7 +113,7 @@ class OnRealEngine:
         return self.declared.deployer.count(self.declared.plan.steps)
 
     def take_down(self) -> list[str]:
-        """Destroy. Returns what went wrong, and what is left in the account."""
+        """Destroy. Returns the errors and the leftovers in the account."""
         try:
             self.stack.run("destroy")
         except EngineFailure as failure:
@@ -121,7 +121,7 @@ class OnRealEngine:
         return [f"left in the account: {one}" for one in self.account.leftovers()]
 
     def kept(self) -> list[Manifest]:
-        """What may outlive ``take_down`` until the cluster itself goes."""
+        """Objects that may remain after ``take_down`` until the cluster is deleted."""
         return self.declared.kept()
 
 
@@ -129,7 +129,7 @@ class OnRealEngine:
 def on_real_engine(
     project: Project, config: Config, plane: ControlPlane, declared: Declared, on_line: OnLine
 ) -> Iterator[OnRealEngine]:
-    """The stack on the real engine, while the context lasts. Raises StackFailed where it cannot begin."""
+    """The stack on the real engine while the context lasts. Raises StackFailed if it cannot begin."""
     charts = {
         str(Path(step.release.chart)): declared.deployer.charts.find(step.release)
         for step in declared.plan.steps
@@ -145,7 +145,7 @@ def on_real_engine(
 
 
 def _aws(plane: ControlPlane) -> Path:
-    """A folder with an `aws` that knows the administrator of the control plane."""
+    """A folder with an `aws` command that knows the control plane's administrator."""
     certificate, key = plane.client("kubernetes-admin", "system:masters")
     credential = plane.folder / "credential.json"
     credential.touch(mode=0o600)

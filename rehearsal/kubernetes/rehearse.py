@@ -1,4 +1,4 @@
-"""A stack's Kubernetes objects, jobs and nodes on a real API server of this machine."""
+"""The Kubernetes rehearsal: a stack's objects, jobs and nodes on a real API server on this machine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EMBEDDED, PULUMI = "embedded", "pulumi"
 
 
 def lacking(engine: str) -> str:
-    """What keeps this machine from a run, empty if nothing does. Programs can still be built (``binaries``)."""
+    """What this machine lacks for a run, or empty. Missing programs do not count; ``binaries`` builds them."""
     if engine == PULUMI:
         from .pulumi_engine import lacking as engine_lacks
 
@@ -55,7 +55,7 @@ def run(
     cycles: int,
     engine: str = EMBEDDED,
 ) -> None:
-    """The whole rehearsal; what it finds goes into ``outcome``, an interruption and leftovers included."""
+    """Run the whole rehearsal. Results go into ``outcome``, including an interruption and leftovers."""
     progress = Progress(console)
     try:
         console.print(f"[bold]Rehearsing Kubernetes[/] of {project.stack}: {config.variant} in {config.region.name}")
@@ -90,9 +90,9 @@ def run(
 
 
 def _cycle(here: Run, outcome: Outcome, progress: Progress, cycle: int, cycles: int, before: frozenset[str]) -> bool:
-    """Up, the checks, down, and a look for leftovers. The first time with every check. False ends the run.
+    """Deploy, check, delete, and look for leftovers. The first cycle runs every check. False ends the run.
 
-    What an uninstall may leave stays for the next cycle to cope with; the last one ends as the EKS cluster's end does.
+    What an uninstall may leave stays, so the next cycle must cope with it. The last cycle deletes it with the cluster.
     """
 
     def perform(name: str, act: Act) -> bool:
@@ -103,7 +103,7 @@ def _cycle(here: Run, outcome: Outcome, progress: Progress, cycle: int, cycles: 
             try:
                 return act(here)
             except (CheckFailed, DeployFailed, Refused) as failed:
-                # Where the control plane itself is gone, that is the cause.
+                # If the control plane itself has died, that is the cause.
                 here.plane.check()
                 said = "; ".join([str(failed), *here.pods.problems[known:], *here.pods.waiting()])
                 raise CheckFailed(said) from failed
@@ -157,7 +157,7 @@ def _checks(here: Run, outcome: Outcome, *, full: bool) -> list[tuple[str, Act]]
             outcome.left_out.append(f"training: {why}")
         else:
             training.append(("training", trains_across_nodes))
-    # Without a queue nothing promises it: Kubernetes' own scheduler places pods one by one.
+    # Only a queue guarantees it: Kubernetes' own scheduler places pods one by one.
     queued: list[tuple[str, Act]] = [("all or none", workloads.all_or_none), ("others go on", workloads.others_go_on)]
     return [
         *placed,

@@ -1,4 +1,4 @@
-"""One run: the stack's objects on a real API server with its nodes, created and deleted as often as asked."""
+"""One run: the stack's objects and nodes on a real API server, created and deleted as often as requested."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from .kubectl import Kubectl, Manifest, Refused, until
 from .objects import Step
 from .pods import Pods, is_ready, operator_of
 
-# Objects that Kubernetes makes and removes by itself, at its own pace.
+# Objects that Kubernetes creates and removes by itself, in its own time.
 _PASSING = ("events", "leases", "endpointslices", "endpoints", "pods", "nodes", "controllerrevisions", "replicasets")
 _SETTLE_SECONDS = 60.0
 
 
 class Stack(Protocol):
-    """How the stack's objects come to the API server, and go."""
+    """A way to apply and delete the stack's objects."""
 
     def bring_up(self) -> int:
-        """Everything, nodes included. Returns how many objects. Raises DeployFailed."""
+        """Apply everything, nodes included. Returns the object count. Raises DeployFailed."""
 
     def take_down(self) -> list[str]:
-        """Delete everything. Returns what went wrong."""
+        """Delete everything. Returns the errors."""
 
     def kept(self) -> list[Manifest]:
-        """What may outlive ``take_down`` until the cluster itself goes."""
+        """Objects that may remain after ``take_down`` until the cluster is deleted."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Run:
 
     @property
     def kubectl(self) -> Kubectl:
-        """The administrator's."""
+        """The administrator's kubectl."""
         return self.plane.kubectl
 
     @property
@@ -60,22 +60,22 @@ class Run:
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """Where teams train."""
+        """The teams' namespaces."""
         return tuple(self.teams.values())
 
     def end_of_cluster(self, kept: list[Manifest]) -> None:
-        """What goes with the EKS cluster and not before."""
+        """Delete what only disappears with the EKS cluster."""
         self.kubectl.delete(kept)
 
     def leftovers(self, before: frozenset[str], allowed: frozenset[str] = frozenset()) -> list[str]:
-        """What is there now, was not ``before`` and is not ``allowed``, once the controllers have tidied up."""
+        """New objects that are neither in ``before`` nor ``allowed``, after the controllers have cleaned up."""
         found: list[str] = []
 
         def clean() -> bool:
             try:
                 found[:] = sorted(self.look() - before - allowed)
             except Refused:
-                # A kind went away between the question which there are and the question for its objects.
+                # A kind was deleted between listing the kinds and listing its objects.
                 return False
             return not found
 
@@ -83,7 +83,7 @@ class Run:
         return found
 
     def settled(self) -> bool:
-        """Whether the controllers have put into every namespace what they put into each."""
+        """Whether the controllers have created their default objects in every namespace."""
         namespaces = {one["metadata"]["name"] for one in self.kubectl.list("namespaces")}
         return all(
             namespaces
@@ -92,14 +92,14 @@ class Run:
         )
 
     def look(self) -> frozenset[str]:
-        """Every object of every kind that the API server has, as kind.group/namespace/name."""
+        """Every object on the API server, as kind.group/namespace/name."""
         kinds = self.kubectl.run("api-resources", "--verbs=list", "-o", "name").split()
         wanted = [kind for kind in kinds if kind.split(".")[0] not in _PASSING]
         found = json.loads(self.kubectl.run("get", ",".join(wanted), "-A", "-o", "json", "--ignore-not-found") or "{}")
         return frozenset(describe(one) for one in found.get("items", []) if not _automatic(one))
 
     def operators(self) -> dict[str, Manifest]:
-        """Pods of operators that are ready, by the program they run."""
+        """The operators' ready pods, by the program they run."""
         found = {}
         for pod in self.kubectl.list("pods"):
             operator = operator_of(pod)
@@ -110,7 +110,7 @@ class Run:
 
 @contextmanager
 def played(plane: ControlPlane) -> Iterator[Pods]:
-    """The pods of a control plane; their processes end with it."""
+    """Run the pods of a control plane. Their processes end with the context."""
     pods = Pods(plane, plane.folder)
     pods.start()
     try:
@@ -125,14 +125,14 @@ def scheduled(pod: Manifest) -> bool:
 
 
 def why_pending(kubectl: Kubectl, pod: Manifest) -> str:
-    """The scheduler's own words on a pod without a node."""
+    """The scheduler's own message about a pod without a node."""
     found = kubectl.get("pod", pod["metadata"]["name"], pod["metadata"]["namespace"]) or pod
     conditions = [one for one in found.get("status", {}).get("conditions", []) if one["type"] == "PodScheduled"]
     return next((one.get("message", "") for one in conditions if one["status"] == "False"), "")
 
 
 def _automatic(one: Manifest) -> bool:
-    """The API server's own registration of a custom resource's group."""
+    """Whether it is the API server's own registration of a custom resource's group."""
     return "kube-aggregator.kubernetes.io/automanaged" in (one["metadata"].get("labels") or {})
 
 

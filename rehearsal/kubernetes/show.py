@@ -1,4 +1,4 @@
-"""A rehearsal on a Kubernetes API in a terminal: what is under way, checks as they end, a table, the last words."""
+"""The Kubernetes rehearsal in a terminal: current step, checks as they finish, a table, the result."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _CHARTS = {
 
 
 class Progress:
-    """A line that says what is under way, and one for every check that has ended."""
+    """A line for the current step, and one for every finished check."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self._status: Status | None = None
 
     def say(self, text: str) -> None:
-        """Something has begun."""
+        """Show that a step has begun."""
         if self.console.is_terminal and self._status is None:
             self._status = self.console.status("")
             self._status.start()
@@ -32,7 +32,7 @@ class Progress:
             self._status.update(text)
 
     def check(self, check: Check) -> None:
-        """A check has ended."""
+        """Show the result of a check."""
         self.console.print(check.line(), soft_wrap=not self.console.is_terminal)
 
     def close(self) -> None:
@@ -43,7 +43,7 @@ class Progress:
 
 
 def ending(outcome: Outcome, seconds: float) -> RenderableType:
-    """The table of checks, and the last words."""
+    """The table of checks, and how the run ended."""
     table = Table(
         title=f"Kubernetes {outcome.version}, {outcome.stack}: {len(outcome.checks)} checks", title_justify="left"
     )

@@ -1,4 +1,4 @@
-"""A PyTorchJob whose pods run: the training operator gives rank and address, this machine the processes."""
+"""A PyTorchJob whose pods really run: the training operator sets rank and address, this machine runs the processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .kubectl import Manifest, until
 from .run import Run
 from .workloads import Submitted, submitted
 
-# Small enough that two processes share a few cores; the gloo backend, since nothing here has a GPU.
+# Small enough for two processes on a few cores, with the gloo backend, since there is no GPU here.
 _ARGUMENTS = "--steps 30 --log-every 10 --save-every 30 --threads 1 --layers 2 --embed 64 --batch 4"
 _SECONDS = 240.0
 # What image/torchrun runs.
@@ -23,14 +23,14 @@ _LOSS = re.compile(r"iter (\d+): loss ([\d.]+)")
 
 
 def lacking() -> str:
-    """What keeps this machine from training, empty if nothing does."""
+    """What this machine lacks for training, or empty."""
     there = Path(PYTHON).exists()
     found = there and subprocess.run([PYTHON, "-c", "import torch"], capture_output=True).returncode == 0
     return "" if found else f"{PYTHON} has no PyTorch (on Debian: apt-get install python3-torch)"
 
 
 def trains_across_nodes(run: Run) -> str:
-    """nanoGPT on two nodes, one process each: ranks differ, both know the first one's address, and the loss falls."""
+    """nanoGPT on two nodes, one process each: ranks differ, both know the master's address, and the loss falls."""
     name = "nanogpt"
     if name not in jobs_of(run.config):
         raise CheckFailed(f"{name} is not among this stack's jobs")
@@ -44,9 +44,9 @@ def trains_across_nodes(run: Run) -> str:
 
         def ended() -> bool:
             for name in names:
-                # Read as it grows: it goes with its pod.
+                # Read while it grows, since the log is deleted with its pod.
                 logs[name] = run.pods.log(name)
-                # The operator would begin again; once is enough to know.
+                # The operator would restart it, but one failure is enough.
                 require(not run.pods.codes.get(name), f"{name} failed: {_end(logs[name])}")
             return _state(run, job) in ("Succeeded", "Failed")
 
@@ -61,31 +61,31 @@ def trains_across_nodes(run: Run) -> str:
 
 
 def _play(job: Manifest) -> None:
-    """Let the pods' own commands run here."""
+    """Label the pods so that their commands really run here."""
     for replica in job["spec"]["pytorchReplicaSpecs"].values():
         replica["template"]["metadata"]["labels"][PLAYED_LABEL] = "true"
 
 
 def _ranks_and_address(run: Run, job: Submitted) -> str:
-    """What the operator wrote into the pods, and the Service behind the address. Returns the address."""
+    """Check what the operator wrote into the pods, and the Service behind the address. Returns the address."""
     ranks, addresses = set(), set()
     for pod in job.pods():
         variables = {one["name"]: one.get("value") for one in pod["spec"]["containers"][0].get("env", [])}
-        # RANK is by this label, which the operator sets; the processes themselves say whether it arrived.
+        # RANK comes from this label, which the operator sets. The processes themselves report whether it arrived.
         ranks.add(pod["metadata"]["labels"].get("training.kubeflow.org/replica-index"))
         require(not pod["spec"].get("initContainers"), f"the operator added {pod['spec'].get('initContainers')}")
         addresses.add(variables.get("MASTER_ADDR"))
         require(variables.get("MASTER_PORT"), f"{pod['metadata']['name']} has no MASTER_PORT")
     require(ranks == {str(rank) for rank in range(job.wanted)}, f"ranks are {sorted(map(str, ranks))}")
     require(len(addresses) == 1, f"the pods know different addresses: {sorted(map(str, addresses))}")
-    # The first replica calls itself localhost in some versions; a Service's name is what all can resolve.
+    # In some versions the first replica's address is localhost; all pods can resolve a Service's name.
     address = str(addresses.pop())
     require(run.kubectl.get("service", address, job.namespace), f"no Service is called {address}")
     return address
 
 
 def _end(text: str) -> str:
-    """The last line that says what went wrong, else the last ones."""
+    """The last line with an error, or else the last lines."""
     lines = text.strip().splitlines()
     errors = [line for line in lines if "Error: " in line]
     return errors[-1] if errors else " | ".join(lines[-3:])

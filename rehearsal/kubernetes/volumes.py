@@ -1,4 +1,4 @@
-"""The volumes of pods that run as processes: what kubelet would mount, as folders of this machine."""
+"""The volumes of pods that run as processes: folders on this machine for what the kubelet would mount."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .container import Mount
 from .kubectl import Kubectl, Manifest
 
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-# Stands in for the image's own programs.
+# Takes the place of the image's own programs.
 IMAGE = Path(__file__).with_name("image")
 
 
 class Volumes:
-    """Makes folders for ConfigMaps, Secrets, claims and empty directories; claims are shared by all pods."""
+    """Creates folders for ConfigMaps, Secrets, claims and emptyDirs. All pods share the claims."""
 
     def __init__(self, kubectl: Kubectl, workspace: Path) -> None:
         self._kubectl, self._workspace = kubectl, workspace
@@ -42,11 +42,11 @@ class Volumes:
         return mounts
 
     def claim(self, namespace: str, name: str) -> Path:
-        """Where a claim's files lie."""
+        """The folder with a claim's files."""
         return self._make("claim", namespace, name)
 
     def refresh(self, pod: Manifest) -> None:
-        """Secrets change while a pod runs, as when an operator writes its own certificates."""
+        """Update Secrets that changed while a pod runs, as when an operator writes its own certificates."""
         for volume in pod["spec"].get("volumes", []):
             if "secret" in volume:
                 folder = self._make(pod["metadata"]["uid"], volume["name"])
@@ -54,7 +54,7 @@ class Volumes:
                     self._write(folder, self.data("secret", volume["secret"]["secretName"], pod))
 
     def _folder(self, volume: Manifest, pod: Manifest) -> Path | None:
-        """A volume's folder, None for kinds that only a real node has."""
+        """A volume's folder, or None for kinds that only a real node has."""
         if claim := volume.get("persistentVolumeClaim"):
             return self.claim(pod["metadata"]["namespace"], claim["claimName"])
         if "emptyDir" in volume:
@@ -67,7 +67,7 @@ class Volumes:
         return None
 
     def _account(self, pod: Manifest) -> Path:
-        """What a pod proves itself by: a token of its service account, and the authority to trust."""
+        """A pod's credentials: a token of its service account, and the CA certificate to trust."""
         namespace, folder = pod["metadata"]["namespace"], self._make(pod["metadata"]["uid"], "account")
         account = pod["spec"].get("serviceAccountName", "default")
         token = self._kubectl.run("create", "token", account, "-n", namespace, "--duration=24h").strip()
@@ -84,7 +84,7 @@ class Volumes:
 
     @staticmethod
     def _write(folder: Path, files: dict[str, str]) -> None:
-        # A file appears whole, and a key before its certificate: whoever waits for the one finds the other.
+        # Files appear atomically, and a key before its certificate, so whoever waits for the certificate finds both.
         for name in sorted(files, reverse=True):
             unfinished = folder / f"..{name}"
             unfinished.touch(mode=0o600)

@@ -1,4 +1,4 @@
-"""Checks with jobs: each is admitted and placed, gangs run whole or not at all, and what cannot fit is refused."""
+"""Checks with jobs: each is admitted and placed, gangs start completely or not at all, oversize jobs are refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .nodes import GROUP_LABEL
 from .run import Run, scheduled, why_pending
 
 _SECONDS = 60.0
-# How long nothing must happen before it counts as not happening.
+# How long to watch before concluding that something does not happen.
 _STILL_SECONDS = 3.0
 _PLAIN = "plain"
 
@@ -35,21 +35,21 @@ class Submitted:
 
     @property
     def job(self) -> Manifest:
-        """The job itself; what comes before it are its ConfigMaps."""
+        """The job itself, after its ConfigMaps."""
         return self.objects[-1]
 
     @property
     def namespace(self) -> str:
-        """Its team's."""
+        """The job's namespace, its team's."""
         return str(self.job["metadata"]["namespace"])
 
     @property
     def wanted(self) -> int:
-        """How many pods make it up, an MPI launcher apart: that one comes when the others are ready."""
+        """The number of the job's pods, without an MPI launcher, which only comes when the others are ready."""
         return _size(self.job)
 
     def pods(self, *, launchers: bool = False) -> list[Manifest]:
-        """Its pods that are not on their way out: the launchers alone, or all but those."""
+        """The job's pods that are not being deleted: only launchers, or all but launchers."""
         found = self.run.kubectl.list("pods", namespace=self.namespace, selector=f"{NAME_LABEL}={self.name}")
         return [
             pod
@@ -59,24 +59,24 @@ class Submitted:
         ]
 
     def placed(self) -> bool:
-        """Every pod has a node."""
+        """Whether every pod has a node."""
         return sum(map(scheduled, self.pods())) == self.wanted
 
     def reason(self) -> str:
-        """Why it does not run: Kueue's words on its workload, else the scheduler's on its pods."""
+        """Why the job does not run: Kueue's message on its workload, or else the scheduler's on its pods."""
         if not self.queued:
             return next(filter(None, (why_pending(self.run.kubectl, pod) for pod in self.pods())), "")
         for workload in self.run.kubectl.list("workloads.kueue.x-k8s.io", namespace=self.namespace):
             if self.name in [owner["name"] for owner in workload["metadata"].get("ownerReferences", [])]:
                 for condition in workload.get("status", {}).get("conditions", []):
                     if (condition["type"], condition["status"]) == ("QuotaReserved", "False"):
-                        # Kueue names every resource that lacks, in one sentence; the first is enough.
+                        # Kueue names every missing resource in one sentence. The first is enough.
                         return ", ".join(condition["message"].split(", ")[:2])
         return ""
 
     @property
     def queued(self) -> bool:
-        """Whether Kueue decides when it starts."""
+        """Whether Kueue decides when the job starts."""
         return self.run.config.settings.charts.queues == "kueue"
 
 
@@ -84,7 +84,7 @@ class Submitted:
 def submitted(
     run: Run, name: str, *, change: Callable[[Manifest], None] | None = None, **options: Any
 ) -> Iterator[Submitted]:
-    """A job as `operations job` renders it, from its submission until nothing of it is left."""
+    """A job as `operations job` renders it, from submission until it is completely deleted."""
     objects = render(name, run.config, **options)
     if change:
         change(objects[-1])
@@ -98,7 +98,7 @@ def submitted(
 
 
 def admitted_and_placed(run: Run, name: str) -> str:
-    """Strict validation accepts the job, and each of its pods gets a node of its group, with all it asked for."""
+    """Strict validation accepts the job, and each pod gets a node of its group with the requested resources."""
     run.kubectl.apply(render(name, run.config), dry_run=True)
     with submitted(run, name) as job:
         if not until(job.placed, _SECONDS):
@@ -120,7 +120,7 @@ def admitted_and_placed(run: Run, name: str) -> str:
 
 
 def unknown_field_refused(run: Run) -> str:
-    """The validation is a strict one: it refuses a job with a field that its schema lacks."""
+    """Validation is strict: it refuses a job with a field that is not in its schema."""
     objects = copy.deepcopy(render(_jobs(run)[0], run.config))
     objects[-1]["spec"]["notAField"] = True
     try:
@@ -132,7 +132,7 @@ def unknown_field_refused(run: Run) -> str:
 
 
 def all_or_none(run: Run) -> str:
-    """While a small job holds one node, a job for all nodes gets not even one."""
+    """While a small job holds one node, a job for all nodes gets none."""
     first, second = _jobs(run)[:2]
     with submitted(run, first, nodes=1) as small:
         _wait(small)
@@ -145,7 +145,7 @@ def all_or_none(run: Run) -> str:
 
 
 def second_job_queues(run: Run) -> str:
-    """A job for all nodes waits while another has them, and runs when that one is gone."""
+    """A job for all nodes waits while another one has them, and runs when that one is gone."""
     first, second = _jobs(run)[:2]
     with submitted(run, first) as running:
         _wait(running)
@@ -160,7 +160,7 @@ def second_job_queues(run: Run) -> str:
 
 
 def others_go_on(run: Run) -> str:
-    """While a job is admitted whose pods cannot start, another one, of another team where there is one, runs."""
+    """An admitted job whose pods cannot start does not block another job (of another team, if there is one)."""
     name, others = _jobs(run)[0], [*run.namespaces, run.namespaces[0]][1]
 
     def strand(job: Manifest) -> None:
@@ -177,7 +177,7 @@ def others_go_on(run: Run) -> str:
 
 
 def oversize_refused(run: Run) -> str:
-    """More nodes than there are: refused when rendered; and a job written by hand never starts, with the reason."""
+    """A job for too many nodes is refused when rendered. Written by hand, it never starts, and the reason is shown."""
     name, most = _jobs(run)[0], run.config.training_groups[0].count
     try:
         render(name, run.config, nodes=most + 1)
@@ -199,8 +199,8 @@ def oversize_refused(run: Run) -> str:
 
 
 def plain_jobs(run: Run) -> str:
-    """Jobs as people write them, without node selector or toleration: with a device they run where it is; without any,
-    on nodes that have none where there are such.
+    """Jobs without node selector or toleration: those that request a device run on nodes that have it; others run on
+    nodes without devices, if there are any.
     """
     device = device_resource(run.config.training_groups[0])
     training = {group.name for group in run.config.training_groups}
@@ -239,7 +239,7 @@ def _plain_job(run: Run, resources: dict[str, str]) -> Manifest:
 
 
 def _jobs(run: Run) -> list[str]:
-    """A job of each operator, the training operator's first: two that can stand in each other's way."""
+    """A job of each operator, the training operator's first. The two can block each other."""
     first: dict[str, str] = {}
     for name in jobs_of(run.config):
         first.setdefault(render(name, run.config)[-1]["kind"], name)
@@ -252,7 +252,7 @@ def _wait(job: Submitted) -> None:
 
 
 def _stays_out(job: Submitted) -> None:
-    """Not one pod of the job gets a node, for long enough to mean it."""
+    """Raise CheckFailed if any pod of the job gets a node within a fixed time."""
     end = time.monotonic() + _STILL_SECONDS
     while time.monotonic() < end:
         placed = sum(map(scheduled, job.pods()))

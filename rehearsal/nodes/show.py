@@ -80,7 +80,7 @@ def timeline(nodes: list[Node]) -> RenderableType:
 
 
 def ending(outcome: Outcome, seconds: float) -> RenderableType:
-    """Print how the run ended."""
+    """How the run ended."""
     parts: list[RenderableType] = []
     if outcome.recovery:
         found = outcome.recovery
