@@ -26,6 +26,7 @@ _OPERATORS = {**_EQUAL, **_LIKE, "Bool": lambda one, other: one.lower() == other
 
 def managed_statements(iam: Any, arn: str, partition: str) -> Iterator[Statement]:
     """The statements of a policy that AWS manages; moto has them as the commercial partition does."""
+    arn = arn.replace(f"arn:{partition}:", "arn:aws:", 1)
     version = iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
     document = iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
     text = document if isinstance(document, str) else json.dumps(document)

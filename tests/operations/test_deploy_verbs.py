@@ -201,7 +201,7 @@ def test_the_real_cli_deploys_the_default_stack_and_scales_it_without_touching_t
 @pytest.mark.slow
 def test_ctrl_c_during_a_rehearsal_ends_with_130() -> None:
     program = (
-        "import os, signal, sys\nfrom operations import live\nfrom operations.cli import main\n"
+        "import os, signal, sys\nfrom operations.deployment import live\nfrom operations.cli import main\n"
         "seen = live.Progress.event\n"
         "def event(self, happened):\n"
         "    seen(self, happened)\n"
