@@ -1,4 +1,4 @@
-"""The embedded account answers as AWS does, where moto alone would not."""
+"""The embedded account answers like AWS in cases where moto alone would not."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ EFA = {
 
 @pytest.fixture
 def group(account: Account, subnet: str) -> str:
-    """A security group whose members may say everything to each other."""
+    """A security group that allows all traffic among its members."""
     vpc = account.live[SUBNET, subnet].inputs["vpcId"]
     group, _ = account.create(GROUP, "lustre", {"vpcId": vpc, "name": "lustre", "description": "lustre"})
     for direction in ("Ingress", "Egress"):

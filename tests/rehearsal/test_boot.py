@@ -1,4 +1,4 @@
-"""A cluster whose nodes could not boot is refused, whatever the order in which its requests happen to arrive."""
+"""A cluster whose nodes could not boot is refused, whatever the order of its requests."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def deployed_eks() -> Iterator[tuple[Account, State]]:
 
 
 def refusal(account: Account, state: State, at: float, named: str = "elsewhere", **changes: Any) -> str:
-    """What the account says to a cluster like this one, asked for at a virtual second; this one is ``named`` then."""
+    """The account's refusal of a cluster like this one at a virtual second. This one is renamed to ``named`` first."""
     cluster = next(r for r in state.values() if r.type == CLUSTER)
     from rehearsal.account import Refused
 
-    # Its roles are for a cluster of that name, of which there is one.
+    # Its roles are for a cluster of that name, which must be unique.
     here = account.live[CLUSTER, cluster.id]
     with pytest.raises(Refused) as refused, patch.dict(here.inputs, clusterName=named):
         account.create(CLUSTER, "probe", {**cluster.inputs, **changes}, at=at)
@@ -81,7 +81,7 @@ def test_a_group_without_a_rule_to_itself_fails_the_fabric_check(deployed: tuple
 
 
 def groups_of(state: State, **changes: Any) -> list[dict[str, Any]]:
-    """The cluster's groups, the first with changes to its Slurm configuration."""
+    """The cluster's groups, with changes to the first one's Slurm configuration."""
     cluster = next(r for r in state.values() if r.type == CLUSTER)
     first, *rest = cluster.inputs["instanceGroups"]
     return [{**first, "slurmConfig": {**first["slurmConfig"], **changes}}, *rest]

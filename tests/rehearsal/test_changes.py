@@ -1,4 +1,4 @@
-"""Changes to a stack that is up: what they replace, what is refused and when, and what is left of it in the end."""
+"""Changes to a deployed stack: what they replace, what is refused and when, and what is left at the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def account() -> Iterator[Account]:
 
 
 class Stack:
-    """A small program that is deployed, and then another in its place."""
+    """Deploys a small program, and then another one in its place."""
 
     def __init__(self, folder: Path, account: Account) -> None:
         self.folder, self.account = folder, account
@@ -77,7 +77,7 @@ def test_a_change_names_what_it_creates_updates_replaces_and_deletes(stack: Stac
         ["gone"],
     )
     assert change.refused is None
-    # Three seconds for what is made, at the same time, and three for what goes when that is done.
+    # Three seconds for the parallel creates, then three for the deletes.
     assert change.seconds == 6
     assert set(change.as_json()) == KEYS
     assert destroy(stack.state, stack.account) == []

@@ -1,4 +1,4 @@
-"""`python -m rehearsal`: exit codes, messages and files, as a user meets them."""
+"""`python -m rehearsal`: exit codes, messages and files as users see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Pulumi CLI as a process: it ends when whoever waits for it is interrupted."""
+"""The Pulumi CLI as a process: it ends when its caller is interrupted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stack import commands
 from stack.commands import InterruptibleCommand
 from stack.interrupts import Interrupted, interruptible
 
-# Says its version, and otherwise works until it was asked to stop a number of times.
+# Prints its version, or else runs until it has been asked to stop a number of times.
 CLI = """#!{python} -S
 import signal, sys, time
 from pathlib import Path
@@ -46,7 +46,7 @@ NEVER = 0
 
 @pytest.fixture
 def ignored() -> Iterator[None]:
-    """As a shell starts what it puts in the background."""
+    """Ignore signals, like a process that a shell starts in the background."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     yield
     signal.signal(signal.SIGINT, before)

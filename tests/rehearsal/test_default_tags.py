@@ -1,4 +1,4 @@
-"""A provider's default tags reach what it makes, on both engines, as pulumi-aws lays them there."""
+"""A provider's default tags reach its resources on both engines, as with pulumi-aws."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_provider_lays_those_that_it_was_configured_with(tmp_path: Path) -> 
         aws = EmbeddedProvider(account, "aws", tmp_path)
         settings = {"region": "us-west-2", "defaultTags": '{"tags": {"team": "research"}}'}
         aws.Configure(provider_pb2.ConfigureRequest(args=protocol.serialize(settings)), None)
-        # The default provider, which the program uses for questions alone.
+        # The default provider, which the program uses only for functions.
         aws.Configure(provider_pb2.ConfigureRequest(args=protocol.serialize({"region": "us-west-2"})), None)
         news = protocol.serialize({"cidrBlock": "10.0.0.0/16", "tags": {"Name": "a"}})
         request = provider_pb2.CheckRequest(

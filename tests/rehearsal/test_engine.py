@@ -1,4 +1,4 @@
-"""The embedded engine refuses what the real one refuses, and runs independent resources at the same time."""
+"""The embedded engine refuses what the real one refuses, and runs independent resources in parallel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEAD = "import pulumi, pulumi_aws as aws\nfrom pulumi import ResourceOptions\n"
 
 @pytest.fixture
 def program(tmp_path: Path) -> Any:
-    """Makes a project of a program's text."""
+    """Creates a project from a program's text."""
 
     def make(text: str) -> Project:
         (tmp_path / "__main__.py").write_text(HEAD + text)

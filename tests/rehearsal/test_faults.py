@@ -1,4 +1,4 @@
-"""Whatever fails, the error names the resource and the cause, and destroy afterwards leaves nothing."""
+"""Whatever fails, the error names the resource and the cause, and a later destroy leaves nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support import plan, project
 
 
 def _kinds(stack: str) -> dict[tuple[str, str], ResourceState]:
-    """One resource of each type in each component, by the two types."""
+    """One resource of each type in each component, by both types."""
     state = plan(stack, observability=True).state
     return {(r.type, state[r.parent].type): r for r in state.values() if r.in_account}
 
@@ -38,18 +38,18 @@ def test_gpu_and_trainium_stacks_have_the_same_kinds_of_resources(orchestrator: 
 def test_a_failure_of_each_kind_of_resource_in_each_component_is_named_and_leaves_nothing_after_destroy(
     stack: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One deployment: as each resource is about to be made, a fork of the process tries what follows its failure."""
+    """One deployment: before each resource is created, a fork of the process tries what follows its failure."""
     found: dict[tuple[str, str], Aftermath] = {}
     step = Engine._step
 
     def step_after_its_failure(engine: Engine, resource: ResourceState) -> None:
-        # Resources of one type in one component fail alike: one speaks for all of them.
+        # Resources of one type in one component fail alike, so one is enough.
         if resource.in_account and (kind := (resource.type, engine.state[resource.parent].type)) not in found:
             found[kind] = in_a_fork(lambda: aftermath(engine, resource, lambda: step(engine, resource)))
         step(engine, resource)
 
     monkeypatch.setattr(Engine, "_step", step_after_its_failure)
-    # A fork has the thread that it is made in alone: one that nobody shares a lock with.
+    # A fork has only the thread that created it, so that thread must not share a lock.
     monkeypatch.setattr(program, "_WORKERS", 1)
     loaded = project(stack, observability=True)
     with Account(loaded.config["aws:region"]) as account:
@@ -62,7 +62,7 @@ def test_a_failure_of_each_kind_of_resource_in_each_component_is_named_and_leave
 
 
 class Aftermath(NamedTuple):
-    """A failure, and what destroying the rest of its stack could not delete and left in the account."""
+    """A failure, and what a destroy of the rest could not delete and left in the account."""
 
     name: str
     failure: str
@@ -79,7 +79,7 @@ def aftermath(engine: Engine, resource: ResourceState, make: Callable[[], None])
 
 
 def in_a_fork(look: Callable[[], Aftermath]) -> Aftermath:
-    """What is found in a copy of this process, which ends with it."""
+    """Run a function in a fork of this process, and return its result."""
     reading, writing = os.pipe()
     if not (child := os.fork()):
         try:

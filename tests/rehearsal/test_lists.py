@@ -1,4 +1,4 @@
-"""Every list of the configuration can get shorter, and change its order, under a living stack."""
+"""Every list of the configuration can shrink and change its order in a deployed stack."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support import project
 ROLE = "arn:aws:iam::{}:role/{}"
 BLOCKS = ["52.95.110.0/24", "52.95.111.0/24"]
 GPU = "ml.p5.48xlarge"
-# As many as there can be of everything, and what it is afterwards.
+# Every list with several elements, and the settings afterwards.
 LONG: dict[str, Any] = {
     "kubernetesApiCidrs": BLOCKS,
     # Of one name, in two accounts.
@@ -55,20 +55,20 @@ LONG: dict[str, Any] = {
         "eksSubnetIds": [f"subnet-0123456789abcdef{n}" for n in (1, 2, 3)],
     },
 }
-# A HyperPod cluster keeps its security groups for life (AWS::SageMaker::Cluster, create-only properties), and so does a
-# file system.
+# A HyperPod cluster cannot change its security groups (AWS::SageMaker::Cluster, create-only properties), nor can a file
+# system.
 FOR_LIFE = {"network.securityGroupIds"}
 
 
 def reordered(value: Any) -> Any:
-    """The same, with every list the other way round."""
+    """The same settings, with every list reversed."""
     if isinstance(value, dict):
         return {key: reordered(item) for key, item in value.items()}
     return [reordered(item) for item in reversed(value)] if isinstance(value, list) else value
 
 
 def shortened(value: Any, path: str = "") -> Any:
-    """The same, with every list without its first element where there can be fewer."""
+    """The same settings, without the first element of every list that can be shorter."""
     if isinstance(value, dict):
         return {key: shortened(item, f"{path}.{key}".removeprefix(".")) for key, item in value.items()}
     if not isinstance(value, list) or path in FOR_LIFE:
@@ -77,7 +77,7 @@ def shortened(value: Any, path: str = "") -> Any:
 
 
 def lists_of(model: type[BaseModel], path: str = "") -> Iterator[str]:
-    """Where the settings hold lists."""
+    """The paths of all lists in a settings model."""
     for name, field in model.model_fields.items():
         yield from _lists_in(field.annotation, f"{path}.{field.alias or name}".removeprefix("."))
 
@@ -94,7 +94,7 @@ def _lists_in(annotation: Any, path: str) -> Iterator[str]:
 
 
 def paths_of(value: Any, path: str = "") -> Iterator[str]:
-    """Where the settings as given hold lists."""
+    """The paths of all lists in the given settings."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from paths_of(item, f"{path}.{key}".removeprefix("."))
@@ -122,7 +122,7 @@ def test_shortening_and_reordering_every_list_updates_in_place() -> None:
         short = up(project("eks-gpu", **shortened(LONG)), account, old=long.state)
         assert short.failure == ""
         assert "replace" not in short.changes.values(), _changes(short)
-        # Who stays keeps the entry that was there.
+        # Principals that stay keep their access entry.
         assert {name for name, what in _changes(short).items() if "access" in name and what != "delete"} == set()
         assert destroy(short.state, account) == []
         assert account.leftovers() == []

@@ -1,4 +1,4 @@
-"""What a living stack cannot become is refused before anything happens, with the way that works."""
+"""Impossible changes to a deployed stack are refused before anything happens, with a way that works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge of policies: what AWS takes and grants nothing by is refused, by the Service Authorization Reference."""
+"""Policy checks: policies that AWS accepts but that grant nothing are refused (Service Authorization Reference)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def condition(key: str, value: str = "x", operator: str = "StringEquals") -> dic
         [allow("s3:GetObject", "arn:aws:s3:::b/*"), allow("s3:ListBucket", "arn:aws:s3:::b")],
         [allow("cloudwatch:PutMetricData", "*", Condition=condition("cloudwatch:namespace"))],
         [allow("fsx:DeleteFileSystem", ANY_FILE_SYSTEM, Condition=condition("aws:ResourceTag/CSIVolumeName"))],
-        # Both of what it is asked on, though by two statements.
+        # Both resource types of the action, although in two statements.
         [
             allow("ec2:DetachNetworkInterface", INTERFACES),
             allow("ec2:DetachNetworkInterface", "arn:aws:ec2:us-west-2:*:instance/*"),

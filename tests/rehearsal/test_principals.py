@@ -1,7 +1,7 @@
-"""Who may do what: every principal of a stack against what it must and must not be able to do, as IAM would decide.
+"""Permissions: what every principal of a stack must and must not be able to do, decided like IAM.
 
-Identity policies are the deployed ones, AWS's managed ones are what moto has of them, and the bucket's and the trust
-policies take part.
+The policies are the deployed identity policies, AWS's managed ones as moto has them, the bucket's policy and the trust
+policies.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def bucket_statements(deployment: Deployment) -> list[Any]:
 
 
 def may(stack: str, who: str, action: str, resource: str, **context: str) -> bool:
-    """Whether a principal of a stack is allowed an action: a role by its logical name, the deployer, or an outsider who
-    has AmazonSageMakerFullAccess."""
+    """Whether a principal of a stack may do an action: a role by its logical name, the deployer, or an outsider with
+    AmazonSageMakerFullAccess."""
     deployment = deployed(stack)
     values: dict[str, str] = {
         "BUCKET": one(deployment.state, "lifecycle-bucket").id,
@@ -89,7 +89,7 @@ ELSEWHERE = {"ec2__Vpc": OTHER_VPC}
 NODES = {"dev": ("identity-controller", "identity-worker"), "eks-gpu": ("identity-worker",)}
 LOGS = f"arn:aws:logs:{HERE}:log-group:/aws/sagemaker/Clusters"
 
-# What every node does, by AWS's guides, and what no node may.
+# What every node does, according to AWS's guides, and what no node may do.
 NODE_MAY: list[tuple[str, str, dict[str, str]]] = [
     ("s3:GetObject", SCRIPT, {}),
     ("s3:ListBucket", BUCKET, {}),
@@ -118,7 +118,7 @@ NODE_MAY_NOT: list[tuple[str, str, dict[str, str]]] = [
     ("fsx:DeleteFileSystem", FILE_SYSTEM, {}),
     ("ec2:TerminateInstances", f"arn:aws:ec2:{HERE}:instance/i-1", {}),
 ]
-# Slurm's nodes alone: on EKS HyperPod wants AmazonEKS_CNI_Policy on the role, which names no VPC.
+# Only Slurm's nodes: on EKS, HyperPod requires AmazonEKS_CNI_Policy on the role, which names no VPC.
 SLURM_MAY_NOT: list[tuple[str, str, dict[str, str]]] = [
     ("ec2:CreateNetworkInterface", f"arn:aws:ec2:{HERE}:subnet/subnet-other", {}),
     ("ec2:DeleteNetworkInterface", INTERFACE, ELSEWHERE),

@@ -1,4 +1,4 @@
-"""The embedded account as Pulumi providers, asked directly."""
+"""The embedded account as Pulumi providers, called directly."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ EKS = "aws:eks/cluster:Cluster"
 
 
 class Aborted(Exception):
-    """What gRPC raises when a method gives up. ``status`` is what it sends besides the sentence."""
+    """Stands for gRPC's exception when a method aborts. ``status`` is what it sends besides the message."""
 
     status: Any
 
 
 class Context:
-    """As much of gRPC's context as the provider uses."""
+    """The part of gRPC's context that the provider uses."""
 
     status = status_pb2.Status()
 
@@ -55,7 +55,7 @@ def aws(account: Account, tmp_path: Path) -> EmbeddedProvider:
 
 
 def ask(servicer: EmbeddedProvider, method: str, type_token: str, name: str = "thing", **fields: Any) -> Any:
-    """One call, with dictionaries as protobuf structs."""
+    """Make one call, with dictionaries as protobuf structs."""
     request: Any = getattr(provider_pb2, f"{method.removesuffix('Config')}Request")
     fields |= {"type": type_token, "name": name}
     values = {k: protocol.serialize(v) if isinstance(v, dict) else v for k, v in fields.items()}
@@ -201,7 +201,7 @@ def test_another_region_is_another_provider_and_other_tags_are_not(aws: Embedded
 
 
 class Monitor:
-    """The engine's side of a component: it keeps what is registered, and knows outputs unless it is a preview."""
+    """The engine's side of a component: records what is registered, and returns outputs except in a preview."""
 
     preview = False
 
@@ -253,7 +253,7 @@ def test_a_component_s_children_are_below_it_with_the_program_s_provider(
     )
     assert (cluster.provider, role.provider) == ("urn:aws::id", "urn:aws::id")
     assert monitor.registered["eks-eks-k8s"].provider == ""
-    # Its inputs' dependencies are the cluster's; what the component as a whole waits for is the component's alone.
+    # Dependencies of inputs go to the cluster; those of the component as a whole stay with the component.
     assert set(cluster.dependencies) == {"urn:eks-eksRole-role", "urn:eks-eksRole-4b490823", "urn:subnet"}
     assert list(monitor.registered["eks"].dependencies) == ["urn:logs"]
     assert "get-token" in answer.state["kubeconfigJson"]

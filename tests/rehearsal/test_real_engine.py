@@ -1,4 +1,4 @@
-"""The embedded account as Pulumi providers, asked by the real engine where there is a Pulumi CLI."""
+"""The embedded account as Pulumi providers, called by the real engine if there is a Pulumi CLI."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ needs_cli = pytest.mark.skipif(shutil.which("pulumi") is None, reason="there is 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Any:
-    """Makes a project of a program's text."""
+    """Creates a project from a program's text."""
 
     def make(text: str) -> Project:
         (tmp_path / "Pulumi.yaml").write_text("name: probe\nruntime: python\n")

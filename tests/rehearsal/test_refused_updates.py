@@ -1,4 +1,4 @@
-"""An update that AWS refuses: what Pulumi then has for the truth, on either engine, and how a refresh mends it."""
+"""An update that AWS refuses: the state that Pulumi keeps, on both engines, and how a refresh repairs it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_refused_update_leaves_what_was_wanted_in_the_engines_state_until_a_re
     assert detail.Unpack(failed)
     assert (failed.id, values(failed.properties)["retentionInDays"]) == (created.id, 31)
     assert values(failed.properties)["arn"] == values(created.properties)["arn"]
-    # The same again is no change and succeeds, without a word to AWS; the old value is one.
+    # The same values again are no change and succeed without a call to AWS; the old values are a change.
     assert list(ask(aws, "Diff", LOGS, news=news, **one).diffs) == []
     again = ask(aws, "Update", LOGS, olds=failed.properties, news=news, **one)
     assert values(again.properties)["retentionInDays"] == 31
@@ -61,7 +61,7 @@ def test_the_embedded_engine_takes_what_was_wanted_for_what_is_there_until_a_ref
 
     assert deploy(30) == ["create"]
     assert "31 days is not a retention" in deploy(31)[0]
-    # The same again is an update that changes nothing and succeeds; then nobody knows any more.
+    # The same values again succeed as an update without changes, which hides the failure.
     assert deploy(31, preview=True) == ["update"]
     assert deploy(30, preview=True) == ["update"]
     assert deploy(31) == ["update"]

@@ -1,4 +1,4 @@
-"""Whole rehearsals: every ready stack and option comes up, stays unchanged when run again, and leaves nothing."""
+"""Whole rehearsals: every ready-made stack and option comes up, a second run changes nothing, and nothing is left."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def run(stack: str, **settings: Any) -> Outcome:
 
 @cache
 def rehearsed(stack: str) -> Outcome:
-    """A ready stack's rehearsal, once for every test that only looks at it."""
+    """A ready-made stack's rehearsal, shared by the tests that only read it."""
     return run(stack)
 
 
@@ -162,7 +162,7 @@ def test_comes_up_and_leaves_nothing(option: str) -> None:
     assert outcome.destroyed == outcome.created > 20
 
 
-# What AWS imposes, by the durations table: VPC, subnet, NAT gateway, route, HyperPod; VPC, its second address block,
+# AWS's minimum, by the durations table: VPC, subnet, NAT gateway, route, HyperPod; VPC, its second address block,
 # EKS, chart, HyperPod.
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_the_critical_path_is_within_5_percent_of_what_aws_imposes(stack: str, l
     assert limit * 0.95 <= found["cluster"]["seconds"] <= limit
     assert found["cluster"]["critical_path"][0] == "network-vpc"
     assert found["cluster"]["critical_path"][-1] == "hyperpod-cluster"
-    # Kueue's pods run on the nodes: it can only come after them.
+    # Kueue's pods run on the nodes, so it can only come after them.
     after = found["after_cluster"]
     assert all(name.startswith("training-queues-") for name in after["critical_path"])
     assert bool(after["critical_path"]) is bool(after["seconds"]) is stack.startswith("eks")

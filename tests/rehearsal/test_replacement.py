@@ -1,4 +1,4 @@
-"""Which changes make a new resource: every type that is deployed has been looked up, and rules mean what they say."""
+"""Which changes replace a resource: every deployed type is in the table, and the rules work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rehearsal.account.replacement import replacing, table
 from rehearsal.account.schemas import replacing_properties
 from tests.golden.stacks import GOLDEN, state_of
 
-# CloudFormation's registry and the provider differ: what the provider does counts, since it is what deploys.
+# CloudFormation's registry and the provider differ. The provider counts, since it deploys.
 PROVIDER_KNOWS_BETTER = {
     "aws:fsx/lustreFileSystem:LustreFileSystem",
     "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",

@@ -1,4 +1,4 @@
-"""What the HTML report of a rehearsal promises to whoever opens it."""
+"""What the HTML report of a rehearsal shows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Page(HTMLParser):
             element["text"] += data
 
     def all(self, tag: str, css: str = "") -> list[dict[str, Any]]:
-        """The elements of a tag that carry a class."""
+        """The elements of a tag with a class."""
         found = [element for element in self.elements if element["tag"] == tag]
         return [element for element in found if not css or css in (element.get("class") or "").split()]
 

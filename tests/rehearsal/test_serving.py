@@ -1,4 +1,4 @@
-"""`--serve`: what to source works in a shell, a plain provider client finds the account, and Ctrl-C leaves nothing."""
+"""`--serve`: the script works in a shell, a plain provider client finds the account, and Ctrl-C leaves nothing."""
 
 from __future__ import annotations
 

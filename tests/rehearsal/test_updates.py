@@ -1,4 +1,4 @@
-"""What AWS refuses of a change in place is refused here, and what it takes is taken."""
+"""In-place changes that AWS refuses are refused here, and those that it accepts are accepted."""
 
 from __future__ import annotations
 
