@@ -92,7 +92,7 @@ def deploy_command(
 
 
 def settle(chosen: Target, engine: Engine, as_json: bool, *, rehearse: bool) -> None:
-    """Before an update: what there is. Ends the verb where that cannot be found out."""
+    """Refresh the state before an update if needed. Ends the verb if the refresh fails."""
     refreshed = deploy.settle(chosen, engine)
     if refreshed is not None and not refreshed.succeeded:
         finish(chosen, refreshed, as_json, rehearse=rehearse)

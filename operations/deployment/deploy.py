@@ -1,4 +1,4 @@
-"""``deploy``, ``preview`` and ``destroy`` as functions: run, find the first cause, say the next step."""
+"""``deploy``, ``preview`` and ``destroy`` as functions: run, find the first cause, suggest the next step."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from .live import Progress
 class Report:
     """A command's result. ``cause`` is what failed first; ``others`` failed later, mostly as a consequence.
 
-    ``lost`` says of each resource that holds data or running work, and goes, what is lost with it. ``guarded`` are
-    those of them that nobody has asked to go by a key of the configuration.
+    ``lost`` names each resource with data or running work that is replaced or deleted, and what is lost with it.
+    ``guarded`` are those of them whose removal no configuration key has requested.
     """
 
     stack: str
@@ -96,21 +96,21 @@ def run(target: Target, engine: Engine, command: Command, *, total: int = 0) -> 
 
 
 def _warn(report: Report, engine: Engine) -> None:
-    """Say what Pulumi may have wrong now. Where it cannot be asked, the failure itself is all the more to be told."""
+    """Warn about what Pulumi's state may have wrong now. If the CLI fails, report only the failure itself."""
     with suppress(CommandError):
         if unsure := engine.unsure():
             report.warnings.append(
-                f"Pulumi may have noted of {', '.join(unsure)} what was wanted, and not what is there: this verb asks "
-                f"AWS before the next update; before a plain `pulumi up`: pulumi refresh --stack {report.stack}"
+                f"Pulumi may have noted of {', '.join(unsure)} what was wanted, not what exists. This verb asks AWS "
+                f"before the next update. Before a plain `pulumi up`: pulumi refresh --stack {report.stack}"
             )
 
 
 def settle(target: Target, engine: Engine) -> Report | None:
-    """Ask AWS what is there where the last update of a resource failed; None where none did.
+    """Refresh the state from AWS if the last update of a resource failed; None if none did.
 
-    Of an update that AWS refused, Pulumi notes what was wanted, with an error, and compares the next one with that
-    (pulumi/pulumi issue 21458). The same again would change nothing and succeed; and a file system whose growth was
-    refused would be replaced by an empty one, once the old size is set again.
+    When AWS refuses an update, Pulumi records the wanted values with an error, and compares the next update with them
+    (pulumi/pulumi issue 21458). The same update would then change nothing and succeed. A file system whose growth was
+    refused would be replaced by an empty one as soon as the old size is set again.
     """
     unsure = engine.unsure()
     if not unsure:
@@ -120,16 +120,16 @@ def settle(target: Target, engine: Engine) -> Report | None:
 
 
 def require_kept(planned: Report, allowed: Collection[str] = ()) -> None:
-    """Refuse a plan by which something guarded goes that is not among ``allowed``. Raises Failure."""
+    """Refuse a plan that replaces or deletes a guarded resource not in ``allowed``. Raises Failure."""
     if unknown := sorted(set(allowed) - planned.lost.keys()):
         ends = ", ".join(planned.lost) or "nothing that holds data"
-        raise bad_input(f"--lose {', '.join(unknown)}: this update does not end that", f"it ends {ends}")
+        raise bad_input(f"--lose {', '.join(unknown)}: this update does not remove that", f"it removes {ends}")
     if refused := [name for name in planned.guarded if name not in allowed]:
         words = "; ".join(f"{name} would be replaced or deleted: {planned.lost[name]}" for name in refused)
         raise Failure(
             f"nothing was changed. {words}",
-            f"what Pulumi knows may be wrong: pulumi refresh --stack {planned.stack}. Where it is right, save what you "
-            f"need; `operations deploy` with {' '.join(f'--lose {name}' for name in refused)} goes on",
+            f"Pulumi's state may be wrong: pulumi refresh --stack {planned.stack}. If it is right, save what you need "
+            f"and run `operations deploy` with {' '.join(f'--lose {name}' for name in refused)}",
         )
 
 
@@ -157,10 +157,10 @@ def keep(target: Target, report: Report) -> None:
 
 
 def destroy(target: Target, engine: Engine, *, total: int = 0, remove_leftovers: bool = False) -> Report:
-    """Destroy the stack, then look for what is left in the account; remove AWS's own remains where told to.
+    """Destroy the stack, then look for what is left in the account; on request, remove what AWS itself created.
 
-    Where the engine failed, the stack's own resources are still its business: of what is left only AWS's own is
-    reported, as a forgotten network interface that keeps a subnet from being deleted.
+    If the engine failed, it will delete the stack's own resources later. The report then names only what AWS itself
+    created, such as a forgotten network interface that keeps a subnet from being deleted.
     """
     report = run(target, engine, "destroy", total=total)
     if report.cancelled:
