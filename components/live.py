@@ -1,7 +1,7 @@
-"""What a stack has been deployed with, and which changes of that cannot be made: refused before anything happens.
+"""Remembers what a stack was deployed with, and refuses changes that a deployed stack cannot make.
 
 Pulumi knows only resources: it would replace a file system whose capacity is lowered, and find out half-way that AWS
-does not move a subnet. So every deployment leaves what cannot change in an output, and the next one compares.
+cannot move a subnet. So every deployment records in an output what cannot change, and the next one compares.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _READ = "pulumi:pulumi:readStackOutputs"
 def require_possible(config: Config, names: Names, deployer: str) -> Mapping[str, Any]:
     """What the last deployment left, empty for the first one.
 
-    Raises ConfigError with everything of ``config`` that the running stack, as it is deployed, cannot become, and where
-    ``deployer`` may not deploy it.
+    Raises ConfigError with every value of ``config`` that the deployed stack cannot change to, or if ``deployer`` may
+    not deploy it.
     """
     before = _deployed_with() or {}
     problems = list(impossible(before, config)) if before else []
@@ -37,7 +37,7 @@ def require_possible(config: Config, names: Names, deployer: str) -> Mapping[str
 
 
 def deployed_with(config: Config) -> dict[str, Any]:
-    """What later deployments of the stack are held against: text, numbers and lists, none of which is null."""
+    """What later deployments of the stack are compared with: strings, numbers and lists, none of which is null."""
     settings = config.settings
     net = settings.network
     return {
@@ -59,11 +59,11 @@ def deployed_with(config: Config) -> dict[str, Any]:
 
 
 def _deployed_with() -> Mapping[str, Any] | None:
-    """What the last deployment left; None on the first one, and where the backend does not say."""
+    """What the last deployment left; None before the first one, and if the backend does not answer."""
     name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
     try:
         answer = pulumi.runtime.invoke(_READ, {"name": name}).value
-    except Exception as unreadable:  # A precaution: it must never be what stops a deployment.
+    except Exception as unreadable:  # A precaution: this must never stop a deployment.
         pulumi.log.debug(f"the outputs of {name} cannot be read: {unreadable}")
         return None
     found = ((answer or {}).get("outputs") or {}).get(OUTPUT)
@@ -71,7 +71,7 @@ def _deployed_with() -> Mapping[str, Any] | None:
 
 
 def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
-    """Every part of ``config`` that a stack deployed with ``before`` cannot become."""
+    """Every value of ``config`` that a stack deployed with ``before`` cannot change to."""
     after = deployed_with(config)
     if (before["region"], before["orchestrator"]) != (after["region"], after["orchestrator"]):
         for key, name in (("aws:region", "region"), ("hyperpod:orchestrator", "orchestrator")):
@@ -82,7 +82,8 @@ def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
     if before["clusterName"] != after["clusterName"]:
         yield Problem(
             key="hyperpod:clusterName",
-            what=f'the cluster is called "{before["clusterName"]}", and another name makes another: every node ends',
+            what=f'the cluster is called "{before["clusterName"]}", '
+            "and a new name would create a new cluster and delete every node",
             fix=f"keep the name; otherwise {_ELSEWHERE}",
         )
     yield from _network(before["network"], after["network"])
@@ -92,11 +93,11 @@ def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
 
 
 def _zone(config: Config, names: Names) -> Iterator[Problem]:
-    """Another zone than the nodes' subnet is in, which carries the stack's id.
+    """A zone other than that of the nodes' subnet, which is found by the stack's tag.
 
-    A new subnet would have the same addresses, and AWS refuses it while the old one is there; and the file system,
-    which is in one zone for life, would be made anew, empty. The account is asked and not the output, since a first
-    deployment that fails leaves none: without capacity people try another zone. A given VPC's subnet is its owner's.
+    A new subnet would have the same addresses, and AWS refuses it while the old one exists. The file system stays in
+    one zone for life, so it would be replaced by an empty one. This asks the account and not the output, because a
+    failed first deployment has no output, and people then try a zone with capacity. In an existing VPC nothing moves.
     """
     if config.settings.network.vpc_id:
         return
@@ -123,7 +124,7 @@ def _network(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Pr
             yield Problem(
                 key=f"hyperpod:network.{key}",
                 what=f"this stack is deployed with {before[key] or 'none'}; "
-                "another would replace the file system and the cluster",
+                "a different value would replace the file system and the cluster",
                 fix=f"keep it; otherwise {_ELSEWHERE}",
             )
 
@@ -134,15 +135,15 @@ def _file_system(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterato
     if after["storageGiB"] < has:
         yield Problem(
             key="hyperpod:fsx.storageGiB",
-            what=f"{after['storageGiB']} GiB, and the file system has {has}: "
-            "it only grows, a smaller one would be new and empty",
+            what=f"{after['storageGiB']} GiB, and the file system has {has} GiB: "
+            "it can only grow, and a smaller one would be new and empty",
             fix=f"at least {has}; for less, save what is on it and {_ELSEWHERE}",
         )
     if before["efa"] != after["efa"]:
         yield Problem(
             key="hyperpod:fsx.efa",
-            what=f"the file system is made {'with' if before['efa'] else 'without'} EFA for its whole life: "
-            "another would be new and empty",
+            what=f"the file system was created {'with' if before['efa'] else 'without'} EFA, which cannot change: "
+            "a replacement would be new and empty",
             fix=f"keep it {'true' if before['efa'] else 'false'}; otherwise {_ELSEWHERE}",
         )
     elif before["efa"] and before["throughput"] != after["throughput"]:
@@ -160,14 +161,14 @@ def _instance_types(before: Mapping[str, str], after: Mapping[str, str]) -> Iter
         if before.get(name, kind) == kind:
             continue
         if name == "controller":
-            key, fix = "controllerInstanceType", f"keep it, a controller cannot be removed; otherwise {_ELSEWHERE}"
+            key, fix = "controllerInstanceType", f"keep it, as a controller cannot be removed; otherwise {_ELSEWHERE}"
         elif name == "login":
-            key, fix = "login", "take the login nodes away with one update (login={}) and add new ones with the next"
+            key, fix = "login", "remove the login nodes with one update (login={}) and add new ones with the next"
         else:
-            key, fix = "workers", "add a group of another name, and leave this one out once no job needs it"
+            key, fix = "workers", "add a group with another name, and remove this one once no job needs it"
         yield Problem(
             key=f"hyperpod:{key}",
-            what=f'group "{name}" runs on {before[name]}, and a living group keeps its instance type, not {kind}',
+            what=f'group "{name}" runs on {before[name]}, and an existing group cannot change to {kind}',
             fix=fix,
         )
 
@@ -181,20 +182,20 @@ def _kubernetes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator
     if wanted > has + 1:
         yield Problem(
             key="hyperpod:kubernetesVersion",
-            what=f"the control plane runs {before['kubernetesVersion']}, and EKS takes one minor version at a time",
-            fix=f"1.{has + 1} first",
+            what=f"the control plane runs {before['kubernetesVersion']}, and EKS updates one minor version at a time",
+            fix=f"update to 1.{has + 1} first",
         )
     elif wanted < has:
         yield Problem(
             key="hyperpod:kubernetesVersion",
-            what=f"the control plane runs {before['kubernetesVersion']}, and EKS goes back only by one version, "
-            "within 7 days of an update, once the add-ons have gone back",
+            what=f"the control plane runs {before['kubernetesVersion']}, and EKS rolls back only one version, "
+            "within 7 days of an update, after the add-ons",
             fix=f"keep {before['kubernetesVersion']}; or roll back with `aws eks update-cluster-version`, then "
             "`pulumi refresh`",
         )
     if (before["authenticationMode"], after["authenticationMode"]) == ("API", "API_AND_CONFIG_MAP"):
         yield Problem(
             key="hyperpod:authenticationMode",
-            what="access entries alone are in use, and EKS does not go back from there",
+            what="access entries alone are in use, and EKS cannot switch back",
             fix="keep API",
         )

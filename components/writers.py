@@ -1,4 +1,4 @@
-"""Who may write the lifecycle bucket: who is configured, or the identity that deploys the stack first."""
+"""Who may write the lifecycle bucket: the configured identities, or the one that deploys the stack first."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ OUTPUT = "lifecycleWriters"
 
 
 def deployer() -> str:
-    """The ARN of who deploys: of a role's session the role's own, with its path, as policies compare it."""
+    """The deployer's ARN. For a role's session it is the role's ARN with its path, which policies compare."""
     caller = aws.get_caller_identity().arn
     return aws.iam.get_session_context(arn=caller).issuer_arn or caller
 
 
 def writers(settings: Settings, before: Mapping[str, Any] | None, who: str) -> list[str]:
-    """As configured; else those of the last deployment, whose outputs are ``before``, else ``who``."""
+    """The configured writers; else those in ``before``, the outputs of the last deployment; else ``who``."""
     given = settings.security.lifecycle_writers or tuple((before or {}).get(OUTPUT, ()))
     return sorted(given) or [who]
 
 
 def locked_out(settings: Settings, before: Mapping[str, Any] | None, who: str) -> Iterator[Problem]:
-    """The deployment would fail half-way, or would be its author's last: the bucket refuses who is no writer."""
+    """Refuse a deployer who is not a writer: the bucket would refuse this deployment half-way, or the next one."""
     for title, patterns in (
         ("the deployed bucket lets", tuple((before or {}).get(OUTPUT, ()))),
         ("this would let", settings.security.lifecycle_writers),

@@ -1,4 +1,4 @@
-"""What one configured value says about another. Every rule yields its own problems; none stops the others."""
+"""Rules between configured values. Every rule yields its own problems; none stops the others."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _worker(key: str, group: WorkerGroup, settings: Settings, region: Region | N
     count = settings.count_of(group)
     if group.min_count is not None and group.min_count > count:
         yield Problem(
-            key=f"{key}.minCount", what=f"{group.min_count} of {count} nodes", fix=f"0 to {count}, the group's count"
+            key=f"{key}.minCount", what=f"{group.min_count} is more than the group's count", fix=f"0 to {count}"
         )
     if (row := CATALOGUE.get(group.instance_type)) and group.threads_per_core > row.threads_per_core:
         yield Problem(
@@ -224,10 +224,10 @@ def _fsx(settings: Settings) -> Iterator[Problem]:
 
 
 def _fsx_efa(settings: Settings) -> Iterator[Problem]:
-    """What EFA to the file system asks for.
+    """What EFA to the file system requires.
 
-    The rules of an existing network's security groups cannot be seen from here: FSx itself refuses groups that do not
-    allow all traffic to and from themselves.
+    The rules of existing security groups are not checked here. FSx itself refuses groups that do not allow all traffic
+    to and from themselves.
     """
     fsx = settings.fsx
     if not fsx.efa:
@@ -283,7 +283,7 @@ def _ssh_key(settings: Settings) -> Iterator[Problem]:
     if settings.ssh_public_key and settings.orchestrator == "eks":
         yield Problem(
             key="hyperpod:sshPublicKey",
-            what="nothing would read it",
+            what="EKS nodes do not use it",
             fix="leave it out with orchestrator eks; nodes are reached through SSM",
         )
 

@@ -42,7 +42,7 @@ def kubernetes_problems(settings: Settings, region: Region | None) -> Iterator[P
         yield Problem(
             key="hyperpod:kubernetesVersion",
             what=f"EKS ended its support of {settings.kubernetes_version} {-days} days ago",
-            fix="a newer one; if the cluster is there, the one `aws eks describe-cluster` says: EKS upgraded it",
+            fix="a newer one; for an existing cluster the one `aws eks describe-cluster` shows, as EKS upgraded it",
         )
     yield from _api_cidrs(settings)
     yield from _roles(settings, region)
@@ -53,7 +53,7 @@ def kubernetes_problems(settings: Settings, region: Region | None) -> Iterator[P
         if times > 1 and len({group.name for group in settings.groups if group.name.lower() == name}) > 1:
             yield Problem(
                 key="hyperpod:workers",
-                what=f'{times} groups are named "{name}" but for upper and lower case',
+                what=f'{times} groups are named "{name}" except for upper and lower case',
                 fix="Kubernetes names are lower-case: names must differ in more than case",
             )
 
@@ -89,7 +89,7 @@ def _charts(settings: Settings) -> Iterator[Problem]:
     if settings.charts.neuron_scheduler and settings.accelerator != "trainium":
         yield Problem(
             key="hyperpod:charts.neuronScheduler",
-            what="places pods on NeuronCores, and there are none",
+            what="it places pods on NeuronCores, and there are none",
             fix="leave it out with accelerator gpu",
         )
 
@@ -100,7 +100,7 @@ def _groups(settings: Settings) -> Iterator[Problem]:
         yield Problem(
             key="hyperpod:workers",
             what="no group has accelerators, so no job can train",
-            fix=f"one more group, as of {ACCELERATORS[settings.accelerator].default_worker_type}; its count may be 0",
+            fix=f"add a group, such as of {ACCELERATORS[settings.accelerator].default_worker_type}; its count may be 0",
         )
     if not open_groups(settings):
         yield Problem(
@@ -113,7 +113,7 @@ def _groups(settings: Settings) -> Iterator[Problem]:
         if group.deep_health_checks and not group.accelerated:
             yield Problem(
                 key=f"hyperpod:workers[{number}].deepHealthChecks",
-                what=f"{group.instance_type} has no accelerators, which they check",
+                what=f"{group.instance_type} has no accelerators to check",
                 fix="leave it out",
             )
         elif group.deep_health_checks and group.taints:
@@ -126,7 +126,7 @@ def _groups(settings: Settings) -> Iterator[Problem]:
             if settings.accelerator == "trainium" and taint.repels and not _neuron_tolerates(taint):
                 yield Problem(
                     key=f"hyperpod:workers[{number}].taints",
-                    what=f"the Neuron device plugin does not tolerate {taint.key}:{taint.effect}, nor can it be told",
+                    what=f"the Neuron device plugin does not tolerate {taint.key}:{taint.effect}",
                     fix=f"the one it tolerates, {':'.join(_NEURON_TAINT)}",
                 )
 
@@ -210,7 +210,7 @@ def _teams(settings: Settings) -> Iterator[Problem]:
                 key=f"{key}.name", what=f'"{team.name}" is taken by Kubernetes or a chart', fix="another name"
             )
     claimed = sum(team.accelerators or 0 for team in settings.teams)
-    # With no node at all nobody gets what was guaranteed, and no guarantee is the cause.
+    # Without any node nobody gets what was guaranteed, but the guarantees are not the cause.
     if claimed > (there := _accelerators(settings)) > 0:
         yield Problem(
             key="hyperpod:teams",

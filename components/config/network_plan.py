@@ -69,13 +69,13 @@ def network_problems(settings: Settings) -> Iterator[Problem]:
     if net.closed and settings.orchestrator == "eks" and not net.image_registry:
         yield Problem(
             key="hyperpod:network.imageRegistry",
-            what="a closed network with nothing to pull images from: the charts' images are in public registries",
+            what="a closed network cannot pull the charts' images, which are in public registries",
             fix="mirror them to a private registry and name it, as 123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror",
         )
     if net.closed and settings.orchestrator == "eks" and settings.accelerator == "trainium":
         yield Problem(
             key="hyperpod:network.closed",
-            what="the pinned HyperPod chart takes the Neuron device plugin from public.ecr.aws and nowhere else",
+            what="the pinned HyperPod chart pulls the Neuron device plugin only from public.ecr.aws",
             fix="leave closed out for EKS with Trainium, or use Slurm",
         )
 
@@ -96,7 +96,7 @@ def _existing(settings: Settings) -> Iterator[Problem]:
             yield Problem(
                 key=f"{key}.{field}",
                 what="is missing",
-                fix=f"an existing network is given by {', '.join(needed)} together",
+                fix=f"an existing network needs {', '.join(needed)} together",
             )
     if settings.orchestrator == "eks" and len(set(net.eks_subnet_ids)) == 1:
         yield Problem(key=f"{key}.eksSubnetIds", what="one subnet", fix="EKS needs two, in different zones")

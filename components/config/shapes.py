@@ -15,7 +15,7 @@ from .model import Settings
 from .problems import NAMESPACE, Problem, mistyped
 
 Path: TypeAlias = tuple[str | int, ...]
-# Which rules there are depends on these, so none is broken for certain where one of them is unknown.
+# These decide which rules apply, so if one of them is unknown, a rule may not apply at all.
 _KINDS: Mapping[str, tuple[str, ...]] = {"orchestrator": ("slurm", "eks"), "accelerator": tuple(ACCELERATORS)}
 # What pydantic found, by the type of Pulumi.yaml that it expected.
 _TYPES = {
@@ -29,22 +29,22 @@ _TYPES = {
 
 
 def settled(raw: Mapping[str, Any]) -> tuple[Settings, list[Problem], set[str]]:
-    """The settings, in which a default stands for what is wrong; what that was; and the keys where one does."""
+    """The settings with defaults in the place of wrong values, the problems, and the keys that got a default."""
     try:
         return Settings.model_validate(raw), [], set()
     except ValidationError as refused:
         errors = refused.errors()
-    # A list with an item that is no item at all counts as not given.
+    # A list with an item of the wrong type counts as not given.
     wrong = [error["loc"] for error in errors if error["type"] != "extra_forbidden"]
     spoilt = {_key(path[:-1] if isinstance(path[-1], int) else path) for path in wrong}
     return Settings.model_validate(raw, context=LENIENT), [_problem(error) for error in errors], spoilt
 
 
 def unaffected(settings: Settings, spoilt: set[str], check: Callable[[Settings], list[Problem]]) -> list[Problem]:
-    """The problems that do not come from a default in the place of what is wrong.
+    """The problems that are not caused by a default in the place of a wrong value.
 
-    None of them is of such a value, or of what holds one. Each is there for every orchestrator and every accelerator,
-    where that is what is wrong.
+    None concerns such a value, or a key that contains one. If the orchestrator or the accelerator is wrong, only
+    problems that every choice of it has are kept.
     """
     choices = [
         kinds if f"{NAMESPACE}:{field}" in spoilt else (getattr(settings, field),) for field, kinds in _KINDS.items()
@@ -100,7 +100,7 @@ def _nearest(path: Path) -> str:
     last, names = str(path[-1]), list(_model(path).keys())
     if last.startswith("capacityReservation"):
         # SageMaker API Reference, ClusterInstanceGroupSpecification: it has no field for EC2's.
-        return "HyperPod takes none of EC2's: reserve with a SageMaker training plan, and give trainingPlanArn"
+        return "HyperPod cannot use EC2 reservations: reserve a SageMaker training plan and set trainingPlanArn"
     near = difflib.get_close_matches(last, names, n=1)
     return f"did you mean {near[0]}?" if near else f"known here: {', '.join(names)}"
 

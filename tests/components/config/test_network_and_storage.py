@@ -119,7 +119,7 @@ BAD: Cases = {
     "closed EKS without images": (
         {**EKS, "network": {"closed": True}},
         "hyperpod:network.imageRegistry",
-        "nothing to pull images from",
+        "cannot pull the charts' images",
     ),
     "zone without EKS": (
         {**EKS, "region": "us-east-1", "availabilityZoneId": "use1-az3"},
