@@ -1,4 +1,4 @@
-"""Programs are found where their users have them, and a machine without any is told how to get them."""
+"""Programs are found where users have them. If there are none, the message says how to get them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _program(folder: Path, name: str) -> Path:
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine with nothing: no programs, no cache, no Go."""
+    """A bare machine: no programs, no cache, no Go."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
@@ -70,7 +70,7 @@ def test_a_slurm_stack_is_sent_to_the_nodes(capsys: pytest.CaptureFixture[str]) 
     assert main(["eks", "--stack", "dev", "--if-possible"]) == 0
 
 
-# Stands in for Go: notes each build's packages, and makes a file for each where they are asked for.
+# Stands in for Go: records each build's packages, and creates a file for each in the output folder.
 _GO = r"""#!/bin/sh
 echo "$@" >> "{log}"
 case "$1" in

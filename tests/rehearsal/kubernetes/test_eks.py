@@ -39,7 +39,7 @@ pytestmark = [
 ]
 
 
-# Two teams, and a group for those alone who say so; what the cluster itself runs has another one.
+# Two teams, and a group only for pods that tolerate its taint; system pods have another group.
 DEDICATED = [
     {
         "name": "dedicated",
@@ -108,7 +108,7 @@ def test_an_interrupted_run_leaves_no_process_and_no_folder(tmp_path: Path) -> N
 
 
 def _children(folder: Path) -> list[str]:
-    """Command lines of processes that work below a folder, the rehearsal's own apart."""
+    """Command lines of processes that run below a folder, without the rehearsal's own."""
     lines = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -166,7 +166,7 @@ def test_a_node_without_its_device_plugin_and_a_stray_system_pod_are_noticed(
 
 
 def test_an_aggregated_role_that_outlived_its_release_does_not_stop_the_next_up(run: Run, stack: Declared) -> None:
-    """As Kubernetes' controller writes it back while Helm deletes it: without the labels that Helm knows its own by."""
+    """Kubernetes' controller can write it back while Helm deletes it, without the labels by which Helm knows it."""
     for name in ("kubeflow-training-admin", "hyperpod-dependencies-mpi-operator-kubeflow-mpijobs-admin"):
         run.kubectl.run("create", "clusterrole", name, "--verb=get", "--resource=pods")
     before = run.look()
@@ -176,7 +176,7 @@ def test_an_aggregated_role_that_outlived_its_release_does_not_stop_the_next_up(
 
 
 def test_helm_itself_refuses_such_a_role(run: Run, stack: Declared) -> None:
-    """What the test above would meet without taking ownership: it can fail."""
+    """Shows that the test above would fail without taking ownership."""
     run.kubectl.run("create", "clusterrole", "kubeflow-training-admin", "--verb=get", "--resource=pods")
     plain = [Step(step.name, _without_ownership(step.release)) for step in stack.plan.before_nodes if step.release]
     with pytest.raises(DeployFailed, match=r"(?s)kubeflow-training-admin.*exists and cannot be imported"):

@@ -1,4 +1,4 @@
-"""Played nodes are what HyperPod would bring, as the catalogue describes them."""
+"""Emulated nodes are like HyperPod's, as the catalogue describes them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_devices_are_not_there_before_their_plugins() -> None:
     [
         ("ml.p5.48xlarge", {"nvidia.com/gpu", "vpc.amazonaws.com/efa"}),
         ("ml.trn1.32xlarge", {"aws.amazon.com/neuron", "vpc.amazonaws.com/efa"}),
-        # EC2 lists an interface and HyperPod was measured without: nothing may count on it.
+        # EC2 lists an interface, but HyperPod was measured without one, so nothing may rely on it.
         ("ml.g5.16xlarge", {"nvidia.com/gpu"}),
     ],
 )

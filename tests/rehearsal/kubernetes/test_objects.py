@@ -1,4 +1,4 @@
-"""What the program declares for Kubernetes, in the order in which it can be created."""
+"""The program's Kubernetes objects, in an order in which they can be created."""
 
 from __future__ import annotations
 

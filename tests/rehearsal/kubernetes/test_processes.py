@@ -1,4 +1,4 @@
-"""Processes of a run end with it, and their pods see what a kubelet would give them."""
+"""A run's processes end with it, and pods see what a kubelet would give them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real engine beside a control plane: what it needs, and what the account answers for it."""
+"""The real engine with a control plane: what it needs, and what the account answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support import config, one, project
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder on PATH, of somebody who has installed nothing yet."""
+    """The only folder on PATH, on a machine where nothing is installed yet."""
     folder = tmp_path / "programs"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))

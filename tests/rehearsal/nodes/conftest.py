@@ -1,4 +1,4 @@
-"""A deployed stack for the hosts of these tests, and a reason to skip where the machine cannot have hosts."""
+"""A deployed stack for these tests' hosts, and a reason to skip if the machine cannot run hosts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 
 @contextmanager
 def deployed(name: str, *overrides: str) -> Iterator[Stack]:
-    """A stack, up in an account of its own."""
+    """A stack, deployed in a separate account."""
     project = load_project(ROOT, name, overrides)
     config = parse(project.config)
     with Account(config.region.name) as account:
@@ -28,13 +28,13 @@ def deployed(name: str, *overrides: str) -> Iterator[Stack]:
 
 @pytest.fixture(autouse=True)
 def able(request: pytest.FixtureRequest) -> None:
-    """Root tests say what they lack."""
+    """Skip root tests with what the machine lacks."""
     if request.node.get_closest_marker("root"):
         skip_where_unable()
 
 
 def skip_where_unable() -> None:
-    """For fixtures that boot hosts before their test is looked at."""
+    """Skip in fixtures that boot hosts before the check for their test runs."""
     if lacking := requirements.missing():
         pytest.skip("; ".join(lacking))
 

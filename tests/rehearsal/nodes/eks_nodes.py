@@ -1,4 +1,4 @@
-"""EKS nodes and their reboot: what containerd and kubelet keep is there again, wherever and whenever it is mounted."""
+"""Reboots of EKS nodes: containerd's and kubelet's data is back, wherever and whenever its disk is mounted."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ WAIT_UNIT, LATE_UNIT = "hyperpod-data-volume.service", "hyperpod-late-data-volum
 
 
 def reboot_eks(cluster: Cluster) -> str:
-    """All nodes, booted before, go down and up. Raises CheckFailed where one is not what it was."""
+    """Reboot all nodes, which are up. Raises CheckFailed if one does not come back as it was."""
     hosts = cluster.hosts
     for host in hosts:
         for name in SERVICES:
-            # systemd calls a service started before its program has said anything.
+            # systemd reports a service as started before its program has written anything.
             on_volume = f"{host.name}: {name} is on {DATA_VOLUME} and not on the root volume"
             until(on_volume, lambda: any(where != "none" for where, _ in _starts(host, name)), 10)  # noqa: B023
     before = {host.name: {name: _starts(host, name) for name in SERVICES} for host in hosts}
@@ -48,7 +48,7 @@ def volume_too_late(cluster: Cluster, host: Host) -> str:
 
 
 def _starts(host: Host, service: str) -> list[tuple[str, str]]:
-    """What a service found at each of its starts."""
+    """What a service found at each start."""
     return starts(host.read(log_of(service)))
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong while nodes boot: each scenario sets a stage and knows the right outcome and message."""
+"""Faults during a boot. Each scenario injects one and knows the right outcome and message."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from rehearsal.nodes.outcome import steps_of
 from rehearsal.nodes.stack import Stack
 
 VIRTUAL = {"REHEARSAL_VIRTUAL_TIME": "1"}
-# A node that cannot succeed waits for its controller, on HyperPod a quarter of an hour.
+# A node that cannot succeed waits for its controller; on HyperPod for a quarter of an hour.
 HASTY = {
     "HYPERPOD_TIMEOUT_CONTROLLER": "8",
     "HYPERPOD_TIMEOUT_REGISTER": "8",
     "HYPERPOD_TIMEOUT_SLURM": "8",
     "HYPERPOD_TIMEOUT_RESOURCE_CONFIG": "2",
 }
-# An agent that is writing its file.
+# The file of an agent that is still writing it.
 PATIENT = {**HASTY, "HYPERPOD_TIMEOUT_RESOURCE_CONFIG": "8"}
 
 Stage = Callable[[Cluster], None]
@@ -37,9 +37,9 @@ Stage = Callable[[Cluster], None]
 
 @dataclass(frozen=True)
 class Scenario:
-    """``options`` and ``stage`` set it; ``fails`` names who must fail and with which last line, all others succeed.
+    """``options`` and ``stage`` inject the fault. ``fails``: who must fail, with which last line; others succeed.
 
-    ``says``: what the log of some script must have. ``check``: what else must be true.
+    ``says``: text that some script's log must contain. ``check``: what else must be true.
     """
 
     options: Options = field(default_factory=lambda: Options(workers=1))
@@ -50,7 +50,7 @@ class Scenario:
 
 
 def play(stack: Stack, scenario: Scenario) -> None:
-    """Boot under the scenario. Raises CheckFailed where the outcome is not the right one."""
+    """Boot under the scenario. Raises CheckFailed if the outcome is wrong."""
     with Cluster(stack, scenario.options) as cluster:
         cluster.start_hosts()
         scenario.stage(cluster)
@@ -115,14 +115,14 @@ def _hangs_once(cluster: Cluster) -> None:
 
 
 def _truncated(host: Host) -> None:
-    """The agent is in the middle of writing the file while a script begins."""
+    """The agent is still writing the file when a script begins."""
     whole = host.read(RESOURCE_CONFIG)
     host.write(RESOURCE_CONFIG, whole[: len(whole) // 2])
     threading.Timer(2.0, host.write, (RESOURCE_CONFIG, whole)).start()
 
 
 def _full_state(cluster: Cluster) -> None:
-    """A controller has no room for the state of Slurm: 24.11 starts all the same, and saves nothing."""
+    """A controller has no disk space for Slurm's state: 24.11 starts anyway, and saves nothing."""
     _fill(cluster.controller, "/var/spool/slurmctld")
 
 
@@ -137,7 +137,7 @@ def _malformed(host: Host) -> None:
 
 
 def _absent(host: Host) -> None:
-    """The worker is in the file under another instance's id and address."""
+    """The file lists the worker under another instance's id and address."""
     text = host.read(RESOURCE_CONFIG).replace(host.instance_id, "i-0another").replace(host.address, "10.99.0.1")
     host.write(RESOURCE_CONFIG, text)
 
@@ -149,15 +149,15 @@ def _no_slurm(host: Host) -> None:
 
 
 def _each_its_own(cluster: Cluster) -> None:
-    """What is wrong with one worker alone, each of them with something else; the last but one's file is whole soon."""
+    """Every worker has a different fault. The last but one's file is complete soon."""
     for host, stage in zip(cluster.workers[1:], (_malformed, _absent, _no_slurm, _truncated), strict=False):
         stage(host)
-    # No room for what its daemon fetches.
+    # No disk space for what its daemon fetches.
     _fill(cluster.workers[-1], "/var/spool/slurmd")
 
 
 def _rivals(cluster: Cluster) -> None:
-    """Each of two controllers has a slurm.conf that names itself alone."""
+    """Each of two controllers has a slurm.conf that names only itself."""
     first, second = cluster.of_role("controller")
     others = [host for host in cluster.hosts if host is not first]
     second.write(SLURM_CONF, cluster.agent.slurm_conf(others), owner="slurm")
@@ -167,7 +167,7 @@ def _rivals(cluster: Cluster) -> None:
 
 
 def scenarios(stack: Stack) -> dict[str, Scenario]:
-    """Every fault, by its name."""
+    """Every scenario by name."""
     small = Options(workers=1, environment=HASTY)
     virtual = Options(workers=1, environment={**VIRTUAL, "HYPERPOD_TIMEOUT_FSX": "600"})
 
@@ -221,7 +221,7 @@ def scenarios(stack: Stack) -> dict[str, Scenario]:
 
 
 def two_controllers(stack: Stack) -> str:
-    """Both claim the cluster: exactly one becomes its controller, and the other says so."""
+    """Both claim the cluster: exactly one becomes its controller, and the other reports that."""
     with Cluster(stack, Options(workers=1, controllers=2, environment=HASTY)) as cluster:
         cluster.start_hosts()
         _rivals(cluster)
@@ -234,18 +234,18 @@ def two_controllers(stack: Stack) -> str:
 
 
 _STATE = ("/etc", "/opt", "/root", "/home", "/usr/local")
-# What HyperPod itself downloads anew is not the scripts' doing.
+# Files that HyperPod itself downloads again are not changed by the scripts.
 _FINGERPRINT = "find {} -xdev \\( -type f -o -type l \\) -not -path '/opt/ml/*' -printf '%p %l %m %u %T@ %s\\n' | sort"
 
 
 def files_of(host: Host) -> dict[str, str]:
-    """Every file that scripts may write on a host, and on the file system, with mode, owner, time and size."""
+    """Every file that scripts may write on a host and on the file system, with mode, owner, time and size."""
     found = host.run(_FINGERPRINT.format(" ".join((*_STATE, "/fsx")))).stdout.splitlines()
     return dict(line.split(" ", 1) for line in found)
 
 
 def run_twice(cluster: Cluster) -> str:
-    """``on_create.sh`` again on every booted host: nothing changes, in under 2 s."""
+    """Run ``on_create.sh`` again on every booted host: nothing changes, and it takes under 2 s."""
     before = {host.name: files_of(host) for host in cluster.hosts}
     slowest = 0.0
     for host in cluster.hosts:
@@ -261,27 +261,27 @@ def run_twice(cluster: Cluster) -> str:
 
 
 def _reports(name: str) -> bool:
-    """Summaries say when they were written."""
+    """Whether a file is a summary, which contains the time at which it was written."""
     return PurePosixPath(name).parent.name == "nodes" and name.endswith(".json")
 
 
 NEEDS = {step.name: step.needs for step in SLURM}
-# Seconds from which on a kill on the way can be told from one at the end.
+# The minimum seconds of a step for which a kill halfway differs from one at its end.
 _LONG = 0.5
 
 
 def usual_seconds(cluster: Cluster) -> dict[str, dict[str, float]]:
-    """Boot one host after the other, as those that are killed: how long each step takes, by the host's name."""
+    """Boot one host after the other, like those that are killed. Returns each step's seconds by host name."""
     for host in cluster.hosts:
         require(cluster.script(host).wait(60) == 0, f"{host.name}: {cluster.scripts[host.name].last_line}")
     return {name: {step["name"]: step["seconds"] for step in steps_of(run)} for name, run in cluster.scripts.items()}
 
 
 def killed_at(cluster: Cluster, host: Host, step: str, share: float, usual: Mapping[str, float]) -> None:
-    """Kill the script on a fresh host while a step runs, and run it again: it succeeds.
+    """Kill the script on a fresh host during a step, then run it again: it must succeed.
 
-    ``share``: of the step's usual seconds, from its start to the kill. Raises CheckFailed, also where the script had
-    ended by itself, or a long step before its kill.
+    ``share``: the fraction of the step's usual time after which to kill. Raises CheckFailed, also if the script, or a
+    long step, had already ended by itself.
     """
     run = cluster.script(host)
     for need in NEEDS[step]:

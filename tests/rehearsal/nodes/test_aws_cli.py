@@ -1,4 +1,4 @@
-"""The ``aws`` command as the hosts have it: the CLI's notations, outputs, errors and permissions."""
+"""The hosts' ``aws`` command: the CLI's notations, outputs, errors and permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the configuration asks of the nodes, seen on the nodes."""
+"""Settings of the configuration take effect on the nodes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_efa_reaches_the_file_system_and_does_again_after_a_reboot_which_brings_
         assert "discovery: 1" in before
         cluster.reboot(worker)
         assert output(worker, asked) == before
-        # HyperPod runs no script then; the instance's disks are mounted by what the first one has left.
+        # HyperPod runs no script after a reboot; units from the first boot mount the instance's disks.
         assert output(worker, "mountpoint /scratch") == "/scratch is a mountpoint\n"
 
 

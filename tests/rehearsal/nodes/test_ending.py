@@ -1,4 +1,4 @@
-"""However a rehearsal ends, nothing of it is left."""
+"""However a rehearsal ends, it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 
 def _marked(run: int) -> list[str]:
-    """Processes that a rehearsal, the process ``run``, has made."""
+    """Processes that a rehearsal, the process ``run``, has started."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -34,7 +34,7 @@ def _marked(run: int) -> list[str]:
 
 
 def _groups(run: subprocess.Popen[bytes]) -> list[str]:
-    """Control groups that a rehearsal has made: they outlive its processes."""
+    """Control groups that a rehearsal has created, which outlive its processes."""
     rows = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     folders = [Path(row[1]) for row in rows if row[2] == "cgroup2"]
     return [path.name for folder in folders for path in folder.glob(f"{GROUP}{run.pid}-*")]
@@ -69,7 +69,7 @@ def test_killed(tmp_path: Path, number: signal.Signals, delay: float) -> None:
 def test_audit_finds_what_is_left() -> None:
     before = audit.look()
     left = subprocess.Popen(["sleep", "60"], env={**os.environ, MARK: "one"})
-    # A program has begun before the kernel shows its environment.
+    # A program starts before the kernel shows its environment.
     while not Path(f"/proc/{left.pid}/environ").read_bytes():
         time.sleep(0.01)
     try:
@@ -81,7 +81,7 @@ def test_audit_finds_what_is_left() -> None:
 
 
 def _alone() -> tuple[subprocess.Popen[bytes], int]:
-    """A program that keeps a process in a PID namespace of its own, and that process."""
+    """A program that keeps a process in a separate PID namespace, and that process."""
     keeper = subprocess.Popen(("unshare", "--net", "--pid", "--fork", "--kill-child", "sleep", "60"))
     children = Path(f"/proc/{keeper.pid}/task/{keeper.pid}/children")
     while not (found := children.read_text().split()) or "sleep" not in Path(f"/proc/{found[0]}/comm").read_text():

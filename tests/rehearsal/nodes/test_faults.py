@@ -1,4 +1,4 @@
-"""Every fault while nodes boot has the right outcome and message."""
+"""Every fault during a boot has the right outcome and message."""
 
 from __future__ import annotations
 

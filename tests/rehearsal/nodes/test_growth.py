@@ -1,4 +1,4 @@
-"""A living cluster: nodes and groups join it by both of HyperPod's orders, all reboot, its controller is replaced.
+"""A living cluster: nodes and groups join in both of HyperPod's orders, all reboot, the controller is replaced.
 
 On a first create the agent writes slurm.conf's node lines before the lifecycle scripts run. When a group is added or
 grown, and with continuous provisioning, it writes them minutes after the scripts have ended (AWS's Physical AI
@@ -19,9 +19,9 @@ from rehearsal.nodes.growth import holds, reboot_others, until
 
 from .conftest import deployed
 
-# A worker's slurmd tries every two seconds; its controller reads its configuration for a moment.
+# A worker's slurmd retries every two seconds, and the controller takes a moment to read its configuration.
 _JOIN_SECONDS = 60.0
-# Longest time in which the controller may not answer while it takes nodes (slurm.conf(5): TCPTimeout is 2 s).
+# The longest time for which the controller may not answer while it adds nodes (slurm.conf(5): TCPTimeout is 2 s).
 _DEAF_SECONDS = 6.0
 _JOB = "sbatch --parsable -N {nodes} -o /fsx/growth-%j.log --wrap 'echo started; srun sleep 6; echo finished'"
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
@@ -40,7 +40,7 @@ def test_nodes_and_a_group_join_and_all_come_back_from_a_reboot() -> None:
     ):
         cluster.start_hosts()
         cluster.boot()
-        # Without a worker the controller comes up and says nothing about it.
+        # Without a worker the controller comes up without complaint.
         scripts_succeeded(cluster)
         join_late(cluster, "workers", 2)
         join_late(cluster, "workers", 2, whole=True)
@@ -50,9 +50,9 @@ def test_nodes_and_a_group_join_and_all_come_back_from_a_reboot() -> None:
 
 
 def join_late(cluster: Cluster, group: str, count: int, *, whole: bool = False) -> str:
-    """New nodes of a group, under a job where there are workers: scripts first, and only then their lines.
+    """Add nodes to a group, while a job runs if there are workers: scripts first, then the slurm.conf lines.
 
-    ``whole``: the agent does not add lines but writes slurm.conf anew, without what others put into it.
+    ``whole``: the agent does not append lines but writes slurm.conf anew, without others' changes.
     """
     before = list(cluster.workers)
     job, log = "", cluster.shared("growth.log")
@@ -83,7 +83,7 @@ def join_late(cluster: Cluster, group: str, count: int, *, whole: bool = False) 
 
 
 def replace_controller(cluster: Cluster) -> str:
-    """The controller is lost, and its replacement has another address: workers follow it without a script."""
+    """The controller is lost, and its replacement has a new address. Workers follow it without a script."""
     gone, began = cluster.controller, time.monotonic()
     fresh = cluster.fresh_host(gone)
     cluster.take_place(gone, fresh)
@@ -94,7 +94,7 @@ def replace_controller(cluster: Cluster) -> str:
 
 
 def _silence(cluster: Cluster) -> float:
-    """Seconds for which the controller does not answer, looked at for as long as it takes nodes."""
+    """Seconds for which the controller does not answer while it adds nodes."""
     began, last = time.monotonic(), 0.0
     while time.monotonic() - began < 2 + last:
         if cluster.controller.run(["scontrol", "ping"], timeout=5).returncode:
@@ -114,7 +114,7 @@ def _all_known(cluster: Cluster) -> str:
 
 
 def _devices_everywhere(cluster: Cluster) -> str:
-    """Every worker has the accelerators of its type in Slurm, also after somebody else wrote its configuration."""
+    """Slurm knows every worker's accelerators, even after somebody else wrote its configuration."""
     found = dict(line.split() for line in output(cluster.controller, "sinfo -h -N -o '%n %G' | sort -u").splitlines())
     for host in cluster.workers:
         count = host.machine.kind.accelerators if host.machine.kind.accelerator == "gpu" else 0

@@ -17,7 +17,7 @@ from .conftest import deployed, skip_where_unable
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
 
 Usual = dict[str, dict[str, float]]
-# Every step is killed at its start on one kind of node, and on the way on another.
+# Every step is killed at its start on one kind of node, and halfway on another.
 MOMENTS = [(step, share) for step, share in zip(faults.NEEDS, cycle((0.0, 0.25)), strict=False)]
 OTHERS = [(step, 0.25 - share) for step, share in MOMENTS]
 

@@ -1,4 +1,4 @@
-"""The whole node rehearsal, as its command runs it."""
+"""The whole node rehearsal, run by its command."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_next_release_of_slurm_boots_and_takes_jobs(stack: Stack) -> None:
         cluster.start_hosts()
         cluster.boot()
         scripts_succeeded(cluster)
-        # Debian's development suite moves on: at least this release.
+        # Debian's development suite moves on, so this is the minimum release.
         version = output(cluster.controller, "scontrol --version").split()[-1]
         assert version >= NEXT
         hostname_everywhere(cluster)

@@ -1,4 +1,4 @@
-"""The page of a rehearsal of nodes."""
+"""The node rehearsal's HTML report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rehearsal.nodes.report import page, write_report
 
 @pytest.fixture
 def found() -> dict[str, Any]:
-    """A result in its documented form."""
+    """A result in the documented form."""
     steps = [
         {"name": "fsx", "seconds": 0.5, "result": "ok", "began": 0.1},
         {"name": "slurm", "seconds": 1.0, "result": "failed", "began": 0.6},

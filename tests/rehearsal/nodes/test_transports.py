@@ -1,4 +1,4 @@
-"""GPU and Trainium nodes of every transport boot, twice, and a job's processes on them have the right environment."""
+"""GPU and Trainium nodes of every transport boot twice, and their jobs have the right environment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _groups(*types: str) -> str:
 @pytest.mark.parametrize(
     ("stack", "types", "efa", "transports"),
     [
-        # Workers of one type are what most other tests here have.
+        # Most other tests here have workers of one type.
         ("dev", ("ml.g5.16xlarge",), True, {"efa-sendrecv"}),
         (
             "dev",
