@@ -132,7 +132,9 @@ def _account(
     """
     if context.invoked_subcommand:
         if context.obj[0] != context.invoked_subcommand:
-            raise bad_input(f"options of {context.invoked_subcommand} stand after it")
+            raise bad_input(
+                f"put the options of {context.invoked_subcommand} after the word {context.invoked_subcommand}"
+            )
         return
     project, chosen = _load(stack, config)
     steps = _steps(stack, config, then)

@@ -34,7 +34,7 @@ class Progress:
         """Show that all scripts have ended."""
         self.close()
         self.console.print(timeline(nodes))
-        self.console.print(f"{len(nodes)} nodes: scripts started to all ended in [bold]{seconds:.2f} s[/]\n")
+        self.console.print(f"{len(nodes)} nodes: all scripts ended within [bold]{seconds:.2f} s[/]\n")
 
     def check(self, check: Check) -> None:
         """Show the result of a check."""

@@ -79,7 +79,7 @@ def test_an_interrupted_run_says_so_and_that_nothing_is_left(
         (["--then"], "--then"),
         (["--nosuch"], "python -m rehearsal --help"),
         (["nosuch"], "nosuch"),
-        (["--stack", "dev", "nodes"], "options of nodes stand after it"),
+        (["--stack", "dev", "nodes"], "put the options of nodes after the word nodes"),
         (["nodes", "--slurm", "1"], "24.11"),
         (["eks", "--cycles", "0"], "python -m rehearsal eks --help"),
         (["eks", "--stack", "eks-gpu", "--config", "hyperpod:size=huge"], "hyperpod:size"),
