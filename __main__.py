@@ -28,7 +28,8 @@ from components.validation import Validation
 config = load()
 charts.require(config)
 settings = config.settings
-account = aws.get_caller_identity().account_id
+caller = aws.get_caller_identity()
+account = caller.account_id
 name = names.for_stack(
     cluster=settings.cluster_name,
     region=config.region.name,
@@ -36,7 +37,7 @@ name = names.for_stack(
     project=pulumi.get_project(),
     stack=pulumi.get_stack(),
 )
-deployer = writers.deployer()
+deployer = writers.deployer(caller.arn)
 before = live.require_possible(config, name, deployer)
 lifecycle_writers = writers.writers(settings, before, deployer)
 tags = {**settings.tags, "hyperpod:cluster": name.cluster, names.CLUSTER_ID_TAG: name.cluster_id}

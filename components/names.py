@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -15,6 +16,8 @@ ROLE_LIMIT = 64
 CLUSTER_LIMIT = 63
 
 _DIGEST_LENGTH = 8
+# The form of Names.bucket, whosever stack it is.
+LIFECYCLE_BUCKET = re.compile(rf"sagemaker-.+-[0-9a-f]{{{_DIGEST_LENGTH}}}")
 
 # Every role the program can make; the longest decides whether a cluster name fits.
 RoleKind: TypeAlias = Literal[

@@ -14,22 +14,21 @@ KEY = "hyperpod:security.lifecycleWriters"
 OUTPUT = "lifecycleWriters"
 
 
-def deployer() -> str:
+def deployer(caller: str) -> str:
     """The deployer's ARN. For a role's session it is the role's ARN with its path, which policies compare."""
-    caller = aws.get_caller_identity().arn
     return aws.iam.get_session_context(arn=caller).issuer_arn or caller
 
 
-def writers(settings: Settings, before: Mapping[str, Any] | None, who: str) -> list[str]:
+def writers(settings: Settings, before: Mapping[str, Any], who: str) -> list[str]:
     """The configured writers; else those in ``before``, the outputs of the last deployment; else ``who``."""
-    given = settings.security.lifecycle_writers or tuple((before or {}).get(OUTPUT, ()))
+    given = settings.security.lifecycle_writers or tuple(before.get(OUTPUT, ()))
     return sorted(given) or [who]
 
 
-def locked_out(settings: Settings, before: Mapping[str, Any] | None, who: str) -> Iterator[Problem]:
+def locked_out(settings: Settings, before: Mapping[str, Any], who: str) -> Iterator[Problem]:
     """Refuse a deployer who is not a writer: the bucket would refuse this deployment half-way, or the next one."""
     for title, patterns in (
-        ("the deployed bucket lets", tuple((before or {}).get(OUTPUT, ()))),
+        ("the deployed bucket lets", tuple(before.get(OUTPUT, ()))),
         ("this would let", settings.security.lifecycle_writers),
     ):
         if patterns and not any(fnmatchcase(who, pattern) for pattern in patterns):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 
 from ..catalogue.accelerators import CATALOGUE, UnknownInstanceType, lookup
 from ..catalogue.regions import Region
-from ..names import CLUSTER_LIMIT, longest_cluster_name
+from ..names import CLUSTER_LIMIT, LIFECYCLE_BUCKET, longest_cluster_name
 from .kubernetes_checks import kubernetes_problems, role_problems
 from .model import DEFAULT_CONTROLLER_TYPE, DEFAULT_LOST_NODE_SECONDS, Settings, WorkerGroup
 from .network_plan import network_problems
@@ -23,8 +22,6 @@ FSX_EFA_STEPS_GIB = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
 FSX_EFA_MAX_CONNECTIONS = 1024
 # Tag Editor User Guide: 50 tags per resource, of which ours take at most ten.
 MAX_TAGS = 40
-# names.py, Names.bucket: the scripts of a stack.
-_LIFECYCLE_BUCKET = re.compile(r"sagemaker-.+-[0-9a-f]{8}")
 
 
 def check(settings: Settings, region: Region | None) -> list[Problem]:
@@ -185,7 +182,7 @@ def _fsx(settings: Settings) -> Iterator[Problem]:
         fsx.storage_gib == 1200 or (fsx.storage_gib > 0 and fsx.storage_gib % 2400 == 0)
     ):
         yield Problem(key="hyperpod:fsx.storageGiB", what=f"{fsx.storage_gib} GiB", fix="1200 or a multiple of 2400")
-    if fsx.linked_bucket and _LIFECYCLE_BUCKET.fullmatch(fsx.linked_bucket):
+    if fsx.linked_bucket and LIFECYCLE_BUCKET.fullmatch(fsx.linked_bucket):
         yield Problem(
             key="hyperpod:fsx.linkedBucket",
             what=f'"{fsx.linked_bucket}" has a stack\'s lifecycle scripts, which every job could replace',

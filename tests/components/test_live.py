@@ -134,7 +134,7 @@ def test_who_deploys_is_among_those_who_may_write_the_scripts(
 
 def test_the_writers_stay_whoever_deploys_next() -> None:
     settings = config("dev").settings
-    assert writers.writers(settings, None, "first") == ["first"]
+    assert writers.writers(settings, {}, "first") == ["first"]
     assert writers.writers(settings, {writers.OUTPUT: ["first"]}, "second") == ["first"]
     both = config("dev", security={"lifecycleWriters": [f"{ROLES}/b", f"{ROLES}/a"]}).settings
     assert writers.writers(both, {writers.OUTPUT: ["first"]}, "second") == [f"{ROLES}/a", f"{ROLES}/b"]
