@@ -34,6 +34,10 @@ class Context:
         """The region's partition, the second part of every ARN."""
         return self.config.region.partition
 
+    def arn(self, service: str, resource: str) -> str:
+        """The ARN of a resource of this account and region; ``*`` in ``resource`` matches as in policies."""
+        return f"arn:{self.partition}:{service}:{self.region.name}:{self.account}:{resource}"
+
     @property
     def on_eks(self) -> bool:
         """Whether Kubernetes orchestrates, and not Slurm."""

@@ -105,27 +105,26 @@ class Identity(ComponentResource):
         self.ready.append(aws.iam.RolePolicy(f"{self._name}-{kind}", role=role.name, policy=policy_text, opts=child))
         return role
 
-    def _arn(self, service: str, resource: str) -> str:
-        context = self._context
-        return f"arn:{context.partition}:{service}:{context.region.name}:{context.account}:{resource}"
-
     def _interfaces(self, vpc: str, subnet: str, groups: Sequence[str]) -> list[Statement]:
         """HyperPod's instances are in an account of SageMaker's, with interfaces in the stack's VPC."""
-        interfaces = self._arn("ec2", "network-interface/*")
+        interfaces = self._context.arn("ec2", "network-interface/*")
         # Detaching asks for the instance too (Service Authorization Reference, Amazon EC2).
         instances = f"arn:{self._context.partition}:ec2:{self._context.region.name}:*:instance/*"
         # Without a condition, as in the guide's own example: interfaces are tagged after they are made, too.
         tag = allow(["ec2:CreateTags"], [interfaces])
         if not self._narrow:
-            places = [interfaces, self._arn("ec2", "subnet/*"), self._arn("ec2", "security-group/*")]
+            places = [interfaces, self._context.arn("ec2", "subnet/*"), self._context.arn("ec2", "security-group/*")]
             return [
                 allow(_INTERFACE_ACTIONS, places),
                 allow(["ec2:DetachNetworkInterface"], [interfaces, instances]),
                 tag,
             ]
         # The reference lists ec2:Vpc for interfaces with each of these actions, and not for instances.
-        own_vpc = {"ArnEquals": {"ec2:Vpc": self._arn("ec2", f"vpc/{vpc}")}}
-        places = [self._arn("ec2", f"subnet/{subnet}"), *(self._arn("ec2", f"security-group/{one}") for one in groups)]
+        own_vpc = {"ArnEquals": {"ec2:Vpc": self._context.arn("ec2", f"vpc/{vpc}")}}
+        places = [
+            self._context.arn("ec2", f"subnet/{subnet}"),
+            *(self._context.arn("ec2", f"security-group/{one}") for one in groups),
+        ]
         return [
             allow([*_INTERFACE_ACTIONS, "ec2:DetachNetworkInterface"], [interfaces], own_vpc),
             allow(["ec2:CreateNetworkInterface"], places),
@@ -144,22 +143,24 @@ class Identity(ComponentResource):
             allow(["cloudwatch:PutMetricData"], ["*"], {"StringEquals": {"cloudwatch:namespace": namespaces}}),
         ]
         if self._narrow:
-            group = self._arn("logs", f"log-group:{_CLUSTER_METRICS}/{cluster}/*")
+            group = self._context.arn("logs", f"log-group:{_CLUSTER_METRICS}/{cluster}/*")
             statements += [
                 allow(["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams"], [group]),
                 allow(["logs:PutLogEvents"], [f"{group}:log-stream:*"]),
                 allow(_SESSION_ACTIONS, ["*"]),
             ]
         if kind == "worker" and context.settings.security.worker_secrets:
-            secrets = self._arn("secretsmanager", f"secret:hyperpod/{cluster}/*")
+            secrets = self._context.arn("secretsmanager", f"secret:hyperpod/{cluster}/*")
             statements.append(allow(["secretsmanager:GetSecretValue"], [secrets]))
         if context.on_eks:
             repositories = f"arn:{context.partition}:ecr:{context.region.name}:*:repository/*"
             statements += [
                 allow(["ecr:GetAuthorizationToken"], ["*"]),
                 allow(_PULL_ACTIONS, [repositories]),
-                allow(["eks-auth:AssumeRoleForPodIdentity"], [self._arn("eks", f"cluster/{cluster}")]),
+                allow(["eks-auth:AssumeRoleForPodIdentity"], [self._context.arn("eks", f"cluster/{cluster}")]),
             ]
         else:
-            statements.append(allow(["ssm:GetParameter"], [self._arn("ssm", f"parameter/hyperpod/{cluster}/*")]))
+            statements.append(
+                allow(["ssm:GetParameter"], [self._context.arn("ssm", f"parameter/hyperpod/{cluster}/*")])
+            )
         return statements

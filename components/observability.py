@@ -79,7 +79,7 @@ class Observability(ComponentResource):
     @staticmethod
     def _cloudwatch(context: Context) -> list[Statement]:
         """The account's metrics and alarms, and this cluster's logs: nodes, events, VPC flows and EKS."""
-        cluster, here = context.names.cluster, f"{context.region.name}:{context.account}"
+        cluster = context.names.cluster
         groups = (
             f"/aws/sagemaker/Clusters/{cluster}/*",
             f"/aws/events/hyperpod/{cluster}",
@@ -87,9 +87,9 @@ class Observability(ComponentResource):
             f"/aws/containerinsights/{cluster}/*",
             f"/hyperpod/{cluster}/*",
         )
-        logs = [f"arn:{context.partition}:logs:{here}:log-group:{group}:*" for group in groups]
+        logs = [context.arn("logs", f"log-group:{group}:*") for group in groups]
         return [
             allow(_LISTS, ["*"]),
-            allow(["cloudwatch:DescribeAlarms"], [f"arn:{context.partition}:cloudwatch:{here}:alarm:*"]),
+            allow(["cloudwatch:DescribeAlarms"], [context.arn("cloudwatch", "alarm:*")]),
             allow(_READ_LOGS, logs),
         ]

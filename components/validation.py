@@ -32,12 +32,11 @@ class Validation(ComponentResource):
         logs = aws.cloudwatch.LogGroup(
             f"{name}-events", name=f"/aws/events/hyperpod/{cluster}", retention_in_days=EVENT_LOG_DAYS, opts=child
         )
-        here = f"{context.region.name}:{context.account}"
         permission = {
             "Effect": "Allow",
             "Principal": {"Service": ["events.amazonaws.com", "delivery.logs.amazonaws.com"]},
             "Action": ["logs:CreateLogStream", "logs:PutLogEvents"],
-            "Resource": f"arn:{context.partition}:logs:{here}:log-group:/aws/events/hyperpod/{cluster}:*",
+            "Resource": context.arn("logs", f"log-group:/aws/events/hyperpod/{cluster}:*"),
         }
         # A policy of the log group itself: an account has only ten account-wide ones per region (CloudWatch Logs API
         # Reference, PutResourcePolicy).

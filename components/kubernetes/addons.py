@@ -11,8 +11,9 @@ import pulumi_aws as aws
 from pulumi import ComponentResource, CustomTimeouts, Input, Output, Resource, ResourceOptions
 
 from ..catalogue.kubernetes_versions import addon_version
-from ..config import Charts, InstanceGroup
-from ..names import CLUSTER_ID_TAG, Names, RoleKind
+from ..config import InstanceGroup
+from ..context import Context
+from ..names import CLUSTER_ID_TAG, RoleKind
 from ..policies import Statement, allow, deny, document
 from .node_placement import preferred_nodes
 
@@ -51,21 +52,12 @@ _AFFINITY = {
 
 @dataclass(frozen=True, kw_only=True)
 class EksAddonsArgs:
-    """What the add-ons are made from. ``bucket`` is the one that pods may mount, or None.
+    """What the add-ons are made from. ``release`` is the HyperPod chart's release, whose namespace and cert-manager
+    SageMaker's add-ons need."""
 
-    ``groups`` are the worker groups; pods prefer those without accelerators. ``release`` is the HyperPod chart's
-    release, whose namespace and cert-manager SageMaker's add-ons need.
-    """
-
-    names: Names
-    partition: str
-    account: str
-    version: str
+    context: Context
     cluster_name: Input[str]
-    charts: Charts
     release: Resource
-    groups: Sequence[InstanceGroup] = ()
-    bucket: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,20 +83,21 @@ class EksAddons(ComponentResource):
     def __init__(self, name: str, args: EksAddonsArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:EksAddons", name, None, opts)
         self._name, self._args, self._child = name, args, ResourceOptions(parent=self)
+        stack, charts = args.context.settings, args.context.settings.charts
         identities = self._identities()
         switched = {
-            TRAINING_OPERATOR: args.charts.hyperpod_training_operator,
-            TASK_GOVERNANCE: args.charts.queues == "task-governance",
+            TRAINING_OPERATOR: charts.hyperpod_training_operator,
+            TASK_GOVERNANCE: charts.queues == "task-governance",
         }
         sagemaker = tuple(addon for addon, wanted in switched.items() if wanted)
         for addon in (*NODE_ADDONS, *POD_ADDONS, *sagemaker):
             identity = identities.get(addon)
-            settings = configuration(addon, args.groups, network_policies=args.charts.network_policies)
+            settings = configuration(addon, args.context.config.worker_groups, network_policies=charts.network_policies)
             aws.eks.Addon(
                 f"{name}-{addon}",
                 cluster_name=args.cluster_name,
                 addon_name=addon,
-                addon_version=addon_version(addon, args.version),
+                addon_version=addon_version(addon, stack.kubernetes_version),
                 configuration_values=json.dumps(settings) if settings else None,
                 # EKS installs unmanaged copies on a new cluster; the add-on takes them over.
                 resolve_conflicts_on_create="OVERWRITE",
@@ -121,10 +114,8 @@ class EksAddons(ComponentResource):
 
     def _identities(self) -> dict[str, _Identity]:
         """Service accounts and managed policies as the EKS User Guide names them ("AWS add-ons")."""
-        args = self._args
-        here = f"{args.names.region}:{args.account}"
-        arn = f"arn:{args.partition}"
-        file_systems = f"{arn}:fsx:{here}:file-system/*"
+        context = self._args.context
+        file_systems = context.arn("fsx", "file-system/*")
         identities = {
             "vpc-cni": _Identity(
                 kind="vpc-cni",
@@ -134,14 +125,14 @@ class EksAddons(ComponentResource):
                 # AttachClusterNodeNetworkInterface), while the cluster, whose id is not known yet, is still being
                 # created.
                 statements=[
-                    allow(["sagemaker:AttachClusterNodeNetworkInterface"], [f"{arn}:sagemaker:{here}:cluster/*"])
+                    allow(["sagemaker:AttachClusterNodeNetworkInterface"], [context.arn("sagemaker", "cluster/*")])
                 ],
             ),
             "aws-ebs-csi-driver": _Identity(
                 kind=_EBS,
                 service_account="ebs-csi-controller-sa",
                 managed_policy="AmazonEBSCSIDriverPolicyV2",
-                statements=[allow(["eks:DescribeCluster"], [f"{arn}:eks:{here}:cluster/{args.names.cluster}"])],
+                statements=[allow(["eks:DescribeCluster"], [context.arn("eks", f"cluster/{context.names.cluster}")])],
             ),
             "aws-fsx-csi-driver": _Identity(
                 kind="fsx-csi",
@@ -171,8 +162,8 @@ class EksAddons(ComponentResource):
             service_account="hp-training-operator-controller-manager",
             managed_policy="AmazonSageMakerHyperPodTrainingOperatorAccess",
         )
-        if args.bucket:
-            bucket = f"{arn}:s3:::{args.bucket}"
+        if linked := context.settings.fsx.linked_bucket:
+            bucket = f"arn:{context.partition}:s3:::{linked}"
             identities["aws-mountpoint-s3-csi-driver"] = _Identity(
                 kind="s3-csi",
                 service_account="s3-csi-driver-sa",
@@ -191,23 +182,22 @@ class EksAddons(ComponentResource):
         )
 
     def _role(self, identity: _Identity) -> Output[str]:
-        args = self._args
+        context = self._args.context
         trust = {
             "Effect": "Allow",
             "Principal": {"Service": "pods.eks.amazonaws.com"},
             "Action": ["sts:AssumeRole", "sts:TagSession"],
             "Condition": {
-                "StringEquals": {"aws:SourceAccount": args.account},
+                "StringEquals": {"aws:SourceAccount": context.account},
                 # Amazon EKS User Guide, "Create IAM role with trust policy required by EKS Pod Identity".
                 "ArnEquals": {
-                    "aws:SourceArn": f"arn:{args.partition}:eks:{args.names.region}:{args.account}"
-                    f":cluster/{args.names.cluster}"
+                    "aws:SourceArn": context.arn("eks", f"cluster/{context.names.cluster}"),
                 },
             },
         }
         role = aws.iam.Role(
             f"{self._name}-{identity.kind}",
-            name=args.names.role(identity.kind),
+            name=context.names.role(identity.kind),
             assume_role_policy=document([trust]),
             opts=self._child,
         )
@@ -218,7 +208,7 @@ class EksAddons(ComponentResource):
             attached = aws.iam.RolePolicyAttachment(
                 f"{self._name}-{identity.kind}",
                 role=role.name,
-                policy_arn=f"arn:{args.partition}:iam::aws:policy/{identity.managed_policy}",
+                policy_arn=f"arn:{context.partition}:iam::aws:policy/{identity.managed_policy}",
                 opts=self._child,
             )
             policies.append(attached.id)

@@ -93,17 +93,7 @@ class Eks(ComponentResource):
         self.ready.append(chart.release)
         addons = EksAddons(
             f"{name}-addons",
-            EksAddonsArgs(
-                names=context.names,
-                partition=context.partition,
-                account=context.account,
-                version=settings.kubernetes_version,
-                cluster_name=cluster_name,
-                charts=settings.charts,
-                groups=context.config.worker_groups,
-                bucket=settings.fsx.linked_bucket,
-                release=chart.release,
-            ),
+            EksAddonsArgs(context=context, cluster_name=cluster_name, release=chart.release),
             ResourceOptions(parent=self),
         )
         self.volume_role = addons.ebs_role
