@@ -70,13 +70,13 @@ def main() -> None:
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Llama on PyTorch FSDP")
     parser.add_argument("--model", choices=sorted(SIZES), default="7b")
-    parser.add_argument("--pretrained", help="Hugging Face model to start from; HF_TOKEN lets gated ones in")
+    parser.add_argument("--pretrained", help="Hugging Face model to start from; gated models need HF_TOKEN")
     parser.add_argument("--out", required=True)
-    parser.add_argument("--data", help="flat file of token ids; without one they are random")
+    parser.add_argument("--data", help="flat file of token ids (default: random tokens)")
     parser.add_argument("--data-type", choices=("uint16", "uint32"), default="uint16")
     parser.add_argument("--vocabulary", type=int, default=32000)
     parser.add_argument("--context", type=int, default=4096)
-    parser.add_argument("--batch", type=int, default=1, help="sequences a rank and step")
+    parser.add_argument("--batch", type=int, default=1, help="sequences per rank and step")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--save-every", type=int, default=100)
     parser.add_argument("--log-every", type=int, default=10)
@@ -124,7 +124,7 @@ def _model(options: argparse.Namespace, mesh: Any, rank: int) -> Any:
 
 
 def _buffers(model: Any, config: LlamaConfig) -> None:
-    """Fill the rotary frequencies: they are computed, not trained, and were left empty too."""
+    """Compute the rotary frequencies: they are not trained, and `to_empty` left them uninitialized."""
     rotary = type(model.model.rotary_emb)(config=config, device="cuda")
     model.model.rotary_emb.inv_freq = rotary.inv_freq
     model.model.rotary_emb.original_inv_freq = rotary.inv_freq
@@ -159,7 +159,7 @@ def _train(options: argparse.Namespace, model: Any, optimizer: Any, out: Path, f
         due = last or (step > first and step % options.save_every == 0)
         if step % options.log_every and not due:
             continue
-        # One message for what all ranks must agree on: the mean loss, and whether any of them was asked to stop.
+        # One all-reduce for what all ranks must agree on: the mean loss, and whether any of them was asked to stop.
         both = torch.stack([loss.detach().float() / world, torch.tensor(float(stop[0]), device="cuda")])
         dist.all_reduce(both)
         if rank == 0:
@@ -191,7 +191,7 @@ def _tokens(options: argparse.Namespace) -> Any:
 
 
 def _batch(options: argparse.Namespace, tokens: Any, step: int, rank: int) -> Any:
-    """This step's sequences. They depend only on step and rank, so a resumed run reads the same as an unbroken one."""
+    """This step's sequences. They depend only on step and rank, so a resumed run reads the same data."""
     generator = torch.Generator().manual_seed(options.seed + step * 100_003 + rank)
     shape = (options.batch, options.context)
     if tokens is None:
@@ -202,7 +202,7 @@ def _batch(options: argparse.Namespace, tokens: Any, step: int, rank: int) -> An
 
 
 def _save(out: Path, model: Any, optimizer: Any, step: int) -> None:
-    """Every rank writes its shard to a temporary name. Once all have, rename the checkpoint and delete the oldest."""
+    """Every rank writes its shard to a temporary folder, which is then renamed; the oldest checkpoint is deleted."""
     final, aside = out / f"step-{step:08d}", out / f".step-{step:08d}.new"
     if dist.get_rank() == 0:
         shutil.rmtree(aside, ignore_errors=True)

@@ -1,8 +1,8 @@
 """Trains a Llama-class model on NeuronCores with Optimum Neuron (0.4 or newer); started by torchrun.
 
-Tensor parallelism within a node, ZeRO-1 over the rest. A job that starts again goes on from its newest whole
-checkpoint, written and read by NxD (neuronx-distributed): Optimum Neuron's own trainer refuses to resume. Tokens come
-from a flat file of 16- or 32-bit integers, or are random.
+Tensor parallelism within a node, ZeRO-1 across data-parallel ranks. A job that starts again resumes from its newest
+complete checkpoint. NxD (neuronx-distributed) writes and reads checkpoints, because Optimum Neuron's own trainer
+refuses to resume. Tokens come from a flat file of 16- or 32-bit integers, or are random.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ KEPT = 2
 
 
 class Tokens(Dataset):  # type: ignore[type-arg]
-    """Sequences of a fixed length, from a flat file or made from the seed."""
+    """Sequences of a fixed length, from a flat file or random."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._length, self._seed, self._vocabulary = options.context, options.seed, options.vocabulary
         self._data = np.memmap(options.data, dtype=options.data_type, mode="r") if options.data else None
-        # If the sequences are random, enough that no step sees one twice.
+        # Random sequences: enough that no step sees one twice.
         self._count = len(self._data) // self._length if self._data is not None else 1 << 20
-        # Skip the sequences that earlier runs have seen, because the order starts again with each run.
+        # Sequences that earlier runs have seen. They are skipped, because every run starts the order again.
         self.seen = 0
 
     def __len__(self) -> int:
@@ -117,13 +117,13 @@ def main() -> None:
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Llama on Trainium")
     parser.add_argument("--model", choices=sorted(SIZES), default="7b")
-    parser.add_argument("--pretrained", help="Hugging Face model to start from; HF_TOKEN lets gated ones in")
+    parser.add_argument("--pretrained", help="Hugging Face model to start from; gated models need HF_TOKEN")
     parser.add_argument("--out", required=True)
-    parser.add_argument("--data", help="flat file of token ids; without one they are random")
+    parser.add_argument("--data", help="flat file of token ids (default: random tokens)")
     parser.add_argument("--data-type", choices=("uint16", "uint32"), default="uint16")
     parser.add_argument("--vocabulary", type=int, default=32000)
     parser.add_argument("--context", type=int, default=4096)
-    parser.add_argument("--batch", type=int, default=1, help="sequences a data-parallel rank and step")
+    parser.add_argument("--batch", type=int, default=1, help="sequences per data-parallel rank and step")
     # AWS Neuron documentation, "Training Llama3.1-8B, Llama3-8B and Llama2-7B with Tensor Parallelism and ZeRO-1".
     parser.add_argument("--tensor-parallel", type=int, default=8, help="NeuronCores that share a layer")
     parser.add_argument("--steps", type=int, default=1000)
@@ -136,7 +136,7 @@ def _options() -> argparse.ArgumentParser:
 
 
 def _model(options: argparse.Namespace, arguments: NeuronTrainingArguments) -> Any:
-    """The model, laid out for the parallelism, from pretrained weights or random ones."""
+    """The model, sharded as configured, with pretrained or random weights."""
     if options.pretrained:
         return NeuronModelForCausalLM.from_pretrained(options.pretrained, arguments.trn_config)
     layers, width, inner, heads, kv = SIZES[options.model]

@@ -73,7 +73,7 @@ def _step(model: Any, optimizer: Any, data: Any, options: argparse.Namespace, st
 
 def _save(out: Path, model: Any, optimizer: Any, step: int, rank: int) -> None:
     """Save the checkpoint atomically: rank 0 writes a temporary file and renames it while the others wait."""
-    # Only tensors and integers, for weights_only. The options set the optimizer's settings.
+    # Only tensors and integers, as weights_only requires. The optimizer's settings come from the options.
     state = {"model": model.state_dict(), "moments": optimizer.state_dict()["state"], "step": step}
     out.mkdir(parents=True, exist_ok=True)
     aside = out / f".checkpoint-{step:08d}.pt.new"
@@ -90,7 +90,7 @@ def _resume(out: Path, model: Any, optimizer: Any) -> int:
     """The next step, from the newest readable checkpoint."""
     for path in sorted(out.glob("checkpoint-*.pt"), reverse=True):
         try:
-            # Load only weights, so that nobody who can write to the folder can run code here.
+            # weights_only: a user who can write to the folder must not be able to run code here.
             state = torch.load(str(path), map_location="cpu", weights_only=True)
             moments = {**optimizer.state_dict(), "state": state["moments"]}
         except Exception as error:

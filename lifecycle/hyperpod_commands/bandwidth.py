@@ -1,15 +1,15 @@
-"""Bus bandwidth: parsed from the tests' output and compared with what the network can carry.
+"""Bus bandwidth, parsed from the tests' output and compared with what the network can carry.
 
 nccl-tests defines bus bandwidth so that for ring collectives it is the traffic on the slowest link, whatever the
 number of ranks (nccl-tests, doc/PERFORMANCE.md). Between nodes that link is the node's network. The threshold is
 
     network_gbps / 8  x  gpus used / gpus of the node  x  EFFICIENCY
 
-GB/s for all_reduce, all_gather, reduce_scatter, broadcast and reduce on two nodes or more. The number of nodes does
-not enter: it is in the definition already. In an alltoall of n nodes with g ranks each, a rank shares the wire with
-its node's others and sends (n-1)g of its ng-1 parts over it; its threshold is the above / g x (ng-1) / ((n-1)g).
-sendrecv, gather and scatter have none, and inside one node no wire is used: only their correctness is rated, and a
-test that did not check its values either has shown nothing.
+GB/s for all_reduce, all_gather, reduce_scatter, broadcast and reduce on two or more nodes. It does not depend on the
+number of nodes, because the definition already includes it. In an alltoall of n nodes with g ranks each, a rank shares
+the wire with the other ranks of its node and sends (n-1)g of its ng-1 parts over it, so the threshold is the above
+/ g x (ng-1) / ((n-1)g). sendrecv, gather and scatter have no threshold, nor has a test inside one node: only their
+correctness is rated. A test that did not check its values either fails.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-# Shares of the wire that healthy nodes reach with the largest messages. nccl: 35-45 GB/s of a p4d's 50 and 3.0 of a
-# g5.16xlarge's 3.1 are reported. nccom: 37 of a trn1's 100 at its largest message of 128 MB. gloo: one process a
-# node that copies by CPU, over any Ethernet.
+# Share of the wire that healthy nodes reach with the largest messages. nccl: 35-45 of 50 GB/s on p4d and 3.0 of 3.1
+# GB/s on g5.16xlarge have been reported. nccom: 37 of 100 GB/s on trn1 at 128 MB. gloo: one process per node that
+# copies by CPU, over any Ethernet.
 EFFICIENCY = {"nccl": 0.7, "nccom": 0.35, "gloo": 0.2}
 RING = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 
@@ -32,7 +32,7 @@ _RANK = re.compile(r"^#\s+Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device", re.MULTILINE)
 _ROW = re.compile(r"^[ \t]*(\d+)[ \t]+(\d+)[ \t]+([a-z]\w*)\b(.*)$", re.MULTILINE)
 _AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*(\S+)")
 _OUT_OF_BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\S+)[ \t]*(\w*)")
-# nccom-test does not say whether it checked; its command line does.
+# nccom-test's output does not say whether values were checked; its command line does.
 _CHECKED = re.compile(r"nccom-test\b.*\s(?:--check|-c)(?:\s|$)", re.MULTILINE)
 # No successful test prints the first of these. The second also explains why a test did not finish.
 _FAILED = re.compile(
@@ -46,9 +46,9 @@ _MOST = 3
 
 @dataclass(frozen=True)
 class Row:
-    """One message size. Time in microseconds, bandwidths in GB/s, the better of out of place and in place.
+    """One message size: time in microseconds, bandwidths in GB/s, the better of out of place and in place.
 
-    ``wrong`` is None where the values were not checked.
+    ``wrong`` is None if the values were not checked.
     """
 
     size: int
@@ -62,7 +62,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Rating:
-    """How a test ended. ``wrong`` is None where no value was checked."""
+    """How a test ended. ``wrong`` is None if no value was checked."""
 
     passed: bool
     rows: List[Row]
@@ -80,8 +80,8 @@ class Rating:
 def parse(test: str, text: str) -> Tuple[List[Row], List[str]]:
     """The rows that nccl-tests, gloo's sweep (same columns) or nccom-test printed, and the malformed rows.
 
-    Malformed rows have another rank's output between their columns, or an invalid number. nccom-test's rows are checked
-    after a command line that asks for it.
+    A row is malformed if another rank's output is between its columns, or a number is invalid. nccom-test's rows count
+    as checked after a command line with --check.
     """
     rows, broken = [], []
     check = _CHECKED.search(text)
@@ -101,7 +101,7 @@ def parse(test: str, text: str) -> Tuple[List[Row], List[str]]:
 
 
 def _nccl(columns: List[str]) -> Tuple[float, float, float, Optional[int]]:
-    """The better of out of place and in place. Old releases have no root column. Raises ValueError."""
+    """The better of out of place and in place. Old releases print no root column. Raises ValueError."""
     if columns and columns[0].isalpha():  # the reduction
         columns = columns[1:]
     if len(columns) in (5, 9):  # the root
@@ -114,7 +114,7 @@ def _nccl(columns: List[str]) -> Tuple[float, float, float, Optional[int]]:
 
 
 def _nccom(columns: List[str], checked: bool) -> Tuple[float, float, float, Optional[int]]:
-    """The three numbers. With --check the test itself fails if a value is wrong. Raises ValueError."""
+    """The three numbers. With --check, the test itself fails if a value is wrong. Raises ValueError."""
     if len(columns) != 3:
         raise ValueError
     return (*_numbers(columns), 0 if checked else None)
@@ -133,13 +133,13 @@ def _finite(column: str) -> float:
 
 
 def _wrong(column: str) -> int:
-    """nccl-tests prints the number with %g, as 2.68435e+08. Old releases print the largest error, as 1e-07."""
+    """nccl-tests prints the number with %g, like 2.68435e+08. Old releases print the largest error, like 1e-07."""
     number = float(column)
     return int(number) if math.isfinite(number) else 1
 
 
 def placement(text: str) -> Optional[Tuple[int, int]]:
-    """Nodes, and ranks on each, as nccl-tests lists them; None if it lists none."""
+    """Number of nodes, and of ranks on each, from the list that nccl-tests prints; None without such a list."""
     ranks = dict(_RANK.findall(_LABEL.sub("", text)))
     nodes = len(set(ranks.values()))
     return (nodes, max(1, len(ranks) // nodes)) if nodes else None
@@ -163,7 +163,7 @@ def threshold(
 def rate(test: str, text: str, limit: Optional[float], failure: str = "") -> Rating:
     """PASS or FAIL from a test's output: it finished, no value is wrong, and the peak is not below the limit.
 
-    ``failure`` is what went wrong besides, as an exit status.
+    ``failure`` is anything else that went wrong, for example the exit status.
     """
     text = _LABEL.sub("", text)
     rows, broken = parse(test, text)
@@ -174,15 +174,15 @@ def rate(test: str, text: str, limit: Optional[float], failure: str = "") -> Rat
     if not rows:
         reasons.append("the test printed no result")
     if wrong:
-        reasons.append(f"{wrong} wrong values: data is corrupted on its way")
+        reasons.append(f"{wrong} wrong values: data was corrupted in transit")
     check = _CHECKED.search(text)
     if check and (not checked or not _AVERAGE.search(text, check.end())):
-        reasons.append("the check of values did not get to its end")
+        reasons.append("the check of values did not finish")
     reasons += [f"a row cannot be read: {row}" for row in broken[:_MOST]]
     if limit is not None and rows and peak < limit:
         reasons.append(f"peak {peak:.2f} GB/s is below {limit:.2f} GB/s")
     if limit is None and rows and wrong is None:
-        reasons.append("nothing is rated: no threshold is known, and the test did not check its values")
+        reasons.append("nothing to rate: no threshold is known, and the test did not check its values")
     average, said = _end(text)
     reasons += said + ([failure] if failure else [])
     if average is None:
@@ -198,7 +198,7 @@ def _end(text: str) -> Tuple[Optional[float], List[str]]:
         reasons.append(f"out of bounds values: {bounds.group(1)}")
     average, said = None, _AVERAGE.search(text)
     if said is None:
-        reasons.append("the output ends before the test did")
+        reasons.append("the output is incomplete: it has no average bus bandwidth")
     else:
         try:
             average = _finite(said.group(1).replace("GB/s", ""))
@@ -229,14 +229,14 @@ def hints(transport: str) -> List[str]:
     """The usual causes of a slow or failed test, most likely first."""
     common = [
         "sinfo -R and /fsx/.hyperpod/nodes/*.json: nodes that came up degraded",
-        "run it again with NCCL_DEBUG=INFO: which network each rank chose",
-        "run it on pairs of nodes: a single slow node shows in every pair that has it",
+        "run it again with NCCL_DEBUG=INFO, which shows the network that each rank chose",
+        "run it on pairs of nodes: a slow node slows every pair that it is in",
     ]
     if transport == "tcp":
         return ["the transport is tcp: is EFA expected on these nodes? `fi_info -p efa` on a worker", *common]
     return [
-        "the security group must allow all traffic from and to itself, or EFA carries nothing",
-        "`fi_info -p efa -t FI_EP_RDM` on a worker: as many domains as the type has interfaces?",
-        "all nodes in one availability zone? EFA does not leave it",
+        "the security group must allow all traffic from and to itself, or EFA does not work",
+        "`fi_info -p efa -t FI_EP_RDM` on a worker should list one domain per EFA interface",
+        "all nodes must be in one Availability Zone: EFA traffic cannot leave it",
         *common,
     ]

@@ -1,4 +1,4 @@
-"""``hyperpod-benchmark [nodes]``: the collectives test that fits the cluster's accelerator, on its idle workers."""
+"""``hyperpod-benchmark [nodes]``: runs the collectives test for the cluster's accelerator on its idle workers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .cluster import BIN, Trouble, record, run, worker_group
 
 
 def main() -> int:
-    """Replace this process by the test's command."""
+    """Replace this process with the test's command."""
     try:
         own = record()
         if own["role"] == "worker":

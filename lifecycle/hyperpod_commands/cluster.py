@@ -15,7 +15,7 @@ BIN = "/opt/hyperpod/bin"
 LIB = "/opt/hyperpod/lib"
 STATE = "/etc/hyperpod"
 PERSON = "ubuntu"
-TRANSPORTS = ("tcp", "efa-sendrecv", "efa-rdma")  # the safest first
+TRANSPORTS = ("tcp", "efa-sendrecv", "efa-rdma")  # safest first
 
 
 class Trouble(Exception):
@@ -40,7 +40,7 @@ class Workers:
 
     @property
     def transport(self) -> str:
-        """The safest transport among them: if one node has no EFA, the others cannot use theirs."""
+        """The safest of their transports: if one node has no EFA, the others cannot use theirs."""
         return min((str(fact["transport"]) for fact in self.facts), key=TRANSPORTS.index)
 
     @property
@@ -106,7 +106,7 @@ def run(command: Sequence[str], timeout: float = 120, stdin: str = "") -> str:
 
 
 def ask_workers(nodes: int) -> Workers:
-    """Inside an allocation: the facts of every node, as the node itself reports them."""
+    """Inside an allocation: every node's facts, as the node reports them."""
     command = ["srun", "--mpi=none", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--gres=none"]
     out = run([*command, f"{BIN}/hyperpod-node-facts"])
     answers = {}
@@ -123,7 +123,7 @@ def ask_workers(nodes: int) -> Workers:
 
 
 def as_person(command: str) -> None:
-    """Continue as ubuntu if root has called: MPI starts its processes over ssh, and root has no key for that."""
+    """Continue as ubuntu if the caller is root: MPI starts its processes over ssh, and root has no key for that."""
     if os.geteuid():
         return
     try:
@@ -132,18 +132,18 @@ def as_person(command: str) -> None:
         os.chdir(home)
         os.execvp("runuser", ["runuser", "-u", PERSON, "--", f"{BIN}/{command}", *sys.argv[1:]])
     except (KeyError, OSError) as error:
-        raise Trouble(f"cannot go on as {PERSON} ({error}); call it as somebody who has a home folder here") from None
+        raise Trouble(f"cannot continue as {PERSON} ({error}); run it as a user with a home folder here") from None
 
 
 def allocate(nodes: int, per_node: int, gres: str, partition: Optional[str], command: Sequence[str]) -> NoReturn:
-    """Replace this process by salloc, which runs the command in an allocation of whole nodes."""
+    """Replace this process with salloc, which runs the command in an allocation of whole nodes."""
     arguments = ["salloc", "--quiet", f"--nodes={nodes}", f"--ntasks-per-node={per_node}", "--exclusive"]
     if gres:
         arguments.append(f"--gres={gres}:{per_node}")
     if partition:
         arguments.append(f"--partition={partition}")
     where = f" of partition {partition}" if partition else ""
-    say(f"waiting for {nodes} idle nodes{where}; `squeue` shows who has them, Ctrl-C gives up")
+    say(f"waiting for {nodes} idle nodes{where}; `squeue` shows who has them, Ctrl-C cancels")
     try:
         os.execvp("salloc", [*arguments, *command])
     except FileNotFoundError:
@@ -151,5 +151,5 @@ def allocate(nodes: int, per_node: int, gres: str, partition: Optional[str], com
 
 
 def say(line: str = "") -> None:
-    """Print for people: on standard error with --json, because standard output is then for programs."""
+    """Print a line for people. With --json it goes to standard error, and only JSON to standard output."""
     print(line, file=sys.stderr if "--json" in sys.argv else sys.stdout, flush=True)

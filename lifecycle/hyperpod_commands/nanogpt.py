@@ -1,4 +1,4 @@
-"""``run-nanogpt [nodes] [gpus]``: trains a small character-level GPT on the workers in a batch job that survives them.
+"""``run-nanogpt [nodes] [gpus]``: trains a small character-level GPT on the workers, in a batch job.
 
 When a node is lost, Slurm requeues the job, which continues from its last checkpoint on the shared file system.
 """
@@ -38,7 +38,7 @@ code=$?
 if ((code)); then bash {lib}/training/wait_for_requeue.sh; fi
 exit $code
 """
-# The trainer's own options, passed on if they are given. Its help explains them.
+# The trainer's own options, passed on if given. `nanogpt.py --help` explains them.
 TRAINER: Dict[str, type] = {
     "--batch": int, "--block": int, "--layers": int, "--heads": int, "--embed": int, "--rate": float, "--seed": int,
     "--threads": int, "--log-every": int, "--data": str,
@@ -54,7 +54,7 @@ def main() -> int:
     per_node = options.gpus or max(1, int(group["accelerators"]) if group["accelerator"] == "gpu" else 1)
     out = _folder(options.out, f"{own['mount_point']}/checkpoints/nanogpt-{time.strftime('%Y%m%d-%H%M%S')}")
     log = out / "train.log"
-    # An earlier run has already shown what it wrote to the log.
+    # The log of an earlier run has been shown already.
     seen = log.stat().st_size if log.exists() else 0
     job = _submit(options, group, per_node, out, log)
     say(f"job {job}: {options.nodes} nodes x {per_node}, log {log}")
@@ -68,25 +68,25 @@ def main() -> int:
 
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="run-nanogpt", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("nodes", nargs="?", type=int, default=2, help="workers (default 2)")
-    parser.add_argument("gpus", nargs="?", type=int, default=0, help="processes a worker (default one a GPU)")
+    parser.add_argument("nodes", nargs="?", type=int, default=2, help="number of workers (default 2)")
+    parser.add_argument("gpus", nargs="?", type=int, default=0, help="processes per worker (default: one per GPU)")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--save-every", type=int, default=50, help="steps between checkpoints (default 50)")
     parser.add_argument(
-        "--out", help="folder of checkpoints; one that has some is resumed (default: a new one on /fsx)"
+        "--out", help="checkpoint folder; training resumes from its newest checkpoint (default: a new one on /fsx)"
     )
-    parser.add_argument("--detach", action="store_true", help="do not wait for the end")
+    parser.add_argument("--detach", action="store_true", help="return once the job is submitted")
     parser.add_argument("-p", "--partition")
-    parser.add_argument("--python", help="interpreter with PyTorch on the workers (default: the one they find)")
-    parser.add_argument("--json", action="store_true")
-    trainer = parser.add_argument_group("of the trainer")
+    parser.add_argument("--python", help="interpreter with PyTorch on the workers (default: the first one found)")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON, everything else to stderr")
+    trainer = parser.add_argument_group("options of the trainer")
     for name, kind in TRAINER.items():
         trainer.add_argument(name, type=kind, default=argparse.SUPPRESS)
     return parser
 
 
 def _folder(asked: Optional[str], new: str) -> Path:
-    """The checkpoint folder: the requested one, or a new one, whose name other users could guess."""
+    """The checkpoint folder: the requested one, or a new one. Other users could guess a new one's name."""
     out = Path(os.path.realpath(asked or new))
     out.parent.mkdir(parents=True, exist_ok=True)
     if os.geteuid() == 0:
@@ -95,14 +95,14 @@ def _folder(asked: Optional[str], new: str) -> Path:
         out.mkdir()
     except FileExistsError:
         if not asked:
-            raise Trouble(f"{out} is there already; start again, or name a folder with --out") from None
+            raise Trouble(f"{out} already exists; try again, or choose a folder with --out") from None
     return out
 
 
 def _closed(out: Path) -> None:
-    """Root's job writes only where nobody else can: another user could put links or a forged checkpoint there.
+    """Refuse a folder that others may write to: they could put links or a forged checkpoint there for root's job.
 
-    In a shared folder such as /fsx/checkpoints nobody can move or replace root's files.
+    A parent with the sticky bit, such as /fsx/checkpoints, is accepted: others cannot replace root's files in it.
     """
     for folder in (out, *out.parents):
         if folder == out and not folder.exists():
@@ -111,8 +111,8 @@ def _closed(out: Path) -> None:
         sticky = folder != out and found.st_mode & stat.S_ISVTX
         if found.st_uid != 0 or (found.st_mode & 0o022 and not sticky):
             raise Trouble(
-                f"others than root may write to {folder}, and this job would run as root there; "
-                "run it as the user whose folder it is (sudo -u USER run-nanogpt), or name another with --out"
+                f"users other than root may write to {folder}, and this job would run as root there; "
+                "run it as the folder's owner (sudo -u USER run-nanogpt), or choose another folder with --out"
             )
 
 
@@ -135,7 +135,7 @@ def _submit(options: argparse.Namespace, group: Mapping[str, Any], per_node: int
         command=_quoted([*python, f"{LIB}/training/nanogpt.py", "--out", str(out), *words]),
         lib=LIB,
     )
-    # Passed on standard input (sbatch(1)), where nobody can change it.
+    # sbatch reads the script from standard input, where nobody can change it.
     return run(["sbatch", "--parsable", f"--chdir={out}"], stdin=script).strip().split(";")[0]
 
 
@@ -152,7 +152,7 @@ def _state(job: str) -> str:
 
 
 def _follow(job: str, log: Path, position: int) -> str:
-    """Show the log as it grows, until the job has finally ended. Returns its last state."""
+    """Show the log as it grows, until the job ends. Returns its last state."""
     last, unknown = "", 0
     while True:
         state = _state(job)
@@ -190,7 +190,7 @@ def _report(options: argparse.Namespace, job: str, state: str, out: Path) -> int
     if state != "COMPLETED":
         reasons.append(f"the job is {state}")
     if result is None:
-        reasons.append("the trainer left no result")
+        reasons.append("the trainer wrote no result")
     elif not result["last_loss"] < result["first_loss"]:
         reasons.append(f"the loss did not fall: {result['first_loss']:.4f} to {result['last_loss']:.4f}")
     passed = not reasons

@@ -1,7 +1,7 @@
-"""``run-nccl-test [nodes] [gpus] [collective]``: bus bandwidth between workers, and whether it is as expected.
+"""``run-nccl-test [nodes] [gpus] [collective]``: measures and rates the bus bandwidth between workers.
 
-With NVIDIA GPUs it runs nccl-tests under MPI. Where the transport is tcp and the workers have no nccl-tests, or with
-``--backend gloo``, it runs the same sweep with PyTorch's gloo and prints the same columns.
+With NVIDIA GPUs it runs nccl-tests under MPI. With ``--backend gloo``, or when the transport is tcp and the workers
+have no nccl-tests, it runs the same sweep with PyTorch's gloo and prints the same columns.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ COLLECTIVES = (
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "scatter", "gather", "sendrecv",
 )  # fmt: skip
 GLOO = ("all_reduce", "all_gather", "broadcast", "reduce", "scatter", "gather", "sendrecv")
-# Variables of a node that its ranks get explicitly; mpirun forwards none by itself.
+# mpirun forwards no variables by itself. These are passed to the ranks explicitly.
 FORWARDED = ("LD_LIBRARY_PATH", "NCCL_", "FI_")
 # The exit status of coreutils' timeout, and the seconds between its SIGTERM and its SIGKILL.
 TIMED_OUT, GRACE = 124, 20.0
 
 
 def main() -> int:
-    """Allocate the workers, or inside the allocation run the test."""
+    """Allocate the workers; inside the allocation, run the test."""
     options = parser().parse_args()
     as_person("run-nccl-test")
     own = record()
@@ -46,19 +46,17 @@ def main() -> int:
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
     found = argparse.ArgumentParser(prog="run-nccl-test", description=__doc__.split("\n")[0] if __doc__ else "")
-    found.add_argument("nodes", nargs="?", type=int, default=2, help="workers (default 2)")
-    found.add_argument("gpus", nargs="?", type=int, default=0, help="GPUs a worker (default all)")
+    found.add_argument("nodes", nargs="?", type=int, default=2, help="number of workers (default 2)")
+    found.add_argument("gpus", nargs="?", type=int, default=0, help="GPUs per worker (default: all)")
     found.add_argument("collective", nargs="?", choices=COLLECTIVES, default="all_reduce")
-    found.add_argument("-b", "--min", default="8", help="smallest message (default 8 bytes)")
-    found.add_argument("-e", "--max", help="largest message (default 16G; 32M with gloo)")
-    found.add_argument("-n", "--iterations", type=int, help="rounds a size (default 100; fewer with gloo)")
+    found.add_argument("-b", "--min", default="8", help="smallest message size (default 8 bytes)")
+    found.add_argument("-e", "--max", help="largest message size (default 16G; 32M with gloo)")
+    found.add_argument("-n", "--iterations", type=int, help="iterations per size (default 100; fewer with gloo)")
     found.add_argument("-p", "--partition")
-    found.add_argument("--backend", choices=("nccl", "gloo"), help="default: by what the workers have")
-    found.add_argument(
-        "--threshold", type=float, help="GB/s that the peak must reach (default by the catalogue; 0: none)"
-    )
+    found.add_argument("--backend", choices=("nccl", "gloo"), help="default: nccl where the workers can run it")
+    found.add_argument("--threshold", type=float, help="required peak in GB/s (default: by instance type; 0 for none)")
     found.add_argument("--timeout", type=float, default=1800, help="seconds for the test (default 1800)")
-    found.add_argument("--json", action="store_true", help="the result as JSON on standard output, the rest on error")
+    found.add_argument("--json", action="store_true", help="print the result as JSON, everything else to stderr")
     return found
 
 
@@ -105,22 +103,22 @@ def choose(workers: Workers) -> str:
     if workers.transport == "tcp":
         return "gloo"
     raise Trouble(
-        f"the workers ({', '.join(workers.names)}) have no nccl-tests, looked for all_reduce_perf in "
-        "/usr/local/cuda*/efa/test-*, /opt/nccl-tests/build and /usr/local/bin; --backend gloo tests their Ethernet"
+        f"the workers ({', '.join(workers.names)}) have no nccl-tests: all_reduce_perf is not in "
+        "/usr/local/cuda*/efa/test-*, /opt/nccl-tests/build or /usr/local/bin; --backend gloo tests their Ethernet"
     )
 
 
 def _limit(options: argparse.Namespace, backend: str, workers: Workers, per_node: int) -> "float | None":
     group = workers.first["group"]
     if backend == "gloo" and workers.transport != "tcp":
-        return None  # the catalogue has EFA's bandwidth, and gloo does not use EFA
+        return None  # the instance type's figure is EFA's, which gloo does not use
     share = 1.0 if backend == "gloo" else min(1.0, per_node / max(1, int(group["accelerators"])))
     wire = float(group["network_gbps"])
     return bandwidth.threshold(options.collective, backend, wire, options.nodes, per_node, share)
 
 
 def mpirun(options: argparse.Namespace, workers: Workers, per_node: int) -> List[str]:
-    """nccl-tests under Open MPI: MPI uses plain sockets, and NCCL what the workers' variables select."""
+    """nccl-tests under Open MPI. MPI itself uses TCP; the workers' variables select NCCL's transport."""
     program = workers.everywhere("nccl_tests") + f"/{options.collective}_perf"
     launcher = str(workers.first["mpirun"] or "/opt/amazon/openmpi/bin/mpirun")
     command = [launcher, "-np", str(options.nodes * per_node), "--map-by", f"ppr:{per_node}:node", "--bind-to", "none"]
@@ -143,7 +141,7 @@ def _gloo(options: argparse.Namespace, workers: Workers) -> List[str]:
     if not python:
         missing = [str(fact["hostname"]) for fact in workers.facts if not fact["python"]]
         raise Trouble(
-            f"no Python with PyTorch on {', '.join(missing) or 'all nodes alike'}; HYPERPOD_PYTHON may name one"
+            f"no Python with PyTorch on {', '.join(missing) or 'the same path of all nodes'}; set HYPERPOD_PYTHON"
         )
     command = ["srun", "--mpi=none", f"--nodes={options.nodes}", f"--ntasks={options.nodes}", "--ntasks-per-node=1"]
     command += ["--gres=none", "--kill-on-bad-exit=1", python, f"{LIB}/training/gloo_sweep.py"]
@@ -153,7 +151,7 @@ def _gloo(options: argparse.Namespace, workers: Workers) -> List[str]:
 
 
 def run_test(command: Sequence[str], timeout: float) -> Tuple[int, str]:
-    """Run a test for at most ``timeout`` seconds and show its output live. Returns its status, command and output."""
+    """Run a test for at most ``timeout`` seconds, showing its output. Returns its status, and command and output."""
     lines = [" ".join(shlex.quote(word) for word in command)]
     say(lines[0])
     with subprocess.Popen(
@@ -186,11 +184,11 @@ def run_test(command: Sequence[str], timeout: float) -> Tuple[int, str]:
 
 
 def failure(code: int, text: str) -> str:
-    """What the exit status of a test that ``run_test`` ran means; empty if it is 0."""
+    """What the exit status from ``run_test`` means; empty if it is 0."""
     if not code:
         return ""
     said = [line for line in text.splitlines()[1:] if line.strip()]
-    status = "did not end in time" if code == TIMED_OUT else f"ended with status {code}"
+    status = "timed out" if code == TIMED_OUT else f"ended with status {code}"
     return f"the test {status}: {said[-1].strip() if said else 'no output'}"
 
 

@@ -1,4 +1,4 @@
-"""``run-nccom-test [nodes] [workers]``: bus bandwidth of Neuron collectives between Trainium workers."""
+"""``run-nccom-test [nodes] [workers]``: measures and rates the bus bandwidth between Trainium workers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from .nccl_test import failure, run_test
 
 # nccom-test's names of the collectives.
 COLLECTIVES = {"all_reduce": "allr", "all_gather": "allg", "reduce_scatter": "redsct", "alltoall": "alltoall"}
-# Bandwidth is measured in the data type that models are trained in.
+# Bandwidth is measured in the data type that models train in.
 SWEEP = (
     "--minbytes", "1kb", "--maxbytes", "128mb", "--stepfactor", "2", "--datatype", "bf16",
     "--iters", "5", "--warmup_iters", "5",
 )  # fmt: skip
-# Values are tested next, which the test checks only in fp32 (Neuron documentation, "NCCOM-TEST User Guide", --check).
+# Values are checked in a second run, because nccom-test checks only fp32 (Neuron documentation, "NCCOM-TEST User
+# Guide", --check).
 CHECK = (
     "--minbytes",
     "1mb",
@@ -33,13 +34,13 @@ CHECK = (
     "--iters",
     "1",
 )
-# The same guide, "-N, --nnodes": with several nodes NEURON_RT_ROOT_COMM_ID must name the first one's address and a free
-# port. Linux assigns no port above 60999 by itself (ip_local_port_range).
+# The same guide, "-N, --nnodes": with several nodes NEURON_RT_ROOT_COMM_ID must name the first node's address and a
+# free port. By default Linux assigns no port above 60999 (ip_local_port_range).
 FIRST_PORT, PORTS = 61000, 4000
 
 
 def main() -> int:
-    """Allocate the workers, or inside the allocation run the test."""
+    """Allocate the workers; inside the allocation, run the test."""
     options = parser().parse_args()
     as_person("run-nccom-test")
     own = record()
@@ -93,20 +94,18 @@ def main() -> int:
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
     found = argparse.ArgumentParser(prog="run-nccom-test", description=(__doc__ or "").split("\n")[0])
-    found.add_argument("nodes", nargs="?", type=int, default=2, help="nodes (default 2)")
-    found.add_argument("workers", nargs="?", type=int, default=0, help="NeuronCores a node (default all)")
+    found.add_argument("nodes", nargs="?", type=int, default=2, help="number of workers (default 2)")
+    found.add_argument("workers", nargs="?", type=int, default=0, help="NeuronCores per worker (default: all)")
     found.add_argument("collective", nargs="?", choices=sorted(COLLECTIVES), default="all_reduce")
     found.add_argument("-p", "--partition")
-    found.add_argument(
-        "--threshold", type=float, help="GB/s that the peak must reach (default by the catalogue; 0: none)"
-    )
-    found.add_argument("--timeout", type=float, default=1800)
-    found.add_argument("--json", action="store_true")
+    found.add_argument("--threshold", type=float, help="required peak in GB/s (default: by instance type; 0 for none)")
+    found.add_argument("--timeout", type=float, default=1800, help="seconds for each run (default 1800)")
+    found.add_argument("--json", action="store_true", help="print the result as JSON, everything else to stderr")
     return found
 
 
 def command(options: argparse.Namespace, workers: Workers, per_node: int, sizes: Sequence[str]) -> List[str]:
-    """nccom-test on the first node, by its full path; it reaches the others over ssh with its own MPI."""
+    """nccom-test on the first node, by its full path. It reaches the other nodes over ssh with its own MPI."""
     program = str(workers.first["nccom_test"])
     if not program:
         raise Trouble(f"{workers.names[0]} has no /opt/aws/neuron/bin/nccom-test: the Neuron tools are not installed")

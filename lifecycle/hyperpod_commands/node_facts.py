@@ -1,7 +1,4 @@
-"""``hyperpod-node-facts``: one line of JSON about the node it runs on. The other commands run it on the workers.
-
-The controller has none of the workers' devices, so the workers themselves report what decides how a job runs.
-"""
+"""``hyperpod-node-facts``: one line of JSON about the node it runs on. The other commands run it on the workers."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ STATE = "/etc/hyperpod"
 # Where AWS's images have nccl-tests, newest first, and where people usually build it.
 NCCL_TESTS = ("usr/local/cuda*/efa/test-*", "opt/nccl-tests/build", "usr/local/nccl-tests/build", "usr/local/bin")
 PYTHONS = ("python3", "/opt/pytorch/bin/python3", "/opt/conda/bin/python3", "/usr/bin/python3")
-# With -c, Python looks for modules in the working folder first, which any user may own.
+# With -c, Python searches the working directory first, which any user may own.
 HAS_TORCH = (
     "import sys; sys.path = [p for p in sys.path if p]; import importlib.util as i; "
     "sys.exit(i.find_spec('torch') is None)"
@@ -26,7 +23,7 @@ HAS_TORCH = (
 
 
 def facts(state: str = STATE) -> Dict[str, Any]:
-    """What this node is, from its record and from its present state."""
+    """What this node is, from its record and its current state."""
     try:
         record = json.loads(Path(state, "node.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""``hyperpod-validate``: checks that this node is still as it was at boot. One line per check; fails if one fails."""
+"""``hyperpod-validate``: checks that this node still works as it did after its boot, with one line per check."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def munge(_: Mapping[str, Any]) -> str:
     subprocess.run(
         ["unmunge"], input=credential, stdout=subprocess.DEVNULL, universal_newlines=True, check=True, timeout=10
     )
-    return "sealed and opened"
+    return "encoded and decoded a credential"
 
 
 def slurm(own: Mapping[str, Any]) -> str:
-    """The controller answers, and if this node is a worker, it accepts jobs."""
+    """The controller answers, and a worker accepts jobs."""
     ping = run(["scontrol", "ping"], timeout=20)
     if "UP" not in ping:
         raise Trouble(ping.strip())
@@ -79,7 +79,7 @@ def transport(own: Mapping[str, Any]) -> str:
     group = own["group"]
     known = ("efa-rdma" if group["rdma_read"] else "efa-sendrecv") if group["efa"] == "yes" else own["transport"]
     if group["accelerators"] and own["transport"] != known:
-        raise Trouble(f"{own['transport']}, and {group['instance_type']} should have {known}; probe: {own['probe']}")
+        raise Trouble(f"{own['transport']}, but {group['instance_type']} should have {known}; probe: {own['probe']}")
     return str(own["transport"])
 
 

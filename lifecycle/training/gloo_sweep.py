@@ -62,7 +62,9 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--master", required=True, help="address of rank 0's node")
     parser.add_argument("--min", default="8")
     parser.add_argument("--max", default="32M")
-    parser.add_argument("--iterations", type=int, help="rounds a size (default: as many as fit into 0.4 s, 3 to 100)")
+    parser.add_argument(
+        "--iterations", type=int, help="iterations per size (default: as many as fit into 0.4 s, 3 to 100)"
+    )
     return parser
 
 

@@ -123,9 +123,9 @@ def test_the_reported_trn1_result_passes() -> None:
         # Another rank's words in the middle of a row, as they come from mpirun.
         (NCCL.replace("-1   5230.1", "-1ip-10-1-0-1:51001:51040 [0] NCCL WARN NET/OFI Request completed with error"),
          1.0, "a row cannot be read: 134217728"),
-        (NCCL.rpartition("#")[0], 1.0, "the output ends before the test did"),
+        (NCCL.rpartition("#")[0], 1.0, "the output is incomplete"),
         (NCCL.replace("48.30      0", "48.30    N/A").replace("48.12      0", "48.12    N/A")
-         .replace("0.00      0", "0.00    N/A"), None, "nothing is rated"),
+         .replace("0.00      0", "0.00    N/A"), None, "nothing to rate"),
     ],
 )  # fmt: skip
 def test_what_is_slow_silent_wrong_or_unrated_fails_with_the_reason(
@@ -187,7 +187,7 @@ def test_a_test_is_shown_as_it_runs_and_ended_when_it_takes_too_long(
     )
     assert capsys.readouterr().out.splitlines()[1:] == ["one", "two"]
     code, text = nccl_test.run_test(["sh", "-c", "echo one; exec sleep 60"], 0.2)
-    assert nccl_test.failure(code, text) == "the test did not end in time: one"
+    assert nccl_test.failure(code, text) == "the test timed out: one"
     monkeypatch.setattr(nccl_test, "GRACE", 0.1)
     deaf = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('\\xff', flush=True); time.sleep(60)"
@@ -224,7 +224,7 @@ def test_a_lost_gpu_of_a_worker_is_named() -> None:
 def test_gloo_is_used_only_where_the_workers_have_nothing_better() -> None:
     assert nccl_test.choose(Workers([fact("n1")])) == "nccl"
     assert nccl_test.choose(Workers([fact("n1", transport="tcp", nccl_tests="")])) == "gloo"
-    with pytest.raises(Trouble, match=r"the workers \(n1\) have no nccl-tests, looked for all_reduce_perf in"):
+    with pytest.raises(Trouble, match=r"the workers \(n1\) have no nccl-tests: all_reduce_perf is not in"):
         nccl_test.choose(Workers([fact("n1", nccl_tests="")]))
 
 
@@ -270,7 +270,7 @@ def test_root_goes_on_as_ubuntu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert became == [["runuser", "-u", "ubuntu", "--", "/opt/hyperpod/bin/run-nccl-test", "4", "--json"]]
     assert (os.environ["HOME"], Path.cwd()) == (str(tmp_path), tmp_path)
     monkeypatch.setattr(cluster, "PERSON", "nobody-of-that-name")
-    with pytest.raises(Trouble, match=r"cannot go on as nobody-of-that-name"):
+    with pytest.raises(Trouble, match=r"cannot continue as nobody-of-that-name"):
         cluster.as_person("run-nccl-test")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     cluster.as_person("run-nccl-test")
@@ -350,6 +350,6 @@ def test_validation_fails_on_a_transport_below_the_instance_types(monkeypatch: p
     own = {"group": asdict(group("w", "ml.p5.48xlarge")), "transport": "tcp", "probe": {}}
     assert validate._result(validate.transport, own) == (
         False,
-        "tcp, and ml.p5.48xlarge should have efa-rdma; probe: {}",
+        "tcp, but ml.p5.48xlarge should have efa-rdma; probe: {}",
     )
     assert validate._result(validate.transport, {**own, "transport": "efa-rdma"}) == (True, "efa-rdma")

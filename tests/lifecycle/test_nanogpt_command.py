@@ -63,7 +63,7 @@ def test_the_trainers_options_are_its_own_and_a_mistyped_one_is_refused(capsys: 
         ("COMPLETED", {"first_loss": 4.1, "last_loss": 2.5}, 0, "PASS"),
         ("COMPLETED", {"first_loss": 2.5, "last_loss": 4.1}, 1, "the loss did not fall: 2.5000 to 4.1000"),
         ("FAILED", None, 1, "the job is FAILED"),
-        ("COMPLETED", None, 1, "the trainer left no result"),
+        ("COMPLETED", None, 1, "the trainer wrote no result"),
     ],
 )
 def test_a_training_run_is_rated(

@@ -88,7 +88,7 @@ def test_an_epilog_deletes_nothing_behind_a_link(scratch: Path) -> None:
 
 def test_a_new_training_folder_is_new(tmp_path: Path) -> None:
     (tmp_path / "nanogpt-1").mkdir()
-    with pytest.raises(Trouble, match=r"nanogpt-1 is there already; start again, or name a folder with --out"):
+    with pytest.raises(Trouble, match=r"nanogpt-1 already exists; try again, or choose a folder with --out"):
         nanogpt._folder(None, str(tmp_path / "nanogpt-1"))
     assert nanogpt._folder(None, str(tmp_path / "nanogpt-2")).is_dir()
 
@@ -101,7 +101,7 @@ def test_root_trains_in_no_folder_where_others_may_write(
     out.mkdir(parents=True)
     (out if open_ == "run" else out.parent / open_).chmod(0o777)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    with pytest.raises(Trouble, match=r"others than root may write to .*, and this job would run as root there"):
+    with pytest.raises(Trouble, match=r"users other than root may write to .*, and this job would run as root there"):
         nanogpt._folder(str(out), "")
 
 
@@ -111,10 +111,10 @@ def test_root_trains_in_a_folder_of_its_own_in_one_for_all(tmp_path: Path) -> No
     out = nanogpt._folder(None, str(tmp_path / "run"))
     assert nanogpt._folder(str(out), "") == out
     os.chown(out, 4242, 4242)
-    with pytest.raises(Trouble, match=r"others than root may write"):
+    with pytest.raises(Trouble, match=r"users other than root may write"):
         nanogpt._folder(str(out), "")
     (tmp_path / "link").symlink_to(out)
-    with pytest.raises(Trouble, match=r"others than root may write"):
+    with pytest.raises(Trouble, match=r"users other than root may write"):
         nanogpt._folder(str(tmp_path / "link"), "")
 
 
