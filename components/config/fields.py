@@ -1,4 +1,4 @@
-"""What the model's fields are made of: models that can be lenient, what a change does, and texts of a form."""
+"""What the model's fields are made of: lenient models, the effect of a change, strings that must match a pattern."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from pydantic.fields import FieldInfo
 
 
 class _Lenient:
-    """Has no state."""
+    """The type of ``LENIENT``."""
 
 
-# The context of a validation that puts the default in the place of what is wrong.
+# The context of a validation that replaces invalid values with defaults.
 LENIENT = _Lenient()
 
 
 class Model(BaseModel):
-    """A part of the configuration: immutable, with keys in camel case and no others.
+    """A part of the configuration: immutable, with camel-case keys; unknown keys are errors.
 
-    Validated with the context LENIENT, it takes anything: a key that is wrong counts as not given, and one that is
-    missing is an empty text.
+    Validated with the context LENIENT, it accepts anything: an invalid key counts as not set, and a missing required
+    key is an empty string.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, use_attribute_docstrings=True)
 
     @classmethod
     def keys(cls) -> dict[str, FieldInfo]:
-        """The fields, by the names that people write."""
+        """The fields, by their names in the configuration."""
         return {field.alias or name: field for name, field in cls.model_fields.items()}
 
     @model_validator(mode="before")
@@ -71,7 +71,7 @@ class Model(BaseModel):
 
 
 def models(annotation: Any) -> Iterator[type[Model]]:
-    """The models in a field's type."""
+    """The models that a field's type contains."""
     if isinstance(annotation, type) and issubclass(annotation, Model):
         yield annotation
     for argument in get_args(annotation):
@@ -79,7 +79,7 @@ def models(annotation: Any) -> Iterator[type[Model]]:
 
 
 def limits(metadata: Sequence[Any]) -> str:
-    """What a number may be, in words; empty where nothing limits it."""
+    """The range of a number, in words; empty if it has no limits."""
     least: Any = next((one.ge for one in metadata if isinstance(one, Ge)), None)
     most: Any = next((one.le for one in metadata if isinstance(one, Le)), None)
     if least is None:
@@ -91,10 +91,10 @@ def limits(metadata: Sequence[Any]) -> str:
 
 @dataclass(frozen=True)
 class Change:
-    """What a change of a key does to a stack that is deployed.
+    """What a change of a key does to a deployed stack.
 
-    in place: resources are updated, or others are made or deleted; cluster and file systems stay. at boot: only what
-    nodes read when they boot changes. in part: some values are refused. refused: every other value is.
+    in place: resources are updated, created or deleted; the cluster and the file system stay. at boot: only what nodes
+    read when they boot changes. in part: some values are refused. refused: every change is refused.
     """
 
     kind: Literal["in place", "at boot", "in part", "refused"]
@@ -105,24 +105,24 @@ class Change:
 
 
 IN_PLACE = Change("in place")
-AT_BOOT = Change("at boot", "in place, for nodes that boot from then on")
+AT_BOOT = Change("at boot", "in place, for nodes that boot afterwards")
 REFUSED = Change("refused")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """What to say of a text that is not of a form, and what would be."""
+    """The error message for a string that does not match a pattern: what is wrong, and what would be right."""
 
     what: str
     fix: str
 
 
-# By the pattern, which is what pydantic says of a text that does not match.
+# By pattern, which pydantic reports for a string that does not match.
 FORMS: dict[str, Form] = {}
 
 
 def form(pattern: str, what: str, fix: str) -> Any:
-    """A constraint on a text: all of it matches the pattern."""
+    """A constraint on a string: all of it must match the pattern."""
     whole = f"^(?:{pattern})$"
     FORMS[whole] = Form(what=what, fix=fix)
     return Field(pattern=whole)

@@ -1,7 +1,7 @@
-"""The keys of the stack's configuration, typed, and what follows from them.
+"""The keys of the stack's configuration, typed, with their defaults.
 
-``Pulumi.yaml`` documents the keys for people and for the engine.
-What one value says about another (a GPU type with Trainium, a zone of another region) is in ``checks.py``.
+``Pulumi.yaml`` documents the top-level keys for people and for the engine. Rules that relate several keys (an instance
+type and the accelerator, a zone and the region) are in ``checks.py``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ GROUP_NAME_LIMIT = 63
 
 
 def _empty_is_none(value: object) -> object:
-    """Pulumi requires a default for an optional key; the empty one means "not given"."""
+    """Pulumi requires a default for an optional key; an empty one means "not set"."""
     return None if value in ("", {}) else value
 
 
@@ -52,7 +52,7 @@ _MEMBERS = Change("in place", "added and removed in place")
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """A preset: worker count, FSx capacity in GiB, data volume of a worker in GiB.
+    """A preset: number of workers, FSx capacity in GiB, data volume of a worker in GiB.
 
     The figures are those of the CloudFormation templates in github.com/sunilpp/hyperpod-quickstart.
     """
@@ -73,11 +73,11 @@ DEFAULT_CONTROLLER_TYPE = "ml.m5.2xlarge"
 DEFAULT_AUTHENTICATION_MODE: Literal["API"] = "API"
 DEFAULT_TEAM = "training"
 DEFAULT_LOST_NODE_SECONDS = 10
-# Nodes of a group without accelerators where no number is given: HyperPod does not replace those by itself, and a small
+# Default number of nodes in a group without accelerators. HyperPod does not replace such nodes by itself, and a small
 # one takes 14 pods (SageMaker Developer Guide, "Getting started with Amazon EKS support in SageMaker HyperPod").
 SYSTEM_NODES = 3
-# Data volume of nodes that do not train. The CloudFormation templates in github.com/sunilpp/hyperpod-quickstart give
-# their controller as much.
+# Data volume of nodes that do not train: that of the controller in the CloudFormation templates in
+# github.com/sunilpp/hyperpod-quickstart.
 HEAD_VOLUME_GIB = 200
 
 
@@ -89,47 +89,47 @@ class Taint(Model):
     value: Annotated[str, IN_PLACE] = ""
     """The taint's value."""
     effect: Annotated[Literal["NoSchedule", "PreferNoSchedule", "NoExecute"], IN_PLACE]
-    """What it does to pods that do not tolerate it."""
+    """Effect on pods that do not tolerate the taint."""
 
     @property
     def repels(self) -> bool:
-        """Whether no pod comes that does not tolerate it."""
+        """Whether it keeps pods away that do not tolerate it."""
         return self.effect != "PreferNoSchedule"
 
 
 class WorkerGroup(Model):
-    """A worker instance group as configured; what is left out comes from the size and the accelerator.
+    """A worker instance group as configured. Missing values come from the size and the accelerator.
 
-    ``taints`` of None are those that ``node_placement`` finds right; an empty list is none.
+    If ``taints`` is None, ``node_placement`` chooses them; an empty list means no taints.
     """
 
     name: Annotated[GroupName, IN_PLACE] = Field(max_length=GROUP_NAME_LIMIT)
-    """Name of the group. Another name makes another group, and removes the one before."""
-    instance_type: Annotated[str, Change("refused", "refused for a living group: add one with another name")]
-    """Instance type, as ml.p5.48xlarge."""
+    """Name of the group. Renaming deletes the group and creates another."""
+    instance_type: Annotated[str, Change("refused", "refused for an existing group: add one with another name")]
+    """Instance type, for example ml.p5.48xlarge."""
     count: Annotated[StrictInt | None, IN_PLACE] = Field(None, ge=0, le=MAX_COUNT)
-    """Number of nodes. Default: as `size` says; 3 without accelerators."""
+    """Number of nodes. Default: from `size`; 3 without accelerators."""
     min_count: Annotated[StrictInt | None, IN_PLACE] = Field(None, ge=0)
     """Number of nodes with which the group may start; at most `count`. Needs `nodeProvisioning` Continuous."""
     volume_gib: Annotated[StrictInt | None, IN_PLACE] = Field(None, alias="volumeGiB", ge=1, le=MAX_VOLUME_GIB)
-    """Data volume of a node at /opt/sagemaker, GiB. Default: as `size` says; 200 without accelerators."""
+    """Data volume of a node at /opt/sagemaker, in GiB. Default: from `size`; 200 without accelerators."""
     threads_per_core: Annotated[StrictInt, IN_PLACE] = Field(1, ge=1, le=2)
-    """Threads of a core; 2 turns hyper-threading on, where the type has it."""
+    """Threads per core; 2 turns hyper-threading on if the type supports it."""
     training_plan_arn: Annotated[PlanArn | None, IN_PLACE] = None
-    """SageMaker training plan whose reserved capacity the group takes."""
+    """SageMaker training plan whose reserved capacity the group uses."""
     capacity: Annotated[Literal["on-demand", "spot"], IN_PLACE] = "on-demand"
-    """How the nodes are bought. spot needs `nodeProvisioning` Continuous, and excludes a training plan."""
+    """Purchase option of the nodes. spot needs `nodeProvisioning` Continuous, and excludes a training plan."""
     deep_health_checks: Annotated[tuple[Literal["InstanceStress", "InstanceConnectivity"], ...], IN_PLACE] = ()
-    """Checks that HyperPod runs on a new node before jobs may use it. Not together with taints. EKS only."""
+    """Checks that HyperPod runs on a new node before jobs may use it. Cannot be combined with taints. EKS only."""
     labels: Annotated[dict[str, str], IN_PLACE] = Field(default_factory=dict)
     """Kubernetes labels of the nodes. EKS only."""
     taints: tuple[Taint, ...] | None = None
-    """Kubernetes taints of the nodes. Default: none; where a group without accelerators runs the cluster's own pods,
-    the one that keeps such pods off accelerators. An empty list is none. EKS only."""
+    """Kubernetes taints of the nodes. Default: none; if the cluster has a group without accelerators, the groups with
+    accelerators get a taint that keeps the cluster's own pods off them. An empty list means no taints. EKS only."""
 
     @property
     def accelerated(self) -> bool:
-        """Whether its nodes compute on accelerators; unknown instance types count as such."""
+        """Whether its nodes have accelerators; an unknown instance type counts as one that has."""
         return (row := CATALOGUE.get(self.instance_type)) is None or bool(row.accelerator)
 
 
@@ -137,73 +137,70 @@ class Login(Model):
     """The Slurm login group."""
 
     instance_type: Annotated[
-        str, Change("refused", "refused for a living group: remove the login nodes first, with an update of its own")
+        str, Change("refused", "refused while login nodes exist: remove them first, in an update of their own")
     ]
-    """Instance type, as ml.m5.large."""
+    """Instance type, for example ml.m5.large."""
     count: Annotated[StrictInt, IN_PLACE] = Field(1, ge=1, le=MAX_COUNT)
     """Number of login nodes."""
 
 
 class Team(Model):
-    """Who trains on a Kubernetes cluster: a namespace of that name, and who may use it.
+    """A team that trains on a Kubernetes cluster: its namespace, and who may use it."""
 
-    ``accelerators`` is how many devices (GPUs, Trainium chips) the team is sure of, None for an equal share.
-    """
-
-    name: Annotated[Namespace, Change("in place", "in place: a new namespace; the one before is deleted with its jobs")]
-    """Name of the team, and of its namespace."""
+    name: Annotated[Namespace, Change("in place", "in place: a new namespace; the old one is deleted with its jobs")]
+    """Name of the team and of its namespace; with task governance the namespace is hyperpod-ns-NAME."""
     role_arns: Annotated[tuple[RoleArn, ...], IN_PLACE] = ()
     """IAM roles that may use the namespace."""
-    accelerators: Annotated[StrictInt | None, IN_PLACE] = Field(None, ge=0)
-    """Guaranteed device count. Default: an equal share."""
+    accelerators: Annotated[
+        StrictInt | None,
+        Change("in place", "in place; with task governance, only `python -m operations governance` applies it"),
+    ] = Field(None, ge=0)
+    """Guaranteed number of devices (GPUs or Trainium chips). Default: an equal share."""
 
 
 class Charts(Model):
-    """What runs on the Kubernetes cluster besides EKS's own add-ons."""
+    """What runs on the Kubernetes cluster in addition to EKS's own add-ons."""
 
     mpi_operator: Annotated[StrictBool, IN_PLACE] = True
     """Kubeflow's operator for MPIJob."""
     training_operator: Annotated[StrictBool, IN_PLACE] = True
     """Kubeflow's operator for PyTorchJob."""
     hyperpod_training_operator: Annotated[StrictBool, IN_PLACE] = False
-    """SageMaker's operator for HyperPodPyTorchJob, with cert-manager. Not together with queues kueue."""
+    """SageMaker's operator for HyperPodPyTorchJob, with cert-manager. Cannot be combined with `queues` kueue."""
     health_monitoring: Annotated[StrictBool, IN_PLACE] = True
-    """HyperPod's agent that finds faulty nodes."""
+    """HyperPod's agent that detects faulty nodes."""
     deep_health_check: Annotated[StrictBool, IN_PLACE] = True
-    """What deep health checks need; the health monitoring and the restart of jobs need its namespace."""
+    """Permissions for deep health checks, in a namespace that health monitoring and job restart also need."""
     job_auto_restart: Annotated[StrictBool, IN_PLACE] = True
-    """Jobs that ask for it restart after a node was replaced."""
+    """Restart jobs that request it after a node is replaced."""
     neuron_scheduler: Annotated[StrictBool, IN_PLACE] = False
     """Scheduler extension that places pods on neighbouring NeuronCores. Trainium only."""
     network_policies: Annotated[StrictBool, IN_PLACE] = True
-    """Pods of one team cannot reach those of another."""
+    """Network policies that isolate each team's pods from the other teams'."""
     queues: Annotated[Literal["kueue", "task-governance", "none"], IN_PLACE] = "kueue"
     """What shares the accelerators between the teams: Kueue, SageMaker's task governance, or nothing."""
 
 
 class Fsx(Model):
-    """FSx for Lustre: capacity in GiB, throughput in MB/s per TiB, automatic backups kept in days, EFA to the nodes.
+    """The FSx for Lustre file system: PERSISTENT_2 on SSD, with the values of the Amazon FSx for Lustre User Guide."""
 
-    The values are those of PERSISTENT_2 on SSD in the Amazon FSx for Lustre User Guide.
-    """
-
-    storage_gib: Annotated[StrictInt | None, Change("in part", "grows in place, once in 6 hours; less is refused")] = (
+    storage_gib: Annotated[StrictInt | None, Change("in part", "grows in place, every 6 hours; less is refused")] = (
         Field(None, alias="storageGiB")
     )
-    """Capacity, GiB: 1200 or a multiple of 2400. With `efa` a multiple of 38400, 19200, 9600 or 4800, for a throughput
-    of 125, 250, 500 or 1000. Default: as `size` says."""
+    """Capacity in GiB: 1200 or a multiple of 2400. With `efa` a multiple of 38400, 19200, 9600 or 4800, for a
+    throughput of 125, 250, 500 or 1000. Default: from `size`."""
     throughput: Annotated[Literal[125, 250, 500, 1000], Change("in part", "in place; refused with `efa`")] = 250
-    """Throughput, MB/s per TiB."""
+    """Throughput in MB/s per TiB."""
     compression: Annotated[Literal["LZ4", "NONE"], IN_PLACE] = "LZ4"
-    """Compression of what is written."""
+    """Compression of new data."""
     efa: Annotated[StrictBool, REFUSED] = False
-    """EFA between workers and file system, where the instance type has it."""
+    """Use EFA between the file system and workers whose instance type supports it."""
     linked_bucket: Annotated[BucketName | None, IN_PLACE] = None
-    """S3 bucket that appears under /fsx/data; new and changed files are written back to it."""
+    """S3 bucket that appears under /fsx/data; new and changed files are exported to it."""
     export_deletes: Annotated[StrictBool, IN_PLACE] = False
     """Also delete an object in that bucket when its file is deleted."""
     backup_days: Annotated[StrictInt, IN_PLACE] = Field(0, ge=0, le=90)
-    """Days for which automatic backups are kept; 0 makes none. 0 with `linkedBucket`."""
+    """Retention of automatic backups in days; 0 turns them off. Must be 0 with `linkedBucket`."""
     retain_on_delete: Annotated[StrictBool, IN_PLACE] = False
     """Keep the file system when the stack is destroyed. Needs `network.vpcId`."""
     home_file_system_id: Annotated[FileSystemId | None, AT_BOOT] = None
@@ -212,68 +209,65 @@ class Fsx(Model):
 
 
 class NetworkConfig(Model):
-    """Address ranges of a VPC to make, or the ids of one that exists."""
+    """Address blocks of a new VPC, or the ids of an existing one."""
 
     cidr: Annotated[str, REFUSED] = "10.0.0.0/16"
-    """Address block of the VPC that the stack makes."""
+    """Address block of the new VPC."""
     secondary_cidr: Annotated[str | None, _NONE_IF_EMPTY, REFUSED] = "10.1.0.0/16"
-    """Second address block of it, for the nodes. Empty gives them half of the first."""
+    """Second address block of the new VPC, for the nodes. If empty, they get half of `cidr`."""
     vpc_id: Annotated[VpcId | None, REFUSED] = None
-    """Existing VPC. The blocks are then left out, and subnet and security groups given."""
+    """Existing VPC. Needs `privateSubnetId` and `securityGroupIds`, and excludes the address blocks."""
     private_subnet_id: Annotated[SubnetId | None, REFUSED] = None
-    """Its subnet for the nodes and the file system."""
+    """Subnet of the existing VPC for the nodes and the file system."""
     security_group_ids: Annotated[tuple[SecurityGroupId, ...], REFUSED] = ()
-    """Security groups of the nodes in it."""
+    """Security groups of the nodes in the existing VPC."""
     eks_subnet_ids: Annotated[tuple[SubnetId, ...], IN_PLACE] = ()
-    """Two subnets of it, in different zones, for the EKS control plane. EKS only."""
+    """Two subnets of the existing VPC, in different zones, for the EKS control plane. EKS only."""
     closed: Annotated[StrictBool, IN_PLACE] = False
-    """Make every VPC endpoint that nodes need, and no NAT gateway. On EKS needs `imageRegistry`."""
+    """Create every VPC endpoint that nodes need, and no NAT gateway. On EKS needs `imageRegistry`."""
     image_registry: Annotated[ImageRegistry | None, IN_PLACE] = None
-    """Private registry that holds k8s-device-plugin, mpi-operator, training-operator and kueue in the charts'
-    versions. EKS only."""
+    """Private registry with k8s-device-plugin, mpi-operator, training-operator and kueue in the charts' versions. EKS
+    only."""
 
 
 class Security(Model):
-    """Who may do what, where AWS's examples allow more than a cluster needs."""
+    """Permissions, where AWS's examples allow more than a cluster needs."""
 
     lifecycle_writers: Annotated[
         tuple[WriterArn, ...], Change("in part", "in place; refused without the identity that deploys")
     ] = ()
-    """ARNs of IAM roles or users, with wildcards, that may write the lifecycle bucket, whose scripts run as root on
-    the nodes. Everybody who deploys or destroys the stack needs to be among them. Default: the identity that deploys
-    it first."""
+    """ARNs of the IAM roles or users that may write to the lifecycle bucket, whose scripts run as root on the nodes;
+    wildcards are allowed. Everybody who deploys or destroys the stack must be among them. Default: the identity of the
+    first deployment."""
     node_permissions: Annotated[Literal["narrow", "published"], IN_PLACE] = "narrow"
-    """narrow limits the nodes' roles to this stack's VPC, logs and bucket; published grants what the SageMaker
-    Developer Guide prints."""
+    """narrow limits the nodes' roles to this stack's VPC, logs and bucket; published grants what the examples in the
+    SageMaker Developer Guide grant."""
     worker_secrets: Annotated[StrictBool, IN_PLACE] = False
-    """Let workers read secrets named hyperpod/CLUSTER/...."""
+    """Let workers read secrets whose names begin with hyperpod/CLUSTER/."""
 
 
 class Settings(Model):
-    """The keys of the ``hyperpod`` namespace, typed. ``Config`` adds what is derived from them.
-
-    What a key of a plain type is for is said in Pulumi.yaml.
-    """
+    """The keys of the ``hyperpod`` namespace, typed; Pulumi.yaml documents them. ``Config`` adds what they imply."""
 
     cluster_name: Annotated[ClusterName, REFUSED] = "hyperpod"
     orchestrator: Annotated[Literal["slurm", "eks"], REFUSED] = "slurm"
     accelerator: Annotated[
-        Literal["gpu", "trainium"], Change("in part", "in place with worker groups of other names; otherwise refused")
+        Literal["gpu", "trainium"], Change("in part", "in place if the worker groups get new names; otherwise refused")
     ] = "gpu"
     size: Annotated[
-        Literal["small", "medium", "large"], Change("in part", "in place; refused where the file system would shrink")
+        Literal["small", "medium", "large"], Change("in part", "in place; refused if the file system would shrink")
     ] = "small"
     availability_zone_id: Annotated[str | None, _NONE_IF_EMPTY, REFUSED] = None
     workers: Annotated[tuple[WorkerGroup, ...], _MEMBERS] = ()
     controller_instance_type: Annotated[str, REFUSED] = DEFAULT_CONTROLLER_TYPE
     login: Annotated[Login | None, _NONE_IF_EMPTY, _MEMBERS] = None
-    kubernetes_version: Annotated[str, Change("in part", "one minor version up in place; otherwise refused")] = (
+    kubernetes_version: Annotated[str, Change("in part", "in place, one minor version up; otherwise refused")] = (
         DEFAULT_VERSION
     )
     kubernetes_api_cidrs: Annotated[tuple[str, ...], IN_PLACE] = ()
     administrator_role_arns: Annotated[tuple[RoleArn, ...], IN_PLACE] = ()
     authentication_mode: Annotated[
-        Literal["API", "API_AND_CONFIG_MAP"], Change("in part", "to API in place; back refused")
+        Literal["API", "API_AND_CONFIG_MAP"], Change("in part", "in place to API; refused back")
     ] = DEFAULT_AUTHENTICATION_MODE
     charts: Charts = Charts()
     teams: Annotated[tuple[Team, ...], _MEMBERS] = ()
@@ -286,7 +280,7 @@ class Settings(Model):
     validation: Annotated[StrictBool, IN_PLACE] = True
     benchmarks: Annotated[StrictBool, IN_PLACE] = False
     imds_v1: Annotated[StrictBool, AT_BOOT] = Field(False, alias="imdsV1")
-    # From four probes of half a second to SlurmdTimeout of our Slurm configuration (lifecycle, slurm_conf.py).
+    # Between four probes of half a second and the SlurmdTimeout in lifecycle/hyperpod_node/slurm_conf.py.
     lost_node_seconds: Annotated[StrictInt, AT_BOOT] = Field(DEFAULT_LOST_NODE_SECONDS, ge=2, le=60)
     node_recovery: Annotated[Literal["Automatic", "None"], IN_PLACE] = "Automatic"
     node_provisioning: Annotated[Literal["Continuous"] | None, _NONE_IF_EMPTY, IN_PLACE] = None
@@ -295,32 +289,32 @@ class Settings(Model):
 
     @property
     def groups(self) -> tuple[WorkerGroup, ...]:
-        """The worker groups as given, or the one of the accelerator's default type where none is."""
+        """The configured worker groups, or one of the accelerator's default type."""
         default = WorkerGroup(name="workers", instanceType=ACCELERATORS[self.accelerator].default_worker_type)
         return self.workers or (default,)
 
     @property
     def namespaces(self) -> tuple[Team, ...]:
-        """The teams of a Kubernetes cluster; where none is given, one that everybody with the kubeconfig shares."""
+        """The configured teams, or one that everybody with the kubeconfig shares."""
         return self.teams or (Team(name=DEFAULT_TEAM),)
 
     @property
     def fsx_gib(self) -> int:
-        """Capacity of the file system, GiB."""
+        """Capacity of the file system in GiB."""
         return self.fsx.storage_gib or SIZES[self.size].fsx_gib
 
     def count_of(self, group: WorkerGroup) -> int:
-        """Nodes of a worker group: as given, or the size's where they train."""
+        """Number of nodes in a worker group: as configured, or the default."""
         if group.count is not None:
             return group.count
         return SIZES[self.size].workers if group.accelerated else SYSTEM_NODES
 
     def volume_of(self, group: WorkerGroup) -> int:
-        """The data volume of a worker group's nodes, GiB: as given, or the size's where they train."""
+        """Data volume of a worker group's nodes in GiB: as configured, or the default."""
         if group.volume_gib is not None:
             return group.volume_gib
         return SIZES[self.size].volume_gib if group.accelerated else HEAD_VOLUME_GIB
 
     def namespace_of(self, team: str) -> str:
-        """A team's namespace. SageMaker's task governance has a name of its own for it (CreateComputeQuota)."""
+        """A team's namespace. SageMaker's task governance prescribes the name (CreateComputeQuota)."""
         return f"hyperpod-ns-{team}" if self.charts.queues == "task-governance" else team
