@@ -10,6 +10,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 from pulumi.automation import CommandError
 
+from stack.advice import next_step
 from stack.commands import Cause, Command, CommandRun
 from stack.failures import Exit, Failure, bad_input, reason
 from stack.precious import PRECIOUS
@@ -20,7 +21,6 @@ from ..cluster.node_logs import NodeLog, lifecycle_logs
 from ..console import err, note
 from ..target import Target
 from . import leftovers
-from .advice import next_step
 from .engines import Engine, attend
 from .errors import DEPLOYMENTS
 from .leftovers import Audit

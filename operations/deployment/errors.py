@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 from pulumi import automation
 
+from stack.advice import next_step
 from stack.events import name_of
 from stack.failures import Failure, cannot_know, explain, is_missing, reason
 
@@ -18,7 +19,6 @@ from .. import records
 from ..cluster.interfaces import in_the_way
 from ..cluster.node_logs import lifecycle_logs
 from ..target import Target
-from .advice import next_step
 from .engines import find_cli, open_cli
 from .trail import refused
 

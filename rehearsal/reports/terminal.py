@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from stack.advice import next_step
 from stack.clock import clock
 from stack.events import Event
 from stack.state import ResourceState
@@ -21,6 +22,8 @@ from ..outcome import Outcome
 
 _MARKS = {"start": ("…", "yellow"), "done": ("✓", "green"), "failed": ("✗", "red")}
 _LONG_LIST = 12
+# For what nobody has foreseen; `operations errors` knows nothing of a rehearsal.
+_OTHERWISE = "mend what the message names, then rehearse again"
 
 
 class Progress:
@@ -93,10 +96,12 @@ def summary(outcome: Outcome) -> RenderableType:
     found = outcome.as_json()
     parts: list[RenderableType] = []
     if outcome.failures:
-        parts.append(_block("Failed", outcome.failures, "red"))
+        parts += [_block("Failed", outcome.failures, "red"), _next(outcome.failures[0], outcome.project.stack)]
     else:
         parts += [_time(outcome), _cost(found), _quotas(found), _outputs(found)]
     parts += [changed(number, change) for number, change in enumerate(outcome.changes, start=1)]
+    if outcome.refused and not outcome.refused.early:
+        parts.append(_next(str(outcome.refused.refused), outcome.project.stack))
     if outcome.skipped:
         parts.append(Text(f"\n{outcome.skipped} further changes not rehearsed.", style="yellow"))
     if outcome.warnings:
@@ -136,6 +141,11 @@ def _block(title: str, lines: list[str], colour: str) -> RenderableType:
     text = Text(f"\n{title}\n", style=f"bold {colour}")
     text.append("\n".join(f"  {line}" for line in lines), style="default")
     return text
+
+
+def _next(failure: str, stack: str) -> RenderableType:
+    """What to do about a failure, as `python -m operations deploy` says it."""
+    return Text(f"  Next: {next_step(failure, stack, _OTHERWISE)}", style="bold")
 
 
 def _table(title: str, *columns: tuple[str, Literal["left", "right"]]) -> tuple[Text, Table]:

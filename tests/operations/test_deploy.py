@@ -18,11 +18,11 @@ from components.names import CLUSTER_ID_TAG
 from operations import records
 from operations.aws import Aws
 from operations.deployment import deploy, engines, errors, leftovers, rehearse
-from operations.deployment.advice import next_step
 from operations.deployment.engines import Engine
 from operations.deployment.leftovers import Audit, Leftover
 from operations.target import Target
 from rehearsal.account import Account
+from stack.advice import next_step
 from stack.commands import CommandRun
 from stack.events import Event
 from stack.failures import Exit

@@ -49,6 +49,7 @@ def test_a_failed_deployment_is_1_and_names_resource_and_cause(capsys: pytest.Ca
     assert main(["--stack", "dev", "--fail", "hyperpod-cluster=capacity"]) == 1
     printed = capsys.readouterr().out
     assert "hyperpod-cluster (aws-native:sagemaker:Cluster): create failed: InsufficientInstanceCapacity" in printed
+    assert "  Next: AWS has no such instances in this zone now: deploy again later" in printed
     assert "nothing is left in the account" in printed
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from operations.deployment.advice import next_step
 from rehearsal.account import Account
 from rehearsal.engines.deployment import destroy, up
 from rehearsal.engines.program import ProgramError
+from stack.advice import next_step
 from tests.support import project
 
 
