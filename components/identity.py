@@ -33,7 +33,7 @@ _DESCRIBE_ACTIONS = (
     "ec2:DescribeVpcs",
     "fsx:DescribeFileSystems",
 )
-_PULL_ACTIONS = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
+PULL_ACTIONS = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
 # What AmazonSageMakerClusterInstanceRolePolicy allows besides (SageMaker Developer Guide, "AWS managed policy:
 # AmazonSageMakerClusterInstanceRolePolicy"): on its own it also reads every bucket called sagemaker-*.
 _SESSION_ACTIONS = tuple(
@@ -156,7 +156,7 @@ class Identity(ComponentResource):
             repositories = f"arn:{context.partition}:ecr:{context.region.name}:*:repository/*"
             statements += [
                 allow(["ecr:GetAuthorizationToken"], ["*"]),
-                allow(_PULL_ACTIONS, [repositories]),
+                allow(PULL_ACTIONS, [repositories]),
                 allow(["eks-auth:AssumeRoleForPodIdentity"], [self._context.arn("eks", f"cluster/{cluster}")]),
             ]
         else:

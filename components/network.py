@@ -9,6 +9,7 @@ from pulumi import ComponentResource, Input, Output, ResourceOptions
 from .catalogue.regions import Region
 from .config.network_plan import SubnetPlan, plan_subnets
 from .context import Context
+from .endpoint_policies import endpoint_policy
 from .estimates.endpoints import interface_services
 from .policies import allow, assume_role, document
 
@@ -149,6 +150,7 @@ class Network(ComponentResource):
             vpc_id=vpc.id,
             service_name=self._service("s3"),
             vpc_endpoint_type="Gateway",
+            policy=self._endpoint_policy("s3", "Gateway"),
             route_table_ids=[table.id],
             tags=self._tags("s3"),
             opts=child,
@@ -183,6 +185,7 @@ class Network(ComponentResource):
                     vpc_id=vpc.id,
                     service_name=self._service(service),
                     vpc_endpoint_type="Interface",
+                    policy=self._endpoint_policy(service, "Interface"),
                     subnet_ids=[self.private_subnet_id],
                     security_group_ids=[group.id],
                     private_dns_enabled=True,
@@ -190,6 +193,14 @@ class Network(ComponentResource):
                     opts=child,
                 )
             )
+
+    def _endpoint_policy(self, service: str, kind: str) -> str | None:
+        """What a closed network's endpoint lets through. AWS refuses a policy where a service takes none, so it is
+        asked first (DescribeVpcEndpointServices); an open network has other ways out."""
+        if not self._context.settings.network.closed:
+            return None
+        answer = aws.ec2.get_vpc_endpoint_service(service_name=self._service(service), service_type=kind)
+        return endpoint_policy(self._context, service) if answer.vpc_endpoint_policy_supported else None
 
     def _flow_logs(self, vpc: aws.ec2.Vpc) -> None:
         name, child = self._name, self._child

@@ -148,6 +148,17 @@ WriterArn: TypeAlias = Annotated[
 ]
 
 
+# AWS Organizations API Reference, Organization, Id; an account's id has twelve digits.
+TrustedOwner: TypeAlias = Annotated[
+    str,
+    form(
+        "[0-9]{12}|o-[a-z0-9]{10,32}",
+        "is not an account or organization",
+        "123456789012 in quotes, or o-exampleorgid",
+    ),
+]
+
+
 def _id(prefix: str) -> Any:
     return form(f"{prefix}-[0-9a-f]{{8,17}}", "is not an id", f"{prefix}-0123456789abcdef0")
 

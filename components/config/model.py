@@ -31,6 +31,7 @@ from .fields import (
     SecurityGroupId,
     SshPublicKey,
     SubnetId,
+    TrustedOwner,
     VpcId,
     WriterArn,
 )
@@ -223,11 +224,20 @@ class NetworkConfig(Model):
     """Security groups of the nodes in the existing VPC."""
     eks_subnet_ids: Annotated[tuple[SubnetId, ...], IN_PLACE] = ()
     """Two subnets of the existing VPC, in different zones, for the EKS control plane. EKS only."""
-    closed: Annotated[StrictBool, IN_PLACE] = False
-    """Create every VPC endpoint that nodes need, and no NAT gateway. On EKS needs `imageRegistry`."""
+    egress: Annotated[Literal["open", "vpc-only"], IN_PLACE] = "open"
+    """What nodes can reach. open: the internet, through a NAT gateway. vpc-only: the VPC, and AWS services through VPC
+    endpoints that let only this account's requests and resources through. vpc-only on EKS needs `imageRegistry`."""
+    trusted: Annotated[tuple[TrustedOwner, ...], IN_PLACE] = ()
+    """Other accounts (12 digits) and organizations (o-...) whose identities and resources these endpoints also let
+    through. Needs `egress` vpc-only."""
     image_registry: Annotated[ImageRegistry | None, IN_PLACE] = None
     """Private registry with k8s-device-plugin, mpi-operator, training-operator and kueue in the charts' versions. EKS
     only."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing leaves the VPC but through its endpoints."""
+        return self.egress == "vpc-only"
 
 
 class Security(Model):

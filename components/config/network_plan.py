@@ -74,9 +74,16 @@ def network_problems(settings: Settings) -> Iterator[Problem]:
         )
     if net.closed and settings.orchestrator == "eks" and settings.accelerator == "trainium":
         yield Problem(
-            key="hyperpod:network.closed",
+            key="hyperpod:network.egress",
             what="the pinned HyperPod chart pulls the Neuron device plugin only from public.ecr.aws",
-            fix="leave closed out for EKS with Trainium, or use Slurm",
+            fix="open for EKS with Trainium, or use Slurm",
+        )
+
+    if net.trusted and not net.closed:
+        yield Problem(
+            key="hyperpod:network.trusted",
+            what="is about the endpoints of a vpc-only network",
+            fix="leave it out, or set network.egress to vpc-only",
         )
 
 
@@ -102,7 +109,7 @@ def _existing(settings: Settings) -> Iterator[Problem]:
         yield Problem(key=f"{key}.eksSubnetIds", what="one subnet", fix="EKS needs two, in different zones")
     if net.closed:
         yield Problem(
-            key=f"{key}.closed",
+            key=f"{key}.egress",
             what="has no meaning for an existing VPC",
             fix="you own its routes and endpoints: leave it out",
         )

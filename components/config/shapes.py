@@ -17,6 +17,8 @@ from .problems import NAMESPACE, Problem, mistyped
 Path: TypeAlias = tuple[str | int, ...]
 # These decide which rules apply, so if one of them is unknown, a rule may not apply at all.
 _KINDS: Mapping[str, tuple[str, ...]] = {"orchestrator": ("slurm", "eks"), "accelerator": tuple(ACCELERATORS)}
+# Keys that have another name now.
+_RENAMED = {"hyperpod:network.closed": "network.egress vpc-only has taken its place"}
 # What pydantic found, by the type of Pulumi.yaml that it expected.
 _TYPES = {
     "string_type": "string",
@@ -76,7 +78,7 @@ def _problem(error: Any) -> Problem:
         return mistyped(key, value, _TYPES[kind])
     match kind:
         case "extra_forbidden":
-            return Problem(key=key, what="unknown key", fix=_nearest(error["loc"]))
+            return Problem(key=key, what="unknown key", fix=_RENAMED.get(key) or _nearest(error["loc"]))
         case "missing":
             return Problem(key=key, what="is required")
         case "literal_error":

@@ -149,6 +149,12 @@ class Eks(ComponentResource):
                 "or the charts cannot be installed",
                 self,
             )
+        if "0.0.0.0/0" in settings.kubernetes_api_cidrs:
+            pulumi.log.warn(
+                "the whole internet reaches the Kubernetes API (0.0.0.0/0 in hyperpod:kubernetesApiCidrs), and only "
+                "credentials protect it: name the blocks of those who need it",
+                self,
+            )
         self._warn_of(settings.kubernetes_version)
         return eks.Cluster(
             f"{self._name}-cluster",

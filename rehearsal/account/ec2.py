@@ -191,6 +191,7 @@ def _endpoint(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
         "SubnetIds": i.get("subnetIds"),
         "SecurityGroupIds": i.get("securityGroupIds"),
         "PrivateDnsEnabled": i.get("privateDnsEnabled"),
+        "PolicyDocument": i.get("policy"),
         "TagSpecifications": _specs("vpc-endpoint", i),
     }
     given = {key: value for key, value in request.items() if value is not None}

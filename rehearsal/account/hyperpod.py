@@ -6,11 +6,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from components.catalogue.regions import REGIONS
 from stack.state import HYPERPOD_CLUSTER
 
 from . import eks
 from .books import Books, Inputs, Live, Refused
 from .ec2 import lacks_rule_to_itself
+from .endpoints import blocks
 from .grants import granted, managed_statements
 from .kinds import register
 from .policies import listed
@@ -52,6 +54,7 @@ def _check(account: Books, i: Inputs) -> None:
     _check_fabric(account, i)
     if (i.get("orchestrator") or {}).get("eks"):
         _check_kubernetes(account, i["orchestrator"]["eks"]["clusterArn"])
+        _check_images(account)
     check_instances(account, i["instanceGroups"])
 
 
@@ -78,6 +81,12 @@ def _check_role(account: Books, cluster: str, group: Mapping[str, Any]) -> None:
             raise Refused(
                 "ValidationException",
                 f"instances of {group['instanceGroupName']} start before {role.id} may {action} {resource}",
+            )
+        if blocks(account, action, resource, context):
+            raise Refused(
+                "LifecycleScriptFailed",
+                f"instances of {group['instanceGroupName']} cannot {action} {resource}: no VPC endpoint policy allows "
+                f"the {action} action",
             )
 
 
@@ -195,6 +204,23 @@ def _check_kubernetes(account: Books, arn: str) -> None:
     _check_blocks(account, cluster)
     if not account.charts_installed():
         raise Refused("ValidationException", "the HyperPod dependencies are not installed on the EKS cluster")
+
+
+def _check_images(account: Books) -> None:
+    """Amazon ECR User Guide, "Amazon ECR interface VPC endpoints": layers are in a bucket of ECR's, at addresses that
+    it signs itself. Amazon EKS User Guide, "View Amazon container image registries for Amazon EKS add-ons"."""
+    own = {"aws:PrincipalAccount": account.account_id}
+    registry = REGIONS[account.region].eks_images_account
+    pulls: list[tuple[str, str, Mapping[str, str]]] = [
+        ("ecr:GetAuthorizationToken", "*", own),
+        ("ecr:BatchGetImage", f"arn:{account.partition}:ecr:{account.region}:{registry}:repository/eks/pause", own),
+        ("s3:GetObject", f"arn:{account.partition}:s3:::prod-{account.region}-starport-layer-bucket/layer", {}),
+    ]
+    for action, resource, context in pulls:
+        if blocks(account, action, resource, context):
+            raise Refused(
+                "ImagePullBackOff", f"no VPC endpoint policy allows the {action} action on {resource}, which pods need"
+            )
 
 
 def _check_blocks(account: Books, cluster: Live) -> None:

@@ -135,6 +135,12 @@ def _subnets(account: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": account.region, "ids": found, "region": account.region}
 
 
+def _endpoint_service(account: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """DescribeVpcEndpointServices: a service of AWS's, as every one is whose guide has an example of a policy."""
+    name = arguments["serviceName"]
+    return {"id": name, "serviceName": name, "region": account.region, "vpcEndpointPolicySupported": True}
+
+
 def _subnet(account: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return account.read(_SUBNET, arguments["id"])
 
@@ -147,4 +153,5 @@ _ANSWERS: Mapping[str, Callable[[Account, Mapping[str, Any]], dict[str, Any]]] =
     "aws:iam/getSessionContext:getSessionContext": _session_context,
     "aws:ec2/getSubnets:getSubnets": _subnets,
     "aws:ec2/getSubnet:getSubnet": _subnet,
+    "aws:ec2/getVpcEndpointService:getVpcEndpointService": _endpoint_service,
 }

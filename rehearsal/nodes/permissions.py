@@ -14,6 +14,7 @@ import botocore.session
 
 from ..account import Account
 from ..account.authorization import Action, actions, operations
+from ..account.endpoints import blocks
 from ..account.grants import Statement, asked_about, granted, managed_statements
 from ..account.policies import listed
 
@@ -47,6 +48,11 @@ def denied(account: Account, role_arn: str, service: str, operation: str, reques
         context = _context(account, role_arn, resource, request)
         if not granted(statements, _bucket_statements(account, request), action.name, resource, context):
             return f"User: {role_arn} is not authorized to perform: {action.name} on resource: {resource}"
+        if blocks(account, action.name, resource, context):
+            return (
+                f"User: {role_arn} is not authorized to perform: {action.name} on resource: {resource} because no VPC "
+                f"endpoint policy allows the {action.name} action"
+            )
     return None
 
 
@@ -94,6 +100,7 @@ def _values(account: Account, request: Mapping[str, Any]) -> dict[str, str]:
 def _context(account: Account, role_arn: str, resource: str, request: Mapping[str, Any]) -> dict[str, str]:
     """The condition keys that a request reveals."""
     context = {
+        "aws:PrincipalAccount": account.account_id,
         "aws:PrincipalArn": role_arn,
         "aws:RequestedRegion": account.region,
         "aws:SecureTransport": "true",

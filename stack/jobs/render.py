@@ -180,7 +180,7 @@ def _image_problems(config: Config, images: list[str]) -> list[str]:
     region = config.region
     own = f".dkr.ecr.{region.name}.{region.dns_suffix}/"
     return [
-        f"a closed network (hyperpod:network.closed) does not reach {image}; mirror it to ECR in {region.name}, --image"
+        f"a closed network (hyperpod:network.egress) does not reach {image}; mirror it to ECR in {region.name}, --image"
         for image in images
         if image and config.settings.network.closed and own not in image
     ]

@@ -131,3 +131,6 @@ def test_the_kubernetes_api_is_private_until_somebody_names_who_may_reach_it() -
     assert any("API is private" in warning for warning in deployed("eks-gpu").warnings)
     opened = one(state_of("eks-teams"), "eks-cluster-eksCluster").inputs["vpcConfig"]
     assert (opened["endpointPublicAccess"], opened["publicAccessCidrs"]) == (True, ["52.95.110.0/24"])
+    assert not any("whole internet" in warning for warning in deployed("eks-teams").warnings)
+    anybody = plan("eks-gpu", kubernetesApiCidrs=["52.95.110.0/24", "0.0.0.0/0"]).warnings
+    assert any("the whole internet reaches the Kubernetes API" in warning for warning in anybody)

@@ -82,7 +82,7 @@ def test_an_impossible_change_is_refused_with_the_way_that_works(
         ("slurm-gpu", {}, {"workers": [P5 | {"count": 5}, P5 | {"name": "more"}]}),
         ("slurm-gpu", {"workers": [P5, P5 | {"name": "more"}]}, {"workers": [P5 | {"name": "more"}]}),
         ("slurm-gpu", {}, {"fsx": {"backupDays": 7, "throughput": 500, "compression": "NONE"}}),
-        ("slurm-gpu", {}, {"network": {"closed": True}, "protect": True, "tags": {"a": "b"}}),
+        ("slurm-gpu", {}, {"network": {"egress": "vpc-only"}, "protect": True, "tags": {"a": "b"}}),
         ("eks-gpu", {"kubernetesVersion": "1.33"}, {"kubernetesVersion": "1.34"}),
     ],
 )

@@ -42,7 +42,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"fsx.compression": "NONE"},
         {"fsx.linkedBucket": "training-data"},
         {"network.secondaryCidr": "10.9.0.0/16"},
-        {"network.closed": True},
+        {"network.egress": "vpc-only"},
         {"existingRoleArn": f"{ROLE}/team/hyperpod"},
         {"sshPublicKey": KEY},
         {"validation": False},
@@ -55,6 +55,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
     ],
     "slurm-closed": [
         {"login.instanceType": "ml.m5.xlarge"},
+        {"network.trusted": []},
         {"login.count": 3},
         {"fsx.efa": False},
         {"fsx.throughput": 500, "fsx.storageGiB": 9600},

@@ -48,7 +48,12 @@ GOLDEN: dict[str, Golden] = {
     "slurm-closed": Golden(
         "slurm-gpu",
         {
-            "network": {"closed": True, "cidr": "10.8.0.0/16", "secondaryCidr": "10.9.0.0/16"},
+            "network": {
+                "egress": "vpc-only",
+                "trusted": ["210987654321", "o-exampleorgid"],
+                "cidr": "10.8.0.0/16",
+                "secondaryCidr": "10.9.0.0/16",
+            },
             "login": {"instanceType": "ml.m5.large", "count": 2},
             "controllerInstanceType": "ml.m5.4xlarge",
             "sshPublicKey": KEY,
@@ -111,7 +116,7 @@ GOLDEN: dict[str, Golden] = {
         "eks-gpu",
         {
             "network": {
-                "closed": True,
+                "egress": "vpc-only",
                 "secondaryCidr": "",
                 "imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror",
             },

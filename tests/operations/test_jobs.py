@@ -287,7 +287,7 @@ def test_a_pytorchjob_is_resumed_on_a_replaced_node_where_that_is_on() -> None:
 
 def test_in_a_closed_network_only_images_of_the_regions_own_registries_are_taken() -> None:
     registry = "123456789012.dkr.ecr.us-west-2.amazonaws.com"
-    closed = config("eks-gpu", network={"closed": True, "imageRegistry": f"{registry}/mirror"})
+    closed = config("eks-gpu", network={"egress": "vpc-only", "imageRegistry": f"{registry}/mirror"})
     with pytest.raises(JobError, match="does not reach public"):
         render("nanogpt", closed)
     with pytest.raises(JobError, match="does not reach quay"):

@@ -66,7 +66,7 @@ BAD: Cases = {
         {
             **EKS,
             "charts": {"hyperpodTrainingOperator": True, "queues": "none"},
-            "network": {"closed": True, "imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"},
+            "network": {"egress": "vpc-only", "imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"},
         },
         "hyperpod:charts.hyperpodTrainingOperator",
         "quay.io",

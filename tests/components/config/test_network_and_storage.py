@@ -102,7 +102,7 @@ BAD: Cases = {
         "not an id",
     ),
     "registry of charts' images with Slurm": (
-        {"network": {"closed": True, "imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"}},
+        {"network": {"egress": "vpc-only", "imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"}},
         "hyperpod:network.imageRegistry",
         "is for EKS",
     ),
@@ -116,8 +116,23 @@ BAD: Cases = {
         "hyperpod:network.secondaryCidr",
         "addresses",
     ),
+    "a key that has another name now": (
+        {"network": {"closed": True}},
+        "hyperpod:network.closed",
+        "network.egress vpc-only has taken its place",
+    ),
+    "trusted by no endpoint": (
+        {"network": {"trusted": ["210987654321"]}},
+        "hyperpod:network.trusted",
+        "set network.egress to vpc-only",
+    ),
+    "trusted by a name": (
+        {"network": {"egress": "vpc-only", "trusted": ["research"]}},
+        "hyperpod:network.trusted[0]",
+        "not an account or organization; 123456789012 in quotes",
+    ),
     "closed EKS without images": (
-        {**EKS, "network": {"closed": True}},
+        {**EKS, "network": {"egress": "vpc-only"}},
         "hyperpod:network.imageRegistry",
         "cannot pull the charts' images",
     ),
@@ -136,5 +151,5 @@ def test_is_refused_with_key_reason_and_remedy(case: str) -> None:
 
 def test_a_closed_eks_with_trainium_is_refused_since_its_chart_pulls_from_a_public_registry() -> None:
     registry = "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"
-    found = problems("eks-trainium", network={"closed": True, "imageRegistry": registry})
-    assert "Neuron device plugin" in found["hyperpod:network.closed"]
+    found = problems("eks-trainium", network={"egress": "vpc-only", "imageRegistry": registry})
+    assert "Neuron device plugin" in found["hyperpod:network.egress"]

@@ -1,0 +1,46 @@
+"""What VPC endpoints let through: where a VPC has one for a service, every call to it leaves through that endpoint.
+
+AWS PrivateLink guide, "Control access to VPC endpoints using endpoint policies": the endpoint's policy must allow the
+call, beside the policies of who calls; without a policy it allows every one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from .books import Books
+from .grants import granted
+from .policies import listed
+
+_ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
+# Endpoints whose name differs from the prefix of their service's actions (AWS PrivateLink guide, "AWS services that
+# integrate with AWS PrivateLink").
+_NAMES: Mapping[str, str] = {"ecr": "ecr.api", "cloudwatch": "monitoring", "sagemaker": "sagemaker.api"}
+
+
+def blocks(account: Books, action: str, resource: str, context: Mapping[str, str]) -> bool:
+    """Whether an endpoint of the account's refuses the call, by who makes it and whom the resource belongs to.
+
+    ``context`` are the condition keys of the call; one that nobody signed has no ``aws:PrincipalAccount``.
+    """
+    prefix = action.split(":")[0]
+    suffix = f".{account.region}.{_NAMES.get(prefix, prefix)}"
+    about = {"aws:PrincipalIsAWSService": "false", **context}
+    if owner := _owner(account, resource):
+        about["aws:ResourceAccount"] = owner
+    return any(
+        not granted(listed(json.loads(endpoint.inputs["policy"])["Statement"]), (), action, resource, about)
+        for endpoint in account.find(_ENDPOINT)
+        if endpoint.inputs["serviceName"].endswith(suffix) and endpoint.inputs.get("policy")
+    )
+
+
+def _owner(account: Books, resource: str) -> str | None:
+    """The account of a resource. A bucket's ARN does not tell, and another one's could be anybody's."""
+    if resource == "*":
+        return account.account_id
+    if resource.startswith(f"arn:{account.partition}:s3:::"):
+        bucket = resource.split(":::")[1].split("/")[0]
+        return account.account_id if ("aws:s3/bucket:Bucket", bucket) in account.live else None
+    return resource.split(":")[4] or None
