@@ -74,7 +74,7 @@ class HyperPod(ComponentResource):
                 parent=self, depends_on=list(args.ready), protect=settings.protect, custom_timeouts=_TIMEOUTS
             ),
         )
-        self.arn = self.cluster.cluster_arn
+        self.arn = Output.all(self.cluster.cluster_arn, self.cluster.cluster_status, self.cluster.urn).apply(_made)
         if args.orchestrator.volume_role is not None:
             aws.iam.RolePolicy(
                 f"{name}-volumes",
@@ -112,6 +112,24 @@ class HyperPod(ComponentResource):
             kubernetes_config=config.kubernetes_config,
             slurm_config=config.slurm_config,
         )
+
+
+def _made(found: Sequence[str]) -> str:
+    """The cluster's ARN. Raises RunError for a cluster whose creation failed.
+
+    AWS keeps such a cluster, and it can only be deleted (awslabs/awsome-distributed-ai, issue 186). Pulumi has it in
+    its state, finds no difference, and would call the next update a success (pulumi/pulumi-aws-native, pull request
+    208).
+    """
+    arn, status, urn = found
+    if status == "Failed":
+        raise pulumi.RunError(
+            "AWS reports the HyperPod cluster as Failed. It cannot be repaired, only deleted. `python -m operations "
+            f"deploy {pulumi.get_stack()} --lose {urn.rsplit('::', 1)[-1]}` deletes it and creates it again. With the "
+            f"Pulumi CLI alone: pulumi destroy --stack {pulumi.get_stack()} --target-dependents --target '{urn}', "
+            "then pulumi up"
+        )
+    return arn
 
 
 def _tags(context: Context) -> dict[str, str]:

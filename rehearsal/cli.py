@@ -102,7 +102,8 @@ def _account(
         typer.Option(
             metavar="TARGET[=KIND]",
             help="Make a resource fail: TARGET is a type, a resource's name, or #N for the Nth create; KIND is error "
-            "(default), throttling, capacity or lifecycle. Repeatable.",
+            "(default) or throttling, which create nothing, or capacity, lifecycle or unavailable, which leave a "
+            "failed resource behind. Repeatable.",
         ),
     ] = None,
     quota: Annotated[

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -160,8 +160,13 @@ class _Lines(threading.Thread):
                 self._hear(line.rstrip())
 
 
-def run_command(stack: automation.Stack, command: Command, on_event: OnEvent = lambda event: None) -> CommandRun:
-    """Run a command to its end. What fails is in the result; only a CLI that cannot run at all raises CommandError."""
+def run_command(
+    stack: automation.Stack, command: Command, on_event: OnEvent = lambda event: None, *, only: Sequence[str] = ()
+) -> CommandRun:
+    """Run a command to its end, on ``only`` these URNs and what depends on them if there are any.
+
+    What fails is in the result; only a CLI that cannot run at all raises CommandError.
+    """
     run, began = CommandRun(), time.monotonic()
     pulumi = stack.workspace.pulumi_command
     if isinstance(pulumi, InterruptibleCommand):
@@ -178,7 +183,8 @@ def run_command(stack: automation.Stack, command: Command, on_event: OnEvent = l
             on_event(heard)
 
     try:
-        getattr(stack, command)(on_event=hear, color="never", suppress_progress=True)
+        targets = {"target": list(only), "target_dependents": True} if only else {}
+        getattr(stack, command)(on_event=hear, color="never", suppress_progress=True, **targets)
     except automation.CommandError:
         run.failed = True
         run.cancelled = isinstance(pulumi, InterruptibleCommand) and pulumi.interrupted

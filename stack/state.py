@@ -16,9 +16,10 @@ class ResourceState:
     """One resource. ``start`` and ``finish`` are virtual seconds; ``dependencies`` are URNs.
 
     ``deleted_with``: the URN of the resource whose deletion takes this one along. ``property_dependencies``: the URNs
-    that each input comes from. ``unsure``: its last update failed, so that its inputs are what was wanted and perhaps
-    not what is there. ``delete_first``: where it is replaced, the old one goes before the new one comes.
-    ``options``: what else the program asked of the engine, by the names of its protocol (aliases, customTimeouts, ...).
+    that each input comes from. ``unsure``: its last creation or update failed, so that its inputs are what was wanted
+    and perhaps not what is there. ``half_made``: it was its creation, which AWS had accepted. ``delete_first``: where
+    it is replaced, the old one goes before the new one comes. ``options``: what else the program asked of the engine,
+    by the names of its protocol (aliases, customTimeouts, ...).
     """
 
     urn: str
@@ -35,6 +36,7 @@ class ResourceState:
     retain: bool = False
     deleted_with: str = ""
     unsure: bool = False
+    half_made: bool = False
     property_dependencies: dict[str, tuple[str, ...]] = field(default_factory=dict)
     ignore_changes: tuple[str, ...] = ()
     delete_first: bool = False

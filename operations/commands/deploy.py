@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -78,11 +78,11 @@ def deploy_command(
     """
     chosen = _load(stack, rehearse, fail, config)
     with open_engine(chosen, rehearse, fail, create=True, install_cli=install_cli) as (engine, _):
-        settle(chosen, engine, as_json, rehearse=rehearse)
+        discarded = settle(chosen, engine, as_json, rehearse=rehearse, lose=lose or ())
         planned = deploy.run(chosen, engine, "preview")
         if not planned.succeeded:
             finish(chosen, planned, as_json, rehearse=rehearse)
-        deploy.require_kept(planned, lose or ())
+        deploy.require_kept(planned, lose or (), discarded)
         if not any(number for operation, number in planned.counts.items() if operation != "same"):
             console.note("Nothing changes.")
         elif not rehearse:
@@ -91,11 +91,15 @@ def deploy_command(
         finish(chosen, deploy.run(chosen, engine, "up", total=_changes(planned)), as_json, rehearse=rehearse)
 
 
-def settle(chosen: Target, engine: Engine, as_json: bool, *, rehearse: bool) -> None:
-    """Refresh the state before an update if needed. Ends the verb if the refresh fails."""
-    refreshed = deploy.settle(chosen, engine)
-    if refreshed is not None and not refreshed.succeeded:
-        finish(chosen, refreshed, as_json, rehearse=rehearse)
+def settle(chosen: Target, engine: Engine, as_json: bool, *, rehearse: bool, lose: Collection[str] = ()) -> list[str]:
+    """Bring the state, after a failure, to what an update can continue from; ends the verb if that fails.
+
+    Returns what was deleted to be created again.
+    """
+    report, discarded = deploy.settle(chosen, engine, lose)
+    if report is not None and not report.succeeded:
+        finish(chosen, report, as_json, rehearse=rehearse)
+    return discarded
 
 
 def preview_command(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -63,15 +63,19 @@ class Report:
         return Exit.CANNOT_KNOW if self.audit and self.audit.unknown else Exit.GOOD
 
 
-def run(target: Target, engine: Engine, command: Command, *, total: int = 0) -> Report:
+def run(target: Target, engine: Engine, command: Command, *, total: int = 0, discard: Sequence[str] = ()) -> Report:
     """Run a command, showing what happens on standard error, and explain how it ended.
 
     Ctrl-C cancels: what is in progress is finished, and the report says so. ``total`` is how many resources a preview
-    has announced. Raises CommandError where the CLI itself cannot run.
+    has announced. With ``discard``, `destroy` deletes only these URNs. Raises CommandError where the CLI itself cannot
+    run.
     """
     title = f"{command} {target.stack}"
     with Progress(title, err(), total) as progress:
-        ended = attend(lambda: engine.execute(command, progress.event), engine.cancel)
+        ended = attend(
+            lambda: engine.discard(discard, progress.event) if discard else engine.execute(command, progress.event),
+            engine.cancel,
+        )
     precious = {name: kind for name, kind in ended.ended.items() if kind in PRECIOUS}
     report = Report(
         stack=target.stack,
@@ -105,23 +109,46 @@ def _warn(report: Report, engine: Engine) -> None:
             )
 
 
-def settle(target: Target, engine: Engine) -> Report | None:
-    """Refresh the state from AWS if the last update of a resource failed; None if none did.
+def settle(target: Target, engine: Engine, lose: Collection[str] = ()) -> tuple[Report | None, list[str]]:
+    """Bring the state, after a failure, to what the next update can continue from.
 
-    When AWS refuses an update, Pulumi records the wanted values with an error, and compares the next update with them
-    (pulumi/pulumi issue 21458). The same update would then change nothing and succeed. A file system whose growth was
-    refused would be replaced by an empty one as soon as the old size is set again.
+    Returns the last report, None if nothing had to be done, and the names of the resources that were deleted.
+
+    If an update failed, refresh: when AWS refuses an update, Pulumi records the wanted values with an error, and
+    compares the next update with them (pulumi/pulumi issue 21458). The same update would then change nothing and
+    succeed. A file system whose growth was refused would be replaced by an empty one as soon as the old size is set
+    again.
+
+    If a creation failed after AWS had accepted it, delete the resource: Pulumi would compare it with the configuration,
+    find no difference, and call the next update a success (pulumi/pulumi-aws-native pull request 208). What may hold
+    data is deleted only if AWS itself calls it failed, or if ``lose`` names it.
     """
-    unsure = engine.unsure()
-    if not unsure:
-        return None
-    note(f"The last update of {', '.join(unsure)} failed: asking AWS what is there.", "yellow")
-    return run(target, engine, "refresh")
+    unsure, broken = engine.unsure(), engine.half_made()
+    if not unsure and not broken:
+        return None, []
+    note(f"The last update of {', '.join(unsure) or broken[0].name} failed: asking AWS what is there.", "yellow")
+    report = run(target, engine, "refresh")
+    if not report.succeeded:
+        return report, []
+    failed = {one.urn for one in engine.half_made()}
+    broken = [one for one in broken if f"{one.name} (delete)" not in report.changes]
+    doomed = [one for one in broken if one.name in lose or (one.untouched and (one.urn in failed or not one.precious))]
+    for one in broken:
+        if one not in doomed:
+            note(f"The creation of {one.name} failed. If it does not work: deploy with --lose {one.name}", "yellow")
+    if not doomed:
+        return report, []
+    names = [one.name for one in doomed]
+    note(f"The creation of {', '.join(names)} failed: deleting what there is of it, to create it again.", "yellow")
+    return run(target, engine, "destroy", discard=[one.urn for one in doomed]), names
 
 
-def require_kept(planned: Report, allowed: Collection[str] = ()) -> None:
-    """Refuse a plan that replaces or deletes a guarded resource not in ``allowed``. Raises Failure."""
-    if unknown := sorted(set(allowed) - planned.lost.keys()):
+def require_kept(planned: Report, allowed: Collection[str] = (), discarded: Collection[str] = ()) -> None:
+    """Refuse a plan that replaces or deletes a guarded resource not in ``allowed``. Raises Failure.
+
+    ``discarded`` are gone already.
+    """
+    if unknown := sorted(set(allowed) - planned.lost.keys() - set(discarded)):
         ends = ", ".join(planned.lost) or "nothing that holds data"
         raise bad_input(f"--lose {', '.join(unknown)}: this update does not remove that", f"it removes {ends}")
     if refused := [name for name in planned.guarded if name not in allowed]:

@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -18,8 +19,10 @@ import typer
 from pulumi import automation
 
 from stack.commands import Command, CommandRun, InterruptibleCommand, OnEvent, run_command
-from stack.events import name_of
+from stack.events import name_of, type_of
 from stack.failures import Failure, cannot_know
+from stack.precious import PRECIOUS
+from stack.state import HYPERPOD_CLUSTER
 
 from .. import console
 from ..target import Target
@@ -27,6 +30,34 @@ from ..target import Target
 T = TypeVar("T")
 _PACKAGES = ("aws", "aws-native", "eks", "kubernetes")
 SECRET = "[secret]"
+# How AWS says that a creation failed (SageMaker API Reference, DescribeCluster; Amazon EKS API Reference, Cluster).
+_FAILED = {HYPERPOD_CLUSTER: ("clusterStatus", "Failed"), "aws:eks/cluster:Cluster": ("status", "FAILED")}
+
+
+@dataclass(frozen=True)
+class HalfMade:
+    """A resource that does not work: its creation failed and nothing has changed it since (``untouched``), or AWS calls
+    it failed.
+    """
+
+    urn: str
+    untouched: bool
+
+    @property
+    def name(self) -> str:
+        """Its logical name."""
+        return name_of(self.urn)
+
+    @property
+    def precious(self) -> bool:
+        """Whether it may hold data: it may have become available after Pulumi had stopped waiting."""
+        return type_of(self.urn) in PRECIOUS
+
+
+def half_made(urn: str, outputs: Mapping[str, Any], *, untouched: bool) -> list[HalfMade]:
+    """A resource if it is half-made, by its outputs and by whether its creation failed and nothing changed it since."""
+    key, failed = _FAILED.get(type_of(urn), ("", ""))
+    return [HalfMade(urn, untouched)] if untouched or (key and outputs.get(key) == failed) else []
 
 
 class Engine(Protocol):
@@ -44,6 +75,14 @@ class Engine(Protocol):
 
     def unsure(self) -> list[str]:
         """The resources whose last update failed, so that the state may have what was wanted and not what is there."""
+        ...
+
+    def half_made(self) -> list[HalfMade]:
+        """The resources whose creation failed after AWS had accepted it, so that they exist and do not work."""
+        ...
+
+    def discard(self, urns: Sequence[str], on_event: OnEvent) -> CommandRun:
+        """Delete these resources and what depends on them, also where they are protected."""
         ...
 
     def cancel(self) -> None:
@@ -78,8 +117,32 @@ class PulumiEngine:
 
     def unsure(self) -> list[str]:
         """The resources whose last update failed: Pulumi keeps what the provider said then."""
-        resources = (self._stack.export_stack().deployment or {}).get("resources") or []
-        return [name_of(one["urn"]) for one in resources if one.get("initErrors")]
+        return [name_of(one["urn"]) for one in self._resources() if one.get("initErrors")]
+
+    def half_made(self) -> list[HalfMade]:
+        """The resources whose creation failed late: Pulumi notes the same time for creation and last change."""
+        return [
+            found
+            for one in self._resources()
+            for found in half_made(
+                one["urn"],
+                one.get("outputs") or {},
+                untouched=bool(one.get("initErrors")) and one.get("created") == one.get("modified"),
+            )
+        ]
+
+    def discard(self, urns: Sequence[str], on_event: OnEvent) -> CommandRun:
+        """Delete these resources and what depends on them."""
+        for urn in urns:
+            self._cli.run(
+                ["state", "unprotect", urn, "--yes", "--stack", self._stack.name],
+                str(self._stack.workspace.work_dir),
+                self._stack.workspace.env_vars,
+            )
+        return run_command(self._stack, "destroy", on_event, only=urns)
+
+    def _resources(self) -> list[dict[str, Any]]:
+        return (self._stack.export_stack().deployment or {}).get("resources") or []
 
     def cancel(self) -> None:
         """Interrupt the CLI, once for each call."""

@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from operations.deployment.engines import SECRET, Engine, PulumiEngine
+from operations.deployment.engines import SECRET, Engine, HalfMade, PulumiEngine, half_made
 from operations.target import Target
 from stack.commands import Cause, Command, CommandRun, OnEvent
 from stack.failures import bad_input, cannot_know
+from stack.state import State
 
 if TYPE_CHECKING:
     from rehearsal.account import Account
@@ -156,12 +157,36 @@ class EmbeddedEngine:
         """The resources whose last update failed."""
         return [resource.name for resource in self._state.values() if resource.unsure]
 
+    def half_made(self) -> list[HalfMade]:
+        """The resources whose creation failed late."""
+        return [
+            found
+            for one in self._state.values()
+            if one.in_account
+            for found in half_made(one.urn, one.outputs, untouched=one.half_made)
+        ]
+
+    def discard(self, urns: Sequence[str], on_event: OnEvent) -> CommandRun:
+        """Delete these resources and what depends on them."""
+        from rehearsal.engines.deployment import dependents
+
+        doomed = dependents(self._state, urns)
+        for resource in doomed.values():
+            resource.protect = False
+        run = self._delete(doomed, on_event)
+        gone = dependents(self._state, urns).keys() - doomed.keys()
+        self._state = {key: one for key, one in self._state.items() if key not in gone}
+        return run
+
     def _destroy(self, on_event: OnEvent) -> CommandRun:
+        return self._delete(self._state, on_event)
+
+    def _delete(self, state: State, on_event: OnEvent) -> CommandRun:
         from rehearsal.engines.deployment import destroy
 
-        before = sum(resource.in_account for resource in self._state.values())
-        failures = destroy(self._state, self._account, on_event, self._stop)
-        run = CommandRun(counts={"delete": before - sum(r.in_account for r in self._state.values())})
+        before = sum(resource.in_account for resource in state.values())
+        failures = destroy(state, self._account, on_event, self._stop)
+        run = CommandRun(counts={"delete": before - sum(r.in_account for r in state.values())})
         self._fail(run, failures)
         return run
 

@@ -15,7 +15,7 @@ from moto import mock_aws
 
 from . import access_entries, ec2, eks, hyperpod, iam, kubernetes, moto_settings, records, s3, services
 from .audit import Inventory, take_inventory
-from .books import ACCOUNT_ID, Books, Live, Refused
+from .books import ACCOUNT_ID, Books, HalfMade, Live, Refused
 from .faults import Fault
 from .integrity import check_exist, check_unused, known_identifiers, references
 from .kinds import after_update, find_kind
@@ -24,7 +24,7 @@ from .quotas import check_quota
 from .replacement import differing
 from .tags import check_tags
 
-__all__ = ["ACCOUNT_ID", "Account", "Fault", "Live", "Refused"]
+__all__ = ["ACCOUNT_ID", "Account", "Fault", "HalfMade", "Live", "Refused"]
 
 T = TypeVar("T")
 # pulumi-aws retries throttled requests 25 times by default; a few retries show the same.
@@ -183,6 +183,9 @@ class Account(Books):
             fault = next((f for f in self.faults if f.strikes(type_token, name, self._creates)), None)
             if fault is None:
                 return _as_refusals(act)
+            if fault.late:
+                resource_id, _ = _as_refusals(act)
+                raise fault.half_made(self.live[type_token, resource_id])
             if fault.kind != "throttling" or attempt == _RETRIES - 1:
                 raise fault.error()
         raise AssertionError("unreachable")

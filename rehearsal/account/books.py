@@ -24,6 +24,14 @@ class Refused(Exception):
         self.code = code
 
 
+class HalfMade(Refused):
+    """A creation that AWS accepted and that failed later. The resource stays, failed, until somebody deletes it."""
+
+    def __init__(self, refused: Refused, resource_id: str, outputs: Mapping[str, Any]) -> None:
+        Exception.__init__(self, str(refused))
+        self.code, self.id, self.outputs = refused.code, resource_id, dict(outputs)
+
+
 @dataclass
 class Live:
     """A resource that exists. ``began`` is the virtual second of its request, ``ready_at`` the one from which others

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .books import Refused
+from stack.state import HYPERPOD_CLUSTER
 
-FaultKind = Literal["error", "throttling", "capacity", "lifecycle"]
+from .books import HalfMade, Live, Refused
 
-# Codes are those of the SageMaker API Reference, "Common Errors", and of the EC2 API Reference, "Error codes". Where
-# nodes fail to boot, DescribeCluster has prose alone (FailureMessage): LifecycleScriptFailed is this project's own
-# name.
+FaultKind = Literal["error", "throttling", "capacity", "lifecycle", "unavailable"]
+
+# Codes are those of the SageMaker API Reference, "Common Errors", of the EC2 API Reference, "Error codes", and of the
+# Cloud Control API User Guide, "Handler error codes". Where nodes fail to boot, DescribeCluster has prose alone
+# (FailureMessage): LifecycleScriptFailed is this project's own name.
 _MESSAGES: dict[str, tuple[str, str]] = {
     "error": ("InternalFailure", "injected failure"),
     "throttling": ("ThrottlingException", "Rate exceeded"),
@@ -24,6 +27,15 @@ _MESSAGES: dict[str, tuple[str, str]] = {
         "a lifecycle script exited with a non-zero code on an instance of the group; its log is in CloudWatch "
         "under /aws/sagemaker/Clusters, stream LifecycleConfig/<group>/<instance>",
     ),
+    "unavailable": ("NotStabilized", "it was created, but did not become available"),
+}
+# Kinds that fail after AWS has accepted the request. The resource stays in a failed state: a HyperPod cluster has to be
+# deleted before it can be created again (awslabs/awsome-distributed-ai, issues 186 and 204).
+_LATE: frozenset[FaultKind] = frozenset({"capacity", "lifecycle", "unavailable"})
+# What such a resource reports (SageMaker API Reference, DescribeCluster; Amazon EKS API Reference, Cluster).
+_FAILED: Mapping[str, Mapping[str, str]] = {
+    HYPERPOD_CLUSTER: {"clusterStatus": "Failed"},
+    "aws:eks/cluster:Cluster": {"status": "FAILED"},
 }
 
 
@@ -59,9 +71,19 @@ class Fault:
         self.hits += hit
         return hit
 
+    @property
+    def late(self) -> bool:
+        """Whether the resource exists, in a failed state, when AWS reports the failure."""
+        return self.kind in _LATE
+
     def error(self) -> Refused:
         """What AWS answers."""
         return Refused(*_MESSAGES[self.kind])
+
+    def half_made(self, live: Live) -> HalfMade:
+        """Mark a resource as failed. Returns what AWS answers."""
+        live.outputs |= _FAILED.get(live.type, {})
+        return HalfMade(self.error(), live.id, live.outputs)
 
 
 def parse_fault(text: str) -> Fault:

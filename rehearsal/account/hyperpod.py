@@ -36,7 +36,10 @@ def _create(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
 
 
 def _update(account: Books, live: Live, i: Inputs) -> None:
-    """Later nodes need what the first ones needed."""
+    """Later nodes need what the first ones needed. A cluster whose creation failed can only be deleted
+    (awslabs/awsome-distributed-ai, issue 186)."""
+    if live.outputs["clusterStatus"] == "Failed":
+        raise Refused("ConflictException", f"cluster {i['clusterName']} is in status Failed")
     check_groups(live, i)
     _check(account, i)
 

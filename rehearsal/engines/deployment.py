@@ -14,7 +14,7 @@ from stack.state import ResourceState, State, deletion_order
 
 from ..account import Account, Refused
 from .embedded import CANCELLED, DeploymentError, Engine, comparable
-from .program import run_program
+from .program import ProgramError, run_program
 
 OnEvent = Callable[[Event], None]
 
@@ -54,7 +54,8 @@ def up(
     """Run the program and bring the account to the declared state. With ``preview``, only say what would change.
 
     ``began`` is the virtual second at which this begins, ``old_outputs`` are the last deployment's outputs. A failed
-    deployment is returned with ``failure`` set and the state that it reached. Raises ProgramError.
+    deployment is returned with ``failure`` set and the state that it reached. Raises ProgramError where the program
+    stops itself before it has registered a resource.
     """
     engine = Engine(
         account,
@@ -71,7 +72,9 @@ def up(
     try:
         result.warnings = run_program(project, engine)
         _end_old(engine, result, on_event)
-    except DeploymentError as error:
+    except (DeploymentError, ProgramError) as error:
+        if isinstance(error, ProgramError) and not any(resource.in_account for resource in engine.state.values()):
+            raise
         result.failure = str(error)
         # Resources that the program did not get to register still exist, and so do those that were to be replaced.
         for urn, resource in engine.old.items():
@@ -95,7 +98,18 @@ def refresh(state: State, account: Account) -> dict[str, Operation]:
         elif resource.unsure or comparable(resource.inputs) != comparable(live.inputs):
             if comparable(resource.inputs) != comparable(live.inputs):
                 found[resource.urn] = "update"
-            resource.inputs, resource.outputs, resource.unsure = dict(live.inputs), dict(live.outputs), False
+            resource.inputs, resource.outputs = dict(live.inputs), dict(live.outputs)
+            resource.unsure = resource.half_made = False
+    return found
+
+
+def dependents(state: State, urns: Iterable[str]) -> State:
+    """The part of a state that has these resources and everything that depends on them."""
+    found = {urn: state[urn] for urn in urns if urn in state}
+    # In the order of the state every resource follows its dependencies.
+    for key, resource in state.items():
+        if found.keys() & {*resource.dependencies, resource.parent}:
+            found[key] = resource
     return found
 
 

@@ -21,7 +21,7 @@ from stack.clock import delete_duration, duration, update_duration
 from stack.events import Event, Operation
 from stack.state import PROVIDER_PREFIX, STACK_TYPE, ResourceState, State, deletion_order, finish_of
 
-from ..account import Account, Refused
+from ..account import Account, HalfMade, Refused
 from ..account.kinds import after_update, provider_refuses
 from ..account.s3 import body
 from . import protocol
@@ -209,6 +209,10 @@ class Engine(MockMonitor):
         self._tell(Event("start", operation, resource))
         try:
             self._apply(resource, old, operation)
+        except HalfMade as half:
+            resource.id, resource.outputs = half.id, half.outputs
+            resource.unsure = resource.half_made = True
+            self._fail(resource, operation, str(half))
         except Refused as refused:
             self._fail(resource, operation, str(refused))
         self._tell(Event("done", operation, resource))
@@ -289,7 +293,7 @@ class Engine(MockMonitor):
         raise DeploymentError(message)
 
     def _note_failed(self, resource: ResourceState) -> None:
-        """Record a resource whose step failed: the state keeps what it had, if anything.
+        """Record a resource whose step failed: the state keeps what it had, if anything, or what is half-made.
 
         Updates that AWS refused are different. Bridged Terraform providers return the wanted state with an
         initialization error, and Pulumi keeps that state. The next update compares with it: the same values succeed
@@ -298,6 +302,8 @@ class Engine(MockMonitor):
         (provider/pkg/provider/provider.go, Update), and the update is tried again.
         """
         old = self.old.get(resource.urn)
+        if resource.half_made:
+            return
         if resource.id and old is not None and resource.type.startswith("aws:"):
             resource.outputs, resource.unsure = after_update(old.outputs, old.inputs, resource.inputs), True
             return

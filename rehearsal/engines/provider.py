@@ -23,13 +23,13 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, re
 
 from stack.state import PROVIDER_PREFIX, ResourceState
 
-from ..account import Account, Refused
+from ..account import Account, HalfMade, Refused
 from ..account.kinds import after_update, provider_refuses
 from . import protocol
 from .autoname import NAMED, keeps_name, named
 from .default_tags import default_tags, with_default_tags
 from .eks_component import construct_eks_cluster
-from .refusals import abort, abort_with_wanted, refusals
+from .refusals import abort, abort_with_state, refusals
 
 PACKAGES = ("aws", "aws-native", "kubernetes", "eks")
 # The key under which a provider records the inputs that it filled in, like Pulumi's bridged providers.
@@ -139,7 +139,10 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
             properties = _state(request.properties, inputs, protocol.planned(token, inputs))
             return provider_pb2.CreateResponse(id="", properties=properties)
         with refusals(context):
-            resource_id, outputs = self.account.create(token, name, inputs)
+            try:
+                resource_id, outputs = self.account.create(token, name, inputs)
+            except HalfMade as half:
+                abort_with_state(context, str(half), half.id, _state(request.properties, inputs, half.outputs))
         return provider_pb2.CreateResponse(id=resource_id, properties=_state(request.properties, inputs, outputs))
 
     def Read(self, request: Any, context: Any) -> Any:
@@ -169,8 +172,8 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         wanted = after_update(self._deserialize(request.olds), self._deserialize(request.old_inputs), inputs)
         if request.preview:
             return provider_pb2.UpdateResponse(properties=_state(request.news, inputs, wanted))
-        if self._wanted.get((token, request.id)) == _comparable(request.news):
-            # Nothing differs from the state, so AWS is not called.
+        if _comparable(request.news) == self._wanted.get((token, request.id), _comparable(request.old_inputs)):
+            # Nothing differs from the state, so AWS changes nothing. The engine asks after an initialization error.
             return provider_pb2.UpdateResponse(properties=request.olds)
         try:
             outputs = self.account.update(token, request.id, inputs)
@@ -178,7 +181,7 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
             if self.package != "aws":
                 abort(context, str(refused))
             self._wanted[token, request.id] = _comparable(request.news)
-            abort_with_wanted(context, str(refused), request.id, _state(request.news, inputs, wanted))
+            abort_with_state(context, str(refused), request.id, _state(request.news, inputs, wanted))
         self._wanted.pop((token, request.id), None)
         return provider_pb2.UpdateResponse(properties=_state(request.news, inputs, outputs))
 

@@ -27,13 +27,15 @@ def abort(context: Any, text: str) -> NoReturn:
     raise AssertionError("abort raises")
 
 
-def abort_with_wanted(context: Any, text: str, resource_id: str, wanted: Any) -> NoReturn:
-    """Abort an update like a bridged Terraform provider: with the wanted state and an initialization error.
+def abort_with_state(context: Any, text: str, resource_id: str, state: Any) -> NoReturn:
+    """Abort with an initialization error and a state. The engine keeps both.
 
-    The engine keeps both (pulumi-terraform-bridge, pkg/tfbridge/provider.go, initializationError).
+    Bridged Terraform providers send the wanted state of an update that AWS refused (pulumi-terraform-bridge,
+    pkg/tfbridge/provider.go, initializationError). Every provider sends that of a resource whose creation failed after
+    AWS had accepted it (also pulumi-aws-native, provider/pkg/provider/provider.go, Create).
     """
     status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=text)
-    status.details.add().Pack(provider_pb2.ErrorResourceInitFailed(id=resource_id, properties=wanted, reasons=[text]))
+    status.details.add().Pack(provider_pb2.ErrorResourceInitFailed(id=resource_id, properties=state, reasons=[text]))
     context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
     context.abort(grpc.StatusCode.UNKNOWN, text)
     raise AssertionError("abort raises")

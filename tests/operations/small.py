@@ -59,6 +59,9 @@ class Planning:
     def unsure(self) -> list[str]:
         return []
 
+    def half_made(self) -> list[Any]:
+        return []
+
     def outputs(self) -> dict[str, Any]:
         return {}
 

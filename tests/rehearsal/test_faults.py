@@ -159,5 +159,5 @@ def test_the_nth_create_can_be_made_to_fail() -> None:
 
 
 def test_an_unknown_kind_of_failure_is_refused() -> None:
-    with pytest.raises(ValueError, match="one of error, throttling, capacity, lifecycle"):
+    with pytest.raises(ValueError, match="one of error, throttling, capacity, lifecycle, unavailable"):
         parse_fault("network-vpc=explosion")
