@@ -26,7 +26,8 @@ _STEPS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"\bLifecycleScriptFailed\b|\b[Ll]ifecycle scripts?\b",
-        "the last line of the node's log names the step that failed; fix lifecycle/ or the network, then deploy again",
+        "the last line of the node's log names the step that failed; fix lifecycle/ or the network, then deploy again: "
+        "it deletes the failed cluster first",
     ),
     (
         r"\b\w*(?:LimitExceeded|QuotaExceeded)(?:Exception)?\b|\bMaximumNumberOf|\bquotas?\b|\bservice limit",
