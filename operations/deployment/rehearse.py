@@ -73,7 +73,8 @@ class EmbeddedEngine:
         self._project, self._account = target.project, account
         self._before = target.project
         self._state: dict[str, Any] = {}
-        self._outputs: dict[str, Any] = {}
+        self._raw: dict[str, Any] = {}
+        self._secret: set[str] = set()
         self._stop = threading.Event()
 
     def execute(self, command: Command, on_event: OnEvent) -> CommandRun:
@@ -88,7 +89,7 @@ class EmbeddedEngine:
 
     def outputs(self) -> dict[str, Any]:
         """The stack's outputs, secret ones masked."""
-        return self._outputs
+        return {key: SECRET if key in self._secret else value for key, value in sorted(self._raw.items())}
 
     def cancel(self) -> None:
         """Begin nothing more."""
@@ -125,6 +126,7 @@ class EmbeddedEngine:
                 self._project,
                 self._account,
                 old=self._state,
+                old_outputs=self._raw,
                 preview=preview,
                 on_event=on_event,
                 stop=self._stop,
@@ -133,10 +135,9 @@ class EmbeddedEngine:
             return CommandRun(causes=[Cause(text=str(refused))], failed=True)
         if not preview:
             self._state = deployment.state
-            self._outputs = {
-                key: SECRET if key in deployment.secret_outputs else value
-                for key, value in sorted(deployment.outputs.items())
-            }
+            # Like Pulumi, which does not keep a failed update's outputs.
+            if not deployment.failure:
+                self._raw, self._secret = deployment.outputs, deployment.secret_outputs
         run = CommandRun(warnings=deployment.warnings)
         run.counts = dict(Counter(str(operation) for operation in deployment.operations.values()))
         for urn, operation in deployment.changes.items():

@@ -171,3 +171,17 @@ def test_file_system_clusters_buckets_and_images_never_go_unasked() -> None:
 
 def test_what_holds_data_is_named_as_the_account_knows_it() -> None:
     assert [kind for kind in PRECIOUS if not kind.startswith("kubernetes:") and kind not in KINDS] == []
+
+
+@pytest.mark.slow
+def test_a_rehearsed_deployment_knows_what_the_last_one_was_made_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    chosen = target.load("dev")
+    with rehearse.rehearsed(chosen) as (engine, _):
+        assert deploy.run(chosen, engine, "up").succeeded
+        engine.configure({"hyperpod:workers[0].name": "workers", "hyperpod:workers[0].instanceType": "ml.p5.48xlarge"})
+        report = deploy.run(chosen, engine, "preview")
+        assert not report.succeeded
+        assert "existing group cannot change to ml.p5.48xlarge" in str(report.cause)
