@@ -1,4 +1,4 @@
-"""The command: its verbs, and the one place that turns what went wrong into a message and an exit code."""
+"""The command line: its verbs, and the one place that turns a failure into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -60,17 +60,17 @@ app.command("assumptions")(assumptions_command)
 
 @app.callback()
 def _introduction() -> None:
-    """Deploy a HyperPod stack and look after it. STACK is one of the Pulumi.STACK.yaml files.
+    """Deploy a HyperPod stack and operate it. A stack is a file Pulumi.STACK.yaml.
 
-    The first time, in this order:
+    For a first deployment, in this order:
 
     \b
       python -m operations deploy dev --rehearse   on this machine, without an AWS account
-      python -m operations cost dev                what it costs
-      python -m operations quotas dev              what to request from AWS
-      python -m operations deploy dev              for real
-      python -m operations validate dev            is it as configured?
-      python -m operations connect dev             a shell on the cluster
+      python -m operations cost dev                show what it costs
+      python -m operations quotas dev              show which quotas to request from AWS
+      python -m operations deploy dev              deploy to AWS
+      python -m operations validate dev            check that it is as configured
+      python -m operations connect dev             open a shell on the cluster
     """
 
 

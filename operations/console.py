@@ -18,8 +18,8 @@ from stack import command_line
 from stack.failures import Failure, bad_input
 
 # Used by every verb.
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]
-Stack = Annotated[str, typer.Argument(metavar="STACK", help="Which Pulumi.STACK.yaml, for example dev or slurm-gpu.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Stack = Annotated[str, typer.Argument(metavar="STACK", help="The stack's name, for example dev for Pulumi.dev.yaml.")]
 StackOption = Annotated[
     str,
     typer.Option(
@@ -27,10 +27,10 @@ StackOption = Annotated[
         "-s",
         metavar="STACK",
         envvar="HYPERPOD_STACK",
-        help="Which Pulumi.STACK.yaml, for example dev or slurm-gpu.",
+        help="The stack's name, for example dev for Pulumi.dev.yaml.",
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 MARKS = {
     "PASS": "green", "FAIL": "red", "UNKNOWN": "yellow", "SKIP": "dim",
@@ -39,7 +39,7 @@ MARKS = {
 
 
 def out() -> Console:
-    """The current standard output (tests and pipes replace it). Lines are not wrapped, so commands can be copied."""
+    """The current standard output, which tests and pipes replace. Lines are not wrapped, so commands can be copied."""
     return Console(soft_wrap=True, emoji=False)
 
 
@@ -62,7 +62,7 @@ def _plain(value: Any) -> Any:
 
 
 def say(line: str = "", style: str = "") -> None:
-    """A line for people, printed as it is: nothing in it is markup."""
+    """A line for people, printed verbatim: nothing in it is markup."""
     out().print(line, style=style, markup=False, highlight=False)
 
 
@@ -81,11 +81,11 @@ def complain(failure: Failure, as_json: bool) -> None:
 def table(
     title: str, columns: Sequence[str | tuple[str, Literal["left", "right"]]], rows: Iterable[Sequence[object]]
 ) -> None:
-    """A table without lines; PASS, FAIL and UNKNOWN are coloured."""
+    """A table without borders; PASS, FAIL and UNKNOWN are coloured."""
     drawn = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, title_justify="left")
     for column in columns:
         name, justify = column if isinstance(column, tuple) else (column, "left")
-        # In a narrow terminal texts are wrapped and numbers are not.
+        # In a narrow terminal, text is wrapped and numbers are not.
         drawn.add_column(name, justify=justify, overflow="fold", no_wrap=justify == "right")
     for row in rows:
         drawn.add_row(*(Text(str(cell), style=MARKS.get(str(cell), "")) for cell in row))
@@ -103,7 +103,7 @@ def _widest(columns: Sequence[object], drawn: Table) -> int:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask, unless told not to. Raises Failure if the answer is no, or nobody can answer."""
+    """Ask for confirmation, unless told not to. Raises Failure if the answer is no, or there is no terminal."""
     if yes:
         return
     if not sys.stdin.isatty():

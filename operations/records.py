@@ -28,7 +28,7 @@ def add(target: Target, name: str, record: Mapping[str, Any]) -> None:
 
 
 def read(target: Target, name: str) -> list[dict[str, Any]]:
-    """All records of that name, oldest first; half-written lines are left out."""
+    """All records of that name, oldest first, without incomplete lines."""
     path = target.project.folder / FOLDER / target.stack / f"{name}.jsonl"
     if not path.is_file():
         return []

@@ -1,4 +1,4 @@
-"""What to do about a failure: the step that its text asks for."""
+"""What to do about a failure, chosen by its text."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import re
 _STEPS: tuple[tuple[str, str], ...] = (
     (
         r"s3:(?:Put|Delete)\w+[^\n]*sagemaker-[^\n]*explicit deny",
-        "only the identities in hyperpod:security.lifecycleWriters may write the bucket with the scripts: deploy or "
-        "destroy as one of them, or let one of them add you",
+        "only the identities in hyperpod:security.lifecycleWriters may write to the bucket with the scripts: deploy or "
+        "destroy as one of them, or ask one of them to add you",
     ),
-    # A refused or throttled call may concern any resource: the refusal says more than the resource does.
+    # A refused or throttled call may concern any resource, so these come before the patterns for resources.
     (
         r"\bAccessDenied|\bUnauthorizedOperation\b|\bAuthorizationError\b|not authorized to perform|is not authorized",
-        "allow this principal the action that the message names, then deploy again",
+        "allow this principal the action in the message, then deploy again",
     ),
     (
         r"\b(?:ExpiredToken|InvalidClientTokenId|NoCredential)|no EC2 IMDS role",
@@ -31,13 +31,13 @@ _STEPS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"\b\w*(?:LimitExceeded|QuotaExceeded)(?:Exception)?\b|\bMaximumNumberOf|\bquotas?\b|\bservice limit",
-        "python -m operations quotas {stack}    # what is too small, and the request to make",
+        "python -m operations quotas {stack}    # which quota is too small, and how to request more",
     ),
     (
         r"\bInsufficient(?:Instance)?Capacity|\b[Ii]nsufficient capacity\b|\bcapacity-error\b",
-        "AWS has no such instances in this zone now: deploy again later, with a training plan (trainingPlanArn), or "
-        "with hyperpod:nodeProvisioning Continuous, which starts with what there is; for another zone destroy the "
-        "stack first: python -m operations destroy {stack}; pulumi config set hyperpod:availabilityZoneId ZONE",
+        "AWS has no such instances in this zone now: deploy again later, use a training plan (trainingPlanArn), or set "
+        "hyperpod:nodeProvisioning to Continuous, which starts with the available instances; for another zone, destroy "
+        "the stack first: python -m operations destroy {stack}; pulumi config set hyperpod:availabilityZoneId ZONE",
     ),
     (
         r"instance type.*cannot be (?:changed|updated)|must match the instance type",
@@ -60,7 +60,7 @@ _STEPS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"AlreadyExists|already exists|\bResourceInUse",
-        "that name exists already: in another stack, or left over from one that was not destroyed completely",
+        "the name is taken by another stack, or by a leftover of one that was not destroyed completely",
     ),
 )
 _OTHERWISE = (

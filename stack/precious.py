@@ -11,8 +11,8 @@ from .state import HYPERPOD_CLUSTER
 
 @dataclass(frozen=True)
 class Loss:
-    """What is lost. ``asked``: a key of the configuration takes such a thing away by its own name (observability, a
-    team), so that a deletion is what somebody asked for; of all others none is."""
+    """What is lost. ``asked``: such a resource is deleted only because a configuration key says so (observability, a
+    team), so the deletion is intended."""
 
     what: str
     asked: bool = False
@@ -34,7 +34,7 @@ PRECIOUS: Mapping[str, Loss] = MappingProxyType(
         ),
         # Kubernetes documentation, "Share a Cluster with Namespaces"; the volume of /fsx is retained.
         "kubernetes:core/v1:Namespace": Loss(
-            "everything in it is deleted, as jobs, pods and secrets; files on /fsx stay", asked=True
+            "everything in it is deleted, including jobs, pods and secrets; files on /fsx stay", asked=True
         ),
         # Amazon CloudWatch Logs API Reference, DeleteLogGroup.
         "aws:cloudwatch/logGroup:LogGroup": Loss("what it has recorded is deleted", asked=True),

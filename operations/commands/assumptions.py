@@ -17,24 +17,23 @@ from ..assumptions.probing import Finding, Stack, worst
 def assumptions_command(
     stack: Annotated[
         str,
-        typer.Argument(
-            metavar="[STACK]", help="A deployed stack to check them on. Without it, the register is listed."
-        ),
+        typer.Argument(metavar="[STACK]", help="A deployed stack to check. Without it, the assumptions are listed."),
     ] = "",
     only: Annotated[
-        list[str] | None, typer.Option("--id", metavar="ID", help="Only this row, in full. Repeatable.")
+        list[str] | None, typer.Option("--id", metavar="ID", help="Only this assumption, in full. Repeatable.")
     ] = None,
     as_json: console.Json = False,
 ) -> None:
     """Check this project's assumptions on a live stack.
 
-    The authors never ran this project on AWS. Each assumption that cannot be
-    proven without AWS is a row of a register, with a read-only question: a call
-    to AWS or Kubernetes, or a command on a node. Without STACK the rows are
-    listed. With STACK each is checked: confirmed, refuted (with what to change)
-    or unknown. The JSON has no account numbers: please send it in.
+    The authors never ran this project on AWS. A register lists each assumption
+    that cannot be verified without AWS, with a read-only probe: a call to AWS
+    or Kubernetes, or a command on a node. Without STACK, the register is
+    printed. With STACK, each assumption is probed and is then confirmed,
+    refuted (with what to change) or unknown. The JSON contains no account
+    numbers: please send it in.
 
-    Exits with 1 if a row is refuted, with 3 if a row stays unknown.
+    Exits with 1 if an assumption is refuted, with 3 if one stays unknown.
 
     \b
       python -m operations assumptions

@@ -20,7 +20,7 @@ def benchmark_command(
     collective: Annotated[
         list[str] | None,
         typer.Option(
-            "--collective", help="For example all_gather, reduce_scatter, alltoall. Repeatable. Default: all_reduce."
+            "--collective", help="all_reduce (default), all_gather, reduce_scatter, alltoall, ... Repeatable."
         ),
     ] = None,
     nodes: Annotated[
@@ -29,7 +29,7 @@ def benchmark_command(
     timeout: Annotated[float, typer.Option("--timeout", help="Time limit of the test itself, in seconds.")] = 1800,
     output: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FILE", help="Run nothing: rate output of nccl-tests or nccom-test in FILE."),
+        typer.Option("--from", metavar="FILE", help="Rate the test output in FILE instead of running a test."),
     ] = None,
     picture: Annotated[
         Path | None, typer.Option("--picture", metavar="FILE", help="File for the plot (png, svg, pdf).")
@@ -39,8 +39,9 @@ def benchmark_command(
     """Measure and rate the network between workers.
 
     Runs nccl-tests (GPU) or nccom-test (Trainium) on the cluster, through Slurm
-    or as an MPIJob. The threshold follows from the instance type's wire rate.
-    Results and plots are kept in .operations/STACK. Exits with 1 on FAIL.
+    or as an MPIJob. The threshold depends on the instance type's network
+    bandwidth. Results and plots are kept in .operations/STACK. Exits with 1 on
+    FAIL.
 
     \b
       python -m operations benchmark slurm-gpu
@@ -50,7 +51,7 @@ def benchmark_command(
     chosen = target.load(stack)
     collectives = collective or ["all_reduce"]
     if len(collectives) > 1 and (output or picture):
-        raise bad_input("--from and --picture are for one --collective", "call it once for each")
+        raise bad_input("--from and --picture work with one --collective only", "run the command once for each")
     for one in collectives:
         benchmark.check(chosen, one, nodes)
     results = []
@@ -70,7 +71,7 @@ def _measure(
 ) -> benchmark.Result:
     if output is None:
         what = f"{collective} on {chosen.cluster_name}"
-        with console.err().status(f"{what}, minutes ...") as status:
+        with console.err().status(f"{what}, takes minutes ...") as status:
             return benchmark.run(
                 chosen, collective, nodes, timeout, lambda said: status.update(f"{what}: {escape(said.strip()[:100])}")
             )
@@ -103,7 +104,7 @@ def _show(result: benchmark.Result, earlier: dict[str, object] | None) -> None:
         f"wrong values {_wrong(result.wrong)}"
     )
     if earlier:
-        console.say(f"the last good one had a peak of {earlier['peak']:.2f} GB/s ({earlier['time']})", "dim")
+        console.say(f"the last passing run had a peak of {earlier['peak']:.2f} GB/s ({earlier['time']})", "dim")
     for reason in result.reasons:
         console.say(f"  {reason}", "red")
     if result.hints:

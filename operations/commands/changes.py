@@ -24,9 +24,9 @@ def replace_command(
 ) -> None:
     """Replace a node with a new instance.
 
-    Shows what happens to the jobs on it, and asks first. Everything on the
-    node's local disks is lost; /fsx stays. Names like workers-2 shift when a
-    node is replaced: with --yes, give the instance id or host name.
+    Shows what happens to the node's jobs and asks for confirmation. All data on
+    the node's local disks is lost; /fsx stays. Names like workers-2 change when
+    a node is replaced: with --yes, give the instance id or host name.
 
     \b
       python -m operations replace workers-2 --stack slurm-gpu
@@ -40,8 +40,8 @@ def reboot_command(
 ) -> None:
     """Reboot a node.
 
-    Shows what happens to the jobs on it, and asks first. Its disks stay. With
-    --yes, give the instance id or host name.
+    Shows what happens to the node's jobs and asks for confirmation. The disks
+    keep their data. With --yes, give the instance id or host name.
 
     \b
       python -m operations reboot workers-2 --stack slurm-gpu
@@ -59,13 +59,13 @@ def _change(
 ) -> None:
     chosen = target.load(stack)
     nodes = cluster_nodes.list_nodes(chosen)
-    # A group's name would mean its first node, which is too easy to misunderstand here.
+    # Elsewhere a group's name means its first node. That is too easy to misunderstand here.
     wanted = cluster_nodes.find([node for node in nodes if node.group != name], name)
     stable = cluster_nodes.stable_names(wanted)
     if yes and name not in stable:
-        # After a replacement the name belongs to another node: run twice, the command would hit a healthy one.
+        # After a replacement another node has this name: run twice, the command would replace a healthy node.
         raise bad_input(
-            f"{wanted.name} is a different node after a replacement", f"with --yes name it {' or '.join(stable)}"
+            f"{wanted.name} is a different node after a replacement", f"with --yes, give {' or '.join(stable)}"
         )
     plan = changes.plan(chosen, verb, nodes, [wanted])
     show(plan)
@@ -74,7 +74,7 @@ def _change(
     if as_json:
         console.emit({"verb": verb, "accepted": accepted, "jobs": plan.jobs, "unknown": plan.unknown})
     else:
-        console.say(f"SageMaker accepted to {verb} {wanted.name}. Watch: python -m operations nodes {stack}", "green")
+        console.say(f"SageMaker accepted: {verb} {wanted.name}. Follow it: python -m operations nodes {stack}", "green")
 
 
 def update_software_command(
@@ -90,8 +90,8 @@ def update_software_command(
 ) -> None:
     """Update nodes to AWS's newest HyperPod image.
 
-    Every node of the groups gets a new root volume, and the lifecycle scripts
-    run again. Shows what happens to the jobs, and asks first.
+    Every node gets a new root volume and runs the lifecycle scripts again.
+    Shows what happens to the jobs and asks for confirmation.
 
     \b
       python -m operations update-software slurm-gpu --group workers --batch 2
@@ -108,7 +108,9 @@ def update_software_command(
     if as_json:
         console.emit({"verb": "update-software", "cluster": arn, "jobs": plan.jobs, "unknown": plan.unknown})
     else:
-        console.say(f"SageMaker is updating {chosen.cluster_name}. Watch: python -m operations nodes {stack}", "green")
+        console.say(
+            f"SageMaker is updating {chosen.cluster_name}. Follow it: python -m operations nodes {stack}", "green"
+        )
 
 
 def scale_command(
@@ -124,8 +126,8 @@ def scale_command(
 
     Changes the count in Pulumi.STACK.yaml and deploys. Refuses if the preview
     would delete or replace the file system, the cluster or the lifecycle
-    bucket. With fewer nodes, AWS chooses which ones to remove, and the jobs on
-    them end.
+    bucket. If the number shrinks, AWS chooses the nodes to remove, and their
+    jobs end.
 
     \b
       python -m operations scale workers 8 --stack slurm-gpu
@@ -134,7 +136,7 @@ def scale_command(
     chosen = target.load(stack)
     wanted = scale.scaled(chosen, group, count)
     if wanted.before == wanted.after:
-        console.note(f"{group} has {count} nodes in the configuration already.")
+        console.note(f"{group} already has {count} nodes in the configuration.")
     with open_engine(chosen, rehearse, None, create=False, install_cli=install_cli) as (engine, _):
         if rehearse:
             deploy.run(chosen, engine, "up")
@@ -162,7 +164,7 @@ def scale_command(
 
 
 def show(plan: changes.Plan) -> None:
-    """Show what will happen, on standard error, where the question follows."""
+    """Show what will happen, on standard error, where the confirmation follows."""
     for effect in plan.effects:
         console.note(f"  {effect}", "")
     if plan.unknown:

@@ -1,4 +1,4 @@
-"""`charts`: download the Helm charts."""
+"""The verb ``charts``."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def charts_command(
 ) -> None:
     """Download the Helm charts for EKS into charts/.
 
-    The HyperPod chart is a folder of github.com/aws/sagemaker-hyperpod-cli at
-    a pinned commit, Kueue's one of github.com/kubernetes-sigs/kueue: both are
-    checked file by file. The three packaged charts that the HyperPod chart
-    needs come from their publishers and are checked by digest. `deploy`
-    downloads them by itself.
+    The HyperPod chart comes from github.com/aws/sagemaker-hyperpod-cli, Kueue's
+    from github.com/kubernetes-sigs/kueue, both at a pinned commit and checked
+    file by file. The three charts that the HyperPod chart depends on come from
+    their publishers and are checked by digest. `deploy` downloads missing
+    charts by itself.
 
     \b
       python -m operations charts
@@ -45,4 +45,4 @@ def charts_command(
         console.emit(found)
         return
     for one in found:
-        console.say(f"{one.path}: {one.chart} {one.version}, checked by content: {', '.join(one.content)}")
+        console.say(f"{one.path}: {one.chart} {one.version}, content verified: {', '.join(one.content)}")

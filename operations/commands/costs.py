@@ -1,4 +1,4 @@
-"""`cost`: what a stack costs."""
+"""The verb ``cost``."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..spending.costs import bill, live_rates
 def cost_command(
     stack: console.Stack,
     live: Annotated[
-        bool, typer.Option("--live", help="Use AWS's price list for the stack's region. Needs credentials.")
+        bool, typer.Option("--live", help="Use AWS's current prices in the stack's region. Needs credentials.")
     ] = False,
     as_json: console.Json = False,
 ) -> None:
     """Show what a stack costs, by part.
 
-    Without --live the figures come from this project's tables, and AWS is not asked.
+    Without --live, the prices come from this project's tables and AWS is not called.
 
     \b
       python -m operations cost dev

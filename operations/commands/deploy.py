@@ -1,4 +1,4 @@
-"""The verbs ``deploy``, ``preview`` and ``destroy``: options, questions, and the report's text."""
+"""The verbs ``deploy``, ``preview`` and ``destroy``: their options, confirmations and output."""
 
 from __future__ import annotations
 
@@ -30,24 +30,30 @@ Rehearse = Annotated[
 Fail = Annotated[
     list[str] | None,
     typer.Option(
-        "--fail", metavar="TARGET[=KIND]", help="With --rehearse: make a resource fail. See `python -m rehearsal -h`."
+        "--fail", metavar="TARGET[=KIND]", help="With --rehearse: make a resource fail; see `python -m rehearsal -h`."
     ),
 ]
 Set = Annotated[
     list[str] | None,
     typer.Option(
-        "--config", "-c", metavar="KEY=VALUE", help="With --rehearse: override a value of the stack. Repeatable."
+        "--config", "-c", metavar="KEY=VALUE", help="With --rehearse: override a configuration value. Repeatable."
     ),
 ]
 Lose = Annotated[
     list[str] | None,
     typer.Option(
-        "--lose", metavar="RESOURCE", help="Let this resource be replaced or deleted, with what it holds. Repeatable."
+        "--lose", metavar="RESOURCE", help="Allow this resource to be replaced or deleted with its data. Repeatable."
     ),
 ]
 InstallCli = Annotated[bool, typer.Option("--install-cli", help="Install the Pulumi CLI if it is missing.")]
 _DONE = {"up": "deployed", "preview": "previewed", "destroy": "destroyed", "refresh": "refreshed"}
-_WORDS = {"create": "to create", "update": "to change", "replace": "to replace", "delete": "to delete", "same": "as is"}
+_WORDS = {
+    "create": "to create",
+    "update": "to change",
+    "replace": "to replace",
+    "delete": "to delete",
+    "same": "unchanged",
+}
 _LONG = 12
 
 
@@ -63,12 +69,12 @@ def deploy_command(
 ) -> None:
     """Create a stack, or update it to its configuration.
 
-    Shows first what would change, and asks. What holds data, or all that runs,
-    is neither replaced nor deleted unless --lose names it. After an update that
-    failed, AWS is asked first what is there. Then every resource is shown with
-    the time it takes and the time it usually takes. When something fails, the
-    first cause is named, with the nodes' own log and the next step to take.
-    Ctrl-C stops cleanly. Running it again goes on where it stopped.
+    Shows the changes first and asks for confirmation. The cluster and whatever
+    holds data are not replaced or deleted unless --lose names them. If an
+    earlier update failed, the state is refreshed from AWS first. Each resource
+    is shown with its elapsed and its usual time. If something fails, you get
+    the first cause, the nodes' own log and the next step to take. Ctrl-C stops
+    cleanly; run the same command again to continue.
 
     \b
       python -m operations deploy dev --rehearse
@@ -84,7 +90,7 @@ def deploy_command(
             finish(chosen, planned, as_json, rehearse=rehearse)
         deploy.require_kept(planned, lose or (), discarded)
         if not any(number for operation, number in planned.counts.items() if operation != "same"):
-            console.note("Nothing changes.")
+            console.note("No changes.")
         elif not rehearse:
             show_plan(planned)
             console.confirm("Deploy?", yes=yes)
@@ -119,8 +125,8 @@ def preview_command(
     with open_engine(chosen, rehearse, None, create=True, install_cli=install_cli) as (engine, _):
         if unsure := engine.unsure():
             console.note(
-                f"The last update of {', '.join(unsure)} failed, and this may compare with what was wanted then. "
-                "`deploy` asks AWS first.",
+                f"The last update of {', '.join(unsure)} failed, so this preview may compare with values that AWS "
+                "refused. `deploy` refreshes the state first.",
                 "yellow",
             )
         finish(chosen, deploy.run(chosen, engine, "preview"), as_json, rehearse=rehearse)
@@ -132,7 +138,7 @@ def destroy_command(
     remove_leftovers: Annotated[
         bool,
         typer.Option(
-            "--remove-leftovers", help="Also delete what AWS created itself: log groups, forgotten interfaces."
+            "--remove-leftovers", help="Also delete what AWS created itself: log groups, orphaned network interfaces."
         ),
     ] = False,
     rehearse: Rehearse = False,
@@ -142,9 +148,9 @@ def destroy_command(
 ) -> None:
     """Delete a stack, then search for leftovers.
 
-    AWS itself creates some resources, such as the nodes' log groups, that no
-    stack deletes. They are listed; --remove-leftovers deletes them. Anything
-    else that is left is a failure, shown with the command that removes it.
+    AWS itself creates some resources that no stack deletes, such as the nodes'
+    log groups. They are listed; --remove-leftovers deletes them. Any other
+    leftover is a failure, shown with the command that deletes it.
 
     \b
       python -m operations destroy dev
@@ -158,7 +164,7 @@ def destroy_command(
             if not built.succeeded:
                 finish(chosen, built, as_json, rehearse=rehearse)
         else:
-            console.confirm(f"Delete everything of {stack}, its file system and all data on it included?", yes=yes)
+            console.confirm(f"Delete all of {stack}, including its file system and all data on it?", yes=yes)
         report = deploy.destroy(chosen, engine, remove_leftovers=remove_leftovers)
         if account is not None and report.audit is not None:
             # The embedded account can be searched completely, not only by this stack's names and tags.
@@ -168,7 +174,7 @@ def destroy_command(
 
 def _load(stack: str, rehearse: bool, fail: Sequence[str] | None, config: Sequence[str] | None) -> Target:
     if not rehearse and (fail or config):
-        # A real stack's configuration is its file, which the next deployment reads.
+        # A real stack is configured in its file, which the next deployment reads.
         raise typer.BadParameter("--fail and --config need --rehearse; for a real stack: pulumi config set KEY VALUE")
     return target.load(stack, list(config or []))
 
@@ -199,7 +205,7 @@ def _require_aws_cli() -> None:
 
 
 def _bring_charts() -> None:
-    """Download the charts that `pulumi up` installs on EKS, unless they are there as pinned."""
+    """Download the charts that `pulumi up` installs on EKS, unless the pinned ones are there."""
     for chart in (HYPERPOD, KUEUE):
         if faults(chart, target.ROOT / FOLDER / chart.name):
             console.note(f"Downloading the chart {chart.name} {chart.version} ...")
@@ -227,7 +233,7 @@ def document(report: deploy.Report) -> dict[str, Any]:
 
 
 def counted(counts: dict[str, int]) -> str:
-    """``92 to create, 3 as is``."""
+    """For example ``92 to create, 3 unchanged``."""
     known = [f"{counts[operation]} {words}" for operation, words in _WORDS.items() if counts.get(operation)]
     rest = [f"{number} {operation}" for operation, number in counts.items() if operation not in _WORDS and number]
     return ", ".join(known + rest) or "nothing to do"
@@ -239,7 +245,7 @@ def show_plan(report: deploy.Report) -> None:
     if len(report.changes) > _LONG:
         console.note(f"  and {len(report.changes) - _LONG} more")
     for name, what in report.lost.items():
-        console.note(f"  {name} goes: {what}", "bold red")
+        console.note(f"  {name} is removed: {what}", "bold red")
     console.note(counted(report.counts), "bold")
 
 
@@ -273,11 +279,11 @@ def _show_success(report: deploy.Report) -> None:
         for line in report.changes:
             console.say(f"  {line}")
         for name, what in report.lost.items():
-            console.say(f"  {name} goes: {what}", "bold red")
+            console.say(f"  {name} is removed: {what}", "bold red")
         console.say(f"{report.stack}: {counted(report.counts)}.", "bold")
         return
     number = sum(n for operation, n in report.counts.items() if operation != "same")
-    did = f"{number} resources changed" if number else "nothing had to change"
+    did = f"{number} resources changed" if number else "no changes were needed"
     console.say(f"{report.stack} is {_DONE[report.command]}: {did} in {clock(report.seconds)}.", "bold green")
     width = max(map(len, report.outputs), default=0)
     for key, value in report.outputs.items():
@@ -291,16 +297,16 @@ def _show_audit(report: deploy.Report) -> None:
     for line in audit.kept:
         console.say(f"  kept on purpose: {line}")
     if left := audit.of_the_stack:
-        console.say(f"{len(left)} of the stack's own are left, and cost money until they are deleted:", "bold red")
+        console.say(f"{len(left)} of the stack's resources are left and cost money until you delete them:", "bold red")
         for one in left:
             console.say(f"  {one.kind} {one.id}    {one.command}")
     if by_aws := [one for one in audit.leftovers if one.by_aws]:
-        console.say("AWS created these itself and keeps them:", "bold")
+        console.say("AWS created these itself and does not delete them:", "bold")
         for one in by_aws:
             console.say(f"  {one.kind} {one.id}    {one.command}")
         if not report.next_step:
             console.say(f"  to delete them: python -m operations destroy {report.stack} --remove-leftovers")
     for line in audit.unknown:
-        console.say(f"  could not look: {line}", "yellow")
+        console.say(f"  could not search: {line}", "yellow")
     if report.succeeded and not audit.leftovers and not audit.unknown:
         console.say("Nothing is left in the account.", "green")

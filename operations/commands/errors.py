@@ -17,7 +17,7 @@ _MOST_HOURS = 2160
 
 
 def _hours(value: float) -> float:
-    """Click's own range accepts nan."""
+    """Check the range; click's own check accepts nan."""
     if not 0 < value <= _MOST_HOURS:
         raise typer.BadParameter(f"{value:g} is not more than 0 and at most {_MOST_HOURS} (90 days)")
     return value
@@ -27,7 +27,7 @@ def errors_command(
     stack: console.Stack,
     hours: Annotated[
         float,
-        typer.Option("--hours", callback=_hours, help="How far to look back; at most 2160, CloudTrail's 90 days."),
+        typer.Option("--hours", callback=_hours, help="Hours to look back, at most 2160 (CloudTrail keeps 90 days)."),
     ] = 24,
     as_json: console.Json = False,
 ) -> None:
@@ -50,10 +50,10 @@ def errors_command(
             console.say(f"  {one.message}")
             console.say(f"  Next: {one.next_step}", "dim")
         for line in problems.unknown:
-            console.say(f"could not ask {line}", "yellow")
+            console.say(f"could not query {line}", "yellow")
         if not problems.found:
             if problems.unknown:
-                console.say(f"Nothing was found about {stack}, but not every source could be asked.", "yellow")
+                console.say(f"Nothing was found for {stack}, but some sources could not be queried.", "yellow")
             else:
                 console.say(f"Nothing went wrong with {stack} in the last {hours:g} hours.", "green")
     found = Exit.FAILED if problems.found else Exit.CANNOT_KNOW if problems.unknown else Exit.GOOD

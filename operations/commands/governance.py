@@ -1,4 +1,4 @@
-"""`governance`: sets task governance up or removes it."""
+"""The verb ``governance``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from ..kubernetes.governance import apply, remove
 
 def governance_command(
     stack: console.Stack,
-    take_away: Annotated[bool, typer.Option("--remove", help="Remove policy and quotas, before a destroy.")] = False,
+    take_away: Annotated[
+        bool, typer.Option("--remove", help="Remove the policy and the quotas, before a destroy.")
+    ] = False,
     as_json: console.Json = False,
 ) -> None:
-    """Set task governance up as configured.
+    """Apply task governance as configured.
 
-    SageMaker's priorities, and a quota for each team: for stacks with hyperpod:charts.queues set to task-governance,
-    after every deploy that changes teams or workers.
+    Creates or updates SageMaker's job priorities and each team's compute quota. Run it after every deploy that changes
+    teams or workers, on stacks with hyperpod:charts.queues set to task-governance.
 
     \b
       python -m operations governance eks-gpu

@@ -1,4 +1,4 @@
-"""`image`: how to build the image of the jobs."""
+"""The verb ``image``."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..kubernetes.image import build, plan, repository_of
 def image_command(
     stack: console.Stack,
     build_now: Annotated[
-        bool, typer.Option("--build", help="Build and push now; needs Docker and 60 GB of disk.")
+        bool, typer.Option("--build", help="Build and push the image; needs Docker and 60 GB of disk space.")
     ] = False,
     as_json: console.Json = False,
 ) -> None:
-    """Print how to build the jobs' image, or build it.
+    """Print or run the commands that build the jobs' image.
 
-    The image is AWS's Deep Learning Container with EFA, nccl-tests and what the training scripts import:
-    jobs/image/Dockerfile. It goes to the stack's registry. Use it with `job run NAME --image IMAGE`.
+    jobs/image/Dockerfile adds nccl-tests and the packages of the training scripts to AWS's Deep Learning Container
+    with EFA. The image is pushed to the stack's registry. Use it with `job run NAME --image IMAGE`.
 
     \b
       python -m operations image eks-gpu

@@ -24,12 +24,12 @@ from ..kubernetes import kubeconfig
 
 @dataclass(frozen=True)
 class Choices:
-    """What every job can be told: the options that ``render`` takes."""
+    """The options of every job, as ``render`` takes them."""
 
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="A team's namespace (default: the first team's).")
     ] = None
-    nodes: Annotated[int | None, typer.Option("--nodes", "-N", help="How many nodes (default: all of the group).")] = (
+    nodes: Annotated[int | None, typer.Option("--nodes", "-N", help="Number of nodes (default: all of the group).")] = (
         None
     )
     group: Annotated[str | None, typer.Option("--group", help="Worker group (default: the first).")] = None
@@ -40,12 +40,14 @@ class Choices:
     image: Annotated[
         str | None, typer.Option("--image", help="Container image (default: one of AWS's public images).")
     ] = None
-    arguments: Annotated[str, typer.Option("--arguments", "-a", help='For the script, as "--steps 500".')] = ""
+    arguments: Annotated[
+        str, typer.Option("--arguments", "-a", help='Arguments for the script, like "--steps 500".')
+    ] = ""
     etcd: Annotated[bool, typer.Option("--etcd", help="Rendezvous through etcd instead of the first worker.")] = False
 
 
 def _with_choices(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each field of Choices, in the place of its parameter ``choices``."""
+    """The command with an option for each field of Choices instead of its parameter ``choices``."""
     fields = list(signature(Choices, eval_str=True).parameters.values())
 
     def called(**given: Any) -> None:
@@ -72,7 +74,7 @@ job_app = typer.Typer(
 
 
 class _Manifests(yaml.SafeDumper):
-    """Writes scripts as blocks, line by line."""
+    """Writes multi-line strings as blocks."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -114,22 +116,22 @@ def run_command(
     name: Annotated[str, typer.Argument(metavar="JOB", help=f"One of {', '.join(JOBS)}.")],
     stack: console.StackOption,
     choices: Choices,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow its log until it ends.")] = True,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep its objects after it has ended.")] = False,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the log until the job ends.")] = True,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the job's objects after it ends.")] = False,
     timeout: Annotated[
         float | None,
         typer.Option(
-            min=0.1, help=f"Seconds to wait for its end (default: a test's own deadline, else {_TIMEOUT_SECONDS})."
+            min=0.1, help=f"Seconds to wait for the job (default: a test's own deadline, else {_TIMEOUT_SECONDS})."
         ),
     ] = None,
     kubeconfig_file: Annotated[
-        Path | None, typer.Option("--kubeconfig", help="Use this file instead of asking EKS.", dir_okay=False)
+        Path | None, typer.Option("--kubeconfig", help="Use this kubeconfig instead of asking EKS.", dir_okay=False)
     ] = None,
     as_json: console.Json = False,
 ) -> None:
     """Run a job. Exits with 0 if it passed, with 1 if it failed.
 
-    Refuses to submit what the cluster would refuse or leave pending: too many devices, a missing namespace, an
+    Does not submit a job that the cluster would refuse or leave pending: too many devices, a missing namespace, an
     exhausted quota, a missing token.
     """
     chosen, objects = _rendered(stack, name, choices, deadline=timeout if wait else None)
@@ -138,7 +140,7 @@ def run_command(
     if choices.etcd and not choices.image:
         raise bad_input(
             "rendezvous through etcd needs python-etcd, which AWS's public images lack",
-            f"give the stack's own image: python -m operations image {stack}",
+            f"use the stack's own image: python -m operations image {stack}",
         )
     api = KubernetesApi.of(kubeconfig_file or kubeconfig.render(kubeconfig.describe(chosen)))
     job_run.check(api, objects, chosen.config, pretrained="--pretrained" in choices.arguments)
@@ -161,13 +163,13 @@ def run_command(
                 api, objects, say, lambda phase: status.update(f"{name}: {escape(phase)}"), limit
             )
     except job_run.TimedOut as error:
-        # Training continues, as after Ctrl-C; a test that nobody waits for only occupies nodes.
+        # Training continues, as after Ctrl-C. A test that nobody waits for only occupies nodes.
         if JOBS[name].deadline and not keep:
             take_away()
             error.hint = "it was deleted; --keep keeps it"
         else:
             one = f"{objects[-1]['kind'].lower()} {name} -n {where}"
-            goes_on = "it is left there" if JOBS[name].deadline else "it goes on"
+            goes_on = "it was kept" if JOBS[name].deadline else "it continues"
             error.hint = f"{goes_on}; kubectl describe {one}; to end it: kubectl delete {one}"
         raise
     take_away()

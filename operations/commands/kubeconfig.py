@@ -1,4 +1,4 @@
-"""`kubeconfig`: reach an EKS stack with kubectl."""
+"""The verb ``kubeconfig``."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ..kubernetes.kubeconfig import describe, render
 def kubeconfig_command(
     stack: console.Stack,
     write: Annotated[
-        Path | None, typer.Option("--write", "-w", metavar="FILE", help="Write it to FILE, readable only by you.")
+        Path | None, typer.Option("--write", "-w", metavar="FILE", help="Write to FILE, readable only by you.")
     ] = None,
     as_json: console.Json = False,
 ) -> None:
     """Print or write a kubeconfig for an EKS stack.
 
-    kubectl then needs the AWS CLI. The file contains no secret.
+    kubectl then calls the AWS CLI for credentials; the file contains no secret.
 
     \b
       python -m operations kubeconfig eks-gpu --write ~/.kube/eks-gpu
@@ -31,7 +31,7 @@ def kubeconfig_command(
     text = render(describe(target.load(stack)))
     if write is not None:
         path = write.expanduser()
-        # A link stays one, and leads to the new file. That is closed from its first byte, whatever was there before.
+        # Replace a link's target, not the link. The new file is private from its first byte.
         place = path.resolve()
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=place.parent, prefix=f".{place.name}.", delete=False) as file:

@@ -24,14 +24,14 @@ _MARK = "# HyperPod"
 def nodes_command(
     stack: console.Stack,
     no_state: Annotated[
-        bool, typer.Option("--no-state", help="Do not ask Slurm or Kubernetes, only SageMaker.")
+        bool, typer.Option("--no-state", help="Query only SageMaker, not Slurm or Kubernetes.")
     ] = False,
     as_json: console.Json = False,
 ) -> None:
     """List nodes with health, address and scheduler state.
 
-    Slurm is asked on the controller through Session Manager, Kubernetes through
-    its API. If that is not possible, the rest is still shown.
+    Slurm is queried on the controller through Session Manager, Kubernetes
+    through its API. If that fails, the other columns are still shown.
 
     \b
       python -m operations nodes dev
@@ -71,8 +71,8 @@ def connect_command(
 ) -> None:
     """Open a shell on a node.
 
-    Default: the login node, else the Slurm controller, else the first worker.
-    Needs AWS's session-manager-plugin on this machine, but no open port.
+    By default on the login node, else the Slurm controller, else the first
+    worker. Needs AWS's session-manager-plugin on this machine, but no open port.
 
     \b
       python -m operations connect dev
@@ -94,8 +94,9 @@ def exec_command(
 ) -> None:
     """Run a command on a node and return its exit code.
 
-    Output and errors are mixed. A single word is run as a shell command line.
-    Exit codes 2 and 3 may be the command's or this verb's; --json tells which.
+    Standard output and standard error are merged. A single argument is run as
+    a shell command line. Exit codes 2 and 3 can come from the command or from
+    this verb; --json tells which.
 
     \b
       python -m operations exec controller --stack dev -- sinfo
@@ -119,14 +120,17 @@ def ssh_config_command(
     stack: console.Stack,
     write: Annotated[
         Path | None,
-        typer.Option("--write", "-w", metavar="FILE", help="Write it to FILE, replacing what this verb wrote before."),
+        typer.Option(
+            "--write", "-w", metavar="FILE", help="Write to FILE. Only a file that this verb wrote is overwritten."
+        ),
     ] = None,
     as_json: console.Json = False,
 ) -> None:
     """Print an SSH configuration for the nodes.
 
-    ssh then goes through Session Manager (AWS CLI and session-manager-plugin).
-    Your public key must be on the nodes: hyperpod:sshPublicKey.
+    ssh then connects through Session Manager, with the AWS CLI and its
+    session-manager-plugin. Your public key must be on the nodes:
+    hyperpod:sshPublicKey.
 
     \b
       python -m operations ssh-config dev --write ~/.ssh/config.d/hyperpod-dev
@@ -150,6 +154,6 @@ def ssh_config_command(
 def _write(path: Path, text: str) -> None:
     """Never overwrite a file that this verb did not write."""
     if path.exists() and not path.read_text().startswith(_MARK):
-        raise bad_input(f"{path} is there already, and not written by this command", "name a file of its own")
+        raise bad_input(f"{path} already exists, and this command did not write it", "choose another file")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.write_text(text)

@@ -11,7 +11,7 @@ from ..spending import quotas
 
 
 def quotas_command(stack: console.Stack, as_json: console.Json = False) -> None:
-    """Compare needed service quotas with the account's.
+    """Compare the needed service quotas with the account's.
 
     "others" is what the rest of the account uses. For each FAIL you get the
     command that requests an increase; AWS answers within hours to days.
@@ -51,7 +51,7 @@ def _show(stack: str, checks: list[quotas.Check]) -> None:
             console.say(f"  UNKNOWN {one.service}: {one.name}: {one.why}", "yellow")
     failed = [one for one in checks if one.result == "FAIL"]
     if failed:
-        console.say(f"Ask for {len(failed)} more, with these commands:", "bold")
+        console.say(f"Request {len(failed)} increases with these commands:", "bold")
         for request in quotas.requests(checks):
             console.say(f"  {request}")
     elif all(one.result == "PASS" for one in checks):

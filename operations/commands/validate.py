@@ -13,18 +13,17 @@ from ..cluster.validate import Validation, worst
 def validate_command(
     stack: console.Stack,
     run_jobs: Annotated[
-        bool, typer.Option("--run-jobs", help="On EKS: also run the job device-check, on every worker for a minute.")
+        bool,
+        typer.Option("--run-jobs", help="On EKS: also run the job device-check on every worker, for about a minute."),
     ] = False,
     as_json: console.Json = False,
 ) -> None:
     """Check that a cluster is as configured.
 
-    Nodes, network, file system, scheduler, devices, EFA.
-
-    Read-only: a failed check changes nothing. Nodes are asked through Session
-    Manager, Kubernetes through its API. Only a job can check what pods see:
-    without --run-jobs that stays UNKNOWN. Exits with 1 if a check failed, with
-    3 if one could not run.
+    Checks nodes, network, file system, scheduler, devices and EFA. Changes
+    nothing. Nodes are queried through Session Manager, Kubernetes through its
+    API. Only a job can check what pods see: without --run-jobs that stays
+    UNKNOWN. Exits with 1 if a check failed, with 3 if one could not run.
 
     \b
       python -m operations validate dev

@@ -22,7 +22,7 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class Brought:
-    """An installed chart. ``content`` lists the charts in it whose content was verified."""
+    """A chart in ``charts/``. ``content`` lists the charts in it whose content was verified."""
 
     chart: str
     version: str
@@ -35,7 +35,7 @@ def bring(
 ) -> Brought:
     """Put a chart into ``charts/``, completely or not at all. Raises Failure if it is unavailable or not as pinned.
 
-    ``offline`` is a folder with the archives, named by the last part of their addresses, to use instead of the network.
+    ``offline`` is a folder with the archives, to use instead of the network.
     """
     root = root or ROOT
     target = root / chart.path
@@ -45,7 +45,7 @@ def bring(
             if wrong := faults(chart, made):
                 raise Failure(
                     f"{chart.name} is not what this project pins: {'; '.join(wrong)}",
-                    "the content published at these addresses has changed; do not use a chart that you have not read",
+                    "the content at these addresses has changed; do not use a chart that you have not reviewed",
                 )
             if target.exists():
                 shutil.rmtree(target)
@@ -72,9 +72,9 @@ def _assemble(chart: Chart, scratch: Path, offline: Path | None, progress: Progr
             package.extractall(unpacked, filter="data")
     except (tarfile.TarError, EOFError, OSError) as error:
         raise Failure(
-            f"{chart.archive} is no archive of the chart: {error}", "a proxy's answer, or a download that broke off?"
+            f"{chart.archive} is not an archive of the chart: {error}", "is it a proxy's page, or incomplete?"
         ) from None
-    # An archive of a repository has one folder, named after repository and commit.
+    # A repository's archive has one folder, named after the repository and the commit.
     made = next(unpacked.iterdir(), unpacked) / chart.folder
     if not made.is_dir():
         raise Failure(
@@ -97,7 +97,7 @@ def _fetch(url: str, name: str, scratch: Path, offline: Path | None, progress: P
     target = scratch / name
     if offline:
         if not (offline / name).is_file():
-            raise Failure(f"{offline} has no {name}", f"put {url} there under that name")
+            raise Failure(f"{offline} has no {name}", f"download {url} to that name")
         return Path(shutil.copy(offline / name, target))
     try:
         with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer, target.open("wb") as file:
@@ -109,7 +109,7 @@ def _fetch(url: str, name: str, scratch: Path, offline: Path | None, progress: P
                     progress.update(task, advance=len(block))
     except (urllib.error.URLError, OSError) as error:
         raise cannot_know(
-            f"{url} cannot be fetched: {error}",
-            f"check the network and proxy; or fetch it elsewhere as {name} and give that folder with --from",
+            f"{url} cannot be downloaded: {error}",
+            f"check the network and proxy, or download it elsewhere as {name} and give that folder with --from",
         ) from None
     return target

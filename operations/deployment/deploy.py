@@ -32,7 +32,7 @@ class Report:
     """A command's result. ``cause`` is what failed first; ``others`` failed later, mostly as a consequence.
 
     ``lost`` names each resource with data or running work that is replaced or deleted, and what is lost with it.
-    ``guarded`` are those of them whose removal no configuration key has requested.
+    ``guarded`` lists those whose removal no configuration key requests.
     """
 
     stack: str
@@ -64,11 +64,11 @@ class Report:
 
 
 def run(target: Target, engine: Engine, command: Command, *, total: int = 0, discard: Sequence[str] = ()) -> Report:
-    """Run a command, showing what happens on standard error, and explain how it ended.
+    """Run a command, showing its progress on standard error, and explain how it ended.
 
-    Ctrl-C cancels: what is in progress is finished, and the report says so. ``total`` is how many resources a preview
-    has announced. With ``discard``, `destroy` deletes only these URNs. Raises CommandError where the CLI itself cannot
-    run.
+    Ctrl-C cancels: operations in progress are finished, and the report says so. ``total`` is the number of changes that
+    a preview has announced. With ``discard``, `destroy` deletes only these URNs. Raises CommandError if the CLI itself
+    cannot run.
     """
     title = f"{command} {target.stack}"
     with Progress(title, err(), total) as progress:
@@ -100,24 +100,23 @@ def run(target: Target, engine: Engine, command: Command, *, total: int = 0, dis
 
 
 def _warn(report: Report, engine: Engine) -> None:
-    """Warn about what Pulumi's state may have wrong now. If the CLI fails, report only the failure itself."""
+    """Warn that Pulumi's state may be wrong. If the CLI cannot tell, report only the failure itself."""
     with suppress(CommandError):
         if unsure := engine.unsure():
             report.warnings.append(
-                f"Pulumi may have noted of {', '.join(unsure)} what was wanted, not what exists. This verb asks AWS "
-                f"before the next update. Before a plain `pulumi up`: pulumi refresh --stack {report.stack}"
+                f"Pulumi's state may have the desired values of {', '.join(unsure)}, not the actual ones. `deploy` "
+                f"refreshes the state first. Before a plain `pulumi up`: pulumi refresh --stack {report.stack}"
             )
 
 
 def settle(target: Target, engine: Engine, lose: Collection[str] = ()) -> tuple[Report | None, list[str]]:
-    """Bring the state, after a failure, to what the next update can continue from.
+    """After a failure, repair the state so that the next update can continue.
 
     Returns the last report, None if nothing had to be done, and the names of the resources that were deleted.
 
-    If an update failed, refresh: when AWS refuses an update, Pulumi records the wanted values with an error, and
+    If an update failed, refresh: when AWS refuses an update, Pulumi records the desired values with an error, and
     compares the next update with them (pulumi/pulumi issue 21458). The same update would then change nothing and
-    succeed. A file system whose growth was refused would be replaced by an empty one as soon as the old size is set
-    again.
+    succeed. A file system whose growth was refused would be replaced with an empty one if the old size were set again.
 
     If a creation failed after AWS had accepted it, delete the resource: Pulumi would compare it with the configuration,
     find no difference, and call the next update a success (pulumi/pulumi-aws-native pull request 208). What may hold
@@ -126,7 +125,7 @@ def settle(target: Target, engine: Engine, lose: Collection[str] = ()) -> tuple[
     unsure, broken = engine.unsure(), engine.half_made()
     if not unsure and not broken:
         return None, []
-    note(f"The last update of {', '.join(unsure) or broken[0].name} failed: asking AWS what is there.", "yellow")
+    note(f"The last update of {', '.join(unsure) or broken[0].name} failed: refreshing the state from AWS.", "yellow")
     report = run(target, engine, "refresh")
     if not report.succeeded:
         return report, []
@@ -139,7 +138,7 @@ def settle(target: Target, engine: Engine, lose: Collection[str] = ()) -> tuple[
     if not doomed:
         return report, []
     names = [one.name for one in doomed]
-    note(f"The creation of {', '.join(names)} failed: deleting what there is of it, to create it again.", "yellow")
+    note(f"The creation of {', '.join(names)} failed: deleting it, to create it again.", "yellow")
     return run(target, engine, "destroy", discard=[one.urn for one in doomed]), names
 
 
@@ -150,7 +149,7 @@ def require_kept(planned: Report, allowed: Collection[str] = (), discarded: Coll
     """
     if unknown := sorted(set(allowed) - planned.lost.keys() - set(discarded)):
         ends = ", ".join(planned.lost) or "nothing that holds data"
-        raise bad_input(f"--lose {', '.join(unknown)}: this update does not remove that", f"it removes {ends}")
+        raise bad_input(f"--lose {', '.join(unknown)}: not removed by this update", f"it removes {ends}")
     if refused := [name for name in planned.guarded if name not in allowed]:
         words = "; ".join(f"{name} would be replaced or deleted: {planned.lost[name]}" for name in refused)
         raise Failure(
@@ -164,8 +163,8 @@ def _explain(target: Target, report: Report, ended: CommandRun) -> None:
     report.cause, report.others = next(iter(ended.causes), None), ended.causes[1:]
     if report.cancelled:
         report.next_step = (
-            "nothing more was started; the same command continues where it stopped, "
-            f"`python -m operations destroy {target.stack}` takes back what there is"
+            "nothing more was started; run the same command to continue, or "
+            f"`python -m operations destroy {target.stack}` to delete what exists"
         )
     if report.cause is None:
         return
@@ -184,10 +183,10 @@ def keep(target: Target, report: Report) -> None:
 
 
 def destroy(target: Target, engine: Engine, *, total: int = 0, remove_leftovers: bool = False) -> Report:
-    """Destroy the stack, then look for what is left in the account; on request, remove what AWS itself created.
+    """Destroy the stack, then search the account for leftovers; on request, remove what AWS itself created.
 
-    If the engine failed, it will delete the stack's own resources later. The report then names only what AWS itself
-    created, such as a forgotten network interface that keeps a subnet from being deleted.
+    If the engine failed, the next destroy deletes the stack's own resources. The report then names only what AWS itself
+    created, such as an orphaned network interface that blocks the deletion of a subnet.
     """
     report = run(target, engine, "destroy", total=total)
     if report.cancelled:

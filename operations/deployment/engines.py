@@ -1,4 +1,4 @@
-"""What runs the program: the Pulumi CLI through the Automation API, found or installed, and its stack."""
+"""The Pulumi CLI, found or installed, and a stack on it through the Automation API."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def half_made(urn: str, outputs: Mapping[str, Any], *, untouched: bool) -> list[
 
 
 class Engine(Protocol):
-    """One stack on one engine. ``title`` says which, for people."""
+    """One stack on one engine. ``title`` names the engine for people."""
 
     title: str
 
@@ -74,7 +74,7 @@ class Engine(Protocol):
         ...
 
     def unsure(self) -> list[str]:
-        """The resources whose last update failed, so that the state may have what was wanted and not what is there."""
+        """The resources whose last update failed; the state may have their desired values, not the actual ones."""
         ...
 
     def half_made(self) -> list[HalfMade]:
@@ -90,7 +90,7 @@ class Engine(Protocol):
         ...
 
     def configure(self, values: Mapping[str, str]) -> None:
-        """Change the stack's configuration: values by path, as ``hyperpod:workers[0].count``."""
+        """Change the stack's configuration: values by path, like ``hyperpod:workers[0].count``."""
         ...
 
     def restore(self) -> None:
@@ -107,7 +107,7 @@ class PulumiEngine:
         self._before: str | None = None
 
     def execute(self, command: Command, on_event: OnEvent) -> CommandRun:
-        """Run a command. Raises CommandError only where the CLI cannot run at all."""
+        """Run a command. Raises CommandError only if the CLI cannot run at all."""
         return run_command(self._stack, command, on_event)
 
     def outputs(self) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class PulumiEngine:
         return (self._stack.export_stack().deployment or {}).get("resources") or []
 
     def cancel(self) -> None:
-        """Interrupt the CLI, once for each call."""
+        """Interrupt the CLI; a second call interrupts it again."""
         self._cli.interrupt()
 
     @property
@@ -158,13 +158,13 @@ class PulumiEngine:
         self._stack.set_all_config({key: automation.ConfigValue(value) for key, value in values.items()}, path=True)
 
     def restore(self) -> None:
-        """The stack's file as it was."""
+        """Restore the stack's file."""
         if self._before is not None:
             self._file.write_text(self._before)
 
 
 def find_cli() -> Path | None:
-    """The folder above the CLI's ``bin``: from PATH, else where `PulumiCommand.install` puts the SDK's own version."""
+    """The folder above the CLI's ``bin``: from PATH, else where `PulumiCommand.install` puts the SDK's version."""
     if found := shutil.which("pulumi"):
         return Path(found).parent.parent
     installed = Path.home() / ".pulumi" / "versions" / metadata.version("pulumi")
@@ -172,7 +172,7 @@ def find_cli() -> Path | None:
 
 
 def open_cli(*, install: bool = False) -> InterruptibleCommand:
-    """The CLI, installed first where that was asked for or is agreed to. Raises Failure where there is none."""
+    """The CLI. A missing one is installed with ``install`` or after a confirmation; otherwise raises Failure."""
     if shutil.which("pulumi"):
         return InterruptibleCommand()
     root = find_cli()
@@ -186,7 +186,7 @@ def open_cli(*, install: bool = False) -> InterruptibleCommand:
 def _offer() -> None:
     missing = cannot_know(
         "there is no Pulumi CLI on this machine",
-        "add --install-cli (puts it under ~/.pulumi), or see https://www.pulumi.com/docs/install/, or try --rehearse",
+        "add --install-cli (installs it in ~/.pulumi), or see https://www.pulumi.com/docs/install/, or try --rehearse",
     )
     if not sys.stdin.isatty():
         raise missing
@@ -206,12 +206,12 @@ def _install() -> Path:
         ) from error
     root = find_cli()
     if root is None:
-        raise Failure("the Pulumi CLI's installer succeeded, but there is no CLI")
+        raise Failure("the Pulumi CLI's installer succeeded, but the CLI is still missing")
     return root
 
 
 def open_stack(target: Target, *, create: bool, install_cli: bool = False) -> PulumiEngine:
-    """The stack in Pulumi's backend, made where it is new and ``create`` says so, its plugins installed."""
+    """The stack in Pulumi's backend, with its plugins installed. With ``create``, a new stack is created."""
     cli = open_cli(install=install_cli)
     options = automation.LocalWorkspaceOptions(pulumi_command=cli, env_vars={"PULUMI_SKIP_UPDATE_CHECK": "true"})
     choose = automation.create_or_select_stack if create else automation.select_stack
@@ -222,10 +222,10 @@ def open_stack(target: Target, *, create: bool, install_cli: bool = False) -> Pu
 
 
 def attend(work: Callable[[], T], cancel: Callable[[], None]) -> T:
-    """Do the work, and turn Ctrl-C or a termination signal into ``cancel``; the work then ends by itself.
+    """Do the work and turn Ctrl-C or SIGTERM into ``cancel``, after which the work ends by itself.
 
-    Also if Ctrl-C was ignored, which is how shells start background jobs. Signals reach only a program's main thread:
-    on any other thread the work just runs.
+    This includes background jobs, which shells start with Ctrl-C ignored. Signals reach only the main thread: on any
+    other thread the work just runs.
     """
     if threading.current_thread() is not threading.main_thread():
         return work()

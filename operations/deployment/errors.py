@@ -1,4 +1,4 @@
-"""``errors``: root causes of what went wrong with a stack, from every source."""
+"""``errors``: what went wrong with a stack, from every source."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Problem:
 
 @dataclass
 class Problems:
-    """What was found, newest first, and the sources that could not be asked."""
+    """What was found, newest first, and the sources that could not be queried."""
 
     found: list[Problem] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
 
 def collect(target: Target, since: timedelta) -> Problems:
-    """Ask every source. A source that cannot be asked is named in ``unknown``, and the others are still asked."""
+    """Query every source. A source that cannot be queried is named in ``unknown``; the others are still queried."""
     problems = Problems()
     start = datetime.now(UTC) - since
     for source, look in _SOURCES:
@@ -76,15 +76,15 @@ def _problem(target: Target, time: datetime, source: str, what: str, message: st
 
 
 def _at_most(items: Iterator[Item], most: int, what: str) -> Iterator[Item]:
-    """So many of them; raises Failure behind them where there are more."""
+    """At most that many items, then a Failure if there are more."""
     for count, item in enumerate(items):
         if count == most:
-            raise cannot_know(f"only {most} {what} were read: ask for fewer --hours")
+            raise cannot_know(f"only {most} {what} were read: use a smaller --hours")
         yield item
 
 
 def _deployments(target: Target, start: datetime) -> Iterator[Problem]:
-    """The engine's own: the first cause of each command that failed, as ``deploy`` and ``destroy`` kept it."""
+    """Pulumi's: the first cause of each failed command, as ``deploy`` and ``destroy`` recorded it."""
     for record in records.read(target, DEPLOYMENTS):
         if cause := record.get("cause"):
             time = datetime.fromisoformat(record["time"])
@@ -92,7 +92,7 @@ def _deployments(target: Target, start: datetime) -> Iterator[Problem]:
 
 
 def _state(target: Target, start: datetime) -> Iterator[Problem]:
-    """What an interrupted command left half-done, by the engine's state; nothing if no CLI is installed."""
+    """Operations that an interrupted command left pending in Pulumi's state; none if no CLI is installed."""
     if find_cli() is None:
         return
     options = automation.LocalWorkspaceOptions(pulumi_command=open_cli())
@@ -102,8 +102,8 @@ def _state(target: Target, start: datetime) -> Iterator[Problem]:
         return
     for pending in (stack.export_stack().deployment or {}).get("pending_operations") or []:
         urn = pending["resource"]["urn"]
-        message = f"{pending['type']} was interrupted: the resource may be there without Pulumi knowing it"
-        step = f"pulumi refresh --stack {target.stack}    # it asks about each, then deploy again"
+        message = f"{pending['type']} was interrupted: the resource may exist without being in Pulumi's state"
+        step = f"pulumi refresh --stack {target.stack}    # answer its questions, then deploy again"
         yield Problem(time=datetime.now(UTC), source="pulumi state", what=name_of(urn), message=message, next_step=step)
 
 
@@ -122,7 +122,7 @@ def _cluster(target: Target, start: datetime) -> Iterator[Problem]:
 
 
 def _events(target: Target, start: datetime) -> Iterator[Problem]:
-    """The cluster's own events of the levels Error and Warn, each with the failure that it was of.
+    """The cluster's events of level Error or Warn, each with its failure message.
 
     SageMaker has them only with continuous provisioning (SageMaker API Reference, ListClusterEvents).
     """
@@ -145,7 +145,7 @@ def _events(target: Target, start: datetime) -> Iterator[Problem]:
 
 
 def _failure_of(target: Target, event_id: str) -> str:
-    """Only the event itself says why."""
+    """The failure message, which only DescribeClusterEvent returns."""
     client = target.aws.client("sagemaker")
     found = client.describe_cluster_event(ClusterName=target.cluster_name, EventId=event_id)["EventDetails"]
     parts = found.get("EventDetails", {}).get("EventMetadata", {}).values()
@@ -153,7 +153,7 @@ def _failure_of(target: Target, event_id: str) -> str:
 
 
 def _recorded(target: Target, start: datetime) -> Iterator[Problem]:
-    """State changes and node health that this stack's own rule keeps in a log group (hyperpod:validation)."""
+    """State changes and node health that the stack's EventBridge rule records in a log group (hyperpod:validation)."""
     if not target.config.settings.validation:
         return
     group = f"/aws/events/hyperpod/{target.cluster_name}"
@@ -178,7 +178,7 @@ def _recorded(target: Target, start: datetime) -> Iterator[Problem]:
 
 
 def _trail(target: Target, start: datetime) -> Iterator[Problem]:
-    """Calls that AWS refused; equal refusals, as of a repeated delete, are listed once."""
+    """Calls that AWS refused. Equal refusals, for example of a repeated delete, are listed once."""
     times: dict[tuple[str, str], list[datetime]] = {}
     unseen: Failure | None = None
     try:

@@ -30,7 +30,7 @@ class Leftover:
 
 @dataclass
 class Audit:
-    """What was found. ``kept`` stays on purpose; ``unknown`` says what could not be searched, and why."""
+    """What was found. ``kept`` stays on purpose; ``unknown`` lists what could not be searched, and why."""
 
     leftovers: list[Leftover] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -39,11 +39,11 @@ class Audit:
 
     @property
     def of_the_stack(self) -> list[Leftover]:
-        """What destroy should have deleted: the stack's own."""
+        """The stack's own resources, which destroy should have deleted."""
         return [one for one in self.leftovers if not one.by_aws]
 
     def add_unnamed(self, found: Iterable[str]) -> None:
-        """Add what another search found, except what is known already."""
+        """Add what another search found, unless it is already known."""
         known = {one.id for one in self.leftovers}
         for text in found:
             if not known & set(text.split()):
@@ -101,7 +101,7 @@ def remove(target: Target, found: Audit) -> None:
 
 
 def _set_kept_apart(target: Target, found: Audit) -> None:
-    """With hyperpod:fsx.retainOnDelete the file system stays (in a VPC that is its owner's)."""
+    """With hyperpod:fsx.retainOnDelete the file system stays (in an existing VPC)."""
     if target.config.settings.fsx.retain_on_delete:
         found.kept = [f"{one.kind} {one.id}" for one in found.leftovers if one.kind == _FILE_SYSTEM]
         found.leftovers = [one for one in found.leftovers if one.kind != _FILE_SYSTEM]
@@ -120,7 +120,7 @@ def _network(target: Target) -> Iterator[Leftover]:
 
 
 def _interfaces(target: Target) -> Iterator[Leftover]:
-    """Interfaces that AWS attaches for nodes, endpoints and file systems, and sometimes forgets."""
+    """Interfaces that AWS creates for nodes, endpoints and file systems, and sometimes leaves behind."""
     net = target.config.settings.network
     if net.private_subnet_id:
         filters = [
@@ -147,7 +147,7 @@ def _interfaces(target: Target) -> Iterator[Leftover]:
 
 def _log_groups(target: Target) -> Iterator[Leftover]:
     name = target.cluster_name
-    # The stack's own groups are deleted with it; AWS makes them anew when something still writes.
+    # The stack's own groups are deleted with it, but AWS recreates one if something still writes to it.
     prefixes = (
         f"{GROUP_PREFIX}{name}/",
         f"/aws/eks/{name}/",

@@ -31,7 +31,7 @@ class _Row:
     ended: float = 0.0
 
     def times(self, now: float) -> str:
-        """The elapsed time, and the usual time of such a resource (stack/durations.csv)."""
+        """The elapsed time, and the resource's usual time (stack/durations.csv)."""
         took = (self.ended or now) - self.began
         about = f" of about {clock(self.predicted)}" if self.predicted and self.operation == "create" else ""
         return f"{clock(took)}{about}"
@@ -58,9 +58,9 @@ class Progress:
             self._live.stop()
 
     def event(self, event: Event) -> None:
-        """Something happened to a resource."""
+        """Show that something happened to a resource."""
         now, resource = time.monotonic(), event.resource
-        # Of a replacement there are two parts.
+        # A replacement has two parts, create and delete.
         key = f"{resource.urn} {event.operation}"
         row = self._rows.get(key)
         if row is None:

@@ -1,4 +1,4 @@
-"""``--rehearse``: the same verbs on an AWS account embedded in this process, with the Pulumi CLI if installed."""
+"""``--rehearse``: the same verbs in an AWS account embedded in this process, with the Pulumi CLI if installed."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def rehearsed(target: Target, *, fail: Sequence[str] = ()) -> Iterator[tuple[Engine, Account]]:
-    """An engine for the stack in an account of its own; boto3 clients made meanwhile reach that account.
+    """An engine for the stack in its own embedded account, which boto3 clients reach as long as it is open.
 
-    ``fail`` makes resources fail, as ``python -m rehearsal --fail`` takes them. Raises Failure without the rehearsal's
-    packages.
+    ``fail`` makes resources fail, like ``python -m rehearsal --fail``. Raises Failure without the rehearsal's packages.
     """
     try:
         from rehearsal.account import Account
@@ -53,7 +52,7 @@ def rehearsed(target: Target, *, fail: Sequence[str] = ()) -> Iterator[tuple[Eng
 
 
 class RehearsedCli(PulumiEngine):
-    """The real CLI, whose state is in a temporary folder and whose providers are the embedded account."""
+    """The real CLI, with its state in a temporary folder and the embedded account behind its providers."""
 
     def __init__(self, stack: RealStack) -> None:
         super().__init__(stack.stack, stack.cli)
@@ -92,11 +91,11 @@ class EmbeddedEngine:
         return {key: SECRET if key in self._secret else value for key, value in sorted(self._raw.items())}
 
     def cancel(self) -> None:
-        """Begin nothing more."""
+        """Start nothing more."""
         self._stop.set()
 
     def configure(self, values: Mapping[str, str]) -> None:
-        """Change what the program reads: paths as `pulumi config set --path` takes them."""
+        """Change the program's configuration: values by path, as for `pulumi config set --path`."""
         config = dict(self._project.config)
         for path, value in values.items():
             key, _, rest = path.partition("[")
@@ -108,7 +107,7 @@ class EmbeddedEngine:
         self._project = replace(self._project, config=config)
 
     def restore(self) -> None:
-        """What it read at first."""
+        """Undo ``configure``."""
         self._project = self._before
 
     def _preview(self, on_event: OnEvent) -> CommandRun:

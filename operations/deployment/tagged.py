@@ -1,4 +1,4 @@
-"""Resources with a stack's tags by the Resource Groups Tagging API, and which of them really exist."""
+"""Resources with a stack's tags, from the Resource Groups Tagging API, and which of them still exist."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Tagged:
 
 @dataclass(frozen=True)
 class _Kind:
-    """How to ask the service itself for one: ``there`` (JMESPath) finds something in its answer while it exists."""
+    """How to look a resource up in its own service: ``there`` (JMESPath) matches the response while it exists."""
 
     name: str
     service: str
@@ -36,7 +36,7 @@ class _Kind:
     command: str
 
 
-# By service and type, as ARNs have them (Service Authorization Reference, resource types).
+# By service and resource type, as in ARNs (Service Authorization Reference, resource types).
 _KINDS = {
     "aps:workspace": _Kind(
         "Prometheus workspace", "amp", "describe_workspace", lambda arn, one: {"workspaceId": one},
@@ -80,7 +80,7 @@ _KINDS = {
         "TargetGroups", "aws elbv2 delete-target-group --target-group-arn {arn}",
     ),
 }  # fmt: skip
-# What leftovers.py looks for itself, or what goes with it.
+# What leftovers.py searches itself, or what is deleted with something else.
 _ELSEWHERE = frozenset(
     {
         "ec2", "eks", "fsx", "s3", "iam", "logs", "sagemaker", "ssm:document", "aps:rulegroupsnamespace",
@@ -90,7 +90,7 @@ _ELSEWHERE = frozenset(
 
 
 def arns(target: Target, key: str = CLUSTER_ID_TAG, value: str = "") -> Iterator[str]:
-    """ARNs of what carries this tag, without a value the stack's own. May lag: also of what is deleted already."""
+    """ARNs of resources with this tag, by default the stack's own. The API lags and may list deleted resources."""
     wanted = [{"Key": key, "Values": [value or target.names.cluster_id]}]
     for one in target.aws.pages(
         "resourcegroupstaggingapi", "get_resources", "ResourceTagMappingList", TagFilters=wanted
@@ -99,9 +99,9 @@ def arns(target: Target, key: str = CLUSTER_ID_TAG, value: str = "") -> Iterator
 
 
 def present(target: Target) -> Iterator[Tagged]:
-    """What carries the stack's tag, or the tags of Kubernetes' drivers, and is there by its own service's word.
+    """Resources with the stack's tag, or with the tags of Kubernetes drivers, that exist according to their service.
 
-    Raises Failure at the end, with all that may be there: of a kind that is not known here, or that could not be asked.
+    Raises Failure at the end with those that may exist: their type is unknown here, or their service did not answer.
     """
     found = dict.fromkeys(arns(target))
     if target.on_eks:
@@ -128,7 +128,7 @@ def present(target: Target) -> Iterator[Tagged]:
         if there:
             yield Tagged(kind=kind.name, id=name, command=kind.command.format(id=name, arn=arn))
     if unsure:
-        raise cannot_know(f"may be left, or just deleted: {', '.join(unsure)}")
+        raise cannot_know(f"these may still exist: {', '.join(unsure)}")
 
 
 def _parts(arn: str) -> tuple[str, str]:
@@ -138,7 +138,7 @@ def _parts(arn: str) -> tuple[str, str]:
     key = f"{service}:{kind}"
     if key == "elasticloadbalancing:loadbalancer" and "/" not in name:
         key += " classic"
-    # A parameter's name in a hierarchy begins with a slash, which its ARN has once.
+    # A hierarchical parameter name begins with a slash, which its ARN does not repeat.
     return key, f"/{name}" if key == "ssm:parameter" and "/" in name else name
 
 

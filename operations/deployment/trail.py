@@ -1,4 +1,4 @@
-"""CloudTrail: refused calls that concern a stack."""
+"""Refused calls that concern a stack, from CloudTrail."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _SERVICES = (
     "sagemaker", "ec2", "fsx", "eks", "iam", "s3", "ssm", "logs", "events", "aps", "grafana", "kms", "ecr",
 )  # fmt: skip
 _SOURCES = frozenset(f"{name}.amazonaws.com" for name in _SERVICES)
-# A call that checks whether something exists is no mistake if it does not.
+# Errors of calls that only check whether something exists.
 _HARMLESS = frozenset(
     {"NoSuchEntityException", "NoSuchBucket", "NoSuchTagSet", "ResourceNotFoundException", "DryRunOperation"}
 )
-# IAM is one service for a whole partition; its events can be looked up in this region alone (IAM and STS in
-# LookupEvents since 22 November 2021; AWS CloudTrail User Guide, "Global service events").
+# IAM is global within a partition, and its events can be looked up in this region only (AWS CloudTrail User Guide,
+# "Global service events": IAM and STS in LookupEvents since 22 November 2021).
 _IAM_REGIONS = {"aws": "us-east-1", "aws-us-gov": "us-gov-west-1", "aws-cn": "cn-north-1"}
 _ID = re.compile(r"\b[a-z]+-[0-9a-f]{8,17}\b")
 
@@ -42,9 +42,9 @@ class Refused:
 
 
 def refused(target: Target, start: datetime) -> Iterator[Refused]:
-    """Refused calls since then that name the cluster, or one of the stack's resources by its id, newest first.
+    """Refused calls since ``start`` that name the cluster, or a resource of the stack by its id, newest first.
 
-    If a source cannot be asked, a Failure at the end says so; what was found until then still counts.
+    If a source cannot be queried, a Failure at the end says so; what was found before still counts.
     """
     ids, unseen = _ids(target)
     home = target.aws.region
@@ -56,7 +56,7 @@ def refused(target: Target, start: datetime) -> Iterator[Refused]:
         try:
             for count, event in enumerate(_events(target, region, key, value, start)):
                 if count == MOST_EVENTS:
-                    unseen.append(f"only the newest {MOST_EVENTS} events of {region} were read: ask for fewer --hours")
+                    unseen.append(f"only the newest {MOST_EVENTS} events of {region} were read: use a smaller --hours")
                     break
                 if found := _refusal(target, event, ids):
                     yield found
@@ -74,7 +74,7 @@ def _events(target: Target, region: str, key: str, value: str, start: datetime) 
 
 
 def _ids(target: Target) -> tuple[set[str], list[str]]:
-    """EC2's ids of what carries the stack's tag, since deletes name nothing else; and why they are unknown."""
+    """EC2 ids of the tagged resources, because delete calls name nothing else; and why they are unknown."""
     try:
         return {one for arn in arns(target) for one in _ID.findall(arn)}, []
     except (ClientError, BotoCoreError) as error:
@@ -86,7 +86,7 @@ def _refusal(target: Target, event: dict[str, Any], ids: set[str]) -> Refused | 
         return None
     text = str(event["CloudTrailEvent"])
     detail = json.loads(text)
-    # EC2's codes begin with whose fault it was (Amazon EC2 API Reference, error codes for the Query API).
+    # EC2's codes begin with Client or Server (Amazon EC2 API Reference, error codes for the Query API).
     code = (detail.get("errorCode") or "").removeprefix("Client.").removeprefix("Server.")
     ours = target.cluster_name in text or not ids.isdisjoint(_ID.findall(text))
     if not code or code in _HARMLESS or not ours:

@@ -184,7 +184,7 @@ def test_the_last_good_result_is_compared_with(
         log.write_text(nccl(large))
         code, out, _ = run(capsys, "benchmark", "slurm-gpu", "--from", str(log))
     assert code == Exit.GOOD
-    assert "the last good one had a peak of 450.00 GB/s" in out
+    assert "the last passing run had a peak of 450.00 GB/s" in out
     assert out.rstrip().endswith("PASS")
 
 

@@ -82,7 +82,7 @@ def test_a_name_that_shifts_when_a_node_is_replaced_needs_a_person_to_look(
     on(aws)
     code, _, err = run(capsys, verb, "workers-1", "--stack", "dev", "--yes")
     assert code == Exit.BAD_INPUT
-    assert "with --yes name it i-workers1 or ip-10-1-1-1 or 10.1.1.1" in err
+    assert "with --yes, give i-workers1 or ip-10-1-1-1 or 10.1.1.1" in err
     aws.assert_all_asked()
 
 

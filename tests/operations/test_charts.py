@@ -121,6 +121,6 @@ def test_an_archive_that_is_none_or_leaves_its_folder_is_refused(
         with tarfile.open(archive, "w:gz") as package:
             if bad == "escapes":
                 package.add(offline / "other-2.0.0.tgz", "../../../escaped")
-    with pytest.raises(Failure, match=r"small\.tar\.gz (is no archive|has no folder)"):
+    with pytest.raises(Failure, match=r"small\.tar\.gz (is not an archive|has no folder)"):
         charts.bring(chart, tmp_path, offline)
     assert not list(tmp_path.rglob("escaped"))

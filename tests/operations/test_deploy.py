@@ -256,7 +256,7 @@ def test_a_destroy_is_good_where_everything_was_looked_at_and_nothing_of_the_sta
 def test_a_cancelled_command_has_its_own_exit_code_and_next_step(project: Callable[..., Target]) -> None:
     report = deploy.run(project(), Cancelled(), "up")  # type: ignore[arg-type]
     assert report.code == Exit.CANCELLED
-    assert "continues where it stopped" in report.next_step
+    assert "run the same command to continue" in report.next_step
 
 
 def test_after_a_cancelled_destroy_nothing_is_looked_for(

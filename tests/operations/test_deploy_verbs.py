@@ -103,7 +103,7 @@ def planning(small: Target, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pl
 
 @pytest.mark.parametrize(
     ("verb", "did", "question"),
-    [("deploy", ["preview"], "Deploy?"), ("destroy", [], "its file system and all data on it included?")],
+    [("deploy", ["preview"], "Deploy?"), ("destroy", [], "including its file system and all data on it?")],
 )
 def test_nothing_is_deployed_or_destroyed_without_a_yes(
     verb: str,
@@ -362,7 +362,7 @@ def test_a_terminal_has_a_tree_of_components_with_what_is_in_progress() -> None:
 
 
 def test_counts_are_said_in_words() -> None:
-    assert counted({"create": 3, "same": 2, "import": 1}) == "3 to create, 2 as is, 1 import"
+    assert counted({"create": 3, "same": 2, "import": 1}) == "3 to create, 2 unchanged, 1 import"
     assert counted({}) == "nothing to do"
 
 

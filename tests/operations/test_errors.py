@@ -268,7 +268,7 @@ def test_more_events_than_are_read_is_said_and_what_was_read_counts(
     monkeypatch.setattr(errors, "_SOURCES", (("CloudTrail", errors._trail),))
     problems = errors.collect(stack(aws), timedelta(hours=1))
     assert len(problems.found) == 2
-    assert problems.unknown == ["CloudTrail: only the newest 2 events of us-west-2 were read: ask for fewer --hours"]
+    assert problems.unknown == ["CloudTrail: only the newest 2 events of us-west-2 were read: use a smaller --hours"]
 
 
 def test_more_recorded_events_than_are_read_is_said(aws: StubbedAws, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +279,7 @@ def test_more_recorded_events_than_are_read_is_said(aws: StubbedAws, monkeypatch
     problems = errors.collect(stack(aws), timedelta(hours=1))
     assert (len(problems.found), problems.unknown) == (
         1,
-        ["recorded events: only 1 events were read: ask for fewer --hours"],
+        ["recorded events: only 1 events were read: use a smaller --hours"],
     )
 
 
@@ -310,7 +310,7 @@ def test_what_could_not_be_asked_is_never_called_good(
     code, out, _ = run(capsys, "errors", "dev")
     assert code == Exit.CANNOT_KNOW
     assert "Nothing went wrong" not in out
-    assert "not every source could be asked" in out
+    assert "some sources could not be queried" in out
 
 
 @pytest.mark.parametrize("hours", ["nan", "1e9", "-5", "0", "inf", "2161"])

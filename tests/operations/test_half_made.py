@@ -83,7 +83,7 @@ def test_what_does_not_work_is_deleted_and_created_again(
         (broken,), (vpc,) = here.ids(SUBNET), here.ids(VPC)
         code, said = here.deploy()
         assert code == Exit.GOOD, said
-        assert "deleting what there is of it" in said
+        assert "deleting it, to create it again" in said
         assert here.ids(SUBNET) != [broken]
         assert here.ids(VPC) == [vpc], "what works stays"
         assert here.engine.half_made() == []

@@ -241,8 +241,8 @@ def test_the_command_ends_as_the_job_does_and_takes_its_objects_away(
     ("name", "options", "deleted", "hint"),
     [
         ("nccl-tests", [], ["MPIJob"], "it was deleted; --keep keeps it"),
-        ("nccl-tests", ["--keep"], [], "it is left there; kubectl describe mpijob nccl-tests -n training"),
-        ("nanogpt", [], [], "it goes on; kubectl describe pytorchjob nanogpt -n training"),
+        ("nccl-tests", ["--keep"], [], "it was kept; kubectl describe mpijob nccl-tests -n training"),
+        ("nanogpt", [], [], "it continues; kubectl describe pytorchjob nanogpt -n training"),
     ],
 )
 def test_after_the_timeout_a_test_is_taken_away_and_training_goes_on(

@@ -84,16 +84,16 @@ def test_a_file_system_whose_growth_was_refused_outlives_the_old_size(
     code, said = living.deploy()
     assert code == Exit.FAILED
     assert "6 hours after the last increase" in said
-    assert "noted of lustre what was wanted" in said
+    assert "desired values of lustre, not the actual ones" in said
     living.wants(2400)
     assert deploy.run(living.chosen, living.engine, "preview").changes == ["lustre (replace)"], "so Pulumi has it"
     code, out, err = run(capsys, "preview", "dev")
-    assert "lustre goes: every file on it is lost" in out
+    assert "lustre is removed: every file on it is lost" in out
     assert "The last update of lustre failed" in err
     code, said = living.deploy()
     assert code == Exit.GOOD
-    assert "asking AWS what is there" in said
-    assert "nothing had to change" in said
+    assert "refreshing the state from AWS" in said
+    assert "no changes were needed" in said
     assert living.system == before == (before[0], 2400)
 
 

@@ -313,7 +313,7 @@ def test_a_tagged_thing_of_a_kind_nobody_knows_is_said_and_not_taken_for_clean(
     listed(aws, "new:us-west-2:1:thing/one")
     found = leftovers.audit(stack(aws))
     assert found.leftovers == []
-    assert found.unknown == ["tagged resources: may be left, or just deleted: arn:aws:new:us-west-2:1:thing/one"]
+    assert found.unknown == ["tagged resources: these may still exist: arn:aws:new:us-west-2:1:thing/one"]
 
 
 @pytest.mark.parametrize(
