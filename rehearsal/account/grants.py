@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from .authorization import Action
+from .books import Books
 from .matching import matches
 from .policies import listed
 
@@ -22,6 +23,14 @@ _VARIABLE = re.compile(r"\$\{([\w:/-]+)\}")
 _EQUAL = {"StringEquals": str.__eq__, "StringEqualsIgnoreCase": lambda one, other: one.lower() == other.lower()}
 _LIKE = {name: lambda one, other: fnmatchcase(one, other) for name in ("StringLike", "ArnLike", "ArnEquals")}
 _OPERATORS = {**_EQUAL, **_LIKE, "Bool": lambda one, other: one.lower() == other.lower()}
+
+
+def role_statements(account: Books, role: str, by: float | None = None) -> Iterator[Statement]:
+    """The statements of a role's policies, with ``by`` only those that are ready by that virtual time."""
+    for policy in account.find("aws:iam/rolePolicy:RolePolicy", by=by, role=role):
+        yield from listed(json.loads(policy.inputs["policy"])["Statement"])
+    for attached in account.find("aws:iam/rolePolicyAttachment:RolePolicyAttachment", by=by, role=role):
+        yield from managed_statements(account.client("iam"), attached.inputs["policyArn"], account.partition)
 
 
 def managed_statements(iam: Any, arn: str, partition: str) -> Iterator[Statement]:

@@ -13,9 +13,8 @@ from . import eks
 from .books import Books, Inputs, Live, Refused
 from .ec2 import lacks_rule_to_itself
 from .endpoints import blocks
-from .grants import granted, managed_statements
+from .grants import granted, role_statements
 from .kinds import register
-from .policies import listed
 from .quotas import check_instances
 from .records import record
 from .updates import check_groups
@@ -77,7 +76,7 @@ def _check_role(account: Books, cluster: str, group: Mapping[str, Any]) -> None:
     ]
     if "sagemaker.amazonaws.com" not in principals:
         raise Refused("ValidationException", f"could not assume role {arn}: it does not trust sagemaker.amazonaws.com")
-    statements = list(_statements_of(account, role.id))
+    statements = list(role_statements(account, role.id, account.now))
     context = {"aws:PrincipalAccount": account.account_id, "aws:ResourceAccount": account.account_id}
     for action, resource in _first_calls(account, cluster, group):
         if not granted(statements, (), action, resource, context):
@@ -101,14 +100,6 @@ def _first_calls(account: Books, cluster: str, group: Mapping[str, Any]) -> Iter
     yield "s3:GetObject", f"arn:{account.partition}:s3:::{place}/{config['onCreate']}"
     yield "logs:CreateLogStream", account.arn("logs", f"log-group:/aws/sagemaker/Clusters/{cluster}/id:log-stream:one")
     yield "ssmmessages:CreateControlChannel", "*"
-
-
-def _statements_of(account: Books, role: str) -> Iterator[Mapping[str, Any]]:
-    """The role's policy statements at this time."""
-    for policy in account.find("aws:iam/rolePolicy:RolePolicy", by=account.now, role=role):
-        yield from listed(json.loads(policy.inputs["policy"])["Statement"])
-    for attached in account.find("aws:iam/rolePolicyAttachment:RolePolicyAttachment", by=account.now, role=role):
-        yield from managed_statements(account.client("iam"), attached.inputs["policyArn"], account.partition)
 
 
 def _check_lifecycle(account: Books, group: Mapping[str, Any]) -> None:

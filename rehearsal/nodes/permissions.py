@@ -15,7 +15,7 @@ import botocore.session
 from ..account import Account
 from ..account.authorization import Action, actions, operations
 from ..account.endpoints import blocks
-from ..account.grants import Statement, asked_about, granted, managed_statements
+from ..account.grants import Statement, asked_about, granted, role_statements
 from ..account.policies import listed
 
 # Amazon S3 User Guide, "Required permissions for Amazon S3 API operations": operations that the reference lacks.
@@ -37,13 +37,9 @@ def denied(account: Account, role_arn: str, service: str, operation: str, reques
     """
     action = _action(service, operation)
     role = role_arn.rsplit("/", 1)[-1]
-    iam = account.client("iam")
-    try:
-        statements = list(_statements(iam, role, account.partition))
-    except iam.exceptions.NoSuchEntityException:
+    if action.name in _FREE or not any(account.find("aws:iam/role:Role", name=role)):
         return None
-    if action.name in _FREE:
-        return None
+    statements = list(role_statements(account, role))
     for resource in asked_about(action, _values(account, request)):
         context = _context(account, role_arn, resource, request)
         if not granted(statements, _bucket_statements(account, request), action.name, resource, context):
@@ -70,13 +66,6 @@ def _prefix(service: str) -> str:
     """A service's IAM prefix: its signing name, or its own name."""
     signed: str = botocore.session.get_session().get_service_model(service).signing_name
     return signed if actions(f"{signed}:*") else service
-
-
-def _statements(iam: Any, role: str, partition: str) -> Iterator[Statement]:
-    for name in iam.list_role_policies(RoleName=role)["PolicyNames"]:
-        yield from listed(iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]["Statement"])
-    for attached in iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]:
-        yield from managed_statements(iam, attached["PolicyArn"], partition)
 
 
 def _bucket_statements(account: Account, request: Mapping[str, Any]) -> Iterator[Statement]:

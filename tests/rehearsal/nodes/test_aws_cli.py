@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import json
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from rehearsal.account import Live
 from rehearsal.nodes.aws_cli import Caller
 from rehearsal.nodes.aws_endpoint import Endpoint
 from rehearsal.nodes.permissions import denied
@@ -24,6 +26,12 @@ def endpoint(stack: Stack) -> Endpoint:
 
 def aws(endpoint: Endpoint, *argv: str, slept: float = 0.0, address: str = ADDRESS, **uploads: str) -> dict[str, Any]:
     return endpoint.answer("aws", address, {"argv": list(argv), "slept": slept, "uploads": uploads})
+
+
+def _policy(role: str, statement: dict[str, Any]) -> dict[tuple[str, str], Live]:
+    """One more policy of a role, in the account's books."""
+    kind, document = "aws:iam/rolePolicy:RolePolicy", json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    return {(kind, f"{role}:more"): Live(kind, "more", f"{role}:more", {"role": role, "policy": document}, {})}
 
 
 def test_describes_the_stack_s_file_system(endpoint: Endpoint, stack: Stack) -> None:
@@ -92,16 +100,10 @@ def test_a_role_may_do_what_its_policies_say_and_no_more(endpoint: Endpoint, sta
 def test_a_grant_counts_where_its_resource_and_its_conditions_are_what_aws_decides_about(
     stack: Stack, resource: str, condition: dict[str, Any], answer: str | None
 ) -> None:
-    iam = stack.account.client("iam")
     statement = {"Effect": "Allow", "Action": "fsx:DescribeFileSystems", "Resource": resource, "Condition": condition}
-    document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-    iam.create_role(RoleName="lister", AssumeRolePolicyDocument=document)
-    iam.put_role_policy(RoleName="lister", PolicyName="p", PolicyDocument=document)
-    try:
+    role = {("aws:iam/role:Role", "lister"): Live("aws:iam/role:Role", "lister", "lister", {"name": "lister"}, {})}
+    with patch.dict(stack.account.live, role | _policy("lister", statement)):
         why = denied(stack.account, "arn:aws:iam::123456789012:role/lister", "fsx", "DescribeFileSystems", {})
-    finally:
-        iam.delete_role_policy(RoleName="lister", PolicyName="p")
-        iam.delete_role(RoleName="lister")
     assert why is None if answer is None else answer in str(why)
 
 
@@ -119,14 +121,9 @@ def test_operations_ask_for_the_actions_of_the_reference(stack: Stack) -> None:
 
 def test_the_buckets_own_policy_keeps_nodes_from_writing(stack: Stack) -> None:
     role, bucket = stack.groups["controller"]["executionRole"], stack.bucket
-    iam, name = stack.account.client("iam"), role.rsplit("/", 1)[-1]
-    statement = {"Effect": "Allow", "Action": "s3:PutObject", "Resource": f"arn:aws:s3:::{bucket}/*"}
-    document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-    iam.put_role_policy(RoleName=name, PolicyName="too-much", PolicyDocument=document)
-    try:
+    statement = {"Effect": "Allow", "Action": "s3:PutObject", "Resource": "arn:aws:s3:::*/*"}
+    with patch.dict(stack.account.live, _policy(role.rsplit("/", 1)[-1], statement)):
         assert denied(stack.account, role, "s3", "PutObject", {"Bucket": bucket, "Key": "on_create.sh"})
-    finally:
-        iam.delete_role_policy(RoleName=name, PolicyName="too-much")
 
 
 def test_sync_has_every_lifecycle_file(endpoint: Endpoint, stack: Stack) -> None:
