@@ -91,7 +91,7 @@ def test_an_output_that_was_cut_fails_with_what_it_complained_of(aws: StubbedAws
     result = benchmark.rate_text(stack(aws, "slurm-gpu"), cut, "all_reduce")
     assert not result.passed
     assert len(result.rows) == 2
-    assert "ends before" in result.reasons[-2]
+    assert "is incomplete" in result.reasons[-2]
     assert "Test NCCL failure" in result.reasons[-1]
 
 
