@@ -82,7 +82,7 @@ def test_labels_before_the_lines_change_nothing(aws: StubbedAws) -> None:
 def test_wrong_values_fail_however_fast(aws: StubbedAws) -> None:
     result = benchmark.rate_text(stack(aws, "slurm-gpu"), nccl(wrong=3), "all_reduce")
     assert not result.passed
-    assert "data is corrupted" in " ".join(result.reasons)
+    assert "data was corrupted" in " ".join(result.reasons)
 
 
 def test_an_output_that_was_cut_fails_with_what_it_complained_of(aws: StubbedAws) -> None:
