@@ -87,7 +87,10 @@ def _role(deployment: Deployment, name: str) -> tuple[str, list[Any]]:
 SCRIPT, BUCKET = "arn:aws:s3:::BUCKET/lifecycle/on_create.sh", "arn:aws:s3:::BUCKET"
 OWN_VPC = {"ec2:Vpc": f"arn:aws:ec2:{HERE}:vpc/VPC"}
 ELSEWHERE = {"ec2:Vpc": OTHER_VPC}
-NODES = {"dev": ("identity-controller", "identity-worker"), "eks-gpu": ("identity-worker",)}
+NODES = {
+    "dev": ("identity-controller", "identity-worker"),
+    "eks-gpu": ("identity-worker",),
+}
 LOGS = f"arn:aws:logs:{HERE}:log-group:/aws/sagemaker/Clusters"
 
 # What every node does, according to AWS's guides, and what no node may do.
@@ -163,9 +166,38 @@ OTHERS: list[tuple[str, str, str, dict[str, str], bool]] = [
 
 @pytest.mark.parametrize(("stack", "role"), [(stack, role) for stack, roles in NODES.items() for role in roles])
 def test_a_node_may_do_what_it_does_and_nothing_of_somebody_elses(stack: str, role: str) -> None:
-    forbidden = NODE_MAY_NOT + (SLURM_MAY_NOT if stack == "dev" else [])
+    forbidden = NODE_MAY_NOT + (SLURM_MAY_NOT if not stack.startswith("eks") else [])
     wrong = [f"may not {a} {r} {c}" for a, r, c in NODE_MAY if not may(stack, role, a, r, c)]
     wrong += [f"may {a} {r} {c}" for a, r, c in forbidden if may(stack, role, a, r, c)]
+    assert not wrong, "\n".join(wrong)
+
+
+# What no pod of the system may do, whatever its driver or controller is for.
+POD_MAY_NOT = [
+    ("s3:PutObject", SCRIPT),
+    ("s3:GetObject", "arn:aws:s3:::somebody-elses/data"),
+    ("sagemaker:DeleteCluster", f"arn:aws:sagemaker:{HERE}:cluster/abc"),
+    ("sagemaker:UpdateCluster", f"arn:aws:sagemaker:{HERE}:cluster/abc"),
+    ("secretsmanager:GetSecretValue", f"arn:aws:secretsmanager:{HERE}:secret:hyperpod/CLUSTER/token"),
+    ("iam:PassRole", f"{ROLES}/any"),
+    ("iam:AttachRolePolicy", f"{ROLES}/any"),
+    ("sts:AssumeRole", f"{ROLES}/any"),
+    ("eks:CreateAccessEntry", f"arn:aws:eks:{HERE}:cluster/CLUSTER"),
+    ("fsx:DeleteFileSystem", FILE_SYSTEM),
+    ("ec2:TerminateInstances", f"arn:aws:ec2:{HERE}:instance/i-1"),
+    ("kms:ScheduleKeyDeletion", f"arn:aws:kms:{HERE}:key/k"),
+]
+
+
+@pytest.mark.parametrize("stack", ["eks-gpu", "eks-closed"])
+def test_no_pod_of_the_system_may_reach_beyond_its_work(stack: str) -> None:
+    pods = [
+        role.name
+        for role in of_type(deployed(stack).state, "iam/role:Role")
+        if "pods.eks.amazonaws.com" in role.inputs["assumeRolePolicy"]
+    ]
+    assert len(pods) >= 3
+    wrong = [f"{who} may {a} {r}" for who in pods for a, r in POD_MAY_NOT if may(stack, who, a, r)]
     assert not wrong, "\n".join(wrong)
 
 
