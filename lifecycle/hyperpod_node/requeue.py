@@ -9,6 +9,10 @@ may be silent for seconds and a lost job is expensive; 2 s in the rehearsal, whe
 node's loss. Nothing is done as long as the silence may be the controller's own: when all of several nodes that run jobs
 are silent at once, or no other node of the cluster answers.
 
+A node that was only cut off answers again. Slurm asks a node that is down once in twenty pings, minutes later
+(ping_nodes.c, MAX_REG_FREQUENCY), and a job that it then ends there may fail. So this service has such a node end what
+still runs there and register anew, when it has answered for as long as its loss took.
+
 Two things are left to HyperPod. It replaces nodes that its health agent has marked ("Action:..."). And a job with
 ``--auto-resume=1`` in its batch script, which is all that can be known of it from outside, is HyperPod's to resume: its
 nodes are not set down here and its hold is not taken off. For such a job Slurm's own bounds hold, SlurmdTimeout for a
@@ -46,6 +50,7 @@ RESOLVE_AGAIN = 60.0
 # The minimum number of unanswered probes before a node is lost, besides the seconds.
 LOST_PROBES = 4
 REASON = "hyperpod-requeue"
+REJOIN = "rejoin"
 # How squeue shows a time, and scontrol takes it (squeue(1), SLURM_TIME_FORMAT=standard).
 TIME = "%Y-%m-%dT%H:%M:%S"
 # HyperPod's own files, by which its samples know that srun has --auto-resume.
@@ -75,7 +80,8 @@ class Watch:
 
     ``others``: addresses of the cluster's nodes, this one not among them. ``addresses``: NodeAddr of nodes that run
     jobs, whose names in Slurm need not be their hosts'. ``resolved``: IP addresses of those, or when to ask again.
-    ``unfinished``: jobs and the survivors, by address, on which an earlier run of this service was ending them.
+    ``back``: since when nodes that were set down answer again. ``unfinished``: jobs and the survivors, by address, on
+    which an earlier run of this service was ending them.
     """
 
     host: Host
@@ -87,6 +93,7 @@ class Watch:
     addresses: Dict[str, str] = field(default_factory=dict)
     resolved: Dict[str, Tuple[str, float]] = field(default_factory=dict)
     running: Set[str] = field(default_factory=set)
+    back: Dict[str, float] = field(default_factory=dict)
     resumes: Dict[str, bool] = field(default_factory=dict)
     ending: Dict[str, Dict[str, threading.Thread]] = field(default_factory=dict)
     unfinished: Dict[str, List[str]] = field(default_factory=dict)
@@ -102,29 +109,36 @@ class Watch:
     def round(self) -> None:
         """One round over jobs and nodes. Raises StepError if Slurm does not answer; the state stays."""
         self._jobs()
-        for name in self._lost(self._busy()):
+        busy, down = self._nodes()
+        for name in self._lost(busy):
             self._down(name)
+        self._bring_back(down)
         self._remember()
 
-    def _busy(self) -> Dict[str, str]:
-        """Nodes that run jobs, with their addresses."""
+    def _nodes(self) -> Tuple[Dict[str, str], Dict[str, str]]:
+        """Nodes that run jobs, and nodes that this service has set down, with their addresses."""
         shown = self.host.run(
-            "sinfo", "-h", "-N", "-t", "alloc,mix,comp", "-O", "NodeList:64,NodeAddr:64,StateLong:32,Reason:128",
+            "sinfo", "-h", "-N", "-t", "alloc,mix,comp,down", "-O", "NodeList:64,NodeAddr:64,StateLong:32,Reason:128",
             timeout=10,
         )  # fmt: skip
-        found, self.addresses = {}, {}
+        busy, down, self.addresses = {}, {}, {}
         for line in shown.out.splitlines():
             name, address, state, reason = (line[a:b].strip() for a, b in ((0, 64), (64, 128), (128, 160), (160, 288)))
             self.addresses[name] = address
             if name and not reason.startswith("Action:") and "down" not in state:
-                found[name] = address
+                busy[name] = address
+            elif name and reason.startswith(REASON) and "down" in state:
+                down[name] = address
         # A name that is known is not looked up again: its server may be lost with the network, and takes long to ask.
         known, self.resolved = self.resolved, {}
-        for address in found.values():
+        for address in (*busy.values(), *down.values()):
             self.resolved[address] = known.get(address, ("", 0.0))
             if not self.resolved[address][0] and self.host.now() >= self.resolved[address][1]:
                 self.resolved[address] = self._resolve(address, again=address in known)
-        return {name: self.resolved[address][0] for name, address in found.items() if self.resolved[address][0]}
+        return self._known(busy), self._known(down)
+
+    def _known(self, nodes: Mapping[str, str]) -> Dict[str, str]:
+        return {name: self.resolved[address][0] for name, address in nodes.items() if self.resolved[address][0]}
 
     def _resolve(self, address: str, again: bool) -> Tuple[str, float]:
         addresses = self.host.resolve(address)
@@ -176,6 +190,20 @@ class Watch:
             survivors = [survivor for survivor in slurm_conf.expand(names) if survivor != name]
             self._end_everywhere(job, [self.addresses.get(survivor, survivor) for survivor in survivors])
 
+    def _bring_back(self, down: Mapping[str, str]) -> None:
+        if self.suspicious:
+            return
+        there, now = self.probe(list(down.values())) if down else set(), self.host.now()
+        self.back = {name: self.back.get(name, now) for name, address in down.items() if address in there}
+        for name, since in self.back.items():
+            if now - since >= self.lost_after:
+                self.back[name] = now
+                threading.Thread(target=self._rejoin, args=(name, down[name]), daemon=True).start()
+
+    def _rejoin(self, name: str, address: str) -> None:
+        self.log(f"{name} answers again: it is to end its old jobs and to register")
+        self._tell(address, REJOIN)
+
     def _auto_resumed(self, job: str) -> bool:
         """Whether HyperPod resumes a job: Slurm keeps no word of it but the batch script itself."""
         if job not in self.resumes:
@@ -201,11 +229,14 @@ class Watch:
         Its tasks wait for peers that are gone, and where the job's srun ran on the lost node, slurmstepd tries for
         ten seconds and more to tell it how they ended. The job cannot start again before.
         """
+        self._tell(survivor, job)
+
+    def _tell(self, address: str, word: str) -> None:
+        # Root's key there is for two words alone: REJOIN, or a job's number (slurm/end-job.sh).
         try:
-            # The job's number is all that is said: root's key there is for this alone (slurm/end-job.sh).
-            self.host.run("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=2", survivor, job, timeout=15)
+            self.host.run("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=2", address, word, timeout=15)
         except StepError as error:
-            self.log(f"job {job} was not ended on {survivor}: {error}")
+            self.log(f"{address} was not told: {word}: {error}")
 
     def _is_being_ended(self, job: str) -> bool:
         return any(thread.is_alive() for thread in self.ending.get(job, {}).values())

@@ -27,6 +27,8 @@ class Network:
         self.router, self.endpoint = str(self.subnet[1]), str(self.subnet[2])
         self._numbers, self._wires = itertools.count(_FIRST_HOST), itertools.count()
         self._lock = threading.Lock()
+        # The bridge's end of each host's wire, by the host's address.
+        self._plugs: dict[str, str] = {}
 
     def build(self) -> None:
         """Create the bridge with both addresses."""
@@ -48,7 +50,7 @@ class Network:
     def connect(self, pid: int, address: str) -> None:
         """Connect the network namespace of a host's first process to the bridge."""
         with self._lock:
-            wire = f"wire{next(self._wires)}"
+            wire = self._plugs[address] = f"wire{next(self._wires)}"
         # The hardware address survives a reboot, like that of an instance: neighbours have it in their ARP caches.
         hardware = self.hardware_address(address)
         self.sandbox.ip(
@@ -67,6 +69,14 @@ class Network:
             ],
             of=pid,
         )
+
+    def cut(self, address: str) -> None:
+        """Part a host from the network: it runs on, but nobody reaches it, and it reaches nobody."""
+        self.sandbox.ip([f"link set {self._plugs[address]} down"])
+
+    def heal(self, address: str) -> None:
+        """Give a host that was cut off its network back."""
+        self.sandbox.ip([f"link set {self._plugs[address]} up"])
 
     @staticmethod
     def hardware_address(address: str) -> str:

@@ -1,9 +1,15 @@
-"""When hyperpod-requeue does not judge a node yet, or has nothing to judge."""
+"""When hyperpod-requeue does not judge a node yet, has nothing to judge, or takes its judgement back."""
 
 from __future__ import annotations
 
-from hyperpod_node import requeue
+import threading
+from collections.abc import Sequence
 
+import pytest
+from hyperpod_node import requeue
+from hyperpod_node.host import Result
+
+from tests.lifecycle.rig import FakeHost
 from tests.lifecycle.test_requeue import Cluster, cluster
 
 __all__ = ["cluster"]
@@ -31,3 +37,56 @@ def test_jobs_of_hidden_partitions_and_nodes_on_which_one_just_ends_are_watched_
     (sinfo,) = {tuple(call) for call in cluster.host.calls if call[0] == "sinfo"}
     assert {"alloc", "mix", "comp"} <= set(sinfo[sinfo.index("-t") + 1].split(","))
     assert all("-a" in call for call in cluster.host.calls if call[0] == "squeue" and "-w" not in call)
+
+
+def rejoined(cluster: Cluster) -> list[str]:
+    """The addresses that were told to come back, in order."""
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and thread.name.endswith("(_rejoin)"):
+            thread.join(5)
+    return [call[5] for call in cluster.host.calls if call[0] == "ssh" and call[6] == "rejoin"]
+
+
+def set_down(cluster: Cluster, why: str = "hyperpod-requeue: no answer for 10 s") -> None:
+    cluster.nodes["n2"], cluster.reasons["n2"] = "down*", why
+    cluster.gone.add("10.0.0.2")
+
+
+def test_a_node_that_was_only_cut_off_is_taken_back_once_it_has_answered_for_as_long(cluster: Cluster) -> None:
+    cluster.watch = cluster.service(lost_after=10)
+    set_down(cluster)
+    cluster.run(30)
+    assert rejoined(cluster) == []
+    cluster.gone.clear()
+    cluster.run(8)
+    cluster.gone.add("10.0.0.2")
+    cluster.run(1)
+    cluster.gone.clear()
+    cluster.run(9.4)
+    assert rejoined(cluster) == []
+    cluster.run(1)
+    assert rejoined(cluster) == ["10.0.0.2"]
+    assert cluster.lines[-1] == "n2 answers again: it is to end its old jobs and to register"
+    cluster.nodes["n2"] = "idle"
+    cluster.run(30)
+    assert len(rejoined(cluster)) == 1
+
+
+def test_a_node_that_could_not_be_told_to_come_back_is_told_again(cluster: Cluster) -> None:
+    def ssh(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+        return Result(255, "", "Connection refused")
+
+    cluster.host.commands["ssh"] = ssh
+    set_down(cluster)
+    cluster.gone.clear()
+    cluster.run(5.4)
+    assert rejoined(cluster) == ["10.0.0.2"] * 2
+    assert cluster.lines[-1].startswith("10.0.0.2 was not told: rejoin: ")
+
+
+@pytest.mark.parametrize("why", ["Not responding", "kept for Ada", "Action:Replace"])
+def test_a_node_that_others_have_set_down_is_theirs(cluster: Cluster, why: str) -> None:
+    set_down(cluster, why)
+    cluster.gone.clear()
+    cluster.run(60)
+    assert rejoined(cluster) == []

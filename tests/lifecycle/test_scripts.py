@@ -175,7 +175,35 @@ def test_the_controllers_key_ends_what_a_job_has_left(tmp_path: Path) -> None:
         started[0].kill()
 
 
-@pytest.mark.parametrize("command", [None, "", "id", "9876; touch ran", "$(touch ran)", "9876\ntouch ran", "-1"])
+# Stands for every command that would look at, or do something to, the machine.
+NOTED = """#!/bin/sh
+echo "${0##*/} $*" >> $NOTES
+case "${0##*/} $1" in "systemctl show") echo "$STARTED" ;; grep*) echo "/proc/$JOB/environ" ;; esac
+"""
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(600, True), (5, False)])
+def test_a_node_that_was_cut_off_ends_every_job_and_registers_unless_slurmd_has_just_started(
+    tmp_path: Path, seconds: int, told: bool
+) -> None:
+    for name in ("systemctl", "pkill", "grep"):
+        (tmp_path / name).write_text(NOTED)
+        (tmp_path / name).chmod(0o755)
+    started = int((float(Path("/proc/uptime").read_text().split()[0]) - seconds) * 1e6)
+    with subprocess.Popen(["sleep", "60"]) as job:
+        values = {"NOTES": tmp_path / "notes", "STARTED": started, "JOB": job.pid, "PATH": f"{tmp_path}:/usr/bin:/bin"}
+        given = {name: str(value) for name, value in values.items()}
+        assert run("end-job.sh", SSH_ORIGINAL_COMMAND="rejoin", **given).returncode == 0
+        assert (job.poll() is None) is not told or job.wait(10) == -9
+        job.kill()
+    done = [line.split(" /proc")[0] for line in (tmp_path / "notes").read_text().splitlines()[1:]]
+    everything = ["pkill -KILL -f ^slurmstepd: ", "grep -lzxs SLURM_JOB_ID=[0-9]*", "systemctl restart slurmd"]
+    assert done == (everything if told else [])
+
+
+@pytest.mark.parametrize(
+    "command", [None, "", "id", "rejoin; id", "9876; touch ran", "$(touch ran)", "9876\ntouch ran", "-1"]
+)
 def test_the_controllers_key_does_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.chdir(tmp_path)
     done = end_job(command)
