@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
 import pulumi_aws_native as aws_native
 from pulumi import ComponentResource, Input, ResourceOptions
 
-from ..config import Team
+from ..context import Context
 
 # CreateAccessEntry, type. pulumi-aws has a list of its own, without it (terraform-provider-aws, internal/service/eks,
 # consts.go); pulumi-aws-native passes on whatever AWS accepts.
@@ -19,15 +19,11 @@ NODE_ENTRY = "HYPERPOD_LINUX"
 
 @dataclass(frozen=True, kw_only=True)
 class EksAccessArgs:
-    """Whose entries. ``node_roles`` are the nodes' execution roles by kind; ``administrators`` and the teams' roles are
-    people's, each role named once. ``tags`` go to the nodes' entries, which no provider's default tags reach."""
+    """Whose entries: ``node_roles`` are the nodes' execution roles by kind, the configuration has the people's."""
 
-    partition: str
+    context: Context
     cluster_name: Input[str]
     node_roles: Mapping[str, Input[str]]
-    administrators: Sequence[str] = ()
-    teams: Sequence[Team] = ()
-    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 class EksAccess(ComponentResource):
@@ -43,12 +39,14 @@ class EksAccess(ComponentResource):
     def __init__(self, name: str, args: EksAccessArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:EksAccess", name, None, opts)
         self._name, self._args, self._child = name, args, ResourceOptions(parent=self)
-        for arn in args.administrators:
+        settings = args.context.settings
+        for arn in settings.administrator_role_arns:
             self._administrator(arn)
-        for team in args.teams:
+        for team in settings.namespaces:
             for arn in team.role_arns:
                 self._person(arn, [team_group(team.name)])
-        tags = [aws_native.TagArgs(key=key, value=value) for key, value in sorted(args.tags.items())]
+        # pulumi-aws-native has no default tags.
+        tags = [aws_native.TagArgs(key=key, value=value) for key, value in sorted(args.context.tags.items())]
         self.ready = [
             aws_native.eks.AccessEntry(
                 f"{name}-{kind}",
@@ -72,7 +70,7 @@ class EksAccess(ComponentResource):
         )
 
     def _administrator(self, arn: str) -> None:
-        policy = f"arn:{self._args.partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+        policy = f"arn:{self._args.context.partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
         aws.eks.AccessPolicyAssociation(
             f"{self._name}-{role_of(arn)}-administrator",
             cluster_name=self._args.cluster_name,

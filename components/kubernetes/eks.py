@@ -67,14 +67,7 @@ class Eks(ComponentResource):
         kubeconfig = Output.secret(cluster.kubeconfig_json)
         access = EksAccess(
             f"{name}-access",
-            EksAccessArgs(
-                partition=context.partition,
-                cluster_name=cluster_name,
-                node_roles=args.node_roles,
-                administrators=settings.administrator_role_arns,
-                teams=settings.namespaces,
-                tags=context.tags,
-            ),
+            EksAccessArgs(context=context, cluster_name=cluster_name, node_roles=args.node_roles),
             self._child,
         )
         self.ready = access.ready + self._node_access(cluster)
