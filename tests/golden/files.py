@@ -1,4 +1,4 @@
-"""Golden files: written so that a reviewer reads them, read back whole, and compared in few words."""
+"""Golden files: written for reviewers, read back, and compared with a short report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Files = Mapping[str, Mapping[str, Any]]
 
 
 def difference(files: Files, base: Files) -> dict[str, dict[str, Any]]:
-    """The entries that a base does not have in this form, and as ``gone`` those that only the base has."""
+    """The entries that differ from a base; those that only the base has are ``gone``."""
     found: dict[str, dict[str, Any]] = {}
     for name in sorted({*files, *base}):
         new, old = files.get(name, {}), base.get(name, {})
@@ -29,7 +29,7 @@ def difference(files: Files, base: Files) -> dict[str, dict[str, Any]]:
 
 
 def whole(changes: Files, base: Files) -> dict[str, dict[str, Any]]:
-    """What ``difference`` was made from."""
+    """The files from which ``difference`` made these changes."""
     together = {name: {**base.get(name, {}), **changes.get(name, {})} for name in {*base, *changes}}
     return {
         name: kept
@@ -39,7 +39,7 @@ def whole(changes: Files, base: Files) -> dict[str, dict[str, Any]]:
 
 
 def write(folder: Path, files: Files, title: str) -> None:
-    """One YAML file each, and no others in the folder."""
+    """Write one YAML file each, and delete all others in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.glob("*.yaml"):
         path.unlink()
@@ -54,9 +54,9 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def told(golden: Files, now: Files) -> str:
-    """What differs, a line each, or nothing."""
+    """What differs, one line each with its file, or nothing."""
     lines = [
-        f"{entry}{path}: {said}"
+        f"{name}: {entry}{path}: {said}"
         for name in sorted({*golden, *now})
         for entry in dict.fromkeys([*golden.get(name, {}), *now.get(name, {})])
         for path, said in _differing("", golden.get(name, {}).get(entry), now.get(name, {}).get(entry))
@@ -68,7 +68,7 @@ def told(golden: Files, now: Files) -> str:
         [
             *lines[:_MOST_LINES],
             *more,
-            "Where this is meant, `make golden` renews the files, and their diff is for review.",
+            "If this is intended, run `make golden` and review the diff.",
         ]
     )
 
@@ -97,7 +97,7 @@ def _short(value: Any) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Texts of several lines as they are read, no anchors."""
+    """Writes multi-line strings as blocks, and no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True

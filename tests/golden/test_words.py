@@ -1,4 +1,4 @@
-"""What configurations imply and are refused for is what is written down."""
+"""Estimates and refusals of configurations match the golden files."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from tests.golden.stacks import on_the_day
 from tests.golden.words import ESTIMATES, REFUSALS, estimates, refusals
 
 
-def test_a_configuration_costs_and_needs_what_is_written_down() -> None:
+def test_estimates_of_configurations_match_the_golden_files() -> None:
     with on_the_day():
         difference = files.told(files.read(ESTIMATES), estimates())
     assert not difference, f"tests/golden/estimates:\n{difference}"
 
 
-def test_a_refusal_says_what_is_written_down() -> None:
+def test_refusals_of_configurations_match_the_golden_files() -> None:
     with on_the_day():
         difference = files.told(files.read(REFUSALS), refusals())
     assert not difference, f"tests/golden/refusals:\n{difference}"
