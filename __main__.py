@@ -105,7 +105,7 @@ outputs: dict[str, Any] = {
     "fsxId": storage.file_system_id,
     "fsxDnsName": storage.dns_name,
     "fsxMountName": storage.mount_name,
-    live.OUTPUT: {**live.deployed_with(config), writers.OUTPUT: lifecycle_writers},
+    names.DEPLOYED_WITH: {**live.deployed_with(config), writers.OUTPUT: lifecycle_writers},
     "estimatedHourlyUsd": round(cost.estimate(config).hourly_usd, 2),
 }
 if settings.observability:

@@ -14,9 +14,8 @@ import pulumi_aws as aws
 
 from . import writers
 from .config import Config, ConfigError, Problem
-from .names import CLUSTER_ID_TAG, Names
+from .names import CLUSTER_ID_TAG, DEPLOYED_WITH, Names
 
-OUTPUT = "deployedWith"
 _ELSEWHERE = "destroy this stack first, or make another one beside it (pulumi stack init NAME)"
 # The function by which a stack reference reads (github.com/pulumi/pulumi, pkg/resource/deploy/builtins.go).
 _READ = "pulumi:pulumi:readStackOutputs"
@@ -66,7 +65,7 @@ def _deployed_with() -> Mapping[str, Any] | None:
     except Exception as unreadable:  # A precaution: this must never stop a deployment.
         pulumi.log.debug(f"the outputs of {name} cannot be read: {unreadable}")
         return None
-    found = ((answer or {}).get("outputs") or {}).get(OUTPUT)
+    found = ((answer or {}).get("outputs") or {}).get(DEPLOYED_WITH)
     return found if isinstance(found, Mapping) else None
 
 

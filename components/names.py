@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from hyperpod_node.model import CLUSTER_ID_TAG as CLUSTER_ID_TAG
 
@@ -15,6 +16,8 @@ ROLE_LIMIT = 64
 # CreateCluster, ClusterName: 1 to 63 characters.
 CLUSTER_LIMIT = 63
 
+# The output that later deployments of the stack are compared with (live.py).
+DEPLOYED_WITH = "deployedWith"
 _DIGEST_LENGTH = 8
 # The form of Names.bucket, whosever stack it is.
 LIFECYCLE_BUCKET = re.compile(rf"sagemaker-.+-[0-9a-f]{{{_DIGEST_LENGTH}}}")
@@ -85,3 +88,8 @@ def longest_cluster_name(region: str) -> int:
     return min(
         CLUSTER_LIMIT, BUCKET_LIMIT - len(empty.bucket), *(ROLE_LIMIT - len(empty.role(kind)) for kind in ROLE_KINDS)
     )
+
+
+def readable(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """A stack's outputs for people: all but the record that only later deployments read."""
+    return {name: value for name, value in outputs.items() if name != DEPLOYED_WITH}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from components.kubernetes.charts import FOLDER, HYPERPOD, KUEUE, faults
+from components.names import readable
 from operations.deployment.rehearse import rehearsed
 from stack.clock import clock
 from stack.failures import cannot_know
@@ -285,8 +286,9 @@ def _show_success(report: deploy.Report) -> None:
     number = sum(n for operation, n in report.counts.items() if operation != "same")
     did = f"{number} resources changed" if number else "no changes were needed"
     console.say(f"{report.stack} is {_DONE[report.command]}: {did} in {clock(report.seconds)}.", "bold green")
-    width = max(map(len, report.outputs), default=0)
-    for key, value in report.outputs.items():
+    outputs = readable(report.outputs)
+    width = max(map(len, outputs), default=0)
+    for key, value in outputs.items():
         console.say(f"  {key:{width}}  {value}")
 
 

@@ -19,6 +19,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from components.names import readable
+
 from .page import write_page
 
 __all__ = ["write_report"]
@@ -114,7 +116,7 @@ def _page(result: Mapping[str, Any]) -> dict[str, Any]:
         "graph": _graph(nodes, groups, critical, tips),
         "cost": cost,
         "quotas": list(result.get("quotas") or []),
-        "outputs": [(name, _plain(value)) for name, value in (result.get("outputs") or {}).items()],
+        "outputs": [(name, _plain(value)) for name, value in readable(result.get("outputs") or {}).items()],
         "warnings": [_plain(warning) for warning in result.get("warnings") or []],
         "destroyed": result.get("destroyed"),
         "leftovers": [_plain(leftover) for leftover in result.get("leftovers") or []],

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from components.names import readable
 from stack.advice import next_step
 from stack.clock import clock
 from stack.events import Event
@@ -200,8 +201,9 @@ def _quotas(found: dict[str, Any]) -> RenderableType:
 def _outputs(found: dict[str, Any]) -> RenderableType:
     """One line each, never wrapped, since people copy them."""
     text = Text("\nOutputs\n", style="bold", no_wrap=True, overflow="ignore")
-    width = max((len(key) for key in found["outputs"]), default=0)
-    text.append("\n".join(f"  {key:{width}}  {value}" for key, value in found["outputs"].items()), style="default")
+    outputs = readable(found["outputs"])
+    width = max((len(key) for key in outputs), default=0)
+    text.append("\n".join(f"  {key:{width}}  {value}" for key, value in outputs.items()), style="default")
     return text
 
 

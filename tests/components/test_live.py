@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from components import writers
-from components.live import OUTPUT, deployed_with, impossible
+from components.live import deployed_with, impossible
+from components.names import DEPLOYED_WITH
 from tests.support import config, plan
 
 ROLES = "arn:aws:iam::123456789012:role"
@@ -100,7 +101,7 @@ def test_a_move_to_an_existing_network_is_told_key_by_key() -> None:
 
 def test_every_deployment_leaves_what_the_next_is_held_against() -> None:
     for stack in ("slurm-gpu", "eks-gpu"):
-        left = plan(stack).outputs[OUTPUT]
+        left = plan(stack).outputs[DEPLOYED_WITH]
         assert left == {**deployed_with(config(stack)), writers.OUTPUT: [DEPLOYER]}
 
 

@@ -43,6 +43,9 @@ def test_all_good_is_0_and_writes_both_files_with_the_documented_keys(
     printed = capsys.readouterr().out
     for text in ("Critical path", "18:13", "an hour", "Quotas needed", "Outputs", "nothing is left in the account"):
         assert text in printed
+    # Only later deployments read it.
+    assert "deployedWith" in found["outputs"]
+    assert "deployedWith" not in printed + page.read_text()
 
 
 def test_a_failed_deployment_is_1_and_names_resource_and_cause(capsys: pytest.CaptureFixture[str]) -> None:
