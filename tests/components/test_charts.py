@@ -147,7 +147,7 @@ def test_every_regional_image_is_named_in_its_own_region_and_partition(region: s
         assert REGIONS[region].partition != "aws"
 
 
-def test_device_plugins_tolerate_the_groups_taints_besides_what_the_chart_says() -> None:
+def test_device_plugins_tolerate_the_groups_taints_in_addition_to_the_charts_own() -> None:
     taint = {"key": "dedicated", "value": "x", "effect": "NoExecute"}
     workers = [
         {"name": "dedicated", "instanceType": "ml.p5.48xlarge", "taints": [taint]},

@@ -58,7 +58,7 @@ def test_every_addon_has_the_version_that_belongs_to_the_clusters(
     assert addons == {addon: addon_version(addon, version) for addon in (*NODE_ADDONS, *POD_ADDONS)}
 
 
-def test_addons_that_call_aws_have_a_role_of_their_own_and_no_other_has() -> None:
+def test_only_addons_that_call_aws_have_a_role() -> None:
     linked = state_of("eks-closed")
     with_role = {r.inputs["addonName"] for r in of_type(linked, "Addon") if r.inputs.get("podIdentityAssociations")}
     assert with_role == {"vpc-cni", "aws-ebs-csi-driver", "aws-fsx-csi-driver", "aws-mountpoint-s3-csi-driver"}
@@ -69,7 +69,7 @@ def test_addons_that_call_aws_have_a_role_of_their_own_and_no_other_has() -> Non
     assert resources == {"arn:aws:s3:::training-data", "arn:aws:s3:::training-data/*"}
 
 
-def test_the_driver_for_ebs_attaches_volumes_to_the_stacks_own_nodes_alone() -> None:
+def test_the_ebs_driver_attaches_volumes_only_to_the_stacks_own_nodes() -> None:
     state = state_of("eks-gpu")
     own = one(state, "eks-addons-ebs-csi", "RolePolicy").inputs["policy"]
     assert "sagemaker:" not in own
@@ -80,7 +80,7 @@ def test_the_driver_for_ebs_attaches_volumes_to_the_stacks_own_nodes_alone() -> 
     assert not of_type(state_of("slurm-gpu"), "hyperpod-volumes")
 
 
-def test_the_control_plane_comes_after_the_address_blocks_that_it_must_know() -> None:
+def test_the_control_plane_is_created_after_the_address_blocks_of_its_vpc() -> None:
     state = state_of("eks-gpu")
     assert "network-secondary" in everything_before(state, one(state, "eks-cluster-eksCluster"))
 

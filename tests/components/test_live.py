@@ -123,7 +123,7 @@ def test_the_queue_of_a_team_that_is_added_later_waits_for_its_namespace() -> No
         (["team/*"], ["team/*"], "team/b", ""),
     ],
 )
-def test_who_deploys_is_among_those_who_may_write_the_scripts(
+def test_the_deployer_is_among_those_who_may_write_the_scripts(
     before: list[str], given: list[str], who: str, expected: str
 ) -> None:
     arns = {writers.OUTPUT: [f"{ROLES}/{one}" for one in before]}

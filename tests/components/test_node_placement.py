@@ -141,7 +141,7 @@ def test_parked_accelerators_leave_teams_an_equal_share_of_the_rest() -> None:
     assert parked.training_groups[0].count == 0
 
 
-def test_jobs_train_on_accelerators_alone_wherever_their_group_stands() -> None:
+def test_jobs_train_only_on_groups_with_accelerators_in_any_order_of_groups() -> None:
     settings = groups(SYSTEM, GPU)
     selector = render("device-check", settings)[-1]["spec"]["template"]["spec"]["nodeSelector"]
     assert selector[GROUP_LABEL] == "workers"

@@ -67,7 +67,7 @@ def test_nothing_in_the_cluster_holds_up_the_nodes() -> None:
     assert not [name for name in before if name.startswith("training-")]
 
 
-def test_kueue_comes_after_the_nodes_its_objects_after_kueue_and_namespaces_before() -> None:
+def test_kueue_is_installed_after_the_nodes_and_its_objects_after_kueue_and_the_namespaces() -> None:
     state = planned()
     for resource in state.values():
         if "kueue.x-k8s.io" in resource.type:
@@ -98,7 +98,7 @@ def test_pods_reach_each_other_dns_the_file_system_and_https_and_nothing_reaches
     assert agent["to"] == [{"ipBlock": {"cidr": "169.254.170.23/32"}}]
 
 
-def test_a_teams_group_has_rights_in_its_own_namespace_alone() -> None:
+def test_a_teams_group_has_permissions_only_in_its_own_namespace() -> None:
     state = planned()
     assert not of_type(state, "ClusterRoleBinding")
     binding = one(state, "training-speech-members").inputs
@@ -225,7 +225,7 @@ def test_priorities_are_there_and_without_queues_nothing_of_kueue_is() -> None:
     assert one(bare, "training-vision-quota").inputs["spec"]["hard"]["requests.nvidia.com/gpu"] == "4"
 
 
-def test_what_is_in_a_namespace_goes_with_it_and_the_volume_does_not_wait_for_it() -> None:
+def test_objects_in_a_namespace_are_deleted_with_it_and_the_volume_does_not_wait_for_them() -> None:
     state = planned()
     namespace = one(state, "training-vision-namespace")
     for resource in state.values():
@@ -237,7 +237,7 @@ def test_what_is_in_a_namespace_goes_with_it_and_the_volume_does_not_wait_for_it
 
 
 @pytest.mark.slow
-def test_a_namespace_that_goes_leaves_nothing_of_it_behind() -> None:
+def test_a_deleted_namespace_leaves_nothing_behind() -> None:
     with Account("us-west-2") as account:
         deployment = up(project("eks-gpu", teams=[{"name": "vision"}]), account)
         inside = [live.name for live in account.live.values() if live.name.startswith("training-vision-")]

@@ -29,7 +29,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(("kind", "nested"), SHAPES)
-def test_every_kind_of_event_of_this_cluster_is_kept_and_of_no_other(kind: str, nested: bool) -> None:
+def test_every_kind_of_event_of_this_cluster_is_recorded_and_none_of_others(kind: str, nested: bool) -> None:
     for cluster in ("training", "training-2"):
         detail: dict[str, Any] = {"ClusterName": cluster, "InstanceId": "i-0391f86fa0fe0d465"}
         assert kept(kind, {"EventDetails": detail} if nested else detail) is (cluster == "training")

@@ -63,7 +63,7 @@ def python_says(python: str, code: str, *arguments: str, **environment: str) -> 
 pytestmark = pytest.mark.slow
 
 
-def test_neuron_train_goes_on_from_its_newest_checkpoint_that_can_be_read(tmp_path: Path) -> None:
+def test_neuron_train_resumes_from_the_newest_readable_checkpoint(tmp_path: Path) -> None:
     small = ("--out", str(tmp_path), "--save-every", "2", "--log-every", "1", "--layers", "1", "--embed", "32")
     whole = train("neuron_train.py", ("xla",), *small, "--steps", "6")
     assert "1 NeuronCores, started" in whole
@@ -78,7 +78,7 @@ def test_neuron_train_goes_on_from_its_newest_checkpoint_that_can_be_read(tmp_pa
     assert re.findall(r"^iter \d+: loss [\d.]+$", again, re.M) == losses
 
 
-def test_neuron_llama_goes_on_with_weights_optimizer_schedule_and_unseen_data(tmp_path: Path) -> None:
+def test_neuron_llama_resumes_weights_optimizer_schedule_and_position_in_the_data(tmp_path: Path) -> None:
     given = ("--out", str(tmp_path), "--context", "4", "--vocabulary", "1000000", "--rate", "0.1")
     names = ("xla", "nxd", "optimum")
     first = train("neuron_llama.py", names, *given, "--steps", "5", "--save-every", "2")
@@ -135,7 +135,7 @@ print("moments", torch.equal(state.state_dict()["state"][0]["exp_avg"], optimize
 """
 
 
-def test_fsdp_llama_keeps_two_whole_checkpoints_and_goes_on_from_the_newest(tmp_path: Path) -> None:
+def test_fsdp_llama_keeps_two_complete_checkpoints_and_resumes_from_the_newest(tmp_path: Path) -> None:
     code = FSDP.format(stubs=str(Path(__file__).parent), jobs=str(JOBS))
     said = python_says(python_with_torch(), code, str(tmp_path)).splitlines()
     assert [path.name for path in sorted(tmp_path.glob("step-*"))] == ["step-00000020", "step-00000030"]
@@ -175,7 +175,7 @@ torch.save({"model": Bait(), "step": 0}, sys.argv[1])
 NANOGPT = "../../lifecycle/training/nanogpt.py"
 
 
-def test_nanogpt_goes_on_with_the_losses_that_it_would_have_had(tmp_path: Path) -> None:
+def test_nanogpt_resumes_with_the_same_losses_as_an_uninterrupted_run(tmp_path: Path) -> None:
     small = ("--out", str(tmp_path), "--save-every", "2", "--log-every", "1", "--layers", "1", "--embed", "32")
     whole = train(NANOGPT, (), *small, "--steps", "6")
     (tmp_path / "checkpoint-00000006.pt").unlink()

@@ -147,7 +147,7 @@ def test_what_is_slow_silent_wrong_or_unrated_fails_with_the_reason(
         "n2: Test NCCL failure common.cu:958 'remote process exited or there was a network error'",
     ],
 )
-def test_a_result_does_not_hide_what_went_wrong_beside_it(line: str) -> None:
+def test_a_result_does_not_hide_other_errors(line: str) -> None:
     rating = bandwidth.rate("nccl", f"{NCCL}{line}\n", 1.0)
     assert (rating.passed, rating.reasons) == (False, [line])
 
@@ -308,7 +308,7 @@ def test_a_nodes_facts_come_from_its_own_files(tmp_path: Path) -> None:
         (["2", "--timeout", "600"], ["2", "--timeout", "600"]),
     ],
 )
-def test_a_benchmark_takes_the_idle_workers_and_the_accelerators_own_test(
+def test_a_benchmark_runs_the_accelerators_test_on_the_idle_workers(
     given: list[str], wanted: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = asdict(group("workers", "ml.trn1.32xlarge"))

@@ -86,7 +86,7 @@ def test_a_login_node_that_the_agents_line_has_shown_is_hidden_again(host: FakeH
     assert "NodeName=ip-10-1-0-11 NodeAddr=10.1.0.11 State=FUTURE" in conf.read_text()
 
 
-def test_nodes_that_slurm_drained_between_two_configurations_come_back_where_groups_differ(host: FakeHost) -> None:
+def test_nodes_that_slurm_drained_between_two_configurations_return_to_service_if_groups_differ(host: FakeHost) -> None:
     both = [asdict(group("big", "ml.p5.48xlarge")), asdict(group("small", "ml.g5.16xlarge"))]
     facts = {"groups": both, "shared": "/fsx/.hyperpod", "address": "10.1.0.10"}
     host.path("/etc/hyperpod/node.json").write_text(json.dumps(facts))

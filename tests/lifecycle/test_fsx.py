@@ -65,7 +65,9 @@ def test_it_is_waited_for_before_it_exists(world: World, host: FakeHost, node: N
     assert fsx.run(node) == "fs-0a mounted at /fsx"
 
 
-def test_one_that_never_comes_ends_the_wait_and_says_what_was_seen(world: World, host: FakeHost, node: Node) -> None:
+def test_a_file_system_that_never_becomes_available_ends_the_wait_with_what_was_seen(
+    world: World, host: FakeHost, node: Node
+) -> None:
     world.file_systems = [file_system("fs-other", tag="mine-123456789")]
     with pytest.raises(StepError) as error:
         fsx.run(node)

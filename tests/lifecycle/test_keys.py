@@ -83,7 +83,7 @@ def test_a_controller_killed_between_publishing_and_installing_uses_the_publishe
     assert host.path(KEY).read_bytes() == published
 
 
-def test_a_worker_without_the_agents_key_says_who_should_have_brought_it(world: World) -> None:
+def test_a_worker_without_the_agents_key_names_who_should_have_delivered_it(world: World) -> None:
     munge.run(ready(world.node("controller")))
     worker = world.node("worker")
     worker.path(KEY).unlink()
@@ -92,7 +92,7 @@ def test_a_worker_without_the_agents_key_says_who_should_have_brought_it(world: 
 
 
 @pytest.mark.parametrize(("mode", "owner"), [(0o644, "root"), (0o644, "munge"), (0o400, "root")])
-def test_a_key_that_is_not_its_daemons_alone_is_closed_and_said(mode: int, owner: str, world: World) -> None:
+def test_a_key_with_the_wrong_owner_or_mode_is_corrected_and_reported(mode: int, owner: str, world: World) -> None:
     host = world.node("controller")
     host.path(KEY).chmod(mode)
     if owner == "root":
@@ -103,7 +103,7 @@ def test_a_key_that_is_not_its_daemons_alone_is_closed_and_said(mode: int, owner
     assert node.warnings["keys"] == [f"{KEY} belonged to {owner} with mode {mode:04o}; now munge, 0400"]
 
 
-def test_a_daemon_that_ran_with_another_key_is_started_again_and_comes_back_after_a_reboot(world: World) -> None:
+def test_a_daemon_that_ran_with_another_key_is_restarted_and_enabled_at_boot(world: World) -> None:
     host = world.node("controller")
     host.path(KEY).unlink()
     host.active.add("munge")
@@ -211,7 +211,7 @@ def test_people_have_one_key_on_all_nodes_and_all_nodes_know_each_other(world: W
         assert f"{host.hostname()},{host.address} ssh-ed25519 HOSTKEY{host.address}\n" in known
 
 
-def test_root_of_the_controller_alone_gets_to_workers_and_ends_jobs_there(world: World) -> None:
+def test_only_root_of_the_controller_reaches_workers_and_ends_jobs_there(world: World) -> None:
     hosts = cluster(world)
     assert hosts["controller"].text("/root/.ssh/id_hyperpod") == "PRIVATE controller ip-10-1-0-10\n"
     for role in ("login", "worker"):
@@ -265,7 +265,7 @@ def test_a_node_of_earlier_scripts_loses_the_key_that_made_root_everywhere(world
 
 
 @pytest.mark.parametrize("name", ["authorized_keys", "id_hyperpod", ".id_hyperpod.ip-10-1-0-12.new"])
-def test_a_link_that_a_user_has_put_there_is_replaced_and_not_followed(world: World, name: str) -> None:
+def test_a_link_planted_by_a_user_is_replaced_and_not_followed(world: World, name: str) -> None:
     host, outside = world.node("worker"), world.folder / "outside"
     outside.write_text("not yours\n")
     outside.chmod(0o640)

@@ -13,7 +13,7 @@ def test_a_living_kernel_answers() -> None:
     assert liveness.probe(["127.0.0.1"], timeout=0.4) == {"127.0.0.1"}
 
 
-def test_a_name_without_an_address_is_silent_and_hides_no_other() -> None:
+def test_a_name_without_an_address_is_ignored_and_the_others_are_still_used() -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         there = liveness.connect(["no.such.name.invalid", "127.0.0.1"], server.getsockname()[1], 0.2)

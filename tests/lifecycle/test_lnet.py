@@ -93,7 +93,7 @@ def changes(host: FakeHost) -> list[tuple[str, ...]]:
     return [call for call in host.calls if call[0] == "lnetctl" and call[-1] != "show"]
 
 
-def test_efa_comes_besides_tcp_on_the_interface_of_the_default_route(host: FakeHost, kernel: Lnet) -> None:
+def test_efa_is_used_in_addition_to_tcp_on_the_interface_of_the_default_route(host: FakeHost, kernel: Lnet) -> None:
     assert lnet.run(host.node()) == "8 EFA interfaces besides TCP on ens6"
     assert kernel.nets == {"lo": [], "tcp": ["ens6"], "efa": CHOSEN}
     assert (kernel.discovery, kernel.policies) == (1, 1)
@@ -137,7 +137,7 @@ def test_every_boot_does_it_again_before_anything_is_mounted(host: FakeHost, ker
     assert host.path(f"/etc/systemd/system/multi-user.target.wants/{lnet.UNIT}").is_symlink()
 
 
-def test_an_image_without_the_module_is_said_and_lnet_is_left_alone(host: FakeHost, kernel: Lnet) -> None:
+def test_an_image_without_the_module_is_reported_and_lnet_is_left_alone(host: FakeHost, kernel: Lnet) -> None:
     kernel.modules = {"ksocklnd"}
     warning = warned(host.node())
     assert warning.startswith("the file system is used over TCP, not EFA: this image's Lustre client has no kefalnd")

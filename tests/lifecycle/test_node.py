@@ -164,7 +164,7 @@ def test_disks_that_the_image_is_about_to_mount_are_waited_for_and_never_touched
         ("activating", "did not mount /opt/dlami/nvme within 310 s: dlami-nvme.service is activating"),
     ],
 )
-def test_an_image_that_does_not_mount_its_disks_is_said_and_they_are_left_alone(
+def test_an_image_that_does_not_mount_its_disks_is_reported_and_the_disks_are_not_touched(
     host: FakeHost, node: Node, state: str, said: str
 ) -> None:
     image_mounts_disks(host, [state])

@@ -70,7 +70,7 @@ def test_a_prolog_takes_no_folder_that_is_another_users(scratch: Path, planted: 
     assert (made.parent.stat().st_uid, made.stat().st_uid, list(made.iterdir())) == (0, 1234, [])
 
 
-def test_a_job_that_comes_back_to_a_node_finds_what_it_left(scratch: Path) -> None:
+def test_a_job_that_returns_to_a_node_finds_its_scratch_data(scratch: Path) -> None:
     hook("prolog.sh", scratch)
     (scratch / "jobs/7/mine").touch()
     hook("prolog.sh", scratch)
@@ -156,7 +156,7 @@ def test_a_shared_folder_that_is_a_link_is_not_used(node: Node, name: str) -> No
     assert {path.name: path.stat().st_mode for path in victim.iterdir()} == before
 
 
-def test_what_a_link_or_a_pipe_leads_to_is_not_read_and_told_to_all(node: Node) -> None:
+def test_the_target_of_a_link_or_a_pipe_is_not_read_or_published(node: Node) -> None:
     node.host.path("/etc/secret").write_text("root ssh-ed25519 SECRET\n")
     shared(node, "hosts/link").symlink_to(node.host.path("/etc/secret"))
     os.mkfifo(shared(node, "hosts/pipe"))

@@ -103,7 +103,7 @@ def test_without_a_data_volume_both_stay_on_the_root_volume_and_never_go_to_inst
     assert not node.path("/opt/dlami/nvme/kubelet").exists()
 
 
-def test_a_data_volume_that_comes_a_little_late_is_waited_for(host: FakeHost) -> None:
+def test_a_data_volume_that_attaches_late_is_waited_for(host: FakeHost) -> None:
     table = host.path("/proc/self/mounts")
     whole, began = table.read_text(), host.clock
     table.write_text(whole.replace("/opt/sagemaker", "/elsewhere"))

@@ -230,7 +230,7 @@ def test_the_seconds_are_10_or_the_stacks_or_the_environments(tmp_path: Path, mo
     assert recorded(lostNodeSeconds=30) == 2
 
 
-def test_a_node_whose_name_has_no_address_is_left_to_slurm_and_hides_no_other(cluster: Cluster) -> None:
+def test_a_node_whose_name_does_not_resolve_is_left_to_slurm_and_the_others_are_still_checked(cluster: Cluster) -> None:
     sinfo = cluster._sinfo
     cluster.nodes["n4"] = "allocated"
     cluster.host.commands["sinfo"] = lambda h, args, stdin: Result(
@@ -248,7 +248,7 @@ def test_a_node_whose_name_has_no_address_is_left_to_slurm_and_hides_no_other(cl
     assert len([line for line in cluster.lines if line.startswith("nowhere!")]) == 1
 
 
-def test_a_slurmctld_that_does_not_answer_for_a_moment_does_not_start_the_count_anew(cluster: Cluster) -> None:
+def test_a_short_outage_of_slurmctld_does_not_restart_the_count(cluster: Cluster) -> None:
     sinfo = cluster.host.commands["sinfo"]
     cluster.watch = cluster.service(lost_after=10)
     cluster.gone.add("10.0.0.2")
@@ -275,7 +275,7 @@ def test_a_job_that_hyperpod_resumes_keeps_its_silent_node_and_its_hold(cluster:
     assert cluster.jobs["7"] == ("PENDING", "BeginTime")
 
 
-def test_a_job_whose_script_cannot_be_read_now_is_left_alone_until_it_can(cluster: Cluster) -> None:
+def test_a_job_whose_script_cannot_be_read_is_left_alone_until_it_can_be_read(cluster: Cluster) -> None:
     cluster.host.path(requeue.HYPERPOD).mkdir(parents=True)
     scontrol = cluster.host.commands["scontrol"]
 
@@ -378,7 +378,7 @@ def test_a_job_that_waits_for_a_time_its_user_gave_is_not_started(cluster: Clust
     assert cluster.jobs["8"] == ("PENDING", "BeginTime")
 
 
-def test_a_node_that_cannot_be_set_down_is_said_and_the_service_goes_on(cluster: Cluster) -> None:
+def test_a_node_that_cannot_be_set_down_is_reported_and_the_service_continues(cluster: Cluster) -> None:
     cluster.host.commands["scontrol"] = lambda h, args, stdin: Result(1, "", "slurm_update error: Access denied")
     cluster.gone.add("10.0.0.2")
     cluster.run(6)

@@ -72,7 +72,7 @@ def test_a_node_that_was_only_cut_off_is_taken_back_once_it_has_answered_for_as_
     assert len(rejoined(cluster)) == 1
 
 
-def test_a_node_that_could_not_be_told_to_come_back_is_told_again(cluster: Cluster) -> None:
+def test_returning_a_node_to_service_is_retried_after_a_failure(cluster: Cluster) -> None:
     def ssh(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
         return Result(255, "", "Connection refused")
 

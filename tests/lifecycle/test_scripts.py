@@ -86,7 +86,7 @@ def test_a_prolog_drains_a_node_without_its_file_system_or_with_a_lost_device(tm
     assert "0 of 1 devices" in gone.stderr
 
 
-def test_a_prolog_makes_a_jobs_scratch_folder_and_the_epilog_takes_it_away(tmp_path: Path) -> None:
+def test_the_prolog_creates_a_jobs_scratch_folder_and_the_epilog_deletes_it(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     facts = f"shared=''\ndevices=0\npattern=''\nscratch='{scratch}'\n"

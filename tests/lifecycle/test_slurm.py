@@ -179,7 +179,7 @@ def accounting(host: FakeHost, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["localhost", "ip-10-1-0-10", "ip-10-1-0-10.ec2.internal", "10.1.0.10"])
-def test_slurmctld_starts_after_the_accounting_daemon_that_hyperpod_keeps_beside_it(world: World, name: str) -> None:
+def test_slurmctld_starts_after_hyperpods_accounting_daemon(world: World, name: str) -> None:
     host = world.node("controller")
     accounting(host, name)
     slurm.run(ready(host))

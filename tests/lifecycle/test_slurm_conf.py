@@ -90,7 +90,7 @@ def test_workers_fetch_their_configuration_and_a_lost_nodes_job_goes_back_by_wha
     assert "SlurmctldParameters" not in slurm_conf.render(others, P5, ALL, BIN)
 
 
-def test_nodes_of_one_group_get_gres_before_those_of_another_are_there() -> None:
+def test_nodes_of_one_group_get_gres_before_those_of_another_join() -> None:
     both = groups(big="ml.p5.48xlarge", small="ml.g5.16xlarge")
     text = "NodeName=ip-10-1-0-4 CPUs=8\n"
     assert slurm_conf.with_gres(text, {"ip-10-1-0-4": both["small"]}, both) == text.rstrip() + " Gres=gpu:1\n"
@@ -244,7 +244,7 @@ def test_a_map_that_says_something_is_left_alone(world: World) -> None:
     assert host.text("/opt/slurm/etc/topology.yaml") == MAP
 
 
-def test_our_line_is_in_the_file_that_the_agent_leaves_alone(world: World) -> None:
+def test_our_line_is_in_the_file_that_the_agent_does_not_rewrite(world: World) -> None:
     host = controller(world, "Include accounting.conf\n", accounting_conf="AccountingStorageTRES=gres/gpu\n")
     agents = host.text("/opt/slurm/etc/slurm.conf")
     assert configure(host)

@@ -89,7 +89,7 @@ def test_a_node_that_takes_jobs_is_success(world: World, state: str) -> None:
         ("DOWN Reason=Action:Replace [root@2026]", "keeps this node down: Action:Replace"),
     ],
 )
-def test_a_node_that_takes_no_jobs_is_not_success_and_says_why(world: World, state: str, said: str) -> None:
+def test_a_node_that_accepts_no_jobs_is_a_failure_with_its_reason(world: World, state: str, said: str) -> None:
     host = world.node("worker")
     shows(host, state)
     with pytest.raises(StepError, match=said):
@@ -110,7 +110,7 @@ def test_a_reason_that_this_boot_settled_is_taken_away(world: World) -> None:
     assert host.ran("scontrol", "update", "NodeName=x", "State=RESUME")
 
 
-def test_a_worker_that_the_controller_does_not_know_yet_is_left_to_come_up_by_itself(world: World) -> None:
+def test_a_worker_that_the_controller_does_not_know_yet_may_register_later(world: World) -> None:
     """HyperPod writes the line of a node that joins later minutes after its scripts have ended."""
     host = world.node("worker")
     host.commands["scontrol"] = lambda h, args, stdin: Result(1, "", f"Node {args[3]} not found")

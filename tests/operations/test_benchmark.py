@@ -271,7 +271,7 @@ def test_only_a_good_result_of_as_many_nodes_is_compared_with(aws: StubbedAws, o
     assert (found["nodes"], found["peak"]) == (2, 450.0)
 
 
-def test_a_session_outlasts_the_test_and_the_nodes_warnings_are_told(
+def test_a_session_outlasts_the_test_and_reports_the_nodes_warnings(
     aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[str, float]] = []

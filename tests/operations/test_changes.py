@@ -303,7 +303,7 @@ def test_a_group_that_comes_from_the_size_is_written_out(aws: StubbedAws) -> Non
     assert scale.scaled(stack(aws), "workers", 3).values == {"hyperpod:workers[0].count": "3"}
 
 
-def test_a_group_that_shrinks_below_its_minimum_takes_the_minimum_along(tmp_path: Path) -> None:
+def test_scaling_below_the_minimum_lowers_the_minimum_too(tmp_path: Path) -> None:
     workers = [{"name": "workers", "instanceType": "ml.g5.16xlarge", "count": 4, "minCount": 3}]
     values = {"aws:region": "us-west-2", "hyperpod:workers": workers, "hyperpod:nodeProvisioning": "Continuous"}
     (tmp_path / "Pulumi.yaml").write_text((ROOT / "Pulumi.yaml").read_text())

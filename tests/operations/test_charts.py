@@ -59,7 +59,7 @@ def test_what_is_right_already_is_not_fetched_again(published: tuple[Chart, Path
     charts.bring(chart, tmp_path, tmp_path / "nowhere")
 
 
-def test_other_content_is_refused_and_what_was_there_stays(published: tuple[Chart, Path], tmp_path: Path) -> None:
+def test_other_content_is_refused_and_the_existing_chart_stays(published: tuple[Chart, Path], tmp_path: Path) -> None:
     chart, offline = published
     old = tmp_path / "charts" / "small" / "Chart.yaml"
     old.parent.mkdir(parents=True)
@@ -97,7 +97,7 @@ def test_json_is_for_programs(
     assert json.loads(capsys.readouterr().out)[0]["chart"] == "small"
 
 
-def test_other_content_that_lies_there_gives_way_to_what_is_pinned(
+def test_other_content_in_the_folder_is_replaced_with_the_pinned_chart(
     published: tuple[Chart, Path], tmp_path: Path
 ) -> None:
     chart, offline = published

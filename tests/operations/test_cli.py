@@ -97,7 +97,7 @@ def test_no_error_of_aws_is_a_traceback_and_each_has_its_exit_code(
 
 
 @pytest.mark.parametrize("verb", sorted(set(ASKING) - {"quotas", "errors", "cost", "kubeconfig", "image"}))
-def test_a_cluster_that_is_not_there_is_bad_input_with_the_next_step(
+def test_a_missing_cluster_is_bad_input_with_the_next_step(
     refusing: Callable[..., RefusingAws],
     verb: str,
     on: Callable[[Aws], None],
@@ -112,7 +112,7 @@ def test_a_cluster_that_is_not_there_is_bad_input_with_the_next_step(
 
 
 @pytest.mark.parametrize("verb", [v for v in VERBS if v != "charts"])
-def test_a_stack_that_nobody_has_is_bad_input_and_the_near_one_is_named(
+def test_an_unknown_stack_is_bad_input_and_a_similar_name_is_suggested(
     verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = {
@@ -171,7 +171,7 @@ def test_ctrl_c_and_an_end_of_input_at_a_question_are_no_traceback(
 
 
 @pytest.mark.parametrize(("program", "code"), [("operations", 3), ("rehearsal", 2)])
-def test_a_python_without_the_packages_is_told_to_take_the_environment(program: str, code: int) -> None:
+def test_a_python_without_the_packages_names_the_virtual_environment(program: str, code: int) -> None:
     # -I -S: no packages of anybody's, as the system's own Python has none.
     script = f"import runpy, sys; sys.path.insert(0, {str(ROOT)!r}); runpy.run_module({program!r}, run_name='__main__')"
     done = subprocess.run(

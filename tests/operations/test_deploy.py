@@ -197,7 +197,7 @@ for number in range(30):
 
 
 @pytest.mark.slow
-def test_cancelling_ends_cleanly_and_the_next_run_goes_on(engine_kind: str, project: Callable[..., Target]) -> None:
+def test_cancelling_ends_cleanly_and_the_next_run_continues(engine_kind: str, project: Callable[..., Target]) -> None:
     chosen = project(CHAIN)
     with opened(chosen) as (engine, _):
         once = threading.Event()

@@ -185,7 +185,7 @@ def test_iam_is_one_for_each_partition(region: str, asked: str) -> None:
         account.close()
 
 
-def test_a_delete_that_names_an_id_alone_is_told_with_what_is_in_the_way(aws: StubbedAws) -> None:
+def test_a_refused_delete_by_id_is_reported_with_the_resources_that_block_it(aws: StubbedAws) -> None:
     own, other = "subnet-0123456789abcdef0", "subnet-0fedcba9876543210"
     events = [
         call(
@@ -247,7 +247,7 @@ def test_what_was_deleted_since_asks_for_nothing(one: str, operation: str, code:
     assert in_the_way(stack(aws), f"{one} has dependencies") == (f"{one} is gone by now", "nothing to do")
 
 
-def test_an_interface_that_nothing_uses_comes_with_the_command_that_deletes_it(aws: StubbedAws) -> None:
+def test_an_unused_interface_is_listed_with_the_command_that_deletes_it(aws: StubbedAws) -> None:
     found = [
         {"NetworkInterfaceId": "eni-1", "Status": "in-use"},
         {"NetworkInterfaceId": "eni-2", "Status": "available"},
@@ -333,7 +333,7 @@ def test_one_source_that_may_not_be_asked_hides_no_other(
     assert len(document["found"]) == 2
 
 
-def test_the_clusters_events_are_told_with_the_failure_that_only_each_event_has(aws: StubbedAws) -> None:
+def test_cluster_events_are_reported_with_the_failure_message_of_each_event(aws: StubbedAws) -> None:
     for page in range(3):
         listed = [event(30 + page, "Error", "Instance creation failed"), event(31 + page, "Info", "Created")]
         more = {"NextToken": f"p{page + 1}"} if page < 2 else {}
@@ -368,7 +368,7 @@ def test_node_health_and_state_changes_come_from_the_stacks_own_record(aws: Stub
     assert list(errors._recorded(stack(aws, "dev", "hyperpod:validation=false"), ago(60))) == []
 
 
-def test_what_an_interrupted_command_left_half_way_is_told(
+def test_operations_pending_after_an_interrupted_command_are_reported(
     aws: StubbedAws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     urn = "urn:pulumi:dev::hyperpod::hyperpod:index:Network$aws:ec2/natGateway:NatGateway::network-nat"

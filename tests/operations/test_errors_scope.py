@@ -14,7 +14,7 @@ from tests.operations.aws import StubbedAws, cluster, node, stack
 from tests.operations.test_errors import NOW, ago, call, event, nothing_else
 
 
-def test_what_is_older_than_asked_is_not_told_and_what_could_not_be_asked_is(
+def test_older_errors_are_not_listed_and_unreachable_sources_are_named(
     aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def look(target: Target, start: datetime) -> Iterator[errors.Problem]:
@@ -30,7 +30,7 @@ def test_what_is_older_than_asked_is_not_told_and_what_could_not_be_asked_is(
     assert found.unknown == ["trail: permission denied: LookupEvents"]
 
 
-def test_warnings_of_the_cluster_are_told_and_its_information_is_not(aws: StubbedAws) -> None:
+def test_the_clusters_warnings_are_reported_and_its_information_is_not(aws: StubbedAws) -> None:
     listed = [event(n, level, level) for n, level in enumerate(("Info", "Warn", "Error"))]
     aws.answer("sagemaker", "list_cluster_events", {"Events": listed})
     for one in listed[1:]:

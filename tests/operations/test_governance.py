@@ -144,7 +144,7 @@ def test_groups_of_one_type_count_together_and_no_device_is_lost_in_a_fraction(a
     assert quotas == [[{"InstanceType": "ml.p5.48xlarge", "Accelerators": n}] for n in (15, 73)]
 
 
-def test_what_was_deleted_before_is_made_anew_and_what_is_too_much_is_taken_away(aws: StubbedAws) -> None:
+def test_deleted_resources_are_recreated_and_extra_ones_are_removed(aws: StubbedAws) -> None:
     chosen = governed(aws)
     listed(aws, "cluster_scheduler_configs", policy("Deleted"))
     created(aws, "cluster_scheduler_config", policy(), Name="eks-gpu-policy")

@@ -93,7 +93,7 @@ def quota(hard: int, used: int) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "quota"}, "status": status}
 
 
-def test_a_namespace_that_is_not_there_is_named_with_what_makes_it() -> None:
+def test_a_missing_namespace_is_named_with_the_key_that_creates_it() -> None:
     assert "hyperpod:teams" in refused(FakeApi())
 
 
@@ -160,7 +160,7 @@ def test_every_node_has_to_pass_the_device_check() -> None:
     assert "1 of 2 nodes" in run("device-check", "PASS\n", "Complete").reasons[0]
 
 
-def test_a_job_that_does_not_end_is_left_alone_and_said_so() -> None:
+def test_a_job_that_does_not_end_is_left_alone_and_reported() -> None:
     settings = config("eks-gpu")
     objects, api = render("nanogpt", settings), FakeApi(NAMESPACE)
     api.log = lambda pod, *, last_seconds=None: []  # type: ignore[method-assign]
@@ -211,7 +211,7 @@ class Recovering(FakeApi):
         return stamped([f"life {life}, line {line}" for line in range(2 + 2 * part)])
 
 
-def test_a_job_that_recovers_is_listened_to_again_and_no_line_comes_twice() -> None:
+def test_the_log_of_a_recovered_job_continues_and_no_line_is_repeated() -> None:
     objects, api = render("nanogpt", config("eks-gpu")), Recovering()
     job_run.submit(api, objects)
     _, lines = job_run.follow(api, objects, lambda _: None, lambda _: None, 10, pause=0)
@@ -220,7 +220,7 @@ def test_a_job_that_recovers_is_listened_to_again_and_no_line_comes_twice() -> N
     assert [seconds is None for seconds in api.asked[:6]] == [True, False] * 3
 
 
-def test_the_command_ends_as_the_job_does_and_takes_its_objects_away(
+def test_the_command_ends_like_the_job_and_deletes_its_objects(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "kubeconfig"
@@ -245,7 +245,7 @@ def test_the_command_ends_as_the_job_does_and_takes_its_objects_away(
         ("nanogpt", [], [], "it continues; kubectl describe pytorchjob nanogpt -n training"),
     ],
 )
-def test_after_the_timeout_a_test_is_taken_away_and_training_goes_on(
+def test_after_the_timeout_a_test_is_deleted_and_training_continues(
     name: str,
     options: list[str],
     deleted: list[str],

@@ -326,7 +326,7 @@ SYSTEM = {"name": "system", "instanceType": "ml.m5.xlarge", "count": 3}
 P5 = {"name": "hopper", "instanceType": "ml.p5.48xlarge", "count": 2}
 
 
-def test_a_group_that_cannot_run_it_is_told_from_one_that_is_not_there() -> None:
+def test_a_group_that_cannot_run_a_job_is_distinguished_from_a_missing_one() -> None:
     assert "group system has no accelerators; the stack trains on hopper" in refusal(
         "nanogpt", group="system", settings={"workers": [P5, SYSTEM]}
     )

@@ -306,7 +306,7 @@ def test_listeners_and_their_rules_go_with_their_load_balancer(aws: StubbedAws) 
     assert list(tagged.present(stack(aws))) == []
 
 
-def test_a_tagged_thing_of_a_kind_nobody_knows_is_said_and_not_taken_for_clean(
+def test_a_tagged_resource_of_an_unknown_kind_is_reported_as_unknown(
     aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leftovers, "_LOOKS", (("tagged resources", leftovers._tagged),))

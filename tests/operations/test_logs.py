@@ -67,7 +67,7 @@ def read(server: Server, last_seconds: int | None = None) -> list[str]:
     return api.log(pod, last_seconds=last_seconds)
 
 
-def test_a_log_comes_with_its_times_whole_or_its_last_seconds(server: Server) -> None:
+def test_a_log_is_shown_with_its_times_in_full_or_only_its_last_seconds(server: Server) -> None:
     server.text = f'{STAMP} step 1\r50%\r\n{STAMP} {{"loss": 2}}\n'
     assert read(server) == [f"{STAMP} step 1\r50%\r", f'{STAMP} {{"loss": 2}}']
     read(server, 12)
@@ -81,7 +81,7 @@ def test_a_pod_that_is_gone_or_has_not_begun_says_nothing(server: Server, status
     assert read(server) == []
 
 
-def test_a_log_that_is_forbidden_is_said_and_one_that_does_not_come_is_given_up(
+def test_a_forbidden_log_is_reported_and_an_unreachable_one_is_given_up(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.status, server.text = 403, json.dumps({"message": "no rights"})

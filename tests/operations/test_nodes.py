@@ -197,7 +197,7 @@ def test_the_sessions_token_is_in_no_argument(aws: StubbedAws, plugin: Path) -> 
     assert "very-secret-token" not in json.dumps(dict(os.environ))
 
 
-def test_a_session_that_breaks_off_is_told_from_a_command_that_fails(aws: StubbedAws, plugin: Path) -> None:
+def test_a_broken_session_is_distinguished_from_a_failed_command(aws: StubbedAws, plugin: Path) -> None:
     command(
         plugin, "session-manager-plugin", "echo; echo 'Starting session with SessionId: s-1'; echo TargetNotConnected"
     )
@@ -348,7 +348,7 @@ def with_nodes_of_eks(aws: StubbedAws) -> None:
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [node("workers", 1), node("workers", 2)]})
 
 
-def test_a_kubeconfig_holds_no_secret_and_is_for_its_owner_alone(
+def test_a_kubeconfig_contains_no_secret_and_is_readable_only_by_its_owner(
     aws: StubbedAws, on: On, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     aws.answer("eks", "describe_cluster", EKS_CLUSTER)

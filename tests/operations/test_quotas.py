@@ -106,7 +106,7 @@ def test_enough_of_everything_passes_and_reads_well(
     assert max(map(len, out.splitlines())) <= 130
 
 
-def test_a_service_that_the_region_does_not_have_is_unknown_and_hides_no_other(
+def test_a_service_missing_in_the_region_is_unknown_and_the_others_are_still_searched(
     aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = stack(aws, "eks-gpu")

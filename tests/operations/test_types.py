@@ -38,7 +38,7 @@ def resources() -> dict[str, list[dict[str, Any]]]:
 RESOURCES = resources()
 
 
-def test_the_table_has_every_type_that_stacks_have_and_no_other() -> None:
+def test_the_table_has_exactly_the_types_that_stacks_have() -> None:
     assert ROWS.keys() == RESOURCES.keys()
 
 
@@ -57,7 +57,7 @@ def test_what_carries_tags_is_known_by_its_arn(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ROWS)
-def test_what_is_left_is_found_or_goes_with_something_that_is(kind: str) -> None:
+def test_leftovers_are_found_or_deleted_with_something_that_is_found(kind: str) -> None:
     source = Path(leftovers.__file__).read_text()
     looked_for = {*re.findall(r'kind="([^"]+)"', source), leftovers._FILE_SYSTEM}
     looked_for |= {row[0] for row in leftovers._TAGGED} | {one.name for one in tagged._KINDS.values()}
@@ -73,7 +73,7 @@ def test_every_quota_is_that_of_a_type_or_the_type_says_why_there_is_none() -> N
         assert row["quota"] in codes or re.fullmatch(r"none: .{5,}", row["quota"]), f"{kind}: {row['quota']}"
 
 
-def test_the_golden_stacks_have_every_kind_of_role_and_no_other() -> None:
+def test_the_golden_stacks_have_exactly_the_known_kinds_of_roles() -> None:
     names = [str(inputs.get("name", "")) for inputs in RESOURCES["aws:iam/role:Role"]]
     found = [re.fullmatch(r"CLUSTER-[a-z]+(?:-gov)?-[a-z]+-\d-(.+)-DIGEST", name) for name in names]
     assert {match[1] for match in found if match} == {*ROLE_KINDS}

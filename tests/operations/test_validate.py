@@ -192,7 +192,7 @@ def test_a_node_whose_scripts_never_ran_fails(aws: StubbedAws, plugin: Path) -> 
     assert [(c.result, "no record of this node" in c.detail) for c in found] == [("FAIL", True)]
 
 
-def test_what_may_not_be_asked_is_unknown_and_the_rest_goes_on(
+def test_a_forbidden_query_is_unknown_and_the_rest_continues(
     aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     aws.answer("sagemaker", "describe_cluster", cluster())
@@ -332,7 +332,7 @@ def test_a_job_that_waits_for_busy_nodes_is_unknown_and_the_next_group_is_still_
     assert api.there == []
 
 
-def test_a_device_check_that_is_running_already_is_let_alone(
+def test_a_device_check_that_is_already_running_is_left_alone(
     aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api = kubernetes(log="PASS\nPASS")

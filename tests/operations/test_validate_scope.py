@@ -18,7 +18,7 @@ from tests.operations.aws import FakeKubernetes, StubbedAws, node, stack, with_n
 BROKEN = [{"name": name, "passed": False, "detail": "broken"} for name in ("boot", "transport")]
 
 
-def test_running_nodes_alone_are_asked_and_every_fault_of_one_is_told(
+def test_only_running_nodes_are_queried_and_every_fault_of_one_is_reported(
     aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []

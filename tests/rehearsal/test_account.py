@@ -193,7 +193,7 @@ def test_a_bad_bucket_name_is_refused(account: Account, name: str) -> None:
         account.create("aws:s3/bucket:Bucket", "bucket", {"bucket": name})
 
 
-def test_an_object_takes_ten_tags_and_everything_else_fifty(account: Account) -> None:
+def test_an_s3_object_accepts_ten_tags_and_everything_else_fifty(account: Account) -> None:
     account.create("aws:s3/bucket:Bucket", "bucket", {"bucket": "a-bucket"})
     for kind, inputs, limit in (
         ("aws:s3/bucketObjectv2:BucketObjectv2", {"bucket": "a-bucket", "key": "k", "content": "x"}, 10),
@@ -221,7 +221,7 @@ def test_a_retention_that_logs_do_not_offer_is_refused(account: Account) -> None
         account.create("aws:cloudwatch/logGroup:LogGroup", "logs", {"name": "a", "retentionInDays": 31})
 
 
-def test_an_account_has_ten_policies_for_its_logs_and_each_group_one_of_its_own(account: Account) -> None:
+def test_an_account_has_at_most_ten_log_resource_policies_and_each_log_group_one(account: Account) -> None:
     kind, group = (
         "aws:cloudwatch/logResourcePolicy:LogResourcePolicy",
         "arn:aws:logs:us-west-2:123456789012:log-group:a",

@@ -84,7 +84,9 @@ def test_a_change_names_what_it_creates_updates_replaces_and_deletes(stack: Stac
     assert stack.account.leftovers() == []
 
 
-def test_what_has_one_name_goes_before_its_replacement_comes_and_what_needs_it_first(stack: Stack) -> None:
+def test_a_resource_with_a_fixed_name_is_deleted_with_its_dependents_before_it_is_replaced(
+    stack: Stack,
+) -> None:
     text = (
         "vpc = aws.ec2.Vpc('vpc', cidr_block='10.0.0.0/16')\n"
         "group = aws.ec2.SecurityGroup('group', name='mine', description='{description}', vpc_id=vpc.id)\n"

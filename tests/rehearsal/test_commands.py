@@ -93,7 +93,7 @@ def test_a_cli_that_does_not_stop_is_asked_again_and_then_killed(
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="this system has no /proc")
-def test_plugins_that_an_interrupted_cli_leaves_behind_are_ended_and_no_other(tmp_path: Path) -> None:
+def test_only_plugins_that_an_interrupted_cli_leaves_behind_are_ended(tmp_path: Path) -> None:
     def plugin(home: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(["sleep", "60"], env={"PATH": os.environ["PATH"], "PULUMI_HOME": f"{tmp_path}/{home}"})
 

@@ -28,7 +28,7 @@ def test_what_has_no_tags_gets_none() -> None:
     assert with_default_tags(rule, {}, DEFAULTS) == {"tagsAll": DEFAULTS}
 
 
-def test_an_object_that_overrides_the_defaults_with_nothing_has_its_own_alone() -> None:
+def test_an_object_that_overrides_the_default_tags_with_nothing_has_only_its_own() -> None:
     inputs: dict[str, Any] = {"tags": {"own": "x"}, "overrideProvider": {"defaultTags": {"tags": {}}}}
     assert with_default_tags(OBJECT, inputs, DEFAULTS)["tagsAll"] == {"own": "x"}
     assert with_default_tags(OBJECT, {}, DEFAULTS)["tagsAll"] == DEFAULTS

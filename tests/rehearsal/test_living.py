@@ -37,6 +37,6 @@ def test_another_zone_or_instance_type_is_refused_and_the_advice_for_both_works(
         assert account.leftovers() == []
 
 
-def test_without_capacity_nobody_is_sent_to_another_zone_before_the_stack_is_gone() -> None:
+def test_without_capacity_the_advice_is_to_destroy_the_stack_before_changing_the_zone() -> None:
     advice = next_step("InsufficientInstanceCapacity: there is not enough capacity", "dev")
     assert advice.index("operations destroy dev") < advice.index("availabilityZoneId")

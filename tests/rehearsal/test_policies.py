@@ -131,7 +131,7 @@ def test_a_deployment_with_such_a_policy_is_refused_in_the_preview_already() -> 
             account.update(ROLE_POLICY, made, policy)
 
 
-def test_a_policy_at_a_place_that_nobody_judges_is_refused() -> None:
+def test_a_policy_in_an_unknown_property_is_refused() -> None:
     with pytest.raises(Refused, match="does not judge"):
         check_policies("aws:sns/topic:Topic", {"policy": _document(allow("sns:Publish", "*"))}, "aws")
 

@@ -217,7 +217,7 @@ def test_a_service_of_aws_writes_where_people_may_not() -> None:
     assert granted(everything, policy, "s3:PutObject", "arn:aws:s3:::any/x", context)
 
 
-def test_secrets_are_read_where_that_is_asked_for_and_by_workers_alone() -> None:
+def test_secrets_are_readable_only_if_configured_and_only_by_workers() -> None:
     secret = f"arn:aws:secretsmanager:{HERE}:secret:hyperpod/CLUSTER/token"
     asked = [
         may("slurm-closed", f"identity-{kind}", "secretsmanager:GetSecretValue", secret) for kind in ("worker", "login")

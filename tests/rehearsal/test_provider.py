@@ -78,7 +78,7 @@ def test_a_resource_without_a_name_gets_one_and_keeps_it_but_not_in_its_replacem
     assert values(ask(aws, "Check", ROLE, news={"path": "/a/"}).inputs)["name"] != values(first)["name"]
 
 
-def test_a_name_that_somebody_chose_is_left_alone_and_free_only_after_the_old_resource_is_gone(
+def test_a_chosen_name_is_kept_and_is_free_only_after_the_old_resource_is_deleted(
     aws: EmbeddedProvider,
 ) -> None:
     first = ask(aws, "Check", ROLE, news={"name": "mine", "path": "/"}).inputs

@@ -40,7 +40,7 @@ def test_a_refused_update_leaves_what_was_wanted_in_the_engines_state_until_a_re
     assert list(ask(aws, "Diff", LOGS, news=inputs, **one).diffs) == []
 
 
-def test_the_embedded_engine_takes_what_was_wanted_for_what_is_there_until_a_refresh(
+def test_the_embedded_engine_keeps_desired_values_as_actual_ones_until_a_refresh(
     account: Account, tmp_path: Path
 ) -> None:
     main = tmp_path / "__main__.py"

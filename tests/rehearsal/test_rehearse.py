@@ -228,7 +228,7 @@ def test_editing_one_lifecycle_file_changes_its_object_and_nothing_else(tmp_path
 
 
 @pytest.mark.slow
-def test_destroy_empties_the_bucket_of_what_others_put_there_versions_and_markers_included() -> None:
+def test_destroy_empties_the_bucket_including_versions_and_delete_markers_of_other_objects() -> None:
     loaded = project()
     with Account("us-west-2") as account:
         deployment = up(loaded, account)

@@ -156,7 +156,7 @@ def test_bars_follow_time_on_one_scale_and_short_tasks_stay_visible(render: Rend
     assert float(bars["network-subnet"]["x"]) > float(bars["network-vpc"]["x"])
 
 
-def test_what_waits_for_the_nodes_is_told_apart_from_the_cluster(render: Render) -> None:
+def test_time_spent_waiting_for_nodes_is_shown_apart_from_the_cluster(render: Render) -> None:
     result = sample()
     queue = resource("queue", "kubernetes:kueue:Queue", STACK, ("compute-cluster",), start=976, finish=1038)
     result["resources"].append(queue)

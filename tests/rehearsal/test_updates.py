@@ -47,7 +47,7 @@ def test_only_growing_and_throughput_keep_a_file_system_busy(changed: str, secon
     assert update_duration(kind, {changed: 1}, {changed: 2}) == seconds
 
 
-def test_kubernetes_goes_up_by_one_version_and_back_only_from_there() -> None:
+def test_kubernetes_is_upgraded_by_one_version_and_rolled_back_only_by_that_one() -> None:
     cluster = live({"version": "1.33"})
     for version in ("1.35", "1.32"):
         with pytest.raises(Refused, match=f"Unsupported Kubernetes minor version update from 1.33 to {version}"):
@@ -60,7 +60,7 @@ def test_kubernetes_goes_up_by_one_version_and_back_only_from_there() -> None:
         check_control_plane(cluster, {"version": "1.32"})
 
 
-def test_authentication_by_access_entries_alone_is_for_good() -> None:
+def test_switching_to_access_entries_only_cannot_be_undone() -> None:
     def mode(text: str) -> dict[str, Any]:
         return {"version": "1.34", "accessConfig": {"authenticationMode": text}}
 
@@ -81,7 +81,7 @@ def groups(*named: tuple[str, str, str]) -> dict[str, Any]:
 CONTROLLER, WORKERS = ("controller", "ml.m5.2xlarge", "Controller"), ("workers", "ml.p5.48xlarge", "Compute")
 
 
-def test_groups_come_and_go_but_keep_their_type_and_the_controller_stays() -> None:
+def test_groups_can_be_added_and_removed_but_keep_their_type_and_the_controller_stays() -> None:
     cluster = live(groups(CONTROLLER, WORKERS))
     check_groups(cluster, groups(CONTROLLER, ("others", "ml.g5.8xlarge", "Compute")))
     with pytest.raises(Refused, match=r"workers must match .*, ml\.p5\.48xlarge, and ml\.g5\.8xlarge was given"):

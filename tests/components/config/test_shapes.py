@@ -36,7 +36,7 @@ def test_a_malformed_value_hides_nothing_beside_it() -> None:
     )
 
 
-def test_a_value_of_the_wrong_type_hides_no_other_keys_problem_and_is_told_like_the_others() -> None:
+def test_a_value_of_the_wrong_type_is_reported_with_the_problems_of_all_other_keys() -> None:
     found = problems(workers="oops", size="larg", colour="red", network={"cidr": "10.0.0.0/24"})
     assert found == {
         "hyperpod:workers": "hyperpod:workers: 'oops' is not an array; a list, as [item, item]",

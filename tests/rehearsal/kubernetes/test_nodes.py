@@ -25,7 +25,7 @@ def _config(instance_type: str, **more: object) -> Config:
     )
 
 
-def test_every_instance_of_every_group_is_a_node_with_a_name_of_its_own() -> None:
+def test_every_instance_of_every_group_is_a_node_with_a_unique_name() -> None:
     nodes = nodes_of(_config("ml.p5.48xlarge"))
     assert len({node["metadata"]["name"] for node in nodes}) == 3
     assert {node["metadata"]["labels"]["node.kubernetes.io/instance-type"] for node in nodes} == {"ml.p5.48xlarge"}

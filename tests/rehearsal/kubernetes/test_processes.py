@@ -60,7 +60,7 @@ def test_a_container_sees_its_volumes_and_not_the_machine(tmp_path: Path) -> Non
     assert list((tmp_path / "root").iterdir()) == []
 
 
-def test_keys_are_their_owners_alone_and_certificates_good_for_the_server(tmp_path: Path) -> None:
+def test_keys_are_readable_only_by_their_owner_and_certificates_are_valid_for_the_server(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     certificate, key = authority.server(["127.0.0.1"])
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
@@ -96,7 +96,7 @@ def test_a_machine_without_pytorch_is_told_what_training_needs(monkeypatch: pyte
 
 
 @needs_namespaces
-def test_a_run_has_a_network_of_its_own_with_an_address_for_endpoints() -> None:
+def test_a_run_has_its_own_network_with_an_address_for_endpoints() -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
         script = f"import socket; socket.create_server(('198.18.0.1', {port})); print('free')"
