@@ -1,7 +1,7 @@
 """The embedded AWS account: create, read, update and delete, by resource type, with AWS's own refusals.
 
-moto is the account wherever it is right; elsewhere a record is accepted once the published schema says it is valid.
-Both follow the same rules on references, quotas and faults, which are here.
+moto plays the account where it is right. Elsewhere a record is accepted if the published schema says it is valid. Both
+follow the same rules on references, quotas and faults, which are here.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Account(Books):
         self._mock.stop()
 
     def client(self, service: str) -> Any:
-        """As the books give it. Before anybody's first question, what AWS itself has put into the account is noted."""
+        """A boto3 client. Before the first one, the account's initial content is recorded as AWS's own."""
         if not self._noted:
             with self._lock:
                 if not self._noted:
@@ -62,12 +62,12 @@ class Account(Books):
         return super().client(service)
 
     def _note(self) -> None:
-        """What is there now is not the stack's."""
+        """Record the current content as not the stack's."""
         self._noted = True
         self._baseline = {**take_inventory(self), "record": set()}
 
     def judge(self, type_token: str, inputs: Mapping[str, Any]) -> None:
-        """The checks that a preview can make: policies, as far as they are known, must grant something.
+        """The checks that a preview can make: policies whose content is known must grant something.
 
         Raises Refused.
         """
@@ -119,11 +119,11 @@ class Account(Books):
             return live.outputs
 
     def read(self, type_token: str, resource_id: str) -> dict[str, Any]:
-        """The outputs of a resource. Raises Refused where there is none."""
+        """The outputs of a resource. Raises Refused if it does not exist."""
         return dict(self._existing(type_token, resource_id).outputs)
 
     def delete(self, type_token: str, resource_id: str) -> None:
-        """Delete a resource. Raises Refused where something still uses it."""
+        """Delete a resource. Raises Refused if something still uses it."""
         kind, live = _kind(type_token), self._existing(type_token, resource_id)
         with self._lock:
             check_unused(live, self.live.values())
@@ -137,7 +137,7 @@ class Account(Books):
         self.kept.add(live.id)
 
     def diff(self, type_token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[set[str], set[str]]:
-        """Which inputs differ, and which of them make a new resource."""
+        """Which inputs differ, and which of them replace the resource."""
         changed = differing(old, new)
         return changed, _kind(type_token).replaces(old, new) if changed else set()
 
@@ -158,7 +158,7 @@ class Account(Books):
         return found + lost
 
     def accept_as_existing(self) -> None:
-        """Treat everything in the account now as older than the stack and not the stack's."""
+        """Treat everything that is now in the account as existing before the stack."""
         for live in self.live.values():
             live.ours = False
         self._note()
@@ -199,7 +199,7 @@ def _kind(type_token: str) -> Any:
 
 
 def _as_refusals(act: Callable[[], T]) -> T:
-    """boto3's errors in the account's own form."""
+    """Turn boto3's errors into Refused."""
     try:
         return act()
     except ClientError as error:

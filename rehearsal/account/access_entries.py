@@ -1,4 +1,4 @@
-"""Who may use an EKS cluster: access entries by either provider, and access policies, as records."""
+"""Access to an EKS cluster: access entries of either provider, and access policies, as records."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _SCHEMA = "AWS::EKS::AccessEntry"
 _STANDARD = "STANDARD"
 # Amazon EKS API Reference, CreateAccessEntry, type.
 _TYPES = (_STANDARD, "FARGATE_LINUX", "EC2_LINUX", "EC2_WINDOWS", "EC2", "HYBRID_LINUX", "HYPERPOD_LINUX")
-# terraform-provider-aws, internal/service/eks/consts.go, accessEntryType_Values: the list against which access_entry.go
-# holds the type before any request. pulumi-aws is made from it.
+# terraform-provider-aws, internal/service/eks/consts.go, accessEntryType_Values: access_entry.go checks the type
+# against this list before any request. pulumi-aws is built from it.
 _PROVIDER_TYPES = ("EC2", "EC2_LINUX", "EC2_WINDOWS", "FARGATE_LINUX", "HYBRID_LINUX", _STANDARD)
 
 
@@ -52,7 +52,7 @@ def _create(account: Books, i: Inputs) -> dict[str, Any]:
 
 
 def _check_groups(i: Inputs) -> None:
-    """Amazon EKS User Guide, "Create access entries": a node's entry has no groups of one's own."""
+    """Amazon EKS User Guide, "Create access entries": a node's entry takes no Kubernetes groups."""
     if i.get("type", _STANDARD) != _STANDARD and i.get("kubernetesGroups"):
         raise Refused("InvalidParameterException", f"kubernetesGroups cannot be specified for type {i['type']}")
 

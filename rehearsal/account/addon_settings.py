@@ -1,4 +1,4 @@
-"""The configuration values that EKS's add-ons take, as far as their schemas are published (addon_settings.csv)."""
+"""The configuration values that EKS's add-ons accept, for add-ons with a published schema (addon_settings.csv)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _schemas() -> dict[str, dict[str, type]]:
 
 
 def check_settings(addon: str, text: str) -> None:
-    """Refuse values that the add-on's schema does not have; add-ons without a published one take none."""
+    """Refuse values that are not in the add-on's schema; add-ons without a published schema accept none."""
     try:
         values = json.loads(text)
     except ValueError:

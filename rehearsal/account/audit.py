@@ -8,7 +8,7 @@ from .books import Books
 
 Inventory = dict[str, set[str]]
 
-# service, operation, where the names are in its answer
+# Service, operation, and the path of the names in its response.
 _QUERIES = (
     ("ec2", "describe_vpcs", "Vpcs[].VpcId"),
     ("ec2", "describe_subnets", "Subnets[].SubnetId"),
@@ -34,7 +34,7 @@ _QUERIES = (
 
 
 def take_inventory(account: Books) -> Inventory:
-    """Names of everything there is, by kind, the account's own records included."""
+    """Names of everything in the account, by kind, including the account's own records."""
     found: Inventory = {}
     for service, operation, path in _QUERIES:
         what = f"{service} {operation.split('_', 1)[1].replace('_', '-')}"
@@ -45,7 +45,7 @@ def take_inventory(account: Books) -> Inventory:
 
 
 def _usable(account: Books, key: str) -> bool:
-    """A key that waits for its deletion is gone as far as anybody can use it; AWS's own keys are not the account's."""
+    """Whether a key counts: one that is pending deletion cannot be used, and AWS managed keys are AWS's own."""
     state = account.client("kms").describe_key(KeyId=key)["KeyMetadata"]
     return bool(state["KeyState"] != "PendingDeletion" and state["KeyManager"] == "CUSTOMER")
 

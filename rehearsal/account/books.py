@@ -1,4 +1,4 @@
-"""The account's books: what exists, and the clients of moto's part."""
+"""The account's books: what exists in it, and boto3 clients for the part that moto plays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Inputs = Mapping[str, Any]
 
 
 class Refused(Exception):
-    """AWS refuses a request. The text is AWS's error code, a colon, and what is wrong."""
+    """AWS refuses a request. The text is AWS's error code, a colon, and the message."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -35,7 +35,7 @@ class HalfMade(Refused):
 @dataclass
 class Live:
     """A resource that exists. ``began`` is the virtual second of its request, ``ready_at`` the one from which others
-    can rely on it, ``notes`` what AWS remembers of it and nobody reads.
+    can rely on it, ``notes`` what AWS remembers about it internally.
     """
 
     type: str
@@ -51,7 +51,7 @@ class Live:
 
     @property
     def identifiers(self) -> set[str]:
-        """What other resources can name it by."""
+        """The ids and ARNs by which other resources can refer to it."""
         keys = ("arn", "clusterArn", "workspaceId")
         # A target's ARN is what it sends events to.
         own = {self.id} | {str(self.outputs[key]) for key in keys if self.outputs.get(key) != self.inputs.get(key)}
@@ -59,7 +59,7 @@ class Live:
 
 
 class Books:
-    """One AWS account in one region: what is in it, without the rules on what may change."""
+    """One AWS account in one region: its content, without the rules on changes."""
 
     def __init__(self, region: str, quotas: Mapping[str, int] | None = None) -> None:
         self.region, self.account_id = region, ACCOUNT_ID
@@ -70,11 +70,11 @@ class Books:
         self.now = 0.0
 
     def client(self, service: str) -> Any:
-        """A boto3 client of the account, so that botocore checks every request's shape."""
+        """A boto3 client of the account; botocore checks the shape of every request."""
         return _client(service, self.region)
 
     def new_id(self, prefix: str) -> str:
-        """An id as AWS makes them."""
+        """A new id in AWS's format."""
         return f"{prefix}-{secrets.token_hex(8)}0"
 
     def arn(self, service: str, resource: str, *, region: str | None = None) -> str:
@@ -97,25 +97,25 @@ class Books:
         inputs: dict[str, Any],
         outputs: Mapping[str, Any] | None = None,
     ) -> None:
-        """Take a resource that AWS or somebody else made into the account's books."""
+        """Record a resource that AWS or somebody else created."""
         live = Live(type_token, name, resource_id, inputs, {**inputs, **(outputs or {})}, self.now)
         self.live[type_token, resource_id] = live
 
     def find(self, type_token: str, *, by: float | None = None, **inputs: Any) -> Iterator[Live]:
-        """Live resources of a type whose inputs have these values, ready by a virtual time where one is given."""
+        """Live resources of a type with these inputs; with ``by``, only those ready at that virtual time."""
         for live in list(self.live.values()):
             matches = live.type == type_token and all(live.inputs.get(k) == v for k, v in inputs.items())
             if matches and (by is None or live.ready_at <= by):
                 yield live
 
     def charts_installed(self) -> bool:
-        """Whether the EKS cluster has a Helm release, as HyperPod wants it."""
+        """Whether the EKS cluster has a Helm release, which HyperPod requires."""
         return any(self.find(RELEASE, by=self.now))
 
 
 @cache
 def _client(service: str, region: str) -> Any:
-    """Clients are dear to make, and moto's patches reach those made before an account began."""
+    """Creating clients is slow, and moto's patches also reach clients that are older than the account."""
     return boto3.client(service, region_name=region)
 
 

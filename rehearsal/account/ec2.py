@@ -77,7 +77,7 @@ def _subnet(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
 
 
 def lacks_rule_to_itself(account: Books, groups: Sequence[str]) -> str | None:
-    """ "ingress" or "egress", where no group lets all traffic through between its members in that direction."""
+    """ "ingress" or "egress" if no group allows all traffic between its members in that direction."""
     for direction in ("Ingress", "Egress"):
         token = f"aws:vpc/securityGroup{direction}Rule:SecurityGroup{direction}Rule"
         rules = (
@@ -169,7 +169,7 @@ def _association(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
 
 
 def _update_association(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
-    """EC2 gives the association of another table an id of its own, which the provider keeps."""
+    """EC2 gives the new association another id, which the provider keeps."""
     now = live.outputs.get("associationId", live.id)
     answer = account.client("ec2").replace_route_table_association(AssociationId=now, RouteTableId=i["routeTableId"])
     return {"associationId": answer["NewAssociationId"]}
@@ -296,7 +296,7 @@ def _update_gateway(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
     return _retag(account, live, i)
 
 
-# Where more than tags changes in place.
+# Types of which more than tags changes in place.
 _UPDATES = {
     "ec2/vpc:Vpc": _update_vpc,
     "ec2/internetGateway:InternetGateway": _update_gateway,
@@ -325,7 +325,7 @@ def register_kinds() -> None:
         register(Kind(token=f"aws:{token}", create=create, delete=delete, update=_UPDATES.get(token, _retag)))
     plain: dict[str, tuple[Any, Any, Any]] = {
         "ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation": (_secondary, _delete_secondary, None),
-        # Deleting the adopted group is a no-op in pulumi-aws: it goes with its VPC.
+        # pulumi-aws does not delete the adopted group, which is deleted with its VPC.
         "ec2/defaultSecurityGroup:DefaultSecurityGroup": (
             _default_group,
             lambda account, live: None,

@@ -16,7 +16,7 @@ from .schemas import to_cloudformation
 from .updates import check_control_plane
 
 CLUSTER = "aws:eks/cluster:Cluster"
-# IANA IPv4 Special-Purpose Address Registry (RFC 6890) and multicast (RFC 5771): nobody's public addresses.
+# IANA IPv4 Special-Purpose Address Registry (RFC 6890) and multicast (RFC 5771): not public addresses.
 _NOT_PUBLIC = tuple(
     IPv4Network(block)
     for block in (
@@ -109,12 +109,12 @@ def _update_cluster(account: Books, live: Live, i: Inputs) -> None:
 
 
 def _delete_cluster(account: Books, live: Live) -> None:
-    # EKS takes the group it made with it.
+    # EKS also deletes the security group that it created.
     release(account, "aws:ec2/securityGroup:SecurityGroup", live.outputs["vpcConfig"]["clusterSecurityGroupId"])
 
 
 def in_cluster(account: Books, i: Inputs) -> Live:
-    """The EKS cluster that an input names, once it is there. Raises Refused."""
+    """The EKS cluster that an input names. Raises Refused if it is not ready."""
     found = next(account.find(CLUSTER, name=i["clusterName"], by=account.now), None)
     if found is None:
         raise Refused("ResourceNotFoundException", f"no cluster found for name: {i['clusterName']}")
@@ -137,7 +137,7 @@ def _addon_properties(i: Inputs) -> dict[str, Any]:
 
 
 def _check_addon(cluster: Live, i: Inputs) -> None:
-    """CreateAddon: the version must be one for the cluster's own Kubernetes version."""
+    """CreateAddon: the add-on version must support the cluster's Kubernetes version."""
     name, version, kubernetes = i["addonName"], i.get("addonVersion"), str(cluster.inputs["version"])
     fitting = [row for row in ADDON_VERSIONS if row.addon == name and kubernetes in row.kubernetes_versions]
     if not fitting:

@@ -1,7 +1,7 @@
-"""What VPC endpoints let through: where a VPC has one for a service, every call to it leaves through that endpoint.
+"""What VPC endpoints allow: if a VPC has one for a service, every call to the service leaves through that endpoint.
 
 AWS PrivateLink guide, "Control access to VPC endpoints using endpoint policies": the endpoint's policy must allow the
-call, beside the policies of who calls; without a policy it allows every one.
+call, in addition to the caller's policies; without a policy every call is allowed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _NAMES: Mapping[str, str] = {"ecr": "ecr.api", "cloudwatch": "monitoring", "sage
 
 
 def blocks(account: Books, action: str, resource: str, context: Mapping[str, str]) -> bool:
-    """Whether an endpoint of the account's refuses the call, by who makes it and whom the resource belongs to.
+    """Whether an endpoint of the account refuses the call, by its caller and the owner of the resource.
 
-    ``context`` are the condition keys of the call; one that nobody signed has no ``aws:PrincipalAccount``.
+    ``context`` has the condition keys of the call; an unsigned call has no ``aws:PrincipalAccount``.
     """
     prefix = action.split(":")[0]
     suffix = f".{account.region}.{_NAMES.get(prefix, prefix)}"
@@ -37,7 +37,7 @@ def blocks(account: Books, action: str, resource: str, context: Mapping[str, str
 
 
 def _owner(account: Books, resource: str) -> str | None:
-    """The account of a resource. A bucket's ARN does not tell, and another one's could be anybody's."""
+    """The account of a resource. A bucket's ARN does not name it, so only the account's own buckets are known."""
     if resource == "*":
         return account.account_id
     if resource.startswith(f"arn:{account.partition}:s3:::"):

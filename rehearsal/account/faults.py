@@ -54,7 +54,7 @@ class Fault:
     hits: int = field(default=0, init=False)
 
     def strikes(self, type_token: str, name: str, creates: int) -> bool:
-        """Whether this fault takes this create, which is the account's ``creates``-th."""
+        """Whether this fault hits this create, which is the account's ``creates``-th."""
         if self.hits >= self.count:
             return False
         hit = (

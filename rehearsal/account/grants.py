@@ -1,8 +1,8 @@
 """What policies grant: IAM's decision about one action on the resources that AWS asks about.
 
 IAM User Guide, "Policy evaluation logic" and "IAM JSON policy elements: Condition operators". Within one account an
-identity's Allow is enough, and any Deny, the resource's own included, wins. Operators on numbers and dates are not
-played: a statement that has one grants nothing and denies nothing. A key with several values has them with commas.
+identity's Allow is enough, and any Deny wins, including the resource's own. Operators on numbers and dates are not
+supported: a statement with one grants nothing and denies nothing. Several values of a key are separated by commas.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def role_statements(account: Books, role: str, by: float | None = None) -> Itera
 
 
 def managed_statements(iam: Any, arn: str, partition: str) -> Iterator[Statement]:
-    """The statements of a policy that AWS manages; moto has them as the commercial partition does."""
+    """The statements of an AWS managed policy, which moto knows only in the commercial partition."""
     arn = arn.replace(f"arn:{partition}:", "arn:aws:", 1)
     version = iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
     document = iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
@@ -43,9 +43,9 @@ def managed_statements(iam: Any, arn: str, partition: str) -> Iterator[Statement
 
 
 def asked_about(action: Action, values: Mapping[str, str]) -> list[str]:
-    """The ARNs that AWS decides about: one of every type that the action demands or that ``values`` name in full.
+    """The ARNs that AWS checks: one of every type that the action requires or that ``values`` name completely.
 
-    ``values`` are the placeholders of the reference's ARNs. What is unknown stays ``*``, which only a wildcard matches.
+    ``values`` are the placeholders of the reference's ARNs. An unknown part stays ``*``, which only a wildcard matches.
     """
     found = []
     for kind in action.types:
@@ -86,7 +86,7 @@ def _is_about(statement: Statement, what: str, fits: Any) -> bool:
 
 
 def _holds(operator: str, keys: Mapping[str, Any], context: Mapping[str, str]) -> bool:
-    """Whether a condition's every key has one of its values. A key that is not there satisfies only what is negated."""
+    """Whether every key of a condition has one of its values. A missing key satisfies only negated operators."""
     known = {key.lower(): value for key, value in context.items()}
     return all(
         _one_holds(operator, known.get(key.lower()), [_resolved(one, known) for one in listed(wanted)])
@@ -95,7 +95,7 @@ def _holds(operator: str, keys: Mapping[str, Any], context: Mapping[str, str]) -
 
 
 def _resolved(value: Any, known: Mapping[str, str]) -> Any:
-    """A value with its policy variables (``${aws:PrincipalAccount}``) replaced by what is known of the request."""
+    """A value with its policy variables (``${aws:PrincipalAccount}``) replaced with the request's values."""
     if not isinstance(value, str):
         return value
     return _VARIABLE.sub(lambda found: known.get(found[1].lower(), found[0]), value)

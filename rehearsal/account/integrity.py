@@ -27,7 +27,7 @@ _S3_URI = re.compile(r"s3://([a-z0-9.-]+)(/.*)?")
 
 
 def references(value: Any) -> Iterator[str]:
-    """Every id, ARN of an account, and ``s3://bucket`` in a value, at any depth. JSON documents are just text."""
+    """Every id, ARN of an account, and ``s3://bucket`` in a value, at any depth. JSON documents are not parsed."""
     if isinstance(value, str):
         if _ID.fullmatch(value) or (_ARN.fullmatch(value) and "\n" not in value):
             yield value
@@ -54,7 +54,7 @@ def check_exist(wanted: Iterable[str], known: set[str]) -> None:
 
 
 def check_unused(live: Live, everything: Iterable[Live]) -> None:
-    """Raise Refused where another resource still names this one."""
+    """Raise Refused if another resource still refers to this one."""
     own = {_normal(identifier) for identifier in live.identifiers}
     for other in everything:
         if other is not live and any(_normal(reference) in own for reference in other.references):

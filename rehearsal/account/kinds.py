@@ -1,4 +1,4 @@
-"""Kinds of resources: what creates, changes and deletes each resource type."""
+"""Kinds of resources: how each resource type is created, changed and deleted."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Check = Callable[[Inputs], Sequence[str]]
 class Kind:
     """A resource type.
 
-    ``fixed``: the inputs whose change makes a new resource, as ``replacement.replacing`` reads them; None for what
-    pulumi-aws deploys, whose rows are in ``replacement.csv``. Without ``update`` nothing but tags changes in place.
-    ``check`` says what the provider itself refuses, even in a preview, without asking AWS.
+    ``fixed``: the inputs whose change replaces the resource, as paths for ``replacement.replacing``; None for types of
+    pulumi-aws, whose rows are in ``replacement.csv``. Without ``update``, only tags change in place. ``check`` returns
+    what the provider itself refuses, even in a preview, without calling AWS.
     """
 
     token: str
@@ -32,7 +32,7 @@ class Kind:
     check: Check = lambda inputs: ()
 
     def replaces(self, old: Inputs, new: Inputs) -> set[str]:
-        """The inputs whose change makes a new resource. Raises LookupError if the table has no answer."""
+        """The inputs whose change replaces the resource. Raises LookupError if the table does not say."""
         if self.fixed is not None:
             return replacing(self.fixed, old, new)
         row = table().get(self.token)
@@ -45,7 +45,7 @@ class Kind:
 
 
 def after_update(outputs: Inputs, old: Inputs, new: Inputs) -> dict[str, Any]:
-    """Outputs once the inputs are ``new`` instead of ``old``: what AWS computed stays, inside of inputs too."""
+    """The outputs after the inputs change from ``old`` to ``new``: computed values stay, also inside inputs."""
     kept = {key: value for key, value in outputs.items() if key not in old or key in new}
     for key, value in new.items():
         before, given = kept.get(key), old.get(key)
@@ -70,7 +70,7 @@ def family(find: Callable[[str], Kind | None]) -> None:
 
 
 def provider_refuses(token: str, inputs: Inputs) -> list[str]:
-    """Why the type's provider refuses these inputs before it asks AWS; values may still be unknown."""
+    """Why the type's provider refuses these inputs before it calls AWS; values may still be unknown."""
     kind = find_kind(token)
     return list(kind.check(inputs)) if kind else [f"the embedded account does not know {token}"]
 
@@ -83,6 +83,6 @@ def find_kind(token: str) -> Kind | None:
 
 
 def release(account: Books, type_token: str, resource_id: str) -> None:
-    """Delete a resource that AWS created by itself, together with its cause."""
+    """Delete a resource that AWS created by itself for another one that is being deleted."""
     KINDS[type_token].delete(account, account.live[type_token, resource_id])
     del account.live[type_token, resource_id]

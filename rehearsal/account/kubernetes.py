@@ -1,4 +1,4 @@
-"""Objects of Kubernetes: accepted by the published schemas of the cluster's own version, in a namespace that exists."""
+"""Kubernetes objects: valid by the published schemas of the cluster's version, and in an existing namespace."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _update(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
 
 
 def _delete(account: Books, live: Live) -> None:
-    """A namespace takes everything in it along."""
+    """Deleting a namespace deletes everything in it."""
     if live.type != NAMESPACE:
         return
     name = live.inputs["metadata"]["name"]
@@ -98,5 +98,5 @@ def _kind(token: str) -> Kind | None:
 
 
 def register_kinds() -> None:
-    """Make every type of Kubernetes known."""
+    """Make all Kubernetes types known."""
     family(_kind)

@@ -1,4 +1,4 @@
-"""Changes of Kubernetes objects that pulumi-kubernetes makes a replacement, or that the API server refuses."""
+"""Changes of Kubernetes objects for which pulumi-kubernetes replaces them, or which the API server refuses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REPLACES = {
     "ClusterRoleBinding": ("roleRef",),
     "StorageClass": ("parameters", "provisioner"),
 }
-# What the API server calls immutable and the provider patches nevertheless: Kubernetes API reference, StorageClass
+# Fields that the API server calls immutable and the provider still patches: Kubernetes API reference, StorageClass
 # ("updates to ... are forbidden") and PersistentVolume ("nodeAffinity is immutable").
 _IMMUTABLE = {
     "StorageClass": ("reclaimPolicy", "volumeBindingMode"),
@@ -30,12 +30,12 @@ _IMMUTABLE = {
 
 
 def replacing_paths(token: str) -> frozenset[str]:
-    """The paths of an object's fields whose change makes another object."""
+    """The paths of fields whose change replaces the object."""
     return _NAMED | frozenset(_REPLACES.get(token.rsplit(":", 1)[-1], ()))
 
 
 def check_update(old: Inputs, new: Inputs) -> None:
-    """Raise Refused for a change that the API server does not take."""
+    """Raise Refused for a change that the API server does not accept."""
     kind = str(new["kind"])
     if fixed := replacing(frozenset(_IMMUTABLE.get(kind, ())), old, new):
         raise Refused("Invalid", f"{kind} {new['metadata']['name']} is invalid: {', '.join(fixed)}: field is immutable")

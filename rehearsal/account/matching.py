@@ -1,7 +1,7 @@
 """ARNs against patterns, as IAM matches them.
 
-IAM User Guide, "IAM JSON policy elements: Resource": ``*`` and ``?`` stand for characters of one part of an ARN, parts
-being what its first five colons separate; in the last part they stand for anything.
+IAM User Guide, "IAM JSON policy elements: Resource": the first five colons separate an ARN's parts. ``*`` and ``?``
+match characters within one part; in the last part they match anything.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from functools import cache
 
 _PARTS = 6
 PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
-# A run of characters without a slash: no bucket's name has one, so that bucket/key is no bucket.
+# Characters without a slash: a bucket's name has none, so bucket/key does not match a bucket.
 _NAME = "\0"
 _WITHOUT_SLASH = ("BucketName",)
 
 
 def matches(pattern: str, arn: str) -> bool:
-    """Whether a policy's resource, ``*`` or an ARN with wildcards, means this ARN. Case counts."""
+    """Whether a policy's resource, ``*`` or an ARN with wildcards, matches this ARN. Case-sensitive."""
     if pattern == "*":
         return True
     parts, wanted = pattern.split(":", _PARTS - 1), arn.split(":", _PARTS - 1)
@@ -46,7 +46,7 @@ def _wild(part: str) -> str:
 
 
 def _common(one: str, other: str) -> bool:
-    """Whether two patterns have a text in common."""
+    """Whether some string matches both patterns."""
     seen: dict[tuple[int, int], bool] = {}
 
     def common(i: int, j: int) -> bool:
@@ -68,7 +68,7 @@ def _common(one: str, other: str) -> bool:
 
 
 def _meet(one: str, other: str) -> bool:
-    """Whether two signs can stand for the same character."""
+    """Whether two pattern characters can match the same character."""
     if _NAME in (one, other):
         return "/" not in (one, other)
     return one == other or bool({one, other} & {"*", "?"})

@@ -1,4 +1,4 @@
-"""Settings that skip what moto sets up for every account and nobody needs, so that an account starts at once."""
+"""Settings that skip parts of moto's setup that are not needed here, so that an account starts quickly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from functools import cache
 
 os.environ.setdefault("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
-# Nothing here starts an instance, and five thousand images take half a second for each account.
+# No instance is started here, and loading five thousand images takes half a second per account.
 os.environ.setdefault("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
 
 from botocore import session
@@ -16,7 +16,7 @@ from moto.core import responses
 from moto.core.base_backend import AccountSpecificBackend
 from moto.iam import models as iam
 
-# Of AWS's 1,300 managed policies, those of the services in play.
+# Of AWS's 1,300 managed policies, those of the services used here.
 _MANAGED = (
     "AmazonSageMaker",
     "AmazonEKS",
@@ -26,7 +26,7 @@ _MANAGED = (
     "AmazonPrometheus",
     "AmazonGrafana",
 )
-# Their backends hold what has to be closed; every other one is dropped anyway once it has been made anew.
+# Their backends must be closed; every other backend is simply replaced by a new one.
 _CLOSED = ("s3", "batch")
 
 _parse_policies, _reset = iam.IAMBackend._init_aws_policies, AccountSpecificBackend.reset
@@ -34,7 +34,7 @@ _parsed: dict[tuple[str, str], list[iam.ManagedPolicy]] = {}
 
 
 def _policies(backend: iam.IAMBackend) -> list[iam.ManagedPolicy]:
-    """AWS's own, which nobody changes: parsed once, not for every partition of every account."""
+    """AWS's managed policies, which never change: parsed once, not for every partition of every account."""
     place = (backend.account_id, backend.region_name)
     if place not in _parsed:
         _parsed[place] = _parse_policies(backend)
@@ -47,14 +47,14 @@ def _close(backends: AccountSpecificBackend) -> None:
 
 
 def apply() -> None:
-    """Once, before the first account."""
+    """Apply the settings, once, before the first account."""
     every = json.loads(iam.aws_managed_policies_data)
     iam.aws_managed_policies_data = json.dumps({k: v for k, v in every.items() if k.startswith(_MANAGED)})
     iam.IAMBackend._init_aws_policies = _policies  # type: ignore[method-assign]
     AccountSpecificBackend.reset = _close  # type: ignore[method-assign]
-    # Answers for what asks AWS through the requests library. All that is asked here goes through botocore.
+    # Responses for callers that use the requests library. All calls here go through botocore.
     core.RESPONSES_METHODS = []
-    # Every answer looks through its class for what it can answer.
+    # Every response lists the methods of its class.
     responses.method_names_from_class = cache(responses.method_names_from_class)
-    # Each session would read anew what all of them read: the descriptions of services.
+    # Otherwise each session reads the service descriptions again.
     session.create_loader = cache(session.create_loader)

@@ -13,7 +13,7 @@ _REPELLING = ("NoSchedule", "NoExecute")
 
 
 def open_nodes(account: Books) -> int:
-    """Nodes that take pods without tolerations by now (Kubernetes, "Taints and Tolerations")."""
+    """Number of nodes that now accept pods without tolerations (Kubernetes, "Taints and Tolerations")."""
     clusters = account.find(HYPERPOD_CLUSTER, by=account.now)
     groups = [group for cluster in clusters for group in cluster.inputs["instanceGroups"]]
     return sum(int(group["instanceCount"]) for group in groups if not _repels(group))

@@ -1,8 +1,8 @@
-"""Every policy that the account is given, judged: it must be well formed, and it must grant what it seems to grant.
+"""Checks every policy in the account: it must be well formed, and it must grant what it appears to grant.
 
-AWS takes a policy whose action does not exist, or whose ARN can never match, and grants nothing. Nobody notices before
-a call is denied, so the account refuses such a policy. Form is judged by the published schemas that cfn-lint ships, the
-rest by the Service Authorization Reference.
+AWS accepts a policy whose action does not exist, or whose ARN can never match, and it grants nothing. Nobody notices
+until a call is denied, so the account refuses such a policy. The form is checked by the published schemas that cfn-lint
+ships, the rest by the Service Authorization Reference.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from .authorization import Action, actions
 from .books import Refused
 from .schemas import published
 
-# identity: what a role may do. trust: who may be it. resource: who may do what with a resource. itself: the same, where
-# "*" is the resource that has the policy.
+# identity: what a role may do. trust: who may assume it. resource: who may do what with a resource. itself: the same,
+# with "*" for the resource that has the policy.
 Kind = Literal["identity", "trust", "resource", "itself"]
 
 # Where each type of resource has its policies.
@@ -40,7 +40,7 @@ _POD_IDENTITY, _POD_ACTIONS = "pods.eks.amazonaws.com", {"sts:assumerole", "sts:
 
 
 def check_policies(type_token: str, inputs: Mapping[str, Any], partition: str) -> None:
-    """Raise Refused with everything that is wrong with a resource's policies; what is not known yet is not judged."""
+    """Raise Refused with everything that is wrong with a resource's policies. Unknown values are not checked."""
     places = _POLICIES.get(type_token, {})
     for key, value in inputs.items():
         if key in places and isinstance(value, str):
@@ -124,7 +124,7 @@ def _type_names(meant: tuple[Action, ...]) -> str:
 
 
 def _idle_resources(patterns: Iterable[str], resources: list[str]) -> Iterator[str]:
-    """ARNs that no action of their statement is about. An action without type has been told already."""
+    """ARNs that match no action of their statement. Actions without resource types are reported elsewhere."""
     meant = [action for pattern in patterns for action in actions(pattern)]
     if all(action.types for action in meant) and any(action.fitting(resources) for action in meant):
         for resource in resources:
@@ -142,7 +142,7 @@ def _condition_faults(
 
 
 def _uncovered(statements: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Actions granted on one of their types while AWS asks for two: every call would be denied."""
+    """Actions granted on one resource type although AWS requires two: every call would be denied."""
     granted: dict[str, set[str]] = {}
     for statement in statements:
         if statement["Effect"] == "Allow":
@@ -191,7 +191,7 @@ _Form: Any = validators.extend(Draft201909Validator, {"requiredXor": _exactly_on
 
 @cache
 def _form(kind: Kind) -> Any:
-    """cfn-lint's schema of a kind of policy, which leans on the one that all have in common."""
+    """cfn-lint's schema for a kind of policy, which refers to the common one."""
     own = {"identity": "identity", "trust": "trust"}.get(kind, "resource")
     registry: Registry[Any] = Registry().with_resources(
         (name, DRAFT201909.create_resource(_schema(file)))

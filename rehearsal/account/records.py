@@ -1,4 +1,4 @@
-"""Resources that moto lacks or gets wrong: records, accepted only if they are valid by the published schema."""
+"""Resources that moto lacks or gets wrong, as records that must be valid by the published schema."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ def record(
 ) -> Kind:
     """A kind whose inputs must satisfy ``cfn_type``'s schema.
 
-    ``translate`` makes the schema's properties from the inputs, by default by spelling alone. Of types that
-    pulumi-aws-native deploys, the properties that the schema calls create-only replace the resource when they change.
-    ``check`` is the provider's own.
+    ``translate`` turns the inputs into the schema's properties; by default only their spelling changes. For types of
+    pulumi-aws-native, a change of a create-only property replaces the resource. ``check`` is the provider's own.
     """
     to_properties = translate or (
         lambda inputs: to_cloudformation(cfn_type, {key: value for key, value in inputs.items() if key != "tagsAll"})
@@ -74,7 +73,7 @@ def _lustre_properties(i: Inputs) -> dict[str, Any]:
         "FileSystemTypeVersion": i.get("fileSystemTypeVersion"),
         "StorageCapacity": _int(i.get("storageCapacity")),
         "StorageType": i.get("storageType"),
-        # pulumi-aws takes the one subnet as text.
+        # pulumi-aws takes the only subnet as a string.
         "SubnetIds": [i["subnetIds"]] if isinstance(i["subnetIds"], str) else i["subnetIds"],
         "SecurityGroupIds": i.get("securityGroupIds"),
         "Tags": _tag_list(i),
@@ -99,10 +98,10 @@ def _lustre(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
 
 
 def _check_capacity(i: Inputs) -> None:
-    """CreateFileSystem, StorageCapacity, and with EFA the FSx for Lustre User Guide: what the schema leaves out."""
+    """Rules that the schema lacks: CreateFileSystem, StorageCapacity; with EFA, the FSx for Lustre User Guide."""
     capacity, step = int(i["storageCapacity"]), 2400
     if i.get("efaEnabled"):
-        # 4800 GiB at 1000 MB/s per TiB, and as much more as that is less: a file server's 4800 MB/s.
+        # 4800 GiB at 1000 MB/s per TiB, and proportionally more at less: a file server has 4800 MB/s.
         step = 4_800_000 // int(i["perUnitStorageThroughput"])
         if capacity <= 0 or capacity % step:
             raise Refused("BadRequest", f"{capacity} GiB is not a capacity with EFA: a multiple of {step}")
@@ -129,7 +128,7 @@ def _update_lustre(account: Books, live: Live, i: Inputs) -> None:
     throughput = "perUnitStorageThroughput"
     if live.inputs.get("efaEnabled") and _int(live.inputs.get(throughput)) != _int(i.get(throughput)):
         raise Refused("BadRequest", "the throughput of an EFA-enabled file system cannot be changed")
-    # Last, since it remembers when the file system grew.
+    # Last, because it records when the file system grew.
     check_lustre(live, i, account.now)
 
 

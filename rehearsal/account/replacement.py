@@ -1,10 +1,10 @@
-"""Which changed inputs make a new resource: what the providers' own sources say, written down in ``replacement.csv``.
+"""Which changed inputs replace a resource: a table from the providers' sources, ``replacement.csv``.
 
-``replaces`` names inputs of which any change makes another resource, with ``/`` before a part of one; ``:less`` where
-only a smaller value does or none at all, ``:presence`` where only coming or going does. ``updates`` names the inputs
-that change in place. Sources: ``CFN X`` are the create-only properties of ``AWS::X`` in CloudFormation's registry,
-``TF file`` is ``internal/service/file`` of github.com/hashicorp/terraform-provider-aws, which pulumi-aws is made from
-(``ForceNew``, ``RequiresReplace``), at a commit where one was read.
+``replaces`` names inputs whose change replaces the resource, with ``/`` before a part of one; with ``:less`` only a
+smaller value or none replaces it, with ``:presence`` only adding or removing it. ``updates`` names the inputs that
+change in place. Sources: ``CFN X`` are the create-only properties of ``AWS::X`` in CloudFormation's registry, ``TF
+file`` is ``internal/service/file`` of github.com/hashicorp/terraform-provider-aws, from which pulumi-aws is built
+(``ForceNew``, ``RequiresReplace``), in some rows at a given commit.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def table() -> Mapping[str, Replacement]:
 
 
 def differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
-    """The inputs that differ; none and not given are the same."""
+    """The inputs that differ; None and a missing value are equal."""
     return {key for key in {*old, *new} if old.get(key) != new.get(key)}
 
 
 def replacing(paths: frozenset[str], old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
-    """The inputs whose change makes a new resource, by their top-level names."""
+    """The inputs whose change replaces the resource, by their top-level names."""
     found = set()
     for rule in paths:
         path, _, when = rule.partition(":")

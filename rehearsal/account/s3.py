@@ -1,4 +1,4 @@
-"""S3 in moto. Bucket policies are kept here, because moto ignores their conditions and would refuse everything."""
+"""S3 in moto. Bucket policies stay in the books, because moto ignores their conditions and would refuse everything."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _setting(put: str, delete: str | None, request: Any) -> tuple[Any, Any]:
 
 
 def _put_again(create: Create) -> Change:
-    """S3 has no update of a setting: putting it again replaces it."""
+    """S3 cannot update a setting: putting it again replaces it."""
     return lambda account, live, i: create(account, i)[1]
 
 

@@ -1,4 +1,4 @@
-"""Published schemas: what CloudFormation's registry says of a type, read from the copies that cfn-lint ships."""
+"""Published schemas of types in CloudFormation's registry, from the copies that cfn-lint ships."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REGION = "us-east-1"
 
 
 def published(path: str) -> Any:
-    """One of cfn-lint's files. Its code, which takes seconds to load, is not needed for that."""
+    """One of cfn-lint's files, read without loading its code, which takes seconds."""
     return json.loads(Path(str(distribution("cfn-lint").locate_file(f"cfnlint/data/schemas/{path}"))).read_text())
 
 
@@ -52,13 +52,13 @@ def _validator(cfn_type: str) -> Any:
 
 
 def replacing_properties(cfn_type: str) -> frozenset[str]:
-    """Properties whose change replaces the resource, and parts of properties, as ``Orchestrator/Eks``."""
+    """Properties whose change replaces the resource, and parts of properties like ``Orchestrator/Eks``."""
     paths = (path.split("/")[2:] for path in schema(cfn_type).get("createOnlyProperties", []))
     return frozenset("/".join(path) for path in paths)
 
 
 def check_valid(cfn_type: str, properties: Mapping[str, Any]) -> None:
-    """Raise Refused with everything that the schema has against these properties."""
+    """Raise Refused with every violation of the schema."""
     faults = [_sentence(error) for error in _validator(cfn_type).iter_errors(properties)]
     if faults:
         raise Refused("ValidationException", f"{cfn_type}: " + "; ".join(sorted(faults)))

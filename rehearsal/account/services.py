@@ -39,7 +39,7 @@ def _update_log_group(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
 
 
 def _log_policy(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
-    """PutResourcePolicy: ten for an account, which moto counts, and one for each log group, which moto has not."""
+    """PutResourcePolicy: ten per account, which moto counts, and one per log group, which moto lacks."""
     if ("policyName" in i) == ("resourceArn" in i):
         raise Refused("InvalidParameterException", "exactly one of policy_name or resource_arn must be specified")
     if "resourceArn" not in i:
@@ -105,7 +105,7 @@ def _document(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
 
 
 def _update_document(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
-    """As the provider does: a new version, made the default; the same content again is fine (DuplicateDocument...)."""
+    """Like the provider: create a new version and make it the default, unless the content is the same."""
     if i["documentType"] != live.inputs["documentType"]:
         raise Refused("InvalidDocument", "UpdateDocument changes content, not the type of a document")
     if i["documentType"] == "Session":
@@ -136,7 +136,7 @@ def _workspace(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
 
 
 def _rules(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
-    # moto takes any text; managed Prometheus validates the file as Prometheus does.
+    # moto accepts any text; managed Prometheus validates the file like Prometheus.
     try:
         groups = yaml.safe_load(i["data"])["groups"]
         complete = all(

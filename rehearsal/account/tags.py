@@ -6,13 +6,13 @@ from .books import Inputs, Refused
 
 # Tagging AWS Resources and Tag Editor User Guide, "Tag naming limits and requirements".
 _LIMIT = 50
-# Amazon S3 User Guide, "Categorizing your objects using tags"; the words are PutObjectTagging's.
+# Amazon S3 User Guide, "Categorizing your objects using tags"; the message is PutObjectTagging's.
 _OBJECT = "aws:s3/bucketObjectv2:BucketObjectv2"
 _OBJECT_LIMIT = 10
 
 
 def check_tags(token: str, inputs: Inputs) -> None:
-    """Raise Refused where a resource of this type takes fewer tags."""
+    """Raise Refused if a resource of this type cannot have that many tags."""
     count = len(inputs.get("tagsAll") or inputs.get("tags") or ())
     if token == _OBJECT and count > _OBJECT_LIMIT:
         raise Refused("BadRequest", f"Object tags cannot be greater than {_OBJECT_LIMIT}")

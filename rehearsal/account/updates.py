@@ -1,4 +1,4 @@
-"""Changes in place that AWS refuses, by its API references and guides."""
+"""Changes in place that AWS refuses, from its API references and guides."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _LUSTRE_REST_SECONDS = 6 * 3600
 
 
 def check_lustre(live: Live, i: Inputs, now: float) -> None:
-    """UpdateFileSystem, StorageCapacity: more than now, and not soon after the last increase.
+    """UpdateFileSystem, StorageCapacity: it only grows, and not soon after the last increase.
 
-    That it is a capacity at all is the caller's to check. ``now`` is the account's virtual second.
+    The caller checks that the capacity is valid. ``now`` is the account's virtual second.
     """
     before, after = int(live.inputs["storageCapacity"]), int(i["storageCapacity"])
     if after < before:
@@ -56,8 +56,8 @@ def _minor(version: str) -> int:
 
 
 def check_groups(live: Live, i: Inputs) -> None:
-    """SageMaker Developer Guide, "Updating SageMaker HyperPod cluster configuration": to update an instance group, its
-    InstanceType must be the one that it has, whatever the page's overview says. BatchDeleteClusterNodes: "you cannot
+    """SageMaker Developer Guide, "Updating SageMaker HyperPod cluster configuration": an instance group keeps its
+    InstanceType, whatever the page's overview says. BatchDeleteClusterNodes: "you cannot
     remove instances that are configured as Slurm controller nodes". UpdateCluster has no subnets and no name."""
     before, after = _by_name(live.inputs), _by_name(i)
     if not after:
