@@ -209,9 +209,9 @@ def _outputs(found: dict[str, Any]) -> RenderableType:
 
 def _ending(outcome: Outcome) -> RenderableType:
     if outcome.kept_up:
-        return Text("\nLeft up, as asked.", style="bold")
+        return Text("\nThe stack was left up, as requested.", style="bold")
     if outcome.leftovers:
         lines = outcome.leftovers[:_LONG_LIST] + (["…"] if len(outcome.leftovers) > _LONG_LIST else [])
-        return _block(f"{len(outcome.leftovers)} left over after destroy", lines, "red")
+        return _block(f"{len(outcome.leftovers)} left behind after destroy", lines, "red")
     kept = f" Kept on purpose: {', '.join(outcome.retained)}." if outcome.retained else ""
     return Text(f"\nDestroyed {outcome.destroyed} resources; nothing is left in the account.{kept}", style="bold green")
