@@ -6,7 +6,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 ARGS ?=
 VENV := venv
 BIN := $(VENV)/bin
-# Keep compiled bytecode, even where the environment disables it: importing the packages without it takes 10 s.
+# Keep compiled bytecode even if the environment disables it: without it, importing the packages takes 10 s.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: rehearse test test-fast test-slow test-nodes test-kubernetes fuzz mutants check format golden docs-reference node-packages kubernetes-tools clean
@@ -17,7 +17,7 @@ rehearse: $(VENV)/.ready
 	$(BIN)/python -m rehearsal nodes --stack $(STACK) --if-possible
 	$(BIN)/python -m rehearsal eks --stack $(STACK) --if-possible
 
-## Format, lint, types and every test; those that need root, packages or built programs say so where they cannot run
+## Format, lint, types and every test; tests that need root, packages or built programs say so if they cannot run
 test: check test-fast test-slow test-nodes test-kubernetes
 
 ## The fast suite: under a minute
@@ -41,7 +41,7 @@ test-kubernetes: $(VENV)/.ready
 fuzz: $(VENV)/.ready
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n auto -m fuzz --timeout 3600
 
-## How many small mistakes the fast suite notices, estimated from a random sample: make mutants ARGS="--sample 50 --seed 7"
+## How many small mutations the fast suite detects, estimated from a random sample: make mutants ARGS="--sample 50 --seed 7"
 mutants: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.mutants $(ARGS)
 
@@ -52,7 +52,7 @@ check: $(VENV)/.ready
 	$(BIN)/mypy components stack operations rehearsal lifecycle tests docs benchmarks __main__.py
 	PYTHONPATH=.:lifecycle $(BIN)/lint-imports --no-logo > /dev/null || PYTHONPATH=.:lifecycle $(BIN)/lint-imports
 
-## Renew tests/golden, which has what stacks deploy and nodes boot to; read the diff
+## Renew tests/golden: what stacks deploy and what nodes look like after a boot; read the diff
 golden: $(VENV)/.ready
 	$(BIN)/python -m tests.golden.renew
 

@@ -1,10 +1,10 @@
 """The rehearsal's result as one HTML page: timeline, dependencies, cost and quotas.
 
-The page is laid out here and drawn by ``report.html.j2``; it needs no network and little JavaScript, so it can be
-attached to a change request, archived or printed.
+This module computes the layout, and ``report.html.j2`` draws it. The page needs no network and little JavaScript, so it
+can be attached to a change request, archived or printed.
 
 The graph is a grid with a lane per component and a column per depth. That takes fewer lines than a layout library:
-Graphviz needs a separate program, and igraph and grandalf place layers but have no lanes.
+Graphviz needs a separate program, and igraph and grandalf have layers but no lanes.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def write_report(result: Mapping[str, Any], path: Path) -> None:
 
 
 def _page(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything that the template shows."""
+    """The template's variables."""
     resources: Sequence[Mapping[str, Any]] = result.get("resources") or []
     nodes, groups = _read(resources)
     critical = _critical_nodes(nodes, result.get("critical_path") or [])

@@ -45,7 +45,7 @@ spec:
           {{- end }}
 {{- end -}}
 
-{{/* A service account with a cluster role of its own: name, namespace, rules. */}}
+{{/* A service account with its own cluster role: name, namespace, rules. */}}
 {{- define "account" -}}
 apiVersion: v1
 kind: ServiceAccount
@@ -63,7 +63,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ .name
 subjects: [{kind: ServiceAccount, name: {{ .name }}, namespace: {{ .namespace }}}]
 {{- end -}}
 
-{{/* Roles of an operator's jobs, the first an aggregate of the second: prefix, aggregate, resources. */}}
+{{/* Cluster roles for an operator's jobs; the first aggregates the second: prefix, aggregate, resources. */}}
 {{- define "jobroles" -}}
 {{- $group := "rbac.authorization.kubeflow.org" -}}
 apiVersion: rbac.authorization.k8s.io/v1
