@@ -24,6 +24,7 @@ from .commands.image import image_command
 from .commands.jobs import job_app
 from .commands.kubeconfig import kubeconfig_command
 from .commands.nodes import connect_command, exec_command, nodes_command, ssh_config_command
+from .commands.policy import policy_command
 from .commands.quotas import quotas_command
 from .commands.validate import validate_command
 from .target import ROOT
@@ -39,6 +40,7 @@ app.command("preview")(preview_command)
 app.command("destroy")(destroy_command)
 app.command("charts")(charts_command)
 app.command("cost")(cost_command)
+app.command("policy")(policy_command)
 app.command("quotas")(quotas_command)
 app.command("nodes")(nodes_command)
 app.command("connect")(connect_command)

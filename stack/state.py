@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +56,25 @@ class ResourceState:
 
 
 State = dict[str, ResourceState]
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Every text in a resource's inputs or outputs."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from texts(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from texts(one)
+
+
+def tags_of(inputs: Mapping[str, Any]) -> dict[str, str]:
+    """A resource's tags, the provider's default ones included."""
+    own = inputs.get("tags") or {}
+    plain = {one["key"]: one["value"] for one in own} if isinstance(own, list | tuple) else dict(own)
+    return {**(inputs.get("tagsAll") or {}), **plain}
 
 
 def members(state: Mapping[str, ResourceState], urn: str) -> Iterable[ResourceState]:

@@ -16,6 +16,7 @@ from moto import mock_aws
 from . import access_entries, ec2, eks, hyperpod, iam, kubernetes, moto_settings, records, s3, services
 from .audit import Inventory, take_inventory
 from .books import ACCOUNT_ID, Books, HalfMade, Live, Refused
+from .callers import Caller, calling
 from .faults import Fault
 from .integrity import check_exist, check_unused, known_identifiers, references
 from .kinds import after_update, find_kind
@@ -23,8 +24,9 @@ from .policies import check_policies
 from .quotas import check_quota
 from .replacement import differing
 from .tags import check_tags
+from .watching import as_aws
 
-__all__ = ["ACCOUNT_ID", "Account", "Fault", "HalfMade", "Live", "Refused"]
+__all__ = ["ACCOUNT_ID", "Account", "Caller", "Fault", "HalfMade", "Live", "Refused"]
 
 T = TypeVar("T")
 # pulumi-aws retries throttled requests 25 times by default; a few retries show the same.
@@ -36,10 +38,21 @@ for _module in (access_entries, ec2, eks, hyperpod, iam, kubernetes, records, s3
 
 
 class Account(Books):
-    """One AWS account in one region. Use as a context manager: moto's patches last for the ``with`` block."""
+    """One AWS account in one region. Use as a context manager: moto's patches last for the ``with`` block.
 
-    def __init__(self, region: str, *, faults: Sequence[Fault] = (), quotas: Mapping[str, int] | None = None) -> None:
+    ``caller`` is who creates, changes and deletes; without one, everything is allowed.
+    """
+
+    def __init__(
+        self,
+        region: str,
+        *,
+        faults: Sequence[Fault] = (),
+        quotas: Mapping[str, int] | None = None,
+        caller: Caller | None = None,
+    ) -> None:
         super().__init__(region, quotas)
+        self.caller = caller
         self.faults = list(faults)
         self._creates = 0
         self._lock = threading.RLock()
@@ -64,7 +77,8 @@ class Account(Books):
     def _note(self) -> None:
         """Record the current content as not the stack's."""
         self._noted = True
-        self._baseline = {**take_inventory(self), "record": set()}
+        with as_aws():
+            self._baseline = {**take_inventory(self), "record": set()}
 
     def judge(self, type_token: str, inputs: Mapping[str, Any]) -> None:
         """The checks that a preview can make: policies whose content is known must grant something.
@@ -91,7 +105,9 @@ class Account(Books):
         check_policies(kind.token, inputs, self.partition)
         check_tags(kind.token, inputs)
         self.now = at
-        resource_id, outputs = kind.create(self, inputs)
+        with calling(self, self.caller, "create", kind.token, inputs) as tag:
+            resource_id, outputs = kind.create(self, inputs)
+            tag(outputs)
         live = Live(kind.token, name, resource_id, inputs, {**inputs, **outputs}, ready_at, at, references=named)
         self.live[kind.token, resource_id] = live
         return resource_id, live.outputs
@@ -111,7 +127,9 @@ class Account(Books):
                 # Only tags change in place.
                 live.inputs = dict(inputs)
                 return live.outputs
-            computed = _as_refusals(lambda: kind.update(self, live, inputs))
+            with calling(self, self.caller, "update", kind.token, inputs, live) as tag:
+                computed = _as_refusals(lambda: kind.update(self, live, inputs))
+                tag(live.outputs)
             live.outputs = {**after_update(live.outputs, live.inputs, inputs), **computed}
             live.inputs, live.references = dict(inputs), named
             # A resource that changes in place existed before this deployment's clock began.
@@ -127,7 +145,8 @@ class Account(Books):
         kind, live = _kind(type_token), self._existing(type_token, resource_id)
         with self._lock:
             check_unused(live, self.live.values())
-            _as_refusals(lambda: kind.delete(self, live))
+            with calling(self, self.caller, "delete", kind.token, live.inputs, live):
+                _as_refusals(lambda: kind.delete(self, live))
             del self.live[type_token, resource_id]
 
     def keep(self, type_token: str, resource_id: str) -> None:

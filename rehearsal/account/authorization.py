@@ -26,6 +26,8 @@ _LOG_GROUP_BY_NAME = ("logs:TagResource", "logs:UntagResource", "logs:ListTagsFo
 # names the permission.
 _NEWER: Mapping[tuple[str, str], str] = {
     ("sagemaker", "AttachClusterNodeNetworkInterface"): "AttachClusterNodeVolume",
+    ("sagemaker", "BatchRebootClusterNodes"): "BatchDeleteClusterNodes",
+    ("sagemaker", "BatchReplaceClusterNodes"): "BatchDeleteClusterNodes",
 }
 
 # IAM User Guide, "AWS global condition context keys": those that do not depend on the called service.

@@ -11,6 +11,8 @@ from typing import Any
 
 import boto3
 
+from .watching import as_aws, before_call
+
 ACCOUNT_ID = "123456789012"
 RELEASE = "kubernetes:helm.sh/v3:Release"
 Inputs = Mapping[str, Any]
@@ -85,7 +87,8 @@ class Books:
 
     def prefix_list(self, service: str) -> str:
         """The id of the prefix list that a gateway endpoint's service has in this region."""
-        lists = self.client("ec2").describe_managed_prefix_lists()["PrefixLists"]
+        with as_aws():
+            lists = self.client("ec2").describe_managed_prefix_lists()["PrefixLists"]
         found = next((one["PrefixListId"] for one in lists if one["PrefixListName"] == service), None)
         return found or f"pl-{hashlib.sha256(service.encode()).hexdigest()[:8]}"
 
@@ -116,7 +119,9 @@ class Books:
 @cache
 def _client(service: str, region: str) -> Any:
     """Creating clients is slow, and moto's patches also reach clients that are older than the account."""
-    return boto3.client(service, region_name=region)
+    client = boto3.client(service, region_name=region)
+    client.meta.events.register("before-parameter-build.*.*", before_call)
+    return client
 
 
 @cache

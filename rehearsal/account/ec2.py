@@ -7,6 +7,7 @@ from typing import Any
 
 from .books import Books, Inputs, Live, Refused
 from .kinds import Kind, register
+from .watching import as_aws
 
 _PROTOCOL_ALL = "-1"
 
@@ -72,7 +73,9 @@ def _subnet(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
         AvailabilityZoneId=i["availabilityZoneId"],
         TagSpecifications=_specs("subnet", i),
     )["Subnet"]
-    outputs = {"arn": subnet["SubnetArn"], "availabilityZone": subnet["AvailabilityZone"]}
+    # moto has one partition.
+    arn = account.arn("ec2", f"subnet/{subnet['SubnetId']}")
+    outputs = {"arn": arn, "availabilityZone": subnet["AvailabilityZone"]}
     return subnet["SubnetId"], outputs
 
 
@@ -130,11 +133,12 @@ def _delete_nat_gateway(account: Books, live: Live) -> None:
     ec2 = account.client("ec2")
     ec2.delete_nat_gateway(NatGatewayId=live.id)
     # moto does not release a NAT gateway's address and interface when it is deleted.
-    for address in ec2.describe_addresses(AllocationIds=[live.inputs["allocationId"]])["Addresses"]:
-        ec2.disassociate_address(AssociationId=address["AssociationId"])
-    leaked = [{"Name": "subnet-id", "Values": [live.inputs["subnetId"]]}]
-    for interface in ec2.describe_network_interfaces(Filters=leaked)["NetworkInterfaces"]:
-        ec2.delete_network_interface(NetworkInterfaceId=interface["NetworkInterfaceId"])
+    with as_aws():
+        for address in ec2.describe_addresses(AllocationIds=[live.inputs["allocationId"]])["Addresses"]:
+            ec2.disassociate_address(AssociationId=address["AssociationId"])
+        leaked = [{"Name": "subnet-id", "Values": [live.inputs["subnetId"]]}]
+        for interface in ec2.describe_network_interfaces(Filters=leaked)["NetworkInterfaces"]:
+            ec2.delete_network_interface(NetworkInterfaceId=interface["NetworkInterfaceId"])
 
 
 def _route_table(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:

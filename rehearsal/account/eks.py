@@ -80,7 +80,9 @@ def _cluster(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     group = account.client("ec2").create_security_group(
         GroupName=f"eks-cluster-sg-{i['name']}", Description="EKS created security group", VpcId=vpc
     )["GroupId"]
-    account.adopt("aws:ec2/securityGroup:SecurityGroup", f"control plane of {i['name']}", group, {"vpcId": vpc})
+    # Amazon EKS User Guide, "View Amazon EKS security group requirements for clusters": the group's tags.
+    inputs = {"vpcId": vpc, "tags": {"aws:eks:cluster-name": i["name"], f"kubernetes.io/cluster/{i['name']}": "owned"}}
+    account.adopt("aws:ec2/securityGroup:SecurityGroup", f"control plane of {i['name']}", group, inputs)
     return i["name"], {
         "arn": account.arn("eks", f"cluster/{i['name']}"),
         "endpoint": f"https://{account.new_id('eks')[4:].upper()}.gr7.{account.region}.eks.amazonaws.com",

@@ -153,7 +153,8 @@ def _link_properties(i: Inputs) -> dict[str, Any]:
 
 def _link(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     association = account.new_id("dra")
-    return association, {"associationId": association, "arn": account.arn("fsx", f"association/{association}")}
+    arn = account.arn("fsx", f"association/{i['fileSystemId']}/{association}")
+    return association, {"associationId": association, "arn": arn}
 
 
 def _grafana(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:

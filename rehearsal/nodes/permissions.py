@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Any
 
-import botocore.session
-
 from ..account import Account
-from ..account.authorization import Action, actions, operations
 from ..account.endpoints import blocks
 from ..account.grants import Statement, asked_about, granted, role_statements
 from ..account.policies import listed
+from ..account.requests import action_of
 
-# Amazon S3 User Guide, "Required permissions for Amazon S3 API operations": operations that the reference lacks.
-_S3 = {"ListObjects": "ListBucket", "HeadBucket": "ListBucket", "HeadObject": "GetObject"}
 # AWS STS API Reference, GetCallerIdentity: no permissions are required.
 _FREE = ("sts:GetCallerIdentity",)
 # Parts of ARNs whose name in the reference differs from the request's.
@@ -35,7 +30,7 @@ def denied(account: Account, role_arn: str, service: str, operation: str, reques
 
     ``service`` is botocore's name. A role that was not created in this account may do everything.
     """
-    action = _action(service, operation)
+    action = action_of(service, operation)
     role = role_arn.rsplit("/", 1)[-1]
     if action.name in _FREE or not any(account.find("aws:iam/role:Role", name=role)):
         return None
@@ -50,22 +45,6 @@ def denied(account: Account, role_arn: str, service: str, operation: str, reques
                 f"endpoint policy allows the {action.name} action"
             )
     return None
-
-
-@cache
-def _action(service: str, operation: str) -> Action:
-    """The action that an operation needs. If the reference has none: one of that name, without resource types."""
-    prefix = _prefix(service)
-    name = (_S3.get(operation) if prefix == "s3" else None) or operations(prefix).get(operation, operation)
-    found = actions(f"{prefix}:{name}")
-    return found[0] if found else Action(f"{prefix}:{name}", operation, (), frozenset())
-
-
-@cache
-def _prefix(service: str) -> str:
-    """A service's IAM prefix: its signing name, or its own name."""
-    signed: str = botocore.session.get_session().get_service_model(service).signing_name
-    return signed if actions(f"{signed}:*") else service
 
 
 def _bucket_statements(account: Account, request: Mapping[str, Any]) -> Iterator[Statement]:

@@ -19,7 +19,9 @@ from botocore.stub import Stubber
 from operations import target
 from operations.aws import Aws
 from operations.cli import main
+from operations.deployment.policy import questions
 from operations.target import Target
+from rehearsal.account.requests import action_of
 
 ACCOUNT = "123456789012"
 CLUSTER_ID = "abcdef123456"
@@ -73,6 +75,9 @@ class StubbedAws(Aws):
     def _check(self, key: str, params: dict[str, Any], model: Any, **_: Any) -> None:
         if error := self._broken.get(key):
             raise error
+        action = action_of(model.service_model.service_name, model.name).name
+        known = action in questions() or action.startswith("sts:")
+        assert known, f"operations/deployment/verbs.csv does not have {action}, which a verb asks"
         waiting = self._expected.get(key, [])
         expected = waiting.pop(0) if waiting else {}
         found = {key: params.get(key) for key in expected}

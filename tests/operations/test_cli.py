@@ -38,7 +38,7 @@ ASKING = {
     "image": ("image", "eks-gpu"),
     "assumptions": ("assumptions", "dev"),
 }
-OFFLINE = {"deploy", "preview", "destroy", "scale", "charts"}
+OFFLINE = {"deploy", "preview", "destroy", "scale", "charts", "policy"}
 # No ready stack uses it; test_governance.py has its troubles.
 ELSEWHERE = {"governance"}
 VERBS = sorted(name for command in cli.app.registered_commands if (name := command.name))

@@ -1,0 +1,47 @@
+"""`policy`: what whoever deploys a stack may do."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from stack.failures import bad_input
+
+from .. import console, target
+from ..deployment import policy
+
+
+def policy_command(
+    stack: console.Stack,
+    account: Annotated[
+        str, typer.Option("--account", metavar="ID", help="The AWS account. By default the one of your credentials.")
+    ] = "",
+    as_json: console.Json = False,
+) -> None:
+    """Print the IAM policies that deploying and operating need.
+
+    A rehearsal finds out what the stack deploys. Make a managed policy of
+    each document and attach them all to the deployer's role. Do it again
+    after a change of the configuration, before you deploy the change.
+
+    \b
+      python -m operations policy slurm-gpu
+      python -m operations policy slurm-gpu --account 123456789012 --json
+    """
+    if account and not (account.isdecimal() and len(account) == 12):
+        raise bad_input(f"--account: {account} is no AWS account", "an account's id has 12 digits")
+    chosen = target.load(stack)
+    written = policy.write(chosen, account or chosen.aws.account_id)
+    if as_json:
+        console.emit(written)
+        return
+    for who, documents in (("deploy", written.deploy), ("operate", written.operate)):
+        for number, document in enumerate(documents, 1):
+            _show(f"To {who} {stack}, {number} of {len(documents)}", document)
+
+
+def _show(title: str, document: dict[str, Any]) -> None:
+    console.note(f"{title} ({policy.size(document)} of {policy.POLICY_LIMIT} characters):", "bold")
+    console.out().out(json.dumps(document, indent=2), highlight=False)

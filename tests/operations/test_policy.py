@@ -1,0 +1,177 @@
+"""The deployer's policies: with them alone a stack comes up, stays and goes, and nobody else's resource is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+
+from components.config import parse
+from components.names import for_stack
+from operations.deployment.policy import POLICY_LIMIT, Policies, permissions, policies, questions, size
+from rehearsal.account import ACCOUNT_ID, Account, Caller
+from rehearsal.account.authorization import actions
+from rehearsal.account.grants import granted
+from rehearsal.account.policies import policy_faults
+from rehearsal.engines.deployment import destroy, up
+from rehearsal.engines.protocol import _ANSWERS
+from rehearsal.existing import prepare
+from stack.failures import Exit
+from tests.golden.stacks import GOLDEN, deployed, on_the_day
+from tests.operations.aws import run, run_json
+from tests.operations.test_types import ROWS
+from tests.support import config, project
+
+# IAM User Guide, "IAM and AWS STS quotas": managed policies attached to a role, unless AWS has raised it.
+_MOST_POLICIES = 10
+OTHER = "210987654321"
+HERE = f"us-west-2:{ACCOUNT_ID}"
+ROLES = f"arn:aws:iam::{ACCOUNT_ID}:role"
+
+
+@cache
+def written(name: str) -> Policies:
+    chosen = GOLDEN[name]
+    loaded, checked = project(chosen.stack, **chosen.settings), config(chosen.stack, **chosen.settings)
+    names = for_stack(
+        cluster=checked.settings.cluster_name,
+        region=checked.region.name,
+        account=ACCOUNT_ID,
+        project=loaded.name,
+        stack=loaded.stack,
+    )
+    return policies(deployed(name).state, names, ACCOUNT_ID, loaded.stack)
+
+
+def statements(documents: list[dict[str, Any]], without: str = "") -> list[dict[str, Any]]:
+    """What the documents grant together, but for one action."""
+    return [
+        {**one, "Action": left}
+        for document in documents
+        for one in document["Statement"]
+        if (left := [action for action in one["Action"] if action != without])
+    ]
+
+
+def live_with(name: str, without: str = "", whole: bool = True) -> str:
+    """Deploy a stack with its policies alone, again unchanged, and destroy it. Returns why that did not work."""
+    chosen = GOLDEN[name]
+    loaded = project(chosen.stack, **chosen.settings)
+    checked, caller = parse(loaded.config), Caller(f"{ROLES}/deployer", statements(written(name).deploy, without))
+    with Account(checked.region.name) as account, on_the_day():
+        prepare(account, checked)
+        account.caller = caller
+        first = up(loaded, account)
+        if first.failure or not whole:
+            return first.failure
+        again = up(loaded, account, old=first.state, old_outputs=first.outputs)
+        assert not again.failure
+        assert not again.changes
+        for resource in again.state.values():
+            resource.protect = False
+        return "; ".join([*destroy(again.state, account), *account.leftovers()])
+
+
+def test_a_stack_comes_up_and_goes_with_its_policies_alone() -> None:
+    assert live_with("dev") == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in GOLDEN if name != "dev"])
+def test_every_stack_comes_up_and_goes_with_its_policies_alone(name: str) -> None:
+    assert live_with(name) == ""
+
+
+@pytest.mark.parametrize("action", ["ec2:CreateVpc", "iam:PassRole"])
+def test_without_an_action_the_account_refuses_in_awss_words(action: str) -> None:
+    failure = live_with("dev", without=action, whole=False)
+    assert (
+        f"AccessDenied: User: arn:aws:iam::{ACCOUNT_ID}:role/deployer is not authorized to perform: {action}" in failure
+    )
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_the_policies_are_what_iam_takes_and_grant_what_they_seem_to(name: str) -> None:
+    made, partition = written(name), "aws-us-gov" if name == "slurm-govcloud" else "aws"
+    for documents in (made.deploy, made.operate):
+        assert 1 <= len(documents) <= _MOST_POLICIES
+        assert max(map(size, documents)) <= POLICY_LIMIT
+        whole = {"Version": "2012-10-17", "Statement": statements(documents)}
+        # SageMaker Developer Guide, "IAM for SageMaker HyperPod": sessions to nodes are granted on "*".
+        allowed = "ssm:StartSession is granted"
+        assert [fault for fault in policy_faults(whole, "identity", partition) if allowed not in fault] == []
+
+
+THEIRS = {"aws:ResourceTag/hyperpod:cluster-id": "somebody-elses-01234567"}
+ADMIN = {"iam:PolicyARN": "arn:aws:iam::aws:policy/AdministratorAccess"}
+FOREIGN: list[tuple[str, str, Mapping[str, str]]] = [
+    ("ec2:DeleteVpc", f"arn:aws:ec2:{HERE}:vpc/vpc-1", THEIRS),
+    ("ec2:DeleteSubnet", f"arn:aws:ec2:{HERE}:subnet/subnet-1", {}),
+    ("ec2:AuthorizeSecurityGroupIngress", f"arn:aws:ec2:{HERE}:security-group/sg-1", THEIRS),
+    ("ec2:TerminateInstances", f"arn:aws:ec2:{HERE}:instance/i-1", {}),
+    ("ec2:CreateTags", f"arn:aws:ec2:{HERE}:vpc/vpc-1", {"aws:RequestTag/hyperpod:cluster-id": "CLUSTER"}),
+    ("fsx:DeleteFileSystem", f"arn:aws:fsx:{HERE}:file-system/fs-1", THEIRS),
+    ("fsx:DeleteFileSystem", f"arn:aws:fsx:{HERE}:file-system/fs-1", {}),
+    ("sagemaker:DeleteCluster", f"arn:aws:sagemaker:{HERE}:cluster/abc", THEIRS),
+    ("kms:ScheduleKeyDeletion", f"arn:aws:kms:{HERE}:key/1", {}),
+    ("s3:DeleteBucket", "arn:aws:s3:::sagemaker-somebody-elses", {}),
+    ("s3:GetObject", "arn:aws:s3:::sagemaker-somebody-elses/data", {}),
+    ("iam:PutRolePolicy", f"{ROLES}/admin", {}),
+    ("iam:DeleteRole", f"{ROLES}/admin", {}),
+    ("iam:CreateUser", f"arn:aws:iam::{ACCOUNT_ID}:user/me", {}),
+    ("iam:AttachRolePolicy", f"{ROLES}/OWN", ADMIN),
+    ("iam:PassRole", f"{ROLES}/admin", {"iam:PassedToService": "sagemaker.amazonaws.com"}),
+    ("iam:PassRole", f"{ROLES}/OWN", {"iam:PassedToService": "ec2.amazonaws.com"}),
+    (
+        "iam:CreateServiceLinkedRole",
+        f"{ROLES}/aws-service-role/ecs.amazonaws.com/x",
+        {"iam:AWSServiceName": "ecs.amazonaws.com"},
+    ),
+    ("logs:DeleteLogGroup", f"arn:aws:logs:{HERE}:log-group:/somebody/elses:log-stream:", {}),
+    ("ssm:GetParameter", f"arn:aws:ssm:{HERE}:parameter/somebody/elses", {}),
+    ("secretsmanager:GetSecretValue", f"arn:aws:secretsmanager:{HERE}:secret:any", {}),
+]
+
+
+@pytest.mark.parametrize("name", ["dev", "eks-gpu", "eks-teams"])
+def test_what_is_not_the_stacks_is_out_of_reach(name: str) -> None:
+    tags = next(one.inputs["tagsAll"] for one in deployed(name).state.values() if one.inputs.get("tagsAll"))
+    cluster_id = tags["hyperpod:cluster-id"]
+    own = f"{tags['hyperpod:cluster']}-us-west-2-worker-{cluster_id[-8:]}"
+    given = statements(written(name).deploy)
+    reached = []
+    for action, resource, context in FOREIGN:
+        known = {key: value.replace("CLUSTER", cluster_id) for key, value in context.items()}
+        if granted(given, (), action, resource.replace("OWN", own), known):
+            reached.append(f"{action} {resource} {known}")
+    assert reached == []
+    passed = {"iam:PassedToService": "sagemaker.amazonaws.com"}
+    assert granted(given, (), "iam:PassRole", f"{ROLES}/{own}", passed)
+
+
+def test_the_table_has_every_type_and_every_function_that_stacks_use_and_real_actions() -> None:
+    types = {kind for kind in ROWS if not kind.startswith(("eks:index:", "kubernetes:"))}
+    assert permissions().keys() == types | _ANSWERS.keys()
+    for row in permissions().values():
+        named = (*row.create, *row.read, *row.update, *row.delete)
+        assert [name for name in named if [one.name for one in actions(name)] != [name]] == []
+    assert [name for name in questions() if [one.name for one in actions(name)] != [name]] == []
+
+
+def test_the_verb_writes_for_the_account_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = run_json(capsys, "policy", "dev", "--account", OTHER)
+    text = str(found)
+    names = for_stack(cluster="hyperpod-dev", region="us-west-2", account=OTHER, project="hyperpod", stack="dev")
+    assert code == Exit.GOOD
+    assert f"arn:aws:iam::{OTHER}:role/{names.any_role}" in text
+    assert f"'{names.cluster_id}'" in text
+    assert ACCOUNT_ID not in text
+    assert written("dev").deploy[0] != found["deploy"][0]
+
+
+def test_an_account_has_twelve_digits(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "policy", "dev", "--account", "my-account")
+    assert code == Exit.BAD_INPUT
+    assert "--account: my-account is no AWS account" in err
