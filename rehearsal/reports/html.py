@@ -13,8 +13,6 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from graphlib import TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,15 +20,13 @@ from typing import Any
 from components.names import readable
 
 from .page import write_page
+from .resources import TOP_LEVEL, Group, Node, critical_nodes, read, reduced
 
 __all__ = ["write_report"]
 
-# A bridged provider's "index" types have a slash ("random:index/randomId:RandomId"), a component's do not.
-COMPONENT_TYPE = re.compile(r"[^:]+:index:[^:/]+$|awsx:|kubernetes:(helm\.sh/v4:Chart|yaml|kustomize)")
 ACCELERATED = re.compile(r"\b(?:gr?|p|trn|inf|dl)\d+[a-z]*(?:-\w+)?\.(?:\d*x?large|metal)")
 # How the engine marks an encrypted output in JSON.
 SECRET_SIGNATURE = "4dabf18193072939515e22adb298388d"
-TOP_LEVEL = "(top level)"
 
 PAGE_WIDTH = 1180
 # Names are set in a monospaced font of 0.6 em per character, so text widths can be computed here.
@@ -57,35 +53,6 @@ LANE_TITLE = 26
 LANE_SPACING = 8
 
 
-@dataclass
-class _Node:
-    """One cloud resource; ``id`` is its index in the page, ``group`` the URN of its innermost component."""
-
-    id: int
-    name: str
-    type: str
-    group: str
-    start: float
-    finish: float
-    deps: set[int] = field(default_factory=set)
-    ancestors: set[int] = field(default_factory=set)
-    depth: int = 0
-    critical: bool = False
-
-
-@dataclass
-class _Group:
-    """One component with its resources; ``prefix`` is the part of its name that their names repeat."""
-
-    label: str
-    prefix: str
-    nodes: list[_Node] = field(default_factory=list)
-
-    def short(self, node: _Node) -> str:
-        """A resource's name without its component's."""
-        return node.name.removeprefix(self.prefix) or node.name
-
-
 def write_report(result: Mapping[str, Any], path: Path) -> None:
     """Writes the rehearsal's result to `path` as one self-contained HTML page."""
     write_page("reports/report.html.j2", _page(result), path, {"clock": _clock, "money": _money, "monthly": _monthly})
@@ -94,8 +61,8 @@ def write_report(result: Mapping[str, Any], path: Path) -> None:
 def _page(result: Mapping[str, Any]) -> dict[str, Any]:
     """The template's variables."""
     resources: Sequence[Mapping[str, Any]] = result.get("resources") or []
-    nodes, groups = _read(resources)
-    critical = _critical_nodes(nodes, result.get("critical_path") or [])
+    nodes, groups = read(resources)
+    critical = critical_nodes(nodes, result.get("critical_path") or [])
     total = float(result.get("total_seconds") or max((node.finish for node in nodes), default=0.0))
     cluster = float((result.get("cluster") or {}).get("seconds") or total)
     tips = _tips(nodes, groups)
@@ -123,83 +90,7 @@ def _page(result: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# -- reading the result ------------------------------------------------------------------------------------------------
-
-
-def _read(resources: Sequence[Mapping[str, Any]]) -> tuple[list[_Node], list[_Group]]:
-    """The cloud resources and their components, both in the order in which the page shows them."""
-    by_urn = {resource["urn"]: resource for resource in resources}
-    components = {urn for urn, resource in by_urn.items() if COMPONENT_TYPE.match(resource["type"])}
-
-    def enclosing(urn: str) -> list[str]:
-        """The components around a resource, innermost first."""
-        found = []
-        while (urn := by_urn[urn].get("parent") or "") in by_urn:
-            if urn in components:
-                found.append(urn)
-        return found
-
-    leaves = [r for u, r in by_urn.items() if u not in components and not r["type"].startswith("pulumi:")]
-    ids = {resource["urn"]: index for index, resource in enumerate(leaves)}
-    chains = [enclosing(resource["urn"]) for resource in leaves]
-    members: dict[str, set[int]] = defaultdict(set)
-    for index, chain in enumerate(chains):
-        for component in chain:
-            members[component].add(index)
-
-    nodes: list[_Node] = []
-    groups: dict[str, _Group] = {}
-    for index, (resource, chain) in enumerate(zip(leaves, chains, strict=True)):
-        start = float(resource.get("start") or 0.0)
-        finish = max(start, float(resource.get("finish") or 0.0))
-        group = chain[0] if chain else ""
-        node = _Node(index, str(resource["name"]), str(resource["type"]), group, start, finish)
-        for urn in resource.get("dependencies") or []:
-            if urn in ids:
-                node.deps.add(ids[urn])
-            elif urn not in chain:
-                # Waiting for a component means waiting for its children so far. Later children may wait in turn.
-                node.deps |= {each for each in members[urn] if float(leaves[each].get("finish") or 0.0) <= start}
-        node.deps.discard(index)
-        nodes.append(node)
-        names = [str(by_urn[urn]["name"]) for urn in reversed(chain)]
-        label = " / ".join(names) if names else TOP_LEVEL
-        groups.setdefault(group, _Group(label, f"{names[-1]}-" if names else "")).nodes.append(node)
-
-    for index in TopologicalSorter({node.id: node.deps for node in nodes}).static_order():
-        node = nodes[index]
-        node.ancestors = node.deps.union(*(nodes[dep].ancestors for dep in node.deps))
-        node.depth = 1 + max((nodes[dep].depth for dep in node.deps), default=-1)
-    for each in groups.values():
-        each.nodes.sort(key=lambda node: (node.start, node.finish, node.name))
-    ordered = sorted(groups.values(), key=lambda each: sum(node.start for node in each.nodes) / len(each.nodes))
-    return nodes, ordered
-
-
-def _critical_nodes(nodes: Sequence[_Node], path: Iterable[str]) -> list[_Node]:
-    """Marks and returns the critical path. If resources of several types share a name, the linked ones count."""
-    found: list[_Node] = []
-    for name in reversed(list(path)):
-        named = [node for node in nodes if node.name == name]
-        linked = [node for node in named if not found or node.id in found[-1].ancestors]
-        chosen = max(linked or named, key=lambda node: node.finish, default=None)
-        if chosen:
-            chosen.critical = True
-            found.append(chosen)
-    return found[::-1]
-
-
-def _reduced(nodes: Sequence[_Node], critical: Sequence[_Node]) -> list[tuple[int, int]]:
-    """The dependencies that no other dependency implies, and all along the critical path."""
-    kept = {(before.id, after.id) for before, after in pairwise(critical)}
-    edges = []
-    for node in nodes:
-        implied = set().union(*(nodes[dep].ancestors for dep in node.deps))
-        edges += [(dep, node.id) for dep in sorted(node.deps) if dep not in implied or (dep, node.id) in kept]
-    return edges
-
-
-def _tips(nodes: Sequence[_Node], groups: Iterable[_Group]) -> dict[int, str]:
+def _tips(nodes: Sequence[Node], groups: Iterable[Group]) -> dict[int, str]:
     """The tooltips of the resources."""
     tips = {}
     for group in groups:
@@ -220,7 +111,7 @@ def _tips(nodes: Sequence[_Node], groups: Iterable[_Group]) -> dict[int, str]:
 # -- timeline ----------------------------------------------------------------------------------------------------------
 
 
-def _timeline(groups: Sequence[_Group], total: float, tips: Mapping[int, str]) -> dict[str, Any]:
+def _timeline(groups: Sequence[Group], total: float, tips: Mapping[int, str]) -> dict[str, Any]:
     """The Gantt chart: one block per component, so that pages break between them, all on the same time axis."""
     span = max([total, 1.0, *(node.finish for group in groups for node in group.nodes)])
     scale = (PAGE_WIDTH - GANTT_MARGIN - GANTT_LABELS) / span
@@ -258,10 +149,10 @@ def _timeline(groups: Sequence[_Group], total: float, tips: Mapping[int, str]) -
 
 
 def _graph(
-    nodes: Sequence[_Node], groups: Iterable[_Group], critical: Sequence[_Node], tips: Mapping[int, str]
+    nodes: Sequence[Node], groups: Iterable[Group], critical: Sequence[Node], tips: Mapping[int, str]
 ) -> dict[str, Any]:
     """The resource graph: a lane per component, a column per dependency depth, a curve per needed dependency."""
-    edges = _reduced(nodes, critical)
+    edges = reduced(nodes, critical)
     columns = 1 + max((node.depth for node in nodes), default=0)
     room = (PAGE_WIDTH - 2 * LANE_PADDING + COLUMN_GAP) / columns
     column = max(NARROWEST_COLUMN, min(WIDEST_COLUMN, room))
@@ -269,10 +160,10 @@ def _graph(
     letters = int((node_width - 14) / CHAR_AT_10PX)
 
     lanes: list[dict[str, Any]] = []
-    cells: dict[int, list[tuple[float, _Group, list[_Node]]]] = defaultdict(list)
+    cells: dict[int, list[tuple[float, Group, list[Node]]]] = defaultdict(list)
     y = 0.0
     for group in groups:
-        by_depth: dict[int, list[_Node]] = defaultdict(list)
+        by_depth: dict[int, list[Node]] = defaultdict(list)
         for node in group.nodes:
             by_depth[node.depth].append(node)
         tallest = max(len(cell) for cell in by_depth.values())

@@ -1,0 +1,117 @@
+"""The resources of a rehearsal's result: their components, their order and the critical path."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
+from itertools import pairwise
+from typing import Any
+
+# A bridged provider's "index" types have a slash ("random:index/randomId:RandomId"), a component's do not.
+COMPONENT_TYPE = re.compile(r"[^:]+:index:[^:/]+$|awsx:|kubernetes:(helm\.sh/v4:Chart|yaml|kustomize)")
+TOP_LEVEL = "(top level)"
+
+
+@dataclass
+class Node:
+    """One cloud resource; ``id`` is its index in the page, ``group`` the URN of its innermost component."""
+
+    id: int
+    name: str
+    type: str
+    group: str
+    start: float
+    finish: float
+    deps: set[int] = field(default_factory=set)
+    ancestors: set[int] = field(default_factory=set)
+    depth: int = 0
+    critical: bool = False
+
+
+@dataclass
+class Group:
+    """One component with its resources; ``prefix`` is the part of its name that their names repeat."""
+
+    label: str
+    prefix: str
+    nodes: list[Node] = field(default_factory=list)
+
+    def short(self, node: Node) -> str:
+        """A resource's name without its component's."""
+        return node.name.removeprefix(self.prefix) or node.name
+
+
+def read(resources: Sequence[Mapping[str, Any]]) -> tuple[list[Node], list[Group]]:
+    """The cloud resources and their components, both in the order in which the page shows them."""
+    by_urn = {resource["urn"]: resource for resource in resources}
+    components = {urn for urn, resource in by_urn.items() if COMPONENT_TYPE.match(resource["type"])}
+
+    def enclosing(urn: str) -> list[str]:
+        """The components around a resource, innermost first."""
+        found = []
+        while (urn := by_urn[urn].get("parent") or "") in by_urn:
+            if urn in components:
+                found.append(urn)
+        return found
+
+    leaves = [r for u, r in by_urn.items() if u not in components and not r["type"].startswith("pulumi:")]
+    ids = {resource["urn"]: index for index, resource in enumerate(leaves)}
+    chains = [enclosing(resource["urn"]) for resource in leaves]
+    members: dict[str, set[int]] = defaultdict(set)
+    for index, chain in enumerate(chains):
+        for component in chain:
+            members[component].add(index)
+
+    nodes: list[Node] = []
+    groups: dict[str, Group] = {}
+    for index, (resource, chain) in enumerate(zip(leaves, chains, strict=True)):
+        start = float(resource.get("start") or 0.0)
+        finish = max(start, float(resource.get("finish") or 0.0))
+        group = chain[0] if chain else ""
+        node = Node(index, str(resource["name"]), str(resource["type"]), group, start, finish)
+        for urn in resource.get("dependencies") or []:
+            if urn in ids:
+                node.deps.add(ids[urn])
+            elif urn not in chain:
+                # Waiting for a component means waiting for its children so far. Later children may wait in turn.
+                node.deps |= {each for each in members[urn] if float(leaves[each].get("finish") or 0.0) <= start}
+        node.deps.discard(index)
+        nodes.append(node)
+        names = [str(by_urn[urn]["name"]) for urn in reversed(chain)]
+        label = " / ".join(names) if names else TOP_LEVEL
+        groups.setdefault(group, Group(label, f"{names[-1]}-" if names else "")).nodes.append(node)
+
+    for index in TopologicalSorter({node.id: node.deps for node in nodes}).static_order():
+        node = nodes[index]
+        node.ancestors = node.deps.union(*(nodes[dep].ancestors for dep in node.deps))
+        node.depth = 1 + max((nodes[dep].depth for dep in node.deps), default=-1)
+    for each in groups.values():
+        each.nodes.sort(key=lambda node: (node.start, node.finish, node.name))
+    ordered = sorted(groups.values(), key=lambda each: sum(node.start for node in each.nodes) / len(each.nodes))
+    return nodes, ordered
+
+
+def critical_nodes(nodes: Sequence[Node], path: Iterable[str]) -> list[Node]:
+    """Marks and returns the critical path. If resources of several types share a name, the linked ones count."""
+    found: list[Node] = []
+    for name in reversed(list(path)):
+        named = [node for node in nodes if node.name == name]
+        linked = [node for node in named if not found or node.id in found[-1].ancestors]
+        chosen = max(linked or named, key=lambda node: node.finish, default=None)
+        if chosen:
+            chosen.critical = True
+            found.append(chosen)
+    return found[::-1]
+
+
+def reduced(nodes: Sequence[Node], critical: Sequence[Node]) -> list[tuple[int, int]]:
+    """The dependencies that no other dependency implies, and all along the critical path."""
+    kept = {(before.id, after.id) for before, after in pairwise(critical)}
+    edges = []
+    for node in nodes:
+        implied = set().union(*(nodes[dep].ancestors for dep in node.deps))
+        edges += [(dep, node.id) for dep in sorted(node.deps) if dep not in implied or (dep, node.id) in kept]
+    return edges
