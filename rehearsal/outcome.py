@@ -8,6 +8,8 @@ from typing import Any
 
 from components.config import Config
 from components.estimates import cost, quotas
+from stack.advice import next_step
+from stack.events import Event
 from stack.project import Project
 from stack.state import HYPERPOD_CLUSTER, STACK_TYPE, ResourceState, critical_path
 
@@ -17,12 +19,15 @@ from .engines.deployment import Deployment, OnEvent, destroy, up
 from .existing import prepare
 
 SECRET = "[secret]"
+# For what nobody has foreseen; `operations errors` knows nothing of a rehearsal.
+_OTHERWISE = "mend what the message names, then rehearse again"
 
 
 @dataclass
 class Outcome:
     """The result of a rehearsal. ``failures`` has those of `up`, then of `destroy`; a change has its own.
 
+    ``failed`` are the events that tell them, each with its resource, which the state may not have.
     ``cluster_seconds``: the time until the HyperPod cluster and its nodes are up. Later resources wait for nodes.
     """
 
@@ -35,6 +40,7 @@ class Outcome:
     outputs: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    failed: list[Event] = field(default_factory=list)
     created: int = 0
     destroyed: int = 0
     kept_up: bool = False
@@ -63,6 +69,19 @@ class Outcome:
         """The refused change, if any. No other change follows it."""
         return next((change for change in self.changes if change.refused is not None), None)
 
+    @property
+    def cause(self) -> str:
+        """What failed or was refused first; empty if nothing was."""
+        # A change is only made where `up` has not failed, and `destroy` comes after it.
+        return str(self.refused.refused) if self.refused else self.failures[0] if self.failures else ""
+
+    @property
+    def next_step(self) -> str:
+        """What to do about the cause; empty for none, and for a refusal that says it itself."""
+        if not self.cause or (self.refused and self.refused.early):
+            return ""
+        return next_step(self.cause, self.project.stack, _OTHERWISE)
+
     def as_json(self) -> dict[str, Any]:
         """The documented form, plus what the report page needs."""
         estimate = cost.estimate(self.config)
@@ -71,6 +90,8 @@ class Outcome:
             "stack": self.project.stack,
             "region": self.config.region.name,
             "passed": self.passed,
+            "cause": self.cause,
+            "next_step": self.next_step,
             "resources": self.resources,
             "critical_path": [resource.name for resource in self.critical_path],
             "total_seconds": self.total_seconds,
@@ -90,6 +111,7 @@ class Outcome:
             "outputs": self.outputs,
             "warnings": self.warnings,
             "failures": self.failures,
+            "failed": [event.resource.as_json() | {"operation": event.operation} for event in self.failed],
             "changes": [change.as_json() for change in self.changes],
             "destroyed": self.destroyed,
             "retained": self.retained,
@@ -112,9 +134,15 @@ def rehearse(
     ``on_act`` is called with "up", "change", "destroy" and "audit" as each begins.
     """
     outcome = Outcome(config=config, project=project, kept_up=keep_up)
+
+    def noted(event: Event) -> None:
+        if event.phase == "failed":
+            outcome.failed.append(event)
+        on_event(event)
+
     prepare(account, config, *(step.config for step in then))
     on_act("up", outcome)
-    deployment = up(project, account, on_event=on_event)
+    deployment = up(project, account, on_event=noted)
     _describe(outcome, deployment)
     state = deployment.state
     if then and not deployment.failure:
@@ -140,7 +168,7 @@ def rehearse(
             )
             resource.protect = False
     before = sum(resource.in_account for resource in state.values())
-    outcome.failures += destroy(state, account, on_event)
+    outcome.failures += destroy(state, account, noted)
     outcome.destroyed = before - sum(resource.in_account for resource in state.values()) - len(outcome.retained)
     on_act("audit", outcome)
     outcome.leftovers = account.leftovers()

@@ -214,6 +214,8 @@ class Engine(MockMonitor):
             resource.unsure = resource.half_made = True
             self._fail(resource, operation, str(half))
         except Refused as refused:
+            # The call's answer, which takes no time.
+            resource.finish = resource.start
             self._fail(resource, operation, str(refused))
         self._tell(Event("done", operation, resource))
 

@@ -60,8 +60,9 @@ def write_report(result: Mapping[str, Any], path: Path) -> None:
 
 def _page(result: Mapping[str, Any]) -> dict[str, Any]:
     """The template's variables."""
-    resources: Sequence[Mapping[str, Any]] = result.get("resources") or []
-    nodes, groups = read(resources)
+    # What failed may be in the account or not; its own entry says which operation it was.
+    resources = {one["urn"]: one for one in [*(result.get("resources") or []), *(result.get("failed") or [])]}
+    nodes, groups = read(list(resources.values()))
     critical = critical_nodes(nodes, result.get("critical_path") or [])
     total = float(result.get("total_seconds") or max((node.finish for node in nodes), default=0.0))
     cluster = float((result.get("cluster") or {}).get("seconds") or total)
@@ -71,7 +72,8 @@ def _page(result: Mapping[str, Any]) -> dict[str, Any]:
         "variant": result.get("variant") or "rehearsal",
         "stack": result.get("stack") or "",
         "region": result.get("region") or "",
-        "resource_count": len(nodes),
+        "verdict": _verdict(result, nodes),
+        "resource_count": sum(node.failed != "create" for node in nodes),
         "component_count": sum(1 for group in groups if group.label != TOP_LEVEL),
         "total_seconds": total,
         "cluster_seconds": cluster,
@@ -80,6 +82,7 @@ def _page(result: Mapping[str, Any]) -> dict[str, Any]:
             for node in critical
         ],
         "timeline": _timeline(groups, total, tips),
+        "any_failed": any(node.failed for node in nodes),
         "graph": _graph(nodes, groups, critical, tips),
         "cost": cost,
         "quotas": list(result.get("quotas") or []),
@@ -87,6 +90,21 @@ def _page(result: Mapping[str, Any]) -> dict[str, Any]:
         "warnings": [_plain(warning) for warning in result.get("warnings") or []],
         "destroyed": result.get("destroyed"),
         "leftovers": [_plain(leftover) for leftover in result.get("leftovers") or []],
+    }
+
+
+def _verdict(result: Mapping[str, Any], nodes: Sequence[Node]) -> dict[str, Any]:
+    """How the rehearsal ended: what went wrong first, what to do about it, what else failed, and when."""
+    failures = [_plain(failure) for failure in result.get("failures") or []]
+    cause = _plain(result.get("cause") or "")
+    refused = any(change.get("refused") is not None for change in result.get("changes") or [])
+    at = [node.finish for node in nodes if node.failed and node.failed != "delete"]
+    return {
+        "passed": not (failures or refused or result.get("leftovers")),
+        "cause": cause,
+        "next_step": _plain(result.get("next_step") or ""),
+        "others": [failure for failure in failures if failure != cause],
+        "failed_at": min(at, default=None),
     }
 
 
@@ -104,7 +122,8 @@ def _tips(nodes: Sequence[Node], groups: Iterable[Group]) -> dict[int, str]:
                 f"takes {_clock(node.finish - node.start)}, from {_clock(node.start)} to {_clock(node.finish)}",
                 f"needs: {', '.join(needs[:8])}{more}" if needs else "needs nothing",
             ]
-            tips[node.id] = "\n".join(lines + ["on the critical path"] * node.critical)
+            lines += ["on the critical path"] * node.critical + [f"{node.failed} failed"] * bool(node.failed)
+            tips[node.id] = "\n".join(lines)
     return tips
 
 
@@ -185,7 +204,7 @@ def _graph(
                 lines = _two_lines(group.short(node), letters)
                 kind = _kind(node.type, int((node_width - 14) / CHAR_AT_9PX)) if len(lines) == 1 else ""
                 box = {"id": node.id, "x": LANE_PADDING + depth * column, "y": at, "lines": lines, "kind": kind}
-                boxes.append(box | {"critical": node.critical, "tip": tips[node.id]})
+                boxes.append(box | {"critical": node.critical, "failed": node.failed, "tip": tips[node.id]})
 
     on_path = {(before.id, after.id) for before, after in pairwise(critical)}
     curves = []

@@ -17,7 +17,10 @@ TOP_LEVEL = "(top level)"
 
 @dataclass
 class Node:
-    """One cloud resource; ``id`` is its index in the page, ``group`` the URN of its innermost component."""
+    """One cloud resource; ``id`` is its index in the page, ``group`` the URN of its innermost component.
+
+    ``failed``: the operation on it that failed.
+    """
 
     id: int
     name: str
@@ -29,6 +32,7 @@ class Node:
     ancestors: set[int] = field(default_factory=set)
     depth: int = 0
     critical: bool = False
+    failed: str = ""
 
 
 @dataclass
@@ -72,6 +76,7 @@ def read(resources: Sequence[Mapping[str, Any]]) -> tuple[list[Node], list[Group
         finish = max(start, float(resource.get("finish") or 0.0))
         group = chain[0] if chain else ""
         node = Node(index, str(resource["name"]), str(resource["type"]), group, start, finish)
+        node.failed = str(resource.get("operation") or "")
         for urn in resource.get("dependencies") or []:
             if urn in ids:
                 node.deps.add(ids[urn])

@@ -13,7 +13,6 @@ from rich.text import Text
 from rich.tree import Tree
 
 from components.names import readable
-from stack.advice import next_step
 from stack.clock import clock
 from stack.events import Event
 from stack.state import ResourceState
@@ -23,8 +22,6 @@ from ..outcome import Outcome
 
 _MARKS = {"start": ("…", "yellow"), "done": ("✓", "green"), "failed": ("✗", "red")}
 _LONG_LIST = 12
-# For what nobody has foreseen; `operations errors` knows nothing of a rehearsal.
-_OTHERWISE = "mend what the message names, then rehearse again"
 
 
 class Progress:
@@ -97,12 +94,12 @@ def summary(outcome: Outcome) -> RenderableType:
     found = outcome.as_json()
     parts: list[RenderableType] = []
     if outcome.failures:
-        parts += [_block("Failed", outcome.failures, "red"), _next(outcome.failures[0], outcome.project.stack)]
+        parts.append(_block("Failed", outcome.failures, "red"))
     else:
         parts += [_time(outcome), _cost(found), _quotas(found), _outputs(found)]
     parts += [changed(number, change) for number, change in enumerate(outcome.changes, start=1)]
-    if outcome.refused and not outcome.refused.early:
-        parts.append(_next(str(outcome.refused.refused), outcome.project.stack))
+    if outcome.next_step:
+        parts.append(Text(f"  Next: {outcome.next_step}", style="bold"))
     if outcome.skipped:
         parts.append(Text(f"\n{outcome.skipped} further changes not rehearsed.", style="yellow"))
     if outcome.warnings:
@@ -142,11 +139,6 @@ def _block(title: str, lines: list[str], colour: str) -> RenderableType:
     text = Text(f"\n{title}\n", style=f"bold {colour}")
     text.append("\n".join(f"  {line}" for line in lines), style="default")
     return text
-
-
-def _next(failure: str, stack: str) -> RenderableType:
-    """What to do about a failure, as `python -m operations deploy` says it."""
-    return Text(f"  Next: {next_step(failure, stack, _OTHERWISE)}", style="bold")
 
 
 def _table(title: str, *columns: tuple[str, Literal["left", "right"]]) -> tuple[Text, Table]:

@@ -48,9 +48,18 @@ def test_all_good_is_0_and_writes_both_files_with_the_documented_keys(
     assert "deployedWith" not in printed + page.read_text()
 
 
-def test_a_failed_deployment_is_1_and_names_resource_and_cause(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--stack", "dev", "--fail", "hyperpod-cluster=capacity"]) == 1
+def test_a_failed_deployment_is_1_and_names_resource_and_cause(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, result = tmp_path / "r.html", tmp_path / "r.json"
+    files = ["--report", str(page), "--json", str(result)]
+    assert main(["--stack", "dev", "--fail", "hyperpod-cluster=capacity", *files]) == 1
     printed = capsys.readouterr().out
+    found = json.loads(result.read_text())
+    assert [(one["name"], one["operation"]) for one in found["failed"]] == [("hyperpod-cluster", "create")]
+    assert "InsufficientInstanceCapacity" in found["cause"]
+    assert found["next_step"].startswith("AWS has no such instances")
+    assert found["next_step"] in page.read_text()
     assert "hyperpod-cluster (aws-native:sagemaker:Cluster): create failed: InsufficientInstanceCapacity" in printed
     assert "  Next: AWS has no such instances in this zone now: deploy again later" in printed
     assert "nothing is left in the account" in printed

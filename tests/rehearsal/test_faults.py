@@ -17,6 +17,7 @@ from rehearsal.account.faults import parse_fault
 from rehearsal.engines import program
 from rehearsal.engines.deployment import destroy, up
 from rehearsal.engines.embedded import DeploymentError, Engine
+from stack.events import Event
 from stack.state import ResourceState
 from tests.support import plan, project
 
@@ -153,9 +154,12 @@ def test_a_quota_that_is_too_small_is_named(quota: dict[str, int], resource: str
         assert account.leftovers() == []
 
 
-def test_the_nth_create_can_be_made_to_fail() -> None:
+def test_the_nth_create_can_be_made_to_fail_and_fails_at_once() -> None:
+    events: list[Event] = []
     with Account("us-west-2", faults=[parse_fault("#1")]) as account:
-        assert "injected failure" in up(project(), account).failure
+        assert "injected failure" in up(project(), account, on_event=events.append).failure
+    (failed,) = (event.resource for event in events if event.phase == "failed")
+    assert failed.finish == failed.start
 
 
 def test_an_unknown_kind_of_failure_is_refused() -> None:

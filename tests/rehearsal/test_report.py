@@ -207,15 +207,58 @@ def test_waiting_for_a_component_is_waiting_for_what_is_in_it(render: Render) ->
 
 def test_the_verdict_fits_on_one_line(render: Render) -> None:
     verdict = render(sample()).text("p", "verdict")
-    assert verdict == ("slurm-gpu 4 resources ready in 16:16 $12.00/h $8,760/month 7 destroyed nothing left behind")
+    assert verdict == (
+        "passed slurm-gpu 4 resources ready in 16:16 $12.00/h $8,760/month 7 destroyed nothing left behind"
+    )
 
 
 def test_leftovers_are_shown_as_a_failure(render: Render) -> None:
     page = render(sample() | {"leftovers": ["bucket lifecycle-scripts", {"id": "vpc-1"}]})
-    assert page.text("span", "bad") == "2 left behind"
+    assert [one["text"] for one in page.all("span", "bad")] == ["failed", "2 left behind"]
     assert "bucket lifecycle-scripts" in page.text("section", "leftovers")
     assert "vpc-1" in page.text("section", "leftovers")
     assert not page.all("span", "good")
+
+
+def failed() -> dict[str, Any]:
+    """The sample, with a cluster that AWS refused, which is in no account, and a subnet that could not be deleted."""
+    *made, cluster = sample()["resources"]
+    subnet = next(one for one in made if one["name"] == "network-subnet")
+    refused = "compute-cluster (aws-native:sagemaker:Cluster): create failed: no capacity"
+    return sample() | {
+        "resources": made,
+        "failed": [cluster | {"finish": 16, "operation": "create"}, subnet | {"operation": "delete"}],
+        "failures": [refused, "network-subnet (aws:ec2/subnet:Subnet): delete failed: in use"],
+        "cause": refused,
+        "next_step": "deploy again later",
+    }
+
+
+def test_a_failed_rehearsal_opens_with_the_verdict_the_first_cause_and_the_next_step(render: Render) -> None:
+    page = render(failed())
+    body = " ".join(re.sub(r"<[^>]+>", " ", page.html.split("<body>")[1]).split())
+    assert body.startswith("Rehearsal report failed slurm-gpu 3 resources created failed after 0:16 ")
+    places = [body.index(text) for text in ("What failed first", "no capacity", "Next: deploy again later", "Timeline")]
+    assert places == sorted(places)
+    assert page.text("section", "failure").endswith("delete failed: in use")
+    assert not page.all("span", "good"), "nothing is green"
+    assert "ready in" not in page.html
+
+
+def test_what_failed_is_marked_in_the_timeline_and_in_the_graph(render: Render) -> None:
+    page = render(failed())
+    marked = {row["data-name"]: " ".join(row["text"].split()) for row in page.all("g", "failed") if "data-name" in row}
+    assert marked.keys() == {"compute-cluster", "network-subnet"}
+    assert "✗ create failed" in marked["compute-cluster"]
+    assert "✗ delete failed" in marked["network-subnet"]
+    assert len(page.all("g", "failed")) == 4
+    assert not render(sample()).all("g", "failed")
+
+
+def test_a_refused_change_is_a_failure(render: Render) -> None:
+    page = render(sample() | {"changes": [{"set": {"size": "x"}, "refused": "no such size"}], "cause": "no such size"})
+    assert page.text("span", "bad") == "failed"
+    assert "no such size" in page.text("section", "failure")
 
 
 def test_a_rehearsal_without_destroy_does_not_claim_to_be_clean(render: Render) -> None:
@@ -242,12 +285,16 @@ def test_any_text_is_escaped(render: Render) -> None:
         "outputs": {hostile: hostile, "nested": [hostile]},
         "warnings": [hostile],
         "leftovers": [hostile],
+        "failures": [hostile, hostile + "!"],
+        "cause": hostile,
+        "next_step": hostile,
     }
     result["cost"]["parts"] = {hostile: 12.0}
     page = render(result)
     assert len(page.all("script")) == scripts
     assert "<script>alert" not in page.html
     assert page.all("b")[0]["text"] == hostile
+    assert page.text("p", "cause") == " ".join(hostile.split())
 
 
 def test_accelerators_stand_out_in_the_cost(render: Render) -> None:
