@@ -138,4 +138,4 @@ def _daemon(node: Node, changed: bool) -> None:
             raise NotYet(opened.reason)
         return True
 
-    host.poll("MUNGE does not accept its own credential", sealed, 20)
+    host.poll("MUNGE does not accept its own credential", sealed, node.timeout("munge"))

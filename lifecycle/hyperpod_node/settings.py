@@ -24,6 +24,8 @@ TIMEOUTS: Mapping[str, float] = {
     # Users of HyperPod have seen its first start take more than two minutes.
     "slurm": 300,
     "register": 300,
+    # The daemon of a node under load; it answers within milliseconds.
+    "munge": 20,
     # dlami-nvme.service has TimeoutStartSec=300.
     "image-disks": 310,
     # AWS's own script for EKS nodes (awsome-distributed-ai, on_create_main.sh) gives the data volume 60 s.
