@@ -15,6 +15,8 @@ from tests.shared import SHARED
 
 def pytest_configure(config: pytest.Config) -> None:
     """With several processes: a folder for what one of them makes and all of them look at."""
+    # While the tests are imported everything stays: looking for garbage would be a third of the time.
+    gc.disable()
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         os.environ[SHARED] = tempfile.mkdtemp(prefix="pytest-shared-")
 
@@ -26,6 +28,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What the tests import stays: the collector need not look at it again and again."""
-    gc.collect()
+    """What the tests import stays, and what they make goes with the run: garbage is looked for now and then."""
     gc.freeze()
+    gc.set_threshold(100_000, 20)
+    gc.enable()
