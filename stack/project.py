@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from components.config import mistyped, parse
+
+from .documents import load
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "string": str,
@@ -19,10 +22,6 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "array": list,
     "object": dict,
 }
-
-
-# libyaml's loader is ten times as fast; PyYAML's wheels include it.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class ProjectError(Exception):
@@ -80,7 +79,7 @@ def parse_override(text: str, option: str = "--config") -> tuple[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        document = yaml.load(path.read_text(), _LOADER)
+        document = _document(path.read_text())
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "somewhere"
@@ -93,6 +92,12 @@ def _read(path: Path) -> dict[str, Any]:
     if config is not None and not isinstance(config, dict):
         raise ProjectError(f"{path.name}: config: a mapping of keys is expected")
     return document
+
+
+@lru_cache(maxsize=8)
+def _document(text: str) -> Any:
+    """Nobody changes what is read, and one process reads the same files for every command and change of a rehearsal."""
+    return load(text)
 
 
 def _full(key: str, project: str) -> str:

@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from components.config import Config
+from stack.documents import load
 
 FOLDER = Path(__file__).parent
 
@@ -107,4 +107,4 @@ def _is(config: Config, key: str, wanted: Any) -> bool:
 def register() -> tuple[Assumption, ...]:
     """Every row, in the files' order."""
     files = sorted(FOLDER.glob("*.yaml"))
-    return tuple(Assumption.model_validate(row) for file in files for row in yaml.safe_load(file.read_text()))
+    return tuple(Assumption.model_validate(row) for file in files for row in load(file.read_text()))

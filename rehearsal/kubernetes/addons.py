@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from stack.documents import load
 from stack.state import ResourceState
 
 from .kubectl import Manifest
@@ -25,7 +24,7 @@ _IMAGE = "addon.invalid/played:1"
 
 def manifests(state: Mapping[str, ResourceState]) -> tuple[Manifest, ...]:
     """The workloads of every add-on that the stack declares."""
-    known: dict[str, list[dict[str, Any]]] = yaml.safe_load(Path(__file__).with_name("addons.yaml").read_text())
+    known: dict[str, list[dict[str, Any]]] = load(Path(__file__).with_name("addons.yaml").read_text())
     found = []
     for resource in state.values():
         if resource.type == _ADDON:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import yaml
 
+from stack.documents import load_all
+
 from .charts import ChartMissing, Charts
 from .kubectl import Kubectl, Manifest, Refused
 from .objects import Release, Step
 
 # The maximum time for which a release waits for pods here, in seconds.
 _LONGEST_WAIT = 180
-# Custom resource schemas have tens of thousands of lines.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class DeployFailed(Exception):
@@ -68,7 +68,7 @@ class Deployer:
         found: list[Manifest] = []
         for release in (step.release for step in steps if step.release):
             for path in sorted(self.charts.find(release).rglob("crds/*.yaml")):
-                found += _documents(path.read_text())
+                found += load_all(path.read_text())
             found += [one for one in self._members(release) if one.get("aggregationRule")]
         return found
 
@@ -79,7 +79,7 @@ class Deployer:
             if "release: not found" in str(refused):
                 return []
             raise
-        return _documents(text)
+        return load_all(text)
 
     def _install(self, release: Release) -> None:
         chart = self.charts.find(release)
@@ -99,7 +99,3 @@ class Deployer:
         where = [release.name, "--namespace", release.namespace]
         # The provider waits for the deletion only if it waited for the creation.
         self.kubectl.helm("uninstall", *where, *(["--wait", f"--timeout={_LONGEST_WAIT}s"] if release.wait else []))
-
-
-def _documents(text: str) -> list[Manifest]:
-    return [document for document in yaml.load_all(text, _LOADER) if document]

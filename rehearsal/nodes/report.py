@@ -17,7 +17,11 @@ MOST_TICKS = 12
 
 def write_report(found: Mapping[str, Any], path: Path) -> None:
     """Write the page for a result in its documented JSON form."""
-    write_page("nodes/report.html.j2", page(found), path, {"seconds": lambda value: f"{value:.2f} s"})
+    write_page("nodes/report.html.j2", page(found), path, {"seconds": _seconds})
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f} s"
 
 
 def page(found: Mapping[str, Any]) -> dict[str, Any]:

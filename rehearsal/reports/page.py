@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 _REHEARSAL = Path(__file__).parent.parent
 
@@ -15,6 +16,12 @@ def write_page(
     template: str, context: Mapping[str, Any], path: Path, filters: Mapping[str, Callable[..., str]] | None = None
 ) -> None:
     """Render a template, named by its path below this package, to a file. Creates missing folders."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_template(template, tuple((filters or {}).items())).render(context), encoding="utf-8")
+
+
+@cache
+def _template(name: str, filters: tuple[tuple[str, Callable[..., str]], ...]) -> Template:
     # Autoescape is forced: jinja2's usual choice goes by suffix and would leave a ".j2" template unescaped.
     environment = Environment(
         loader=FileSystemLoader(_REHEARSAL),
@@ -23,6 +30,5 @@ def write_page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(filters or {})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(environment.get_template(template).render(context), encoding="utf-8")
+    environment.filters.update(filters)
+    return environment.get_template(name)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jinja2
-import yaml
 
 from components.config import Config, InstanceGroup
 from components.kubernetes.helm import NEURON_SCHEDULER
@@ -17,6 +17,7 @@ from components.kubernetes.pod_resources import efa_interfaces, pod_request, tol
 from components.kubernetes.queues import LOCAL_QUEUE
 from components.kubernetes.storage import CLAIM_NAME
 
+from ..documents import load_all
 from .specs import ETCD_IMAGE, IMAGE_ARCHITECTURE, TOKEN_KEY, TOKEN_SECRET, Plan
 from .specs import JOBS as SPECS
 
@@ -110,7 +111,7 @@ def render(
             deadline=math.ceil(deadline or job.deadline or 0),
         )
     )
-    objects = [document for document in yaml.safe_load_all(text) if document]
+    objects = load_all(text)
     if job.scripts:
         files = {Path(path).name: (ROOT / path).read_text(encoding="utf-8") for path in job.scripts}
         objects.insert(0, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": scripts}, "data": files})
@@ -217,6 +218,7 @@ def _token() -> list[dict[str, Any]]:
     return [{"name": "HF_TOKEN", "valueFrom": source}, {"name": "HF_HOME", "value": "/fsx/checkpoints/huggingface"}]
 
 
+@cache
 def _environment() -> jinja2.Environment:
     """Objects and lists come out as JSON; an unknown name is an error."""
     return jinja2.Environment(
