@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jmespath
+from moto.core.base_backend import BackendDict
 
 from .books import Books
 
@@ -36,10 +37,13 @@ _QUERIES = (
 def take_inventory(account: Books) -> Inventory:
     """Names of everything in the account, by kind, including the account's own records."""
     found: Inventory = {}
+    # A service that was never asked anything has nothing; of moto's, only EC2 begins with something, its default VPC.
+    asked = {"ec2", *(backend.service_name for backend in BackendDict._instances)}
     for service, operation, path in _QUERIES:
         what = f"{service} {operation.split('_', 1)[1].replace('_', '-')}"
-        found[what] = set(_names(account, service, operation, path))
-    found["kms keys"] = {key for key in _names(account, "kms", "list_keys", "Keys[].KeyId") if _usable(account, key)}
+        found[what] = set(_names(account, service, operation, path)) if service in asked else set()
+    keys = _names(account, "kms", "list_keys", "Keys[].KeyId") if "kms" in asked else []
+    found["kms keys"] = {key for key in keys if _usable(account, key)}
     found["record"] = {live.id for live in account.live.values() if live.ours}
     return found
 

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 import boto3
+from botocore.config import Config
 
 from .watching import as_aws, before_call
 
@@ -119,7 +120,8 @@ class Books:
 @cache
 def _client(service: str, region: str) -> Any:
     """Creating clients is slow, and moto's patches also reach clients that are older than the account."""
-    client = boto3.client(service, region_name=region)
+    # With a fixed user agent, because botocore spends a tenth of each request on composing its own.
+    client = boto3.client(service, region_name=region, config=Config(user_agent="rehearsal"))
     client.meta.events.register("before-parameter-build.*.*", before_call)
     return client
 
