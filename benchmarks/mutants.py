@@ -24,9 +24,11 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import libcst as cst
-from mutmut.mutation.file_mutation import Mutation, create_mutations
+if TYPE_CHECKING:
+    import libcst as cst
+    from mutmut.mutation.file_mutation import Mutation
 
 ROOT = Path(__file__).parent.parent
 HERE = Path(__file__).parent
@@ -63,11 +65,16 @@ class Mutant:
 
 def mutations(file: Path) -> tuple[cst.Module, list[Mutation]]:
     """A file's mistakes as mutmut has them. Of a string's three the two that only change its case are left out."""
+    # Imported here, because every process of the tests imports this module and one of them makes mutants.
+    from mutmut.mutation.file_mutation import create_mutations
+
     module, every, _, _ = create_mutations(str(file), file.read_text(encoding="utf-8"))
     return module, [one for one in every if not _only_case(one.original_node, one.mutated_node)]
 
 
 def _only_case(before: cst.CSTNode, after: cst.CSTNode) -> bool:
+    import libcst as cst
+
     strings = isinstance(before, cst.SimpleString) and isinstance(after, cst.SimpleString)
     return strings and before.value.lower() == after.value.lower()  # type: ignore[attr-defined]
 
