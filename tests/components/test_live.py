@@ -11,7 +11,8 @@ import pytest
 from components import writers
 from components.live import deployed_with, impossible
 from components.names import DEPLOYED_WITH
-from tests.support import config, plan
+from tests.golden.stacks import deployed, state_of
+from tests.support import config
 
 ROLES = "arn:aws:iam::123456789012:role"
 DEPLOYER = "arn:aws:iam::123456789012:user/rehearsal"
@@ -101,14 +102,14 @@ def test_a_move_to_an_existing_network_is_told_key_by_key() -> None:
 
 def test_every_deployment_leaves_what_the_next_is_held_against() -> None:
     for stack in ("slurm-gpu", "eks-gpu"):
-        left = plan(stack).outputs[DEPLOYED_WITH]
+        left = deployed(stack).outputs[DEPLOYED_WITH]
         assert left == {**deployed_with(config(stack)), writers.OUTPUT: [DEPLOYER]}
 
 
 def test_the_queue_of_a_team_that_is_added_later_waits_for_its_namespace() -> None:
-    state = plan("eks-gpu", teams=[{"name": "red"}, {"name": "blue"}]).state
-    namespace = next(urn for urn, resource in state.items() if resource.name == "training-blue-namespace")
-    assert namespace in next(r for r in state.values() if r.name == "training-queues-local-blue").dependencies
+    state = state_of("eks-closed")
+    namespace = next(urn for urn, resource in state.items() if resource.name == "training-speech-namespace")
+    assert namespace in next(r for r in state.values() if r.name == "training-queues-local-speech").dependencies
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from components.kubernetes.node_placement import GROUP_LABEL
 from components.kubernetes.pod_resources import node_capacity, tolerations
 from components.kubernetes.queues import cluster_queue, flavor, kueue_values, shares
 from stack.jobs.render import JobError, render
+from tests.golden.stacks import state_of
 from tests.support import config, of_type, one, plan
 
 GPU = {"name": "workers", "instanceType": "ml.p5.48xlarge"}
@@ -37,7 +38,7 @@ def test_accelerators_are_tainted_by_the_name_of_their_resource_where_the_cluste
     stack: str, resource: str
 ) -> None:
     assert taints(config(stack)) == {"workers": [resource], "system": []}
-    cluster = one(plan(stack).state, "hyperpod-cluster").inputs
+    cluster = one(state_of(stack), "hyperpod-cluster").inputs
     found = {group["instanceGroupName"]: group.get("kubernetesConfig") for group in cluster["instanceGroups"]}
     assert found == {
         "workers": {"taints": [{"key": resource, "value": "true", "effect": "NoSchedule"}]},
@@ -99,7 +100,7 @@ def test_what_can_be_told_prefers_the_system_groups_and_says_again_what_its_own_
 def test_the_operators_of_a_stack_prefer_them_too() -> None:
     charts = {"hyperpodTrainingOperator": True, "queues": "task-governance"}
     chart = one(plan("eks-gpu", charts=charts).state, "eks-chart-release").inputs["values"]
-    state = plan("eks-gpu").state
+    state = state_of("eks-gpu")
     assert "system" in json.dumps(chart["mpi-operator"]["mpiOperator"]["affinity"])
     for part in ("webhook", "cainjector", "startupapicheck"):
         assert "system" in json.dumps(chart["cert-manager"][part]["affinity"])
@@ -115,7 +116,7 @@ def test_device_plugins_and_jobs_tolerate_the_taint() -> None:
     toleration = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
     assert tolerations(settings.worker_groups) == [toleration]
     assert render("device-check", settings)[-1]["spec"]["template"]["spec"]["tolerations"] == [toleration]
-    chart = one(plan("eks-gpu").state, "eks-chart-release").inputs["values"]
+    chart = one(state_of("eks-gpu"), "eks-chart-release").inputs["values"]
     for plugin in ("aws-efa-k8s-device-plugin", "nvidia-device-plugin"):
         assert chart[plugin]["tolerations"].count(toleration) == 1
 

@@ -4,7 +4,7 @@ import pytest
 from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 
 from components.catalogue.regions import REGIONS, Region
-from tests.support import plan
+from tests.golden.stacks import deployed
 
 every_region = pytest.mark.parametrize("row", REGIONS.values(), ids=list(REGIONS))
 
@@ -66,6 +66,6 @@ def test_partition_follows_the_name_and_the_source_is_named(row: Region) -> None
 
 def test_a_region_that_no_page_of_aws_lists_is_allowed_with_a_warning() -> None:
     assert {row.name for row in REGIONS.values() if not row.hyperpod} == {"us-gov-west-1", "us-gov-east-1"}
-    warned = plan("dev", region="us-gov-west-1", availabilityZoneId="usgw1-az1").warnings
+    warned = deployed("slurm-govcloud").warnings
     assert any("us-gov-west-1 among the regions with HyperPod" in warning for warning in warned)
-    assert not any("regions with HyperPod" in warning for warning in plan("dev").warnings)
+    assert not any("regions with HyperPod" in warning for warning in deployed("dev").warnings)

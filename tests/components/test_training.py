@@ -18,6 +18,7 @@ from rehearsal.engines.deployment import up
 from stack.jobs.render import jobs_of, render
 from stack.state import State
 from tests.golden import files
+from tests.golden.stacks import state_of
 from tests.support import ROOT, config, everything_before, of_type, one, plan, project
 
 TEAMS = [
@@ -120,7 +121,7 @@ def test_each_namespace_mounts_the_stacks_file_system_and_can_never_delete_it() 
 
 
 def test_without_network_policies_there_are_none_and_the_cni_looks_for_none() -> None:
-    state = plan("eks-gpu", charts={"networkPolicies": False}).state
+    state = state_of("eks-spot")
     assert not of_type(state, "NetworkPolicy")
     addons = {r.inputs["addonName"]: r.inputs.get("configurationValues") for r in of_type(state, "Addon")}
     assert addons["vpc-cni"] is None
@@ -129,7 +130,7 @@ def test_without_network_policies_there_are_none_and_the_cni_looks_for_none() ->
 
 
 def test_a_claim_stays_as_it_was_made_when_the_file_system_grows() -> None:
-    small, large = planned(), plan("eks-gpu", teams=TEAMS, fsx={"storageGiB": 4800}).state
+    small, large = planned(), state_of("eks-closed")
     volumes = [one(state, "training-vision-fsx").inputs["spec"]["capacity"]["storage"] for state in (small, large)]
     assert volumes == ["1200Gi", "4800Gi"]
     assert one(small, "training-vision-fsx-claim").ignore_changes == ("spec",)
@@ -137,7 +138,7 @@ def test_a_claim_stays_as_it_was_made_when_the_file_system_grows() -> None:
 
 @pytest.mark.parametrize("stack", ["eks-gpu", "eks-trainium"])
 def test_pods_get_the_variables_that_slurms_jobs_get(stack: str) -> None:
-    found = one(planned(stack), "training-vision-environment-workers").inputs["data"]
+    found = one(state_of(stack), "training-training-environment-workers").inputs["data"]
     node = files.read(ROOT / "tests" / "golden" / "nodes" / stack.replace("eks", "slurm"))["worker"][
         "/etc/hyperpod/task.env"
     ]["text"]
@@ -220,9 +221,9 @@ def test_priorities_are_there_and_without_queues_nothing_of_kueue_is() -> None:
     state = planned()
     values = {r.inputs["metadata"]["name"]: r.inputs["value"] for r in of_type(state, "WorkloadPriorityClass")}
     assert values == {name: value for name, (value, _) in PRIORITIES.items()}
-    bare = plan("eks-gpu", charts={"queues": "none"}, teams=TEAMS).state
+    bare = state_of("eks-spot")
     assert not [r for r in bare.values() if r.name.startswith("training-queues")]
-    assert one(bare, "training-vision-quota").inputs["spec"]["hard"]["requests.nvidia.com/gpu"] == "4"
+    assert one(bare, "training-vision-quota").inputs["spec"]["hard"]["requests.aws.amazon.com/neuron"] == "48"
 
 
 def test_objects_in_a_namespace_are_deleted_with_it_and_the_volume_does_not_wait_for_them() -> None:

@@ -128,9 +128,9 @@ class Killed(Exception):
 class FakeHost(Host):
     """A host whose every effect stays in its folder. ``fail[command]`` makes a command fail."""
 
-    def __init__(self, world: World, address: str, real_time: bool = False, patience: float = 10.0) -> None:
+    def __init__(self, world: World, address: str, real_time: bool = False, patience: float | None = None) -> None:
         root = world.folder / f"node-{address}"
-        timeouts = {name: (patience if real_time else seconds) for name, seconds in TIMEOUTS.items()}
+        timeouts = {name: patience or (10.0 if real_time else seconds) for name, seconds in TIMEOUTS.items()}
         super().__init__(Settings(root=root, source=world.source, timeouts=timeouts))
         self.world, self.address, self.real_time = world, address, real_time
         self.clock, self.skew = 1000.0, 0.0

@@ -240,11 +240,11 @@ def test_a_login_node_does_not_take_the_images_configuration_for_its_own(world: 
 
 
 def test_a_login_node_waits_for_a_configuration_that_names_a_controller(world: World) -> None:
-    host = world.node("login")
+    host = world.node("login", patience=30.0)
     conf = host.path("/opt/slurm/etc/slurm.conf")
     conf.parent.mkdir(parents=True, exist_ok=True)
     conf.write_text("ClusterName=template\n")
-    with pytest.raises(StepError, match=r"neither /opt/slurm/etc/slurm.conf named a controller nor its copy .* 900 s"):
+    with pytest.raises(StepError, match=r"neither /opt/slurm/etc/slurm.conf named a controller nor its copy .* 30 s"):
         slurm.run(ready(host))
 
 
