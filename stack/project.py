@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from components.config import mistyped, parse
+from components.config import is_kept_secret, kept_secret, mistyped, parse
 
 from .documents import load
 
@@ -119,7 +119,9 @@ def _with_schema(values: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[s
             config[key] = _text(entry["default"])
             continue
         wanted, value = entry.get("type", "string"), values[key]
-        if not _fits(value, wanted):
+        if is_kept_secret(value):
+            problems.append(kept_secret(key))
+        elif not _fits(value, wanted):
             problems.append(mistyped(key, value, wanted))
     if problems:
         parse(config, problems)

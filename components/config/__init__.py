@@ -2,7 +2,7 @@
 
 from .load import load, parse
 from .model import Charts, Fsx, Login, NetworkConfig, Security, Settings, Taint, Team, WorkerGroup
-from .problems import ConfigError, Problem, mistyped
+from .problems import ConfigError, Problem, is_kept_secret, kept_secret, mistyped
 from .resolved import Config, InstanceGroup
 
 __all__ = [
@@ -19,6 +19,8 @@ __all__ = [
     "Taint",
     "Team",
     "WorkerGroup",
+    "is_kept_secret",
+    "kept_secret",
     "load",
     "mistyped",
     "parse",

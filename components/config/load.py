@@ -13,7 +13,7 @@ from pulumi.runtime import config as runtime_config
 from ..catalogue.regions import REGIONS
 from .checks import check
 from .model import Settings
-from .problems import NAMESPACE, ConfigError, Problem
+from .problems import NAMESPACE, ConfigError, Problem, kept_secret
 from .resolved import Config
 from .shapes import settled, unaffected
 
@@ -23,7 +23,8 @@ REGION_KEY = "aws:region"
 def load() -> Config:
     """Read and check the running stack's configuration. Raises ConfigError with every problem found."""
     values = {**runtime_config.get_config_env(), **runtime_config.CONFIG.get()}
-    config = parse(values)
+    secret = {*runtime_config.get_config_secret_keys_env(), *filter(runtime_config.is_config_secret, values)}
+    config = parse(values, [kept_secret(key) for key in sorted(secret) if key.startswith(f"{NAMESPACE}:")])
     if not config.region.hyperpod:
         pulumi.log.warn(f"{REGION_KEY}: no page of AWS lists {config.region.name} among the regions with HyperPod")
     return config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -35,6 +36,22 @@ def mistyped(key: str, value: object, wanted: str) -> Problem:
     """A value that is not of the type that Pulumi.yaml has for its key."""
     article = "an" if wanted[0] in "aio" else "a"
     return Problem(key=key, what=f"{value!r} is not {article} {wanted}", fix=_EXAMPLES[wanted])
+
+
+def kept_secret(key: str) -> Problem:
+    """A value that is encrypted in the stack's file. It is not quoted."""
+    return Problem(
+        key=key,
+        what="is set as a secret, but no key of this project is one: AWS and the state show its value",
+        fix=f"pulumi config set {key} VALUE --plaintext, with a value that others may see",
+    )
+
+
+def is_kept_secret(value: object) -> bool:
+    """Whether a value, or part of it, is encrypted: Pulumi writes ``secure: CIPHERTEXT`` in its place."""
+    if isinstance(value, Mapping):
+        return value.keys() == {"secure"} or any(is_kept_secret(one) for one in value.values())
+    return isinstance(value, list | tuple) and any(is_kept_secret(one) for one in value)
 
 
 class ConfigError(pulumi.RunError):
