@@ -1,5 +1,6 @@
 """One HyperPod cluster: configuration, providers, shared modules, orchestrator, cluster, outputs."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pulumi import ResourceOptions
 from components import live, names, writers
 from components.config import load
 from components.context import Context
+from components.encryption import customer_key
 from components.estimates import cost
 from components.hyperpod import HyperPod, HyperPodArgs
 from components.identity import Identity, IdentityArgs
@@ -38,7 +40,7 @@ name = names.for_stack(
     stack=pulumi.get_stack(),
 )
 deployer = writers.deployer(caller.arn)
-before = live.require_possible(config, name, deployer)
+before = live.require_possible(config, name, account, deployer)
 lifecycle_writers = writers.writers(settings, before, deployer)
 tags = {**settings.tags, "hyperpod:cluster": name.cluster, names.CLUSTER_ID_TAG: name.cluster_id}
 context = Context(config=config, names=name, account=account, tags=tags)
@@ -49,6 +51,7 @@ shared = ResourceOptions(
     ]
 )
 
+context = replace(context, key=customer_key(context, shared))
 network = Network("network", context, shared)
 security = SecurityGroups("security", SecurityGroupsArgs(context=context, network=network), shared)
 identity = Identity(
@@ -112,5 +115,7 @@ if settings.observability:
     outputs |= Observability("observability", context, shared).outputs
 if settings.validation:
     Validation("validation", context, shared)
+if context.key is not None:
+    outputs["kmsKeyArn"] = context.key
 for key, value in outputs.items():
     pulumi.export(key, value)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pulumi import Output
+
 from .catalogue.regions import Region
 from .config import Config, Settings
 from .names import Names
@@ -12,12 +14,14 @@ from .names import Names
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """A stack's checked configuration, the names of its resources, its account, and the tags that all of them get."""
+    """A stack's checked configuration, the names of its resources, its account, the tags that all of them get, and the
+    ARN of the customer key, where everything is encrypted with one."""
 
     config: Config
     names: Names
     account: str
     tags: Mapping[str, str]
+    key: Output[str] | None = None
 
     @property
     def settings(self) -> Settings:

@@ -96,11 +96,7 @@ class HyperPod(ComponentResource):
             life_cycle_config=sagemaker.ClusterLifeCycleConfigArgs(
                 source_s3_uri=args.lifecycle_uri, on_create=ENTRY_POINT
             ),
-            instance_storage_configs=[
-                sagemaker.ClusterInstanceStorageConfigArgs(
-                    ebs_volume_config=sagemaker.ClusterEbsVolumeConfigArgs(volume_size_in_gb=group.volume_gib)
-                )
-            ],
+            instance_storage_configs=self._volumes(group),
             threads_per_core=worker.threads_per_core if worker else 1,
             training_plan_arn=worker.training_plan_arn if worker else None,
             capacity_requirements=_capacity(group),
@@ -112,6 +108,14 @@ class HyperPod(ComponentResource):
             kubernetes_config=config.kubernetes_config,
             slurm_config=config.slurm_config,
         )
+
+    def _volumes(self, group: InstanceGroup) -> list[sagemaker.ClusterInstanceStorageConfigArgs]:
+        """The data volume; with a customer key also the root volume, whose size HyperPod decides."""
+        key = self._args.context.key
+        volumes = [sagemaker.ClusterEbsVolumeConfigArgs(volume_size_in_gb=group.volume_gib, volume_kms_key_id=key)]
+        if key is not None:
+            volumes.append(sagemaker.ClusterEbsVolumeConfigArgs(root_volume=True, volume_kms_key_id=key))
+        return [sagemaker.ClusterInstanceStorageConfigArgs(ebs_volume_config=volume) for volume in volumes]
 
 
 def _made(found: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from hyperpod_node.model import NodeRole
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from .context import Context
+from .encryption import node_statements
 from .policies import Statement, allow, assume_role, document
 
 # Amazon SageMaker Developer Guide, "IAM role for SageMaker HyperPod": the managed policy every instance group needs
@@ -98,9 +99,15 @@ class Identity(ComponentResource):
                     opts=child,
                 )
             )
-        network = Output.all(self._args.vpc_id, self._args.subnet_id, *self._args.security_group_ids)
+        network = Output.all(context.key, self._args.vpc_id, self._args.subnet_id, *self._args.security_group_ids)
         policy_text = network.apply(
-            lambda ids: document([*self._statements(kind), *self._interfaces(ids[0], ids[1], ids[2:])])
+            lambda ids: document(
+                [
+                    *self._statements(kind),
+                    *self._interfaces(ids[1], ids[2], ids[3:]),
+                    *(node_statements(context, ids[0]) if ids[0] else ()),
+                ]
+            )
         )
         self.ready.append(aws.iam.RolePolicy(f"{self._name}-{kind}", role=role.name, policy=policy_text, opts=child))
         return role

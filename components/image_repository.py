@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pulumi_aws as aws
-from pulumi import ComponentResource, Output, ResourceOptions
+from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageRepositoryArgs:
-    """What the repository is made from."""
+    """What the repository is made from. ``key`` is the customer key's ARN."""
 
     cluster: str
+    key: Input[str] | None = None
 
 
 class ImageRepository(ComponentResource):
@@ -32,6 +33,11 @@ class ImageRepository(ComponentResource):
             image_tag_mutability="IMMUTABLE",
             image_scanning_configuration=aws.ecr.RepositoryImageScanningConfigurationArgs(scan_on_push=True),
             force_delete=True,
+            encryption_configurations=[
+                aws.ecr.RepositoryEncryptionConfigurationArgs(encryption_type="KMS", kms_key=args.key)
+            ]
+            if args.key is not None
+            else None,
             opts=ResourceOptions(parent=self),
         )
         self.url = repository.repository_url

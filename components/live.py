@@ -14,6 +14,7 @@ import pulumi_aws as aws
 
 from . import writers
 from .config import Config, ConfigError, Problem
+from .encryption import KEY, key_problems
 from .names import CLUSTER_ID_TAG, DEPLOYED_WITH, Names
 
 _ELSEWHERE = "destroy this stack first, or make another one beside it (pulumi stack init NAME)"
@@ -21,7 +22,7 @@ _ELSEWHERE = "destroy this stack first, or make another one beside it (pulumi st
 _READ = "pulumi:pulumi:readStackOutputs"
 
 
-def require_possible(config: Config, names: Names, deployer: str) -> Mapping[str, Any]:
+def require_possible(config: Config, names: Names, account: str, deployer: str) -> Mapping[str, Any]:
     """What the last deployment left, empty for the first one.
 
     Raises ConfigError with every value of ``config`` that the deployed stack cannot change to, or if ``deployer`` may
@@ -30,6 +31,7 @@ def require_possible(config: Config, names: Names, deployer: str) -> Mapping[str
     before = _deployed_with() or {}
     problems = list(impossible(before, config)) if before else []
     problems += writers.locked_out(config.settings, before, deployer)
+    problems += key_problems(config, account)
     if problems := problems + list(_zone(config, names)):
         raise ConfigError(problems)
     return before
@@ -51,6 +53,7 @@ def deployed_with(config: Config) -> dict[str, Any]:
             "securityGroupIds": list(net.security_group_ids),
         },
         "fsx": {"storageGiB": config.fsx_gib, "efa": settings.fsx.efa, "throughput": settings.fsx.throughput},
+        **({"kmsKey": settings.security.kms_key} if settings.security.kms_key else {}),
         "instanceTypes": {group.name: group.type.name for group in config.instance_groups},
         "kubernetesVersion": settings.kubernetes_version if settings.orchestrator == "eks" else "",
         "authenticationMode": settings.authentication_mode if settings.orchestrator == "eks" else "",
@@ -85,10 +88,21 @@ def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
             "and a new name would create a new cluster and delete every node",
             fix=f"keep the name; otherwise {_ELSEWHERE}",
         )
+    if (key := before.get("kmsKey", "")) != after.get("kmsKey", ""):
+        yield Problem(
+            key=KEY,
+            what=f"this stack is encrypted with {_key_in_words(key)}, and file systems and volumes "
+            "cannot change their key: replacements would be new and empty",
+            fix=f"keep it; otherwise {_ELSEWHERE}",
+        )
     yield from _network(before["network"], after["network"])
     yield from _file_system(before["fsx"], after["fsx"])
     yield from _instance_types(before["instanceTypes"], after["instanceTypes"])
     yield from _kubernetes(before, after)
+
+
+def _key_in_words(key: str) -> str:
+    return {"": "keys of AWS's", "create": "a key that it created"}.get(key, key)
 
 
 def _zone(config: Config, names: Names) -> Iterator[Problem]:

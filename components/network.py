@@ -208,6 +208,7 @@ class Network(ComponentResource):
             f"{name}-flow-logs",
             name=f"/hyperpod/{self._context.names.cluster}/flow-logs",
             retention_in_days=FLOW_LOG_DAYS,
+            kms_key_id=self._context.key,
             opts=child,
         )
         # Only for this account's flow logs: the page below, on the confused deputy problem.

@@ -39,7 +39,9 @@ class Observability(ComponentResource):
     def __init__(self, name: str, context: Context, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Observability", name, None, opts)
         child = ResourceOptions(parent=self)
-        workspace = aws.amp.Workspace(f"{name}-prometheus", alias=context.names.cluster, opts=child)
+        workspace = aws.amp.Workspace(
+            f"{name}-prometheus", alias=context.names.cluster, kms_key_arn=context.key, opts=child
+        )
         for rules in ("common", context.settings.accelerator):
             aws.amp.RuleGroupNamespace(
                 f"{name}-{rules}",
@@ -68,6 +70,7 @@ class Observability(ComponentResource):
             permission_type="SERVICE_MANAGED",
             data_sources=["PROMETHEUS", "CLOUDWATCH"],
             role_arn=role.arn,
+            kms_key_id=context.key,
             opts=child,
         )
         self.outputs = {

@@ -59,6 +59,7 @@ class Storage(ComponentResource):
             efa_enabled=True if fsx.efa else None,
             metadata_configuration=metadata,
             file_system_type_version=LUSTRE_VERSION,
+            kms_key_id=context.key,
             automatic_backup_retention_days=fsx.backup_days,
             copy_tags_to_backups=True if fsx.backup_days else None,
             skip_final_backup=True,

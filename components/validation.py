@@ -30,7 +30,11 @@ class Validation(ComponentResource):
         cluster, child = context.names.cluster, ResourceOptions(parent=self)
         # EventBridge may write only to log groups under /aws/events/.
         logs = aws.cloudwatch.LogGroup(
-            f"{name}-events", name=f"/aws/events/hyperpod/{cluster}", retention_in_days=EVENT_LOG_DAYS, opts=child
+            f"{name}-events",
+            name=f"/aws/events/hyperpod/{cluster}",
+            retention_in_days=EVENT_LOG_DAYS,
+            kms_key_id=context.key,
+            opts=child,
         )
         permission = {
             "Effect": "Allow",

@@ -8,7 +8,7 @@ from itertools import cycle, islice
 from unittest.mock import patch
 
 from components.config import Config
-from components.policies import assume_role
+from components.policies import allow, assume_role, document
 
 from .account import Account
 
@@ -21,7 +21,7 @@ _CIDR = "10.0.0.0/16"
 
 
 def prepare(account: Account, *configs: Config) -> None:
-    """Create what the configurations name (VPC, subnets, groups, role, file system, bucket), each once."""
+    """Create what the configurations name (VPC, subnets, groups, role, key, file system, bucket), each once."""
     for config in configs:
         _prepare(account, config)
     account.accept_as_existing()
@@ -32,7 +32,7 @@ def _prepare(account: Account, config: Config) -> None:
     if net.vpc_id and ("aws:ec2/vpc:Vpc", net.vpc_id) not in account.live:
         _network(account, config)
     if config.settings.existing_role_arn:
-        _role(account, config.settings.existing_role_arn)
+        _role(account, config.settings.existing_role_arn, encrypts=bool(config.settings.security.kms_key))
     settings = config.settings
     for arn in (*settings.administrator_role_arns, *(arn for team in settings.teams for arn in team.role_arns)):
         account.adopt("aws:iam/role:Role", "existing role", arn, {}, {"arn": arn})
@@ -43,6 +43,8 @@ def _prepare(account: Account, config: Config) -> None:
         server = f"{home}.fsx.{config.region.name}.amazonaws.com"
         outputs = {"dnsName": server, "mountName": "home", "arn": "", "vpcId": config.settings.network.vpc_id or ""}
         account.adopt("aws:fsx/lustreFileSystem:LustreFileSystem", "existing file system", home, inputs, outputs)
+    if (key := settings.security.kms_key) and key != "create":
+        account.adopt("aws:kms/key:Key", "existing key", key.rsplit("/", 1)[1], {}, {"arn": key})
     for group in config.worker_groups:
         if group.worker and (plan := group.worker.training_plan_arn):
             account.adopt("aws:sagemaker/trainingPlan:TrainingPlan", "existing training plan", plan, {})
@@ -84,7 +86,8 @@ def _way_out(account: Account, vpc: str, private: str, zone: str) -> None:
     make("route:Route", routeTableId=table, destinationCidrBlock="0.0.0.0/0", natGatewayId=nat)
 
 
-def _role(account: Account, arn: str) -> None:
+def _role(account: Account, arn: str, *, encrypts: bool) -> None:
+    """Create the existing role, with what the guides say that it needs."""
     name = arn.rsplit("/", 1)[1]
     trust = {"assumeRolePolicy": assume_role("sagemaker.amazonaws.com")}
     account.adopt("aws:iam/role:Role", "existing role", name, trust, {"arn": arn})
@@ -93,6 +96,9 @@ def _role(account: Account, arn: str) -> None:
     account.adopt(
         "aws:iam/rolePolicyAttachment:RolePolicyAttachment", "existing attachment", f"{name}/{policy}", attached
     )
+    if encrypts:
+        use = document([allow(["kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey"], ["*"])])
+        account.adopt("aws:iam/rolePolicy:RolePolicy", "existing policy", f"{name}:kms", {"role": name, "policy": use})
 
 
 @contextmanager

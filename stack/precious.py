@@ -23,6 +23,8 @@ PRECIOUS: Mapping[str, Loss] = MappingProxyType(
         "aws:fsx/lustreFileSystem:LustreFileSystem": Loss("every file on it is lost"),
         "aws:eks/cluster:Cluster": Loss("everything that runs on it ends"),
         HYPERPOD_CLUSTER: Loss("every node ends, with all jobs"),
+        # AWS KMS Developer Guide, "Delete an AWS KMS key".
+        "aws:kms/key:Key": Loss("what it encrypts is unreadable once its waiting period is over"),
         # Both are deleted with their content (forceDestroy, forceDelete).
         "aws:s3/bucket:Bucket": Loss("everything in it is deleted, and no node boots without its scripts"),
         "aws:ecr/repository:Repository": Loss("every image in it is deleted"),

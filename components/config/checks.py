@@ -268,11 +268,29 @@ def _role(settings: Settings, region: Region | None) -> Iterator[Problem]:
 def _security(settings: Settings, region: Region | None) -> Iterator[Problem]:
     for number, arn in enumerate(settings.security.lifecycle_writers):
         yield from role_problems(f"hyperpod:security.lifecycleWriters[{number}]", arn, region)
+    yield from _kms_key(settings, region)
     if settings.existing_role_arn and settings.security.node_permissions != "narrow":
         yield Problem(
             key="hyperpod:security.nodePermissions",
             what="the stack creates no roles with existingRoleArn",
             fix="leave one of the two out",
+        )
+
+
+def _kms_key(settings: Settings, region: Region | None) -> Iterator[Problem]:
+    key = settings.security.kms_key
+    if key and key != "create" and region and key.split(":")[1:4:2] != [region.partition, region.name]:
+        yield Problem(
+            key="hyperpod:security.kmsKey",
+            what=f"the key is in {key.split(':')[3]}",
+            fix=f"a key in {region.name}, or create",
+        )
+    if key and settings.node_provisioning != "Continuous":
+        # SageMaker Developer Guide, "Customer managed AWS KMS key encryption for SageMaker HyperPod".
+        yield Problem(
+            key="hyperpod:nodeProvisioning",
+            what="HyperPod encrypts volumes with a customer key (security.kmsKey) only in this mode",
+            fix="set it to Continuous",
         )
 
 

@@ -148,6 +148,15 @@ WriterArn: TypeAlias = Annotated[
 ]
 
 
+# AWS KMS API Reference, DescribeKey, KeyId. Aliases could come to mean another key.
+KmsKey: TypeAlias = Annotated[
+    str,
+    form(
+        "create|arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+",
+        "is not a key's ARN",
+        "create, or arn:aws:kms:REGION:ACCOUNT:key/ID",
+    ),
+]
 # AWS Organizations API Reference, Organization, Id; an account's id has twelve digits.
 TrustedOwner: TypeAlias = Annotated[
     str,

@@ -24,6 +24,7 @@ from .fields import (
     FileSystemId,
     GroupName,
     ImageRegistry,
+    KmsKey,
     Model,
     Namespace,
     PlanArn,
@@ -241,7 +242,7 @@ class NetworkConfig(Model):
 
 
 class Security(Model):
-    """Permissions, where AWS's examples allow more than a cluster needs."""
+    """Permissions, where AWS's examples allow more than a cluster needs, and encryption."""
 
     lifecycle_writers: Annotated[
         tuple[WriterArn, ...], Change("in part", "in place; refused without the identity that deploys")
@@ -254,6 +255,9 @@ class Security(Model):
     SageMaker Developer Guide grant."""
     worker_secrets: Annotated[StrictBool, IN_PLACE] = False
     """Let workers read secrets whose names begin with hyperpod/CLUSTER/."""
+    kms_key: Annotated[KmsKey | None, REFUSED] = None
+    """KMS key that encrypts everything that the stack stores: the ARN of a symmetric key of this account and region, or
+    create for a key of the stack's own. Needs `nodeProvisioning` Continuous. Default: keys of AWS's."""
 
 
 class Settings(Model):

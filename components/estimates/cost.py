@@ -67,6 +67,8 @@ def quantities(config: Config) -> dict[str, dict[str, float]]:
             held["NAT gateway"] = {"nat_gateway_hour": 1, "public_ipv4_hour": 1}
     if settings.orchestrator == "eks":
         held["EKS control plane"] = {"eks_extended_hour" if _extended(config) else "eks_hour": 1}
+    created = settings.security.kms_key == "create"
+    if created or (settings.orchestrator == "eks" and not settings.security.kms_key):
         held["KMS key"] = {"kms_key": 1}
     return held
 

@@ -13,6 +13,7 @@ from pulumi import ComponentResource, CustomTimeouts, Input, Output, Resource, R
 from ..catalogue.kubernetes_versions import addon_version
 from ..config import InstanceGroup
 from ..context import Context
+from ..encryption import use_through
 from ..names import CLUSTER_ID_TAG, RoleKind
 from ..policies import Statement, allow, deny, document
 from .node_placement import preferred_nodes
@@ -62,12 +63,16 @@ class EksAddonsArgs:
 
 @dataclass(frozen=True, kw_only=True)
 class _Identity:
-    """The service account of an add-on and its role's permissions: a managed policy, statements, or both."""
+    """The service account of an add-on and its role's permissions: a managed policy, statements, or both.
+
+    ``encrypts`` is the service that encrypts what the add-on makes, where there is a customer key.
+    """
 
     kind: RoleKind
     service_account: str
     managed_policy: str | None = None
     statements: Sequence[Statement] = ()
+    encrypts: str | None = None
 
 
 class EksAddons(ComponentResource):
@@ -132,11 +137,13 @@ class EksAddons(ComponentResource):
                 kind=_EBS,
                 service_account="ebs-csi-controller-sa",
                 managed_policy="AmazonEBSCSIDriverPolicyV2",
+                encrypts="ec2",
                 statements=[allow(["eks:DescribeCluster"], [context.arn("eks", f"cluster/{context.names.cluster}")])],
             ),
             "aws-fsx-csi-driver": _Identity(
                 kind="fsx-csi",
                 service_account="fsx-csi-controller-sa",
+                encrypts="fsx",
                 statements=[
                     allow(["fsx:CreateFileSystem"], [file_systems]),
                     # The one tag it writes (its docs/tagging.md).
@@ -216,12 +223,18 @@ class EksAddons(ComponentResource):
             inline = aws.iam.RolePolicy(
                 f"{self._name}-{identity.kind}",
                 role=role.name,
-                policy=document(identity.statements),
+                policy=self._policy(identity),
                 opts=self._child,
             )
             policies.append(inline.id)
         # An add-on must not start before its role has permissions.
         return Output.all(role.arn, *policies).apply(lambda all_of_it: str(all_of_it[0]))
+
+    def _policy(self, identity: _Identity) -> Input[str]:
+        context, service = self._args.context, identity.encrypts
+        if context.key is None or service is None:
+            return document(identity.statements)
+        return context.key.apply(lambda key: document([*identity.statements, *use_through(context, key, service)]))
 
 
 def configuration(addon: str, groups: Sequence[InstanceGroup], *, network_policies: bool = True) -> dict[str, Any]:

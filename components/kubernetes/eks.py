@@ -93,7 +93,7 @@ class Eks(ComponentResource):
         self.orchestrator = aws_native.sagemaker.ClusterOrchestratorArgs(
             eks=aws_native.sagemaker.ClusterOrchestratorEksConfigArgs(cluster_arn=cluster.eks_cluster.arn)
         )
-        images = ImageRepository("images", ImageRepositoryArgs(cluster=context.names.cluster), opts)
+        images = ImageRepository("images", ImageRepositoryArgs(cluster=context.names.cluster, key=context.key), opts)
         self.outputs = {
             "trainingRepository": images.url,
             "eksClusterName": cluster_name,
@@ -119,6 +119,7 @@ class Eks(ComponentResource):
                     mount_name=storage.mount_name,
                     capacity_gib=context.config.fsx_gib,
                 ),
+                key=context.key,
                 subnet_id=network.private_subnet_id,
                 storage_groups=groups,
                 network_cidrs=network.cidr_blocks,
@@ -134,6 +135,7 @@ class Eks(ComponentResource):
             f"{self._name}-control-plane",
             name=f"/aws/eks/{cluster_name}/cluster",
             retention_in_days=LOG_DAYS,
+            kms_key_id=context.key,
             opts=self._child,
         )
         if not settings.kubernetes_api_cidrs:
@@ -160,7 +162,7 @@ class Eks(ComponentResource):
                 endpoint_public_access=bool(settings.kubernetes_api_cidrs),
                 public_access_cidrs=list(settings.kubernetes_api_cidrs) or None,
                 authentication_mode=eks.AuthenticationMode(settings.authentication_mode),
-                encryption_config_key_arn=self._secrets_key(),
+                encryption_config_key_arn=self._secrets_key() if context.key is None else context.key,
                 enabled_cluster_log_types=list(LOG_TYPES),
                 skip_default_node_group=True,
                 skip_default_security_groups=True,

@@ -17,11 +17,13 @@ _DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
 @dataclass(frozen=True, kw_only=True)
 class KubernetesStorageArgs:
-    """What the classes are made from: where new file systems go, and their throughput in MB/s per TiB."""
+    """What the classes are made from: where new file systems go, their throughput in MB/s per TiB, and the ARN of the
+    customer key."""
 
     subnet_id: Input[str]
     security_group_ids: Sequence[Input[str]]
     throughput: int
+    key: Input[str] | None = None
 
 
 class KubernetesStorage(ComponentResource):
@@ -33,11 +35,14 @@ class KubernetesStorage(ComponentResource):
 
     def __init__(self, name: str, args: KubernetesStorageArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:KubernetesStorage", name, None, opts)
+        # Both drivers call the parameter alike (aws-ebs-csi-driver, docs/parameters.md; aws-fsx-csi-driver,
+        # pkg/driver/controller.go).
+        encrypted = {"kmsKeyId": args.key} if args.key is not None else {}
         kubernetes.storage.v1.StorageClass(
             f"{name}-gp3",
             metadata=kubernetes.meta.v1.ObjectMetaArgs(name="gp3", annotations={_DEFAULT: "true"}),
             provisioner=EBS_DRIVER,
-            parameters={"type": "gp3", "encrypted": "true"},
+            parameters={"type": "gp3", "encrypted": "true", **encrypted},
             # In the zone of the pod's node, once that is known.
             volume_binding_mode="WaitForFirstConsumer",
             allow_volume_expansion=True,
@@ -54,6 +59,7 @@ class KubernetesStorage(ComponentResource):
                 "perUnitStorageThroughput": str(args.throughput),
                 "dataCompressionType": "LZ4",
                 "fileSystemTypeVersion": LUSTRE_VERSION,
+                **encrypted,
             },
             mount_options=["flock", "noatime"],
             volume_binding_mode="WaitForFirstConsumer",

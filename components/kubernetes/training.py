@@ -16,7 +16,8 @@ from .training_namespace import FileSystem, TrainingNamespace, TrainingNamespace
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingArgs:
-    """What it is made from. ``cluster`` is the HyperPod cluster, whose nodes run what needs pods."""
+    """What it is made from. ``cluster`` is the HyperPod cluster, whose nodes run what needs pods; ``key`` the customer
+    key's ARN."""
 
     config: Config
     file_system: FileSystem
@@ -24,6 +25,7 @@ class TrainingArgs:
     storage_groups: Sequence[Input[str]]
     network_cidrs: Sequence[str]
     cluster: pulumi.Resource
+    key: Input[str] | None = None
 
 
 class Training(ComponentResource):
@@ -41,6 +43,7 @@ class Training(ComponentResource):
                 subnet_id=args.subnet_id,
                 security_group_ids=args.storage_groups,
                 throughput=settings.fsx.throughput,
+                key=args.key,
             ),
             child,
         )

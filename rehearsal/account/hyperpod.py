@@ -14,6 +14,7 @@ from .books import Books, Inputs, Live, Refused
 from .ec2 import lacks_rule_to_itself
 from .endpoints import blocks
 from .grants import granted, role_statements
+from .keys import check_bucket, check_volumes
 from .kinds import register
 from .quotas import check_instances
 from .records import record
@@ -47,7 +48,7 @@ def _check(account: Books, i: Inputs) -> None:
     """What nodes need to come up."""
     for group in i["instanceGroups"]:
         _check_bucket(group)
-        _check_role(account, i["clusterName"], group)
+        _check_role(account, i["clusterName"], group, i.get("nodeProvisioningMode"))
         _check_lifecycle(account, group)
         _check_kubernetes_config(group)
     if "slurm" in (i.get("orchestrator") or {}):
@@ -65,7 +66,7 @@ def _check_bucket(group: Mapping[str, Any]) -> None:
         raise Refused("ValidationException", "SourceS3Uri must start with s3://sagemaker-")
 
 
-def _check_role(account: Books, cluster: str, group: Mapping[str, Any]) -> None:
+def _check_role(account: Books, cluster: str, group: Mapping[str, Any], mode: str | None) -> None:
     """The role trusts SageMaker, and has the permissions for a node's first calls when instances start."""
     arn = group["executionRole"]
     role = next((r for r in account.find("aws:iam/role:Role", by=account.now) if r.outputs["arn"] == arn), None)
@@ -78,6 +79,8 @@ def _check_role(account: Books, cluster: str, group: Mapping[str, Any]) -> None:
         raise Refused("ValidationException", f"could not assume role {arn}: it does not trust sagemaker.amazonaws.com")
     statements = list(role_statements(account, role.id, account.now))
     context = {"aws:PrincipalAccount": account.account_id, "aws:ResourceAccount": account.account_id}
+    check_volumes(account, group, mode, statements)
+    check_bucket(account, group["lifeCycleConfig"]["sourceS3Uri"].removeprefix("s3://").split("/")[0], statements)
     for action, resource in _first_calls(account, cluster, group):
         if not granted(statements, (), action, resource, context):
             raise Refused(

@@ -76,6 +76,7 @@ def _lustre_properties(i: Inputs) -> dict[str, Any]:
         # pulumi-aws takes the only subnet as a string.
         "SubnetIds": [i["subnetIds"]] if isinstance(i["subnetIds"], str) else i["subnetIds"],
         "SecurityGroupIds": i.get("securityGroupIds"),
+        "KmsKeyId": i.get("kmsKeyId"),
         "Tags": _tag_list(i),
         "LustreConfiguration": {key: value for key, value in lustre.items() if value is not None},
     }
@@ -164,7 +165,8 @@ def _grafana(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
 
 
 def _grafana_properties(i: Inputs) -> dict[str, Any]:
-    properties = to_cloudformation("AWS::Grafana::Workspace", i)
+    """CloudFormation lacks the key, which the API and the provider have."""
+    properties = to_cloudformation("AWS::Grafana::Workspace", {key: i[key] for key in i.keys() - {"kmsKeyId"}})
     return {key: value for key, value in properties.items() if key not in ("Tags", "tagsAll")}
 
 

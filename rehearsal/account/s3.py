@@ -62,14 +62,14 @@ def _put_again(create: Create) -> Change:
 
 
 def _encryption(i: Inputs) -> dict[str, Any]:
-    rules = [
-        {
-            "ApplyServerSideEncryptionByDefault": {
-                "SSEAlgorithm": rule["applyServerSideEncryptionByDefault"]["sseAlgorithm"]
-            }
-        }
-        for rule in i["rules"]
-    ]
+    rules = []
+    for rule in i["rules"]:
+        default = rule["applyServerSideEncryptionByDefault"]
+        key = {"KMSMasterKeyID": default["kmsMasterKeyId"]} if default.get("kmsMasterKeyId") else {}
+        applied = {"SSEAlgorithm": default["sseAlgorithm"], **key}
+        rules.append(
+            {"ApplyServerSideEncryptionByDefault": applied, "BucketKeyEnabled": bool(rule.get("bucketKeyEnabled"))}
+        )
     return {"ServerSideEncryptionConfiguration": {"Rules": rules}}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from .books import Books, Inputs, Live, Refused
+from .keys import check_logs
 from .kinds import Kind, register
 
 _LOG_POLICY = "aws:cloudwatch/logResourcePolicy:LogResourcePolicy"
@@ -27,12 +28,16 @@ def _retention(account: Books, name: str, days: Any) -> None:
 
 def _log_group(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     _check_retention(i.get("retentionInDays"))
+    if key := i.get("kmsKeyId"):
+        check_logs(account, key, account.arn("logs", f"log-group:{i['name']}"))
     account.client("logs").create_log_group(logGroupName=i["name"])
     _retention(account, i["name"], i.get("retentionInDays"))
     return i["name"], {"arn": account.arn("logs", f"log-group:{i['name']}")}
 
 
 def _update_log_group(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
+    if key := i.get("kmsKeyId"):
+        check_logs(account, key, live.outputs["arn"])
     _check_retention(i.get("retentionInDays"))
     _retention(account, live.id, i.get("retentionInDays"))
     return {}
@@ -165,7 +170,8 @@ def _delete_rules(account: Books, live: Live) -> None:
 
 def _key(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     kms = account.client("kms")
-    made = kms.create_key(Description=i.get("description", ""))["KeyMetadata"]
+    given = {"Policy": i["policy"]} if i.get("policy") else {}
+    made = kms.create_key(Description=i.get("description", ""), **given)["KeyMetadata"]
     if i.get("enableKeyRotation"):
         kms.enable_key_rotation(KeyId=made["KeyId"])
     return made["KeyId"], {"arn": made["Arn"], "keyId": made["KeyId"]}
@@ -181,6 +187,7 @@ def _repository(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
         repositoryName=i["name"],
         imageTagMutability=i.get("imageTagMutability", "MUTABLE"),
         imageScanningConfiguration=i.get("imageScanningConfiguration") or {},
+        encryptionConfiguration=next(iter(i.get("encryptionConfigurations") or [{"encryptionType": "AES256"}])),
     )["repository"]
     return i["name"], {"arn": made["repositoryArn"], "repositoryUrl": made["repositoryUri"]}
 

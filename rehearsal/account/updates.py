@@ -70,9 +70,19 @@ def check_groups(live: Live, i: Inputs) -> None:
                 f"the instance type of instance group {name} must match the instance type that was initially specified "
                 f"to the group, {was}, and {group['instanceType']} was given",
             )
+        if name in before and _volume_keys(before[name]) != _volume_keys(group):
+            raise Refused("ValidationException", f"the KMS key of instance group {name} cannot be changed")
     for name in before.keys() - after.keys():
         if (before[name].get("slurmConfig") or {}).get("nodeType") == "Controller":
             raise Refused("ValidationException", f"instance group {name} is the Slurm controller and cannot be deleted")
+
+
+def _volume_keys(group: Mapping[str, Any]) -> list[tuple[bool, str | None]]:
+    """SageMaker Developer Guide, "Customer managed AWS KMS key encryption for SageMaker HyperPod": keys do not
+    change."""
+    volumes = [one["ebsVolumeConfig"] for one in group.get("instanceStorageConfigs") or []]
+    keys = [(bool(volume.get("rootVolume")), volume.get("volumeKmsKeyId")) for volume in volumes]
+    return sorted((root, key) for root, key in keys if key)
 
 
 def _by_name(cluster: Inputs) -> dict[str, Mapping[str, Any]]:

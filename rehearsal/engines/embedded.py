@@ -14,7 +14,7 @@ from google.protobuf import empty_pb2
 from pulumi import FileAsset, StringAsset
 from pulumi.runtime import rpc
 from pulumi.runtime.mocks import MockMonitor, MockResourceArgs, Mocks
-from pulumi.runtime.proto import resource_pb2
+from pulumi.runtime.proto import provider_pb2, resource_pb2
 from pulumi.runtime.sync_await import _ensure_event_loop
 
 from stack.clock import delete_duration, duration, update_duration
@@ -144,6 +144,9 @@ class Engine(MockMonitor):
             answer = protocol.invoke(self.account, request.tok, protocol.deserialize(request.args)[0])
         except LookupError as error:
             raise DeploymentError(str(error)) from error
+        except Refused as refused:
+            failure = provider_pb2.CheckFailure(reason=str(refused))
+            return resource_pb2.ResourceInvokeResponse(failures=[failure])
         return resource_pb2.ResourceInvokeResponse(**{"return": protocol.serialize(answer)})
 
     def ReadResource(self, request: Any) -> Any:  # noqa: N802

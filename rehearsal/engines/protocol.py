@@ -9,7 +9,8 @@ from google.protobuf import json_format
 from pulumi.runtime import rpc
 from pulumi.runtime.sync_await import _ensure_event_loop, _sync_await
 
-from ..account import Account
+from ..account import Account, Refused
+from ..account.keys import key_of
 
 # Computed parts of outputs that otherwise equal an input: unknown until AWS has created the resource.
 _COMPUTED = {"aws:eks/cluster:Cluster": {"vpcConfig": ("clusterSecurityGroupId", "vpcId")}}
@@ -141,6 +142,16 @@ def _endpoint_service(account: Account, arguments: Mapping[str, Any]) -> dict[st
     return {"id": name, "serviceName": name, "region": account.region, "vpcEndpointPolicySupported": True}
 
 
+def _key(account: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """DescribeKey. Keys that the account was given are symmetric and enabled."""
+    found = key_of(account, arguments["keyId"])
+    if found is None:
+        raise Refused("NotFoundException", f"Key '{arguments['keyId']}' does not exist")
+    usable = {"keyManager": "CUSTOMER", "keyState": "Enabled", "keyUsage": "ENCRYPT_DECRYPT"}
+    answer = {**usable, "customerMasterKeySpec": "SYMMETRIC_DEFAULT", **found.inputs.get("described", {})}
+    return {"id": found.id, "arn": found.outputs["arn"], "enabled": answer["keyState"] == "Enabled", **answer}
+
+
 def _subnet(account: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return account.read(_SUBNET, arguments["id"])
 
@@ -154,4 +165,5 @@ _ANSWERS: Mapping[str, Callable[[Account, Mapping[str, Any]], dict[str, Any]]] =
     "aws:ec2/getSubnets:getSubnets": _subnets,
     "aws:ec2/getSubnet:getSubnet": _subnet,
     "aws:ec2/getVpcEndpointService:getVpcEndpointService": _endpoint_service,
+    "aws:kms/getKey:getKey": _key,
 }

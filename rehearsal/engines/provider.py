@@ -194,7 +194,8 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
     def Invoke(self, request: Any, context: Any) -> Any:
         """Answer a function, or refuse an unknown one."""
         try:
-            answer = protocol.invoke(self.account, request.tok, protocol.deserialize(request.args)[0])
+            with refusals(context):
+                answer = protocol.invoke(self.account, request.tok, protocol.deserialize(request.args)[0])
         except LookupError as error:
             context.abort(grpc.StatusCode.UNIMPLEMENTED, str(error))
             raise

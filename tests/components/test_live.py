@@ -18,6 +18,8 @@ ROLES = "arn:aws:iam::123456789012:role"
 DEPLOYER = "arn:aws:iam::123456789012:user/rehearsal"
 P5 = {"name": "workers", "instanceType": "ml.p5.48xlarge", "count": 2}
 VPC = {"vpcId": "vpc-0123456789abcdef0", "privateSubnetId": "subnet-0123456789abcdef0"}
+CONTINUOUS = {"nodeProvisioning": "Continuous"}
+CREATED = {**CONTINUOUS, "security": {"kmsKey": "create"}}
 CHANGES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("slurm-gpu", {}, {"clusterName": "other"}, 'clusterName: the cluster is called "slurm-gpu'),
     (
@@ -54,6 +56,8 @@ CHANGES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         {"login": {"instanceType": "ml.m5.4xlarge"}},
         "login: .*remove the login nodes with one update",
     ),
+    ("dev", CONTINUOUS, CREATED, "security.kmsKey: this stack is encrypted with keys of AWS's"),
+    ("dev", CREATED, {"security": {}}, "security.kmsKey: this stack is encrypted with a key that it created"),
     ("eks-gpu", {"kubernetesVersion": "1.33"}, {"kubernetesVersion": "1.35"}, r"kubernetesVersion: .* to 1\.34 first"),
     ("eks-gpu", {"kubernetesVersion": "1.34"}, {"kubernetesVersion": "1.33"}, "kubernetesVersion: .*within 7 days"),
     (

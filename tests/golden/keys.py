@@ -86,6 +86,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"charts.networkPolicies": False},
         {"charts.queues": "none"},
     ],
+    "slurm-govcloud": [{"security.kmsKey": "create"}],
     "eks-trainium": [{"charts.neuronScheduler": True}],
     "eks-closed": [
         {"authenticationMode": "API"},

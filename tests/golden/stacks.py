@@ -30,6 +30,7 @@ class Golden:
 
 
 DAY = date(2026, 11, 22)
+GOVCLOUD_KEY = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 ROLE = "arn:aws:iam::123456789012:role"
 VPC = {
     "vpcId": "vpc-0123456789abcdef0",
@@ -109,6 +110,7 @@ GOLDEN: dict[str, Golden] = {
             "workers": [],
             "size": "medium",
             "nodeProvisioning": "Continuous",
+            "security": {"kmsKey": GOVCLOUD_KEY},
         },
         base="dev",
     ),
@@ -191,6 +193,8 @@ GOLDEN: dict[str, Golden] = {
                 "queues": "none",
             },
             "teams": [{"name": "vision", "accelerators": 48}, {"name": "speech"}],
+            "security": {"kmsKey": "create"},
+            "observability": True,
             "protect": True,
         },
         base="eks-trainium",

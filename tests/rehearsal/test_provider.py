@@ -183,13 +183,15 @@ def test_what_the_account_refuses_is_an_error_in_aws_s_words(aws: EmbeddedProvid
 
 
 def test_it_knows_whose_account_it_is_and_refuses_functions_it_does_not_know(aws: EmbeddedProvider) -> None:
-    def invoke(token: str) -> Any:
-        return aws.Invoke(provider_pb2.InvokeRequest(tok=token), Context())
+    def invoke(token: str, **arguments: str) -> Any:
+        return aws.Invoke(provider_pb2.InvokeRequest(tok=token, args=protocol.serialize(arguments)), Context())
 
     answer = invoke("aws:index/getCallerIdentity:getCallerIdentity")
     assert getattr(answer, "return")["accountId"] == aws.account.account_id
     with pytest.raises(Aborted, match="UNIMPLEMENTED: the embedded account does not answer aws:ec2/getAmi:getAmi"):
         invoke("aws:ec2/getAmi:getAmi")
+    with pytest.raises(Aborted, match="FAILED_PRECONDITION: NotFoundException: Key 'mine' does not exist"):
+        invoke("aws:kms/getKey:getKey", keyId="mine")
 
 
 def test_another_region_is_another_provider_and_other_tags_are_not(aws: EmbeddedProvider) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.components.config.refusals import EKS, GROUP, Cases, check, problems
 
+CONTINUOUS = {"nodeProvisioning": "Continuous"}
 BAD: Cases = {
     "unknown key inside": ({"fsx": {"storageGib": 1200}}, "hyperpod:fsx.storageGib", "did you mean storageGiB?"),
     "zone of another region": ({"availabilityZoneId": "use1-az1"}, "hyperpod:availabilityZoneId", "usw2-az1"),
@@ -115,6 +116,21 @@ BAD: Cases = {
         {"network": {"secondaryCidr": "10.1.0.0/28"}, "login": {"instanceType": "ml.m5.large", "count": 20}},
         "hyperpod:network.secondaryCidr",
         "addresses",
+    ),
+    "encryption key of another region": (
+        {**CONTINUOUS, "security": {"kmsKey": "arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab"}},
+        "hyperpod:security.kmsKey",
+        "the key is in us-east-1; a key in us-west-2, or create",
+    ),
+    "encryption key by its alias": (
+        {**CONTINUOUS, "security": {"kmsKey": "arn:aws:kms:us-west-2:123456789012:alias/mine"}},
+        "hyperpod:security.kmsKey",
+        "is not a key's ARN; create, or arn:aws:kms:REGION:ACCOUNT:key/ID",
+    ),
+    "encryption key for volumes that HyperPod does not encrypt": (
+        {"security": {"kmsKey": "create"}},
+        "hyperpod:nodeProvisioning",
+        "only in this mode; set it to Continuous",
     ),
     "a key that has another name now": (
         {"network": {"closed": True}},

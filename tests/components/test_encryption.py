@@ -1,0 +1,201 @@
+"""A customer key encrypts everything that a stack stores, and nobody gets more of it than that takes."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from components.encryption import key_problems
+from components.estimates.cost import quantities
+from rehearsal.account import Account
+from rehearsal.account.grants import granted
+from rehearsal.account.policies import listed
+from rehearsal.engines.deployment import up
+from rehearsal.existing import prepare
+from stack.state import State
+from tests.golden.stacks import GOVCLOUD_KEY, state_of
+from tests.support import config, of_type, one, plan, project
+
+CONTINUOUS = {"nodeProvisioning": "Continuous"}
+GIVEN = "arn:aws:kms:us-west-2:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+# Every type that stores something at rest, with where its key is. StorageClass: what its driver makes.
+ENCRYPTED = {
+    "lustreFileSystem:LustreFileSystem": "kmsKeyId",
+    "logGroup:LogGroup": "kmsKeyId",
+    "repository:Repository": "encryptionConfigurations.0.kmsKey",
+    "amp/workspace:Workspace": "kmsKeyArn",
+    "grafana/workspace:Workspace": "kmsKeyId",
+    "BucketServerSideEncryptionConfiguration": "rules.0.applyServerSideEncryptionByDefault.kmsMasterKeyId",
+    "eks/cluster:Cluster": "encryptionConfig.provider.keyArn",
+    "StorageClass": "parameters.kmsKeyId",
+}
+
+
+def at(value: Any, path: str) -> Any:
+    for part in path.split("."):
+        value = value[int(part)] if isinstance(value, list) else value[part]
+    return value
+
+
+def volumes(state: State) -> list[list[dict[str, Any]]]:
+    groups = one(state, "hyperpod-cluster").inputs["instanceGroups"]
+    return [[storage["ebsVolumeConfig"] for storage in group["instanceStorageConfigs"]] for group in groups]
+
+
+@pytest.mark.parametrize("kind", ENCRYPTED)
+def test_everything_at_rest_is_encrypted_with_the_key_of_the_stack(kind: str) -> None:
+    state = state_of("eks-spot")
+    key = one(state, "encryption-key").outputs["arn"]
+    found = of_type(state, kind)
+    assert found
+    assert [resource.name for resource in found if at(resource.inputs, ENCRYPTED[kind]) != key] == []
+
+
+@pytest.mark.parametrize("stack", ["eks-spot", "slurm-govcloud"])
+def test_both_volumes_of_every_node_are_encrypted_with_the_key(stack: str) -> None:
+    state = state_of(stack)
+    key = GOVCLOUD_KEY if stack == "slurm-govcloud" else one(state, "encryption-key").outputs["arn"]
+    for data, root in volumes(state):
+        assert data == {"volumeSizeInGb": data["volumeSizeInGb"], "volumeKmsKeyId": key}
+        assert root == {"rootVolume": True, "volumeKmsKeyId": key}
+
+
+def test_a_given_key_is_used_and_none_is_made() -> None:
+    state = state_of("slurm-govcloud")
+    assert not of_type(state, "kms/key:Key")
+    assert {group.inputs["kmsKeyId"] for group in of_type(state, "LogGroup")} == {GOVCLOUD_KEY}
+    assert one(state, "storage-lustre").inputs["kmsKeyId"] == GOVCLOUD_KEY
+
+
+def test_the_key_of_the_stack_is_the_only_one_rotates_and_goes_as_late_as_kms_allows() -> None:
+    (key,) = of_type(state_of("eks-spot"), "kms/key:Key")
+    assert key.inputs["enableKeyRotation"] is True
+    assert key.inputs["deletionWindowInDays"] == 30
+
+
+def test_the_key_stays_as_long_as_what_it_encrypts() -> None:
+    """The stack's own protection, and a file system that outlives the stack."""
+    network = {
+        "vpcId": "vpc-0123456789abcdef0",
+        "privateSubnetId": "subnet-0123456789abcdef0",
+        "securityGroupIds": ["sg-0123456789abcdef0"],
+    }
+    kept = {"protect": True, "fsx": {"retainOnDelete": True}, "security": {"kmsKey": "create"}, "network": network}
+    key = one(plan("dev", availabilityZoneId="", **CONTINUOUS, **kept).state, "encryption-key")
+    assert (key.protect, key.retain) == (True, True)
+
+
+LOGS = "logs.us-west-2.amazonaws.com"
+GROUP = "arn:aws:logs:us-west-2:123456789012:log-group:"
+
+
+@pytest.mark.parametrize(
+    ("service", "group", "may"),
+    [
+        (LOGS, "/aws/eks/eks-trainium/cluster", True),
+        (LOGS, "/hyperpod/eks-trainium/flow-logs", True),
+        (LOGS, "/aws/events/hyperpod/eks-trainium", True),
+        (LOGS, "/aws/eks/another/cluster", False),
+        ("logs.us-east-1.amazonaws.com", "/aws/eks/eks-trainium/cluster", False),
+        ("s3.amazonaws.com", "/aws/eks/eks-trainium/cluster", False),
+    ],
+)
+def test_the_keys_policy_lets_cloudwatch_logs_in_for_the_stacks_own_groups(service: str, group: str, may: bool) -> None:
+    policy = json.loads(one(state_of("eks-spot"), "encryption-key").inputs["policy"])
+    own = [one for one in listed(policy["Statement"]) if one["Principal"].get("Service") == service]
+    context = {"kms:EncryptionContext:aws:logs:arn": f"{GROUP}{group}"}
+    for action in ("kms:Encrypt", "kms:Decrypt", "kms:GenerateDataKey"):
+        assert granted(own, (), action, "*", context) == may
+    assert not granted(own, (), "kms:ScheduleKeyDeletion", "*", context)
+
+
+# A role's use of the key: the service that asks for it, the action, whether the grant is for AWS's own use, and whether
+# the role may. Sources: SageMaker Developer Guide, "Customer managed AWS KMS key encryption for SageMaker HyperPod" and
+# "Using the Amazon EBS CSI driver on SageMaker HyperPod EKS clusters".
+USE: list[tuple[str, str | None, str, str, bool]] = [
+    ("identity-worker", "sagemaker", "kms:CreateGrant", "true", True),
+    ("identity-worker", "sagemaker", "kms:CreateGrant", "false", False),
+    ("identity-worker", None, "kms:CreateGrant", "true", False),
+    ("identity-worker", "sagemaker", "kms:DescribeKey", "", True),
+    ("identity-worker", "s3", "kms:Decrypt", "", True),
+    ("identity-worker", None, "kms:Decrypt", "", False),
+    ("identity-worker", "s3", "kms:GenerateDataKey", "", False),
+    ("eks-addons-ebs-csi", "ec2", "kms:CreateGrant", "true", True),
+    ("eks-addons-ebs-csi", "ec2", "kms:GenerateDataKeyWithoutPlaintext", "", True),
+    ("eks-addons-ebs-csi", None, "kms:Decrypt", "", False),
+    ("eks-addons-fsx-csi", "fsx", "kms:CreateGrant", "true", True),
+    ("eks-addons-fsx-csi", "ec2", "kms:CreateGrant", "true", False),
+    ("eks-addons-vpc-cni", "ec2", "kms:CreateGrant", "true", False),
+]
+
+
+@pytest.mark.parametrize(("role", "service", "action", "grant", "may"), USE)
+def test_a_role_uses_the_key_through_its_service_alone(
+    role: str, service: str | None, action: str, grant: str, may: bool
+) -> None:
+    state = state_of("eks-spot")
+    statements = listed(json.loads(one(state, role, "RolePolicy").inputs["policy"])["Statement"])
+    context = {"kms:GrantIsForAWSResource": grant} if grant else {}
+    if service:
+        context["kms:ViaService"] = f"{service}.us-west-2.amazonaws.com"
+    key = one(state, "encryption-key").outputs["arn"]
+    assert granted(statements, (), action, key, context) == may
+    assert not granted(statements, (), action, GIVEN, context)
+
+
+@pytest.mark.parametrize(
+    ("described", "said"),
+    [
+        ({}, ""),
+        ({"key_state": "PendingDeletion"}, "the key is not enabled (PendingDeletion); enable it"),
+        ({"key_usage": "SIGN_VERIFY"}, "the key does not encrypt (SIGN_VERIFY)"),
+        ({"customer_master_key_spec": "RSA_4096"}, "the key is not symmetric (RSA_4096)"),
+        ({"key_manager": "AWS"}, "the key is managed by AWS (AWS); a key of your own"),
+    ],
+)
+def test_a_given_key_that_cannot_encrypt_is_refused_before_anything_is_made(
+    described: dict[str, str], said: str
+) -> None:
+    good = {"key_manager": "CUSTOMER", "key_state": "Enabled", "key_usage": "ENCRYPT_DECRYPT"}
+    answer = SimpleNamespace(**{**good, "customer_master_key_spec": "SYMMETRIC_DEFAULT", **described})
+    chosen = config("dev", security={"kmsKey": GIVEN}, **CONTINUOUS)
+    with patch("pulumi_aws.kms.get_key", lambda *, key_id: answer):
+        problems = [str(problem) for problem in key_problems(chosen, "123456789012")]
+    assert len(problems) == bool(said)
+    assert all(said in problem and problem.startswith("hyperpod:security.kmsKey: ") for problem in problems)
+
+
+def test_a_given_key_is_of_the_stacks_own_account() -> None:
+    chosen = config("dev", security={"kmsKey": GIVEN}, **CONTINUOUS)
+    (problem,) = key_problems(chosen, "210987654321")
+    assert "the key is of account 123456789012; a key of 210987654321" in str(problem)
+
+
+def test_a_given_key_that_is_not_there_stops_the_program() -> None:
+    with Account("us-west-2") as account, pytest.raises(Exception, match="KMS does not describe arn:aws:kms:us-west-2"):
+        up(project("dev", security={"kmsKey": GIVEN}, **CONTINUOUS), account, preview=True)
+
+
+@pytest.mark.parametrize(
+    ("stack", "key", "made"),
+    [("dev", "", 0), ("dev", "create", 1), ("dev", GIVEN, 0), ("eks-gpu", "", 1), ("eks-gpu", GIVEN, 0)],
+)
+def test_the_estimate_counts_the_keys_that_the_stack_makes(stack: str, key: str, made: int) -> None:
+    security = {"security": {"kmsKey": key}} if key else {}
+    held = quantities(config(stack, **security, **CONTINUOUS))
+    assert held.get("KMS key", {}).get("kms_key", 0) == made
+
+
+def test_an_existing_role_and_a_given_key_are_taken_together() -> None:
+    chosen = {
+        **CONTINUOUS,
+        "security": {"kmsKey": GIVEN},
+        "existingRoleArn": "arn:aws:iam::123456789012:role/team/hyperpod",
+    }
+    with Account("us-west-2") as account:
+        prepare(account, config("dev", **chosen))
+        assert up(project("dev", **chosen), account).failure == ""
