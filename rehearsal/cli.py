@@ -149,19 +149,17 @@ def _account(
         )
     # Imported only once the configuration is valid.
     from .account import Account
-    from .account.faults import parse_fault
     from .engines.program import ProgramError
     from .existing import prepare
+    from .injected import injected
     from .outcome import rehearse
     from .reports.html import write_report
     from .reports.terminal import Progress, summary
 
-    try:
-        faults = [parse_fault(text) for text in fail or ()]
-        quotas = {name: int(number) for name, _, number in (text.partition("=") for text in quota or ())}
-    except ValueError as error:
-        raise bad_input(f"--fail or --quota: {error}") from None
     console = Console()
+    planned = [(project, chosen), *((step.project, step.config) for step in steps)]
+    with _ended_early(serve), interruptible():
+        faults, quotas = injected(fail or (), quota or (), *planned)
     with _ended_early(serve), interruptible(), Account(chosen.region.name, faults=faults, quotas=quotas) as account:
         if serve:
             from .engines.serving import keep_serving

@@ -22,8 +22,11 @@ _CIDR = "10.0.0.0/16"
 
 def prepare(account: Account, *configs: Config) -> None:
     """Create what the configurations name (VPC, subnets, groups, role, key, file system, bucket), each once."""
+    # What somebody else has created neither fails nor counts.
+    faults, account.faults = account.faults, []
     for config in configs:
         _prepare(account, config)
+    account.faults = faults
     account.accept_as_existing()
 
 

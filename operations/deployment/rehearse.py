@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from operations.deployment.engines import SECRET, Engine, HalfMade, PulumiEngine, half_made
 from operations.target import Target
 from stack.commands import Cause, Command, CommandRun, OnEvent
-from stack.failures import bad_input, cannot_know
+from stack.failures import cannot_know
 from stack.state import State
 
 if TYPE_CHECKING:
@@ -31,17 +31,14 @@ def rehearsed(target: Target, *, fail: Sequence[str] = ()) -> Iterator[tuple[Eng
     """
     try:
         from rehearsal.account import Account
-        from rehearsal.account.faults import parse_fault
         from rehearsal.engines.real import real_stack
         from rehearsal.existing import prepare
+        from rehearsal.injected import injected
     except ModuleNotFoundError as missing:
         raise cannot_know(
             f"the rehearsal needs {missing.name}", "venv/bin/pip install -r requirements-dev.txt"
         ) from missing
-    try:
-        faults = [parse_fault(text) for text in fail]
-    except ValueError as error:
-        raise bad_input(f"--fail: {error}") from error
+    faults, _ = injected(fail, (), (target.project, target.config))
     with Account(target.config.region.name, faults=faults) as account:
         prepare(account, target.config)
         if shutil.which("pulumi") is None:

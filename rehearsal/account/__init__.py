@@ -180,6 +180,7 @@ class Account(Books):
         """Treat everything that is now in the account as existing before the stack."""
         for live in self.live.values():
             live.ours = False
+        self._creates = 0
         self._note()
 
     def _known(self) -> set[str]:

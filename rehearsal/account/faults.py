@@ -87,10 +87,11 @@ class Fault:
 
 
 def parse_fault(text: str) -> Fault:
-    """``TARGET`` or ``TARGET=KIND``; ``#N`` as target is the Nth create. Raises ValueError for an unknown kind."""
-    target, _, kind = text.partition("=")
-    if kind and kind not in _MESSAGES:
-        raise ValueError(f'"{kind}" is not a kind of failure; one of {", ".join(_MESSAGES)}')
+    """``TARGET`` or ``TARGET=KIND``; ``#N`` as target is the Nth create. Raises ValueError."""
+    target, separator, kind = text.partition("=")
+    if not target or target == "#0" or (separator and kind not in _MESSAGES):
+        kinds = ", ".join(_MESSAGES)
+        raise ValueError(f"--fail {text}: not TARGET=KIND, as in hyperpod-cluster=capacity; KIND is one of {kinds}")
     chosen: FaultKind = kind or "error"  # type: ignore[assignment]
     if target.startswith("#") and target[1:].isdigit():
         return Fault(kind=chosen, nth=int(target[1:]))

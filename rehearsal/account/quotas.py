@@ -4,27 +4,44 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .books import Books, Inputs, Refused
 
-# Service Quotas console, defaults of a new account: how many of a type there can be.
-_COUNTED = {
-    "aws:ec2/vpc:Vpc": ("vpcs", 5, "VpcLimitExceeded"),
-    "aws:ec2/eip:Eip": ("elastic-ips", 5, "AddressLimitExceeded"),
-    "aws:ec2/internetGateway:InternetGateway": ("internet-gateways", 5, "InternetGatewayLimitExceeded"),
-    "aws:ec2/natGateway:NatGateway": ("nat-gateways", 5, "NatGatewayLimitExceeded"),
-    "aws:eks/cluster:Cluster": ("eks-clusters", 100, "ResourceLimitExceededException"),
-    "aws:amp/workspace:Workspace": ("prometheus-workspaces", 25, "ServiceQuotaExceededException"),
-    "aws:grafana/workspace:Workspace": ("grafana-workspaces", 5, "ServiceQuotaExceededException"),
+
+class Counted(NamedTuple):
+    """How many of a type there can be: the quota's name here, its default, and AWS's code of the refusal."""
+
+    name: str
+    default: int
+    code: str
+
+
+# Service Quotas console, defaults of a new account.
+COUNTED = {
+    "aws:ec2/vpc:Vpc": Counted("vpcs", 5, "VpcLimitExceeded"),
+    "aws:ec2/eip:Eip": Counted("elastic-ips", 5, "AddressLimitExceeded"),
+    "aws:ec2/internetGateway:InternetGateway": Counted("internet-gateways", 5, "InternetGatewayLimitExceeded"),
+    "aws:ec2/natGateway:NatGateway": Counted("nat-gateways", 5, "NatGatewayLimitExceeded"),
+    "aws:eks/cluster:Cluster": Counted("eks-clusters", 100, "ResourceLimitExceededException"),
+    "aws:amp/workspace:Workspace": Counted("prometheus-workspaces", 25, "ServiceQuotaExceededException"),
+    "aws:grafana/workspace:Workspace": Counted("grafana-workspaces", 5, "ServiceQuotaExceededException"),
 }
+
+
+def parse_quota(text: str) -> tuple[str, int]:
+    """``NAME=N``. Raises ValueError."""
+    name, _, number = text.partition("=")
+    if not name or not number.isdecimal():
+        raise ValueError(f'--quota {text}: "{number}" is not a whole number from 0; NAME=N, as in vpcs=5')
+    return name, int(number)
 
 
 def check_quota(account: Books, type_token: str, inputs: Inputs) -> None:
     """Raise Refused where one more of this type is too many."""
-    if type_token not in _COUNTED:
+    if type_token not in COUNTED:
         return
-    name, default, code = _COUNTED[type_token]
+    name, default, code = COUNTED[type_token]
     limit = account.quotas.get(name, default)
     if sum(1 for live in account.live.values() if live.type == type_token) >= limit:
         raise Refused(code, f"the maximum number of {name.replace('-', ' ')} has been reached: {limit}")
