@@ -198,7 +198,6 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
                 answer = protocol.invoke(self.account, request.tok, protocol.deserialize(request.args)[0])
         except LookupError as error:
             context.abort(grpc.StatusCode.UNIMPLEMENTED, str(error))
-            raise
         return provider_pb2.InvokeResponse(**{"return": protocol.serialize(answer)})
 
     def _deserialize(self, struct: Any) -> dict[str, Any]:
