@@ -5,13 +5,12 @@ Each command checks its input before it imports what it runs: the account takes 
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -23,6 +22,7 @@ from stack.failures import Exit, Failure, bad_input, explain
 from stack.interrupts import Interrupted, interruptible
 from stack.project import Project, ProjectError, load_project
 
+from .files import check_folders, console_beside, write
 from .nodes.slurm_packages import DEFAULT as DEFAULT_SLURM
 from .nodes.slurm_packages import ReleaseName
 
@@ -49,11 +49,14 @@ Set = Annotated[
     ),
 ]
 Report = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write an HTML report.", dir_okay=False)]
-Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON.", dir_okay=False)]
+Json = Annotated[
+    Path | None,
+    typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.", dir_okay=False),
+]
 
 app = new_app(
     "Exit code: 0 all good, 1 the deployment, a change or destroy failed or left something, "
-    "2 invalid configuration, or a change that is refused before anything happens."
+    "2 invalid input, or a change that is refused before anything happens, 3 the Pulumi CLI is missing."
 )
 
 
@@ -139,6 +142,14 @@ def _account(
         return
     project, chosen = _load(stack, config)
     steps = _steps(stack, config, then)
+    check_folders(report, result)
+    if serve and (keep_up or report or result):
+        raise bad_input("--serve ends with Ctrl-C and has no result: leave out --keep-up, --report and --json")
+    if engine == "pulumi" and (keep_up or report):
+        raise bad_input(
+            "--keep-up and --report are for the embedded engine, which knows AWS's times",
+            "--serve keeps the account for `pulumi` commands, --json has the result",
+        )
     if then and serve:
         raise ProjectError(
             "--then and --serve exclude each other: with --serve, change the configuration and `pulumi up`"
@@ -156,7 +167,7 @@ def _account(
     from .reports.html import write_report
     from .reports.terminal import Progress, summary
 
-    console = Console()
+    console = console_beside(result)
     planned = [(project, chosen), *((step.project, step.config) for step in steps)]
     with _ended_early(serve), interruptible():
         faults, quotas = injected(fail or (), quota or (), *planned)
@@ -168,7 +179,7 @@ def _account(
             keep_serving(project, account, console)
         if engine == "pulumi":
             prepare(account, chosen)
-            _on_real_engine(project, account, console)
+            _on_real_engine(project, account, console, result)
             return
         try:
             with Progress(console) as progress:
@@ -186,7 +197,7 @@ def _account(
     # Wrap lines only in a terminal, not in files and pipes.
     console.print(summary(outcome), soft_wrap=not console.is_terminal)
     found = outcome.as_json()
-    _write(found, result)
+    write(found, result)
     if report:
         write_report(found, report)
         console.print(f"Report: {report}")
@@ -235,7 +246,8 @@ def _nodes(
     """
     from .nodes import requirements
 
-    console = Console()
+    check_folders(report, result)
+    console = console_beside(result)
     if lacking := requirements.missing(slurm):
         if if_possible:
             _note("The nodes were not rehearsed: `python -m rehearsal nodes` says what this machine lacks.")
@@ -254,7 +266,7 @@ def _nodes(
     with interruptible():
         run(project, chosen, outcome, console, Options(workers=workers, slurm=slurm), keep=keep)
     console.print(ending(outcome, time.monotonic() - began))
-    _write(outcome.as_json(), result)
+    write(outcome.as_json(), result)
     if report:
         write_report(outcome.as_json(), report)
         console.print(f"Report: {report}")
@@ -297,7 +309,8 @@ def _eks(
     from .kubernetes.rehearse import lacking, run
     from .kubernetes.show import ending
 
-    console = Console()
+    check_folders(None, result)
+    console = console_beside(result)
     unbuilt = binaries.missing() if if_possible else []
     why = f"not built yet: {', '.join(unbuilt)} (make kubernetes-tools)" if unbuilt else lacking(engine)
     if why and if_possible:
@@ -317,7 +330,7 @@ def _eks(
     with interruptible():
         run(project, chosen, outcome, console, ControlPlane(found), cycles=cycles, engine=engine)
     console.print(ending(outcome, time.monotonic() - began))
-    _write(outcome.as_json(), result)
+    write(outcome.as_json(), result)
     _end(outcome)
 
 
@@ -343,24 +356,21 @@ def _exit_code(outcome: Outcome) -> Exit:
     return Exit.GOOD
 
 
-def _on_real_engine(project: Project, account: Account, console: Console) -> None:
+def _on_real_engine(project: Project, account: Account, console: Console, result: Path | None) -> None:
     """Run the same stack with the Pulumi CLI, with its state in a temporary folder and the account as its providers."""
     from .engines.real import rehearse_on_real_engine
 
     run = rehearse_on_real_engine(project, account, lambda line: console.out(line, highlight=False))
-    problems = [*filter(None, [run.failure]), *(f"left over: {leftover}" for leftover in run.leftovers)]
-    if problems:
-        raise Failure("\n".join(problems))
+    for warning in run.warnings:
+        console.print(f"Warning: {warning}", style="yellow", markup=False, soft_wrap=True)
+    write(run.as_json() | {"stack": project.stack}, result)
+    if run.problems:
+        raise Failure("\n".join(run.problems))
     console.print("Up, unchanged, refreshed and destroyed on the Pulumi engine; nothing is left.", style="bold green")
 
 
 def _note(line: str) -> None:
     Console(stderr=True).print(line, soft_wrap=True)
-
-
-def _write(found: dict[str, Any], path: Path | None) -> None:
-    if path:
-        path.write_text(json.dumps(found, indent=2) + "\n")
 
 
 def _end(outcome: Findings) -> None:

@@ -11,14 +11,13 @@ from components.estimates import cost, quotas
 from stack.advice import next_step
 from stack.events import Event
 from stack.project import Project
-from stack.state import HYPERPOD_CLUSTER, STACK_TYPE, ResourceState, critical_path
+from stack.state import HYPERPOD_CLUSTER, SECRET, STACK_TYPE, ResourceState, critical_path
 
 from .account import Account
 from .changes import Change, Deployed, Step, apply_steps
 from .engines.deployment import Deployment, OnEvent, destroy, up
 from .existing import prepare
 
-SECRET = "[secret]"
 # For what nobody has foreseen; `operations errors` knows nothing of a rehearsal.
 _OTHERWISE = "mend what the message names, then rehearse again"
 

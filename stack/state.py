@@ -8,6 +8,8 @@ from typing import Any
 
 STACK_TYPE = "pulumi:pulumi:Stack"
 PROVIDER_PREFIX = "pulumi:providers:"
+# Stands for a secret output wherever outputs are shown.
+SECRET = "[secret]"
 HYPERPOD_CLUSTER = "aws-native:sagemaker:Cluster"
 
 

@@ -22,14 +22,13 @@ from stack.commands import Command, CommandRun, InterruptibleCommand, OnEvent, r
 from stack.events import name_of, type_of
 from stack.failures import Failure, cannot_know
 from stack.precious import PRECIOUS
-from stack.state import HYPERPOD_CLUSTER
+from stack.state import HYPERPOD_CLUSTER, SECRET
 
 from .. import console
 from ..target import Target
 
 T = TypeVar("T")
 _PACKAGES = ("aws", "aws-native", "eks", "kubernetes")
-SECRET = "[secret]"
 # How AWS says that a creation failed (SageMaker API Reference, DescribeCluster; Amazon EKS API Reference, Cluster).
 _FAILED = {HYPERPOD_CLUSTER: ("clusterStatus", "Failed"), "aws:eks/cluster:Cluster": ("status", "FAILED")}
 

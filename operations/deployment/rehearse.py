@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from operations.deployment.engines import SECRET, Engine, HalfMade, PulumiEngine, half_made
+from operations.deployment.engines import Engine, HalfMade, PulumiEngine, half_made
 from operations.target import Target
 from stack.commands import Cause, Command, CommandRun, OnEvent
 from stack.failures import cannot_know
-from stack.state import State
+from stack.state import SECRET, State
 
 if TYPE_CHECKING:
     from rehearsal.account import Account

@@ -26,7 +26,9 @@ from pulumi import automation
 from components.kubernetes.charts import UNVERIFIED, UNVERIFIED_VARIABLE
 from stack.commands import Command, CommandRun, InterruptibleCommand, OnEvent, last_words, run_command
 from stack.events import Event
+from stack.failures import cannot_know
 from stack.project import Project
+from stack.state import SECRET
 
 from ..account import Account
 from ..processes import with_variable
@@ -82,13 +84,27 @@ class RealRun:
     leftovers: list[str] = field(default_factory=list)
     state: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def problems(self) -> list[str]:
+        """What failed and what is left; empty where all is well."""
+        return [*filter(None, [self.failure]), *(f"left over: {leftover}" for leftover in self.leftovers)]
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented form, without the state."""
+        keys = ("warnings", "counts", "seconds", "leftovers")
+        return {key: getattr(self, key) for key in keys} | {
+            "engine": "pulumi",
+            "passed": not self.problems,
+            "outputs": {key: SECRET if key in self.secret_outputs else one for key, one in self.outputs.items()},
+            "failures": [self.failure] if self.failure else [],
+        }
+
 
 def rehearse_on_real_engine(project: Project, account: Account, on_line: OnLine) -> RealRun:
-    """Deploy and destroy the project with `pulumi`. Failures are in the result, not raised."""
-    run = RealRun()
+    """Deploy and destroy the project with `pulumi`. Failures are in the result, except a missing CLI (Failure)."""
     if shutil.which("pulumi") is None:
-        run.failure = NO_CLI
-        return run
+        raise cannot_know(NO_CLI)
+    run = RealRun()
     try:
         with real_stack(project, account, on_line) as stack:
             try:

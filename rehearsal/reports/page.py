@@ -15,8 +15,7 @@ _REHEARSAL = Path(__file__).parent.parent
 def write_page(
     template: str, context: Mapping[str, Any], path: Path, filters: Mapping[str, Callable[..., str]] | None = None
 ) -> None:
-    """Render a template, named by its path below this package, to a file. Creates missing folders."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Render a template, named by its path below this package, to a file."""
     path.write_text(_template(template, tuple((filters or {}).items())).render(context), encoding="utf-8")
 
 

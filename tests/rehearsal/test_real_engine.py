@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from rehearsal.account import Account, Fault
-from rehearsal.engines.real import NO_CLI, EngineFailure, real_stack, rehearse_on_real_engine
+from rehearsal.engines.real import EngineFailure, real_stack, rehearse_on_real_engine
+from stack.failures import Exit, Failure
 from stack.project import Project, load_project
 from tests.support import READY_STACKS, ROOT, project
 
@@ -18,10 +19,9 @@ LOGS = "aws:cloudwatch/logGroup:LogGroup"
 
 def test_without_a_cli_it_says_so_and_touches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with Account("us-west-2") as account:
-        run = rehearse_on_real_engine(project(), account, print)
-    assert run.failure == NO_CLI
-    assert (run.counts, run.leftovers) == ({}, [])
+    with Account("us-west-2") as account, pytest.raises(Failure, match="there is no `pulumi` on PATH") as missing:
+        rehearse_on_real_engine(project(), account, print)
+    assert missing.value.code == Exit.CANNOT_KNOW
 
 
 needs_cli = pytest.mark.skipif(shutil.which("pulumi") is None, reason="there is no Pulumi CLI on PATH")

@@ -13,8 +13,8 @@ from components.config.checks import MAX_TAGS
 from rehearsal.account import Account
 from rehearsal.engines.deployment import destroy, up
 from rehearsal.existing import prepare
-from rehearsal.outcome import SECRET, Outcome, rehearse
-from stack.state import critical_path
+from rehearsal.outcome import Outcome, rehearse
+from stack.state import SECRET, critical_path
 from tests.support import READY_STACKS, project
 
 VPC = {

@@ -73,8 +73,8 @@ def render(tmp_path: Path) -> Render:
     """Writes a result to a page and reads it back."""
 
     def write_and_read(result: dict[str, Any]) -> Page:
-        write_report(result, tmp_path / "out" / "report.html")
-        return Page((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
+        write_report(result, tmp_path / "report.html")
+        return Page((tmp_path / "report.html").read_text(encoding="utf-8"))
 
     return write_and_read
 

@@ -52,8 +52,8 @@ def test_what_follows_the_loss_of_a_worker_adds_up(found: dict[str, Any]) -> Non
 
 
 def test_the_page_says_what_failed_and_escapes_it(found: dict[str, Any], tmp_path: Path) -> None:
-    write_report(found, tmp_path / "new" / "page.html")
-    text = (tmp_path / "new" / "page.html").read_text()
+    write_report(found, tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
     assert "not passed" in text
     assert "not idle: &lt;down&gt;" in text
     assert 'class="row failed"' in text

@@ -1,0 +1,83 @@
+"""Where a rehearsal's results go, and what is refused before it begins."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rehearsal.cli import main
+from rehearsal.engines.real import RealRun
+from stack.failures import Exit
+
+
+@pytest.fixture
+def real_run(monkeypatch: pytest.MonkeyPatch) -> RealRun:
+    """What a rehearsal on the Pulumi engine finds, without running one."""
+    run = RealRun(
+        outputs={"name": "a", "password": "hunter2"},
+        secret_outputs={"password"},
+        warnings=["Grafana needs an identity center"],
+        counts={"up": {"create": 2}},
+        seconds={"up": 1.0},
+    )
+    monkeypatch.setattr("rehearsal.engines.real.rehearse_on_real_engine", lambda *_: run)
+    return run
+
+
+def test_a_dash_sends_the_json_to_standard_output_and_the_rest_to_standard_error(
+    real_run: RealRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["--engine", "pulumi", "--json", "-"]) == 0
+    printed = capsys.readouterr()
+    found = json.loads(printed.out)
+    assert (found["stack"], found["engine"], found["passed"]) == ("dev", "pulumi", True)
+    assert found["outputs"] == {"name": "a", "password": "[secret]"}
+    assert "nothing is left" in printed.err
+    assert not list(tmp_path.iterdir()), "no file called -"
+
+
+def test_the_pulumi_engine_says_its_warnings_and_writes_the_result_of_a_failure_too(
+    real_run: RealRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real_run.failure = "network-vpc: no"
+    assert main(["--engine", "pulumi", "--json", str(tmp_path / "r.json")]) == 1
+    printed = capsys.readouterr()
+    assert "Warning: Grafana needs an identity center" in printed.out
+    assert "network-vpc: no" in printed.err
+    found: dict[str, Any] = json.loads((tmp_path / "r.json").read_text())
+    assert (found["passed"], found["failures"]) == (False, ["network-vpc: no"])
+
+
+def test_a_missing_cli_is_3(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert main(["--engine", "pulumi"]) == Exit.CANNOT_KNOW
+    assert "install the Pulumi CLI" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--report", "nowhere/r.html"], "--report nowhere/r.html: there is no folder nowhere"),
+        (["--json", "nowhere/r.json"], "--json nowhere/r.json: there is no folder nowhere"),
+        (["nodes", "--report", "nowhere/r.html"], "there is no folder nowhere"),
+        (["eks", "--json", "nowhere/r.json"], "there is no folder nowhere"),
+        (["--engine", "pulumi", "--keep-up"], "--keep-up and --report are for the embedded engine"),
+        (["--engine", "pulumi", "--report", "r.html"], "--keep-up and --report are for the embedded engine"),
+        (["--serve", "--json", "-"], "--serve ends with Ctrl-C and has no result"),
+    ],
+)
+def test_what_a_run_could_not_do_at_its_end_is_refused_at_its_beginning(
+    words: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == Exit.BAD_INPUT
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
