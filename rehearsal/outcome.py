@@ -8,7 +8,7 @@ from typing import Any
 
 from components.config import Config
 from components.estimates import cost, quotas
-from stack.advice import next_step
+from stack.advice import REHEARSE_AGAIN, next_step
 from stack.events import Event
 from stack.project import Project
 from stack.state import HYPERPOD_CLUSTER, SECRET, STACK_TYPE, ResourceState, critical_path
@@ -17,9 +17,6 @@ from .account import Account
 from .changes import Change, Deployed, Step, apply_steps
 from .engines.deployment import Deployment, OnEvent, destroy, up
 from .existing import prepare
-
-# For what nobody has foreseen; `operations errors` knows nothing of a rehearsal.
-_OTHERWISE = "mend what the message names, then rehearse again"
 
 
 @dataclass
@@ -79,7 +76,7 @@ class Outcome:
         """What to do about the cause; empty for none, and for a refusal that says it itself."""
         if not self.cause or (self.refused and self.refused.early):
             return ""
-        return next_step(self.cause, self.project.stack, _OTHERWISE)
+        return next_step(self.cause, self.project.stack, REHEARSE_AGAIN)
 
     def as_json(self) -> dict[str, Any]:
         """The documented form, plus what the report page needs."""

@@ -68,6 +68,10 @@ _OTHERWISE = (
 )
 
 
+# The same of a rehearsal, of which `operations errors` knows nothing.
+REHEARSE_AGAIN = "mend what the message names, then rehearse again"
+
+
 def next_step(text: str, stack: str, otherwise: str = _OTHERWISE) -> str:
     """What to do about a failure with this text; ``otherwise`` if no pattern matches."""
     for pattern, step in _STEPS:

@@ -48,6 +48,7 @@ class Cause:
 class CommandRun:
     """What a command came to. ``causes`` are in the order in which they were heard: the first is the root.
 
+    ``predicted_seconds`` is how long AWS would take, 0 where only a clock measures.
     ``ended``: the type of each resource that is deleted, and ``replaced`` those of them that come anew.
     """
 
@@ -58,6 +59,7 @@ class CommandRun:
     causes: list[Cause] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    predicted_seconds: float = 0.0
     failed: bool = False
     cancelled: bool = False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -13,6 +14,7 @@ import typer
 from components.kubernetes.charts import FOLDER, HYPERPOD, KUEUE, faults
 from components.names import readable
 from operations.deployment.rehearse import rehearsed
+from stack.advice import REHEARSE_AGAIN, next_step
 from stack.clock import clock
 from stack.failures import cannot_know
 
@@ -95,7 +97,7 @@ def deploy_command(
         elif not rehearse:
             show_plan(planned)
             console.confirm("Deploy?", yes=yes)
-        finish(chosen, deploy.run(chosen, engine, "up", total=_changes(planned)), as_json, rehearse=rehearse)
+        finish(chosen, deploy.run(chosen, engine, "up", total=_number(planned)), as_json, rehearse=rehearse)
 
 
 def settle(chosen: Target, engine: Engine, as_json: bool, *, rehearse: bool, lose: Collection[str] = ()) -> list[str]:
@@ -213,12 +215,26 @@ def _bring_charts() -> None:
             charts.bring(chart)
 
 
-def _changes(report: deploy.Report) -> int:
-    return sum(number for operation, number in report.counts.items() if operation != "same")
+def tally(report: deploy.Report) -> dict[str, int]:
+    """How many resources are created, changed and so on; Pulumi's own counts have components and providers as well."""
+    changed = Counter(change.rpartition(" (")[2].rstrip(")") for change in report.changes)
+    # The embedded engine does not list what it deletes.
+    return {**(changed or report.counts), "same": report.counts.get("same", 0)}
+
+
+def _number(report: deploy.Report) -> int:
+    return sum(number for operation, number in tally(report).items() if operation != "same")
 
 
 def finish(chosen: Target, report: deploy.Report, as_json: bool, *, rehearse: bool) -> NoReturn:
     """Show a report, record it for a real stack, and exit with its code."""
+    if rehearse and report.cancelled:
+        report.next_step = (
+            "AWS was not touched, and the embedded account is gone with all that was made in it; run the same command "
+            "to rehearse again"
+        )
+    elif rehearse and report.cause and not report.audit:
+        report.next_step = next_step(report.cause.text, report.stack, REHEARSE_AGAIN)
     if not rehearse and report.command != "preview":
         deploy.keep(chosen, report)
     if as_json:
@@ -247,7 +263,7 @@ def show_plan(report: deploy.Report) -> None:
         console.note(f"  and {len(report.changes) - _LONG} more")
     for name, what in report.lost.items():
         console.note(f"  {name} is removed: {what}", "bold red")
-    console.note(counted(report.counts), "bold")
+    console.note(counted(tally(report)), "bold")
 
 
 def _show(report: deploy.Report) -> None:
@@ -281,11 +297,14 @@ def _show_success(report: deploy.Report) -> None:
             console.say(f"  {line}")
         for name, what in report.lost.items():
             console.say(f"  {name} is removed: {what}", "bold red")
-        console.say(f"{report.stack}: {counted(report.counts)}.", "bold")
+        console.say(f"{report.stack}: {counted(tally(report))}.", "bold")
         return
-    number = sum(n for operation, n in report.counts.items() if operation != "same")
+    number = _number(report)
     did = f"{number} resources changed" if number else "no changes were needed"
-    console.say(f"{report.stack} is {_DONE[report.command]}: {did} in {clock(report.seconds)}.", "bold green")
+    took = f"in {clock(report.seconds)}"
+    if report.predicted_seconds:
+        took = f"{took} here, in about {clock(report.predicted_seconds)} on AWS"
+    console.say(f"{report.stack} is {_DONE[report.command]}: {did} {took}.", "bold green")
     outputs = readable(report.outputs)
     width = max(map(len, outputs), default=0)
     for key, value in outputs.items():

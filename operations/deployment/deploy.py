@@ -31,6 +31,7 @@ from .live import Progress
 class Report:
     """A command's result. ``cause`` is what failed first; ``others`` failed later, mostly as a consequence.
 
+    ``seconds`` have passed here; on AWS a rehearsed command takes about ``predicted_seconds``, 0 where nobody knows.
     ``lost`` names each resource with data or running work that is replaced or deleted, and what is lost with it.
     ``guarded`` lists those whose removal no configuration key requests.
     """
@@ -41,6 +42,7 @@ class Report:
     succeeded: bool
     cancelled: bool = False
     seconds: float = 0.0
+    predicted_seconds: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
     lost: dict[str, str] = field(default_factory=dict)
@@ -71,7 +73,7 @@ def run(target: Target, engine: Engine, command: Command, *, total: int = 0, dis
     cannot run.
     """
     title = f"{command} {target.stack}"
-    with Progress(title, err(), total) as progress:
+    with Progress(title, err(), total, preview=command == "preview") as progress:
         ended = attend(
             lambda: engine.discard(discard, progress.event) if discard else engine.execute(command, progress.event),
             engine.cancel,
@@ -84,6 +86,7 @@ def run(target: Target, engine: Engine, command: Command, *, total: int = 0, dis
         succeeded=not ended.failed,
         cancelled=ended.cancelled,
         seconds=ended.seconds,
+        predicted_seconds=ended.predicted_seconds,
         counts=ended.counts,
         changes=ended.changed,
         lost={name: PRECIOUS[kind].what for name, kind in precious.items()},

@@ -33,14 +33,18 @@ class _Row:
     def times(self, now: float) -> str:
         """The elapsed time, and the resource's usual time (stack/durations.csv)."""
         took = (self.ended or now) - self.began
-        about = f" of about {clock(self.predicted)}" if self.predicted and self.operation == "create" else ""
+        about = f", usually {clock(self.predicted)}" if self.predicted and self.operation == "create" else ""
         return f"{clock(took)}{about}"
 
 
 class Progress:
-    """Shows the engine's events. Use as a context manager, with ``event`` as the engine's callback."""
+    """Shows the engine's events. Use as a context manager, with ``event`` as the engine's callback.
 
-    def __init__(self, title: str, console: Console, total: int = 0) -> None:
+    A preview takes no step, so of it only failures are shown: its report lists the changes.
+    """
+
+    def __init__(self, title: str, console: Console, total: int = 0, *, preview: bool = False) -> None:
+        self._preview = preview
         self._title, self._console, self._total = title, console, total
         self._rows: dict[str, _Row] = {}
         self._began = time.monotonic()
@@ -59,6 +63,8 @@ class Progress:
 
     def event(self, event: Event) -> None:
         """Show that something happened to a resource."""
+        if self._preview and event.phase != "failed":
+            return
         now, resource = time.monotonic(), event.resource
         # A replacement has two parts, create and delete.
         key = f"{resource.urn} {event.operation}"
@@ -78,7 +84,7 @@ class Progress:
             error = f"  {event.error}" if event.error else ""
             self._say(f"  {mark} {row.operation:<8} {row.name:<40} {row.times(row.ended)}{error}")
         elif row.operation == "create" and row.predicted >= _LONG_SECONDS:
-            self._say(f"  {mark} {row.operation:<8} {row.name:<40} takes about {clock(row.predicted)}")
+            self._say(f"  {mark} {row.operation:<8} {row.name:<40} usually takes {clock(row.predicted)}")
 
     def _say(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -87,7 +93,8 @@ class Progress:
         now, rows = time.monotonic(), list(self._rows.values())
         done = sum(row.phase == "done" for row in rows)
         of = f" of {self._total}" if self._total else ""
-        tree = Tree(Text(f"{self._title}  {clock(now - self._began)}, {done}{of} done", style="bold"))
+        so_far = "" if self._preview else f", {done}{of} done"
+        tree = Tree(Text(f"{self._title}  {clock(now - self._began)}{so_far}", style="bold"))
         components: dict[str, list[_Row]] = {}
         for row in rows:
             components.setdefault(row.component, []).append(row)

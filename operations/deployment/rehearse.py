@@ -71,6 +71,8 @@ class EmbeddedEngine:
         self._state: dict[str, Any] = {}
         self._raw: dict[str, Any] = {}
         self._secret: set[str] = set()
+        # The virtual second at which the next command begins.
+        self._now = 0.0
         self._stop = threading.Event()
 
     def execute(self, command: Command, on_event: OnEvent) -> CommandRun:
@@ -124,6 +126,7 @@ class EmbeddedEngine:
                 old=self._state,
                 old_outputs=self._raw,
                 preview=preview,
+                began=self._now,
                 on_event=on_event,
                 stop=self._stop,
             )
@@ -136,6 +139,9 @@ class EmbeddedEngine:
                 self._raw, self._secret = deployment.outputs, deployment.secret_outputs
         run = CommandRun(warnings=deployment.warnings)
         run.counts = dict(Counter(str(operation) for operation in deployment.operations.values()))
+        if not preview:
+            ended = max([self._now, deployment.finish, *(one.finish for one in deployment.state.values())])
+            run.predicted_seconds, self._now = ended - self._now, ended
         for urn, operation in deployment.changes.items():
             run.note_change(urn, operation)
         self._fail(run, [deployment.failure] if deployment.failure else [])

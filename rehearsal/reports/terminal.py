@@ -13,7 +13,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from components.names import readable
-from stack.clock import clock
+from stack.clock import clock, delete_duration
 from stack.events import Event
 from stack.state import ResourceState
 
@@ -75,6 +75,7 @@ class Progress:
             )
 
     def _render(self) -> RenderableType:
+        deleting = self.act == "destroy"
         tree = Tree(Text(f"{self.act}  {time.monotonic() - self._began:.1f} s", style="bold"))
         groups: dict[str, list[tuple[str, ResourceState, str]]] = {}
         for row in list(self._rows.values()):
@@ -85,7 +86,9 @@ class Progress:
             branch = tree.add(f"[bold]{parent or 'stack'}[/]  {done}/{len(rows)}")
             for phase, resource, error in rows[-3:]:
                 mark, colour = _MARKS[phase]
-                branch.add(Text(f"{mark} {resource.name}  {clock(resource.finish)}  {error}", style=colour))
+                # A deletion has no time of its own in the state, which says when the resource was made.
+                at = f"takes {clock(delete_duration(resource.type))}" if deleting else clock(resource.finish)
+                branch.add(Text(f"{mark} {resource.name}  {at}  {error}", style=colour))
         return tree
 
 

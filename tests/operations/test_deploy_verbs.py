@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -16,20 +15,18 @@ from typing import Any
 
 import pytest
 from pulumi import automation
-from rich.console import Console
 
 from operations import records, target
-from operations.commands.deploy import counted, open_engine
-from operations.deployment import engines, leftovers
+from operations.commands.deploy import counted, open_engine, tally
+from operations.deployment import deploy, engines, leftovers
+from operations.deployment.deploy import Report
 from operations.deployment.errors import DEPLOYMENTS
 from operations.deployment.leftovers import Audit
-from operations.deployment.live import Progress
+from operations.deployment.rehearse import EmbeddedEngine, rehearsed
 from operations.target import Target
-from stack.commands import Cause
-from stack.events import Event
+from stack.commands import Cause, CommandRun
 from stack.failures import Exit, Failure, explain
 from stack.project import load_project
-from stack.state import ResourceState
 from tests.operations.aws import run
 from tests.operations.small import LOGS, Planning, needs_cli
 from tests.support import ROOT
@@ -49,7 +46,9 @@ def small(monkeypatch: pytest.MonkeyPatch, project: Callable[..., Target]) -> Ta
 def test_the_verbs_rehearse_from_preview_to_audit(small: Target, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "deploy", "dev", "--rehearse")
     assert code == Exit.GOOD
-    assert "dev is deployed: 2 resources changed" in out
+    assert "dev is deployed: 2 resources changed in 0:0" in out
+    assert " here, in about 0:0" in out, "what passes here is told from what AWS takes"
+    assert "create" not in err.split("up dev")[0], "a preview makes nothing"
     assert "password  [secret]" in out
     assert "embedded engine" in err
     code, out, _ = run(capsys, "destroy", "dev", "--rehearse", "--json")
@@ -68,6 +67,38 @@ def test_a_failed_deployment_reads_well(small: Target, capsys: pytest.CaptureFix
     assert lines[1] == "What failed first:"
     assert lines[2].strip().startswith(f"later ({LOGS}): InsufficientInstanceCapacity")
     assert lines[-1].startswith("Next: AWS has no such instances in this zone now")
+
+
+def test_an_interrupted_rehearsal_does_not_send_anyone_to_the_real_stack(
+    small: Target, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cancelled = CommandRun(causes=[Cause(text="declined")], failed=True, cancelled=True)
+    monkeypatch.setattr(EmbeddedEngine, "_up", lambda *_: cancelled)
+    code, out, _ = run(capsys, "deploy", "dev", "--rehearse")
+    assert code == Exit.CANCELLED
+    assert "run the same command to rehearse again" in out
+    assert "operations destroy" not in out
+
+
+def test_what_nobody_has_foreseen_is_mended_and_rehearsed_again(
+    small: Target, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capsys, "deploy", "dev", "--rehearse", "--fail", "later=error")
+    assert code == Exit.FAILED
+    assert out.splitlines()[-1] == "Next: mend what the message names, then rehearse again"
+
+
+def test_resources_are_counted_as_they_are_shown_whatever_the_engine_counts() -> None:
+    report = Report("dev", "up", "any", succeeded=True, counts={"create": 5, "same": 1}, changes=["a (create)"] * 3)
+    assert tally(report) == {"create": 3, "same": 1}
+    assert tally(Report("dev", "destroy", "any", succeeded=True, counts={"delete": 4})) == {"delete": 4, "same": 0}
+
+
+def test_a_second_update_is_predicted_by_itself(small: Target) -> None:
+    with rehearsed(small) as (engine, _):
+        first, second = (deploy.run(small, engine, "up") for _ in range(2))
+    assert first.predicted_seconds > 0
+    assert second.predicted_seconds == 0
 
 
 def test_faults_and_other_settings_are_for_rehearsals_alone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -320,45 +351,6 @@ def test_an_eks_stack_without_the_aws_cli_stops_before_anything_is_done(
 
 
 # What is shown ----------------------------------------------------------------------------------------------------
-
-
-def happened(phase: Any, name: str = "nat", kind: str = "aws:ec2/natGateway:NatGateway", error: str = "") -> Event:
-    parent = "urn:pulumi:dev::hyperpod::hyperpod:index:Network::network"
-    urn = f"urn:pulumi:dev::hyperpod::hyperpod:index:Network${kind}::{name}"
-    return Event(phase, "create", ResourceState(urn=urn, type=kind, name=name, custom=True, parent=parent), error)
-
-
-def test_a_log_has_a_line_for_each_resource_with_elapsed_and_usual_time() -> None:
-    text = io.StringIO()
-    with Progress("up dev", Console(file=text, width=100)) as progress:
-        progress.event(happened("start"))
-        progress.event(happened("done"))
-        progress.event(happened("start", "rule", "aws:ec2/route:Route"))
-        progress.event(happened("failed", "rule", "aws:ec2/route:Route", "RouteAlreadyExists"))
-    lines = text.getvalue().splitlines()
-    assert lines[0] == "up dev"
-    assert lines[1].split() == ["…", "create", "nat", "takes", "about", "1:45"]
-    assert lines[2].split() == ["✓", "create", "nat", "0:00", "of", "about", "1:45"]
-    assert lines[3].split() == ["✗", "create", "rule", "0:00", "of", "about", "0:12", "RouteAlreadyExists"]
-    assert len(lines) == 4
-
-
-def test_a_terminal_has_a_tree_of_components_with_what_is_in_progress() -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=100)
-    progress = Progress("up dev", console, total=9)
-    progress.event(happened("start"))
-    for number in range(6):
-        progress.event(happened("start", f"endpoint-{number}", "aws:ec2/vpcEndpoint:VpcEndpoint"))
-    progress.event(happened("start", "vpc", "aws:ec2/vpc:Vpc"))
-    progress.event(happened("done", "vpc", "aws:ec2/vpc:Vpc"))
-    with console.capture() as captured:
-        console.print(progress._render())
-    text = captured.get()
-    assert "up dev  0:00, 1 of 9 done" in text
-    assert "network  1/8" in text
-    assert "create nat  0:00 of about 1:45" in text
-    assert "and 3 more in progress" in text
-    assert "vpc" not in text.replace("endpoint", "")
 
 
 def test_counts_are_said_in_words() -> None:

@@ -1,0 +1,60 @@
+"""A deployment's live progress, in a terminal and in a log."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from operations.deployment.live import Progress
+from stack.events import Event
+from stack.state import ResourceState
+
+
+def happened(phase: Any, name: str = "nat", kind: str = "aws:ec2/natGateway:NatGateway", error: str = "") -> Event:
+    parent = "urn:pulumi:dev::hyperpod::hyperpod:index:Network::network"
+    urn = f"urn:pulumi:dev::hyperpod::hyperpod:index:Network${kind}::{name}"
+    return Event(phase, "create", ResourceState(urn=urn, type=kind, name=name, custom=True, parent=parent), error)
+
+
+def test_a_log_has_a_line_for_each_resource_with_elapsed_and_usual_time() -> None:
+    text = io.StringIO()
+    with Progress("up dev", Console(file=text, width=100)) as progress:
+        progress.event(happened("start"))
+        progress.event(happened("done"))
+        progress.event(happened("start", "rule", "aws:ec2/route:Route"))
+        progress.event(happened("failed", "rule", "aws:ec2/route:Route", "RouteAlreadyExists"))
+    lines = text.getvalue().splitlines()
+    assert lines[0] == "up dev"
+    assert lines[1].split() == ["…", "create", "nat", "usually", "takes", "1:45"]
+    assert lines[2].split() == ["✓", "create", "nat", "0:00,", "usually", "1:45"]
+    assert lines[3].split() == ["✗", "create", "rule", "0:00,", "usually", "0:12", "RouteAlreadyExists"]
+    assert len(lines) == 4
+
+
+def test_a_terminal_has_a_tree_of_components_with_what_is_in_progress() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    progress = Progress("up dev", console, total=9)
+    progress.event(happened("start"))
+    for number in range(6):
+        progress.event(happened("start", f"endpoint-{number}", "aws:ec2/vpcEndpoint:VpcEndpoint"))
+    progress.event(happened("start", "vpc", "aws:ec2/vpc:Vpc"))
+    progress.event(happened("done", "vpc", "aws:ec2/vpc:Vpc"))
+    with console.capture() as captured:
+        console.print(progress._render())
+    text = captured.get()
+    assert "up dev  0:00, 1 of 9 done" in text
+    assert "network  1/8" in text
+    assert "create nat  0:00, usually 1:45" in text
+    assert "and 3 more in progress" in text
+    assert "vpc" not in text.replace("endpoint", "")
+
+
+def test_a_preview_shows_only_what_fails() -> None:
+    text = io.StringIO()
+    with Progress("preview dev", Console(file=text, width=100), preview=True) as progress:
+        progress.event(happened("start"))
+        progress.event(happened("done"))
+        progress.event(happened("failed", "rule", "aws:ec2/route:Route", "RouteAlreadyExists"))
+    assert [line.split()[:3] for line in text.getvalue().splitlines()[1:]] == [["✗", "create", "rule"]]
