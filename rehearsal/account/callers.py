@@ -23,6 +23,7 @@ from stack.state import tags_of, texts
 from .authorization import Action, ResourceType, actions
 from .books import Books, Inputs, Live, Refused
 from .grants import Statement, granted
+from .keys import keys_of
 from .matching import PLACEHOLDER
 from .requests import action_of
 from .watching import watched
@@ -122,6 +123,10 @@ class Watch:
         service = action.name.split(":")[0]
         context = {"iam:PolicyARN": self._own_arn(params["PolicyArn"])} if "PolicyArn" in params else {}
         self._decide(action, self._values(service, params), context)
+        if action.name == "s3:PutObject":
+            # Amazon S3 User Guide, "Using server-side encryption with AWS KMS keys".
+            for key in keys_of(self._account, params["Bucket"]):
+                self._caller.decide("kms:GenerateDataKey", key, self._tags(key))
         for key, principal in _PASSING.items():
             if key in params:
                 self._caller.decide("iam:PassRole", params[key], {"iam:PassedToService": principal})

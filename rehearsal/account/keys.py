@@ -57,13 +57,18 @@ def check_volumes(
             _check_role(account, key, "sagemaker", ("kms:CreateGrant", "kms:DescribeKey"), role)
 
 
+def keys_of(account: Books, bucket: str) -> list[str]:
+    """The keys that a bucket's objects are encrypted with."""
+    kind = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
+    rules = [rule for one in account.find(kind, bucket=bucket) for rule in one.inputs["rules"]]
+    found = [rule["applyServerSideEncryptionByDefault"].get("kmsMasterKeyId") for rule in rules]
+    return [key for key in found if key]
+
+
 def check_bucket(account: Books, bucket: str, role: Iterable[Mapping[str, Any]]) -> None:
     """Amazon S3 User Guide, "Using server-side encryption with AWS KMS keys": who reads an object decrypts its key."""
-    kind = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
-    for encryption in account.find(kind, bucket=bucket):
-        for rule in encryption.inputs["rules"]:
-            if key := rule["applyServerSideEncryptionByDefault"].get("kmsMasterKeyId"):
-                _check_role(account, key, "s3", ("kms:Decrypt",), role)
+    for key in keys_of(account, bucket):
+        _check_role(account, key, "s3", ("kms:Decrypt",), role)
 
 
 def _check_role(

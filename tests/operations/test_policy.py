@@ -92,6 +92,12 @@ def test_without_an_action_the_account_refuses_in_awss_words(action: str) -> Non
     )
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("action", ["kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext", "kms:CreateGrant"])
+def test_whoever_encrypts_with_a_customer_key_may_use_it(action: str) -> None:
+    assert f"is not authorized to perform: {action} on resource: " in live_with("slurm-govcloud", action, whole=False)
+
+
 @pytest.mark.parametrize("name", GOLDEN)
 def test_the_policies_are_what_iam_takes_and_grant_what_they_seem_to(name: str) -> None:
     made, partition = written(name), "aws-us-gov" if name == "slurm-govcloud" else "aws"
