@@ -98,6 +98,9 @@ cluster = HyperPod(
 )
 orchestrator.prepare_training(cluster.cluster, storage, security.storage)
 
+estimate = cost.estimate(config)
+if estimate.warning:
+    pulumi.log.warn(estimate.warning)
 outputs: dict[str, Any] = {
     **orchestrator.outputs,
     "clusterName": name.cluster,
@@ -109,7 +112,7 @@ outputs: dict[str, Any] = {
     "fsxDnsName": storage.dns_name,
     "fsxMountName": storage.mount_name,
     names.DEPLOYED_WITH: {**live.deployed_with(config), writers.OUTPUT: lifecycle_writers},
-    "estimatedHourlyUsd": round(cost.estimate(config).hourly_usd, 2),
+    "estimatedHourlyUsd": round(estimate.hourly_usd, 2),
 }
 if settings.observability:
     outputs |= Observability("observability", context, shared).outputs

@@ -16,6 +16,8 @@ from .rows import table
 
 Unit: TypeAlias = Literal["hour", "month", "GB-month", "GB", "10M samples"]
 
+# The regions whose list prices the tables have; others cost more or less.
+PRICED_REGIONS = ("us-east-1", "us-west-2")
 # AWS bills a GB-month as 730 hours, 8,760 hours a year over twelve months (AWS Pricing Calculator, assumptions).
 HOURS_PER_MONTH = 730
 

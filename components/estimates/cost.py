@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from ..catalogue.accelerators import lookup
 from ..catalogue.kubernetes_versions import KUBERNETES_VERSIONS, extended_support_notice, today
-from ..catalogue.prices import HOURS_PER_MONTH, PRICES, price
+from ..catalogue.prices import HOURS_PER_MONTH, PRICED_REGIONS, PRICES, price
 from ..config import Config, InstanceGroup
 from .endpoints import interface_services
 
@@ -20,13 +20,15 @@ _NO_RATES: Rates = MappingProxyType({})
 class Cost:
     """US dollars per hour: every part, and the accelerators' share. ``notes`` say what the figures leave out.
 
-    ``listed`` are the parts that use, wholly or in part, the tables' prices.
+    ``listed`` are the parts that use, wholly or in part, the tables' prices; ``warning`` says that these are another
+    region's, empty where they are not.
     """
 
     parts: Mapping[str, float]
     accelerator_hourly_usd: float
     notes: tuple[str, ...]
     listed: tuple[str, ...]
+    warning: str = ""
 
     @property
     def hourly_usd(self) -> float:
@@ -49,9 +51,19 @@ def estimate(config: Config, rates: Rates = _NO_RATES) -> Cost:
     listed = tuple(part for part, of in held.items() if not of.keys() <= rates.keys())
     accelerators = sum(parts[_group_part(group)] for group in config.instance_groups if group.type.accelerator)
     where = "" if len(listed) == len(held) else f" for {', '.join(listed)}"
-    notes = [f"list prices of us-east-1 and us-west-2{where}"] if listed else []
+    priced = " and ".join(PRICED_REGIONS)
+    notes = [f"list prices of {priced}{where}"] if listed else []
     notes += ["data transfer and other usage is billed on top", *_notes(config, rates)]
-    return Cost(parts=parts, accelerator_hourly_usd=accelerators, notes=tuple(notes), listed=listed)
+    region = config.region.name
+    elsewhere = listed and region not in PRICED_REGIONS
+    warning = f"the prices are those of {priced}, not of {region}: `operations cost --live` asks AWS"
+    return Cost(
+        parts=parts,
+        accelerator_hourly_usd=accelerators,
+        notes=tuple(notes),
+        listed=listed,
+        warning=warning if elsewhere else "",
+    )
 
 
 def quantities(config: Config) -> dict[str, dict[str, float]]:

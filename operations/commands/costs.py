@@ -14,6 +14,10 @@ from ..spending.costs import bill, live_rates
 
 def cost_command(
     stack: console.Stack,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", "-c", metavar="KEY=VALUE", help="Override a configuration value. Repeatable."),
+    ] = None,
     live: Annotated[
         bool, typer.Option("--live", help="Use AWS's current prices in the stack's region. Needs credentials.")
     ] = False,
@@ -25,9 +29,10 @@ def cost_command(
 
     \b
       python -m operations cost dev
+      python -m operations cost slurm-gpu --config hyperpod:size=large
       python -m operations cost slurm-gpu --live --json
     """
-    chosen = target.load(stack)
+    chosen = target.load(stack, config)
     found = bill(chosen.config, live_rates(chosen.config, chosen.aws) if live else None)
     if as_json:
         console.emit(found)
@@ -41,5 +46,7 @@ def cost_command(
             for part, hourly in sorted(found.parts.items(), key=lambda row: -row[1])
         ],
     )
+    if found.warning:
+        console.say(f"Warning: {found.warning}", "yellow")
     for line in (*found.notes, *found.sources):
         console.say(f"  {line}", "dim")

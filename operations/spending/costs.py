@@ -35,7 +35,7 @@ _HOURS = {"hrs": 1.0, "hour": 1.0, "hours": 1.0, "gb-mo": 1 / HOURS_PER_MONTH, "
 
 @dataclass(frozen=True, kw_only=True)
 class Bill:
-    """A stack's cost, in US dollars. ``sources`` name where the figures come from."""
+    """A stack's cost, in US dollars. ``sources`` say where the figures are from, ``warning`` that it is elsewhere."""
 
     hourly_usd: float
     monthly_usd: float
@@ -43,6 +43,7 @@ class Bill:
     parts: Mapping[str, float]
     notes: tuple[str, ...]
     sources: tuple[str, ...]
+    warning: str
 
 
 def bill(config: Config, rates: Mapping[str, float] | None = None) -> Bill:
@@ -63,6 +64,7 @@ def bill(config: Config, rates: Mapping[str, float] | None = None) -> Bill:
         parts=estimate.parts,
         notes=estimate.notes,
         sources=tuple(sources),
+        warning=estimate.warning,
     )
 
 

@@ -69,3 +69,9 @@ def test_a_region_that_no_page_of_aws_lists_is_allowed_with_a_warning() -> None:
     warned = deployed("slurm-govcloud").warnings
     assert any("us-gov-west-1 among the regions with HyperPod" in warning for warning in warned)
     assert not any("regions with HyperPod" in warning for warning in deployed("dev").warnings)
+
+
+def test_another_regions_prices_are_a_warning_of_the_program() -> None:
+    said = "the prices are those of us-east-1 and us-west-2, not of us-gov-west-1"
+    assert any(said in warning for warning in deployed("slurm-govcloud").warnings)
+    assert not any("the prices are" in warning for warning in deployed("dev").warnings)

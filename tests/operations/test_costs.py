@@ -54,6 +54,18 @@ def test_every_stack_has_a_bill_with_sources_and_no_account(name: str, capsys: p
     assert "figures of 20" in found["sources"][-1]
 
 
+def test_prices_of_another_region_are_said_to_be_and_a_configuration_can_be_tried(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    there = ("--config", "aws:region=eu-central-1", "-c", "hyperpod:availabilityZoneId=euc1-az2")
+    code, out, _ = run(capsys, "cost", "dev", *there, "--config", "hyperpod:size=medium")
+    assert code == Exit.GOOD
+    assert "Warning: the prices are those of us-east-1 and us-west-2, not of eu-central-1" in out
+    here = run_json(capsys, "cost", "dev")[1]
+    assert here["warning"] == ""
+    assert run_json(capsys, "cost", "dev", "--config", "hyperpod:size=medium")[1]["hourly_usd"] > here["hourly_usd"]
+
+
 def test_live_prices_take_the_place_of_the_tables(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
     controller = [product("USW2-Host:ml.m5.2xlarge", "99"), product("USW2-Cluster:ml.m5.2xlarge", "0.5")]
     workers = [product("USW2-Cluster:ml.g5.16xlarge", "6")]
