@@ -45,28 +45,28 @@ def workflow() -> dict[str, Any]:
     return dict(yaml.safe_load(WORKFLOW.read_text()))
 
 
-def test_the_workflow_previews_pull_requests_and_deploys_main_without_a_stored_key() -> None:
+def test_the_workflow_gives_pull_requests_no_right_and_deploys_main_without_a_stored_key() -> None:
     found = workflow()
     # YAML 1.1 reads the key "on" as true.
     triggers: dict[str, Any] = found[True]  # type: ignore[index]
     assert set(triggers) == {"pull_request", "push"}
     assert triggers["push"]["branches"] == ["main"]
-    assert found["permissions"] == {"contents": "read", "id-token": "write"}
-    steps = {name: job["steps"] for name, job in found["jobs"].items()}
-    assert "github.event_name == 'pull_request'" in found["jobs"]["preview"]["if"]
-    roles: dict[str, Any] = {}
-    for job in steps.values():
-        credentials = [step["with"] for step in job if "configure-aws-credentials" in step.get("uses", "")]
-        assert len(credentials) == 1
-        assert "role-to-assume" in credentials[0]
-        assert not any("key" in name for name in credentials[0])
-        roles[credentials[0]["role-to-assume"]] = credentials[0]
-    assert list(roles) == ["${{ vars.AWS_PREVIEW_ROLE_ARN }}", "${{ vars.AWS_DEPLOY_ROLE_ARN }}"]
+    # What every job gets: neither a token for AWS, nor the state, nor a secret.
+    assert found["permissions"] == {"contents": "read"}
+    assert "env" not in found
+    assert "secrets." not in WORKFLOW.read_text()
+    foreign, deploy = found["jobs"]["rehearse"], found["jobs"]["deploy"]
+    assert "github.event_name == 'pull_request'" in foreign["if"]
+    assert not {"permissions", "environment", "env"} & foreign.keys()
+    assert not any("aws" in step.get("uses", "") for step in foreign["steps"])
+    credentials = [step["with"] for step in deploy["steps"] if "configure-aws-credentials" in step.get("uses", "")]
+    assert [one["role-to-assume"] for one in credentials] == ["${{ vars.AWS_DEPLOY_ROLE_ARN }}"]
+    assert not any("key" in name for name in credentials[0])
     # The environment is what the deploying role's trust policy asks for.
-    assert found["jobs"]["deploy"]["environment"] == "hyperpod"
-    assert "environment" not in found["jobs"]["preview"]
-    runs = {name: " ".join(step.get("run", "") for step in job) for name, job in steps.items()}
-    assert " deploy " not in runs["preview"]
+    assert deploy["environment"] == "hyperpod"
+    assert deploy["permissions"] == {"contents": "read", "id-token": "write"}
+    runs = {name: " ".join(step.get("run", "") for step in job["steps"]) for name, job in found["jobs"].items()}
+    assert " deploy " not in runs["rehearse"]
     assert " deploy " in runs["deploy"]
 
 
