@@ -9,6 +9,7 @@ import pulumi
 from pulumi import ComponentResource, Input, ResourceOptions
 
 from ..config import Config
+from .admission import Admission
 from .queues import Queues, QueuesArgs, shares
 from .storage import KubernetesStorage, KubernetesStorageArgs
 from .training_namespace import FileSystem, TrainingNamespace, TrainingNamespaceArgs
@@ -29,7 +30,7 @@ class TrainingArgs:
 
 
 class Training(ComponentResource):
-    """Owns the storage classes, a namespace for each team, and with Kueue their queues.
+    """Owns the storage classes, the rules for everybody, a namespace for each team, and with Kueue their queues.
 
     Needs the cluster's Kubernetes provider. The HyperPod cluster does not wait for any of it.
     """
@@ -47,6 +48,7 @@ class Training(ComponentResource):
             ),
             child,
         )
+        Admission(f"{name}-admission", child)
         total = sum(group.count * group.type.accelerators for group in groups)
         teams = {settings.namespace_of(team.name): team for team in settings.namespaces}
         part = shares({namespace: team.accelerators for namespace, team in teams.items()}, total)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from components.kubernetes.access import team_group
+from components.kubernetes.admission import NAME as POLICY
 from components.kubernetes.pod_resources import device_resource, node_capacity
 from stack.failures import Failure
 from stack.jobs import run as job_run
@@ -10,9 +11,10 @@ from stack.jobs.kubernetes_api import KubernetesApi
 from stack.jobs.render import jobs_of, render
 
 from ..checks import CheckFailed, require
-from .kubectl import Manifest, Refused
+from .kubectl import Manifest, Refused, until
 from .run import Run
 
+_SECONDS = 30.0
 _USER = "somebody"
 # Verb, resource: rights that a team needs in its own namespace and must not have anywhere else.
 _OWN = (
@@ -85,6 +87,26 @@ def pod_security(run: Run) -> str:
     return said
 
 
+def external_addresses(run: Run) -> str:
+    """Nobody may create a Service with addresses of others, not even an administrator; others are accepted."""
+    plain = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "external", "namespace": run.namespaces[0]},
+        "spec": {"ports": [{"port": 443}]},
+    }
+    external = {**plain, "spec": {**plain["spec"], "externalIPs": ["192.0.2.1"]}}
+    # The API server needs a moment until it applies a new policy.
+    require(until(lambda: bool(_refusal(run, external)), _SECONDS), "a Service with externalIPs was accepted")
+    run.kubectl.apply([plain])
+    try:
+        said = _refusal(run, external)
+        require(POLICY in said, f"an update that adds externalIPs: {said or 'accepted'}")
+        return said
+    finally:
+        run.kubectl.delete([plain])
+
+
 def network_policies(run: Run) -> str:
     """Every training namespace denies traffic by default, and lets its pods reach each other, DNS and Lustre.
 
@@ -118,10 +140,10 @@ def _among_themselves(peers: list[Manifest]) -> bool:
     return any(peer.get("podSelector") == {} and "namespaceSelector" not in peer for peer in peers)
 
 
-def _refusal(run: Run, pod: Manifest) -> str:
-    """Why the API server refuses a pod, or empty if it accepts the pod."""
+def _refusal(run: Run, document: Manifest) -> str:
+    """Why the API server refuses an object, or empty if it accepts it."""
     try:
-        run.kubectl.apply([pod], dry_run=True)
+        run.kubectl.apply([document], dry_run=True)
     except Refused as refused:
         # Warnings about what is allowed but discouraged come first.
         return next((line for line in str(refused).splitlines() if line.startswith("Error")), str(refused))
