@@ -43,7 +43,6 @@ class Choices:
     arguments: Annotated[
         str, typer.Option("--arguments", "-a", help='Arguments for the script, like "--steps 500".')
     ] = ""
-    etcd: Annotated[bool, typer.Option("--etcd", help="Rendezvous through etcd instead of the first worker.")] = False
 
 
 def _with_choices(command: Callable[..., None]) -> Callable[..., None]:
@@ -137,11 +136,6 @@ def run_command(
     chosen, objects = _rendered(stack, name, choices, deadline=timeout if wait else None)
     from stack.jobs.kubernetes_api import KubernetesApi  # importing its client takes half of the command's time
 
-    if choices.etcd and not choices.image:
-        raise bad_input(
-            "rendezvous through etcd needs python-etcd, which AWS's public images lack",
-            f"use the stack's own image: python -m operations image {stack}",
-        )
     api = KubernetesApi.of(kubeconfig_file or kubeconfig.render(kubeconfig.describe(chosen)))
     job_run.check(api, objects, chosen.config, pretrained="--pretrained" in choices.arguments)
     job_run.submit(api, objects)

@@ -18,7 +18,7 @@ from components.kubernetes.queues import LOCAL_QUEUE
 from components.kubernetes.storage import CLAIM_NAME
 
 from ..documents import load_all
-from .specs import ETCD_IMAGE, IMAGE_ARCHITECTURE, TOKEN_KEY, TOKEN_SECRET, Plan
+from .specs import IMAGE_ARCHITECTURE, TOKEN_KEY, TOKEN_SECRET, Plan
 from .specs import JOBS as SPECS
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,6 @@ def render(
     efa: int | None = None,
     image: str | None = None,
     arguments: str = "",
-    etcd: bool = False,
     deadline: float | None = None,
 ) -> list[dict[str, Any]]:
     """The objects of a job, ready to apply, in order: first what the others refer to.
@@ -84,7 +83,7 @@ def render(
         )
     if not image and settings.accelerator in job.images:
         image = job.image(settings.accelerator, config.region)
-    problems += _image_problems(config, [image or "", *([ETCD_IMAGE] if etcd and job.elastic else [])])
+    problems += _image_problems(config, image)
     if problems:
         raise JobError(problems)
     count = devices or workers.type.accelerators
@@ -106,8 +105,6 @@ def render(
             scripts=scripts,
             claim=CLAIM_NAME,
             scheduler=NEURON_SCHEDULER if settings.charts.neuron_scheduler else "",
-            etcd=etcd,
-            etcd_image=ETCD_IMAGE,
             deadline=math.ceil(deadline or job.deadline or 0),
         )
     )
@@ -176,14 +173,14 @@ def _problems(
     return problems
 
 
-def _image_problems(config: Config, images: list[str]) -> list[str]:
+def _image_problems(config: Config, image: str | None) -> list[str]:
     """A closed network reaches private registries of its own region, through their endpoint, and no others."""
     region = config.region
     own = f".dkr.ecr.{region.name}.{region.dns_suffix}/"
+    if not image or not config.settings.network.closed or own in image:
+        return []
     return [
         f"a closed network (hyperpod:network.egress) does not reach {image}; mirror it to ECR in {region.name}, --image"
-        for image in images
-        if image and config.settings.network.closed and own not in image
     ]
 
 

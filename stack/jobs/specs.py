@@ -26,7 +26,6 @@ _HUGGING_FACE_NEURON_IMAGE = (
     "{registry}/huggingface-pytorch-training-neuronx:2.8.0-transformers4.55.4-neuronx-py310-sdk2.26.0-ubuntu22.04"
 )
 IMAGE_ARCHITECTURE: Architecture = "x86_64"
-ETCD_IMAGE = "quay.io/coreos/etcd:v3.5.21"
 
 # Where a job's scripts are in its pods, and where its results go.
 _MOUNT = "/fsx"
@@ -60,7 +59,6 @@ class Job:
     scripts: tuple[str, ...] = ()
     operator: Literal["mpi_operator", "training_operator"] | None = None
     token: bool = False
-    elastic: bool = False
     deadline: int | None = None
 
     def image(self, accelerator: str, region: Region) -> str:
@@ -210,7 +208,6 @@ JOBS: Mapping[str, Job] = MappingProxyType(
             scripts=("jobs/slurm/fsdp_llama.py",),
             operator="training_operator",
             token=True,
-            elastic=True,
         ),
         "nemo": Job(
             title="Llama 3 with NVIDIA NeMo",

@@ -50,7 +50,7 @@ def test_every_object_is_valid_on_every_supported_version(stack: str, size: str)
     with Account("us-west-2") as account:
         declared = objects(up(project(stack, size=size), account).state)
     settings = config(stack, size=size)
-    jobs = [document for name in jobs_of(settings) for document in render(name, settings, etcd=True)]
+    jobs = [document for name in jobs_of(settings) for document in render(name, settings)]
     kinds = set()
     for document in (*declared, *jobs):
         if document["apiVersion"].split("/")[0] in ("kueue.x-k8s.io", "kubeflow.org"):

@@ -267,11 +267,6 @@ def test_after_the_timeout_a_test_is_deleted_and_training_continues(
     assert api.deleted == deleted
 
 
-def test_etcd_needs_an_image_that_speaks_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["job", "run", "fsdp-llama", "-s", "eks-gpu", "--etcd"]) == Exit.BAD_INPUT
-    assert "operations image eks-gpu" in capsys.readouterr().err
-
-
 def test_printing_a_job_gives_yaml_that_kubectl_takes(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["job", "nccl-tests", "-s", "eks-gpu"]) == 0
     (job,) = yaml.safe_load_all(capsys.readouterr().out)

@@ -81,12 +81,11 @@ def test_on_every_type_a_pod_fits_into_its_node(kind: str) -> None:
 
 def test_pods_get_their_groups_environment_and_none_talks_to_the_api() -> None:
     for name in jobs_of(config("eks-gpu")):
-        for pod in pods(render(name, config("eks-gpu"), etcd=True)):
+        for pod in pods(render(name, config("eks-gpu"))):
             assert pod["automountServiceAccountToken"] is False
             for container in pod["containers"]:
                 assert container["securityContext"]["allowPrivilegeEscalation"] is False
-                if container["name"] != "etcd":
-                    assert container["envFrom"] == [{"configMapRef": {"name": "environment-workers"}}]
+                assert container["envFrom"] == [{"configMapRef": {"name": "environment-workers"}}]
 
 
 def test_the_token_is_in_a_secret_and_in_no_manifest() -> None:
@@ -226,19 +225,11 @@ def test_trainium_starts_a_process_for_each_core() -> None:
     assert "--nproc-per-node=32" in pod["containers"][0]["command"][-1]
 
 
-def test_etcd_is_an_option_of_elastic_jobs() -> None:
-    kinds = [document["kind"] for document in render("fsdp-llama", config("eks-gpu"), etcd=True)]
-    assert kinds == ["ConfigMap", "Service", "Deployment", "PyTorchJob"]
+def test_an_elastic_job_meets_at_its_first_worker_and_waits_for_its_address() -> None:
     policy = render("fsdp-llama", config("eks-gpu"))[-1]["spec"]["elasticPolicy"]
     assert (policy["rdzvBackend"], policy["minReplicas"]) == ("c10d", 2)
-
-
-def test_an_elastic_job_waits_for_the_worker_that_all_meet_at_and_with_etcd_for_none() -> None:
-    commands = [
-        pods([render("fsdp-llama", config("eks-gpu"), etcd=etcd)[-1]])[0]["containers"][0]["command"][-1]
-        for etcd in (False, True)
-    ]
-    assert ["getent ahosts fsdp-llama-worker-0" in command for command in commands] == [True, False]
+    (pod,) = pods([render("fsdp-llama", config("eks-gpu"))[-1]])
+    assert "getent ahosts fsdp-llama-worker-0" in pod["containers"][0]["command"][-1]
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -290,8 +281,6 @@ def test_in_a_closed_network_only_images_of_the_regions_own_registries_are_taken
     closed = config("eks-gpu", network={"egress": "vpc-only", "imageRegistry": f"{registry}/mirror"})
     with pytest.raises(JobError, match="does not reach public"):
         render("nanogpt", closed)
-    with pytest.raises(JobError, match="does not reach quay"):
-        render("fsdp-llama", closed, etcd=True)
     assert render("nanogpt", closed, image=f"{registry}/eks-gpu/training:1")
     assert render("fsdp-llama", closed)
 
@@ -360,12 +349,3 @@ def test_sizes_of_the_users_take_the_tests_own_place() -> None:
     text = str(render("nccl-tests", config("eks-gpu"), arguments="-b 1G -e 1G"))
     assert "all_reduce_perf -b 1G -e 1G" in text
     assert "-b 8 -e 16G" not in text
-
-
-def test_with_etcd_the_workers_meet_there() -> None:
-    plain, etcd = (
-        render("fsdp-llama", config("eks-gpu"), etcd=etcd)[-1]["spec"]["elasticPolicy"] for etcd in (False, True)
-    )
-    assert (plain["rdzvBackend"], "rdzvHost" in plain) == ("c10d", False)
-    assert etcd["rdzvBackend"] == "etcd-v2"
-    assert (etcd["rdzvHost"], etcd["rdzvPort"]) == ("fsdp-llama-etcd", 2379)
