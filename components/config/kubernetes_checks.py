@@ -23,6 +23,8 @@ _NEURON_TAINT = ("aws.amazon.com/neuron", "NoSchedule")
 # Kubernetes' own namespaces, and those that the charts and EKS create.
 _KUBERNETES_OWN = ("default", "kube-system", "kube-public", "kube-node-lease")
 _OF_CHARTS = ("aws-hyperpod", "kubeflow", "mpi-operator", "kueue-system", "cert-manager")
+# What components/kubernetes/directories.py makes.
+_OWN = ("hyperpod-storage",)
 
 
 def kubernetes_problems(settings: Settings, region: Region | None) -> Iterator[Problem]:
@@ -67,6 +69,18 @@ def _charts(settings: Settings) -> Iterator[Problem]:
                 what=f"{key} needs the namespace that comes with it",
                 fix=f"leave it on, or set {key} to false too",
             )
+    if charts.strict_network_policies and not charts.network_policies:
+        yield Problem(
+            key="hyperpod:charts.strictNetworkPolicies",
+            what="without networkPolicies no pod would ever have a connection",
+            fix="set networkPolicies to true too, or leave it out",
+        )
+    elif charts.strict_network_policies and charts.queues == "task-governance":
+        yield Problem(
+            key="hyperpod:charts.strictNetworkPolicies",
+            what="task governance's pods have no policy, and so would have no connection",
+            fix="queues kueue or none, or leave it out",
+        )
     if charts.hyperpod_training_operator and charts.queues == "kueue":
         yield Problem(
             key="hyperpod:charts.hyperpodTrainingOperator",
@@ -205,9 +219,19 @@ def _teams(settings: Settings) -> Iterator[Problem]:
                 what=f'"{team.name}" has {len(team.name)} characters',
                 fix=f"at most {limit} with task governance, where namespace and quota carry it",
             )
-        elif team.name in _KUBERNETES_OWN + _OF_CHARTS:
+        elif team.name in _KUBERNETES_OWN + _OF_CHARTS + _OWN:
             yield Problem(
-                key=f"{key}.name", what=f'"{team.name}" is taken by Kubernetes or a chart', fix="another name"
+                key=f"{key}.name",
+                what=f'"{team.name}" is taken by Kubernetes, a chart or this program',
+                fix="another name",
+            )
+    users: dict[int, str] = {}
+    for number, team in enumerate(settings.teams):
+        if (other := users.setdefault(team.uid, team.name)) != team.name:
+            yield Problem(
+                key=f"hyperpod:teams[{number}].name",
+                what=f'"{team.name}" and "{other}" get the same user id, {team.uid}, which is made of the name',
+                fix="another name for the newer one",
             )
     claimed = sum(team.accelerators or 0 for team in settings.teams)
     # Without any node nobody gets what was guaranteed, but the guarantees are not the cause.

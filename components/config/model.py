@@ -6,6 +6,7 @@ type and the accelerator, a zone and the region) are in ``checks.py``.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -74,6 +75,9 @@ SIZES: Mapping[str, Size] = {
 DEFAULT_CONTROLLER_TYPE = "ml.m5.2xlarge"
 DEFAULT_AUTHENTICATION_MODE: Literal["API"] = "API"
 DEFAULT_TEAM = "training"
+# User ids of teams: above those of the images' own users, below 65536, where a pod's user namespace ends (Kubernetes,
+# "User Namespaces").
+FIRST_UID, UIDS = 10_000, 50_000
 DEFAULT_LOST_NODE_SECONDS = 10
 # Default number of nodes in a group without accelerators. HyperPod does not replace such nodes by itself, and a small
 # one takes 14 pods (SageMaker Developer Guide, "Getting started with Amazon EKS support in SageMaker HyperPod").
@@ -81,6 +85,9 @@ SYSTEM_NODES = 3
 # Data volume of nodes that do not train: that of the controller in the CloudFormation templates in
 # github.com/sunilpp/hyperpod-quickstart.
 HEAD_VOLUME_GIB = 200
+
+
+PodSecurity = Literal["baseline", "restricted"]
 
 
 class Taint(Model):
@@ -158,6 +165,16 @@ class Team(Model):
         Change("in place", "in place; with task governance, only `python -m operations governance` applies it"),
     ] = Field(None, ge=0)
     """Guaranteed number of devices (GPUs or Trainium chips). Default: an equal share."""
+    volumes_gib: Annotated[StrictInt, IN_PLACE] = Field(2000, alias="volumesGiB", ge=0)
+    """Total capacity of the volumes of class gp3 that the team may create, GiB."""
+    file_systems_gib: Annotated[StrictInt | None, IN_PLACE] = Field(None, alias="fileSystemsGiB", ge=0)
+    """Total capacity of the file systems of class fsx-lustre that the team may create, GiB. Default: the capacity of
+    the stack's own file system."""
+
+    @property
+    def uid(self) -> int:
+        """The id of the user and group that the team's jobs run as. It depends on the team's name alone."""
+        return FIRST_UID + int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:8]) % UIDS
 
 
 class Charts(Model):
@@ -179,6 +196,9 @@ class Charts(Model):
     """Scheduler extension that places pods on neighbouring NeuronCores. Trainium only."""
     network_policies: Annotated[StrictBool, IN_PLACE] = True
     """Network policies that isolate each team's pods from the other teams'."""
+    strict_network_policies: Annotated[StrictBool, IN_PLACE] = False
+    """Give a new pod no connections until its network policies are enforced. Pods in other namespaces then have no
+    connections at all unless they have a policy of their own. Needs `networkPolicies`."""
     queues: Annotated[Literal["kueue", "task-governance", "none"], IN_PLACE] = "kueue"
     """What shares the accelerators between the teams: Kueue, SageMaker's task governance, or nothing."""
 
@@ -232,8 +252,8 @@ class NetworkConfig(Model):
     """Other accounts (12 digits) and organizations (o-...) whose identities and resources these endpoints also let
     through. Needs `egress` vpc-only."""
     image_registry: Annotated[ImageRegistry | None, IN_PLACE] = None
-    """Private registry with k8s-device-plugin, mpi-operator, training-operator and kueue in the charts' versions. EKS
-    only."""
+    """Private registry with k8s-device-plugin, mpi-operator, training-operator and kueue in the charts' versions, and
+    with busybox:1.37.0. EKS only."""
 
     @property
     def closed(self) -> bool:
@@ -253,6 +273,9 @@ class Security(Model):
     node_permissions: Annotated[Literal["narrow", "published"], IN_PLACE] = "narrow"
     """narrow limits the nodes' roles to this stack's VPC, logs and bucket; published grants what the examples in the
     SageMaker Developer Guide grant."""
+    pod_security: Annotated[PodSecurity, IN_PLACE] = "baseline"
+    """Pod Security Standard of Kubernetes that the teams' namespaces enforce: baseline refuses access to the node,
+    restricted also refuses root and capabilities. The project's own jobs pass both. EKS only."""
     worker_secrets: Annotated[StrictBool, IN_PLACE] = False
     """Let workers read secrets whose names begin with hyperpod/CLUSTER/."""
     kms_key: Annotated[KmsKey | None, REFUSED] = None

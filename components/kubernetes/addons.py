@@ -11,7 +11,7 @@ import pulumi_aws as aws
 from pulumi import ComponentResource, CustomTimeouts, Input, Output, Resource, ResourceOptions
 
 from ..catalogue.kubernetes_versions import addon_version
-from ..config import InstanceGroup
+from ..config import Charts, InstanceGroup
 from ..context import Context
 from ..encryption import use_through
 from ..names import CLUSTER_ID_TAG, RoleKind
@@ -97,7 +97,7 @@ class EksAddons(ComponentResource):
         sagemaker = tuple(addon for addon, wanted in switched.items() if wanted)
         for addon in (*NODE_ADDONS, *POD_ADDONS, *sagemaker):
             identity = identities.get(addon)
-            settings = configuration(addon, args.context.config.worker_groups, network_policies=charts.network_policies)
+            settings = configuration(addon, args.context.config.worker_groups, charts)
             aws.eks.Addon(
                 f"{name}-{addon}",
                 cluster_name=args.cluster_name,
@@ -237,12 +237,14 @@ class EksAddons(ComponentResource):
         return context.key.apply(lambda key: document([*identity.statements, *use_through(context, key, service)]))
 
 
-def configuration(addon: str, groups: Sequence[InstanceGroup], *, network_policies: bool = True) -> dict[str, Any]:
+def configuration(addon: str, groups: Sequence[InstanceGroup], charts: Charts) -> dict[str, Any]:
     """The add-on's configuration values; empty where its defaults are right."""
     settings: dict[str, Any] = dict(_CONFIGURATION.get(addon, {}))
-    if addon == "vpc-cni" and network_policies:
+    if addon == "vpc-cni" and charts.network_policies:
         # Without it the CNI accepts NetworkPolicies and enforces none (EKS User Guide, "Limit Pod traffic").
         settings["enableNetworkPolicy"] = "true"
+    if addon == "vpc-cni" and charts.strict_network_policies:
+        settings["env"] = {"NETWORK_POLICY_ENFORCING_MODE": "strict"}
     nodes = preferred_nodes(groups)
     if nodes and addon in _AFFINITY:
         path, own_pods = _AFFINITY[addon]

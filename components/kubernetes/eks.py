@@ -21,9 +21,10 @@ from ..orchestrator import GroupConfig, OrchestratorArgs
 from ..storage import Storage
 from .access import EksAccess, EksAccessArgs
 from .addons import EksAddons, EksAddonsArgs
+from .directories import FileSystem
 from .helm import HyperPodChart, HyperPodChartArgs
+from .network_policies import opened, system_namespaces
 from .training import Training, TrainingArgs
-from .training_namespace import FileSystem
 
 LOG_DAYS = 30
 # KMS, ScheduleKeyDeletion: 7 to 30 days. A key that is pending deletion costs nothing.
@@ -84,6 +85,12 @@ class Eks(ComponentResource):
             ResourceOptions(parent=self, providers=[self._kubernetes]),
         )
         self.ready.append(chart.release)
+        if settings.charts.strict_network_policies:
+            after = ResourceOptions(parent=self, provider=self._kubernetes, depends_on=[chart.release])
+            # The nodes wait for them: pods without a policy would have no connection, DNS among them.
+            self.ready += [
+                opened(f"{name}-open-{namespace}", namespace, after) for namespace in system_namespaces(settings.charts)
+            ]
         addons = EksAddons(
             f"{name}-addons",
             EksAddonsArgs(context=context, cluster_name=cluster_name, release=chart.release),
@@ -122,7 +129,6 @@ class Eks(ComponentResource):
                 key=context.key,
                 subnet_id=network.private_subnet_id,
                 storage_groups=groups,
-                network_cidrs=network.cidr_blocks,
                 cluster=cluster,
             ),
             ResourceOptions(providers=[self._kubernetes]),

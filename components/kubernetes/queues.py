@@ -14,6 +14,7 @@ from pulumi import ComponentResource, ResourceOptions
 from ..catalogue.accelerators import EFA_RESOURCE
 from ..config import InstanceGroup
 from .charts import KUEUE
+from .network_policies import opened
 from .node_placement import GROUP_LABEL, system_group_names
 from .pod_resources import HUGE_PAGES_RESOURCE, device_resources, efa_interfaces, huge_pages_mib, node_cpus
 
@@ -46,6 +47,7 @@ class QueuesArgs:
     shares: Mapping[str, float]
     ready: Sequence[pulumi.Resource]
     image_registry: str | None = None
+    strict_network_policies: bool = False
 
 
 class Queues(ComponentResource):
@@ -63,6 +65,10 @@ class Queues(ComponentResource):
             metadata=kubernetes.meta.v1.ObjectMetaArgs(name=NAMESPACE),
             opts=ResourceOptions(parent=self),
         )
+        ready = [home, *args.ready]
+        if args.strict_network_policies:
+            inside = ResourceOptions(parent=self, depends_on=[home], deleted_with=home)
+            ready.append(opened(f"{name}-open", NAMESPACE, inside))
         release = kubernetes.helm.v3.Release(
             f"{name}-kueue",
             name=RELEASE_NAME,
@@ -70,7 +76,7 @@ class Queues(ComponentResource):
             chart=f"./{KUEUE.path}",
             values=kueue_values(args.image_registry, args.groups),
             timeout=_TIMEOUT_SECONDS,
-            opts=ResourceOptions(parent=self, depends_on=[home, *args.ready]),
+            opts=ResourceOptions(parent=self, depends_on=ready),
         )
 
         def declare(

@@ -10,7 +10,9 @@ from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from ..storage import DEPLOYMENT_TYPE, LUSTRE_VERSION
 
-CLAIM_NAME = "fsx-claim"
+# A team's claims: its own directory, and what the linked bucket holds.
+CLAIM_NAME, DATA_CLAIM = "fsx-claim", "fsx-data"
+VOLUME_CLASS, LUSTRE_CLASS = "gp3", "fsx-lustre"
 EBS_DRIVER, FSX_DRIVER = "ebs.csi.aws.com", "fsx.csi.aws.com"
 _DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
@@ -40,7 +42,7 @@ class KubernetesStorage(ComponentResource):
         encrypted = {"kmsKeyId": args.key} if args.key is not None else {}
         kubernetes.storage.v1.StorageClass(
             f"{name}-gp3",
-            metadata=kubernetes.meta.v1.ObjectMetaArgs(name="gp3", annotations={_DEFAULT: "true"}),
+            metadata=kubernetes.meta.v1.ObjectMetaArgs(name=VOLUME_CLASS, annotations={_DEFAULT: "true"}),
             provisioner=EBS_DRIVER,
             parameters={"type": "gp3", "encrypted": "true", **encrypted},
             # In the zone of the pod's node, once that is known.
@@ -50,7 +52,7 @@ class KubernetesStorage(ComponentResource):
         )
         kubernetes.storage.v1.StorageClass(
             f"{name}-fsx-lustre",
-            metadata=kubernetes.meta.v1.ObjectMetaArgs(name="fsx-lustre"),
+            metadata=kubernetes.meta.v1.ObjectMetaArgs(name=LUSTRE_CLASS),
             provisioner=FSX_DRIVER,
             parameters={
                 "subnetId": args.subnet_id,

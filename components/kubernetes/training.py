@@ -10,9 +10,10 @@ from pulumi import ComponentResource, Input, ResourceOptions
 
 from ..config import Config
 from .admission import Admission
+from .directories import Directories, DirectoriesArgs, FileSystem
 from .queues import Queues, QueuesArgs, shares
 from .storage import KubernetesStorage, KubernetesStorageArgs
-from .training_namespace import FileSystem, TrainingNamespace, TrainingNamespaceArgs
+from .training_namespace import TrainingNamespace, TrainingNamespaceArgs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +25,6 @@ class TrainingArgs:
     file_system: FileSystem
     subnet_id: Input[str]
     storage_groups: Sequence[Input[str]]
-    network_cidrs: Sequence[str]
     cluster: pulumi.Resource
     key: Input[str] | None = None
 
@@ -49,6 +49,11 @@ class Training(ComponentResource):
             child,
         )
         Admission(f"{name}-admission", child)
+        Directories(
+            f"{name}-directories",
+            DirectoriesArgs(settings=settings, file_system=args.file_system),
+            child,
+        )
         total = sum(group.count * group.type.accelerators for group in groups)
         teams = {settings.namespace_of(team.name): team for team in settings.namespaces}
         part = shares({namespace: team.accelerators for namespace, team in teams.items()}, total)
@@ -58,13 +63,15 @@ class Training(ComponentResource):
                 f"{name}-{namespace}",
                 TrainingNamespaceArgs(
                     namespace=namespace,
-                    team=team.name,
+                    team=team,
                     groups=groups,
                     # Queues lend what is idle; without them only quotas separate teams.
                     accelerators=total if queued else int(total * part[namespace] + 1e-9),
                     file_system=args.file_system,
-                    network_cidrs=args.network_cidrs,
+                    separate=bool(settings.teams),
+                    linked_data=bool(settings.fsx.linked_bucket),
                     network_policy=settings.charts.network_policies,
+                    pod_security=settings.security.pod_security,
                 ),
                 child,
             )
@@ -78,6 +85,7 @@ class Training(ComponentResource):
                     shares=part,
                     ready=[args.cluster, *(namespace.namespace for namespace in namespaces)],
                     image_registry=settings.network.image_registry,
+                    strict_network_policies=settings.charts.strict_network_policies,
                 ),
                 child,
             )

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi_kubernetes as kubernetes
-from pulumi import ComponentResource, Input, ResourceOptions
+from pulumi import ComponentResource, ResourceOptions
 
 from ..catalogue.accelerators import EFA_RESOURCE
-from ..config import InstanceGroup
-from ..security import HTTPS, LUSTRE_PORTS
+from ..config import InstanceGroup, Team
+from ..config.model import PodSecurity
+from ..storage import LINK_PATH
 from .access import team_group
+from .directories import TEAMS, FileSystem, Mount, declare
+from .network_policies import of_team
 from .pod_environment import config_map_name, pod_variables
 from .pod_resources import device_resources, efa_interfaces
-from .storage import CLAIM_NAME, FSX_DRIVER
+from .queues import binary_quantity
+from .storage import DATA_CLAIM, LUSTRE_CLASS, VOLUME_CLASS
 
-core, rbac, network = kubernetes.core.v1, kubernetes.rbac.v1, kubernetes.networking.v1
+core, rbac = kubernetes.core.v1, kubernetes.rbac.v1
 
-# Amazon EKS User Guide, "Understand how EKS Pod Identity works": the agent's address on every node.
-_POD_IDENTITY = "169.254.170.23/32"
-_DNS, _HTTP = 53, 80
-# Kubernetes, "Pod Security Standards". Baseline refuses host access, and training needs none: EFA devices come from
-# their plugin, shared memory and scratch are emptyDir.
-_ENFORCED, _WARNED = "baseline", "restricted"
 # A member's permissions, by API group; none reaches beyond the namespace.
 _EVERYTHING = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 _READ = ("get", "list", "watch")
@@ -42,37 +40,29 @@ _RIGHTS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileSystem:
-    """The stack's Lustre file system, as pods mount it. ``capacity_gib`` is its size at creation."""
-
-    file_system_id: Input[str]
-    dns_name: Input[str]
-    mount_name: Input[str]
-    capacity_gib: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class TrainingNamespaceArgs:
     """What a namespace is made from.
 
-    ``accelerators`` limits the devices of all its pods together. ``network_cidrs`` contain the file system; none where
-    its network is unknown.
+    ``accelerators`` limits the devices of all its pods together. ``separate``: the team sees only its own directory of
+    the file system, and with ``linked_data`` the linked bucket's, which it can only read.
     """
 
     namespace: str
-    team: str
+    team: Team
     groups: Sequence[InstanceGroup]
     accelerators: int
     file_system: FileSystem
-    network_cidrs: Sequence[str] = ()
+    separate: bool
+    linked_data: bool
     network_policy: bool = True
+    pod_security: PodSecurity
 
 
 class TrainingNamespace(ComponentResource):
     """Owns a namespace and what is in it.
 
-    Its pods may reach each other, DNS, the file system and HTTPS, and accept connections only from each other. EFA
-    traffic bypasses network policies; the security group limits it. Deliberately absent: service accounts with
+    Its pods may reach each other, DNS and HTTPS, and accept connections only from each other. EFA traffic bypasses
+    network policies; the security group limits it. Deliberately absent: service accounts with
     permissions (jobs need none) and secrets (each team creates its own).
     """
 
@@ -81,8 +71,8 @@ class TrainingNamespace(ComponentResource):
     def __init__(self, name: str, args: TrainingNamespaceArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:TrainingNamespace", name, None, opts)
         self._name, self._args = name, args
-        labels = {"app.kubernetes.io/managed-by": "pulumi", "hyperpod/team": args.team}
-        for level, mode in ((_ENFORCED, "enforce"), (_WARNED, "warn"), (_WARNED, "audit")):
+        labels = {"app.kubernetes.io/managed-by": "pulumi", "hyperpod/team": args.team.name}
+        for mode, level in (("enforce", args.pod_security), ("warn", "restricted"), ("audit", "restricted")):
             labels[f"pod-security.kubernetes.io/{mode}"] = level
         self.namespace = core.Namespace(
             f"{name}-namespace",
@@ -94,7 +84,7 @@ class TrainingNamespace(ComponentResource):
         self._inside = ResourceOptions(parent=self, depends_on=[self.namespace], deleted_with=self.namespace)
         self._limits()
         if args.network_policy:
-            self._network_policy()
+            of_team(f"{name}-network", args.namespace, self._inside)
         self._rights()
         self._environment()
         self._storage()
@@ -110,6 +100,14 @@ class TrainingNamespace(ComponentResource):
         hard[f"requests.{EFA_RESOURCE}"] = str(sum(efa_interfaces(group) * group.count for group in args.groups))
         # Nothing here serves clients outside of the cluster.
         hard |= {"services.loadbalancers": "0", "services.nodeports": "0", "persistentvolumeclaims": "20"}
+        own = args.file_system.capacity_gib
+        limits = {
+            VOLUME_CLASS: args.team.volumes_gib,
+            LUSTRE_CLASS: own if args.team.file_systems_gib is None else args.team.file_systems_gib,
+        }
+        for storage_class, gib in limits.items():
+            key = f"{storage_class}.storageclass.storage.k8s.io/requests.storage"
+            hard[key] = binary_quantity(gib << 30)
         core.ResourceQuota(
             f"{self._name}-quota",
             metadata=self._meta("quota"),
@@ -131,38 +129,6 @@ class TrainingNamespace(ComponentResource):
             opts=self._inside,
         )
 
-    def _network_policy(self) -> None:
-        args = self._args
-        everyone_here = network.NetworkPolicyPeerArgs(pod_selector=kubernetes.meta.v1.LabelSelectorArgs())
-        dns = network.NetworkPolicyPeerArgs(
-            namespace_selector=kubernetes.meta.v1.LabelSelectorArgs(
-                match_labels={"kubernetes.io/metadata.name": "kube-system"}
-            )
-        )
-        lustre = [
-            network.NetworkPolicyPortArgs(protocol="TCP", port=first, end_port=last if last > first else None)
-            for first, last in LUSTRE_PORTS
-        ]
-        egress = [
-            network.NetworkPolicyEgressRuleArgs(to=[everyone_here]),
-            network.NetworkPolicyEgressRuleArgs(to=[dns], ports=[_port("UDP", _DNS), _port("TCP", _DNS)]),
-            network.NetworkPolicyEgressRuleArgs(to=[_block(cidr) for cidr in args.network_cidrs] or None, ports=lustre),
-            # AWS's endpoints, registries and model hubs.
-            network.NetworkPolicyEgressRuleArgs(ports=[_port("TCP", HTTPS)]),
-            network.NetworkPolicyEgressRuleArgs(to=[_block(_POD_IDENTITY)], ports=[_port("TCP", _HTTP)]),
-        ]
-        network.NetworkPolicy(
-            f"{self._name}-network",
-            metadata=self._meta("training"),
-            spec=network.NetworkPolicySpecArgs(
-                pod_selector=kubernetes.meta.v1.LabelSelectorArgs(),
-                policy_types=["Ingress", "Egress"],
-                ingress=[network.NetworkPolicyIngressRuleArgs(from_=[everyone_here])],
-                egress=egress,
-            ),
-            opts=self._inside,
-        )
-
     def _rights(self) -> None:
         rbac.Role(
             f"{self._name}-role",
@@ -178,7 +144,9 @@ class TrainingNamespace(ComponentResource):
             metadata=self._meta("members"),
             role_ref=rbac.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind="Role", name="member"),
             subjects=[
-                rbac.SubjectArgs(api_group="rbac.authorization.k8s.io", kind="Group", name=team_group(self._args.team))
+                rbac.SubjectArgs(
+                    api_group="rbac.authorization.k8s.io", kind="Group", name=team_group(self._args.team.name)
+                )
             ],
             opts=self._inside,
         )
@@ -193,50 +161,27 @@ class TrainingNamespace(ComponentResource):
             )
 
     def _storage(self) -> None:
-        """A volume serves one claim, so every namespace has its own volume of the same file system.
-
-        The volume is not in the namespace and waits for nothing: it is deleted when its claim is, with the namespace.
-        """
-        args, system = self._args, self._args.file_system
-        capacity: Mapping[str, str] = {"storage": f"{system.capacity_gib}Gi"}
-        modes, volume_name = ["ReadWriteMany"], f"fsx-{args.namespace}"
-        volume = core.PersistentVolume(
-            f"{self._name}-fsx",
-            metadata=kubernetes.meta.v1.ObjectMetaArgs(name=volume_name),
-            spec=core.PersistentVolumeSpecArgs(
-                capacity=capacity,
-                access_modes=modes,
-                mount_options=["flock", "noatime"],
-                # The file system belongs to the stack: deleting a claim must not delete it.
-                persistent_volume_reclaim_policy="Retain",
-                storage_class_name="",
-                claim_ref=core.ObjectReferenceArgs(namespace=args.namespace, name=CLAIM_NAME),
-                csi=core.CSIPersistentVolumeSourceArgs(
-                    driver=FSX_DRIVER,
-                    volume_handle=system.file_system_id,
-                    volume_attributes={"dnsname": system.dns_name, "mountname": system.mount_name},
-                ),
-            ),
-            opts=ResourceOptions(parent=self),
+        """A volume serves one claim, so every namespace has its own volume of the same file system."""
+        args, team, system = self._args, self._args.team, self._args.file_system
+        if not args.separate:
+            # As stacks have had it from the start: another handle would make another volume.
+            mount = Mount(namespace=args.namespace, volume=f"fsx-{args.namespace}", gid=team.uid, shared_handle=True)
+            declare(f"{self._name}-fsx", system, mount, self, self._inside)
+            return
+        # Names of their own: another source makes another volume, and the one before goes when its claim has gone.
+        mine = Mount(
+            namespace=args.namespace,
+            volume=f"team-{args.namespace}",
+            directory=f"{TEAMS}/{team.name}",
+            gid=team.uid,
         )
-        core.PersistentVolumeClaim(
-            f"{self._name}-fsx-claim",
-            metadata=self._meta(CLAIM_NAME),
-            spec=core.PersistentVolumeClaimSpecArgs(
-                access_modes=modes,
-                storage_class_name="",
-                volume_name=volume_name,
-                resources=core.VolumeResourceRequirementsArgs(requests=capacity),
-            ),
-            # Only the size of a bound claim can change, and only if a storage class created the volume. When the file
-            # system grows, the volume shows it; the claim stays as it was created.
-            opts=ResourceOptions.merge(self._inside, ResourceOptions(depends_on=[volume], ignore_changes=["spec"])),
-        )
-
-
-def _port(protocol: str, port: int) -> kubernetes.networking.v1.NetworkPolicyPortArgs:
-    return network.NetworkPolicyPortArgs(protocol=protocol, port=port)
-
-
-def _block(cidr: str) -> kubernetes.networking.v1.NetworkPolicyPeerArgs:
-    return network.NetworkPolicyPeerArgs(ip_block=network.IPBlockArgs(cidr=cidr))
+        declare(f"{self._name}-fsx", system, mine, self, self._inside)
+        if args.linked_data:
+            data = Mount(
+                namespace=args.namespace,
+                volume=f"data-{args.namespace}",
+                claim=DATA_CLAIM,
+                directory=LINK_PATH.strip("/"),
+                read_only=True,
+            )
+            declare(f"{self._name}-data", system, data, self, self._inside)

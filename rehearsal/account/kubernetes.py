@@ -16,6 +16,8 @@ PREFIX = "kubernetes:"
 NAMESPACE = "kubernetes:core/v1:Namespace"
 # Every cluster has them from the start.
 _OWN_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+# What the HyperPod chart brings.
+_OF_RELEASE = {"aws-hyperpod": "hyperpod-dependencies", "kubeflow": "hyperpod-dependencies"}
 # API group of custom resources, and the release whose chart defines them; their webhooks need that chart's pods.
 _CUSTOM = {"kueue.x-k8s.io": "kueue"}
 
@@ -54,6 +56,9 @@ def _check_custom(account: Books, i: Inputs, release: str) -> None:
 def _check_namespace(account: Books, i: Inputs) -> None:
     namespace = i["metadata"].get("namespace")
     if namespace is None or namespace in _OWN_NAMESPACES:
+        return
+    release = _OF_RELEASE.get(namespace)
+    if release and next(account.find(RELEASE, by=account.now, name=release), None):
         return
     found = account.find(NAMESPACE, by=account.now)
     if not any(live.inputs["metadata"]["name"] == namespace for live in found):

@@ -15,6 +15,7 @@ _REPLACES = {
     "Secret": ("data", "stringData", "type"),
     "PersistentVolume": ("spec/csi", "spec/nfs", "spec/hostPath", "spec/local"),
     "PersistentVolumeClaim": ("spec/accessModes", "spec/selector", "spec/storageClassName", "spec/volumeName"),
+    "Job": ("spec/selector", "spec/template"),
     "ResourceQuota": ("spec/scopes",),
     "RoleBinding": ("roleRef",),
     "ClusterRoleBinding": ("roleRef",),

@@ -334,10 +334,14 @@ class Engine(MockMonitor):
 
 def _keep_ignored(resource: ResourceState, old: ResourceState) -> None:
     """Reset the inputs named in ignoreChanges to their old values."""
-    for name in resource.ignore_changes:
-        resource.inputs.pop(name, None)
-        if name in old.inputs:
-            resource.inputs[name] = old.inputs[name]
+    for path in resource.ignore_changes:
+        *above, name = path.split(".")
+        new, before = resource.inputs, old.inputs
+        for part in above:
+            new, before = new.get(part, {}), before.get(part, {})
+        new.pop(name, None)
+        if name in before:
+            new[name] = before[name]
 
 
 def _snapshot(value: Any) -> Any:

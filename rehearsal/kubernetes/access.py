@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 from components.kubernetes.access import team_group
 from components.kubernetes.admission import NAME as POLICY
+from components.kubernetes.directories import SHARED
 from components.kubernetes.pod_resources import device_resource, node_capacity
+from components.kubernetes.storage import CLAIM_NAME
 from stack.failures import Failure
 from stack.jobs import run as job_run
 from stack.jobs.kubernetes_api import KubernetesApi
@@ -15,6 +22,8 @@ from .kubectl import Manifest, Refused, until
 from .run import Run
 
 _SECONDS = 30.0
+# How long to watch before concluding that something does not happen.
+_STILL_SECONDS = 3.0
 _USER = "somebody"
 # Verb, resource: rights that a team needs in its own namespace and must not have anywhere else.
 _OWN = (
@@ -24,7 +33,14 @@ _OWN = (
     ("get", "secrets"),
     ("get", "namespaces"),
 )
-_NEVER = (("delete", "nodes"), ("create", "clusterrolebindings"), ("update", "resourcequotas"), ("list", "namespaces"))
+_NEVER = (
+    ("delete", "nodes"),
+    ("create", "persistentvolumes"),
+    ("get", "persistentvolumes"),
+    ("create", "clusterrolebindings"),
+    ("update", "resourcequotas"),
+    ("list", "namespaces"),
+)
 _ELSEWHERE = "kube-system"
 _DNS, _LUSTRE = 53, 988
 
@@ -87,9 +103,81 @@ def pod_security(run: Run) -> str:
     return said
 
 
+def restricted_pods(run: Run) -> str:
+    """Every job's pods are accepted where Kubernetes' strictest Pod Security Standard is enforced."""
+    label, name = "pod-security.kubernetes.io/enforce", "restricted-rehearsal"
+    place = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {label: "restricted"}}}
+    run.kubectl.apply([place])
+    try:
+        plain = _pod(name, "plain", {})
+        require("restricted" in _refusal(run, plain), "a pod that says nothing was accepted")
+        found: list[Manifest] = [
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": job, "namespace": name}, "spec": dict(template)}
+            for job in jobs_of(run.config)
+            for template in _templates(render(job, run.config)[-1])
+        ]
+        for pod in found:
+            # The operators set it.
+            pod["spec"] |= {"restartPolicy": "Never"}
+            require(not (said := _refusal(run, pod)), f"{pod['metadata']['name']}: {said}")
+        return f"{len(found)} kinds of pods"
+    finally:
+        run.kubectl.delete([place])
+
+
+def _templates(value: Any) -> Iterator[Manifest]:
+    """The pods' specs in a job."""
+    if isinstance(value, dict):
+        if "containers" in value:
+            yield value
+        for below in value.values():
+            yield from _templates(below)
+
+
+def directories(run: Run) -> str:
+    """Every team's directory is its user's, no other team sees it, and nobody can claim another's volume."""
+    settings, volumes = run.config.settings, run.pods.volumes
+    owners = {run.teams[team.name]: team.uid for team in settings.namespaces}
+    folders = {where: volumes.claim(where, CLAIM_NAME) for where in owners}
+    for team in settings.namespaces:
+        where = run.teams[team.name]
+        folder = folders[where] if settings.teams else folders[where] / SHARED
+        # Made by the job of the stack, whose pods really run here.
+        found = until(lambda folder=folder, uid=team.uid: _belongs(folder, uid), _SECONDS)  # type: ignore[misc]
+        require(found, f"{folder} is not of user {team.uid} alone")
+    require(
+        len(set(folders.values())) == len(folders), f"teams share a directory: {sorted(map(str, folders.values()))}"
+    )
+    for where, other in zip(run.namespaces, run.namespaces[1:], strict=False):
+        _cannot_claim(run, where, (run.kubectl.get("pvc", CLAIM_NAME, other) or {})["spec"]["volumeName"])
+    _cannot_claim(run, run.namespaces[0], "fsx-root")
+    return ", ".join(f"{where}: user {uid}" for where, uid in owners.items())
+
+
+def _belongs(folder: Path, uid: int) -> bool:
+    if not folder.is_dir():
+        return False
+    found = folder.stat()
+    return (found.st_uid, found.st_gid, found.st_mode & 0o777) == (uid, uid, 0o770)
+
+
+def _cannot_claim(run: Run, namespace: str, volume: str) -> None:
+    spec: Manifest = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeName": volume}
+    spec |= {"resources": {"requests": {"storage": "1Gi"}}}
+    kind = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+    claim: Manifest = {**kind, "metadata": {"name": "others", "namespace": namespace}, "spec": spec}
+    run.kubectl.apply([claim])
+    try:
+        time.sleep(_STILL_SECONDS)
+        found = run.kubectl.get("pvc", "others", namespace) or {}
+        require(found["status"]["phase"] == "Pending", f"{namespace} claimed volume {volume}")
+    finally:
+        run.kubectl.delete([claim])
+
+
 def external_addresses(run: Run) -> str:
     """Nobody may create a Service with addresses of others, not even an administrator; others are accepted."""
-    plain = {
+    plain: Manifest = {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": "external", "namespace": run.namespaces[0]},
@@ -108,7 +196,7 @@ def external_addresses(run: Run) -> str:
 
 
 def network_policies(run: Run) -> str:
-    """Every training namespace denies traffic by default, and lets its pods reach each other, DNS and Lustre.
+    """Every training namespace denies traffic by default, and lets its pods reach each other and DNS, and not Lustre.
 
     Nothing on this machine enforces policies. The check reads them from the API server, as the VPC CNI would.
     """
@@ -124,7 +212,7 @@ def network_policies(run: Run) -> str:
         inward = [rule for spec in whole for rule in spec.get("ingress", [])]
         ports = {port.get("port") for rule in out for port in rule.get("ports", [])}
         require(_DNS in ports, f"{namespace}: pods cannot ask DNS")
-        require(_LUSTRE in ports, f"{namespace}: pods cannot reach Lustre")
+        require(_LUSTRE not in ports, f"{namespace}: pods can speak Lustre's protocol, past their volumes")
         require(
             any(_among_themselves(rule.get("to", [])) for rule in out), f"{namespace}: pods cannot reach each other"
         )

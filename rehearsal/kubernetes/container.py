@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 # The machine's folders take the place of the container's image.
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "usr", "etc", "proc", "sys", "dev")
@@ -30,7 +31,11 @@ def command_line(root: Path, mounts: Sequence[Mount], command: Sequence[str]) ->
     """The command line that runs ``command`` in a file system made at ``root``, an empty folder."""
     root.mkdir(exist_ok=True)
     inside = shlex.quote(str(root))
-    lines = [f"mount -t tmpfs pod {inside}", f"mkdir -p {inside}/tmp {inside}/run {inside}/image"]
+    lines = [
+        f"mount -t tmpfs pod {inside}",
+        f"mkdir -p {inside}/tmp {inside}/run {inside}/image",
+        f"chmod 1777 {inside}/tmp",
+    ]
     for name in _SYSTEM:
         path, target = Path("/", name), f"{inside}/{name}"
         if path.is_symlink():
@@ -46,6 +51,23 @@ def command_line(root: Path, mounts: Sequence[Mount], command: Sequence[str]) ->
         lines.append(f"{make} && mount --bind {source} {target}")
     lines.append(f'exec chroot {inside} "$@"')
     return [*unshare(), "sh", "-ceu", "\n".join(lines), "pod", *command]
+
+
+def identity(pod: Mapping[str, Any], groups: Sequence[int]) -> list[str]:
+    """The beginning of a command line that gives a container its pod's user, groups and capabilities.
+
+    Empty for a pod that asks for none, and for users who cannot become others.
+    """
+    own = pod.get("securityContext") or {}
+    if "runAsUser" not in own or os.geteuid() != 0:
+        return []
+    allowed = (pod["containers"][0].get("securityContext") or {}).get("capabilities") or {}
+    bounds = [f"+{name.lower()}" for name in allowed.get("add", [])]
+    return [
+        *("setpriv", f"--reuid={own['runAsUser']}", f"--regid={own.get('runAsGroup', 0)}", "--no-new-privs"),
+        f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups",
+        *([f"--bounding-set={','.join(['-all', *bounds])}"] if "ALL" in allowed.get("drop", []) else []),
+    ]
 
 
 def unshare() -> list[str]:

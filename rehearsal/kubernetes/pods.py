@@ -19,7 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from .container import Mount, command_line
+from components.kubernetes.directories import LABELS as DIRECTORY
+
+from .container import Mount, command_line, identity
 from .control_plane import PLAYED_LABEL, ControlPlane
 from .kubectl import Manifest, Refused, until
 from .processes import Process, Processes
@@ -64,7 +66,8 @@ def operator_of(pod: Manifest) -> Operator | None:
 
 def has_process(pod: Manifest) -> bool:
     """Whether the pod's containers really run here."""
-    return operator_of(pod) is not None or PLAYED_LABEL in (pod["metadata"].get("labels") or {})
+    labels = pod["metadata"].get("labels") or {}
+    return operator_of(pod) is not None or PLAYED_LABEL in labels or DIRECTORY.items() <= labels.items()
 
 
 @dataclass
@@ -167,7 +170,8 @@ class Pods:
         else:
             command = [*container["command"], *container.get("args", [])]
         root = self.workspace / f"root-{pod['metadata']['uid']}"
-        line = command_line(root, mounts, command)
+        groups = self.volumes.groups(pod)
+        line = command_line(root, mounts, [*identity(pod["spec"], groups), *command])
         process = self._processes.start(f"pod-{name}", line, environment=environment)
         self._running[pod["metadata"]["uid"]] = process
         return process

@@ -171,6 +171,8 @@ def _checks(here: Run, outcome: Outcome, *, full: bool) -> list[tuple[str, Act]]
         ("jobs by teams", access.job_runs),
         ("quota", access.quota),
         ("pod security", access.pod_security),
+        ("directories", access.directories),
+        ("restricted pods", access.restricted_pods),
         ("external addresses", access.external_addresses),
         ("network policies", access.network_policies),
         ("file system grows", growth.file_system_grows),

@@ -8,15 +8,17 @@ import threading
 from pathlib import Path
 
 from .container import Mount
-from .kubectl import Kubectl, Manifest
+from .kubectl import Kubectl, Manifest, Refused, until
 
+_FILE_SYSTEM, _MOUNT_SECONDS = "fsx", 60.0
+_GID = "pv.beta.kubernetes.io/gid"
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 # Takes the place of the image's own programs.
 IMAGE = Path(__file__).with_name("image")
 
 
 class Volumes:
-    """Creates folders for ConfigMaps, Secrets, claims and emptyDirs. All pods share the claims."""
+    """Creates folders for ConfigMaps, Secrets, claims and emptyDirs. All pods share the claims and the file system."""
 
     def __init__(self, kubectl: Kubectl, workspace: Path) -> None:
         self._kubectl, self._workspace = kubectl, workspace
@@ -42,8 +44,37 @@ class Volumes:
         return mounts
 
     def claim(self, namespace: str, name: str) -> Path:
-        """The folder with a claim's files."""
-        return self._make("claim", namespace, name)
+        """The folder with a claim's files: of a volume of the file system, the directory that it mounts.
+
+        Like a node it waits for the directory, which it does not make. Raises Refused if it never comes.
+        """
+        below = str(self._volume(namespace, name).get("csi", {}).get("volumeAttributes", {}).get("mountname", ""))
+        if not below:
+            return self._make("claim", namespace, name)
+        folder = self._make(_FILE_SYSTEM) / below.partition("/")[2]
+        if not until(folder.is_dir, _MOUNT_SECONDS):
+            raise Refused(f"mount.lustre: {below}: No such file or directory")
+        return folder
+
+    def groups(self, pod: Manifest) -> list[int]:
+        """The groups that a pod gets from its volumes."""
+        claims = [
+            one["persistentVolumeClaim"] for one in pod["spec"].get("volumes", []) if "persistentVolumeClaim" in one
+        ]
+        found = [self._annotations(pod["metadata"]["namespace"], claim["claimName"]) for claim in claims]
+        return [int(one[_GID]) for one in found if _GID in one]
+
+    def _volume(self, namespace: str, claim: str) -> Manifest:
+        return self._persistent(namespace, claim).get("spec") or {}
+
+    def _annotations(self, namespace: str, claim: str) -> Manifest:
+        return self._persistent(namespace, claim).get("metadata", {}).get("annotations") or {}
+
+    def _persistent(self, namespace: str, claim: str) -> Manifest:
+        """The volume that a claim is bound to."""
+        found = self._kubectl.get("pvc", claim, namespace) or {}
+        name = found.get("spec", {}).get("volumeName")
+        return (self._kubectl.get("pv", name) if name else None) or {}
 
     def refresh(self, pod: Manifest) -> None:
         """Update Secrets that changed while a pod runs, as when an operator writes its own certificates."""
@@ -58,7 +89,9 @@ class Volumes:
         if claim := volume.get("persistentVolumeClaim"):
             return self.claim(pod["metadata"]["namespace"], claim["claimName"])
         if "emptyDir" in volume:
-            return self._make(pod["metadata"]["uid"], volume["name"])
+            folder = self._make(pod["metadata"]["uid"], volume["name"])
+            folder.chmod(0o777)
+            return folder
         for kind, key, field in (("configmap", "configMap", "name"), ("secret", "secret", "secretName")):
             if key in volume:
                 folder = self._make(pod["metadata"]["uid"], volume["name"])
@@ -87,6 +120,6 @@ class Volumes:
         # Files appear atomically, and a key before its certificate, so whoever waits for the certificate finds both.
         for name in sorted(files, reverse=True):
             unfinished = folder / f"..{name}"
-            unfinished.touch(mode=0o600)
+            unfinished.touch(mode=0o644)
             unfinished.write_text(files[name])
             unfinished.replace(folder / name)

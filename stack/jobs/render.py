@@ -15,10 +15,10 @@ from components.kubernetes.helm import NEURON_SCHEDULER
 from components.kubernetes.pod_environment import config_map_name
 from components.kubernetes.pod_resources import efa_interfaces, pod_request, tolerations
 from components.kubernetes.queues import LOCAL_QUEUE
-from components.kubernetes.storage import CLAIM_NAME
+from components.kubernetes.storage import CLAIM_NAME, DATA_CLAIM
 
 from ..documents import load_all
-from .specs import IMAGE_ARCHITECTURE, TOKEN_KEY, TOKEN_SECRET, Plan
+from .specs import IMAGE_ARCHITECTURE, SCRATCH, TOKEN_KEY, TOKEN_SECRET, Plan
 from .specs import JOBS as SPECS
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +30,13 @@ _AUTO_RESUME = {
     "sagemaker.amazonaws.com/enable-job-auto-resume": "true",
     "sagemaker.amazonaws.com/job-max-retry-count": "10",
 }
+# Files that its pods see in the place of the image's own: the job's user, and for MPI how ssh runs without root.
+_SYSTEM_FILES = {
+    "passwd": "/etc/passwd",
+    "ssh_config": "/etc/ssh/ssh_config",
+    "sshd_config": "/etc/ssh/sshd_config",
+}
+_HOME = {"name": "HOME", "value": SCRATCH}
 # PyTorchJob's default port.
 _PORT = "23456"
 # Half of the memory that the pod asks for may be shared memory; it counts towards the pod's own limit.
@@ -90,7 +97,8 @@ def render(
     cores = workers.type.neuron_cores * count // workers.type.accelerators
     processes = cores if workers.type.accelerator == "trainium" and job.template != "device-check" else count
     plan = Plan(name=name, group=workers, nodes=nodes, processes=processes, arguments=arguments)
-    scripts = f"{name}-scripts" if job.scripts else ""
+    team = next(one for one in settings.namespaces if settings.namespace_of(one.name) == namespace)
+    system_files = dict(_SYSTEM_FILES if job.template == "mpi" else {"passwd": _SYSTEM_FILES["passwd"]})
     text = (
         _environment()
         .get_template(f"{job.template}.yaml.j2")
@@ -101,17 +109,23 @@ def render(
             command=job.command(plan),
             node=_node(workers, processes, devices, efa),
             labels={NAME_LABEL: name},
-            env=[*(_token() if job.token else []), *(_rank(name) if job.template == "pytorch" else [])],
-            scripts=scripts,
+            env=[_HOME, *(_token() if job.token else []), *(_rank(name) if job.template == "pytorch" else [])],
+            files=(files := f"{name}-files"),
+            scripts=bool(job.scripts),
+            system_files=system_files,
+            scratch=SCRATCH,
+            identity=_identity(team.uid),
             claim=CLAIM_NAME,
+            # Without teams it is a folder of the file system's root.
+            data=DATA_CLAIM if settings.teams and settings.fsx.linked_bucket else "",
             scheduler=NEURON_SCHEDULER if settings.charts.neuron_scheduler else "",
             deadline=math.ceil(deadline or job.deadline or 0),
         )
     )
     objects = load_all(text)
-    if job.scripts:
-        files = {Path(path).name: (ROOT / path).read_text(encoding="utf-8") for path in job.scripts}
-        objects.insert(0, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": scripts}, "data": files})
+    data = {Path(path).name: (ROOT / path).read_text(encoding="utf-8") for path in job.scripts}
+    data |= {file: _system_file(file, team.uid) for file in system_files}
+    objects.insert(0, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": files}, "data": data})
     for document in objects:
         metadata = document["metadata"]
         metadata["namespace"] = namespace
@@ -195,6 +209,27 @@ def _node(group: InstanceGroup, processes: int, devices: int | None, efa: int | 
         "shared_memory": f"{max(1, int(int(str(request['memory'])[:-2]) * _SHARED_MEMORY_SHARE))}Gi",
         "tolerations": tolerations([group]),
     }
+
+
+def _identity(uid: int) -> dict[str, Any]:
+    """What Kubernetes' Pod Security Standard "restricted" wants of a pod; its containers have the rest.
+
+    NCCL, EFA and Neuron need nothing beyond: their plugins bring the devices, which every user may open (Linux,
+    drivers/infiniband/core/uverbs_main.c: mode 0666; AWS Neuron documentation, the driver's udev rule: 0666). How much
+    memory may be locked is up to the node for every user without CAP_IPC_LOCK, root among them.
+    """
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": uid,
+        "runAsGroup": uid,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def _system_file(name: str, uid: int) -> str:
+    if name == "passwd":
+        return f"root:x:0:0:root:/root:/bin/bash\ntrainer:x:{uid}:{uid}:trainer:{SCRATCH}:/bin/bash\n"
+    return (ROOT / "jobs" / "eks" / name).read_text(encoding="utf-8")
 
 
 def _rank(name: str) -> list[dict[str, Any]]:

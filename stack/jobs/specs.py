@@ -30,6 +30,8 @@ IMAGE_ARCHITECTURE: Architecture = "x86_64"
 # Where a job's scripts are in its pods, and where its results go.
 _MOUNT = "/fsx"
 SCRIPTS, RESULTS = "/opt/training", f"{_MOUNT}/checkpoints"
+# The home of the user that its pods run as.
+SCRATCH = "/scratch"
 TOKEN_SECRET, TOKEN_KEY = "hf-token", "token"
 
 
@@ -79,8 +81,9 @@ def _device_check(plan: Plan) -> str:
             f'echo "$HOSTNAME: $found of {plan.processes} devices"',
             f'if [ "$found" -ne {plan.processes} ]; then echo FAIL; exit 1; fi',
             # A mount that answers may still be read-only, full or stale.
-            f"probe={_MOUNT}/.device-check-$HOSTNAME",
-            'if ! { echo "$HOSTNAME" > "$probe" && grep -qx "$HOSTNAME" "$probe" && rm "$probe"; }; then',
+            f"probe={RESULTS}/.device-check-$HOSTNAME",
+            f"if ! {{ mkdir -p {RESULTS} &&",
+            '  echo "$HOSTNAME" > "$probe" && grep -qx "$HOSTNAME" "$probe" && rm "$probe"; }; then',
             f'  echo "$HOSTNAME: {_MOUNT} cannot be written to"; echo FAIL; exit 1; fi',
             f'echo "$HOSTNAME: {_MOUNT} is written to and read"',
             "echo PASS",
@@ -97,7 +100,7 @@ def _nccl_tests(plan: Plan) -> str:
     ranks = plan.nodes * plan.processes
     # By its full path mpirun finds its own libraries on the workers too. Its traffic goes over plain sockets; NCCL's as
     # the variables say.
-    mpi = "/opt/amazon/openmpi/bin/mpirun --allow-run-as-root"
+    mpi = "/opt/amazon/openmpi/bin/mpirun"
     place = f"-np {ranks} --map-by ppr:{plan.processes}:node --bind-to none"
     sockets = "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_exclude lo,docker0"
     sizes = plan.arguments or "-b 8 -e 16G -f 2 -g 1 -c 1 -n 100"
@@ -114,10 +117,8 @@ def _nccom_test(plan: Plan) -> str:
     several = (
         f'NEURON_RT_ROOT_COMM_ID="${{hosts[0]}}:{nccom_test.FIRST_PORT}"',
         f"CCOM_SOCKET_IFNAME={POD_INTERFACE}",
-        "OMPI_MCA_plm_rsh_args='-o StrictHostKeyChecking=no'",
     )
     variables = [
-        *("OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"),
         *('PATH="$PATH"', 'LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}"'),
         *(f'{name}="${name}"' for name in sorted(pod_variables(plan.group)) if name.startswith("FI_")),
         *(several if plan.nodes > 1 else ()),
@@ -138,7 +139,7 @@ def _nccom_test(plan: Plan) -> str:
             f"  test=(env {' '.join(variables)}",
             f'    /opt/aws/neuron/bin/nccom-test allr --nworkers {plan.nodes * plan.processes}{nodes} "$@")',
             '  echo "${test[*]}"',
-            '  ssh -o StrictHostKeyChecking=no "${hosts[0]}" "${test[*]@Q}"',
+            '  ssh "${hosts[0]}" "${test[*]@Q}"',
             "}",
             f"run {sizes}",
             f"run {' '.join(nccom_test.CHECK)}",

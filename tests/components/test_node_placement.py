@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.config import Config
+from components.config import Charts, Config
 from components.estimates import cost, quotas
 from components.kubernetes.addons import configuration
 from components.kubernetes.charts import KUEUE
@@ -85,16 +85,19 @@ def test_what_can_be_told_prefers_the_system_groups_and_says_again_what_its_own_
     settings = groups(GPU, SYSTEM)
     there = {"matchExpressions": [{"key": GROUP_LABEL, "operator": "In", "values": ["system"]}]}
     for found, own in (
-        (configuration("coredns", settings.worker_groups), ("k8s-app", "kube-dns")),
-        (configuration("aws-ebs-csi-driver", settings.worker_groups)["controller"], ("app", "ebs-csi-controller")),
+        (configuration("coredns", settings.worker_groups, Charts()), ("k8s-app", "kube-dns")),
+        (
+            configuration("aws-ebs-csi-driver", settings.worker_groups, Charts())["controller"],
+            ("app", "ebs-csi-controller"),
+        ),
     ):
         (preferred,) = found["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
         assert preferred["preference"] == there
         (apart,) = found["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
         (expression,) = apart["podAffinityTerm"]["labelSelector"]["matchExpressions"]
         assert (expression["key"], *expression["values"]) == own
-    assert configuration("aws-fsx-csi-driver", settings.worker_groups) == {}
-    assert configuration("coredns", groups(GPU).worker_groups) == {}
+    assert configuration("aws-fsx-csi-driver", settings.worker_groups, Charts()) == {}
+    assert configuration("coredns", groups(GPU).worker_groups, Charts()) == {}
 
 
 def test_the_operators_of_a_stack_prefer_them_too() -> None:

@@ -33,10 +33,15 @@ def rendered(name: str) -> Jobs:
     return found
 
 
+def _others(document: dict[str, Any], job: str) -> set[str]:
+    """The files that are no scripts of the job."""
+    return set(document["data"]) - {Path(path).name for path in SPECS[job].scripts}
+
+
 def _objects(documents: list[dict[str, Any]], job: str) -> dict[str, Any]:
     found = {}
     for document in documents:
         if document["kind"] == "ConfigMap":
-            document = {**document, "data": sorted(SPECS[job].scripts)}
+            document = {**document, "data": sorted({*SPECS[job].scripts, *_others(document, job)})}
         found[f"{document['kind']} {document['metadata']['name']}"] = sorted_keys(document)
     return found

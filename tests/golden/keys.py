@@ -85,6 +85,8 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"charts.jobAutoRestart": False},
         {"charts.networkPolicies": False},
         {"charts.queues": "none"},
+        {"charts.strictNetworkPolicies": True},
+        {"security.podSecurity": "restricted"},
     ],
     "slurm-govcloud": [{"security.kmsKey": "create"}],
     "eks-trainium": [{"charts.neuronScheduler": True}],
@@ -102,6 +104,8 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"workers": [FAST, OLD | {"taints": [OLD["taints"][0] | {"effect": "NoExecute"}]}]},
         {"administratorRoleArns": [f"{ROLE}/admin"]},
         {"teams": [VISION | {"roleArns": [f"{ROLE}/vision"]}, SPEECH]},
+        {"teams": [VISION | {"volumesGiB": 100}, SPEECH]},
+        {"teams": [VISION | {"fileSystemsGiB": 1200}, SPEECH]},
         {"network.eksSubnetIds": ["subnet-0aaaaaaaaaaaaaaa3", "subnet-0aaaaaaaaaaaaaaa2"]},
     ],
 }

@@ -231,7 +231,7 @@ def test_kubernetes_runs_the_job_reads_its_launcher_and_deletes_it(
     assert result.passed is (ends == "Succeeded")
     if ends == "Failed":
         assert "NCCL WARN Connect to 10.1.1.2 failed" in result.reasons
-    assert api.did == ["apply MPIJob", "delete MPIJob"]
+    assert api.did == ["apply ConfigMap", "apply MPIJob", "delete MPIJob", "delete ConfigMap"]
 
 
 def test_a_job_that_failed_fails_whatever_it_printed_before(
@@ -251,7 +251,7 @@ def test_a_job_that_does_not_end_is_deleted_all_the_same(
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     with pytest.raises(Failure, match="did not end within"):
         benchmark.run(stack(aws, "eks-gpu"), "all_reduce", 2, timeout=0.05)
-    assert api.did[-1] == "delete MPIJob"
+    assert api.did[-2:] == ["delete MPIJob", "delete ConfigMap"]
 
 
 def test_workers_alone_are_counted(aws: StubbedAws) -> None:

@@ -240,7 +240,7 @@ def test_the_command_ends_like_the_job_and_deletes_its_objects(
 @pytest.mark.parametrize(
     ("name", "options", "deleted", "hint"),
     [
-        ("nccl-tests", [], ["MPIJob"], "it was deleted; --keep keeps it"),
+        ("nccl-tests", [], ["MPIJob", "ConfigMap"], "it was deleted; --keep keeps it"),
         ("nccl-tests", ["--keep"], [], "it was kept; kubectl describe mpijob nccl-tests -n training"),
         ("nanogpt", [], [], "it continues; kubectl describe pytorchjob nanogpt -n training"),
     ],
@@ -269,7 +269,7 @@ def test_after_the_timeout_a_test_is_deleted_and_training_continues(
 
 def test_printing_a_job_gives_yaml_that_kubectl_takes(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["job", "nccl-tests", "-s", "eks-gpu"]) == 0
-    (job,) = yaml.safe_load_all(capsys.readouterr().out)
+    _, job = yaml.safe_load_all(capsys.readouterr().out)
     assert job["kind"] == "MPIJob"
 
 

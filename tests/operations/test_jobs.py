@@ -79,6 +79,27 @@ def test_on_every_type_a_pod_fits_into_its_node(kind: str) -> None:
         assert limits.get("vpc.amazonaws.com/efa", 0) == (row.efa_interfaces if row.efa == "yes" else 0)
 
 
+@pytest.mark.parametrize(
+    ("stack", "name"), [(stack, name) for stack in ("eks-gpu", "eks-trainium") for name in jobs_of(config(stack))]
+)
+def test_pods_run_as_their_teams_user_with_nothing_that_restricted_refuses(stack: str, name: str) -> None:
+    settings = config(stack, teams=[{"name": "red"}, {"name": "blue"}])
+    users = set()
+    for namespace in ("red", "blue"):
+        files, job = render(name, settings, namespace=namespace)
+        for pod in pods([job]):
+            identity = pod["securityContext"]
+            assert identity["runAsNonRoot"] is True
+            assert identity["seccompProfile"] == {"type": "RuntimeDefault"}
+            assert identity["runAsUser"] == identity["runAsGroup"] >= 10_000
+            users.add(identity["runAsUser"])
+            assert f"trainer:x:{identity['runAsUser']}:" in files["data"]["passwd"]
+            for container in pod["containers"]:
+                assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+            assert all({"emptyDir", "configMap", "persistentVolumeClaim"} & set(one) for one in pod["volumes"])
+    assert len(users) == 2
+
+
 def test_pods_get_their_groups_environment_and_none_talks_to_the_api() -> None:
     for name in jobs_of(config("eks-gpu")):
         for pod in pods(render(name, config("eks-gpu"))):
@@ -104,7 +125,7 @@ def test_mpi_forwards_the_variables_that_the_group_has_and_waits_for_the_workers
     assert "-x FI_EFA_USE_DEVICE_RDMA " in command
     assert job["spec"]["runPolicy"]["backoffLimit"] == 0
     # By its full path it finds its own libraries on the workers too.
-    assert "exec /opt/amazon/openmpi/bin/mpirun --allow-run-as-root" in command
+    assert "exec /opt/amazon/openmpi/bin/mpirun -np" in command
 
 
 @pytest.mark.parametrize(
@@ -124,7 +145,7 @@ def launched(tmp_path: Path, nodes: int) -> tuple[str, list[str]]:
     stubs = {
         "getent": 'n=${2#nccom-test-worker-}; echo "10.1.0.1${n%%.*}    $2"',
         # As sshd's shell sees it: one string, in an environment of its own.
-        "ssh": 'test "$1 $2 $3" = "-o StrictHostKeyChecking=no 10.1.0.10" && PATH=/usr/bin:/bin sh -c "$4"',
+        "ssh": 'test "$1" = 10.1.0.10 && PATH=/usr/bin:/bin sh -c "$2"',
         "env": 'for word; do echo "word $word"; done',
     }
     for command, script in stubs.items():
@@ -148,8 +169,6 @@ def test_nccom_test_gets_addresses_and_the_environment_that_ssh_drops(tmp_path: 
     for word in (
         "NEURON_RT_ROOT_COMM_ID=10.1.0.10:61000",
         "CCOM_SOCKET_IFNAME=eth0",
-        "OMPI_MCA_plm_rsh_args=-o StrictHostKeyChecking=no",
-        "OMPI_ALLOW_RUN_AS_ROOT=1",
         "LD_LIBRARY_PATH=/opt/a lib:/opt/b",
         "FI_PROVIDER=efa",
         "FI_EFA_USE_DEVICE_RDMA=1",
@@ -296,12 +315,14 @@ def test_the_device_check_counts_devices_and_writes_to_the_file_system(
     shared = tmp_path / "fsx"
     if writable:
         shared.mkdir()
+    else:
+        shared.touch()
     script = pod["containers"][0]["command"][-1].replace("/fsx", str(shared))
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOSTNAME": "worker-1"}
     done = subprocess.run(["bash", "-ceu", script], capture_output=True, text=True, env=environment)
     assert done.returncode == code
     assert done.stdout.splitlines()[-1] == ("FAIL" if code else "PASS")
-    assert not writable or list(shared.iterdir()) == []
+    assert not list(shared.rglob(".device-check*"))
 
 
 def test_fewer_efa_interfaces_are_asked_for_where_that_is_said() -> None:

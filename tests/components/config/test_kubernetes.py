@@ -31,6 +31,27 @@ BAD: Cases = {
         "lower-case",
     ),
     "team with a taken name": ({**EKS, "teams": [{"name": "kube-system"}]}, "hyperpod:teams[0].name", "another name"),
+    "team with the program's own name": (
+        {**EKS, "teams": [{"name": "hyperpod-storage"}]},
+        "hyperpod:teams[0].name",
+        "another name",
+    ),
+    # Found by trying names.
+    "two teams with one user id": (
+        {**EKS, "teams": [{"name": "team-138"}, {"name": "team-152"}]},
+        "hyperpod:teams[1].name",
+        "the same user id, 58077",
+    ),
+    "strict without policies": (
+        {**EKS, "charts": {"networkPolicies": False, "strictNetworkPolicies": True}},
+        "hyperpod:charts.strictNetworkPolicies",
+        "set networkPolicies to true too",
+    ),
+    "strict with task governance": (
+        {**EKS, "charts": {"queues": "task-governance", "strictNetworkPolicies": True}},
+        "hyperpod:charts.strictNetworkPolicies",
+        "queues kueue or none",
+    ),
     "two teams of one name": ({**EKS, "teams": [{"name": "a"}, {"name": "a"}]}, "hyperpod:teams", "must differ"),
     "team of users": (
         {**EKS, "teams": [{"name": "a", "roleArns": ["arn:aws:iam::123456789012:user/me"]}]},

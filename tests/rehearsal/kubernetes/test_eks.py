@@ -195,6 +195,37 @@ def test_a_failed_up_does_not_stop_the_next_one(run: Run, stack: Declared) -> No
     stack.deployer.apply(steps)
 
 
+def test_a_living_claim_moves_to_another_volume_once_its_pods_have_ended(run: Run) -> None:
+    """What Pulumi does to a team's claim of before the directories, in its order."""
+
+    def objects(volume: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        modes, size = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}, {"storage": "1200Gi"}
+        csi = {"driver": "fsx.csi.aws.com", "volumeHandle": volume}
+        claim_ref = {"namespace": "default", "name": "fsx-claim"}
+        policy = {"persistentVolumeReclaimPolicy": "Retain"}
+        spec = {**modes, **policy, "capacity": size, "claimRef": claim_ref, "csi": csi}
+        claim = {**modes, "volumeName": volume, "resources": {"requests": size}}
+        return (
+            {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume}, "spec": spec},
+            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": claim_ref, "spec": claim},
+        )
+
+    def bound_to(volume: str) -> bool:
+        found = run.kubectl.get("pvc", "fsx-claim", "default") or {}
+        return (found.get("status", {}).get("phase"), found.get("spec", {}).get("volumeName")) == ("Bound", volume)
+
+    (before, claim), (after, moved) = objects("fsx-team"), objects("team-team")
+    run.kubectl.apply([before, claim])
+    assert until(lambda: bound_to("fsx-team"), 30)
+    run.kubectl.apply([after])
+    run.kubectl.delete([claim])
+    run.kubectl.apply([moved])
+    assert until(lambda: bound_to("team-team"), 30)
+    run.kubectl.delete([before])
+    assert bound_to("team-team")
+    run.kubectl.delete([moved, after])
+
+
 def test_what_is_left_over_is_found(run: Run) -> None:
     before = run.look()
     run.kubectl.run("create", "configmap", "forgotten", "-n", "default")

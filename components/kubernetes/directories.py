@@ -1,0 +1,185 @@
+"""The directories of the stack's file system: who may mount which of them, and whose they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+from pulumi import ComponentResource, Input, Output, ResourceOptions
+
+from ..config import Settings, Team
+from .network_policies import closed
+from .storage import CLAIM_NAME, FSX_DRIVER
+
+core, meta = kubernetes.core.v1, kubernetes.meta.v1
+
+NAMESPACE = "hyperpod-storage"
+LABELS = {"app.kubernetes.io/name": "directory"}
+# Where jobs write without teams, and below what with them.
+SHARED, TEAMS = "checkpoints", "teams"
+# The digest of the index with every platform, which seven public repositories name; one of them asked both registries
+# for it on 2026-10-05.
+_IMAGE = (
+    "public.ecr.aws/docker/library/busybox:1.37.0"
+    "@sha256:bdf57e528e45e4433820e045b29b4597825a1c9e38353532d90a01445013f82e"
+)
+_MIRRORED = "busybox:1.37.0"
+# The directory comes last: whoever interrupts it finds the old owner, and the next try begins again. Nothing follows
+# links, which a team could plant in what is its own.
+_SCRIPT = """mkdir -p "$1"
+test "$(stat -c %u:%g "$1")" = "$2:$2" || find "$1" -depth -exec chown -h "$2:$2" {} +
+chmod 770 "$1"
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSystem:
+    """The stack's Lustre file system, as pods mount it. ``capacity_gib`` is its size at creation."""
+
+    file_system_id: Input[str]
+    dns_name: Input[str]
+    mount_name: Input[str]
+    capacity_gib: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mount:
+    """A directory of the file system, as one claim of one namespace gets it. The empty one is the root.
+
+    ``gid`` is a group that every pod with the claim is in (Kubernetes, "Configure a Pod to Use a PersistentVolume for
+    Storage", access control). ``shared_handle``: as CSI knows the whole file system.
+    """
+
+    namespace: str
+    volume: str
+    claim: str = CLAIM_NAME
+    directory: str = ""
+    shared_handle: bool = False
+    gid: int | None = None
+    read_only: bool = False
+
+
+def directory_of(settings: Settings, team: Team) -> str:
+    """The directory that belongs to a team's user."""
+    return f"{TEAMS}/{team.name}" if settings.teams else SHARED
+
+
+def declare(
+    name: str, system: FileSystem, mount: Mount, parent: pulumi.Resource, inside: ResourceOptions
+) -> kubernetes.core.v1.PersistentVolumeClaim:
+    """A volume of the file system that no other claim can bind, and the claim, which is created with ``inside``.
+
+    FSx for Lustre User Guide, "Mounting specific filesets": a directory behind the mount name is all that the client
+    sees; the CSI driver puts the mount name into that place as it is (its pkg/driver/node.go). Every volume has a
+    handle of its own: a pod with two volumes of one handle never starts (kubernetes issue 132921). The volume is not in
+    the namespace and waits for nothing: it is deleted when its claim is, with the namespace.
+    """
+    capacity, modes = {"storage": f"{system.capacity_gib}Gi"}, ["ReadOnlyMany" if mount.read_only else "ReadWriteMany"]
+    below, handle = mount.directory, system.file_system_id
+    volume = core.PersistentVolume(
+        name,
+        metadata=meta.ObjectMetaArgs(
+            name=mount.volume,
+            annotations={"pv.beta.kubernetes.io/gid": str(mount.gid)} if mount.gid is not None else None,
+        ),
+        spec=core.PersistentVolumeSpecArgs(
+            capacity=capacity,
+            access_modes=modes,
+            # Of a claim alone, "read-only" does not reach the driver.
+            mount_options=["flock", "noatime", *(["ro"] if mount.read_only else [])],
+            # The file system belongs to the stack: deleting a claim must not delete it.
+            persistent_volume_reclaim_policy="Retain",
+            storage_class_name="",
+            claim_ref=core.ObjectReferenceArgs(namespace=mount.namespace, name=mount.claim),
+            csi=core.CSIPersistentVolumeSourceArgs(
+                driver=FSX_DRIVER,
+                volume_handle=handle if mount.shared_handle else Output.concat(handle, "/", mount.volume),
+                volume_attributes={
+                    "dnsname": system.dns_name,
+                    "mountname": Output.concat(system.mount_name, "/", below) if below else system.mount_name,
+                },
+            ),
+        ),
+        opts=ResourceOptions(parent=parent),
+    )
+    return core.PersistentVolumeClaim(
+        f"{name}-claim",
+        metadata=meta.ObjectMetaArgs(name=mount.claim, namespace=mount.namespace),
+        spec=core.PersistentVolumeClaimSpecArgs(
+            access_modes=modes,
+            storage_class_name="",
+            volume_name=mount.volume,
+            resources=core.VolumeResourceRequirementsArgs(requests=capacity),
+        ),
+        # A bound claim cannot grow unless a storage class created its volume. When the file system grows, the volume
+        # shows it; the claim stays as it was created.
+        opts=ResourceOptions.merge(inside, ResourceOptions(depends_on=[volume], ignore_changes=["spec.resources"])),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectoriesArgs:
+    """What they are made from."""
+
+    settings: Settings
+    file_system: FileSystem
+
+
+class Directories(ComponentResource):
+    """Owns a namespace of administrators alone, which has the root of the file system, and a job for each directory.
+
+    A job makes its directory, gives it to the team's user, and hands what is in it over where another user owned it.
+    Pods of a team whose directory is not there yet wait for it. Deliberately absent: deleting a directory, ever.
+    """
+
+    def __init__(self, name: str, args: DirectoriesArgs, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:Directories", name, None, opts)
+        labels = {"pod-security.kubernetes.io/enforce": "baseline"}
+        home = core.Namespace(
+            f"{name}-namespace",
+            metadata=meta.ObjectMetaArgs(name=NAMESPACE, labels=labels),
+            opts=ResourceOptions(parent=self),
+        )
+        inside = ResourceOptions(parent=self, depends_on=[home], deleted_with=home)
+        if args.settings.charts.network_policies:
+            closed(f"{name}-network", NAMESPACE, inside)
+        root = declare(f"{name}-fsx", args.file_system, Mount(namespace=NAMESPACE, volume="fsx-root"), self, inside)
+        for team in args.settings.namespaces:
+            self._job(
+                f"{name}-{team.name}", team, args, ResourceOptions.merge(inside, ResourceOptions(depends_on=root))
+            )
+        self.register_outputs({})
+
+    @staticmethod
+    def _job(name: str, team: Team, args: DirectoriesArgs, opts: ResourceOptions) -> None:
+        registry = args.settings.network.image_registry
+        container: dict[str, Any] = {
+            "name": "directory",
+            "image": f"{registry}/{_MIRRORED}" if registry else _IMAGE,
+            "command": ["sh", "-ceu", _SCRIPT, "sh", f"/fsx/{directory_of(args.settings, team)}", str(team.uid)],
+            "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"], "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER"]},
+            },
+            "volumeMounts": [{"name": "fsx", "mountPath": "/fsx"}],
+        }
+        pod: dict[str, Any] = {
+            "restartPolicy": "OnFailure",
+            "automountServiceAccountToken": False,
+            "securityContext": {"runAsUser": 0, "runAsGroup": 0, "seccompProfile": {"type": "RuntimeDefault"}},
+            "volumes": [{"name": "fsx", "persistentVolumeClaim": {"claimName": CLAIM_NAME}}],
+            "containers": [container],
+        }
+        # There may be no node for hours.
+        notes = {"pulumi.com/skipAwait": "true"}
+        spec: Any = {"backoffLimit": 20, "template": {"metadata": {"labels": LABELS}, "spec": pod}}
+        kubernetes.batch.v1.Job(
+            name,
+            metadata=meta.ObjectMetaArgs(name=team.name, namespace=NAMESPACE, annotations=notes),
+            spec=spec,
+            opts=opts,
+        )

@@ -1,0 +1,79 @@
+"""Network policies: what the pods of a namespace may reach, and who may reach them."""
+
+from __future__ import annotations
+
+import pulumi_kubernetes as kubernetes
+from pulumi import Resource, ResourceOptions
+
+from ..config import Charts
+from ..security import HTTPS
+
+network, meta = kubernetes.networking.v1, kubernetes.meta.v1
+
+# Amazon EKS User Guide, "Understand how EKS Pod Identity works": the agent's address on every node.
+_POD_IDENTITY = "169.254.170.23/32"
+_DNS, _HTTP = 53, 80
+
+
+def of_team(name: str, namespace: str, opts: ResourceOptions) -> None:
+    """Pods reach each other, DNS and HTTPS, and only they reach each other.
+
+    Not the file system: the node mounts it, in no pod's network (aws-fsx-csi-driver, pkg/driver/node.go), and a pod
+    that spoke Lustre's protocol itself would get around the directory that its volume has.
+    """
+    everyone_here = network.NetworkPolicyPeerArgs(pod_selector=meta.LabelSelectorArgs())
+    dns = network.NetworkPolicyPeerArgs(
+        namespace_selector=meta.LabelSelectorArgs(match_labels={"kubernetes.io/metadata.name": "kube-system"})
+    )
+    agent = network.NetworkPolicyPeerArgs(ip_block=network.IPBlockArgs(cidr=_POD_IDENTITY))
+    egress = [
+        network.NetworkPolicyEgressRuleArgs(to=[everyone_here]),
+        network.NetworkPolicyEgressRuleArgs(to=[dns], ports=[_port("UDP", _DNS), _port("TCP", _DNS)]),
+        # AWS's endpoints, registries and model hubs.
+        network.NetworkPolicyEgressRuleArgs(ports=[_port("TCP", HTTPS)]),
+        network.NetworkPolicyEgressRuleArgs(to=[agent], ports=[_port("TCP", _HTTP)]),
+    ]
+    ingress = [network.NetworkPolicyIngressRuleArgs(from_=[everyone_here])]
+    _policy(name, namespace, "training", ingress, egress, opts)
+
+
+def closed(name: str, namespace: str, opts: ResourceOptions) -> None:
+    """Pods reach nothing, and nothing reaches them."""
+    _policy(name, namespace, "closed", [], [], opts)
+
+
+def opened(name: str, namespace: str, opts: ResourceOptions) -> Resource:
+    """Pods reach everything, and everything reaches them, as without a policy; strict mode cuts off pods without."""
+    everything = [network.NetworkPolicyIngressRuleArgs()], [network.NetworkPolicyEgressRuleArgs()]
+    return _policy(name, namespace, "open", *everything, opts)
+
+
+def system_namespaces(charts: Charts) -> list[str]:
+    """Where the cluster's own pods run from the beginning: EKS's add-ons, and what the HyperPod chart installs."""
+    there = {"aws-hyperpod": charts.deep_health_check, "kubeflow": charts.training_operator}
+    return ["kube-system", *(namespace for namespace, wanted in there.items() if wanted)]
+
+
+def _policy(
+    name: str,
+    namespace: str,
+    policy: str,
+    ingress: list[kubernetes.networking.v1.NetworkPolicyIngressRuleArgs],
+    egress: list[kubernetes.networking.v1.NetworkPolicyEgressRuleArgs],
+    opts: ResourceOptions,
+) -> Resource:
+    return network.NetworkPolicy(
+        name,
+        metadata=meta.ObjectMetaArgs(name=policy, namespace=namespace),
+        spec=network.NetworkPolicySpecArgs(
+            pod_selector=meta.LabelSelectorArgs(),
+            policy_types=["Ingress", "Egress"],
+            ingress=ingress,
+            egress=egress,
+        ),
+        opts=opts,
+    )
+
+
+def _port(protocol: str, port: int) -> kubernetes.networking.v1.NetworkPolicyPortArgs:
+    return network.NetworkPolicyPortArgs(protocol=protocol, port=port)
