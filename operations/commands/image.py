@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .. import console, target
-from ..kubernetes.image import build, plan, repository_of
+from ..kubernetes.image import build, plan, pushed, repository_of
 
 
 def image_command(
@@ -31,6 +31,7 @@ def image_command(
     wanted = plan(repository_of(chosen))
     if build_now:
         build(chosen, wanted)
+    wanted = pushed(chosen, wanted)
     if as_json:
         console.emit(wanted)
         return

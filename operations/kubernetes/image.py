@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stack.failures import Failure, bad_input, cannot_know
@@ -82,6 +82,16 @@ def build(chosen: Target, wanted: Plan) -> None:
     _run(("docker", "login", "--username", user, "--password-stdin", wanted.registry), password)
     for command in wanted.commands:
         _run(command)
+
+
+def pushed(chosen: Target, wanted: Plan) -> Plan:
+    """The plan with the image named by its digest, which is one image forever, where the registry has it."""
+    repository, _, its_tag = wanted.image.rpartition(":")
+    listed = chosen.aws.client("ecr").list_images(
+        repositoryName=repository.partition("/")[2], filter={"tagStatus": "TAGGED"}, maxResults=1000
+    )["imageIds"]
+    digests = [one["imageDigest"] for one in listed if one.get("imageTag") == its_tag]
+    return replace(wanted, image=f"{repository}@{digests[0]}") if digests else wanted
 
 
 def _run(command: Sequence[str], stdin: str | None = None) -> None:

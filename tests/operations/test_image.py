@@ -78,6 +78,19 @@ def test_build_logs_in_through_standard_input_builds_and_pushes(
 
 
 @pytest.mark.usefixtures("registry")
+def test_an_image_that_the_registry_has_is_named_by_its_digest(capsys: pytest.CaptureFixture[str]) -> None:
+    ecr = boto3.client("ecr", "us-west-2")
+    kind = "application/vnd.docker.distribution.manifest.v2+json"
+    manifest = json.dumps(
+        {"schemaVersion": 2, "mediaType": kind, "config": {"digest": "sha256:" + "a" * 64}, "layers": []}
+    )
+    put = {"repositoryName": "eks-gpu/training", "imageManifest": manifest}
+    digest = ecr.put_image(**put, imageTag=image.tag(ROOT / "jobs/image"))["image"]["imageId"]["imageDigest"]
+    assert cli.main(["image", "eks-gpu", "--json"]) == Exit.GOOD
+    assert json.loads(capsys.readouterr().out)["image"] == f"{REPOSITORY}@{digest}"
+
+
+@pytest.mark.usefixtures("registry")
 def test_a_failed_build_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     docker = tmp_path / "docker"
     docker.write_text('#!/bin/sh\n[ "$1" = login ]\n')
