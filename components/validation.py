@@ -55,7 +55,9 @@ class Validation(ComponentResource):
             name=f"{context.names.cluster_id}-events",
             description=f"State, provisioning and node health of HyperPod cluster {cluster}",
             event_pattern=event_pattern(cluster),
-            opts=child,
+            # PutRule takes an existing rule of this name over (EventBridge API Reference); CreateLogGroup refuses. A
+            # second deployment of the stack must stop before it has a rule to delete that is the first one's.
+            opts=ResourceOptions(parent=self, depends_on=[logs]),
         )
         aws.cloudwatch.EventTarget(
             f"{name}-events",
