@@ -8,6 +8,7 @@ queue goes on from its newest whole checkpoint; every batch depends on step and 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
 import math
@@ -304,11 +305,20 @@ def _save(torch: Any, out: Path, model: Any, optimizer: Any, step: int, history:
     # Only tensors and integers, which PyTorch 1.13 reads with weights_only. The options set the optimizer's settings.
     state = {"model": model.state_dict(), "moments": optimizer.state_dict()["state"], "step": step}
     state["history"] = torch.tensor(history, dtype=torch.float64)
-    with aside.open("wb") as file:
-        torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+    try:
+        with aside.open("wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except (OSError, RuntimeError) as error:
+        # On a full disk the half of a checkpoint would keep even the log, with this reason, from being written.
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        why: BaseException = error
+        while why.__context__:  # PyTorch's own error hides the system's
+            why = why.__context__
+        raise RuntimeError(f"the checkpoint of iter {step} was not saved in {out}: {why}") from None
     for old in _checkpoints(out)[:-KEPT]:
         old.unlink()
 
