@@ -58,6 +58,16 @@ _STEPS: tuple[tuple[str, str], ...] = (
         r"\bDependencyViolation\b|has dependencies|is in use|still (?:uses|in use)",
         "python -m operations errors {stack}    # what still uses it",
     ),
+    # The embedded engine's words, and those of pulumi-aws ("updating urn:... : operation error ..., NotFound").
+    (
+        r"(?:update failed|\bupdating )[^\n]*(?:NotFound|NoSuch|does not exist)",
+        "somebody has deleted it: pulumi refresh --stack {stack}, then deploy again, which makes it anew",
+    ),
+    (
+        r"\bNotStabilized\b|did not become available",
+        "`python -m operations errors {stack}` has AWS's reason; if it still does not work, deploy with --lose and its "
+        "name, which deletes it and makes it anew",
+    ),
     (
         r"AlreadyExists|already exists|\bResourceInUse",
         "the name is taken by another stack, or by a leftover of one that was not destroyed completely",

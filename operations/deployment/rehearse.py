@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from operations.deployment.engines import Engine, HalfMade, PulumiEngine, half_m
 from operations.target import Target
 from stack.commands import Cause, Command, CommandRun, OnEvent
 from stack.failures import cannot_know
-from stack.state import SECRET, State
+from stack.state import SECRET
 
 if TYPE_CHECKING:
     from rehearsal.account import Account
@@ -171,25 +171,19 @@ class EmbeddedEngine:
 
     def discard(self, urns: Sequence[str], on_event: OnEvent) -> CommandRun:
         """Delete these resources and what depends on them."""
-        from rehearsal.engines.deployment import dependents
+        from rehearsal.engines.deployment import discard
 
-        doomed = dependents(self._state, urns)
-        for resource in doomed.values():
-            resource.protect = False
-        run = self._delete(doomed, on_event)
-        gone = dependents(self._state, urns).keys() - doomed.keys()
-        self._state = {key: one for key, one in self._state.items() if key not in gone}
-        return run
+        return self._delete(lambda: discard(self._state, self._account, urns, on_event, self._stop))
 
     def _destroy(self, on_event: OnEvent) -> CommandRun:
-        return self._delete(self._state, on_event)
-
-    def _delete(self, state: State, on_event: OnEvent) -> CommandRun:
         from rehearsal.engines.deployment import destroy
 
-        before = sum(resource.in_account for resource in state.values())
-        failures = destroy(state, self._account, on_event, self._stop)
-        run = CommandRun(counts={"delete": before - sum(r.in_account for r in state.values())})
+        return self._delete(lambda: destroy(self._state, self._account, on_event, self._stop))
+
+    def _delete(self, act: Callable[[], list[str]]) -> CommandRun:
+        before = sum(resource.in_account for resource in self._state.values())
+        failures = act()
+        run = CommandRun(counts={"delete": before - sum(r.in_account for r in self._state.values())})
         self._fail(run, failures)
         return run
 

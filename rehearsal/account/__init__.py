@@ -17,7 +17,7 @@ from . import access_entries, ec2, eks, hyperpod, iam, kubernetes, moto_settings
 from .audit import Inventory, take_inventory
 from .books import ACCOUNT_ID, Books, HalfMade, Live, Refused
 from .callers import Caller, calling
-from .faults import Fault
+from .faults import Call, Fault
 from .integrity import check_exist, check_unused, known_identifiers, references
 from .kinds import after_update, find_kind
 from .policies import check_policies
@@ -26,11 +26,11 @@ from .replacement import differing
 from .tags import check_tags
 from .watching import as_aws
 
-__all__ = ["ACCOUNT_ID", "Account", "Caller", "Fault", "HalfMade", "Live", "Refused"]
+__all__ = ["ACCOUNT_ID", "RETRIES", "Account", "Caller", "Fault", "HalfMade", "Live", "Refused"]
 
 T = TypeVar("T")
 # pulumi-aws retries throttled requests 25 times by default; a few retries show the same.
-_RETRIES = 5
+RETRIES = 5
 
 moto_settings.apply()
 for _module in (access_entries, ec2, eks, hyperpod, iam, kubernetes, records, s3, services):
@@ -54,7 +54,8 @@ class Account(Books):
         super().__init__(region, quotas)
         self.caller = caller
         self.faults = list(faults)
-        self._creates = 0
+        # How many creates have been asked for.
+        self.creates = 0
         self._lock = threading.RLock()
         self._mock = mock_aws()
         self._noted, self._baseline = False, Inventory()
@@ -93,8 +94,10 @@ class Account(Books):
         """Create a resource, as AWS would at the virtual second ``at``. Returns its id and outputs; raises Refused."""
         kind = _kind(type_token)
         with self._lock:
-            self._creates += 1
-            return self._attempt(lambda: self._create(kind, name, dict(inputs), at, ready_at), type_token, name)
+            self.creates += 1
+            return self._attempt(
+                lambda: self._create(kind, name, dict(inputs), at, ready_at), "create", type_token, name
+            )
 
     def _create(
         self, kind: Any, name: str, inputs: dict[str, Any], at: float, ready_at: float
@@ -118,42 +121,54 @@ class Account(Books):
         """Change a resource in place, as AWS would at the virtual second ``at``. Raises Refused."""
         kind, live = _kind(type_token), self._existing(type_token, resource_id)
         with self._lock:
-            named = frozenset(references(inputs))
-            check_exist(named, self._known())
-            check_policies(kind.token, inputs, self.partition)
-            check_tags(kind.token, inputs)
-            self.now = at
-            if kind.update is None:
-                # Only tags change in place.
-                live.inputs = dict(inputs)
-                return live.outputs
-            with calling(self, self.caller, "update", kind.token, inputs, live) as tag:
-                computed = _as_refusals(lambda: kind.update(self, live, inputs))
-                tag(live.outputs)
-            live.outputs = {**after_update(live.outputs, live.inputs, inputs), **computed}
-            live.inputs, live.references = dict(inputs), named
-            # A resource that changes in place existed before this deployment's clock began.
-            live.ready_at = min(live.ready_at, at)
+            return self._attempt(lambda: self._update(kind, live, inputs, at), "update", type_token, live.name)
+
+    def _update(self, kind: Any, live: Live, inputs: Mapping[str, Any], at: float) -> dict[str, Any]:
+        named = frozenset(references(inputs))
+        check_exist(named, self._known())
+        check_policies(kind.token, inputs, self.partition)
+        check_tags(kind.token, inputs)
+        self.now = at
+        if kind.update is None:
+            # Only tags change in place.
+            live.inputs = dict(inputs)
             return live.outputs
+        with calling(self, self.caller, "update", kind.token, inputs, live) as tag:
+            computed = _as_refusals(lambda: kind.update(self, live, inputs))
+            tag(live.outputs)
+        live.outputs = {**after_update(live.outputs, live.inputs, inputs), **computed}
+        live.inputs, live.references = dict(inputs), named
+        # A resource that changes in place existed before this deployment's clock began.
+        live.ready_at = min(live.ready_at, at)
+        return live.outputs
 
     def read(self, type_token: str, resource_id: str) -> dict[str, Any]:
         """The outputs of a resource. Raises Refused if it does not exist."""
         return dict(self._existing(type_token, resource_id).outputs)
 
     def delete(self, type_token: str, resource_id: str) -> None:
-        """Delete a resource. Raises Refused if something still uses it."""
-        kind, live = _kind(type_token), self._existing(type_token, resource_id)
+        """Delete a resource. Raises Refused if something still uses it.
+
+        Somebody else may have deleted it already. All providers call that a success (pulumi-aws-native,
+        provider/pkg/client/client.go, Delete; terraform-provider-aws, pull request 36933).
+        """
         with self._lock:
-            check_unused(live, self.live.values())
-            with calling(self, self.caller, "delete", kind.token, live.inputs, live):
-                _as_refusals(lambda: kind.delete(self, live))
-            del self.live[type_token, resource_id]
+            live = self.live.get((type_token, resource_id))
+            if live is not None:
+                self._attempt(lambda: self._delete(live), "delete", type_token, live.name)
+
+    def _delete(self, live: Live) -> None:
+        check_unused(live, self.live.values())
+        kind = _kind(live.type)
+        with calling(self, self.caller, "delete", kind.token, live.inputs, live):
+            _as_refusals(lambda: kind.delete(self, live))
+        del self.live[live.type, live.id]
 
     def keep(self, type_token: str, resource_id: str) -> None:
         """Keep a resource on purpose (retain on delete), so that it is not a leftover."""
-        live = self._existing(type_token, resource_id)
-        live.ours = False
-        self.kept.add(live.id)
+        if live := self.live.get((type_token, resource_id)):
+            live.ours = False
+            self.kept.add(live.id)
 
     def diff(self, type_token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[set[str], set[str]]:
         """Which inputs differ, and which of them replace the resource."""
@@ -195,18 +210,16 @@ class Account(Books):
         except KeyError:
             raise Refused("ResourceNotFoundException", f"{resource_id} does not exist") from None
 
-    def _attempt(
-        self, act: Callable[[], tuple[str, dict[str, Any]]], type_token: str, name: str
-    ) -> tuple[str, dict[str, Any]]:
-        """Run a create with the injected faults, retrying throttled requests like the provider."""
-        for attempt in range(_RETRIES):
-            fault = next((f for f in self.faults if f.strikes(type_token, name, self._creates)), None)
+    def _attempt(self, act: Callable[[], T], call: Call, type_token: str, name: str) -> T:
+        """Run a call with the injected faults, retrying throttled requests like the provider."""
+        for attempt in range(RETRIES):
+            fault = next((f for f in self.faults if f.strikes(call, type_token, name, self.creates)), None)
             if fault is None:
                 return _as_refusals(act)
             if fault.late:
-                resource_id, _ = _as_refusals(act)
-                raise fault.half_made(self.live[type_token, resource_id])
-            if fault.kind != "throttling" or attempt == _RETRIES - 1:
+                made: Any = _as_refusals(act)
+                raise fault.half_made(self.live[type_token, made[0]])
+            if fault.kind != "throttling" or attempt == RETRIES - 1:
                 raise fault.error()
         raise AssertionError("unreachable")
 

@@ -10,7 +10,8 @@ from stack.state import HYPERPOD_CLUSTER
 
 from .books import HalfMade, Live, Refused
 
-FaultKind = Literal["error", "throttling", "capacity", "lifecycle", "unavailable"]
+FaultKind = Literal["error", "throttling", "capacity", "lifecycle", "unavailable", "expired"]
+Call = Literal["create", "update", "delete"]
 
 # Codes are those of the SageMaker API Reference, "Common Errors", of the EC2 API Reference, "Error codes", and of the
 # Cloud Control API User Guide, "Handler error codes". Where nodes fail to boot, DescribeCluster has prose alone
@@ -28,6 +29,7 @@ _MESSAGES: dict[str, tuple[str, str]] = {
         "under /aws/sagemaker/Clusters, stream LifecycleConfig/<group>/<instance>",
     ),
     "unavailable": ("NotStabilized", "it was created, but did not become available"),
+    "expired": ("ExpiredTokenException", "The security token included in the request is expired"),
 }
 # Kinds that fail after AWS has accepted the request. The resource stays in a failed state: a HyperPod cluster has to be
 # deleted before it can be created again (awslabs/awsome-distributed-ai, issues 186 and 204).
@@ -44,18 +46,22 @@ class Fault:
     """Something that fails: ``target`` is a type token, its last part, a resource's name, or TYPE::NAME.
 
     ``count`` is how often it fails; a throttled request succeeds when the provider has retried often enough.
-    ``nth`` counts creates over the whole account instead, from 1.
+    ``nth`` counts creates over the whole account instead, from 1; from it on credentials that have expired fail every
+    call. ``call`` is what fails otherwise.
     """
 
     target: str = ""
     kind: FaultKind = "error"
     count: int = 1_000_000
     nth: int | None = None
+    call: Call = "create"
     hits: int = field(default=0, init=False)
 
-    def strikes(self, type_token: str, name: str, creates: int) -> bool:
-        """Whether this fault hits this create, which is the account's ``creates``-th."""
-        if self.hits >= self.count:
+    def strikes(self, call: Call, type_token: str, name: str, creates: int) -> bool:
+        """Whether this fault hits this call. ``creates``: how many creates the account has seen, with this one."""
+        if self.kind == "expired" and self.nth is not None:
+            return creates >= self.nth
+        if self.hits >= self.count or call != self.call:
             return False
         hit = (
             creates == self.nth

@@ -113,6 +113,24 @@ def dependents(state: State, urns: Iterable[str]) -> State:
     return found
 
 
+def discard(
+    state: State,
+    account: Account,
+    urns: Iterable[str],
+    on_event: OnEvent = lambda event: None,
+    stop: threading.Event | None = None,
+) -> list[str]:
+    """Delete these resources and what depends on them, also where they are protected. Returns what stays, and why."""
+    doomed = dependents(state, urns)
+    for resource in doomed.values():
+        resource.protect = False
+    going = set(doomed)
+    failures = destroy(doomed, account, on_event, stop)
+    for key in going - doomed.keys():
+        del state[key]
+    return failures
+
+
 def _end_old(engine: Engine, result: Deployment, on_event: OnEvent) -> None:
     """Delete replaced resources and those no longer in the program, once everything new exists."""
     gone = [resource for urn, resource in engine.old.items() if urn not in engine.state]
@@ -128,7 +146,7 @@ def _end_old(engine: Engine, result: Deployment, on_event: OnEvent) -> None:
     engine.replaced.clear()
     order = deletion_order(doomed)
     failures = _delete(engine.account, order, on_event, doomed)
-    result.finish = max(up_at, engine.began) + _deletion_seconds(order)
+    result.finish = max(up_at, engine.began) + deletion_seconds(order)
     if failures:
         _keep(engine.state, doomed.values())
         raise DeploymentError(failures[0])
@@ -140,7 +158,7 @@ def _keep(state: State, resources: Iterable[ResourceState]) -> None:
         state[f"{resource.urn}#old" if resource.urn in state else resource.urn] = resource
 
 
-def _deletion_seconds(order: Sequence[ResourceState]) -> float:
+def deletion_seconds(order: Sequence[ResourceState]) -> float:
     """How long these deletions take: each waits for its dependents, and independent ones run in parallel."""
     done: dict[str, float] = {}
     for resource in order:

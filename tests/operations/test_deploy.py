@@ -143,6 +143,8 @@ def test_the_first_cause_is_named_and_the_rest_stays_the_rest(engine_kind: str, 
         ('resource "urn" cannot be deleted\nbecause it is protected. To unprotect the resource,', "protect false"),
         ("unable to replace resource as it is currently marked for protection", "protect false"),
         ("Operation failed: ExpiredTokenException", "log in to AWS again"),
+        ("updating urn:pulumi:dev::p::aws:iam/role:Role::r: operation error IAM: NoSuchEntity", "pulumi refresh"),
+        ("storage-lustre: create failed: NotStabilized: it was created", "--lose and its name"),
     ],
 )
 def test_the_next_step_fits_the_cause(cause: str, step: str) -> None:
