@@ -1,4 +1,4 @@
-"""The command line: ``python -m rehearsal``, and its commands ``nodes`` and ``eks``.
+"""The command line: ``python -m rehearsal``, and its commands ``nodes``, ``eks`` and ``drill``.
 
 Each command checks its input before it imports what it runs: the account takes a second, Kubernetes two.
 """
@@ -332,6 +332,26 @@ def _eks(
     console.print(ending(outcome, time.monotonic() - began))
     write(outcome.as_json(), result)
     _end(outcome)
+
+
+@app.command("drill", epilog="Exit code: 0 every drill that this machine can hold passed, 1 otherwise, 2 bad input.")
+def _drill(
+    stack: Stack = "dev",
+    config: Set = None,
+    only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Hold this drill alone. Repeatable.")] = None,
+    result: Json = None,
+) -> None:
+    """Break a stack on purpose, one fault at a time, and recover it.
+
+    A drill passes if its user is told the cause and nothing is lost or left
+    behind: in the embedded AWS account, and on a Slurm stack's nodes.
+    """
+    from .drills.show import hold
+
+    with interruptible():
+        outcome = hold(*_load(stack, config), only or (), console_beside(result))
+    write(outcome.as_json(), result)
+    raise typer.Exit(Exit.GOOD if outcome.passed else Exit.FAILED)
 
 
 def _load(stack: str, config: Sequence[str] | None) -> tuple[Project, Config]:

@@ -58,6 +58,20 @@ _STEPS: tuple[tuple[str, str], ...] = (
         r"\bDependencyViolation\b|has dependencies|is in use|still (?:uses|in use)",
         "python -m operations errors {stack}    # what still uses it",
     ),
+    # Slurm's words on a node or in a job's log, and this project's own (lifecycle/).
+    (
+        r"No space left on device|SlurmdSpoolDir is full|I/O error writing script",
+        "make space there; then `scontrol update NodeName=NODE State=RESUME` and `scontrol release JOB` take back "
+        "what Slurm has drained and held, and a training job that is submitted again resumes from its checkpoint",
+    ),
+    (
+        r"\bSlurmctld\b.* is DOWN\b",
+        "python -m operations nodes {stack}    # is the controller there? Running jobs go on",
+    ),
+    (
+        r"hyperpod-requeue: no answer",
+        "nothing: the job resumes from its checkpoint as soon as the node, another or a replacement is there",
+    ),
     # The embedded engine's words, and those of pulumi-aws ("updating urn:... : operation error ..., NotFound").
     (
         r"(?:update failed|\bupdating )[^\n]*(?:NotFound|NoSuch|does not exist)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,9 @@ from ..account import Account
 from .aws_cli import Caller, Cli
 from .http_service import Handler, Service
 from .lustre import file_systems_of
+
+# The command's exit code where the service refuses (AWS CLI User Guide, "Command line return codes").
+_REFUSED = 254
 
 
 class Endpoint:
@@ -21,6 +25,9 @@ class Endpoint:
         self.file_systems = file_systems_of(account)
         self.began = time.monotonic()
         self.calls: list[tuple[str, list[str], int]] = []
+        # How many calls of each operation are throttled for each host; the command has tried again by itself then.
+        self.throttle = 0
+        self.throttled: Counter[tuple[str, ...]] = Counter()
         self._who, self._cli, self._lock = who, Cli(account, lambda: self.file_systems), threading.Lock()
         self._service: Service | None = None
 
@@ -54,6 +61,13 @@ class Endpoint:
         argv = [str(word) for word in body["argv"]]
         if caller is None:
             return {"rc": 253, "out": "", "err": "\nUnable to locate credentials\n", "files": {}}
+        call = (address, *argv[:2])
+        if self.throttled[call] < self.throttle:
+            self.throttled[call] += 1
+            self.calls.append((caller.name, argv, _REFUSED))
+            what = "".join(part.title() for part in "".join(argv[1:2]).split("-"))
+            said = f"An error occurred (ThrottlingException) when calling the {what} operation: Rate exceeded"
+            return {"rc": _REFUSED, "out": "", "err": f"\n{said}\n", "files": {}}
         # moto is not thread-safe.
         with self._lock:
             answer = self._cli.run(argv, dict(body.get("uploads") or {}), caller, now)

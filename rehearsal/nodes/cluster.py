@@ -160,6 +160,11 @@ class Cluster:
         """All workers."""
         return self.of_role("worker")
 
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The bucket's files, by their paths below the source URI."""
+        return dict(self._files)
+
     def shared(self, inside: str) -> Path:
         """Where this process reaches a file of the stack's file system, given its path below the mount point."""
         return self.sandbox.path(f"lustre/{self.stack.file_system}") / inside
@@ -203,9 +208,12 @@ class Cluster:
         for host in self.hosts:
             self.agent.prepare(host, self.hosts)
 
-    def script(self, host: Host, environment: Mapping[str, str] | None = None) -> Lifecycle:
-        """Start a host's lifecycle script."""
-        run = Lifecycle(host, self._files, {**_HERE, **self.options.environment, **(environment or {})})
+    def script(
+        self, host: Host, environment: Mapping[str, str] | None = None, files: Mapping[str, bytes] | None = None
+    ) -> Lifecycle:
+        """Start a host's lifecycle script. ``files``: what the host gets of the bucket, by default everything."""
+        variables = {**_HERE, **self.options.environment, **(environment or {})}
+        run = Lifecycle(host, self._files if files is None else files, variables)
         self.scripts[host.name] = run
         run.start()
         return run

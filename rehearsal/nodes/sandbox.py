@@ -104,6 +104,13 @@ class Sandbox:
         self.path(f"lustre/{name}").mkdir(parents=True)
         self._run(self.command("mount", "-t", "tmpfs", "-o", "mode=755", source, f"{BOX}/lustre/{name}"))
 
+    def resize(self, name: str, kilobytes: int = 0) -> None:
+        """Leave this much space on a file system under ``lustre/``; without a number, all there is."""
+        path = os.statvfs(self.path(f"lustre/{name}"))
+        used = (path.f_blocks - path.f_bfree) * path.f_frsize // 1024
+        size = f"{used + kilobytes}k" if kilobytes else "50%"
+        self._run(self.command("mount", "-o", f"remount,size={size}", f"{BOX}/lustre/{name}"))
+
     def ip(self, lines: Sequence[str], *, of: int = 0) -> None:
         """Run ``ip`` commands, one a line, in the network namespace of process ``of`` (by default the sandbox's)."""
         self._run(["nsenter", "-t", str(of or self.pid), "-n", "ip", "-batch", "-"], "\n".join(lines) + "\n")

@@ -15,20 +15,12 @@ from hyperpod_node.steps import SLURM
 from rehearsal.checks import CheckFailed, require
 from rehearsal.nodes.agent import RESOURCE_CONFIG, SLURM_CONF, Lifecycle
 from rehearsal.nodes.cluster import Cluster, Metadata, Options
+from rehearsal.nodes.faults import HASTY, VIRTUAL, file_system, fill
 from rehearsal.nodes.hosts import Host
 from rehearsal.nodes.imds import Mode
-from rehearsal.nodes.lustre import FileSystem
 from rehearsal.nodes.outcome import steps_of
 from rehearsal.nodes.stack import Stack
 
-VIRTUAL = {"REHEARSAL_VIRTUAL_TIME": "1"}
-# A node that cannot succeed waits for its controller; on HyperPod for a quarter of an hour.
-HASTY = {
-    "HYPERPOD_TIMEOUT_CONTROLLER": "8",
-    "HYPERPOD_TIMEOUT_REGISTER": "8",
-    "HYPERPOD_TIMEOUT_SLURM": "8",
-    "HYPERPOD_TIMEOUT_RESOURCE_CONFIG": "2",
-}
 # The file of an agent that is still writing it.
 PATIENT = {**HASTY, "HYPERPOD_TIMEOUT_RESOURCE_CONFIG": "8"}
 
@@ -67,13 +59,9 @@ def play(stack: Stack, scenario: Scenario) -> None:
         scenario.check(cluster)
 
 
-def _ours(cluster: Cluster) -> FileSystem:
-    return next(one for one in cluster.endpoint.file_systems if one.id == cluster.stack.file_system)
-
-
 def _ready_after(seconds: float | None) -> Stage:
     def stage(cluster: Cluster) -> None:
-        _ours(cluster).ready_after = seconds
+        file_system(cluster).ready_after = seconds
 
     return stage
 
@@ -87,7 +75,7 @@ def _waited_a_minute(cluster: Cluster) -> None:
 
 def _foreign(cluster: Cluster) -> None:
     """Another team's file system, whose name and cluster id begin with ours; it is listed first."""
-    ours = _ours(cluster)
+    ours = file_system(cluster)
     tags = {key: f"{value}-2" for key, value in ours.tags.items()}
     theirs = replace(ours, id="fs-0foreign", dns_name="fs-0foreign.fsx.example", mount_name="foreign", tags=tags)
     cluster.sandbox.share(theirs.id, f"{theirs.dns_name}@tcp:/{theirs.mount_name}")
@@ -103,15 +91,15 @@ def _mounted_ours(cluster: Cluster) -> None:
 
 
 def _twin(cluster: Cluster) -> None:
-    cluster.endpoint.file_systems.append(replace(_ours(cluster), id="fs-0twin"))
+    cluster.endpoint.file_systems.append(replace(file_system(cluster), id="fs-0twin"))
 
 
 def _read_only(cluster: Cluster) -> None:
-    _ours(cluster).read_only = True
+    file_system(cluster).read_only = True
 
 
 def _hangs_once(cluster: Cluster) -> None:
-    _ours(cluster).hangs_once = True
+    file_system(cluster).hangs_once = True
 
 
 def _truncated(host: Host) -> None:
@@ -123,13 +111,7 @@ def _truncated(host: Host) -> None:
 
 def _full_state(cluster: Cluster) -> None:
     """A controller has no disk space for Slurm's state: 24.11 starts anyway, and saves nothing."""
-    _fill(cluster.controller, "/var/spool/slurmctld")
-
-
-def _fill(host: Host, folder: str) -> None:
-    host.run(
-        f"mount.real -t tmpfs -o size=64k,mode=755,uid=$(id -u slurm) spool {folder}; cat /dev/zero > {folder}/full"
-    )
+    fill(cluster.controller, "/var/spool/slurmctld")
 
 
 def _malformed(host: Host) -> None:
@@ -153,7 +135,7 @@ def _each_its_own(cluster: Cluster) -> None:
     for host, stage in zip(cluster.workers[1:], (_malformed, _absent, _no_slurm, _truncated), strict=False):
         stage(host)
     # No disk space for what its daemon fetches.
-    _fill(cluster.workers[-1], "/var/spool/slurmd")
+    fill(cluster.workers[-1], "/var/spool/slurmd")
 
 
 def _rivals(cluster: Cluster) -> None:

@@ -1,0 +1,90 @@
+"""A drill, what is found by it, and when it has passed."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+
+from stack.advice import next_step
+
+from ..checks import CheckFailed
+
+Site = TypeVar("Site")
+Where = Literal["account", "nodes"]
+
+
+@dataclass
+class Finding:
+    """What came of a fault. ``seen``: what the user was told. ``lost``: data and work that did not survive. ``left``:
+    what had to be removed by hand. ``seconds``: from the fault to everything working again; of AWS's time in the
+    account, of real time on nodes.
+    """
+
+    seen: str
+    lost: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@dataclass
+class Result:
+    """A drill that was run. ``why`` it has failed; empty if it passed."""
+
+    name: str
+    seen: str = ""
+    step: str = ""
+    lost: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    why: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the user was told the cause, and nothing was lost or left."""
+        return not (self.why or self.lost or self.left)
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented form. ``seen`` has the cause, then the next step."""
+        return {
+            "name": self.name,
+            "passed": self.passed,
+            "seen": f"{self.seen}\nNext: {self.step}" if self.step else self.seen,
+            "lost": self.lost,
+            "left": self.left,
+            "seconds": round(self.seconds, 1),
+            "why": self.why,
+        }
+
+
+@dataclass(frozen=True)
+class Drill(Generic[Site]):
+    """``tells``: a pattern of the cause, as the user has to see it. ``act`` breaks and recovers a site; it raises
+    CheckFailed where the site does not recover.
+    """
+
+    name: str
+    breaks: str
+    where: Where
+    tells: str
+    act: Callable[[Site], Finding]
+
+    def run(self, site: Site, stack: str) -> Result:
+        """Break the site, and judge what is found."""
+        began = time.monotonic()
+        try:
+            found = self.act(site)
+        except CheckFailed as failed:
+            return Result(self.name, seconds=time.monotonic() - began, why=f"it did not recover: {failed}")
+        told = re.search(self.tells, found.seen)
+        return Result(
+            self.name,
+            found.seen,
+            next_step(found.seen, stack, otherwise=""),
+            found.lost,
+            found.left,
+            found.seconds,
+            "" if told else "the user was not told the cause",
+        )

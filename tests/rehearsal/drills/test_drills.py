@@ -1,0 +1,128 @@
+"""Fault drills: what passes and what does not, what a machine cannot hold, and every drill of the deployment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pulumi import ResourceOptions
+
+from rehearsal.account import Account, Refused
+from rehearsal.checks import CheckFailed
+from rehearsal.cli import main
+from rehearsal.drills import run
+from rehearsal.drills.deployer import Deployer, Ground
+from rehearsal.drills.model import Drill, Finding
+from tests.support import ROOT, config, project
+
+IN_ACCOUNT = {drill.name: drill for drill in run.IN_ACCOUNT}
+
+
+def drill(act: Callable[[str], Finding]) -> Drill[str]:
+    return Drill("name", "what", "account", "the cause", act)
+
+
+def test_a_drill_passes_if_its_user_is_told_and_nothing_is_lost_or_left() -> None:
+    passed = drill(lambda site: Finding("the cause", seconds=7)).run("site", "dev")
+    assert (passed.passed, passed.why, passed.seconds) == (True, "", 7)
+    assert not drill(lambda site: Finding("another cause")).run("site", "dev").passed
+    assert not drill(lambda site: Finding("the cause", lost=["a job"])).run("site", "dev").passed
+    assert not drill(lambda site: Finding("the cause", left=["a role"])).run("site", "dev").passed
+
+
+def test_a_drill_without_recovery_fails_with_the_reason() -> None:
+    def act(site: str) -> Finding:
+        raise CheckFailed(f"{site} is still down")
+
+    failed = drill(act).run("the site", "dev")
+    assert (failed.passed, failed.why) == (False, "it did not recover: the site is still down")
+
+
+def test_what_is_seen_ends_with_the_next_step() -> None:
+    result = drill(lambda site: Finding("the cause: Rate exceeded")).run("site", "dev")
+    assert result.as_json()["seen"].startswith("the cause: Rate exceeded\nNext: wait a few minutes")
+
+
+def test_an_unknown_drill_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["drill", "--only", "nosuch"]) == 2
+    said = capsys.readouterr().err
+    assert "there is no drill nosuch; there are capacity, quota" in " ".join(said.split())
+
+
+def test_one_drill_by_name_prints_and_writes_what_its_user_saw(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = tmp_path / "drills.json"
+    assert main(["drill", "--only", "quota", "--json", str(found)]) == 0
+    (result,) = json.loads(found.read_text())["drills"]
+    assert set(result) >= {"name", "passed", "seen", "lost", "left", "seconds"}
+    assert (result["name"], result["passed"], result["lost"], result["left"]) == ("quota", True, [], [])
+    assert "ResourceLimitExceeded" in result["seen"]
+    assert "operations quotas dev" in result["seen"]
+    said = capsys.readouterr().out
+    assert max(len(line) for line in said.splitlines()) <= 80
+    for words in ("quota: the account's quota", "✓ passed", "All 1 drills passed."):
+        assert words in said
+
+
+def test_what_cannot_be_held_is_said_and_proves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = tmp_path / "drills.json"
+    assert main(["drill", "--stack", "eks-gpu", "--only", "partition", "--json", str(found)]) == 1
+    why = "the simulated nodes are Slurm's, and this stack runs EKS"
+    assert json.loads(found.read_text()) == {"drills": [], "not_run": [{"name": "partition", "why": why}]}
+    assert f"partition: {why}" in capsys.readouterr().out
+
+
+def test_the_docs_page_has_a_row_for_each_drill_with_what_it_breaks() -> None:
+    page = (ROOT / "docs/drills.md").read_text()
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    assert [(row[0].strip("| `"), row[1]) for row in rows] == [(one.name, one.breaks) for one in run.EVERY]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stack", ["dev", "eks-gpu"])
+@pytest.mark.parametrize("name", IN_ACCOUNT)
+def test_a_deployment_survives(name: str, stack: str) -> None:
+    result = IN_ACCOUNT[name].run(Ground(project(stack), config(stack)), stack)
+    assert result.passed, result.as_json()
+    assert result.step or name in ("deleted-behind", "scripts-changed", "destroy-cut-short")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["capacity", "script-on-all"])
+def test_a_drill_fails_where_nobody_deletes_what_never_worked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Deployer, "settle", lambda deployer: None)
+    result = IN_ACCOUNT[name].run(Ground(project(), config()), "dev")
+    assert "it did not recover: AWS reports the HyperPod cluster as Failed" in result.why
+
+
+@pytest.mark.slow
+def test_a_drill_fails_where_what_is_gone_cannot_be_deleted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    delete = Account.delete
+
+    def refusing(account: Account, type_token: str, resource_id: str) -> None:
+        if (type_token, resource_id) not in account.live:
+            raise Refused("ResourceNotFoundException", f"{resource_id} does not exist")
+        delete(account, type_token, resource_id)
+
+    monkeypatch.setattr(Account, "delete", refusing)
+    result = IN_ACCOUNT["deleted-unnoticed"].run(Ground(project(), config()), "dev")
+    assert any("does not exist" in one for one in result.left)
+
+
+@pytest.mark.slow
+def test_a_drill_fails_where_the_second_deployer_takes_a_rule_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_order(**options: Any) -> ResourceOptions:
+        return ResourceOptions(parent=options["parent"])
+
+    monkeypatch.setattr("components.validation.ResourceOptions", without_order)
+    assert not IN_ACCOUNT["two-deploys"].run(Ground(project(), config()), "dev").passed
+
+
+@pytest.mark.slow
+def test_a_drill_fails_where_data_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Deployer, "holdings", lambda deployer: {"storage-lustre": str(id(object()))})
+    assert IN_ACCOUNT["quota"].run(Ground(project(), config()), "dev").lost

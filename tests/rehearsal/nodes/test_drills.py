@@ -1,0 +1,32 @@
+"""Every fault drill of nodes passes on one cluster, and a node that is not mended fails its drill."""
+
+from __future__ import annotations
+
+import pytest
+
+from rehearsal.drills import boots
+from rehearsal.drills.model import Drill, Result
+from rehearsal.drills.nodes import DRILLS, NodeDrills
+from rehearsal.nodes.cluster import Cluster
+from tests.support import config, project
+
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
+
+
+def held(*drills: Drill[Cluster]) -> list[Result]:
+    results: list[Result] = []
+    NodeDrills(project(), config(), lambda drill: None, results.append).hold(drills)
+    return results
+
+
+@pytest.mark.timeout(900)
+def test_every_drill_of_nodes_passes() -> None:
+    results = held(*DRILLS)
+    assert len(results) == len(DRILLS)
+    assert [result.as_json() for result in results if not result.passed] == []
+
+
+def test_a_node_that_is_not_mended_fails_its_drill() -> None:
+    broken = boots._Broken(lambda cluster, broken: boots._skew(cluster, True))
+    (result,) = held(boots._of("clock", "a clock that nobody sets", "clock", broken))
+    assert result.why.startswith("it did not recover: workers-2, when all is well again: step clock failed")
