@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import kubernetes_validate
+from kubernetes_validate import utils
 
 from . import eks
 from .books import RELEASE, Books, Inputs, Live, Refused
@@ -20,6 +22,10 @@ _OWN_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _OF_RELEASE = {"aws-hyperpod": "hyperpod-dependencies", "kubeflow": "hyperpod-dependencies"}
 # API group of custom resources, and the release whose chart defines them; their webhooks need that chart's pods.
 _CUSTOM = {"kueue.x-k8s.io": "kueue"}
+
+# Otherwise each check of an object reads the schemas of all kinds again.
+utils.schema_contents = cache(utils.schema_contents)
+utils.all_versions = cache(utils.all_versions)
 
 
 def _cluster(account: Books) -> Live:
