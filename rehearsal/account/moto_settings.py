@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from copy import copy
 from functools import cache
 
 os.environ.setdefault("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
@@ -15,6 +16,7 @@ from moto.core import models as core
 from moto.core import responses
 from moto.core.base_backend import AccountSpecificBackend
 from moto.iam import models as iam
+from moto.s3 import models as s3
 
 # Of AWS's 1,300 managed policies, those of the services used here.
 _MANAGED = (
@@ -56,5 +58,7 @@ def apply() -> None:
     core.RESPONSES_METHODS = []
     # Every response lists the methods of its class.
     responses.method_names_from_class = cache(responses.method_names_from_class)
+    # Listing one object's versions copies every object of the bucket, with all that it refers to.
+    s3.FakeKey.__deepcopy__ = lambda key, memo: copy(key)  # type: ignore[attr-defined]
     # Otherwise each session reads the service descriptions again.
     session.create_loader = cache(session.create_loader)
