@@ -32,10 +32,11 @@ test-slow: $(VENV)/.ready
 test-nodes: $(VENV)/.ready
 	$(BIN)/python -m pytest -n 2 -m root
 
-## Tests that need the programs of `make kubernetes-tools`: EKS stacks, jobs, permissions, removal on a real Kubernetes API
+## Tests that need the programs of `make kubernetes-tools`: EKS stacks, jobs, permissions, removal on a real Kubernetes API; two at a time, each process in a network of its own
 test-kubernetes: $(VENV)/.ready
 	$(BIN)/python -m rehearsal.kubernetes.binaries --wait
-	$(BIN)/python -m rehearsal.kubernetes.network $(BIN)/python -m pytest -m kubernetes
+	$(BIN)/python -m pytest -m kubernetes --dist load --maxschedchunk 1 \
+		--tx '2*popen//python=$(BIN)/python -m rehearsal.kubernetes.network $(BIN)/python'
 
 ## Ten thousand random inputs for everything that parses files from others; the fast suite tries a hundred
 fuzz: $(VENV)/.ready
