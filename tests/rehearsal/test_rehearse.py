@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -11,10 +12,11 @@ import pytest
 from components.config import parse
 from components.config.checks import MAX_TAGS
 from rehearsal.account import Account
-from rehearsal.engines.deployment import destroy, up
+from rehearsal.engines.deployment import Deployment, destroy, up
 from rehearsal.existing import prepare
-from rehearsal.outcome import Outcome, rehearse
+from rehearsal.outcome import Outcome, _describe, rehearse
 from stack.state import SECRET, critical_path
+from tests.shared import made_once
 from tests.support import READY_STACKS, project
 
 VPC = {
@@ -25,69 +27,79 @@ VPC = {
 EKS_VPC = {**VPC, "eksSubnetIds": ["subnet-0aaaaaaaaaaaaaaa1", "subnet-0aaaaaaaaaaaaaaa2"]}
 REGISTRY = "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"
 PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p5-week"
+# Each deploys and destroys once, and has several options that do not touch each other.
 OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "two worker groups of different types": (
+    "two worker groups of different types, one block": (
         "slurm-gpu",
-        {"workers": [{"name": "a", "instanceType": "ml.p5.48xlarge"}, {"name": "b", "instanceType": "ml.g5.8xlarge"}]},
-    ),
-    "login group": ("dev", {"login": {"instanceType": "ml.m5.large"}}),
-    "existing VPC": ("dev", {"network": VPC}),
-    "existing VPC with EKS": ("eks-gpu", {"network": EKS_VPC}),
-    "closed network": ("dev", {"network": {"egress": "vpc-only"}}),
-    "closed network with EKS": ("eks-gpu", {"network": {"egress": "vpc-only", "imageRegistry": REGISTRY}}),
-    "one block": ("dev", {"network": {"cidr": "10.0.0.0/20", "secondaryCidr": ""}}),
-    "eu-central-1": ("dev", {"region": "eu-central-1", "availabilityZoneId": "euc1-az1"}),
-    "eu-central-1 with EKS": ("eks-gpu", {"region": "eu-central-1", "availabilityZoneId": "euc1-az1"}),
-    "ap-southeast-1": ("slurm-trainium", {"region": "ap-southeast-1", "availabilityZoneId": "apse1-az2"}),
-    "us-gov-west-1": ("dev", {"region": "us-gov-west-1", "availabilityZoneId": "usgw1-az1"}),
-    "us-gov-west-1 with EKS": ("eks-gpu", {"region": "us-gov-west-1", "availabilityZoneId": "usgw1-az1"}),
-    "existing role": ("dev", {"existingRoleArn": "arn:aws:iam::123456789012:role/team/hyperpod"}),
-    "linked bucket": ("dev", {"fsx": {"linkedBucket": "training-data"}}),
-    "training plan": (
-        "slurm-gpu",
-        {"workers": [{"name": "w", "instanceType": "ml.p5.48xlarge", "trainingPlanArn": PLAN}]},
-    ),
-    "spot": (
-        "eks-gpu",
         {
-            "nodeProvisioning": "Continuous",
-            "workers": [{"name": "w", "instanceType": "ml.p4d.24xlarge", "capacity": "spot", "minCount": 1}],
+            "workers": [
+                {"name": "a", "instanceType": "ml.p5.48xlarge"},
+                {"name": "b", "instanceType": "ml.g5.8xlarge"},
+            ],
+            "network": {"cidr": "10.0.0.0/20", "secondaryCidr": ""},
         },
     ),
-    "training plan with EKS": (
-        "eks-gpu",
-        {"workers": [{"name": "w", "instanceType": "ml.p5.48xlarge", "trainingPlanArn": PLAN}]},
+    "existing VPC and role, login group": (
+        "dev",
+        {
+            "network": VPC,
+            "existingRoleArn": "arn:aws:iam::123456789012:role/team/hyperpod",
+            "login": {"instanceType": "ml.m5.large"},
+        },
     ),
-    "reserved p4d with EKS": (
-        "eks-gpu",
-        {"workers": [{"name": "w", "instanceType": "ml.p4d.24xlarge", "count": 4, "trainingPlanArn": PLAN}]},
-    ),
-    "aws-auth ConfigMap too": ("eks-gpu", {"authenticationMode": "API_AND_CONFIG_MAP"}),
-    "SageMaker's own operators": (
-        "eks-gpu",
-        {"charts": {"hyperpodTrainingOperator": True, "queues": "task-governance"}},
-    ),
-    "Neuron's scheduler, nothing queued": (
-        "eks-trainium",
-        {"charts": {"neuronScheduler": True, "queues": "none", "mpiOperator": False}},
-    ),
-    "teams": (
+    "existing VPC with EKS, teams": (
         "eks-gpu",
         {
+            "network": EKS_VPC,
             "administratorRoleArns": ["arn:aws:iam::123456789012:role/admin"],
             "teams": [{"name": "a", "roleArns": ["arn:aws:iam::123456789012:role/a"]}, {"name": "b"}],
         },
     ),
-    "as many tags as there may be": ("dev", {"tags": {f"tag-{number}": "x" for number in range(MAX_TAGS)}}),
-    "newest Kubernetes": ("eks-gpu", {"kubernetesVersion": "1.36"}),
-    "large": ("eks-trainium", {"size": "large"}),
-    "benchmarks, metrics and key": (
+    "closed network": ("dev", {"network": {"egress": "vpc-only"}}),
+    "closed network with EKS, newest Kubernetes": (
+        "eks-gpu",
+        {"network": {"egress": "vpc-only", "imageRegistry": REGISTRY}, "kubernetesVersion": "1.36"},
+    ),
+    "eu-central-1, linked bucket": (
         "dev",
+        {"region": "eu-central-1", "availabilityZoneId": "euc1-az1", "fsx": {"linkedBucket": "training-data"}},
+    ),
+    "eu-central-1 with EKS, spot": (
+        "eks-gpu",
         {
+            "region": "eu-central-1",
+            "availabilityZoneId": "euc1-az1",
+            "nodeProvisioning": "Continuous",
+            "workers": [{"name": "w", "instanceType": "ml.p4d.24xlarge", "capacity": "spot", "minCount": 1}],
+        },
+    ),
+    "ap-southeast-1": ("slurm-trainium", {"region": "ap-southeast-1", "availabilityZoneId": "apse1-az2"}),
+    "us-gov-west-1": ("dev", {"region": "us-gov-west-1", "availabilityZoneId": "usgw1-az1"}),
+    "us-gov-west-1 with EKS": ("eks-gpu", {"region": "us-gov-west-1", "availabilityZoneId": "usgw1-az1"}),
+    "training plan, benchmarks, metrics, key and as many tags as there may be": (
+        "slurm-gpu",
+        {
+            "workers": [{"name": "w", "instanceType": "ml.p5.48xlarge", "trainingPlanArn": PLAN}],
             "benchmarks": True,
             "observability": True,
             "sshPublicKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4M2V1Q3bP8yQ0hCq7rT9p0e1k2l3m4n5o6p7q8r9s0 me",
+            "tags": {f"tag-{number}": "x" for number in range(MAX_TAGS)},
         },
+    ),
+    "training plans with EKS, aws-auth ConfigMap too, SageMaker's own operators": (
+        "eks-gpu",
+        {
+            "workers": [
+                {"name": "w", "instanceType": "ml.p5.48xlarge", "trainingPlanArn": PLAN},
+                {"name": "r", "instanceType": "ml.p4d.24xlarge", "count": 4, "trainingPlanArn": PLAN},
+            ],
+            "authenticationMode": "API_AND_CONFIG_MAP",
+            "charts": {"hyperpodTrainingOperator": True, "queues": "task-governance"},
+        },
+    ),
+    "Neuron's scheduler, nothing queued, large": (
+        "eks-trainium",
+        {"charts": {"neuronScheduler": True, "queues": "none", "mpiOperator": False}, "size": "large"},
     ),
 }
 
@@ -99,61 +111,45 @@ def run(stack: str, **settings: Any) -> Outcome:
         return rehearse(loaded, checked, account)
 
 
+@dataclass
+class Rehearsed:
+    """A ready-made stack: deployed, deployed again, and destroyed."""
+
+    outcome: Outcome
+    again: Deployment
+    refusals: list[str]
+    leftovers: list[str]
+
+
 @cache
-def rehearsed(stack: str) -> Outcome:
-    """A ready-made stack's rehearsal, shared by the tests that only read it."""
-    return run(stack)
+def rehearsed(stack: str) -> Rehearsed:
+    """Done once for all tests, because they only read it."""
+    return made_once(f"rehearsed {stack}", lambda: _rehearse(stack))
+
+
+def _rehearse(stack: str) -> Rehearsed:
+    loaded = project(stack)
+    found = Outcome(parse(loaded.config), loaded)
+    with Account(loaded.config["aws:region"]) as account:
+        first = up(loaded, account)
+        _describe(found, first)
+        again = up(loaded, account, old=first.state)
+        return Rehearsed(found, again, destroy(dict(again.state), account), account.leftovers())
 
 
 @pytest.mark.parametrize(
     "stack", [pytest.param(s, marks=[] if s == "dev" else [pytest.mark.slow]) for s in READY_STACKS]
 )
 def test_a_ready_stack_comes_up_stays_unchanged_and_leaves_nothing(stack: str) -> None:
-    loaded = project(stack)
-    with Account(loaded.config["aws:region"]) as account:
-        first = up(loaded, account)
-        assert not first.failure
-        again = up(loaded, account, old=first.state)
-        assert not again.failure
-        assert again.changes == {}
-        assert destroy(again.state, account) == []
-        assert account.leftovers() == []
-
-
-# Every option runs in `make test`; these say nothing that another of the fast suite does not say nearly as well.
-SLOW = {
-    "two worker groups of different types",
-    "closed network",
-    "linked bucket",
-    "us-gov-west-1 with EKS",
-    "login group",
-    "existing VPC with EKS",
-    "eu-central-1",
-    "existing role",
-    "spot",
-    "closed network with EKS",
-    "one block",
-    "eu-central-1 with EKS",
-    "ap-southeast-1",
-    "us-gov-west-1",
-    "training plan",
-    "training plan with EKS",
-    "reserved p4d with EKS",
-    "aws-auth ConfigMap too",
-    "SageMaker's own operators",
-    "Neuron's scheduler, nothing queued",
-    "teams",
-    "as many tags as there may be",
-    "newest Kubernetes",
-    "large",
-    "benchmarks and key",
-}
+    found = rehearsed(stack)
+    assert found.outcome.failures == []
+    assert not found.again.failure
+    assert found.again.changes == {}
+    assert (found.refusals, found.leftovers) == ([], [])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "option", [pytest.param(option, marks=[pytest.mark.slow] if option in SLOW else []) for option in OPTIONS]
-)
+@pytest.mark.parametrize("option", OPTIONS)
 def test_comes_up_and_leaves_nothing(option: str) -> None:
     stack, settings = OPTIONS[option]
     outcome = run(stack, **settings)
@@ -181,7 +177,7 @@ def test_comes_up_and_leaves_nothing(option: str) -> None:
     ],
 )
 def test_the_critical_path_is_within_5_percent_of_what_aws_imposes(stack: str, limit: int) -> None:
-    outcome = rehearsed(stack)
+    outcome = rehearsed(stack).outcome
     found = outcome.as_json()
     assert limit * 0.95 <= found["cluster"]["seconds"] <= limit
     assert found["cluster"]["critical_path"][0] == "network-vpc"
@@ -302,7 +298,7 @@ def test_resizing_the_file_system_and_the_workers_replaces_neither() -> None:
 
 @pytest.mark.slow
 def test_secrets_are_hidden_from_every_printed_form() -> None:
-    found = rehearsed("eks-gpu").as_json()
+    found = rehearsed("eks-gpu").outcome.as_json()
     assert found["outputs"]["kubeconfig"] == SECRET
     assert "get-token" not in str(found)
 
