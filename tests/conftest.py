@@ -22,7 +22,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """The folder goes with the run."""
+    """The folder goes with the run. So does the garbage: pytest would look for it five times, for seconds."""
+    gc.freeze()
     if not hasattr(config, "workerinput") and (folder := os.environ.pop(SHARED, "")):
         shutil.rmtree(folder)
 
