@@ -83,6 +83,7 @@ class Outcome:
         estimate = cost.estimate(self.config)
         return {
             "variant": self.config.variant,
+            "title": self.config.title,
             "stack": self.project.stack,
             "region": self.config.region.name,
             "passed": self.passed,

@@ -42,6 +42,12 @@ class Config:
         return f"{self.settings.orchestrator}-{self.settings.accelerator}"
 
     @property
+    def title(self) -> str:
+        """The variant in words, unlike the name of any stack."""
+        orchestrator = {"slurm": "Slurm", "eks": "EKS"}[self.settings.orchestrator]
+        return f"{orchestrator} with {'GPUs' if self.settings.accelerator == 'gpu' else 'Trainium'}"
+
+    @property
     def accelerator(self) -> Accelerator:
         """The row of data that the accelerator picks."""
         return ACCELERATORS[self.settings.accelerator]

@@ -67,7 +67,12 @@ def _with_choices(command: Callable[..., None]) -> Callable[..., None]:
 _TIMEOUT_SECONDS = 3600
 
 job_app = typer.Typer(
-    help="Print or run a job for an EKS stack's nodes.",
+    help="""Print or run a job for an EKS stack's nodes.
+
+    \b
+      python -m operations job nanogpt --stack eks-gpu    print it, for kubectl apply -f -
+      python -m operations job run nanogpt --stack eks-gpu
+    """,
     add_completion=False,
 )
 
@@ -101,12 +106,17 @@ def _printer(name: str) -> Callable[..., None]:
         else:
             print(yaml.dump_all(objects, Dumper=_Manifests, sort_keys=False), end="")
 
-    command.__doc__ = f"Print {name}: {JOBS[name].title.removesuffix('?')}."
+    stack_for_it = f"eks-{next(iter(JOBS[name].images))}"
+    command.__doc__ = (
+        f"Print {name}: {JOBS[name].title.removesuffix('?')}.\n\n"
+        f"\b\n  python -m operations job {name} --stack {stack_for_it} --nodes 2 | kubectl apply -f -"
+    )
     return _with_choices(command)
 
 
 for _job in JOBS:
-    job_app.command(_job)(_printer(_job))
+    # Typer would cut the first sentence of the help short.
+    job_app.command(_job, short_help=JOBS[_job].title)(_printer(_job))
 
 
 @job_app.command("run")
@@ -132,6 +142,11 @@ def run_command(
 
     Does not submit a job that the cluster would refuse or leave pending: too many devices, a missing namespace, an
     exhausted quota, a missing token.
+
+    \b
+      python -m operations job run device-check --stack eks-gpu
+      python -m operations job run nanogpt --stack eks-gpu --nodes 2 -a "--steps 500"
+      python -m operations job run nccl-tests --stack eks-gpu --json    in CI
     """
     chosen, objects = _rendered(stack, name, choices, deadline=timeout if wait else None)
     from stack.jobs.kubernetes_api import KubernetesApi  # importing its client takes half of the command's time

@@ -69,7 +69,7 @@ def _page(result: Mapping[str, Any]) -> dict[str, Any]:
     tips = _tips(nodes, groups)
     cost = _cost(result.get("cost") or {})
     return {
-        "variant": result.get("variant") or "rehearsal",
+        "title": result.get("title") or "",
         "stack": result.get("stack") or "",
         "region": result.get("region") or "",
         "verdict": _verdict(result, nodes),

@@ -48,7 +48,7 @@ class Progress:
         """Begin a new phase, such as up, destroy or audit."""
         self.act = act
         if act == "up":
-            title = f"{outcome.project.stack}: {outcome.config.variant} in {outcome.config.region.name}"
+            title = f"{outcome.project.stack}: {outcome.config.title} in {outcome.config.region.name}"
             self.console.print(f"[bold]Rehearsing[/] {title}, in an embedded AWS account")
         elif self._rows:
             if self._acts == 1:

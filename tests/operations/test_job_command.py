@@ -12,6 +12,7 @@ from stack.failures import Exit
 from stack.jobs import run as job_run
 from stack.jobs.kubernetes_api import KubernetesApi
 from stack.jobs.render import render
+from stack.jobs.specs import JOBS
 from tests.operations.test_job_run import NAMESPACE, NCCL, FakeApi, Recovering, pod, run
 from tests.support import config
 
@@ -30,6 +31,17 @@ def command(monkeypatch: pytest.MonkeyPatch, folder: Path, api: FakeApi, *words:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     monkeypatch.setattr(KubernetesApi, "of", lambda _: api)
     return cli.main(["job", "run", *words, "-s", "eks-gpu", "--kubeconfig", str(file)])
+
+
+@pytest.mark.parametrize("name", ["", "run", *JOBS])
+def test_help_has_an_example_and_no_title_is_cut(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["job", *filter(None, [name]), "--help"]) == Exit.GOOD
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"python -m operations job {name or 'nanogpt'} " in said
+    fits = "eks-trainium" if name.startswith(("neuron", "nccom")) else "eks-gpu"
+    assert f"--stack {fits}" in said
+    if not name:
+        assert all(job.title in said for job in JOBS.values())
 
 
 def test_what_is_kept_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ def test_all_good_is_0_and_writes_both_files_with_the_documented_keys(
     assert found["leftovers"] == []
     documented = {
         "variant",
+        "title",
         "resources",
         "critical_path",
         "total_seconds",
@@ -41,6 +42,7 @@ def test_all_good_is_0_and_writes_both_files_with_the_documented_keys(
     assert found["cost"]["hourly_usd"] == pytest.approx(sum(found["cost"]["parts"].values()), abs=0.01)
     assert page.read_text().lower().startswith("<!doctype html>")
     printed = capsys.readouterr().out
+    assert "Rehearsing dev: Slurm with GPUs in us-west-2" in printed, "not the name of another stack"
     for text in ("Critical path", "18:13", "an hour", "Quotas needed", "Outputs", "nothing is left in the account"):
         assert text in printed
     # Only later deployments read it.

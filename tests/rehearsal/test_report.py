@@ -88,7 +88,7 @@ def resource(name: str, type_: str, parent: str = "", needs: tuple[str, ...] = (
 def sample() -> dict[str, Any]:
     """A small rehearsal: two components, a chain, a shortcut of it, a provider and the stack."""
     return {
-        "variant": "slurm-gpu",
+        "title": "Slurm with GPUs",
         "stack": "dev",
         "region": "us-west-2",
         "resources": [
@@ -207,9 +207,7 @@ def test_waiting_for_a_component_is_waiting_for_what_is_in_it(render: Render) ->
 
 def test_the_verdict_fits_on_one_line(render: Render) -> None:
     verdict = render(sample()).text("p", "verdict")
-    assert verdict == (
-        "passed slurm-gpu 4 resources ready in 16:16 $12.00/h $8,760/month 7 destroyed nothing left behind"
-    )
+    assert verdict == ("passed dev 4 resources ready in 16:16 $12.00/h $8,760/month 7 destroyed nothing left behind")
 
 
 def test_leftovers_are_shown_as_a_failure(render: Render) -> None:
@@ -237,7 +235,7 @@ def failed() -> dict[str, Any]:
 def test_a_failed_rehearsal_opens_with_the_verdict_the_first_cause_and_the_next_step(render: Render) -> None:
     page = render(failed())
     body = " ".join(re.sub(r"<[^>]+>", " ", page.html.split("<body>")[1]).split())
-    assert body.startswith("Rehearsal report failed slurm-gpu 3 resources created failed after 0:16 ")
+    assert body.startswith("Rehearsal report failed dev 3 resources created failed after 0:16 ")
     places = [body.index(text) for text in ("What failed first", "no capacity", "Next: deploy again later", "Timeline")]
     assert places == sorted(places)
     assert page.text("section", "failure").endswith("delete failed: in use")
@@ -277,7 +275,7 @@ def test_any_text_is_escaped(render: Render) -> None:
         each["name"] = each["type"].rpartition(":")[2] + hostile
         each["type"] += hostile
     result |= {
-        "variant": hostile,
+        "title": hostile,
         "stack": hostile,
         "region": hostile,
         "critical_path": [each["name"] for each in result["resources"]],
