@@ -53,14 +53,19 @@ class Findings:
             "leftovers": self.leftovers,
         }
 
-    def perform(self, name: str, act: Callable[[], str], show: Callable[[Check], None]) -> bool:
-        """Run a check and show its result. ``act`` returns its finding or raises CheckFailed."""
+    def perform(
+        self, name: str, act: Callable[[], str], show: Callable[[Check], None], took: float | None = None
+    ) -> bool:
+        """Run a check and show its result. ``act`` returns its finding or raises CheckFailed.
+
+        ``took``: the seconds of what is checked, if that ran before the check.
+        """
         began = time.monotonic()
         try:
             passed, detail = True, act()
         except CheckFailed as failed:
             passed, detail = False, str(failed)
-        check = Check(name, passed, detail, round(time.monotonic() - began, 3))
+        check = Check(name, passed, detail, round(time.monotonic() - began if took is None else took, 3))
         self.checks.append(check)
         show(check)
         return passed

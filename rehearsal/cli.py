@@ -200,7 +200,7 @@ def _account(
     write(found, result)
     if report:
         write_report(found, report)
-        console.print(f"Report: {report}")
+        console.print(f"Report: {report}", soft_wrap=True)
     raise typer.Exit(_exit_code(outcome))
 
 
@@ -265,11 +265,11 @@ def _nodes(
     outcome, began = Outcome(stack=stack), time.monotonic()
     with interruptible():
         run(project, chosen, outcome, console, Options(workers=workers, slurm=slurm), keep=keep)
-    console.print(ending(outcome, time.monotonic() - began))
+    console.print(ending(outcome, time.monotonic() - began), soft_wrap=not console.is_terminal)
     write(outcome.as_json(), result)
     if report:
         write_report(outcome.as_json(), report)
-        console.print(f"Report: {report}")
+        console.print(f"Report: {report}", soft_wrap=True)
     _end(outcome)
 
 
@@ -329,7 +329,7 @@ def _eks(
     outcome, began = Outcome(stack=stack), time.monotonic()
     with interruptible():
         run(project, chosen, outcome, console, ControlPlane(found), cycles=cycles, engine=engine)
-    console.print(ending(outcome, time.monotonic() - began))
+    console.print(ending(outcome, time.monotonic() - began), soft_wrap=not console.is_terminal)
     write(outcome.as_json(), result)
     _end(outcome)
 

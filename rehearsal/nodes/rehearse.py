@@ -13,7 +13,7 @@ from stack.interrupts import Interrupted
 from stack.project import Project
 
 from . import audit
-from .checks import AFTER, BOOT, Act
+from .checks import AFTER, BOOT, Act, scripts_succeeded
 from .cluster import Cluster, Options
 from .growth import reboot_others
 from .outcome import Outcome, nodes_of
@@ -79,7 +79,12 @@ def _rehearse(cluster: Cluster, outcome: Outcome, progress: Progress, made: audi
 
 
 def _performer(cluster: Cluster, outcome: Outcome, progress: Progress) -> Callable[[str, Act], bool]:
-    return lambda name, act: outcome.perform(name, lambda: act(cluster), progress.check)
+    def perform(name: str, act: Act) -> bool:
+        took = max((run.seconds for run in cluster.scripts.values()), default=0.0)
+        own = took if act is scripts_succeeded else None
+        return outcome.perform(name, lambda: act(cluster), progress.check, own)
+
+    return perform
 
 
 def _keep(cluster: Cluster, console: Console) -> None:

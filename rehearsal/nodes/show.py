@@ -11,7 +11,9 @@ from ..checks import Check
 from .cluster import Cluster
 from .outcome import Node, Outcome, steps_of
 
-_TIMELINE = 12
+_TIMELINE = 16
+# Ends of the bars' common scale, in seconds.
+_SCALES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _COLOURS = {"ok": "green", "degraded": "yellow", "skipped": "dim", "failed": "red", "not run": "dim"}
 
 
@@ -62,21 +64,31 @@ class Progress:
 
 
 def timeline(nodes: list[Node]) -> RenderableType:
-    """Every node's boot as a bar, with its longest step, or its failed steps."""
-    longest = max((node.boot_seconds for node in nodes), default=0) or 1
+    """Every node's boot as a bar on one scale, its longest step heavy, and that step, or the failed ones, by name."""
+    longest = max((node.boot_seconds for node in nodes), default=0.0)
+    scale = next((float(step) for step in _SCALES if step >= longest), longest)
+    axis = f"0 {'·' * (_TIMELINE - len(f'0  {scale:g} s'))} {scale:g} s"
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("node", "type", "transport", "", "seconds", "longest step"):
+    for column in ("node", "type", "transport", axis, "seconds", "longest step"):
         table.add_column(column, justify="right" if column == "seconds" else "left", no_wrap=True)
     for node in nodes:
-        bar = "━" * max(1, round(_TIMELINE * node.boot_seconds / longest))
         bad = [step for step in node.steps if step["result"] in ("failed", "degraded")]
         slow = sorted(node.steps, key=lambda step: -float(step["seconds"]))[:1]
+        heavy = [(float(step["began"]), float(step["began"]) + float(step["seconds"])) for step in slow]
+        bar = "".join(_cell(place * scale / _TIMELINE, node.boot_seconds, heavy) for place in range(_TIMELINE))
         text = Text()
         for step in bad or slow:
             text.append(f"{step['name']} {step['seconds']:.2f}  ", style=_COLOURS[step["result"]])
         kind = node.instance_type.removeprefix("ml.")
         table.add_row(node.name, kind, node.transport, bar, f"{node.boot_seconds:.2f}", text)
     return table
+
+
+def _cell(at: float, until: float, heavy: list[tuple[float, float]]) -> str:
+    """One character of a bar, which begins at this second."""
+    if at >= until:
+        return " "
+    return "━" if any(begin <= at < end for begin, end in heavy) else "─"
 
 
 def ending(outcome: Outcome, seconds: float) -> RenderableType:

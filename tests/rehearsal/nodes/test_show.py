@@ -1,0 +1,64 @@
+"""What the rehearsal of the nodes prints; no node is needed for that."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console, RenderableType
+
+from rehearsal.checks import Check
+from rehearsal.cli import main
+from rehearsal.nodes.checks import scripts_succeeded
+from rehearsal.nodes.outcome import Node, Outcome
+from rehearsal.nodes.recovery import Recovery
+from rehearsal.nodes.rehearse import _performer
+from rehearsal.nodes.show import timeline
+
+
+def node(name: str, seconds: float, began: float, took: float) -> Node:
+    """A node whose longest step is this one."""
+    step = {"name": "fsx", "result": "ok", "began": began, "seconds": took}
+    return Node(name, "worker", "ml.g5.16xlarge", "efa", seconds, [step])
+
+
+def printed(shown: RenderableType) -> list[str]:
+    text = io.StringIO()
+    Console(file=text, width=100).print(shown)
+    return text.getvalue().splitlines()
+
+
+def test_boots_are_bars_on_one_scale_with_the_longest_step_in_its_place() -> None:
+    heading, slow, fast = printed(timeline([node("a", 8.0, 4.0, 3.9), node("b", 2.5, 0.0, 0.5)]))
+    assert "0 ········· 10 s" in heading
+    assert "───────━━━━━━ " in slow, "8 of 10 seconds, the step in the middle"
+    assert "━───  " in fast
+    assert (slow.count("─") + slow.count("━"), fast.count("─") + fast.count("━")) == (13, 4)
+
+
+def test_the_check_of_the_scripts_has_the_scripts_own_time() -> None:
+    runs = {"a": SimpleNamespace(code=0, seconds=3.2), "b": SimpleNamespace(code=0, seconds=5.5)}
+    shown: list[Check] = []
+    outcome = Outcome(stack="dev")
+    perform = _performer(SimpleNamespace(scripts=runs), outcome, SimpleNamespace(check=shown.append))  # type: ignore[arg-type]
+    assert perform("scripts", scripts_succeeded)
+    assert perform("another", lambda cluster: "well")
+    assert [check.seconds for check in shown] == [5.5, shown[1].seconds]
+    assert shown[1].seconds < 1
+
+
+def test_sentences_are_not_broken_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(project: object, config: object, outcome: Outcome, *_: object, **__: object) -> None:
+        outcome.checks.append(Check("scripts", True, "2 scripts"))
+        outcome.recovery = Recovery(lost_at_step=3, noticed_seconds=1, node_back_seconds=2, resumed_after_seconds=3)
+
+    monkeypatch.setattr("rehearsal.nodes.requirements.missing", lambda _: [])
+    monkeypatch.setattr("rehearsal.nodes.rehearse.run", run)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["nodes"]) == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if line]
+    assert len(said) == 2
+    assert said[0].endswith("training again after 3.0 s, 0 steps lost.")
