@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -106,3 +107,20 @@ def test_other_ranks_wait_for_the_first_one_s_store_and_then_lose_no_second(
         assert nanogpt._join(torch, rank, 2) == "gloo"
         later.join()
     assert [store.listened for store in stores] == [rank == 1]
+
+
+def test_a_checkpoint_without_space_is_said_and_leaves_no_half_of_one(nanogpt: ModuleType, tmp_path: Path) -> None:
+    def save(state: object, file: Any) -> None:
+        file.write(b"half of it")
+        try:
+            raise OSError(28, "No space left on device")
+        finally:
+            # PyTorch's own, from the end of its archive.
+            raise RuntimeError("unexpected pos 40384 vs 40272")
+
+    torch = SimpleNamespace(save=save, tensor=lambda rows, dtype: rows, float64=None)
+    part = SimpleNamespace(state_dict=lambda: {"state": {}})
+    (tmp_path / "checkpoint-00000020.pt").write_text("whole")
+    with pytest.raises(RuntimeError, match=r"checkpoint of iter 40 was not saved in .*: \[Errno 28\] No space left"):
+        nanogpt._save(torch, tmp_path, part, part, 40, [])
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-00000020.pt"]

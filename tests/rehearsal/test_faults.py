@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from rehearsal.account import Account, Fault
+from rehearsal.account import RETRIES, Account, Fault, Refused
 from rehearsal.account.faults import parse_fault
 from rehearsal.engines import program
 from rehearsal.engines.deployment import destroy, up
@@ -165,3 +165,27 @@ def test_the_nth_create_can_be_made_to_fail_and_fails_at_once() -> None:
 def test_an_unknown_kind_of_failure_is_refused() -> None:
     with pytest.raises(ValueError, match="one of error, throttling, capacity, lifecycle, unavailable"):
         parse_fault("network-vpc=explosion")
+
+
+def test_what_is_gone_already_is_deleted_and_kept_without_complaint() -> None:
+    with Account("us-west-2") as account:
+        account.delete("aws:iam/role:Role", "gone")
+        account.keep("aws:iam/role:Role", "gone")
+        assert account.leftovers() == []
+
+
+def test_faults_strike_deletions_and_expired_credentials_every_call() -> None:
+    token = "aws:s3/bucket:Bucket"
+    with Account("us-west-2", faults=[Fault(token, "throttling", RETRIES, call="delete")]) as account:
+        bucket, _ = account.create(token, "one", {"bucket": "sagemaker-one"})
+        with pytest.raises(Refused, match="Rate exceeded"):
+            account.delete(token, bucket)
+        account.faults = [Fault(kind="expired", nth=account.creates + 1)]
+        account.update(token, bucket, {"bucket": "sagemaker-one", "tags": {}})
+        with pytest.raises(Refused, match="ExpiredToken"):
+            account.create(token, "two", {"bucket": "sagemaker-two"})
+        with pytest.raises(Refused, match="ExpiredToken"):
+            account.delete(token, bucket)
+        account.faults.clear()
+        account.delete(token, bucket)
+        assert account.leftovers() == []
