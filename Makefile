@@ -5,11 +5,13 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null && echo $$python && break; done)
 ARGS ?=
 VENV := venv
+# For every platform. 3.11.5 is the oldest Python that all packages support.
+LOCKED := --quiet --universal --python-version 3.11.5 --generate-hashes --no-annotate --custom-compile-command "make requirements"
 BIN := $(VENV)/bin
 # Keep compiled bytecode even if the environment disables it: without it, importing the packages takes 10 s.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: rehearse test test-fast test-slow test-nodes test-kubernetes fuzz mutants check format golden docs-reference node-packages kubernetes-tools clean
+.PHONY: rehearse test test-fast test-slow test-nodes test-kubernetes fuzz mutants check requirements format golden docs-reference node-packages kubernetes-tools clean
 
 ## Bring a stack up and down in an embedded AWS account, then rehearse its nodes or Kubernetes objects: make rehearse STACK=eks-gpu ARGS="--report report.html"
 rehearse: $(VENV)/.ready
@@ -64,6 +66,11 @@ docs-reference: $(VENV)/.ready
 format: $(VENV)/.ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+## Write requirements.txt and requirements-dev.txt: every package that the .in files lead to, by version and hash
+requirements: $(VENV)/.ready
+	$(BIN)/uv pip compile $(LOCKED) requirements.in -o requirements.txt
+	$(BIN)/uv pip compile $(LOCKED) requirements-dev.in -c requirements.txt -o requirements-dev.txt
 
 # Updated when a pinned dependency changes. Pulumi.yaml names the same folder.
 $(VENV)/.ready: requirements.txt requirements-dev.txt

@@ -235,7 +235,7 @@ def test_on_create_says_what_is_missing_in_its_last_line(tmp_path: Path) -> None
 def test_shell_scripts_are_clean() -> None:
     # Of the environment that runs the tests, which need not be on PATH.
     shellcheck = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    assert shellcheck, "shellcheck is in requirements-dev.txt"
+    assert shellcheck, "shellcheck is in requirements-dev.in"
     done = subprocess.run([shellcheck, *map(str, SCRIPTS)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
