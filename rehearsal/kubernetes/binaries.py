@@ -24,6 +24,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from ..patience import told
+
 _TOOLS = Path(__file__).parents[2] / "tools"
 # Two modules, since Go builds with one version of each library and the training operator needs an older Kubernetes.
 _KUBERNETES, _TRAINING_OPERATOR = "kubernetes", "training-operator"
@@ -76,6 +78,9 @@ FOLDERS: Mapping[str, tuple[str, str, str]] = {
     "training-operator-crds": (_TRAINING_OPERATOR, "github.com/kubeflow/training-operator", "manifests/base/crds"),
 }
 
+
+# What each module takes from an empty cache of Go's, as measured.
+_CPU_SECONDS = {_KUBERNETES: 720, _TRAINING_OPERATOR: 150}
 
 # kwok 0.7 reads an annotation that Kubernetes 1.34 has removed. kwok's own "Bump k8s to 1.34" drops the check, and so
 # does the build here. This way kwok uses the libraries that the others have already compiled.
@@ -143,23 +148,29 @@ def build(names: list[str], console: Console) -> list[Built]:
     with _locked():
         for name in names:
             if name in FOLDERS:
-                _copy(name)
+                with told(console, f"Downloading {name}"):
+                    _copy(name)
         # Another run may have built some of them while this one waited.
         wanted = [PROGRAMS[name] for name in names if name in PROGRAMS and not _target(PROGRAMS[name]).is_file()]
         modules = dict.fromkeys(program.module for program in wanted)
-        return [_build_all([one for one in wanted if one.module == module], console) for module in modules]
+        return [
+            _build_all([one for one in wanted if one.module == module], console, f"{number} of {len(modules)}")
+            for number, module in enumerate(modules, start=1)
+        ]
 
 
 def _target(program: Program) -> Path:
     return cache(program.module) / program.name
 
 
-def _build_all(programs: list[Program], console: Console) -> Built:
+def _build_all(programs: list[Program], console: Console, which: str) -> Built:
     """Build one module's programs in one run of Go: shared code is compiled once, and no core waits for a linker."""
     names = tuple(program.name for program in programs)
     began = time.monotonic()
-    with console.status(f"Building {', '.join(names)}; kept for later runs") as status:
-        _go_build(programs, lambda line: status.update(f"Building {', '.join(names)}: {line}"))
+    about = max(1, round(_CPU_SECONDS[programs[0].module] / (os.cpu_count() or 1) / 60))
+    what = f"Building {which}: {', '.join(names)}; once, in up to about {about} min on this machine"
+    with told(console, what) as at:
+        _go_build(programs, at)
     size = sum(_target(program).stat().st_size for program in programs)
     built = Built(names, time.monotonic() - began, size / 1e6)
     console.print(f"  built {', '.join(names)}: {built.seconds:.0f} s, {built.megabytes:.0f} MB", highlight=False)

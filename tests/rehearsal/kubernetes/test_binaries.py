@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from rehearsal import patience
 from rehearsal.cli import main
 from rehearsal.kubernetes import binaries
 
@@ -170,3 +175,24 @@ def test_the_pins_agree_with_the_charts_that_the_program_installs() -> None:
     from components.kubernetes.charts import KUEUE
 
     assert binaries.pinned("sigs.k8s.io/kueue") == f"v{KUEUE.version}"
+
+
+def test_a_build_says_what_it_does_how_far_it_is_and_about_how_long_it_takes(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def go(programs: list[binaries.Program], say: Callable[[str], None]) -> None:
+        for program in programs:
+            say(program.package)
+            _program(binaries.cache(program.module), program.name)
+        time.sleep(0.2)
+
+    monkeypatch.setattr(binaries, "_go_build", go)
+    monkeypatch.setattr(binaries, "told", partial(patience.told, every=0.05))
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    binaries.build(["etcd", "helm", "training-operator"], Console())
+    said = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert said[0] == "Building 1 of 2: etcd, helm; once, in up to about 6 min on this machine"
+    assert re.fullmatch(r"still at it after 0 s, at helm\.sh/helm/v3/cmd/helm", said[1])
+    assert [line for line in said if line.startswith("Building 2")] == [
+        "Building 2 of 2: training-operator; once, in up to about 1 min on this machine"
+    ]
