@@ -55,6 +55,10 @@ LONG: dict[str, Any] = {
         "eksSubnetIds": [f"subnet-0123456789abcdef{n}" for n in (1, 2, 3)],
     },
 }
+# What an existing VPC excludes.
+CLOSED: dict[str, Any] = {
+    "network": {"egress": "vpc-only", "trusted": ["210987654321", "310987654321", "o-exampleorgid"]}
+}
 # A HyperPod cluster cannot change its security groups (AWS::SageMaker::Cluster, create-only properties), nor can a file
 # system.
 FOR_LIFE = {"network.securityGroupIds"}
@@ -105,21 +109,22 @@ def paths_of(value: Any, path: str = "") -> Iterator[str]:
 
 
 def test_no_list_of_the_configuration_is_left_out() -> None:
-    assert set(lists_of(Settings)) == set(paths_of(LONG))
+    assert set(lists_of(Settings)) == {*paths_of(LONG), *paths_of(CLOSED)}
 
 
 @pytest.mark.slow
-def test_shortening_and_reordering_every_list_updates_in_place() -> None:
-    loaded = project("eks-gpu", **LONG)
+@pytest.mark.parametrize(("stack", "lists"), [("eks-gpu", LONG), ("dev", CLOSED)])
+def test_shortening_and_reordering_every_list_updates_in_place(stack: str, lists: dict[str, Any]) -> None:
+    loaded = project(stack, **lists)
     checked = parse(loaded.config)
     with Account(checked.region.name) as account:
         prepare(account, checked)
         long = up(loaded, account)
         assert long.failure == ""
-        turned = up(project("eks-gpu", **reordered(LONG)), account, old=long.state)
+        turned = up(project(stack, **reordered(lists)), account, old=long.state)
         assert turned.failure == ""
         assert set(turned.changes.values()) == {"update"}, _changes(turned)
-        short = up(project("eks-gpu", **shortened(LONG)), account, old=long.state)
+        short = up(project(stack, **shortened(lists)), account, old=long.state)
         assert short.failure == ""
         assert "replace" not in short.changes.values(), _changes(short)
         # Principals that stay keep their access entry.
