@@ -70,7 +70,7 @@ def up(
     )
     result = Deployment(state=engine.state, operations=engine.operations)
     try:
-        result.warnings = run_program(project, engine)
+        run_program(project, engine, result.warnings)
         _end_old(engine, result, on_event)
     except (DeploymentError, ProgramError) as error:
         if isinstance(error, ProgramError) and not any(resource.in_account for resource in engine.state.values()):

@@ -34,23 +34,22 @@ class ProgramError(Exception):
 
 
 class _Warnings(logging.Handler):
-    def __init__(self) -> None:
+    def __init__(self, messages: list[str]) -> None:
         super().__init__(logging.WARNING)
-        self.messages: list[str] = []
+        self.messages = messages
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno == logging.WARNING:
             self.messages.append(record.getMessage())
 
 
-def run_program(project: Project, engine: Engine) -> list[str]:
-    """Run the project's ``__main__.py`` unchanged until every resource is registered. Returns its warnings.
+def run_program(project: Project, engine: Engine, warnings: list[str]) -> None:
+    """Run the project's ``__main__.py`` unchanged until every resource is registered. Its ``warnings`` are added.
 
     Raises ProgramError if the program stops itself, DeploymentError if a resource could not be created.
     """
-    warnings = _Warnings()
     logger = logging.Logger("pulumi-program")
-    logger.addHandler(warnings)
+    logger.addHandler(_Warnings(warnings))
     # Set before any Pulumi code runs: without its own event loop the runtime waits for ever.
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -72,7 +71,6 @@ def run_program(project: Project, engine: Engine) -> list[str]:
         asyncio.set_event_loop(None)
     if engine.failures:
         raise DeploymentError(engine.failures[0])
-    return warnings.messages
 
 
 async def _main(project: Project, engine: Engine, logger: logging.Logger) -> None:

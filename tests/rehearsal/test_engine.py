@@ -55,6 +55,11 @@ def test_a_program_that_stops_itself_says_why_without_a_traceback(program: Any, 
         up(program("raise pulumi.RunError('not today')\n"), account)
 
 
+def test_what_a_program_warns_of_is_told_even_if_a_resource_fails(program: Any, account: Account) -> None:
+    failed = up(program("pulumi.log.warn('look out')\naws.sqs.Queue('queue')\n"), account)
+    assert (bool(failed.failure), failed.warnings) == (True, ["look out"])
+
+
 def test_a_bug_in_the_program_is_shown_as_the_error_it_is(program: Any, account: Account) -> None:
     with pytest.raises(ZeroDivisionError):
         up(program("1 / 0\n"), account)
