@@ -105,7 +105,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"administratorRoleArns": [f"{ROLE}/admin"]},
         {"teams": [VISION | {"roleArns": [f"{ROLE}/vision"]}, SPEECH]},
         {"teams": [VISION | {"volumesGiB": 100}, SPEECH]},
-        {"teams": [VISION | {"fileSystemsGiB": 1200}, SPEECH]},
+        {"teams": [VISION | {"fileSystemsGiB": 2400}, SPEECH]},
         {"network.eksSubnetIds": ["subnet-0aaaaaaaaaaaaaaa3", "subnet-0aaaaaaaaaaaaaaa2"]},
     ],
 }

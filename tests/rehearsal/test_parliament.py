@@ -27,7 +27,14 @@ REASONS: dict[tuple[str, str], str] = {
         "HyperPod attaches interfaces to its instances (SageMaker Developer Guide, IAM role for SageMaker HyperPod); "
         "conditions limit it to the stack's subnet and groups"
     ),
+    ("PERMISSIONS_MANAGEMENT_ACTIONS", "kms:creategrant"): (
+        "services attach encrypted volumes by grants; kms:GrantIsForAWSResource limits it to theirs (AWS KMS Developer "
+        "Guide, condition keys)"
+    ),
 }
+# A key whose values are ARNs, although their type is String (CloudWatch Logs User Guide, "Encrypt log data in
+# CloudWatch Logs using AWS Key Management Service", whose policy compares it with ArnEquals).
+_ARNS = "kms:EncryptionContext:aws:logs:arn"
 
 
 def policies(name: str) -> Iterator[tuple[str, str, list[Any]]]:
@@ -61,7 +68,11 @@ def explained(finding: Any, statements: list[Any]) -> bool:
         )
     if finding.issue == "UNKNOWN_ACTION":
         return bool(actions(finding.detail.removeprefix("Unknown action ")))
-    return any(finding.issue == issue and str([action]) in str(finding.location) for issue, action in REASONS)
+    if finding.issue == "MISMATCHED_TYPE" and "ArnLike" in finding.detail:
+        keys = {key for one in statements for key in one.get("Condition", {}).get("ArnLike", {})}
+        return keys - {"aws:SourceArn", "aws:PrincipalArn"} == {_ARNS}
+    named = finding.location.get("actions", [])
+    return bool(named) and all((finding.issue, action) in REASONS for action in named)
 
 
 # Between them these two have every kind of policy but an endpoint's.

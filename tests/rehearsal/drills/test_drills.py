@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pulumi import ResourceOptions
 
 from rehearsal.account import Account, Refused
 from rehearsal.checks import CheckFailed
@@ -114,15 +113,7 @@ def test_a_drill_fails_where_what_is_gone_cannot_be_deleted_again(monkeypatch: p
 
 
 @pytest.mark.slow
-def test_a_drill_fails_where_the_second_deployer_takes_a_rule_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    def without_order(**options: Any) -> ResourceOptions:
-        return ResourceOptions(parent=options["parent"])
-
-    monkeypatch.setattr("components.validation.ResourceOptions", without_order)
-    assert not IN_ACCOUNT["two-deploys"].run(Ground(project(), config()), "dev").passed
-
-
-@pytest.mark.slow
 def test_a_drill_fails_where_data_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Deployer, "holdings", lambda deployer: {"storage-lustre": str(id(object()))})
+    ids = count()
+    monkeypatch.setattr(Deployer, "holdings", lambda deployer: {"storage-lustre": str(next(ids))})
     assert IN_ACCOUNT["quota"].run(Ground(project(), config()), "dev").lost
