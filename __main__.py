@@ -7,7 +7,6 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 import pulumi_aws_native as aws_native
-from pulumi import ResourceOptions
 
 from components import live, names, writers
 from components.config import load
@@ -31,26 +30,23 @@ config = load()
 charts.require(config)
 settings = config.settings
 caller = aws.get_caller_identity()
-account = caller.account_id
 name = names.for_stack(
     cluster=settings.cluster_name,
     region=config.region.name,
-    account=account,
+    account=caller.account_id,
     project=pulumi.get_project(),
     stack=pulumi.get_stack(),
 )
 deployer = writers.deployer(caller.arn)
-before = live.require_possible(config, name, account, deployer)
+before = live.require_possible(config, name, caller.account_id, deployer)
 lifecycle_writers = writers.writers(settings, before, deployer)
-tags = {**settings.tags, "hyperpod:cluster": name.cluster, names.CLUSTER_ID_TAG: name.cluster_id}
-context = Context(config=config, names=name, account=account, tags=tags)
-shared = ResourceOptions(
+context = Context(config=config, names=name, account=caller.account_id)
+shared = pulumi.ResourceOptions(
     providers=[
-        aws.Provider("aws", region=config.region.name, default_tags={"tags": tags}),
+        aws.Provider("aws", region=config.region.name, default_tags={"tags": context.tags}),
         aws_native.Provider("aws-native", region=config.region.name),
     ]
 )
-
 context = replace(context, key=customer_key(context, shared))
 network = Network("network", context, shared)
 security = SecurityGroups("security", SecurityGroupsArgs(context=context, network=network), shared)
@@ -108,6 +104,7 @@ outputs: dict[str, Any] = {
     "vpcId": network.vpc_id,
     "privateSubnetId": network.private_subnet_id,
     "lifecycleBucket": lifecycle.bucket,
+    **({} if context.key is None else {"kmsKeyArn": context.key}),
     "fsxId": storage.file_system_id,
     "fsxDnsName": storage.dns_name,
     "fsxMountName": storage.mount_name,
@@ -118,7 +115,5 @@ if settings.observability:
     outputs |= Observability("observability", context, shared).outputs
 if settings.validation:
     Validation("validation", context, shared)
-if context.key is not None:
-    outputs["kmsKeyArn"] = context.key
 for key, value in outputs.items():
     pulumi.export(key, value)

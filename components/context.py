@@ -9,18 +9,17 @@ from pulumi import Output
 
 from .catalogue.regions import Region
 from .config import Config, Settings
-from .names import Names
+from .names import CLUSTER_ID_TAG, Names
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """A stack's checked configuration, the names of its resources, its account, the tags that all of them get, and the
-    ARN of the customer key, where everything is encrypted with one."""
+    """A stack's checked configuration, the names of its resources, its account, and the ARN of the customer key, where
+    everything is encrypted with one."""
 
     config: Config
     names: Names
     account: str
-    tags: Mapping[str, str]
     key: Output[str] | None = None
 
     @property
@@ -32,6 +31,15 @@ class Context:
     def region(self) -> Region:
         """Where the stack is."""
         return self.config.region
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """The tags that every resource gets."""
+        return {
+            **self.settings.tags,
+            "hyperpod:cluster": self.names.cluster,
+            CLUSTER_ID_TAG: self.names.cluster_id,
+        }
 
     @property
     def partition(self) -> str:
