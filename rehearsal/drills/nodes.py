@@ -82,10 +82,12 @@ def _spool_full(cluster: Cluster) -> Finding:
     until("the job is held", lambda: "held" in output(controller, f"squeue -h -j {job} -o %r"))
     said = output(controller, f"sinfo -h -R -o '%n: %E'; squeue -h -j {job} -o 'job %i: %r'").strip()
     relieve(worker, _SPOOL, "slurmd")
-    output(controller, f"scontrol update NodeName={worker.hostname} State=RESUME")
 
     def runs() -> bool:
-        # The empty script of the failed launch is in the way of the next one, which only then removes it.
+        # The empty script of the failed launch is in the way of the next one, which only then removes it. That launch
+        # may have drained the node once more.
+        if "drain" in output(controller, f"sinfo -h -N -n {worker.hostname} -o %T"):
+            output(controller, f"scontrol update NodeName={worker.hostname} State=RESUME")
         if re.search("held|BeginTime", output(controller, f"squeue -h -j {job} -o %r")):
             output(controller, f"scontrol release {job}; scontrol update JobId={job} StartTime=now")
         return cluster.shared(f"drill-{job}.log").exists()

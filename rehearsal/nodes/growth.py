@@ -50,7 +50,7 @@ def mounts(host: Host) -> set[str]:
     return {point for point in points if point in ("/fsx", "/home", "/scratch", "/opt/dlami/nvme", "/opt/sagemaker")}
 
 
-def until(what: str, true: Callable[[], bool], seconds: float = 120.0) -> None:
+def until(what: str, true: Callable[[], bool], seconds: float = 180.0) -> None:
     """Wait for a condition. Raises CheckFailed if it does not come true in time."""
     deadline = time.monotonic() + seconds
     while not true():

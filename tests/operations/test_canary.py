@@ -105,6 +105,7 @@ def test_nothing_that_is_printed_or_reported_has_a_secret(
     assert told == []
 
 
+@pytest.mark.slow
 def test_the_state_has_no_secret_but_the_kubeconfig_which_is_marked(planted: list[str]) -> None:
     """pulumi-eks's component cannot mark its output (pulumi/pulumi#11545): its kubeconfig has no token on AWS."""
     with Account("us-west-2") as account:

@@ -74,12 +74,8 @@ def live_with(name: str, without: str = "", whole: bool = True) -> str:
         return "; ".join([*destroy(again.state, account), *account.leftovers()])
 
 
-def test_a_stack_comes_up_and_goes_with_its_policies_alone() -> None:
-    assert live_with("dev") == ""
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in GOLDEN if name != "dev"])
+@pytest.mark.parametrize("name", GOLDEN)
 def test_every_stack_comes_up_and_goes_with_its_policies_alone(name: str) -> None:
     assert live_with(name) == ""
 
@@ -98,7 +94,9 @@ def test_whoever_encrypts_with_a_customer_key_may_use_it(action: str) -> None:
     assert f"is not authorized to perform: {action} on resource: " in live_with("slurm-govcloud", action, whole=False)
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in ("dev", "eks-gpu") else pytest.mark.slow) for name in GOLDEN]
+)
 def test_the_policies_are_what_iam_takes_and_grant_what_they_seem_to(name: str) -> None:
     made, partition = written(name), "aws-us-gov" if name == "slurm-govcloud" else "aws"
     for documents in (made.deploy, made.operate):

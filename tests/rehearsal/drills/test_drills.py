@@ -51,6 +51,7 @@ def test_an_unknown_drill_is_refused_with_the_known_ones(capsys: pytest.CaptureF
     assert "there is no drill nosuch; there are capacity, quota" in " ".join(said.split())
 
 
+@pytest.mark.slow
 def test_one_drill_by_name_prints_and_writes_what_its_user_saw(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
