@@ -22,7 +22,7 @@ from ..nodes.stack import bring_up
 from .boots import BOOTS
 from .model import Drill, Finding, Result
 
-_STATE, _SPOOL = "/var/spool/slurmctld", "/var/spool/slurmd"
+_STATE = "/var/spool/slurmctld"
 _JOB = "sbatch --parsable -o /fsx/drill-%j.log --wrap"
 _UNREACHABLE = "timeout 40 scontrol ping"
 
@@ -70,30 +70,6 @@ def _unfinished(cluster: Cluster, *jobs: str) -> list[str]:
     logs = {job: cluster.shared(f"drill-{job}.log") for job in jobs}
     until("the jobs end", lambda: not output(cluster.controller, "squeue -h -t RUNNING,PENDING,COMPLETING").strip())
     return [f"job {job}" for job, log in logs.items() if not log.exists() or "finished" not in log.read_text()]
-
-
-def _spool_full(cluster: Cluster) -> Finding:
-    """A worker cannot start a job: Slurm drains it and holds the job, both until somebody has made space."""
-    controller, worker = cluster.controller, cluster.workers[0]
-    fill(worker, _SPOOL)
-    began = time.monotonic()
-    job = output(controller, f"{_JOB} 'srun hostname; echo finished' -N {len(cluster.workers)}").strip()
-    until("Slurm drains the node", lambda: "is full" in output(controller, "sinfo -h -R -o %E"))
-    until("the job is held", lambda: "held" in output(controller, f"squeue -h -j {job} -o %r"))
-    said = output(controller, f"sinfo -h -R -o '%n: %E'; squeue -h -j {job} -o 'job %i: %r'").strip()
-    relieve(worker, _SPOOL, "slurmd")
-
-    def runs() -> bool:
-        # The empty script of the failed launch is in the way of the next one, which only then removes it. That launch
-        # may have drained the node once more.
-        if "drain" in output(controller, f"sinfo -h -N -n {worker.hostname} -o %T"):
-            output(controller, f"scontrol update NodeName={worker.hostname} State=RESUME")
-        if re.search("held|BeginTime", output(controller, f"squeue -h -j {job} -o %r")):
-            output(controller, f"scontrol release {job}; scontrol update JobId={job} StartTime=now")
-        return cluster.shared(f"drill-{job}.log").exists()
-
-    until("the job runs", runs)
-    return Finding(said, _unfinished(cluster, job), seconds=time.monotonic() - began)
 
 
 def _shared_full(cluster: Cluster) -> Finding:
@@ -156,13 +132,6 @@ DRILLS: tuple[Drill[Cluster], ...] = (
         "nodes",
         "I/O error writing script",
         _state_full,
-    ),
-    Drill(
-        "spool-disk-full",
-        "a worker's disk is full when a job starts there",
-        "nodes",
-        "SlurmdSpoolDir is full",
-        _spool_full,
     ),
     Drill(
         "fsx-full",

@@ -26,7 +26,7 @@ def test_every_drill_of_nodes_passes() -> None:
     results = held(*DRILLS)
     assert len(results) == len(DRILLS)
     failed = [result for result in results if not result.passed]
-    # Slurm's own retries and time limits decide two of them, so a busy machine may need a second attempt.
+    # Slurm's own retries and time limits decide the partition, so a busy machine may need a second attempt.
     again = held(*(drill for drill in DRILLS if drill.name in {result.name for result in failed}))
     assert [result.as_json() for result in again if not result.passed] == [], failed
 
