@@ -23,6 +23,8 @@ _USABLE = {
     "key_usage": ("ENCRYPT_DECRYPT", "does not encrypt", "a key for encryption and decryption"),
     "customer_master_key_spec": ("SYMMETRIC_DEFAULT", "is not symmetric", "a symmetric key"),
 }
+# Grants that services of AWS make, and no others.
+_GRANTS_OF_AWS = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
 
 
 def customer_key(context: Context, opts: ResourceOptions) -> Output[str] | None:
@@ -87,10 +89,10 @@ def use_through(context: Context, key: str, service: str) -> list[Statement]:
 
     AWS KMS Developer Guide, "kms:ViaService" and "kms:GrantIsForAWSResource".
     """
-    via = {"StringEquals": {"kms:ViaService": f"{service}.{context.region.name}.{context.region.dns_suffix}"}}
+    via = _via(context, service)
     return [
         allow(["kms:DescribeKey"], [key]),
-        allow(["kms:CreateGrant"], [key], {**via, "Bool": {"kms:GrantIsForAWSResource": "true"}}),
+        allow(["kms:CreateGrant"], [key], via | _GRANTS_OF_AWS),
         allow(["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"], [key], via),
     ]
 
@@ -100,13 +102,17 @@ def node_statements(context: Context, key: str) -> list[Statement]:
 
     SageMaker Developer Guide, "Customer managed AWS KMS key encryption for SageMaker HyperPod".
     """
-    region = f"{context.region.name}.{context.region.dns_suffix}"
-    sagemaker = {"StringEquals": {"kms:ViaService": f"sagemaker.{region}"}}
+    sagemaker = _via(context, "sagemaker")
     return [
-        allow(["kms:CreateGrant"], [key], {**sagemaker, "Bool": {"kms:GrantIsForAWSResource": "true"}}),
+        allow(["kms:CreateGrant"], [key], sagemaker | _GRANTS_OF_AWS),
         allow(["kms:DescribeKey"], [key], sagemaker),
-        allow(["kms:Decrypt"], [key], {"StringEquals": {"kms:ViaService": f"s3.{region}"}}),
+        allow(["kms:Decrypt"], [key], _via(context, "s3")),
     ]
+
+
+def _via(context: Context, service: str) -> dict[str, dict[str, str]]:
+    """That a service uses the key for the caller."""
+    return {"StringEquals": {"kms:ViaService": f"{service}.{context.region.name}.{context.region.dns_suffix}"}}
 
 
 def key_problems(config: Config, account: str) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from components.config import Config
-from stack.events import Event, Operation
+from stack.events import Event, Operation, name_of
 from stack.precious import PRECIOUS
 from stack.project import Project
 from stack.state import State, deletion_order
@@ -72,7 +72,7 @@ class Deployer:
 
     def drifted(self) -> list[str]:
         """What AWS has no more, or has differently, by name. The state is AWS's afterwards."""
-        return [f"{urn.rsplit('::', 1)[-1]} ({what})" for urn, what in refresh(self.state, self.account).items()]
+        return [f"{name_of(urn)} ({what})" for urn, what in refresh(self.state, self.account).items()]
 
     def holdings(self) -> dict[str, str]:
         """What holds data or work and exists: its id by its name."""
@@ -90,7 +90,7 @@ class Deployer:
     def settled(self) -> None:
         """Raise CheckFailed if a further update would change anything."""
         failure = self.up()
-        changed = [f"{urn.rsplit('::', 1)[-1]} ({what})" for urn, what in self.changes.items()]
+        changed = [f"{name_of(urn)} ({what})" for urn, what in self.changes.items()]
         require(not failure and not changed, failure or f"a further update changes {', '.join(changed)}")
 
     def leave(self) -> list[str]:

@@ -40,7 +40,7 @@ def _deleted(ground: Ground) -> Finding:
             require(found == f"{gone.name} (delete)", f"refresh finds, without {gone.name}: {found}")
             said = said or f"refresh: {found}"
             _must(deployer.up())
-            made = {urn.rsplit("::", 1)[-1]: what for urn, what in deployer.changes.items()}
+            made = {name_of(urn): what for urn, what in deployer.changes.items()}
             require(made == {gone.name: "create"}, f"without {gone.name}, an update does: {made}")
             seconds = max(seconds, deployer.clock - began)
             lost += deployer.lost(before)

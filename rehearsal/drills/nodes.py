@@ -42,11 +42,15 @@ def _power(cluster: Cluster) -> Finding:
 def _survived(lose: Callable[[Cluster], Recovery]) -> Callable[[Cluster], Finding]:
     def act(cluster: Cluster) -> Finding:
         found = lose(cluster)
-        beyond = found.steps_lost - SAVE_EVERY
-        lost = [f"{beyond} steps before the last checkpoint"] if beyond > 0 else []
-        return Finding(found.seen, lost, seconds=found.resumed_after_seconds)
+        return Finding(found.seen, _beyond_checkpoint(found.steps_lost), seconds=found.resumed_after_seconds)
 
     return act
+
+
+def _beyond_checkpoint(steps_lost: int) -> list[str]:
+    """What is lost of a training job, beside the steps since its last checkpoint."""
+    beyond = steps_lost - SAVE_EVERY
+    return [f"{beyond} steps before the last checkpoint"] if beyond > 0 else []
 
 
 def _state_full(cluster: Cluster) -> Finding:
@@ -80,16 +84,8 @@ def _shared_full(cluster: Cluster) -> Finding:
     began, before = time.monotonic(), len(log.read_text())
     try:
         until("training notices", lambda: "rror" in log.read_text()[before:])
-        until(
-            "the job ends",
-            lambda: (
-                not output(
-                    cluster.controller,
-                    f"squeue -h -j {job} -t RUNNING",
-                )
-            ),
-            60.0,
-        )
+        running = f"squeue -h -j {job} -t RUNNING"
+        until("the job ends", lambda: not output(cluster.controller, running), 60.0)
     finally:
         cluster.sandbox.resize(cluster.stack.file_system)
     text = log.read_text()
@@ -100,8 +96,7 @@ def _shared_full(cluster: Cluster) -> Finding:
     resumed = int(re.findall(r"^resumed after iter (\d+)", log.read_text(), re.M)[-1])
     seconds = time.monotonic() - began
     output(cluster.controller, f"scancel {job}")
-    beyond = reached - resumed - SAVE_EVERY
-    return Finding(said, [f"{beyond} steps before the last checkpoint"] if beyond > 0 else [], left, seconds)
+    return Finding(said, _beyond_checkpoint(reached - resumed), left, seconds)
 
 
 DRILLS: tuple[Drill[Cluster], ...] = (

@@ -9,6 +9,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from stack.state import tags_of
+
 from ..account import Account
 from ..account.endpoints import blocks
 from ..account.grants import Statement, asked_about, granted, role_statements
@@ -78,6 +80,5 @@ def _context(account: Account, role_arn: str, resource: str, request: Mapping[st
         context["cloudwatch:namespace"] = str(request["Namespace"])
     for live in account.live.values():
         if resource in live.identifiers:
-            tags = {**live.inputs.get("tagsAll", {}), **live.inputs.get("tags", {})}
-            context |= {f"aws:ResourceTag/{key}": str(value) for key, value in tags.items()}
+            context |= {f"aws:ResourceTag/{key}": str(value) for key, value in tags_of(live.inputs).items()}
     return context
