@@ -80,7 +80,7 @@ $(VENV)/.ready: requirements.txt requirements-dev.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements-dev.txt
 	touch $@
 
-## Install the Debian packages of the node rehearsal (needs root): MUNGE, sshd, OpenMPI, PyTorch for CPUs; and Slurm releases, in ~/.cache/hyperpod-tools
+## Install the Debian packages of the node rehearsal (needs root): MUNGE, sshd, OpenMPI, PyTorch for CPUs, Prometheus; and Slurm releases, in ~/.cache/hyperpod-tools
 node-packages: $(VENV)/.ready
 	test -e /usr/sbin/policy-rc.d || { printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d && chmod +x /usr/sbin/policy-rc.d; }
 	apt-get update -q

@@ -23,6 +23,10 @@ _PACKAGES = {
     "/usr/bin/mpirun": "openmpi-bin",
     "/usr/lib/python3/dist-packages/torch": "python3-torch",
     "/usr/lib/*-linux-gnu/openblas-pthread": "libopenblas0-pthread",
+    # promtool comes with the first, amtool with the second. Tests of alert rules use them, without root.
+    "/usr/bin/prometheus": "prometheus",
+    "/usr/bin/prometheus-alertmanager": "prometheus-alertmanager",
+    "/usr/bin/prometheus-node-exporter": "prometheus-node-exporter",
 }
 # What the kernel must support, and why.
 _FILE_SYSTEMS = {
