@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pulumi import StringAsset
 
+from stack.events import name_of
 from stack.state import ResourceState, State
 
 from ..checks import require
