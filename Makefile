@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 # Keep compiled bytecode even if the environment disables it: without it, importing the packages takes 10 s.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: rehearse test test-fast test-slow test-nodes test-kubernetes fuzz mutants check requirements format golden docs-reference node-packages kubernetes-tools clean
+.PHONY: rehearse test test-fast test-slow test-nodes test-kubernetes fuzz mutants check audit sbom requirements format golden docs-reference node-packages kubernetes-tools clean
 
 ## Bring a stack up and down in an embedded AWS account, then rehearse its nodes or Kubernetes objects: make rehearse STACK=eks-gpu ARGS="--report report.html"
 rehearse: $(VENV)/.ready
@@ -20,7 +20,7 @@ rehearse: $(VENV)/.ready
 	$(BIN)/python -m rehearsal eks --stack $(STACK) --if-possible
 
 ## Format, lint, types and every test; tests that need root, packages or built programs say so if they cannot run
-test: check test-fast test-slow test-nodes test-kubernetes
+test: check audit test-fast test-slow test-nodes test-kubernetes
 
 ## The fast suite: about a minute
 test-fast: $(VENV)/.ready
@@ -52,8 +52,16 @@ check: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/shellcheck $$(git ls-files '*.sh' '*.sbatch' '.ci/run' '*/image/torchrun')
-	$(BIN)/mypy components stack operations rehearsal lifecycle tests docs benchmarks __main__.py
+	$(BIN)/mypy components stack operations rehearsal lifecycle tests docs tools benchmarks __main__.py
 	PYTHONPATH=.:lifecycle $(BIN)/lint-imports --no-logo > /dev/null || PYTHONPATH=.:lifecycle $(BIN)/lint-imports
+
+## Known vulnerabilities of the locked packages, and secrets in the project's files; says so where the database is out of reach
+audit: $(VENV)/.ready
+	$(BIN)/python -m tools.supply.audit || [ $$? -eq 3 ]
+
+## Write sbom.cdx.json (CycloneDX) from the locked packages, and print their licences
+sbom: $(VENV)/.ready
+	$(BIN)/python -m tools.supply.bill
 
 ## Renew tests/golden: what stacks deploy and what nodes look like after a boot; read the diff
 golden: $(VENV)/.ready
