@@ -19,7 +19,7 @@ from components.kubernetes import charts
 from components.kubernetes.eks import Eks
 from components.lifecycle_bucket import LifecycleBucket, LifecycleBucketArgs
 from components.network import Network
-from components.observability import Observability
+from components.observability.workspaces import Observability
 from components.orchestrator import Orchestrator, OrchestratorArgs
 from components.security import SecurityGroups, SecurityGroupsArgs
 from components.slurm import Slurm
@@ -50,10 +50,13 @@ shared = pulumi.ResourceOptions(
 context = replace(context, key=customer_key(context, shared))
 network = Network("network", context, shared)
 security = SecurityGroups("security", SecurityGroupsArgs(context=context, network=network), shared)
+metrics = Observability("observability", context, shared) if settings.observability.with_prometheus else None
+collecting = None if context.on_eks else metrics  # On EKS an add-on collects, and no node.
 identity = Identity(
     "identity",
     IdentityArgs(
         context=context,
+        workspace=collecting.prometheus.arn if collecting else None,
         vpc_id=network.vpc_id,
         subnet_id=network.private_subnet_id,
         security_group_ids=security.nodes,
@@ -71,7 +74,14 @@ storage = Storage(
     shared,
 )
 lifecycle = LifecycleBucket(
-    "lifecycle", LifecycleBucketArgs(context=context, folder=Path("lifecycle"), writers=lifecycle_writers), shared
+    "lifecycle",
+    LifecycleBucketArgs(
+        context=context,
+        folder=Path("lifecycle"),
+        writers=lifecycle_writers,
+        remote_write_url=collecting.prometheus.remote_write_url if collecting else None,
+    ),
+    shared,
 )
 make_orchestrator: type[Slurm] | type[Eks] = Eks if context.on_eks else Slurm
 orchestrator: Orchestrator = make_orchestrator(
@@ -111,8 +121,8 @@ outputs: dict[str, Any] = {
     names.DEPLOYED_WITH: {**live.deployed_with(config), writers.OUTPUT: lifecycle_writers},
     "estimatedHourlyUsd": round(estimate.hourly_usd, 2),
 }
-if settings.observability:
-    outputs |= Observability("observability", context, shared).outputs
+if metrics:
+    outputs |= metrics.outputs
 if settings.validation:
     Validation("validation", context, shared)
 for key, value in outputs.items():

@@ -46,9 +46,11 @@ _CLUSTER_METRICS, _OWN_METRICS = "/aws/sagemaker/Clusters", "HyperPod"
 
 @dataclass(frozen=True, kw_only=True)
 class IdentityArgs:
-    """What the roles are made from: the stack, and the network that its nodes' interfaces are in."""
+    """What the roles are made from: the stack, and the network that its nodes' interfaces are in. ``workspace`` is the
+    ARN of the Prometheus workspace that the nodes write to; None where none of them collects."""
 
     context: Context
+    workspace: Output[str] | None
     vpc_id: Input[str]
     subnet_id: Input[str]
     security_group_ids: Sequence[Input[str]]
@@ -110,7 +112,25 @@ class Identity(ComponentResource):
             )
         )
         self.ready.append(aws.iam.RolePolicy(f"{self._name}-{kind}", role=role.name, policy=policy_text, opts=child))
+        if self._args.workspace is not None:
+            # On its own: what nodes need to boot does not change with it.
+            aws.iam.RolePolicy(
+                f"{self._name}-{kind}-metrics",
+                role=role.name,
+                policy=self._args.workspace.apply(lambda arn: document(self._metrics(arn))),
+                opts=child,
+            )
         return role
+
+    def _metrics(self, workspace: str) -> list[Statement]:
+        """Writing to the one workspace, and pulling AWS's images of exporters (``hyperpod/*`` in EKS's registry)."""
+        region = self._context.region
+        images = f"arn:{region.partition}:ecr:{region.name}:{region.eks_images_account}:repository/hyperpod/*"
+        return [
+            allow(["aps:RemoteWrite"], [workspace]),
+            allow(["ecr:GetAuthorizationToken"], ["*"]),
+            allow(PULL_ACTIONS, [images]),
+        ]
 
     def _interfaces(self, vpc: str, subnet: str, groups: Sequence[str]) -> list[Statement]:
         """HyperPod's instances are in an account of SageMaker's, with interfaces in the stack's VPC."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pulumi
 import pulumi_aws as aws
-from pulumi import ComponentResource, FileAsset, Output, ResourceOptions, StringAsset
+from pulumi import Asset, ComponentResource, FileAsset, Input, Output, ResourceOptions, StringAsset
 
 from . import provisioning
 from .context import Context
@@ -42,11 +42,12 @@ _WRITES = [
 @dataclass(frozen=True, kw_only=True)
 class LifecycleBucketArgs:
     """What the bucket is made from. ``folder`` has the files; the configuration is rendered next to them. ``writers``
-    are the ARNs of those who may write it, with wildcards."""
+    are the ARNs of those who may write it, with wildcards. ``remote_write_url``: where the nodes send metrics."""
 
     context: Context
     writers: Sequence[str]
     folder: Path
+    remote_write_url: Output[str] | None = None
 
 
 class LifecycleBucket(ComponentResource):
@@ -72,11 +73,10 @@ class LifecycleBucket(ComponentResource):
         settings = self._settings(bucket, args)
         # Objects are created after the settings, so that each is versioned and encrypted.
         after = ResourceOptions(parent=self, depends_on=settings)
-        files = {
+        files: dict[str, Input[Asset]] = {
             path.relative_to(args.folder).as_posix(): FileAsset(str(path)) for path in lifecycle_files(args.folder)
         }
-        context = args.context
-        rendered = {provisioning.FILE_NAME: StringAsset(provisioning.render(context.config, context.names))}
+        rendered = {provisioning.FILE_NAME: _parameters(args)}
         self.ready = [
             aws.s3.BucketObjectv2(
                 f"{name}-{key}",
@@ -131,6 +131,14 @@ class LifecycleBucket(ComponentResource):
             opts=ResourceOptions(parent=self, depends_on=[versioning]),
         )
         return [closed, versioning, encryption, policy]
+
+
+def _parameters(args: LifecycleBucketArgs) -> Output[Asset]:
+    """What the nodes read. A workspace's address is known once the workspace is there."""
+    config, cluster = args.context.config, args.context.names
+    return Output.from_input(args.remote_write_url).apply(
+        lambda url: StringAsset(provisioning.render(config, cluster, url))
+    )
 
 
 def _encryption(key: Output[str] | None) -> aws.s3.BucketServerSideEncryptionConfigurationRuleArgs:

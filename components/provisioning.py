@@ -16,12 +16,12 @@ from .names import Names
 FILE_NAME = parameters.FILE_NAME
 
 
-def render(config: Config, names: Names) -> str:
+def render(config: Config, names: Names, remote_write_url: str | None = None) -> str:
     """The file's text."""
-    return parameters.render(facts(config, names))
+    return parameters.render(facts(config, names, remote_write_url))
 
 
-def facts(config: Config, names: Names) -> Parameters:
+def facts(config: Config, names: Names, remote_write_url: str | None = None) -> Parameters:
     """What a node reads. It finds the file system by the cluster's id, its tag: the file system's own id is not known
     before the nodes start, and they do not wait for it.
     """
@@ -39,6 +39,8 @@ def facts(config: Config, names: Names) -> Parameters:
         imds_v1=settings.imds_v1,
         cidrs=tuple(cidr for cidr in (net.cidr, net.secondary_cidr) if cidr) if not net.vpc_id else (),
         lost_after_seconds=settings.lost_node_seconds,
+        remote_write_url=remote_write_url,
+        metrics_detail=settings.observability.detail,
     )
 
 

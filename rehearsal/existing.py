@@ -18,10 +18,11 @@ _IDS = {
     "sg": "moto.ec2.models.security_groups.random_security_group_id",
 }
 _CIDR = "10.0.0.0/16"
+_AMP, _AMG = "aws:amp/workspace:Workspace", "aws:grafana/workspace:Workspace"
 
 
 def prepare(account: Account, *configs: Config) -> None:
-    """Create what the configurations name (VPC, subnets, groups, role, key, file system, bucket), each once."""
+    """Create what the configurations name (VPC, roles, key, file system, bucket, workspaces and more), each once."""
     # What somebody else has created neither fails nor counts.
     faults, account.faults = account.faults, []
     for config in configs:
@@ -48,9 +49,21 @@ def _prepare(account: Account, config: Config) -> None:
         account.adopt("aws:fsx/lustreFileSystem:LustreFileSystem", "existing file system", home, inputs, outputs)
     if (key := settings.security.kms_key) and key != "create":
         account.adopt("aws:kms/key:Key", "existing key", key.rsplit("/", 1)[1], {}, {"arn": key})
+    _workspaces(account, config)
     for group in config.worker_groups:
         if group.worker and (plan := group.worker.training_plan_arn):
             account.adopt("aws:sagemaker/trainingPlan:TrainingPlan", "existing training plan", plan, {})
+
+
+def _workspaces(account: Account, config: Config) -> None:
+    chosen = config.settings.observability
+    if (arn := chosen.existing_prometheus) and not any(live.outputs.get("arn") == arn for live in account.find(_AMP)):
+        # moto makes a workspace's id of a UUID.
+        with patch("moto.amp.models.mock_random.uuid4", return_value=arn.rsplit("/ws-", 1)[1]):
+            account.create(_AMP, "existing Prometheus workspace", {"alias": "shared"})
+    if workspace := chosen.existing_grafana:
+        address = f"{workspace}.grafana-workspace.{config.region.name}.{config.region.dns_suffix}"
+        account.adopt(_AMG, "existing Grafana workspace", workspace, {}, {"endpoint": address})
 
 
 def _network(account: Account, config: Config) -> None:

@@ -18,6 +18,7 @@ from tests.shared import made_once
 ROOT = Path(__file__).parent.parent
 READY_STACKS = ("dev", "slurm-gpu", "slurm-trainium", "eks-gpu", "eks-trainium")
 VARIANTS = READY_STACKS[1:]
+METRICS = {"prometheus": "create", "grafana": "create"}
 
 
 def project(stack: str = "dev", **settings: Any) -> Project:

@@ -37,6 +37,7 @@ from .fields import (
     VpcId,
     WriterArn,
 )
+from .observability import Observability
 
 # SageMaker API Reference: CreateCluster (InstanceCount, VolumeSizeInGB), InstanceGroupName.
 MAX_COUNT = 6758
@@ -313,7 +314,7 @@ class Settings(Model):
     existing_role_arn: Annotated[RoleArn | None, _NONE_IF_EMPTY, IN_PLACE] = None
     security: Security = Security()
     ssh_public_key: Annotated[SshPublicKey | None, _NONE_IF_EMPTY, AT_BOOT] = None
-    observability: Annotated[StrictBool, IN_PLACE] = False
+    observability: Observability = Observability()
     validation: Annotated[StrictBool, IN_PLACE] = True
     benchmarks: Annotated[StrictBool, IN_PLACE] = False
     imds_v1: Annotated[StrictBool, AT_BOOT] = Field(False, alias="imdsV1")

@@ -32,10 +32,16 @@ _EXAMPLES = {
 }
 
 
+# Keys that were of another type once, and what to write now.
+_FORMERLY = {
+    "hyperpod:observability": "{prometheus: create, grafana: create} where it was true, {} where it was false",
+}
+
+
 def mistyped(key: str, value: object, wanted: str) -> Problem:
     """A value that is not of the type that Pulumi.yaml has for its key."""
     article = "an" if wanted[0] in "aio" else "a"
-    return Problem(key=key, what=f"{value!r} is not {article} {wanted}", fix=_EXAMPLES[wanted])
+    return Problem(key=key, what=f"{value!r} is not {article} {wanted}", fix=_FORMERLY.get(key, _EXAMPLES[wanted]))
 
 
 def kept_secret(key: str) -> Problem:

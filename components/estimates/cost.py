@@ -102,8 +102,10 @@ def _notes(config: Config, rates: Rates) -> Iterator[str]:
             yield f"{group.name}: shown at the on-demand rate; spot and training plans cost what AWS says then"
     if settings.orchestrator == "eks" and (notice := extended_support_notice(settings.kubernetes_version)):
         yield notice
-    if settings.observability:
-        yield "managed Prometheus and Grafana are billed by sample and by user"
+    if settings.observability.with_prometheus:
+        yield "managed Prometheus is billed by sample"
+    if settings.observability.grafana == "create":
+        yield "managed Grafana is billed by user"
 
 
 def _hourly(item: str, rates: Rates) -> float:

@@ -39,8 +39,9 @@ def needed(config: Config) -> list[Quota]:
         quotas += _network(config)
     if settings.orchestrator == "eks":
         quotas.append(Quota(service="eks", name="Clusters", code="L-1194D53C", needed=1))
-    if settings.observability:
+    if settings.observability.prometheus == "create":
         quotas.append(Quota(service="aps", name="Workspaces per region per account", code="L-8873DB23", needed=1))
+    if settings.observability.grafana == "create":
         quotas.append(Quota(service="grafana", name="Number of workspaces", code="L-2C2D5119", needed=1))
     return quotas
 

@@ -11,9 +11,11 @@ from .host import Host
 
 # What the stack's own file system is tagged with, and the cluster id that is the tag's value.
 CLUSTER_ID_TAG = "hyperpod:cluster-id"
-# Forms of texts: a name that other files can have in a line, a path without spaces, an address block.
+# Forms of texts: a name that other files can have in a line, a path without spaces, an address on the web, an
+# address block.
 WORD = {"form": r"[!-~]+"}
 PATH = {"form": r"/[!-~]*"}
+URL = {"form": r"https:/{2}[!-~]+"}
 CIDR = {"form": r"(\d{1,3}\.){3}\d{1,3}/\d{1,2}"}
 
 NodeRole = Literal["controller", "login", "worker"]
@@ -45,7 +47,8 @@ class Parameters:
     """hyperpod_parameters.json: its keys are the fields. The stack's program makes one, nodes read it back.
 
     ``cidrs``: the address blocks of the nodes, empty where they are not known. ``fsx_efa``: whether the file system
-    speaks EFA. ``home_fsx_id``: another file system that is mounted at /home.
+    speaks EFA. ``home_fsx_id``: another file system that is mounted at /home. ``remote_write_url``: where metrics go,
+    None where nothing collects any; ``metrics_detail``: how many are collected.
     """
 
     cluster_id: str = field(metadata=WORD)
@@ -60,6 +63,8 @@ class Parameters:
     imds_v1: bool
     cidrs: Tuple[str, ...] = field(metadata=CIDR)
     lost_after_seconds: float
+    remote_write_url: Optional[str] = field(metadata=URL)
+    metrics_detail: Literal["basic", "advanced"]
 
     @property
     def groups(self) -> Dict[str, Group]:

@@ -11,7 +11,7 @@ import pytest
 from components.kubernetes.addons import POD_ADDONS
 from stack.state import STACK_TYPE
 from tests.golden.stacks import KEY, deployed, state_of
-from tests.support import VARIANTS, everything_before, of_type, one, plan
+from tests.support import METRICS, VARIANTS, everything_before, of_type, one, plan
 
 BOTH = ("slurm-gpu", "eks-gpu")
 EVERYTHING = ("slurm-closed", "eks-teams")
@@ -26,7 +26,7 @@ EVERYTHING = ("slurm-closed", "eks-teams")
     ],
 )
 def test_every_resource_has_a_component_for_parent_and_a_name_beginning_with_its(stack: str, size: str) -> None:
-    state = plan(stack, size=size, observability=True, benchmarks=True).state
+    state = plan(stack, size=size, observability=METRICS, benchmarks=True).state
     for resource in state.values():
         if not resource.in_account:
             continue
@@ -58,11 +58,31 @@ def test_the_cluster_does_not_wait_for_what_it_can_do_without(stack: str) -> Non
     late = {
         "storage-lustre",
         "observability-grafana",
-        "observability-prometheus",
+        "observability-common",
+        *(f"identity-{kind}-metrics" for kind in ("controller", "login", "worker")),
         *(f"eks-addons-{addon}" for addon in POD_ADDONS),
     }
     assert not before & late
     assert not any(name.startswith("validation-") for name in before)
+
+
+def test_nodes_learn_where_to_send_metrics_before_they_boot_and_may_send_there_alone() -> None:
+    state = state_of("slurm-closed")
+    assert "observability-prometheus" in everything_before(state, one(state, "hyperpod-cluster"))
+    workspace = one(state, "observability-prometheus").outputs
+    url = f"{workspace['prometheusEndpoint']}api/v1/remote_write"
+    text = json.loads(one(state, "lifecycle-hyperpod_parameters.json").inputs["source"].text)
+    assert text["remote_write_url"] == url
+    for kind in ("controller", "login", "worker"):
+        policy = json.loads(one(state, f"identity-{kind}-metrics").inputs["policy"])
+        (write,) = [s for s in policy["Statement"] if "aps:RemoteWrite" in s["Action"]]
+        assert (write["Action"], write["Resource"]) == (["aps:RemoteWrite"], [workspace["arn"]])
+
+
+def test_on_eks_no_node_waits_for_a_workspace_or_writes_to_one() -> None:
+    state = state_of("eks-teams")
+    assert "observability-prometheus" not in everything_before(state, one(state, "hyperpod-cluster"))
+    assert not any(r.name.endswith("-metrics") for r in state.values() if r.name.startswith("identity"))
 
 
 @pytest.mark.parametrize("stack", VARIANTS)
@@ -237,8 +257,8 @@ def test_user_tags_reach_every_resource_through_the_providers_and_the_cluster() 
 
 
 def test_switches_add_and_remove_whole_components() -> None:
-    bare = state_of("slurm-existing")
-    assert not [r for r in bare.values() if r.name.startswith(("validation", "observability"))]
+    for bare, component in (("slurm-existing", "validation"), ("dev", "observability")):
+        assert not [r for r in state_of(bare).values() if r.name.startswith(component)]
     assert {"validation-benchmark", "validation-validate"} <= {r.name for r in state_of("slurm-closed").values()}
     assert {"validation-validate", "observability-grafana"} <= {r.name for r in state_of("eks-teams").values()}
 
@@ -292,7 +312,9 @@ def test_outputs_are_the_documented_ones(stack: str) -> None:
     }
     wanted |= {"connect", "estimatedHourlyUsd", "deployedWith"}
     if stack.startswith("eks"):
-        wanted |= {"prometheusEndpoint", "grafanaUrl", "eksClusterName", "kubeconfig", "trainingRepository"}
+        wanted |= {f"prometheus{what}" for what in ("Endpoint", "WorkspaceId")}
+        wanted |= {f"grafana{what}" for what in ("Url", "WorkspaceId")}
+        wanted |= {"eksClusterName", "kubeconfig", "trainingRepository"}
     deployment = deployed(stack)
     assert set(deployment.outputs) == wanted
     assert deployment.secret_outputs == ({"kubeconfig"} if stack.startswith("eks") else set())

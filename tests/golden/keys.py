@@ -54,6 +54,8 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"tags": {"team": "research"}},
     ],
     "slurm-closed": [
+        {"observability.detail": "basic"},
+        {"observability.grafanaAuthentication": ["AWS_SSO", "SAML"]},
         {"login.instanceType": "ml.m5.xlarge"},
         {"network.trusted": []},
         {"login.count": 3},

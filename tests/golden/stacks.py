@@ -37,6 +37,7 @@ VPC = {
     "privateSubnetId": "subnet-0123456789abcdef0",
     "securityGroupIds": ["sg-0123456789abcdef0"],
 }
+WORKSPACE = "arn:aws:aps:us-west-2:123456789012:workspace/ws-01234567-89ab-cdef-0123-456789abcdef"
 DEPLOYMENTS = Path(__file__).parent / "deployments"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4M2V1Q3bP8yQ0hCq7rT9p0e1k2l3m4n5o6p7q8r9s0 me"
 
@@ -75,6 +76,12 @@ GOLDEN: dict[str, Golden] = {
                 "workerSecrets": True,
             },
             "nodeRecovery": "None",
+            "observability": {
+                "prometheus": "create",
+                "grafana": "create",
+                "grafanaAuthentication": ["SAML"],
+                "detail": "advanced",
+            },
             "tags": {"team": "research"},
         },
         base="slurm-gpu",
@@ -96,6 +103,7 @@ GOLDEN: dict[str, Golden] = {
                     "trainingPlanArn": "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p5-week",
                 }
             ],
+            "observability": {"prometheus": WORKSPACE, "grafana": "g-0123456789"},
             "validation": False,
             "protect": True,
         },
@@ -165,7 +173,7 @@ GOLDEN: dict[str, Golden] = {
                     "taints": [{"key": "example.com/old", "value": "yes", "effect": "NoSchedule"}],
                 },
             ],
-            "observability": True,
+            "observability": {"prometheus": "create", "grafana": "create", "detail": "advanced"},
             "tags": {"team": "research", "cost-center": "7"},
         },
         base="eks-gpu",
@@ -198,7 +206,7 @@ GOLDEN: dict[str, Golden] = {
                 {"name": "speech"},
             ],
             "security": {"kmsKey": "create", "podSecurity": "restricted"},
-            "observability": True,
+            "observability": {"prometheus": "create"},
             "protect": True,
         },
         base="eks-trainium",

@@ -142,7 +142,7 @@ def test_credentials_that_are_gone_end_it_with_a_hint(
 
 
 def test_another_stacks_workspaces_count_and_this_ones_do_not(aws: StubbedAws) -> None:
-    target = stack(aws, "slurm-gpu", "hyperpod:observability=true")
+    target = stack(aws, "slurm-gpu", 'hyperpod:observability={"prometheus":"create","grafana":"create"}')
     with_limits(aws, target, plenty(target))
     unused(aws)
     for service in ("amp", "grafana"):

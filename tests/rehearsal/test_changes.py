@@ -163,7 +163,13 @@ def test_every_update_is_on_top_of_those_before() -> None:
 @pytest.mark.slow
 def test_the_command_makes_one_change_after_the_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = tmp_path / "r.json"
-    then = ["--then", 'fsx={"storageGiB":4800}', "protect=true", "--then", "observability=true"]
+    then = [
+        "--then",
+        'fsx={"storageGiB":4800}',
+        "protect=true",
+        "--then",
+        'observability={"prometheus":"create","grafana":"create"}',
+    ]
     assert main(["--stack", "dev", *then, "--json", str(result)]) == 0
     found: dict[str, Any] = json.loads(result.read_text())
     grown, observed = found["changes"]
@@ -174,4 +180,4 @@ def test_the_command_makes_one_change_after_the_other(tmp_path: Path, capsys: py
     assert "observability-grafana" in observed["created"]
     assert observed["seconds"] == 152
     assert found["leftovers"] == []
-    assert "Change 2: observability=true" in capsys.readouterr().out
+    assert 'Change 2: observability={"prometheus":"create","grafana":"create"}' in capsys.readouterr().out

@@ -19,12 +19,12 @@ from rehearsal.engines.deployment import destroy, up
 from rehearsal.engines.embedded import DeploymentError, Engine
 from stack.events import Event
 from stack.state import ResourceState
-from tests.support import plan, project
+from tests.support import METRICS, plan, project
 
 
 def _kinds(stack: str) -> dict[tuple[str, str], ResourceState]:
     """One resource of each type in each component, by both types."""
-    state = plan(stack, observability=True).state
+    state = plan(stack, observability=METRICS).state
     return {(r.type, state[r.parent].type): r for r in state.values() if r.in_account}
 
 
@@ -52,7 +52,7 @@ def test_a_failure_of_each_kind_of_resource_in_each_component_is_named_and_leave
     monkeypatch.setattr(Engine, "_step", step_after_its_failure)
     # A fork has only the thread that created it, so that thread must not share a lock.
     monkeypatch.setattr(program, "_WORKERS", 1)
-    loaded = project(stack, observability=True)
+    loaded = project(stack, observability=METRICS)
     with Account(loaded.config["aws:region"]) as account:
         assert not up(loaded, account).failure
     assert found.keys() == _kinds(stack).keys()

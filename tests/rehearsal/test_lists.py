@@ -14,7 +14,7 @@ from components.config import Settings, parse
 from rehearsal.account import Account
 from rehearsal.engines.deployment import Deployment, destroy, up
 from rehearsal.existing import prepare
-from tests.support import project
+from tests.support import METRICS, project
 
 ROLE = "arn:aws:iam::{}:role/{}"
 BLOCKS = ["52.95.110.0/24", "52.95.111.0/24"]
@@ -54,6 +54,7 @@ LONG: dict[str, Any] = {
         "securityGroupIds": ["sg-0123456789abcdef0"],
         "eksSubnetIds": [f"subnet-0123456789abcdef{n}" for n in (1, 2, 3)],
     },
+    "observability": {**METRICS, "grafanaAuthentication": ["SAML", "AWS_SSO"]},
 }
 # What an existing VPC excludes.
 CLOSED: dict[str, Any] = {

@@ -17,7 +17,7 @@ from rehearsal.existing import prepare
 from rehearsal.outcome import Outcome, _describe, rehearse
 from stack.state import SECRET, critical_path
 from tests.shared import made_once
-from tests.support import READY_STACKS, project
+from tests.support import METRICS, READY_STACKS, project
 
 VPC = {
     "vpcId": "vpc-0123456789abcdef0",
@@ -81,7 +81,7 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
         {
             "workers": [{"name": "w", "instanceType": "ml.p5.48xlarge", "trainingPlanArn": PLAN}],
             "benchmarks": True,
-            "observability": True,
+            "observability": METRICS,
             "sshPublicKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4M2V1Q3bP8yQ0hCq7rT9p0e1k2l3m4n5o6p7q8r9s0 me",
             "tags": {f"tag-{number}": "x" for number in range(MAX_TAGS)},
         },
@@ -262,8 +262,8 @@ def test_a_retained_file_system_stays_and_is_no_leftover() -> None:
 @pytest.mark.slow
 def test_turning_observability_off_deletes_it_and_nothing_else() -> None:
     with Account("us-west-2") as account:
-        on = up(project(observability=True), account)
-        off = up(project(observability=False), account, old=on.state)
+        on = up(project(observability=METRICS), account)
+        off = up(project(observability={}), account, old=on.state)
         deleted = {urn.rsplit("::", 1)[1] for urn, operation in off.changes.items() if operation == "delete"}
         assert deleted
         assert all(name.startswith("observability") for name in deleted)

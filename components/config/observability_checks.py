@@ -1,0 +1,49 @@
+"""What is wrong with the keys of metrics. Every rule yields its own problems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..catalogue.regions import Region
+from .model import Settings
+from .observability import Observability
+from .problems import Problem
+
+_KEY = "hyperpod:observability"
+
+
+def observability_problems(settings: Settings, region: Region | None) -> Iterator[Problem]:
+    """Everything wrong with the keys of metrics."""
+    chosen = settings.observability
+    if (arn := chosen.existing_prometheus) and region and arn.split(":")[1:4:2] != [region.partition, region.name]:
+        yield Problem(
+            key=f"{_KEY}.prometheus",
+            what=f"the workspace is in {arn.split(':')[3]}",
+            fix=f"a workspace in {region.name}, or create",
+        )
+    if chosen.grafana != "none" and not chosen.with_prometheus:
+        yield Problem(
+            key=f"{_KEY}.grafana",
+            what="there is no Prometheus workspace to show metrics of",
+            fix="set observability.prometheus to create, or leave grafana out",
+        )
+    yield from _authentication(chosen)
+    if chosen.detail != "basic" and not chosen.with_prometheus:
+        yield Problem(
+            key=f"{_KEY}.detail",
+            what="no metrics are collected without a Prometheus workspace",
+            fix="set observability.prometheus to create, or leave detail out",
+        )
+
+
+def _authentication(chosen: Observability) -> Iterator[Problem]:
+    given, key = chosen.grafana_authentication, f"{_KEY}.grafanaAuthentication"
+    if not given or len(given) != len(set(given)):
+        what = "a way is there twice" if given else "nobody could sign in"
+        yield Problem(key=key, what=what, fix="[AWS_SSO], [SAML], or both")
+    elif chosen.grafana != "create" and given != ("AWS_SSO",):
+        yield Problem(
+            key=key,
+            what="the stack creates no Grafana workspace",
+            fix="set observability.grafana to create, or leave it out",
+        )

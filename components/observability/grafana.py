@@ -1,0 +1,68 @@
+"""A workspace of Amazon Managed Grafana, and what it may read."""
+
+from __future__ import annotations
+
+import pulumi_aws as aws
+from pulumi import Output, ResourceOptions
+
+from ..context import Context
+from ..policies import Statement, allow, assume_role, document
+
+_QUERY = ("aps:GetLabels", "aps:GetMetricMetadata", "aps:GetSeries", "aps:QueryMetrics", "aps:DescribeWorkspace")
+# These cannot name a resource (Service Authorization Reference).
+_LISTS = (
+    "aps:ListWorkspaces",
+    "cloudwatch:GetMetricData",
+    "cloudwatch:ListMetrics",
+    "logs:DescribeLogGroups",
+    "logs:StopQuery",
+)
+_READ_LOGS = ("logs:GetLogEvents", "logs:GetQueryResults", "logs:StartQuery")
+
+
+def workspace(name: str, context: Context, prometheus: Output[str], child: ResourceOptions) -> aws.grafana.Workspace:
+    """A workspace whose role reads one Prometheus workspace, the account's CloudWatch metrics and this cluster's logs.
+
+    ``prometheus`` is that workspace's ARN.
+    """
+    role = aws.iam.Role(
+        name,
+        name=context.names.role("grafana"),
+        assume_role_policy=assume_role("grafana.amazonaws.com", context.account),
+        opts=child,
+    )
+    aws.iam.RolePolicy(
+        name,
+        role=role.name,
+        policy=prometheus.apply(lambda arn: document([allow(_QUERY, [arn]), *_cloudwatch(context)])),
+        opts=child,
+    )
+    return aws.grafana.Workspace(
+        name,
+        name=context.names.cluster,
+        account_access_type="CURRENT_ACCOUNT",
+        authentication_providers=sorted(context.settings.observability.grafana_authentication),
+        permission_type="SERVICE_MANAGED",
+        data_sources=["PROMETHEUS", "CLOUDWATCH"],
+        role_arn=role.arn,
+        kms_key_id=context.key,
+        opts=child,
+    )
+
+
+def _cloudwatch(context: Context) -> list[Statement]:
+    """The account's metrics and alarms, and this cluster's logs: nodes, events, VPC flows and EKS."""
+    cluster = context.names.cluster
+    groups = (
+        f"/aws/sagemaker/Clusters/{cluster}/*",
+        f"/aws/events/hyperpod/{cluster}",
+        f"/aws/eks/{cluster}/*",
+        f"/aws/containerinsights/{cluster}/*",
+        f"/hyperpod/{cluster}/*",
+    )
+    logs = [context.arn("logs", f"log-group:{group}:*") for group in groups]
+    return [
+        allow(_LISTS, ["*"]),
+        allow(["cloudwatch:DescribeAlarms"], [context.arn("cloudwatch", "alarm:*")]),
+        allow(_READ_LOGS, logs),
+    ]

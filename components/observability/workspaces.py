@@ -1,0 +1,89 @@
+"""Where metrics go: Amazon Managed Service for Prometheus with alert rules, and Amazon Managed Grafana."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pulumi_aws as aws
+from pulumi import ComponentResource, Output, ResourceOptions
+
+from ..context import Context
+from . import grafana
+
+_ALERTS = Path(__file__).parents[1] / "alerts"
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """The workspace that metrics go to. ``endpoint`` ends with a slash, as AWS has it."""
+
+    arn: Output[str]
+    id: Output[str]
+    endpoint: Output[str]
+
+    @property
+    def remote_write_url(self) -> Output[str]:
+        """Where a collector sends samples."""
+        return self.endpoint.apply(lambda url: f"{url}api/v1/remote_write")
+
+
+class Observability(ComponentResource):
+    """Owns the Prometheus workspace with its rule groups, and the Grafana workspace with its role, where the stack
+    creates them. Of a workspace that is there already it owns the rule groups alone.
+
+    Nodes that collect read the workspace's address when they boot, so their parameters wait for it, and so does the
+    permission to write to it. Nothing waits for Grafana. Deliberately absent: what collects (``lifecycle/``, and the
+    add-on on EKS), and dashboards.
+    """
+
+    prometheus: Prometheus
+    outputs: dict[str, Output[str]]
+
+    def __init__(self, name: str, context: Context, opts: ResourceOptions | None = None) -> None:
+        super().__init__("hyperpod:index:Observability", name, None, opts)
+        self._name, self._child = name, ResourceOptions(parent=self)
+        chosen = context.settings.observability
+        self.prometheus = _existing(chosen.existing_prometheus, context) or self._workspace(context)
+        for rules in ("common", context.settings.accelerator):
+            aws.amp.RuleGroupNamespace(
+                f"{name}-{rules}",
+                name=rules,
+                workspace_id=self.prometheus.id,
+                data=(_ALERTS / f"{rules}.yaml").read_text(),
+                opts=self._child,
+            )
+        self.outputs = {
+            "prometheusEndpoint": self.prometheus.endpoint,
+            "prometheusWorkspaceId": self.prometheus.id,
+        }
+        if chosen.grafana == "create":
+            made = grafana.workspace(f"{name}-grafana", context, self.prometheus.arn, self._child)
+            self.outputs |= {
+                "grafanaUrl": made.endpoint.apply(lambda endpoint: f"https://{endpoint}"),
+                "grafanaWorkspaceId": made.id,
+            }
+        elif existing := chosen.existing_grafana:
+            # Amazon Managed Grafana API Reference, WorkspaceDescription, endpoint.
+            address = f"{existing}.grafana-workspace.{context.region.name}.{context.region.dns_suffix}"
+            self.outputs |= {
+                "grafanaUrl": Output.from_input(f"https://{address}"),
+                "grafanaWorkspaceId": Output.from_input(existing),
+            }
+        self.register_outputs(self.outputs)
+
+    def _workspace(self, context: Context) -> Prometheus:
+        made = aws.amp.Workspace(
+            f"{self._name}-prometheus", alias=context.names.cluster, kms_key_arn=context.key, opts=self._child
+        )
+        return Prometheus(made.arn, made.id, made.prometheus_endpoint)
+
+
+def _existing(arn: str | None, context: Context) -> Prometheus | None:
+    """The workspace with an ARN; None without one."""
+    if arn is None:
+        return None
+    workspace, region = arn.rsplit("/", 1)[1], context.region
+    # Amazon Managed Service for Prometheus User Guide, "Prometheus-compatible APIs".
+    endpoint = f"https://aps-workspaces.{region.name}.{region.dns_suffix}/workspaces/{workspace}/"
+    return Prometheus(*map(Output.from_input, (arn, workspace, endpoint)))

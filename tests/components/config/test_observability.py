@@ -1,0 +1,60 @@
+"""Metrics that nothing could collect or show are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.components.config.refusals import Cases, check, problems
+
+KEY = "hyperpod:observability"
+HERE = "arn:aws:aps:us-west-2:123456789012:workspace/ws-01234567-89ab-cdef-0123-456789abcdef"
+BAD: Cases = {
+    "the boolean that it was": (
+        {"observability": True},
+        KEY,
+        "{prometheus: create, grafana: create} where it was true",
+    ),
+    "workspace by its id": ({"observability": {"prometheus": "ws-0123"}}, f"{KEY}.prometheus", "workspace/ws-..."),
+    "workspace of another region": (
+        {"observability": {"prometheus": HERE.replace("us-west-2", "us-east-1")}},
+        f"{KEY}.prometheus",
+        "the workspace is in us-east-1; a workspace in us-west-2, or create",
+    ),
+    "workspace of another partition": (
+        {"observability": {"prometheus": HERE.replace("arn:aws:", "arn:aws-cn:")}},
+        f"{KEY}.prometheus",
+        "a workspace in us-west-2",
+    ),
+    "Grafana by its address": (
+        {"observability": {"prometheus": "create", "grafana": "https://g-0123456789.example.com"}},
+        f"{KEY}.grafana",
+        "none, create, or g-0123456789",
+    ),
+    "Grafana without Prometheus": ({"observability": {"grafana": "create"}}, f"{KEY}.grafana", "no Prometheus"),
+    "sign-in for an existing Grafana": (
+        {"observability": {"prometheus": "create", "grafana": "g-0123456789", "grafanaAuthentication": ["SAML"]}},
+        f"{KEY}.grafanaAuthentication",
+        "creates no Grafana",
+    ),
+    "no sign-in": (
+        {"observability": {"prometheus": "create", "grafana": "create", "grafanaAuthentication": []}},
+        f"{KEY}.grafanaAuthentication",
+        "nobody could sign in",
+    ),
+    "one sign-in twice": (
+        {"observability": {"prometheus": "create", "grafana": "create", "grafanaAuthentication": ["SAML", "SAML"]}},
+        f"{KEY}.grafanaAuthentication",
+        "[AWS_SSO], [SAML], or both",
+    ),
+    "detail of nothing": ({"observability": {"detail": "advanced"}}, f"{KEY}.detail", "no metrics are collected"),
+}
+
+
+@pytest.mark.parametrize("case", BAD.values(), ids=BAD)
+def test_it_is_refused_with_key_reason_and_remedy(case: tuple[dict[str, object], str, str]) -> None:
+    check(case)
+
+
+def test_all_problems_of_metrics_are_told_at_once() -> None:
+    found = problems(observability={"grafana": "create", "grafanaAuthentication": [], "detail": "advanced"})
+    assert set(found) == {f"{KEY}.{key}" for key in ("grafana", "grafanaAuthentication", "detail")}
