@@ -18,6 +18,7 @@ from .commands.changes import reboot_command, replace_command, scale_command, up
 from .commands.charts import charts_command
 from .commands.costs import cost_command
 from .commands.deploy import deploy_command, destroy_command, preview_command
+from .commands.diagnose import diagnose_command
 from .commands.errors import errors_command
 from .commands.governance import governance_command
 from .commands.image import image_command
@@ -26,6 +27,7 @@ from .commands.kubeconfig import kubeconfig_command
 from .commands.nodes import connect_command, exec_command, nodes_command, ssh_config_command
 from .commands.policy import policy_command
 from .commands.quotas import quotas_command
+from .commands.slow_node import find_slow_node_command
 from .commands.validate import validate_command
 from .target import ROOT
 
@@ -48,6 +50,8 @@ app.command("exec")(exec_command)
 app.command("ssh-config")(ssh_config_command)
 app.command("validate")(validate_command)
 app.command("benchmark")(benchmark_command)
+app.command("diagnose")(diagnose_command)
+app.command("find-slow-node")(find_slow_node_command)
 app.command("errors")(errors_command)
 app.command("replace")(replace_command)
 app.command("reboot")(reboot_command)

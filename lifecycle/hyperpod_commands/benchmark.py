@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any, Mapping
 
 from . import nccl_test, nccom_test
 from .cluster import BIN, Trouble, record, run, worker_group
@@ -22,10 +23,7 @@ def main() -> int:
         arguments = sys.argv[1:]
         parser.set_defaults(nodes=None)
         if parser.parse_args(arguments).nodes is None:
-            idle = run(
-                ["sinfo", "-h", "-t", "idle", "-o", "%D", *(["-p", group["partition"]] if group["partition"] else [])]
-            )
-            nodes = sum(int(word) for word in idle.split() if word.isdigit())
+            nodes = idle_workers(group)
             if not nodes:
                 raise Trouble("no worker is idle; see sinfo")
             arguments = [str(nodes), *arguments]
@@ -34,6 +32,13 @@ def main() -> int:
         return 2
     os.execv(f"{BIN}/{command}", [command, *arguments])
     return 0  # unreachable
+
+
+def idle_workers(group: Mapping[str, Any]) -> int:
+    """How many nodes of a worker group's partition are idle."""
+    chosen = ["-p", str(group["partition"])] if group["partition"] else []
+    idle = run(["sinfo", "-h", "-t", "idle", "-o", "%D", *chosen])
+    return sum(int(word) for word in idle.split() if word.isdigit())
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import shlex
 import subprocess
 import sys
 import threading
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from . import bandwidth
 from .cluster import BIN, LIB, Trouble, Workers, allocate, as_person, ask_workers, record, say, worker_group
@@ -66,7 +66,7 @@ def measure(options: argparse.Namespace, per_node: int) -> int:
     complaints = workers.complaints()
     backend = options.backend or choose(workers)
     if backend == "gloo":
-        per_node, command = 1, _gloo(options, workers)
+        per_node, command = 1, gloo(options, workers)
     else:
         command = mpirun(options, workers, per_node)
     say(
@@ -76,8 +76,8 @@ def measure(options: argparse.Namespace, per_node: int) -> int:
         say(f"WARNING: {complaint}")
     code, text = run_test(command, options.timeout)
     group = workers.first["group"]
-    limit = _limit(options, backend, workers, per_node) if options.threshold is None else options.threshold or None
-    rating = bandwidth.rate("nccl", text, limit, failure(code, text))
+    required = limit(options, backend, workers, per_node) if options.threshold is None else options.threshold or None
+    rating = bandwidth.rate("nccl", text, required, failure(code, text))
     if options.json:
         document: Dict[str, Any] = {
             "test": "nccl",
@@ -108,7 +108,8 @@ def choose(workers: Workers) -> str:
     )
 
 
-def _limit(options: argparse.Namespace, backend: str, workers: Workers, per_node: int) -> "float | None":
+def limit(options: argparse.Namespace, backend: str, workers: Workers, per_node: int) -> "float | None":
+    """GB/s that these workers should reach; None if unknown."""
     group = workers.first["group"]
     if backend == "gloo" and workers.transport != "tcp":
         return None  # the instance type's figure is EFA's, which gloo does not use
@@ -118,10 +119,12 @@ def _limit(options: argparse.Namespace, backend: str, workers: Workers, per_node
 
 
 def mpirun(options: argparse.Namespace, workers: Workers, per_node: int) -> List[str]:
-    """nccl-tests under Open MPI. MPI itself uses TCP; the workers' variables select NCCL's transport."""
+    """nccl-tests under Open MPI, on these workers of the allocation. MPI itself uses TCP; the workers' variables select
+    NCCL's transport."""
     program = workers.everywhere("nccl_tests") + f"/{options.collective}_perf"
     launcher = str(workers.first["mpirun"] or "/opt/amazon/openmpi/bin/mpirun")
     command = [launcher, "-np", str(options.nodes * per_node), "--map-by", f"ppr:{per_node}:node", "--bind-to", "none"]
+    command += ["--host", ",".join(f"{name}:{per_node}" for name in workers.names)]
     command += ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_exclude", "lo,docker0"]
     variables = {
         **workers.environment,
@@ -134,7 +137,8 @@ def mpirun(options: argparse.Namespace, workers: Workers, per_node: int) -> List
     return [*command, program, *sizes, "-n", str(options.iterations or 100)]
 
 
-def _gloo(options: argparse.Namespace, workers: Workers) -> List[str]:
+def gloo(options: argparse.Namespace, workers: Workers) -> List[str]:
+    """The same sweep with PyTorch's gloo, on these workers of the allocation."""
     if options.collective not in GLOO:
         raise Trouble(f"gloo has no {options.collective}; it has {', '.join(GLOO)}")
     python = workers.everywhere("python")
@@ -144,16 +148,17 @@ def _gloo(options: argparse.Namespace, workers: Workers) -> List[str]:
             f"no Python with PyTorch on {', '.join(missing) or 'the same path of all nodes'}; set HYPERPOD_PYTHON"
         )
     command = ["srun", "--mpi=none", f"--nodes={options.nodes}", f"--ntasks={options.nodes}", "--ntasks-per-node=1"]
-    command += ["--gres=none", "--kill-on-bad-exit=1", python, f"{LIB}/training/gloo_sweep.py"]
+    command += ["--gres=none", "--overlap", f"--nodelist={','.join(workers.names)}"]
+    command += ["--kill-on-bad-exit=1", python, f"{LIB}/training/gloo_sweep.py"]
     command += [options.collective, "--min", options.min, "--max", options.max or "32M"]
     command += ["--master", str(workers.first["address"])]
     return command + (["--iterations", str(options.iterations)] if options.iterations else [])
 
 
-def run_test(command: Sequence[str], timeout: float) -> Tuple[int, str]:
+def run_test(command: Sequence[str], timeout: float, show: Callable[[str], None] = say) -> Tuple[int, str]:
     """Run a test for at most ``timeout`` seconds, showing its output. Returns its status, and command and output."""
     lines = [" ".join(shlex.quote(word) for word in command)]
-    say(lines[0])
+    show(lines[0])
     with subprocess.Popen(
         list(command),
         stdin=subprocess.DEVNULL,
@@ -177,7 +182,7 @@ def run_test(command: Sequence[str], timeout: float) -> Tuple[int, str]:
         alarm.start()
         for line in process.stdout or ():
             lines.append(line.rstrip("\n"))
-            say(lines[-1])
+            show(lines[-1])
         code = process.wait()
         alarm.cancel()
     return (TIMED_OUT if late.is_set() else code), "\n".join(lines)

@@ -20,6 +20,7 @@ COMMANDS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
     "run-nanogpt": ("hyperpod_commands.nanogpt", HEADS),
     "hyperpod-validate": ("hyperpod_commands.validate", HEADS),
     "hyperpod-benchmark": ("hyperpod_commands.benchmark", HEADS),
+    "hyperpod-find-slow-node": ("hyperpod_commands.slow_node", HEADS),
     "hyperpod-node-facts": ("hyperpod_commands.node_facts", ()),
     "hyperpod-requeue": ("hyperpod_node.requeue", ()),
     "hyperpod-configure": ("hyperpod_node.slurm_configure", ()),

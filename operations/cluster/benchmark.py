@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,15 +12,13 @@ from hyperpod_commands import bandwidth, nccl_test, nccom_test
 from hyperpod_commands.bandwidth import Row
 
 from components.config import InstanceGroup
-from stack.failures import Failure, bad_input
-from stack.jobs import render as jobs
+from stack.failures import bad_input
 from stack.jobs import run as job_run
 from stack.jobs.run import Test
 
 from .. import records
 from ..target import Target
-from . import nodes as cluster_nodes
-from . import sessions
+from . import network_tests
 
 HISTORY = "benchmarks"
 
@@ -85,7 +81,8 @@ def run(
     group = target.config.training_groups[0]
     number = nodes or group.count
     if target.on_eks:
-        succeeded, lines = _on_kubernetes(target, number, timeout, on_phase)
+        job = "nccom-test" if _test(target) == "nccom" else "nccl-tests"
+        succeeded, lines = network_tests.in_pods(target, job, number, timeout, on_phase)
         failure = "" if succeeded else job_run.why_failed(lines)
         return rate_text(target, "\n".join(lines), collective, number, failure)
     return _on_slurm(target, group, collective, number, timeout)
@@ -93,18 +90,7 @@ def run(
 
 def _on_slurm(target: Target, group: InstanceGroup, collective: str, nodes: int, timeout: float) -> Result:
     program = "run-nccom-test" if _test(target) == "nccom" else "run-nccl-test"
-    command = f"sudo -n /opt/hyperpod/bin/{program} {nodes} 0 {collective} --json --timeout {timeout:.0f}"
-    controller = cluster_nodes.controller(cluster_nodes.list_nodes(target))
-    # Slurm may have to wait for idle nodes first.
-    ran = sessions.run_remote(target, controller, command, timeout + 120)
-    found = re.search(r"^\{$.*^\}$", ran.output, re.MULTILINE | re.DOTALL)
-    if found is None:
-        said = [line for line in ran.output.splitlines() if line.strip()]
-        raise Failure(
-            f"{program} ended with {ran.code}: {said[-1].strip() if said else 'no output'}",
-            f"python -m operations exec controller --stack {target.stack} -- sinfo -R",
-        )
-    return _from_record(json.loads(found.group(0)), nodes)
+    return _from_record(network_tests.on_controller(target, program, f"{nodes} 0 {collective}", timeout), nodes)
 
 
 def _from_record(record: Mapping[str, Any], nodes: int) -> Result:
@@ -148,27 +134,6 @@ def rate_text(target: Target, text: str, collective: str, nodes: int | None = No
         reasons=tuple(rating.reasons),
         hints=() if rating.passed else tuple(bandwidth.hints(group.type.transport)),
     )
-
-
-def _on_kubernetes(target: Target, nodes: int, timeout: float, on_phase: job_run.OnPhase) -> tuple[bool, list[str]]:
-    """Run the job of jobs/eks to its end, then delete it. Returns whether it succeeded, and its output."""
-    name = "nccom-test" if _test(target) == "nccom" else "nccl-tests"
-    try:
-        objects = jobs.render(name, target.config, nodes=nodes, deadline=timeout)
-    except jobs.JobError as error:
-        raise bad_input(str(error)) from None
-    api = cluster_nodes.kubernetes(target)
-    job_run.check(api, objects, target.config)
-    try:
-        job_run.submit(api, objects)
-        return job_run.follow(api, objects, on_phase, on_phase, timeout)
-    except job_run.TimedOut as error:
-        again = f"python -m operations job run {name} --nodes {nodes} --stack {target.stack} --keep"
-        error.hint = f"it was deleted; {again} keeps it"
-        raise
-    finally:
-        for one in reversed(objects):
-            api.delete(one)
 
 
 def keep(target: Target, result: Result, picture: Path | None = None) -> Result:

@@ -9,18 +9,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from hyperpod_commands import bandwidth
+from hyperpod_commands import bandwidth, pairs
 
 from components.config import Config, InstanceGroup
 from components.kubernetes.pod_resources import device_resources
 
 from ..failures import Failure, bad_input
+from . import pair_tests
 from .render import NAME_LABEL
 from .specs import JOBS, RESULTS, TOKEN_KEY, TOKEN_SECRET
 
 Object = dict[str, Any]
 OnLine = Callable[[str], None]
 OnPhase = Callable[[str], None]
+OnPods = Callable[[Sequence[Object]], None]
 Test = Literal["nccl", "nccom"]
 # The pod whose log is the job's.
 _SPEAKER: Mapping[str, Mapping[str, str]] = {
@@ -152,7 +154,13 @@ class _Log:
 
 
 def follow(
-    api: Api, objects: Sequence[Object], on_line: OnLine, on_phase: OnPhase, timeout: float, pause: float = 2.0
+    api: Api,
+    objects: Sequence[Object],
+    on_line: OnLine,
+    on_phase: OnPhase,
+    timeout: float,
+    pause: float = 2.0,
+    on_pods: OnPods = lambda pods: None,
 ) -> tuple[bool, list[str]]:
     """Pass on what the job says until it ends. Whether it succeeded, and its lines, of containers begun again too.
 
@@ -176,10 +184,13 @@ def follow(
                 f"{job['metadata']['name']} did not end within {timeout:.0f} s: {_phase(pods)}", queued=_queued(pods)
             )
         pods = _pods(api, job)
+        on_pods(pods)
         on_phase(_phase(pods))
         listen(pods)
         time.sleep(max(0.0, min(pause, end - time.monotonic())))
-    listen(_pods(api, job))
+    pods = _pods(api, job)
+    on_pods(pods)
+    listen(pods)
     return ended, lines
 
 
@@ -248,6 +259,14 @@ def judge(
         _, _, rating = rate(test, group, "all_reduce", text, nodes, "" if succeeded else why_failed(lines))
         reasons = list(rating.reasons)
         figures = {"average_busbw": rating.average, "peak_busbw": rating.peak, "threshold": rating.threshold or 0.0}
+    elif name == "find-slow-node":
+        tested = pair_tests.read(group, lines, {place: f"worker-{place}" for place in range(nodes)})
+        if not tested:
+            reasons.append("no pair of nodes was tested")
+        else:
+            found = pairs.judge(tested, pair_tests.threshold(group), {})
+            figures = {"pairs": float(len(tested)), "fastest_busbw": found.fastest, "threshold": found.limit}
+            reasons += [] if found.good else pairs.verdict(found)[1:-1]
     elif name == "device-check":
         passed = sum(line == "PASS" for line in lines)
         figures = {"nodes_passed": float(passed)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from hyperpod_commands import nccom_test
+from hyperpod_commands import nccom_test, pairs, slow_node
 
 from components.catalogue.accelerators import Architecture
 from components.catalogue.regions import Region
@@ -33,6 +33,8 @@ SCRIPTS, RESULTS = "/opt/training", f"{_MOUNT}/checkpoints"
 # The home of the user that its pods run as.
 SCRATCH = "/scratch"
 TOKEN_SECRET, TOKEN_KEY = "hf-token", "token"
+# Long enough for a start of MPI and 20 messages of 1 GiB over the slowest network that a test here has, 3 GB/s.
+_PAIR_SECONDS = 180
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,24 +98,32 @@ _FORWARDED = ("NCCL_", "FI_")
 
 
 def _nccl_tests(plan: Plan) -> str:
+    sizes = plan.arguments or "-b 8 -e 16G -f 2 -g 1 -c 1 -n 100"
+    return f"exec {_all_reduce(plan, plan.nodes)} {sizes}"
+
+
+def _all_reduce(plan: Plan, nodes: int, more: str = "") -> str:
     forwarded = [f"-x {name}" for name in sorted(pod_variables(plan.group)) if name.startswith(_FORWARDED)]
-    ranks = plan.nodes * plan.processes
     # By its full path mpirun finds its own libraries on the workers too. Its traffic goes over plain sockets; NCCL's as
     # the variables say.
     mpi = "/opt/amazon/openmpi/bin/mpirun"
-    place = f"-np {ranks} --map-by ppr:{plan.processes}:node --bind-to none"
+    place = f"-np {nodes * plan.processes} --map-by ppr:{plan.processes}:node --bind-to none{more}"
     sockets = "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_exclude lo,docker0"
-    sizes = plan.arguments or "-b 8 -e 16G -f 2 -g 1 -c 1 -n 100"
     test = "/opt/nccl-tests/build/all_reduce_perf"
-    return f"exec {mpi} {place} {sockets} -x PATH -x LD_LIBRARY_PATH {' '.join(forwarded)} {test} {sizes}"
+    return f"{mpi} {place} {sockets} -x PATH -x LD_LIBRARY_PATH {' '.join(forwarded)} {test}"
 
 
 def _nccom_test(plan: Plan) -> str:
-    """The launcher has no NeuronCores: the first worker starts the test, and MPI from there.
+    """The launcher has no NeuronCores: the first worker starts the test, and MPI from there."""
+    sizes = plan.arguments or " ".join(nccom_test.SWEEP)
+    return "\n".join((_neuron_hosts(plan), f"run {sizes}", f"run {' '.join(nccom_test.CHECK)}"))
+
+
+def _neuron_hosts(plan: Plan) -> str:
+    """``hosts`` has the workers' addresses, and ``run`` tests those, from the first of them.
 
     What sshd starts there has nothing of its container's environment, so the command brings it.
     """
-    sizes = plan.arguments or " ".join(nccom_test.SWEEP)
     several = (
         f'NEURON_RT_ROOT_COMM_ID="${{hosts[0]}}:{nccom_test.FIRST_PORT}"',
         f"CCOM_SOCKET_IFNAME={POD_INTERFACE}",
@@ -123,7 +133,7 @@ def _nccom_test(plan: Plan) -> str:
         *(f'{name}="${name}"' for name in sorted(pod_variables(plan.group)) if name.startswith("FI_")),
         *(several if plan.nodes > 1 else ()),
     ]
-    nodes = f' --nnodes {plan.nodes} --hosts "${{hosts[@]}}"' if plan.nodes > 1 else ""
+    nodes = ' --nnodes "${#hosts[@]}" --hosts "${hosts[@]}"' if plan.nodes > 1 else ""
     return "\n".join(
         (
             "hosts=()",
@@ -137,14 +147,33 @@ def _nccom_test(plan: Plan) -> str:
             "done",
             "run() {",
             f"  test=(env {' '.join(variables)}",
-            f'    /opt/aws/neuron/bin/nccom-test allr --nworkers {plan.nodes * plan.processes}{nodes} "$@")',
+            f'    /opt/aws/neuron/bin/nccom-test allr --nworkers $((${{#hosts[@]}} * {plan.processes})){nodes} "$@")',
             '  echo "${test[*]}"',
-            '  ssh "${hosts[0]}" "${test[*]@Q}"',
+            '  ${limit:-} ssh "${hosts[0]}" "${test[*]@Q}"',
             "}",
-            f"run {sizes}",
-            f"run {' '.join(nccom_test.CHECK)}",
         )
     )
+
+
+def _find_slow_node(plan: Plan) -> str:
+    """Every line of a pair's test has the places of its two workers before it, which ``pair_tests.read`` expects."""
+    if plan.group.type.accelerator == "trainium":
+        sizes = plan.arguments or " ".join(slow_node.NCCOM_SIZES)
+        start = _neuron_hosts(plan)
+        test = [
+            '  hosts=("${hosts[$1]}" "${hosts[$2]}")',
+            f'  limit="timeout {_PAIR_SECONDS}"',
+            f'  run {sizes} 2>&1 | sed -u "s/^/$1 $2| /"',
+        ]
+    else:
+        start = "hosts=($(cut -d' ' -f1 /etc/mpi/hostfile))"
+        pair = f' --host "${{hosts[$1]}}:{plan.processes},${{hosts[$2]}}:{plan.processes}"'
+        sizes = plan.arguments or f"{' '.join(slow_node.NCCL_SIZES)} -g 1 -c 1"
+        test = [f'  timeout {_PAIR_SECONDS} {_all_reduce(plan, 2, pair)} {sizes} 2>&1 | sed -u "s/^/$1 $2| /"']
+    rounds = pairs.rounds([str(place) for place in range(plan.nodes)])
+    # A function in the background has variables of its own. A pair that fails does not stop the others.
+    each = [" ".join(f"pair {one} {other} &" for one, other in members) + " wait" for members in rounds]
+    return "\n".join((start, "pair() {", *test, "}", *each))
 
 
 def _torchrun(script: str, before: str = "") -> Callable[[Plan], str]:
@@ -190,6 +219,14 @@ JOBS: Mapping[str, Job] = MappingProxyType(
             template="mpi",
             images={"trainium": _NEURON_IMAGE},
             command=_nccom_test,
+            operator="mpi_operator",
+            deadline=3600,
+        ),
+        "find-slow-node": Job(
+            title="which node or link is slow, by tests between pairs of nodes",
+            template="mpi",
+            images={"gpu": _NCCL_IMAGE, "trainium": _NEURON_IMAGE},
+            command=_find_slow_node,
             operator="mpi_operator",
             deadline=3600,
         ),

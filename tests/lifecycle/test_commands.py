@@ -231,9 +231,9 @@ def test_gloo_is_used_only_where_the_workers_have_nothing_better() -> None:
 def test_gloo_without_pytorch_names_the_nodes() -> None:
     workers = Workers([fact("n1", python=""), fact("n2")])
     with pytest.raises(Trouble, match=r"no Python with PyTorch on n1"):
-        nccl_test._gloo(options(nodes=2), workers)
+        nccl_test.gloo(options(nodes=2), workers)
     with pytest.raises(Trouble, match=r"gloo has no alltoall"):
-        nccl_test._gloo(options(nodes=2, collective="alltoall"), workers)
+        nccl_test.gloo(options(nodes=2, collective="alltoall"), workers)
 
 
 def test_all_nine_collectives_are_known() -> None:

@@ -30,6 +30,8 @@ ASKING = {
     "ssh-config": ("ssh-config", "dev"),
     "validate": ("validate", "dev"),
     "benchmark": ("benchmark", "dev"),
+    "diagnose": ("diagnose", "dev"),
+    "find-slow-node": ("find-slow-node", "dev"),
     "replace": ("replace", "workers-1", "--stack", "dev", "--yes"),
     "reboot": ("reboot", "workers-1", "--stack", "dev", "--yes"),
     "update-software": ("update-software", "dev", "--yes"),

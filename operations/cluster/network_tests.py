@@ -1,0 +1,67 @@
+"""Runs a test of the network: a command on the Slurm controller, or a job of ``jobs/eks``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stack.failures import Failure, bad_input
+from stack.jobs import render as jobs
+from stack.jobs import run as job_run
+
+from ..target import Target
+from . import nodes as cluster_nodes
+from . import sessions
+
+Object = dict[str, Any]
+
+
+def on_controller(target: Target, program: str, arguments: str, timeout: float, waits: float | None = None) -> Object:
+    """The document that a command of /opt/hyperpod/bin prints with --json. Raises Failure where it prints none.
+
+    ``timeout`` is of one test and ``waits`` of all that it runs, by default one, in seconds. Slurm may have to wait for
+    idle nodes first.
+    """
+    command = f"sudo -n /opt/hyperpod/bin/{program} {arguments} --json"
+    controller = cluster_nodes.controller(cluster_nodes.list_nodes(target))
+    ran = sessions.run_remote(target, controller, f"{command} --timeout {timeout:.0f}", (waits or timeout) + 120)
+    found = re.search(r"^\{$.*^\}$", ran.output, re.MULTILINE | re.DOTALL)
+    if found is None:
+        said = [line for line in ran.output.splitlines() if line.strip()]
+        raise Failure(
+            f"{program} ended with {ran.code}: {said[-1].strip() if said else 'no output'}",
+            f"python -m operations exec controller --stack {target.stack} -- sinfo -R",
+        )
+    return dict(json.loads(found.group(0)))
+
+
+def in_pods(
+    target: Target,
+    name: str,
+    nodes: int,
+    timeout: float,
+    on_phase: job_run.OnPhase,
+    on_pods: Callable[[Sequence[Object]], None] = lambda pods: None,
+) -> tuple[bool, list[str]]:
+    """Run a job to its end, then delete it. Returns whether it succeeded, and its output.
+
+    ``on_phase`` is told what it waits for and each line of output, ``on_pods`` which pods it has. Raises Failure.
+    """
+    try:
+        objects = jobs.render(name, target.config, nodes=nodes, deadline=timeout)
+    except jobs.JobError as error:
+        raise bad_input(str(error)) from None
+    api = cluster_nodes.kubernetes(target)
+    job_run.check(api, objects, target.config)
+    try:
+        job_run.submit(api, objects)
+        return job_run.follow(api, objects, on_phase, on_phase, timeout, on_pods=on_pods)
+    except job_run.TimedOut as error:
+        again = f"python -m operations job run {name} --nodes {nodes} --stack {target.stack} --keep"
+        error.hint = f"it was deleted; {again} keeps it"
+        raise
+    finally:
+        for one in reversed(objects):
+            api.delete(one)

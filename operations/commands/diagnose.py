@@ -1,0 +1,77 @@
+"""The verb ``diagnose``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stack.failures import Exit, bad_input
+
+from .. import console, target
+from ..cluster import device_tests, diagnose
+from ..cluster import nodes as cluster_nodes
+
+
+def diagnose_command(
+    stack: console.Stack,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NODE]...", help="Names, host names or instance ids. Default: controller and ill nodes."
+        ),
+    ] = None,
+    level: Annotated[
+        int | None, typer.Option("--level", min=1, max=4, help="Also test the GPUs of NODE with dcgmi diag -r LEVEL.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="The archive. Default: in .operations/STACK.")
+    ] = None,
+    as_json: console.Json = False,
+) -> None:
+    """Collect what support would ask for, in one archive.
+
+    Versions, devices, topology, counters, logs and the scheduler's state of
+    nodes, and AWS's description of the cluster. Changes nothing. Secrets that
+    can be recognized are removed; read the archive before you send it. --level
+    needs idle GPUs: 1 takes seconds, 2 minutes, 3 half an hour, 4 up to two
+    hours. Exits with 1 if that test failed, with 3 if a node did not answer.
+
+    \b
+      python -m operations diagnose slurm-gpu
+      python -m operations diagnose slurm-gpu workers-2 --level 2
+      python -m operations diagnose eks-gpu i-0123456789abcdef0 --output node.tar.gz
+    """
+    chosen = target.load(stack)
+    if level is not None and not nodes:
+        raise bad_input("--level without NODE", f"python -m operations diagnose {stack} NODE --level {level}")
+    tests = []
+    if level is not None:
+        found = cluster_nodes.list_nodes(chosen)
+        for node in [cluster_nodes.find(found, name) for name in nodes or ()]:
+            limit = device_tests.LEVELS.get(level, 0) // 60
+            with console.err().status(f"dcgmi diag -r {level} on {node.name}, at most {limit} minutes ..."):
+                tests.append(device_tests.run(chosen, found, node, level))
+    texts = {f"{test.node}/dcgm-level-{test.level}.txt": test.output for test in tests}
+    with console.err().status(f"Asking the nodes of {chosen.cluster_name} ...") as status:
+        done = diagnose.collect(
+            chosen, nodes or (), output, texts, lambda name: status.update(f"{name} has answered ...")
+        )
+    if as_json:
+        document = {**done.__dict__, "tests": [{**test.__dict__, "output": None} for test in tests]}
+        console.emit(document)
+    else:
+        for test in tests:
+            mark = "PASS" if test.passed else "FAIL"
+            console.say(f"{mark} {test.node}: dcgmi diag -r {test.level}", "green" if test.passed else "red")
+        for failure in done.failures:
+            console.say(f"  could not ask {failure}", "yellow")
+        if done.left_out and not nodes:
+            console.say(f"not asked: {', '.join(done.left_out)}", "dim")
+        size = done.archive.stat().st_size / 1024
+        console.say(f"{done.archive}: {len(done.files)} files, {size:.0f} KiB", "bold")
+        console.say(f"  read it before you send it: tar -tzf {done.archive}")
+    if any(not test.passed for test in tests):
+        raise typer.Exit(Exit.FAILED)
+    raise typer.Exit(Exit.CANNOT_KNOW if done.failures else Exit.GOOD)

@@ -1,0 +1,191 @@
+"""``hyperpod-find-slow-node``: which node, link or switch is slow, from tests between pairs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hyperpod_commands import nccl_test, pairs, slow_node
+from hyperpod_commands.cluster import Trouble, Workers
+from hyperpod_commands.pairs import Pair
+
+from tests.lifecycle.test_commands import fact
+
+FAST, SLOW = 40.0, 12.0
+Slow = Callable[[str, str], bool]
+
+
+def names(number: int) -> list[str]:
+    return [f"n{place:02}" for place in range(number)]
+
+
+def measured(nodes: list[str], slow: Slow) -> list[Pair]:
+    """Every pair of every round: healthy ones differ by a few percent."""
+    found = [pair for members in pairs.rounds(nodes) for pair in members]
+    return [Pair(pair, SLOW if slow(*pair) else FAST + place % 3) for place, pair in enumerate(found)]
+
+
+def test_pairs_of_a_round_are_disjoint_and_no_pair_comes_twice() -> None:
+    for number in range(2, 40):
+        every = [frozenset(pair) for members in pairs.rounds(names(number)) for pair in members]
+        assert len(set(every)) == len(every)
+        for members in pairs.rounds(names(number)):
+            there = [node for pair in members for node in pair]
+            assert len(set(there)) == len(there) == number - number % 2
+
+
+def test_the_number_of_rounds_grows_with_the_logarithm_of_the_nodes() -> None:
+    assert {number: len(pairs.rounds(names(number))) for number in (2, 3, 4, 8, 64, 1000)} == {
+        2: 1, 3: 3, 4: 3, 8: 4, 64: 7, 1000: 11,
+    }  # fmt: skip
+
+
+def test_a_slow_node_is_named_alone_whichever_it_is_in_clusters_of_every_size() -> None:
+    for number in (*range(3, 20), 33, 64):
+        nodes = names(number)
+        for bad in nodes:
+            found = pairs.judge(measured(nodes, lambda *pair, bad=bad: bad in pair), None, {})
+            assert (found.nodes, found.links, found.common) == ((bad,), (), False), (number, bad)
+
+
+def test_two_slow_nodes_are_both_named() -> None:
+    nodes = names(16)
+    for other in nodes[1:]:
+        found = pairs.judge(measured(nodes, lambda *pair, other=other: bool({"n00", other} & {*pair})), None, {})
+        assert found.nodes == ("n00", other)
+
+
+def test_a_slow_link_is_not_blamed_on_its_nodes() -> None:
+    nodes = names(8)
+    link = pairs.rounds(nodes)[1][2]
+    found = pairs.judge(measured(nodes, lambda *pair: pair == link), None, {})
+    assert (found.nodes, found.links) == ((), (link,))
+    assert f"slow link: {link[0]} - {link[1]}; both are fast with others" in pairs.verdict(found)
+
+
+def test_a_slow_switch_is_not_blamed_on_nodes_or_links() -> None:
+    nodes = names(16)
+    blocks = {node: f"leaf-{place // 8}" for place, node in enumerate(nodes)}
+    found = pairs.judge(measured(nodes, lambda one, other: blocks[one] != blocks[other]), None, blocks)
+    assert (found.nodes, found.links, found.switches) == ((), (), (("leaf-0", "leaf-1"),))
+    assert pairs.verdict(found)[-2:] == ["slow switch: every pair between leaf-0 and leaf-1", "FAIL"]
+
+
+def test_a_pair_whose_test_fails_counts_as_slow() -> None:
+    found = pairs.judge([Pair(("a", "b"), None, "no route"), Pair(("a", "c"), None), Pair(("b", "c"), FAST)], None, {})
+    assert found.nodes == ("a",)
+
+
+def test_where_every_pair_is_below_the_wires_threshold_no_node_is_blamed() -> None:
+    found = pairs.judge(measured(names(8), lambda *pair: False), 100.0, {})
+    assert (found.common, found.nodes, found.good) == (True, (), False)
+    assert "the cause is common to all" in pairs.verdict(found)[-2]
+
+
+def test_a_healthy_cluster_passes() -> None:
+    found = pairs.judge(measured(names(8), lambda *pair: False), 28.0, {})
+    assert found.good
+    assert pairs.verdict(found)[-1] == "PASS"
+
+
+def output(busbw: float) -> str:
+    return f"   1073741824  268435456  float  sum  -1  1.0  1.0  {busbw}  0\n# Avg bus bandwidth : {busbw}\n"
+
+
+@pytest.fixture
+def allocation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+    """Inside an allocation of four p5 nodes under two leaf switches; n3 is slow."""
+    facts = [fact(name) for name in ("n4", "n1", "n3", "n2")]
+    asked: dict[str, Any] = {"commands": []}
+    groups = [{**facts[0]["group"], "role": "worker"}]
+    monkeypatch.setattr(slow_node, "record", lambda: {"role": "controller", "groups": groups})
+    monkeypatch.setattr(slow_node, "as_person", lambda name: None)
+    monkeypatch.setattr(slow_node, "ask_workers", lambda nodes: Workers(facts[:nodes]))
+    monkeypatch.setenv("HYPERPOD_INSIDE", "4")
+
+    def run(command: list[str], **_: Any) -> str:
+        if command[:3] == ["scontrol", "show", "topology"]:
+            return (
+                "SwitchName=leaf-0 Level=0 LinkSpeed=1 Nodes=n[1,3]\n"
+                "SwitchName=leaf-1 Level=0 LinkSpeed=1 Nodes=n[2,4]\nSwitchName=root Level=1 Nodes=n[1-4]\n"
+            )
+        return {"n[1,3]": "n1\nn3", "n[2,4]": "n2\nn4"}[command[-1]]
+
+    def run_test(command: list[str], timeout: float, show: object) -> tuple[int, str]:
+        asked["commands"].append(command)
+        hosts = command[command.index("--host") + 1]
+        return 0, output(120.0 if "n3" in hosts else 400.0)
+
+    monkeypatch.setattr(slow_node, "run", run)
+    monkeypatch.setattr(nccl_test, "run_test", run_test)
+    return asked
+
+
+def test_the_command_tests_pairs_with_every_gpu_of_both_and_names_the_slow_node(
+    allocation: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [slow_node.NAME, "--json"])
+    assert slow_node.main() == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["tested"] == ["n1", "n3", "n2", "n4"], "neighbours come first"
+    assert (document["nodes"], document["links"], document["passed"]) == (["n3"], [], False)
+    assert len(document["pairs"]) == 6
+    # 70 % of p5's 3,200 Gbit/s.
+    assert document["limit"] == pytest.approx(max(280.0, 0.8 * document["fastest"]))
+    hosts = {command[command.index("--host") + 1] for command in allocation["commands"]}
+    assert "n1:8,n4:8" in hosts
+    assert all(command[command.index("-np") + 1] == "16" for command in allocation["commands"])
+    assert all(command[-8:-4] == ["-b", "1G", "-e", "1G"] or "1G" in command for command in allocation["commands"])
+
+
+def test_a_healthy_allocation_passes(
+    allocation: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(nccl_test, "run_test", lambda *_: (0, output(400.0)))
+    monkeypatch.setattr(sys, "argv", [slow_node.NAME])
+    assert slow_node.main() == 0
+    out = capsys.readouterr().out
+    assert "round 1 of 3: n1 - n4 400.00 GB/s" in out
+    assert out.endswith("PASS\n")
+
+
+def test_a_test_that_ends_early_says_why(
+    allocation: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(nccl_test, "run_test", lambda *_: (1, "mpirun\nssh: no route to host"))
+    monkeypatch.setattr(sys, "argv", [slow_node.NAME])
+    assert slow_node.main() == 1
+    assert "failed: the test printed no result" in capsys.readouterr().out
+
+
+def test_it_allocates_all_idle_workers_whole(allocation: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HYPERPOD_INSIDE")
+    monkeypatch.setattr(sys, "argv", [slow_node.NAME, "--json"])
+    monkeypatch.setattr(slow_node, "idle_workers", lambda group: 6)
+    ran: list[list[str]] = []
+
+    def exec_(program: str, command: list[str]) -> None:
+        ran.append(command)
+        raise SystemExit
+
+    monkeypatch.setattr("os.execvp", exec_)
+    with pytest.raises(SystemExit):
+        slow_node.main()
+    assert ran[0][:5] == ["salloc", "--quiet", "--nodes=6", "--ntasks-per-node=8", "--exclusive"]
+    assert ran[0][-2:] == ["/opt/hyperpod/bin/hyperpod-find-slow-node", "--json"]
+    monkeypatch.delenv("HYPERPOD_INSIDE")
+    monkeypatch.setattr(slow_node, "idle_workers", lambda group: 1)
+    with pytest.raises(Trouble, match="a pair needs two idle workers, and there is 1"):
+        slow_node.main()
+
+
+def test_without_a_topology_every_node_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(command: list[str], **_: Any) -> str:
+        raise Trouble("topology/flat")
+
+    monkeypatch.setattr(slow_node, "run", refuse)
+    assert slow_node.topology() == {}

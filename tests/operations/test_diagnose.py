@@ -1,0 +1,224 @@
+"""``diagnose``: one archive of nodes and cluster, without secrets, and the test of a node's GPUs."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import stat
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from operations.aws import Aws
+from operations.cluster import diagnose, sessions
+from operations.cluster.node import Node
+from operations.cluster.secrets import without_secrets
+from operations.cluster.sessions import Remote
+from stack.failures import Exit
+from tests.operations.aws import NODES, StubbedAws, run, run_json, with_nodes
+
+On = Callable[[Aws], None]
+CANARY = "Xq7vT2mZr9"
+# A line, and whether it is nothing but a secret's place.
+SECRETS = (
+    f"aws_secret_access_key = {CANARY}",
+    f'"SecretAccessKey": "{CANARY}",',
+    f"export HF_TOKEN={CANARY}",
+    f"WANDB_API_KEY: {CANARY}",
+    f"mysql --password {CANARY} -u slurm",
+    f"mysql --password={CANARY}",
+    f"StoragePass=slurm DbPassword={CANARY}",
+    f"https://user:{CANARY}@example.com/repository",
+    f"Authorization: Bearer {CANARY}",
+    f"'authorization': 'Basic {CANARY}'",
+    f"-----BEGIN OPENSSH PRIVATE KEY-----\n{CANARY}\n{CANARY}\n-----END OPENSSH PRIVATE KEY-----",
+    f"-----BEGIN PRIVATE KEY-----\n{CANARY} and the file was cut",
+    "AKIAIOSFODNN7EXAMPLE was refused".replace("IOSFODNN7EXAMPLE", "Q7VT2MZR9Q7VT2MZ"),
+    f"token hf_{CANARY}{CANARY}",
+    f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ{CANARY}.{CANARY}",
+    f"secure: v1:{CANARY}AAAA:{CANARY}AAAA",
+)
+KEPT = (
+    "slurmd: error: Unable to register: Zero Bytes were transmitted or received",
+    "NVRM: Xid (PCI:0000:53:00): 79, pid=1234, GPU has fallen off the bus.",
+    "AuthType                = auth/munge",
+    "10.1.1.2:/fsx on /fsx type lustre (rw,flock)",
+    "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod.html",
+)
+
+
+def test_secrets_are_removed_whatever_form_they_have() -> None:
+    for text in SECRETS:
+        found = without_secrets(text)
+        assert CANARY not in found, text
+        assert "Q7VT2MZR9" not in found, text
+        assert "[removed]" in found, text
+
+
+def test_what_a_reader_needs_is_kept() -> None:
+    for line in KEPT:
+        assert without_secrets(line) == line
+
+
+def test_a_nodes_script_runs_here_and_every_section_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    sections = {
+        "system": "uname -s; echo $0",
+        "gpu": "no-such-command -q",
+        "boot": "sleep 30",
+        "processes": "seq 90000",
+    }
+    monkeypatch.setattr(diagnose, "SECTIONS", sections)
+    monkeypatch.setattr(diagnose, "_SECTION_SECONDS", 1)
+    done = subprocess.run(["bash"], input=diagnose.script(), capture_output=True, text=True, timeout=20, check=True)
+    found = diagnose.parse(done.stdout)
+    assert list(found) == list(sections)
+    assert found["system"].startswith("Linux\n")
+    assert "no-such-command: command not found" in found["gpu"]
+    assert found["boot"] == "\n"
+    assert len(found["processes"]) <= 256 * 1024
+    assert found["processes"].endswith("90000\n"), "the end says most"
+
+
+def test_every_command_of_a_section_is_one_that_a_shell_can_read() -> None:
+    for name, command in diagnose.SECTIONS.items():
+        done = subprocess.run(["bash", "-n"], input=command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), name
+
+
+def test_a_mark_in_a_log_makes_no_file_of_its_own() -> None:
+    text = "\n@@section boot\none\n@@section ../../etc/passwd\ntwo\n\n@@section kernel\nthree\n"
+    assert diagnose.parse(text) == {"boot": "one\n@@section ../../etc/passwd\ntwo\n", "kernel": "three\n"}
+
+
+def test_ill_nodes_and_the_controller_say_most() -> None:
+    def node(name: str, role: str, **more: str) -> Node:
+        made = {"status": "Running", **more}
+        return Node(name=name, group="g", role=role, instance_id=name, instance_type="", **made)
+
+    controller, well = node("c", "controller"), [node(f"w{number}", "worker") for number in range(20)]
+    assert [one.name for one in diagnose.most_telling([controller, *well])] == ["c", "w0"]
+    drained, failed = node("d", "worker", reason="hyperpod-health: ecc"), node("f", "worker", status="Failure")
+    assert [one.name for one in diagnose.most_telling([controller, *well, drained, failed])] == ["c", "d", "f"]
+    assert len(diagnose.most_telling([controller, *(node(f"d{n}", "worker", reason="x") for n in range(20))])) == 8
+
+
+def answer(text: str) -> str:
+    """What a node's session prints."""
+    return base64.encodebytes(gzip.compress(text.encode())).decode()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What runs on nodes, by node; a worker's log has a secret in it."""
+    found: dict[str, str] = {}
+
+    def run_remote(target: object, node: Node, line: str, timeout: float) -> Remote:
+        if line.startswith("sinfo --noheader --Node"):
+            return Remote(code=0, output="ip-10-1-1-1|idle|none\nip-10-1-1-2|drained|hyperpod-health: ecc\n")
+        if line.startswith("sinfo -h -n"):
+            return Remote(code=0, output="idle\n")
+        found[node.name] = line
+        if "dcgmi" in line:
+            return Remote(code=0, output="| Memory | Fail - GPU 3 |\n")
+        if node.name == "controller-1":
+            return Remote(code=0, output=answer("cut")[:12])
+        return Remote(code=0, output=answer(f"\n@@section boot\nHF_TOKEN={CANARY}\n@@section kernel\nXid 79\n"))
+
+    monkeypatch.setattr(sessions, "run_remote", run_remote)
+    return found
+
+
+def contents(archive: Path) -> dict[str, str]:
+    with tarfile.open(archive) as tar:
+        files = {member.name.split("/", 1)[1]: tar.extractfile(member) for member in tar.getmembers()}
+        return {name: file.read().decode() for name, file in files.items() if file}
+
+
+def test_the_archive_has_nodes_and_cluster_and_no_secret(
+    asked: dict[str, str], aws: StubbedAws, on: On, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_nodes(aws)
+    aws.answer("logs", "describe_log_groups", {"logGroups": []})
+    on(aws)
+    code, found = run_json(capsys, "diagnose", "dev", "--output", str(tmp_path / "here" / "all.tar.gz"))
+    archive = Path(found["archive"])
+    files = contents(archive)
+    assert sorted(files) == found["files"]
+    assert files["workers-2/kernel.txt"] == "Xid 79\n"
+    assert files["workers-2/boot.txt"] == "HF_TOKEN=[removed]\n"
+    assert '"ClusterStatus": "InService"' in files["cluster/cluster.json"]
+    assert "hyperpod-health: ecc" in files["cluster/nodes.json"]
+    assert CANARY not in "".join(files.values())
+    assert stat.S_IMODE(archive.stat().st_mode) == 0o600
+    # The controller's answer was cut short: that is said, and the rest is there.
+    assert code == Exit.CANNOT_KNOW
+    assert found["failures"][0].startswith("controller-1: its answer was cut")
+    assert "Failed: controller-1" in files["README.txt"]
+    assert found["left_out"] == ["workers-1"], "it is well"
+
+
+def test_a_failed_gpu_test_is_in_the_archive_and_in_the_exit_code(
+    asked: dict[str, str], aws: StubbedAws, on: On, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_nodes(aws)
+    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": list(NODES)})
+    aws.answer("logs", "describe_log_groups", {"logGroups": []})
+    on(aws)
+    archive = tmp_path / "node.tar.gz"
+    code, out, _ = run(capsys, "diagnose", "dev", "workers-2", "--level", "2", "--output", str(archive))
+    assert code == Exit.FAILED
+    assert "FAIL workers-2: dcgmi diag -r 2" in out
+    assert asked["controller-1"].startswith("sudo -n srun --job-name=diagnose --nodelist=ip-10-1-1-2 --nodes=1")
+    assert asked["controller-1"].endswith("--exclusive --immediate=60 --time=15 dcgmi diag -r 2")
+    assert contents(archive)["workers-2/dcgm-level-2.txt"] == "| Memory | Fail - GPU 3 |\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("dev", "--level", "2"), "--level without NODE"),
+        (("dev", "workers-1", "--level", "5"), "less than or equal to 4"),
+        (("dev", "controller", "--level", "1"), "controller-1 has no GPUs"),
+        (("dev", "wrokers-1"), "did you mean workers-1?"),
+    ],
+)
+def test_what_cannot_be_asked_is_bad_input(
+    words: tuple[str, ...], said: str, asked: dict[str, str], aws: StubbedAws, on: On,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    if "--level" not in words or "controller" in words:
+        with_nodes(aws)
+    on(aws)
+    code, _, err = run(capsys, "diagnose", *words)
+    assert code == Exit.BAD_INPUT
+    assert said in err
+
+
+def test_a_busy_node_is_not_tested_and_a_drained_one_is_tested_directly(
+    aws: StubbedAws, on: On, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = ["allocated\n4711\n", "drained\n"]
+    ran: list[tuple[str, str]] = []
+
+    def run_remote(target: object, node: Node, line: str, timeout: float) -> Remote:
+        if line.startswith("sinfo -h -n"):
+            return Remote(code=0, output=said.pop(0))
+        ran.append((node.name, line))
+        return Remote(code=0, output=answer("\n@@section boot\n") if "base64" in line else "Pass\n")
+
+    monkeypatch.setattr(sessions, "run_remote", run_remote)
+    with_nodes(aws)
+    with_nodes(aws)
+    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": list(NODES)})
+    aws.answer("logs", "describe_log_groups", {"logGroups": []})
+    on(aws)
+    words = ("diagnose", "dev", "workers-1", "--level", "1", "--output", str(tmp_path / "x.tar.gz"))
+    code, _, err = run(capsys, *words)
+    assert (code, ran) == (Exit.FAILED, [])
+    assert "workers-1 runs job 4711" in err
+    code, out, _ = run(capsys, *words)
+    assert ran[0] == ("workers-1", "sudo -n timeout 120 dcgmi diag -r 1")
+    assert "PASS workers-1" in out
