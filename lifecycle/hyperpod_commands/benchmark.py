@@ -35,10 +35,11 @@ def main() -> int:
 
 
 def idle_workers(group: Mapping[str, Any]) -> int:
-    """How many nodes of a worker group's partition are idle."""
+    """How many nodes of a worker group's partition are idle and take jobs. sinfo's own filter by state takes drained
+    nodes for idle ones."""
     chosen = ["-p", str(group["partition"])] if group["partition"] else []
-    idle = run(["sinfo", "-h", "-t", "idle", "-o", "%D", *chosen])
-    return sum(int(word) for word in idle.split() if word.isdigit())
+    lines = [line.split() for line in run(["sinfo", "-h", "-o", "%D %t", *chosen]).splitlines()]
+    return sum(int(words[0]) for words in lines if words[1:] == ["idle"])
 
 
 if __name__ == "__main__":

@@ -45,7 +45,8 @@ def main() -> int:
     ordered = sorted(workers.facts, key=lambda fact: (blocks.get(str(fact["hostname"]), ""), str(fact["hostname"])))
     tester = Tester(Workers(ordered), group["accelerator"] == "trainium", options.timeout)
     found = tester.run()
-    findings = pairs.judge(found, tester.threshold, blocks)
+    threshold = tester.threshold if options.threshold is None else options.threshold
+    findings = pairs.judge(found, threshold, blocks)
     if options.json:
         document = {
             "test": tester.backend,
@@ -65,6 +66,9 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog=NAME, description=(__doc__ or "").split("\n")[0])
     found.add_argument("nodes", nargs="?", type=int, default=0, help="number of workers (default: all idle ones)")
     found.add_argument("-p", "--partition")
+    found.add_argument(
+        "--threshold", type=float, help="required GB/s of a pair (default: by instance type; 0 for none)"
+    )
     found.add_argument("--timeout", type=float, default=180, help="seconds for each pair (default 180)")
     found.add_argument("--json", action="store_true", help="print the result as JSON, everything else to stderr")
     return found

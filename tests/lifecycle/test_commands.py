@@ -313,7 +313,7 @@ def test_a_benchmark_runs_the_accelerators_test_on_the_idle_workers(
 ) -> None:
     row = asdict(group("workers", "ml.trn1.32xlarge"))
     monkeypatch.setattr(benchmark, "record", lambda: {"role": "controller", "groups": [row]})
-    monkeypatch.setattr(benchmark, "run", lambda command: "3\n")
+    monkeypatch.setattr(benchmark, "run", lambda command: "1 drain\n2 alloc\n2 idle\n1 idle\n4 idle*\n")
     monkeypatch.setattr(sys, "argv", ["hyperpod-benchmark", *given])
     became: list[Any] = []
     monkeypatch.setattr(os, "execv", lambda path, words: became.append((path, words)))

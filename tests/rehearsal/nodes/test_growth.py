@@ -13,7 +13,7 @@ import time
 import pytest
 
 from rehearsal.checks import require
-from rehearsal.nodes.checks import all_idle, hostname_everywhere, output, scripts_succeeded
+from rehearsal.nodes.checks import THREADS, all_idle, hostname_everywhere, output, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.growth import holds, reboot_others, until
 
@@ -45,6 +45,7 @@ def test_nodes_and_a_group_join_and_all_come_back_from_a_reboot() -> None:
         join_late(cluster, "workers", 2)
         join_late(cluster, "workers", 2, whole=True)
         join_late(cluster, "more", 1)
+        name_the_slow(cluster)
         reboot_others(cluster)
         replace_controller(cluster)
 
@@ -80,6 +81,25 @@ def join_late(cluster: Cluster, group: str, count: int, *, whole: bool = False) 
     until("Slurm has every worker's accelerators", lambda: holds(_devices_everywhere, cluster))
     hostname_everywhere(cluster)
     return f"{count} nodes after {seconds:.1f} s, controller silent for {deaf:.1f} s"
+
+
+def name_the_slow(cluster: Cluster) -> str:
+    """Of three workers one has a slow network: it is named, with nothing else."""
+    slow, *others = cluster.workers
+    names = ",".join(host.hostname for host in others[2:])
+    device = "$(ip route show default | grep -oP 'dev \\K\\S+')"
+    output(cluster.controller, f"scontrol update nodename={names} state=drain reason=aside")
+    output(slow, f"tc qdisc add dev {device} root tbf rate 200mbit burst 256kbit latency 50ms")
+    done = cluster.controller.run(f"{THREADS} hyperpod-find-slow-node --threshold 0 --json", timeout=120)
+    output(slow, f"tc qdisc del dev {device} root")
+    output(cluster.controller, f"scontrol update nodename={names} state=resume")
+    require(done.returncode == 1, f"code {done.returncode}: {done.stderr.strip()[-200:]}")
+    found = json.loads(done.stdout)
+    require(
+        found["nodes"] == [slow.hostname] and not found["links"],
+        f"{found['nodes']}, {found['links']}: {found['pairs']}",
+    )
+    return f"{slow.name}, below {found['limit']:.2f} GB/s"
 
 
 def replace_controller(cluster: Cluster) -> str:
