@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from coverage import CoverageData
 
 from benchmarks import mutants
 from tests.support import ROOT
@@ -46,6 +47,19 @@ def test_the_nearest_tests_come_first() -> None:
     assert found[-2:] == ["tests/components", "tests/golden"]
 
 
+def test_the_tests_that_run_a_line_come_first_and_are_known_by_their_files(file: Path) -> None:
+    root = file.parents[1]
+    (root / "tests").mkdir()
+    (root / "tests/test_one.py").touch()
+    data = CoverageData(str(root / mutants.RECORD))
+    for context, line in (("tests.test_one.test_it", 2), ("tests.test_one.fixture", 2), ("tests.test_one.test_no", 1)):
+        data.set_context(context)
+        data.add_lines({str(file): [line]})
+    data.write()
+    assert mutants.running(root, "components/one.py", 2) == ["tests/test_one.py::test_it"]
+    assert mutants.running(root, "components/one.py", 9) == []
+
+
 def test_a_mistake_is_made_while_tests_run_and_never_after(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
@@ -54,6 +68,7 @@ def test_a_mistake_is_made_while_tests_run_and_never_after(file: Path, monkeypat
         return type("Done", (), {"returncode": 1})()
 
     monkeypatch.setattr(mutants, "_pytest", pytest_run)
+    monkeypatch.setattr(mutants, "running", lambda *_: ["tests/test_one.py::test_it"])
     original = file.read_text()
     (mutant, *_) = mutants.sample("components", 1, seed=1)[1]
     assert not mutants.survives(file.parents[1], mutant, only_near=False)
