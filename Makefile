@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 # Keep compiled bytecode even if the environment disables it: without it, importing the packages takes 10 s.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: rehearse test test-fast test-slow test-nodes test-kubernetes fuzz mutants check audit sbom requirements format golden docs-reference node-packages kubernetes-tools clean
+.PHONY: rehearse test test-fast test-slow test-nodes test-kubernetes fuzz mutants check audit checkov sbom requirements format golden docs-reference node-packages kubernetes-tools clean
 
 ## Bring a stack up and down in an embedded AWS account, then rehearse its nodes or Kubernetes objects: make rehearse STACK=eks-gpu ARGS="--report report.html"
 rehearse: $(VENV)/.ready
@@ -59,6 +59,10 @@ check: $(VENV)/.ready
 audit: $(VENV)/.ready
 	$(BIN)/python -m tools.supply.audit || [ $$? -eq 3 ]
 
+## What checkov finds in what the golden stacks deploy, and why each of it is none; installs it once, in ~/.cache/hyperpod-tools
+checkov: $(VENV)/.ready
+	$(BIN)/python -m tests.checkov.run
+
 ## Write sbom.cdx.json (CycloneDX) from the locked packages, and print their licences
 sbom: $(VENV)/.ready
 	$(BIN)/python -m tools.supply.bill
@@ -79,6 +83,7 @@ format: $(VENV)/.ready
 requirements: $(VENV)/.ready
 	$(BIN)/uv pip compile $(LOCKED) requirements.in -o requirements.txt
 	$(BIN)/uv pip compile $(LOCKED) requirements-dev.in -c requirements.txt -o requirements-dev.txt
+	$(BIN)/uv pip compile $(LOCKED) tests/checkov/requirements.in -o tests/checkov/requirements.txt
 
 # Updated when a pinned dependency changes. Pulumi.yaml names the same folder.
 $(VENV)/.ready: requirements.txt requirements-dev.txt

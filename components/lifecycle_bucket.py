@@ -18,6 +18,8 @@ ENTRY_POINT = "on_create.sh"
 PREFIX = "lifecycle"
 # Versions let you restore a script; nobody needs a superseded one for longer than a quarter.
 OLD_VERSIONS_DAYS = 90
+# An upload that a lost connection cut short costs storage until somebody ends it.
+_UNFINISHED_DAYS = 7
 # An object has at most ten tags (Amazon S3 User Guide, "Categorizing your objects using tags"), and the provider's
 # default tags may be more. The bucket has them.
 _UNTAGGED = aws.s3.BucketObjectv2OverrideProviderArgs(
@@ -126,6 +128,7 @@ class LifecycleBucket(ComponentResource):
                     "status": "Enabled",
                     "filter": {"prefix": ""},
                     "noncurrent_version_expiration": {"noncurrent_days": OLD_VERSIONS_DAYS},
+                    "abort_incomplete_multipart_upload": {"days_after_initiation": _UNFINISHED_DAYS},
                 }
             ],
             opts=ResourceOptions(parent=self, depends_on=[versioning]),

@@ -159,7 +159,7 @@ class Directories(ComponentResource):
             "name": "directory",
             "image": f"{registry}/{_MIRRORED}" if registry else _IMAGE,
             "command": ["sh", "-ceu", _SCRIPT, "sh", f"/fsx/{directory_of(args.settings, team)}", str(team.uid)],
-            "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
+            "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": "1", "memory": "128Mi"}},
             "securityContext": {
                 "allowPrivilegeEscalation": False,
                 "readOnlyRootFilesystem": True,

@@ -87,6 +87,9 @@ def _expiry(i: Inputs) -> dict[str, Any]:
             "NoncurrentVersionExpiration": {
                 "NoncurrentDays": int(rule["noncurrentVersionExpiration"]["noncurrentDays"])
             },
+            "AbortIncompleteMultipartUpload": {
+                "DaysAfterInitiation": int(rule["abortIncompleteMultipartUpload"]["daysAfterInitiation"])
+            },
         }
         for rule in i["rules"]
     ]
