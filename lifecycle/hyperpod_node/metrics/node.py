@@ -1,0 +1,68 @@
+"""What this node is, what it should have, and whether its exporters run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any, Dict, List, Mapping, Sequence
+
+from ..errors import StepError
+from ..host import Host
+from .exposition import Family, Sample, one
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """What the boot step leaves for the writer. ``exporters``: exporter to its unit."""
+
+    cluster: str
+    node: str
+    group: str
+    instance_id: str
+    instance_type: str
+    accelerators: int
+    efa_interfaces: int
+    exporters: Mapping[str, str]
+
+    def text(self) -> str:
+        """As it is written to a file."""
+        return json.dumps(dataclasses.asdict(self), indent=2, sort_keys=True) + "\n"
+
+
+def name(host: Host) -> str:
+    """The file of the facts."""
+    return f"{host.settings.state_folder}/metrics.json"
+
+
+def load(host: Host) -> Facts:
+    """What the boot step left. Raises StepError where it did not."""
+    text = host.read(name(host))
+    if text is None:
+        raise StepError(f"no {name(host)}: this node sends no metrics")
+    try:
+        document: Dict[str, Any] = json.loads(text)
+        return Facts(**document)
+    except (ValueError, TypeError) as error:
+        raise StepError(f"{name(host)} is malformed: {error}") from None
+
+
+def families(host: Host, facts: Facts) -> List[Family]:
+    """The node's own series."""
+    return [
+        one(
+            "hyperpod_node_info",
+            "The instance that this node is",
+            1,
+            instance_id=facts.instance_id,
+            instance_type=facts.instance_type,
+        ),
+        one("hyperpod_accelerators_expected", "GPUs or Neuron devices of this instance type", facts.accelerators),
+        one("hyperpod_efa_interfaces_expected", "EFA interfaces of this instance type", facts.efa_interfaces),
+        one("hyperpod_metrics_written_time_seconds", "When these figures were written", round(host.wall(), 3)),
+        Family("hyperpod_exporter_up", "Whether an exporter's unit runs", _states(host, facts.exporters)),
+    ]
+
+
+def _states(host: Host, exporters: Mapping[str, str]) -> Sequence[Sample]:
+    shown = host.run("systemctl", "is-active", *exporters.values(), check=False, timeout=5).out.split()
+    return [({"exporter": name}, int(shown[at : at + 1] == ["active"])) for at, name in enumerate(exporters)]

@@ -1,0 +1,71 @@
+"""``hyperpod-metrics PART``: writes one part of a node's figures for node_exporter, once. A timer starts it.
+
+Parts are apart because what one of them asks may not answer: a Lustre server that is gone holds everybody who asks for
+its free space, slurmctld may be busy.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import sys
+from pathlib import Path
+from typing import Callable, Dict, List, Mapping
+
+from ..errors import StepError
+from ..host import Host
+from ..settings import Settings
+from . import efa, lustre, node, slurm, training
+from .exposition import Family, render
+
+# node_exporter reads every .prom file in it.
+FOLDER = "/var/lib/hyperpod/metrics"
+# Seconds from one run of a part to the next, and for the commands of a run.
+INTERVAL, LIMIT = 30, 20.0
+Source = Callable[[Host], List[Family]]
+# Part, its files, and what each has.
+PARTS: Mapping[str, Mapping[str, Source]] = {
+    "node": {
+        "node": lambda host: node.families(host, node.load(host)),
+        "efa": efa.families,
+        "training": training.families,
+    },
+    "lustre": {"lustre": lustre.families},
+    "slurm": {"slurm": slurm.families},
+}
+
+
+def write(host: Host, part: str) -> Dict[str, str]:
+    """Write a part's files. What went wrong, by file: such a file is removed, for old figures would look like new."""
+    trouble = {}
+    for name, source in PARTS[part].items():
+        file = f"{FOLDER}/{name}.prom"
+        try:
+            host.write(file, render(source(host)))
+        except (StepError, OSError, ValueError) as error:
+            trouble[name] = str(error)
+            host.remove(file)
+    return trouble
+
+
+def main() -> int:
+    """One run of a part; at once where the last one still waits for something."""
+    part = sys.argv[1] if len(sys.argv) == 2 else ""
+    if part not in PARTS:
+        print(f"usage: hyperpod-metrics {'|'.join(PARTS)}", file=sys.stderr)
+        return 2
+    host = Host(Settings.from_environment())
+    with Path(f"/run/hyperpod-metrics-{part}.lock").open("w", encoding="ascii") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            print(f"hyperpod-metrics: {part} is still being read", file=sys.stderr)
+            return 1
+        host.begin(LIMIT)
+        trouble = write(host, part)
+    for name, why in trouble.items():
+        print(f"hyperpod-metrics: no {name}.prom: {why}", file=sys.stderr)
+    return 1 if trouble else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
