@@ -40,6 +40,7 @@ def facts(config: Config, names: Names, remote_write_url: str | None = None) -> 
         cidrs=tuple(cidr for cidr in (net.cidr, net.secondary_cidr) if cidr) if not net.vpc_id else (),
         lost_after_seconds=settings.lost_node_seconds,
         remote_write_url=remote_write_url,
+        images_registry=config.region.registry(config.region.eks_images_account),
         metrics_detail=settings.observability.detail,
     )
 

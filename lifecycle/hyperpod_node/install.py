@@ -24,6 +24,8 @@ COMMANDS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
     "hyperpod-node-facts": ("hyperpod_commands.node_facts", ()),
     "hyperpod-requeue": ("hyperpod_node.requeue", ()),
     "hyperpod-configure": ("hyperpod_node.slurm_configure", ()),
+    "hyperpod-metrics": ("hyperpod_node.metrics.writer", ()),
+    "hyperpod-pull": ("hyperpod_node.metrics.pull", ()),
 }
 SCRIPTS = {
     "slurm/task-prolog.sh": "hyperpod-task-prolog",
@@ -32,6 +34,7 @@ SCRIPTS = {
     "slurm/conf-server.sh": "hyperpod-conf-server",
     "slurm/settle.sh": "hyperpod-settle",
     "slurm/end-job.sh": "hyperpod-end-job",
+    "slurm/job-metrics.sh": "hyperpod-job-metrics",
 }
 # The interpreter that runs these steps: one named "python3" may be another in a user's environment. Nothing of the
 # caller's environment or working folder is imported (-I), and nothing is written beside the modules (-B).

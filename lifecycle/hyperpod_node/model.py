@@ -48,7 +48,8 @@ class Parameters:
 
     ``cidrs``: the address blocks of the nodes, empty where they are not known. ``fsx_efa``: whether the file system
     speaks EFA. ``home_fsx_id``: another file system that is mounted at /home. ``remote_write_url``: where metrics go,
-    None where nothing collects any; ``metrics_detail``: how many are collected.
+    None where nothing collects any; ``metrics_detail``: how many are collected. ``images_registry``: where the images
+    of AWS's exporters are.
     """
 
     cluster_id: str = field(metadata=WORD)
@@ -64,6 +65,7 @@ class Parameters:
     cidrs: Tuple[str, ...] = field(metadata=CIDR)
     lost_after_seconds: float
     remote_write_url: Optional[str] = field(metadata=URL)
+    images_registry: str = field(metadata=WORD)
     metrics_detail: Literal["basic", "advanced"]
 
     @property

@@ -23,6 +23,7 @@ from . import (
     ssh,
 )
 from .errors import StepError
+from .metrics import step as metrics
 from .model import Node
 from .runner import Step
 
@@ -41,6 +42,7 @@ SLURM: List[Step] = [
     Step("commands", install.run, 60, ("identity",)),
     Step("munge", munge.run, LIMIT, ("fsx", "clock")),
     Step("ssh", ssh.run, 120, ("fsx",)),
+    Step("metrics", metrics.run, 60, ("commands",), required=False),
     Step("users-key", ssh.users_key, 90, ("identity",), required=False),
     Step("slurm", slurm.run, LIMIT, ("munge", "environment", "commands")),
 ]

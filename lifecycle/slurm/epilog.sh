@@ -11,4 +11,6 @@ jobs=$scratch/jobs
 if [[ -n $scratch && ${SLURM_JOB_ID-} =~ ^[0-9]+$ && -d $jobs && ! -L $jobs && $(stat -c %u -- "$jobs") == "$EUID" ]]; then
   rm -rf -- "${jobs:?}/$SLURM_JOB_ID"
 fi
+job_metrics=${0%/*}/hyperpod-job-metrics
+if [[ -x $job_metrics ]]; then "$job_metrics" end; fi
 exit 0

@@ -42,4 +42,6 @@ make_folder() {
 if [[ -n $scratch && ${SLURM_JOB_ID-} =~ ^[0-9]+$ ]] && grep -q " $(readlink -f "$scratch") " "$mounts"; then
   why=$(make_folder 2>&1) || logger -t hyperpod-prolog -- "no $scratch/jobs/$SLURM_JOB_ID: $why" 2>/dev/null
 fi
+job_metrics=${0%/*}/hyperpod-job-metrics
+if [[ -x $job_metrics ]]; then "$job_metrics" begin; fi
 exit 0

@@ -25,6 +25,9 @@ for pair in "${earlier[@]}"; do
   fi
 done
 echo "export HYPERPOD_DEFAULTS=$now"
+# Where ranks may tell of their training (training/report.py).
+reports=${HYPERPOD_TRAINING:-/var/spool/hyperpod/training}/${SLURM_JOB_ID-none}
+if [[ -d $reports ]]; then echo "export HYPERPOD_TRAINING_REPORTS=$reports"; fi
 
 add() { # VARIABLE FOLDER...: append the folders that exist and are not yet in it
   local -n list=$1

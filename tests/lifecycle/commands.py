@@ -27,13 +27,13 @@ def _mdadm(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
 
 
 def _systemctl(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
-    verb, unit = args[1], args[-1]
+    verb, units = args[1], [word for word in args[2:] if not word.startswith("--")]
     if verb == "is-active":
-        return Result(0 if unit in host.active else 3)
+        return Result(0 if set(units) <= host.active else 3)
     if verb in ("start", "restart"):
-        host.active.add(unit)
-    if verb == "stop":
-        host.active.discard(unit)
+        host.active.update(units)
+    if verb == "stop" or "--now" in args:
+        host.active.difference_update(units)
     return Result(0)
 
 
@@ -103,6 +103,7 @@ COMMANDS: dict[str, Command] = {
     "neuron-ls": _neuron_ls,
     "sinfo": _yes,
     "journalctl": _yes,
+    "docker": _yes,
     "chown": _yes,
     "ssh": _yes,
     "munge": _yes,

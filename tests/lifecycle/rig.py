@@ -35,6 +35,8 @@ VPC = {
     "securityGroupIds": ["sg-0123456789abcdef0"],
 }
 HOME = "fs-0123456789abcdef0"
+# A workspace that takes metrics.
+REMOTE_WRITE = "https://aps-workspaces.us-west-2.amazonaws.com/workspaces/ws-0123abcd/api/v1/remote_write"
 UNITS = ("slurmctld", "slurmd", "munge", "ssh", "chrony")
 SLURM_CONF = """ClusterName=mine
 SlurmctldHost=ip-10-1-0-10(10.1.0.10)
@@ -78,6 +80,7 @@ class World:
     parameters: dict[str, str] = field(default_factory=dict)
     controller_up: bool = True
     settings: dict[str, Any] = field(default_factory=dict)
+    remote_write_url: str | None = REMOTE_WRITE
     owners: dict[str, str] = field(default_factory=dict)
     active: dict[str, set[str]] = field(default_factory=dict)
     names: dict[str, list[str]] = field(default_factory=dict)
@@ -101,6 +104,7 @@ class World:
         """Write hyperpod_parameters.json, with these keys of the configuration besides the world's own."""
         key = {"sshPublicKey": PUBLIC_KEY} if self.parameters else {}
         known = facts(self.worker_type, json.dumps({**key, **self.settings, **settings}))
+        known = replace(known, remote_write_url=self.remote_write_url)
         (self.source / parameters.FILE_NAME).write_text(parameters.render(known))
 
     def node(self, role: str = "worker", **options: Any) -> FakeHost:
@@ -196,6 +200,7 @@ class FakeHost(Host):
         put("/home/ubuntu/.bashrc")
         for unit in UNITS:
             put(f"/lib/systemd/system/{unit}.service", f"[Service]\nExecStart=/usr/sbin/{unit} -D -s $OPTIONS\n")
+        put("/opt/aws/amazon-cloudwatch-agent/bin/config-translator")
         put("/etc/munge/munge.key", "k" * 128)
         self.owners[os.path.realpath(self.path("/etc/munge/munge.key"))] = "munge"
         self.path("/etc/munge/munge.key").chmod(0o400)
@@ -212,6 +217,8 @@ class FakeHost(Host):
         stem = {"gpu": "nvidia", "trainium": "neuron"}.get(row.accelerator, "none")
         for number in range(row.accelerators):
             put(f"/dev/{stem}{number}")
+        if row.neuron_cores:
+            put("/opt/aws/neuron/bin/neuron-monitor-prometheus.py")
 
     def node(self, *, identified: bool = True) -> Node:
         """The steps' view of this host, with the first two steps done."""

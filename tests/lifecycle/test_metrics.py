@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hyperpod_node.host import Result
-from hyperpod_node.metrics import efa, lustre, node, slurm, training, writer
+from hyperpod_node.metrics import efa, lustre, node, slurm, slurm_diag, training, writer
 from hyperpod_node.metrics.exposition import Family, render
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -109,8 +109,8 @@ def host(tmp_path: Path) -> FakeHost:
     facts = node.Facts("mine", "ip-10-1-0-12", "workers", "i-1", "ml.p5.48xlarge", 8, 32, {"dcgm": "b", "node": "a"})
     put(node.name(host), facts.text())
     outputs = {"sinfo": SINFO, "squeue": SQUEUE, "sdiag": SDIAG, "systemctl": "active\nfailed\n"}
-    for command, text in outputs.items():
-        host.commands[command] = lambda host, args, stdin, text=text: Result(0, text)
+    for command in outputs:
+        host.commands[command] = lambda host, args, stdin: Result(0, outputs[args[0]])
     host.path(writer.FOLDER).mkdir(parents=True)
     return host
 
@@ -302,7 +302,7 @@ def test_whatever_slurm_prints_is_series_or_nothing(nodes: str, jobs: str) -> No
 @pytest.mark.fuzz
 @given(text=damaged(SDIAG, STATS, "7\n") | st.text(max_size=30))
 def test_whatever_the_kernel_or_sdiag_says_is_numbers_or_nothing(text: str) -> None:
-    series(render(slurm.parse_diag(text)))
+    series(render(slurm_diag.parse_diag(text)))
     assert all(stat.samples >= 0 for stat in lustre.parse_stats(text))
     assert (lustre.number(text) or 0) >= 0
     assert (efa.count(text) or 0) >= 0

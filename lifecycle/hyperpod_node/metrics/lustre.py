@@ -6,7 +6,7 @@ import re
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ..host import Host
-from .exposition import Family, Number, Sample
+from .exposition import Family, Sample
 
 # By Lustre's age: 2.15 has values in sysfs and statistics in debugfs, older ones have all in proc.
 FOLDERS = ("/sys/fs/lustre/llite", "/sys/kernel/debug/lustre/llite", "/proc/fs/lustre/llite")
@@ -91,24 +91,17 @@ def _files(host: Host) -> Dict[str, Dict[str, str]]:
 
 
 def _stat_families(stats: Mapping[str, List[Stat]]) -> List[Family]:
+    lines = [(target, one) for target, found in stats.items() for one in found]
     found: List[Family] = []
     for operation, word in _TRANSFERS.items():
-        for name, what, value in (
-            (f"lustre_{word}_samples_total", f"Calls that {word}", lambda one: one.samples),
-            (f"lustre_{word}_bytes_total", f"Bytes of calls that {word}", lambda one: one.sum),
-        ):
-            samples: List[Sample] = []
-            for target, lines in stats.items():
-                samples += [
-                    (_labels(target), value(one))
-                    for one in lines
-                    if one.operation == operation and value(one) is not None
-                ]
-            found.append(Family(name, what, samples, "counter"))
-    others: List[Tuple[Dict[str, str], Number]] = [
+        calls = [(target, one) for target, one in lines if one.operation == operation]
+        samples: List[Sample] = [(_labels(target), one.samples) for target, one in calls]
+        sums: List[Sample] = [(_labels(target), one.sum) for target, one in calls if one.sum is not None]
+        found.append(Family(f"lustre_{word}_samples_total", f"Calls that {word}", samples, "counter"))
+        found.append(Family(f"lustre_{word}_bytes_total", f"Bytes of calls that {word}", sums, "counter"))
+    others: List[Sample] = [
         ({**_labels(target), "operation": one.operation}, one.samples)
-        for target, lines in stats.items()
-        for one in lines
+        for target, one in lines
         if one.operation not in _TRANSFERS
     ]
     return [*found, Family("lustre_stats_total", "Operations of the client", others, "counter")]

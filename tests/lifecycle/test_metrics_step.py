@@ -1,0 +1,224 @@
+"""The boot step ``metrics``: what it leaves to run, that nothing of it is waited for, and that it goes away again."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hyperpod_node.errors import Skip, StepError
+from hyperpod_node.host import Result
+from hyperpod_node.metrics import collector, exporters, pull, step, writer
+
+from components.catalogue.regions import REGIONS
+from tests.lifecycle.rig import REMOTE_WRITE, FakeHost, Killed, World
+from tests.metrics.names import FOLDER, rows
+
+UNITS = "/etc/systemd/system"
+IMAGE = "602401143452.dkr.ecr.us-west-2.amazonaws.com/hyperpod/node_exporter:v1.9.1"
+TIMERS = {"hyperpod-metrics@node.timer", "hyperpod-metrics@lustre.timer"}
+
+
+def ran(host: FakeHost) -> str:
+    found = host.node()
+    found.enter("metrics")
+    said = step.run(found)
+    host.notes = found.warnings.get("metrics", [])  # type: ignore[attr-defined]
+    return said
+
+
+def scraped(host: FakeHost) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(host.text("/etc/hyperpod/collector/scrape.json"))["scrape_configs"]
+    return found
+
+
+def test_every_kind_of_node_runs_what_it_has_figures_of(tmp_path: Path) -> None:
+    gpu, trainium = World(tmp_path / "gpu"), World(tmp_path / "trainium", "ml.trn1.32xlarge")
+    for role, world, unit in (
+        ("login", gpu, ""),
+        ("controller", gpu, "hyperpod-metrics@slurm.timer"),
+        ("worker", gpu, "hyperpod-dcgm-exporter.service"),
+        ("worker", trainium, "hyperpod-neuron-monitor.service"),
+    ):
+        host = world.node(role)
+        ran(host)
+        own = {"hyperpod-node-exporter.service", "hyperpod-collector.service", unit} - {""}
+        assert host.active == own | TIMERS, role
+        assert host.ran("systemctl", "enable"), "a reboot starts them again"
+
+
+def test_every_series_is_of_this_cluster_node_and_group(host: FakeHost) -> None:
+    ran(host)
+    labels = {"cluster": "mine", "node": "ip-10-1-0-12", "group": "workers"}
+    assert [job["static_configs"] for job in scraped(host)] == [
+        [{"targets": [f"127.0.0.1:{port}"], "labels": labels}] for port in (9100, 9400)
+    ]
+    # Only root writes what node_exporter reads, and the controller speaks of other nodes there.
+    assert [job["honor_labels"] for job in scraped(host)] == [True, False]
+
+
+def test_the_agent_writes_to_the_workspace(host: FakeHost) -> None:
+    ran(host)
+    agent = json.loads(host.text("/etc/hyperpod/collector/agent.d/hyperpod.json"))
+    assert agent["agent"]["region"] == "us-west-2"
+    assert agent["metrics"]["metrics_destinations"] == {"amp": {"workspace_id": "ws-0123abcd"}}
+    assert (
+        agent["metrics"]["metrics_collected"]["prometheus"]["prometheus_config_path"]
+        == "/etc/hyperpod/collector/scrape.json"
+    )
+
+
+@pytest.mark.parametrize(
+    "url", [REMOTE_WRITE.replace(".amazonaws.com", ".amazonaws.com.cn"), "https://example.com/api/v1/write"]
+)
+def test_an_address_that_the_agent_cannot_write_to_is_refused(world: World, url: str) -> None:
+    world.remote_write_url = url
+    world.render()
+    with pytest.raises(StepError, match="cannot write to https://"):
+        ran(world.node())
+
+
+def test_exporters_listen_on_loopback_alone_and_have_limits(tmp_path: Path) -> None:
+    for world in (World(tmp_path / "gpu"), World(tmp_path / "trainium", "ml.trn1.32xlarge")):
+        host = world.node()
+        found, _ = exporters.of(host.node(), "602401143452.dkr.ecr.us-west-2.amazonaws.com")
+        assert len(found) == 2
+        for text in [*(one.text for one in found), collector.unit(host)]:
+            assert "Restart=always" in text
+            assert {"CPUQuota", "MemoryMax"} <= {line.split("=")[0] for line in text.splitlines()}
+            assert "docker run" not in text or ("--cpus " in text and "--memory " in text)
+        for one in found:
+            alone = f"127.0.0.1:{one.port}" in one.text
+            assert alone or {"IPAddressDeny=any", "IPAddressAllow=localhost"} <= set(one.text.splitlines()), one.name
+
+
+def test_without_docker_or_the_agent_the_node_says_what_it_cannot_send(world: World) -> None:
+    host = world.node()
+    host.missing.add("docker")
+    host.path("/opt/aws/amazon-cloudwatch-agent/bin/config-translator").unlink()
+    ran(host)
+    assert host.active == TIMERS
+    assert host.notes == [  # type: ignore[attr-defined]
+        "docker is not installed: no node_exporter, and no DCGM exporter",
+        "no /opt/aws/amazon-cloudwatch-agent/bin/config-translator: nothing sends this node's metrics",
+    ]
+
+
+def test_a_second_run_starts_nothing_anew_and_another_configuration_does(world: World) -> None:
+    ran(world.node())
+    again = world.node()
+    ran(again)
+    assert (again.changes, again.ran("systemctl", "restart")) == ([], False)
+    world.remote_write_url = REMOTE_WRITE.replace("0123abcd", "ffff")
+    world.render()
+    other = world.node()
+    ran(other)
+    assert other.ran("systemctl", "restart", "--no-block", "hyperpod-node-exporter.service")
+
+
+def test_a_node_whose_stack_has_no_workspace_any_more_sends_nothing(world: World) -> None:
+    fresh = World(world.folder / "fresh", remote_write_url=None).node()
+    with pytest.raises(Skip):
+        ran(fresh)
+    assert (fresh.changes, fresh.calls) == ([], [])
+    host = world.node()
+    before = host.tree()
+    ran(host)
+    host.write(f"{writer.FOLDER}/node.prom", "a 1\n")
+    world.remote_write_url = None
+    world.render()
+    with pytest.raises(Skip, match="no workspace"):
+        ran(host)
+    left = set(host.tree()) - set(before)
+    assert left == {"etc/hyperpod/collector/scrape.json", "etc/hyperpod/collector/agent.d/hyperpod.json",
+                    "etc/hyperpod/dcgm-metrics.csv"}  # fmt: skip
+    assert host.active == set()
+
+
+def test_a_step_that_was_killed_anywhere_has_everything_running_when_it_runs_again(tmp_path: Path) -> None:
+    clean = World(tmp_path / "clean").node()
+    ran(clean)
+    for number in range(1, clean.operations + 1):
+        world = World(tmp_path / str(number))
+        host = world.node()
+        host.node()
+        host.kill_at = host.operations + number
+        with contextlib.suppress(Killed):
+            ran(host)
+        again = world.node()
+        ran(again)
+        assert set(again.tree()) == set(clean.tree()), number
+        assert again.active == clean.active, number
+        both = [call[1] for call in (*host.calls, *again.calls) if call[0] == "systemctl"]
+        assert "enable" in both[both.index("daemon-reload") :], number
+
+
+# The DCGM exporter's list
+
+
+def test_the_dcgm_exporter_gives_fields_that_exist_and_more_where_more_is_asked_for() -> None:
+    known = {row["metric"] for row in rows(FOLDER / "published/dcgm.csv")}
+    basic, advanced = (
+        {fields[0]: fields[1].strip() for fields in csv.reader(exporters.metrics_list(detail).splitlines())}
+        for detail in ("basic", "advanced")
+    )
+    assert set(basic) < set(advanced) <= known
+    # A counter would arrive under another name.
+    assert set(advanced.values()) == {"gauge"}
+    assert all(line.count(",") == 2 for line in exporters.metrics_list("advanced").splitlines())
+
+
+# Pulling
+
+
+def commands(host: FakeHost, here: bool) -> list[dict[str, object]]:
+    """Docker and ECR; what Docker is given to sign in with is remembered."""
+    signed: list[dict[str, object]] = []
+
+    def docker(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+        if args[1] == "image":
+            return Result(0 if here else 1)
+        file = Path(args[2]) / "config.json"
+        signed.append({"mode": file.stat().st_mode & 0o777, "auths": json.loads(file.read_text())["auths"]})
+        return Result(0)
+
+    def aws(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+        return Result(0, json.dumps({"authorizationData": [{"authorizationToken": "c2VjcmV0"}]}))
+
+    host.commands |= {"docker": docker, "aws": aws}
+    host.path("/run").mkdir(exist_ok=True)
+    return signed
+
+
+def test_an_image_is_pulled_once_and_its_token_is_in_no_command_and_on_no_disk(host: FakeHost) -> None:
+    signed = commands(host, here=False)
+    assert pull.ensure(host, IMAGE)
+    assert signed == [{"mode": 0o600, "auths": {IMAGE.split("/")[0]: {"auth": "c2VjcmV0"}}}]
+    assert not any("c2VjcmV0" in word for call in host.calls for word in call)
+    assert list(host.path("/run").iterdir()) == []
+    commands(host, here=True)
+    assert not pull.ensure(host, IMAGE)
+
+
+@pytest.mark.parametrize("image", ["", "docker.io/prom/node-exporter:latest", f"{IMAGE} --privileged", "-v"])
+def test_nothing_else_is_pulled(host: FakeHost, image: str) -> None:
+    with pytest.raises(StepError, match="no image of Amazon ECR"):
+        pull.ensure(host, image)
+
+
+def test_a_pull_that_fails_says_why_and_leaves_no_token(host: FakeHost) -> None:
+    commands(host, here=False)
+    host.fail["docker"] = Result(1, "", "Error response from daemon: manifest unknown")
+    with pytest.raises(StepError, match="manifest unknown"):
+        pull.ensure(host, IMAGE)
+    assert list(host.path("/run").iterdir()) == []
+
+
+def test_images_are_pulled_from_the_regions_own_registry(host: FakeHost) -> None:
+    for region in REGIONS.values():
+        image = f"{region.registry(region.eks_images_account)}/{exporters.NODE_IMAGE}"
+        commands(host, here=True)
+        assert not pull.ensure(host, image)
