@@ -42,6 +42,7 @@ def facts(config: Config, names: Names, remote_write_url: str | None = None) -> 
         remote_write_url=remote_write_url,
         images_registry=config.region.registry(config.region.eks_images_account),
         metrics_detail=settings.observability.detail,
+        health_policy=settings.health_policy,
     )
 
 

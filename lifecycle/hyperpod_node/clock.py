@@ -5,6 +5,7 @@ from __future__ import annotations
 from email.utils import parsedate_to_datetime
 
 from .errors import Skip, StepError
+from .host import Host
 from .imds import Imds, Unavailable
 from .model import Node
 
@@ -15,21 +16,21 @@ NOTABLE_SKEW = 5.0
 
 def run(node: Node) -> str:
     """Step ``clock``: the clock against the instance metadata's, which runs outside the node."""
-    skew = _skew(node)
-    if skew is None:
+    ahead = _at_boot(node)
+    if ahead is None:
         raise Skip("instance metadata gives no time to compare with")
-    if abs(skew) > NOTABLE_SKEW and node.host.which("chronyc"):
+    if abs(ahead) > NOTABLE_SKEW and node.host.which("chronyc"):
         node.host.run("chronyc", "-a", "makestep", check=False, timeout=10)
-        skew = _fresh(node)
-    if abs(skew) > LARGEST_SKEW:
-        where = "ahead of" if skew > 0 else "behind"
+        ahead = skew(node.host, node.parameters.imds_v1, node.timeout("imds"))
+    if abs(ahead) > LARGEST_SKEW:
+        where = "ahead of" if ahead > 0 else "behind"
         raise StepError(
-            f"the clock is {abs(skew):.0f} s {where} the instance metadata's; "
+            f"the clock is {abs(ahead):.0f} s {where} the instance metadata's; "
             "MUNGE refuses credentials older than 300 s, so no Slurm daemon would be believed"
         )
-    if abs(skew) > NOTABLE_SKEW:
-        node.warn(f"the clock is {skew:+.0f} s off the instance metadata's")
-    return f"within {abs(skew):.0f} s of the instance metadata's"
+    if abs(ahead) > NOTABLE_SKEW:
+        node.warn(f"the clock is {ahead:+.0f} s off the instance metadata's")
+    return f"within {abs(ahead):.0f} s of the instance metadata's"
 
 
 def synchronised(node: Node) -> str:
@@ -50,7 +51,7 @@ def _unit(node: Node, folder: str, unit: str) -> bool:
     return node.host.path(f"{folder}/systemd/system/{unit}.service").exists()
 
 
-def _skew(node: Node) -> "float | None":
+def _at_boot(node: Node) -> "float | None":
     """Seconds the clock is ahead by the answer that the identity step had already."""
     return _ahead(node.facts.get("imds_date", ""), node.facts.get("imds_date_at", 0.0))
 
@@ -63,13 +64,14 @@ def _ahead(date: str, here: float) -> "float | None":
         return None
 
 
-def _fresh(node: Node) -> float:
-    imds = Imds(node.host, node.parameters.imds_v1, node.timeout("imds"))
+def skew(host: Host, imds_v1: bool, timeout: float) -> float:
+    """Seconds the clock is ahead of the instance metadata's, asked now. Raises StepError where that gives no time."""
+    imds = Imds(host, imds_v1, timeout)
     try:
         imds.get("instance-id")
     except Unavailable as unavailable:
         raise StepError(str(unavailable)) from None
-    skew = _ahead(imds.date, node.host.wall())
-    if skew is None:
+    ahead = _ahead(imds.date, host.wall())
+    if ahead is None:
         raise StepError("instance metadata gives no time to compare with")
-    return skew
+    return ahead

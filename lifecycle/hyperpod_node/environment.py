@@ -10,7 +10,7 @@ import dataclasses
 import json
 from typing import Dict, List, Optional
 
-from . import transport, variables
+from . import accelerators, transport, variables
 from .errors import StepError
 from .model import Group, Node
 
@@ -67,7 +67,7 @@ def _variables(node: Node, group: Group) -> Dict[str, str]:
 
 def _check_gpus(node: Node, group: Group) -> None:
     """By device files: the driver's own tool takes seconds on a fresh node."""
-    found = len([p for p in node.host.path("/dev").glob("nvidia[0-9]*") if p.name[6:].isdigit()])
+    found = accelerators.found(node.host, "gpu")
     if found != group.accelerators:
         node.warn(f"{found} of {group.accelerators} GPUs in /dev")
 

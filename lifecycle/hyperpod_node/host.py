@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Tuple, TypeVar
 
-from . import places
+from . import places, probing
 from .errors import Cancelled, NotYet, StepError, TooSlow
 from .settings import Settings
 
@@ -309,6 +309,10 @@ class Host:
             return False
         self.changes.append(name)
         return True
+
+    def stuck(self, name: str, timeout: float) -> str:
+        """Why a file system does not answer within so many seconds; empty where it does."""
+        return probing.stuck(self.path(name), timeout)
 
     # The network
 

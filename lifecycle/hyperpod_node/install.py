@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Dict, Tuple
+from typing import Dict, Sequence, Tuple
 
+from .host import Host
 from .model import Node
 
 # Folders of the lifecycle files that the commands need.
@@ -26,6 +27,7 @@ COMMANDS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
     "hyperpod-configure": ("hyperpod_node.slurm_configure", ()),
     "hyperpod-metrics": ("hyperpod_node.metrics.writer", ()),
     "hyperpod-pull": ("hyperpod_node.metrics.pull", ()),
+    "hyperpod-health": ("hyperpod_node.health.run", ("worker",)),
 }
 SCRIPTS = {
     "slurm/task-prolog.sh": "hyperpod-task-prolog",
@@ -33,6 +35,7 @@ SCRIPTS = {
     "slurm/epilog.sh": "hyperpod-epilog",
     "slurm/conf-server.sh": "hyperpod-conf-server",
     "slurm/settle.sh": "hyperpod-settle",
+    "slurm/health.sh": "hyperpod-health-check",
     "slurm/end-job.sh": "hyperpod-end-job",
     "slurm/job-metrics.sh": "hyperpod-job-metrics",
 }
@@ -47,23 +50,35 @@ exec {python} -IB {launcher} {module} "$@"
 def run(node: Node) -> str:
     """Step ``commands``."""
     host, source, target = node.host, node.host.settings.source, node.host.settings.install_folder
-    for path in files(source):
-        host.write_bytes(f"{target}/lib/{path.relative_to(source).as_posix()}", path.read_bytes())
-    for name, command in SCRIPTS.items():
-        host.write(f"{target}/bin/{command}", (source / name).read_text(encoding="utf-8"), mode=0o755)
-    for command, (module, roles) in COMMANDS.items():
-        text = WRAPPER.format(python=sys.executable, launcher=f"{target}/lib/{LAUNCHER}", module=module)
-        host.write(f"{target}/bin/{command}", text, mode=0o755)
+    libraries(host)
+    for name, script in SCRIPTS.items():
+        host.write(f"{target}/bin/{script}", (source / name).read_text(encoding="utf-8"), mode=0o755)
+    for name, (_, roles) in COMMANDS.items():
+        command(host, name)
         if node.role in roles:
-            host.link(f"/usr/local/bin/{command}", f"{target}/bin/{command}")
+            host.link(f"/usr/local/bin/{name}", f"{target}/bin/{name}")
     return f"{len(COMMANDS)} commands in {target}/bin"
 
 
-def files(source: Path) -> "list[Path]":
+def libraries(host: Host, folders: Sequence[str] = FOLDERS) -> None:
+    """Copy what the commands are made of."""
+    source, target = host.settings.source, host.settings.install_folder
+    for path in files(source, folders):
+        host.write_bytes(f"{target}/lib/{path.relative_to(source).as_posix()}", path.read_bytes())
+
+
+def command(host: Host, name: str) -> None:
+    """Install one command, which runs the module that COMMANDS names."""
+    target = host.settings.install_folder
+    text = WRAPPER.format(python=sys.executable, launcher=f"{target}/lib/{LAUNCHER}", module=COMMANDS[name][0])
+    host.write(f"{target}/bin/{name}", text, mode=0o755)
+
+
+def files(source: Path, folders: Sequence[str] = FOLDERS) -> "list[Path]":
     """The files to copy, in a stable order."""
     below = (
         Path(folder) / name
-        for top in FOLDERS
+        for top in folders
         for folder, _, names in os.walk(str(source / top))
         for name in names
         if not name.endswith(".pyc") and not name.startswith(".")

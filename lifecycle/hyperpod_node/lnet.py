@@ -59,7 +59,7 @@ def choose(devices: Sequence[str], most: int) -> List[str]:
 
 def _set_up(node: Node, most: int) -> str:
     host = node.host
-    devices, interface = choose(efa_devices(node), most), host.default_interface()
+    devices, interface = choose(efa_devices(host), most), host.default_interface()
     if not devices:
         raise StepError("no EFA device in /sys/class/infiniband")
     if interface is None:

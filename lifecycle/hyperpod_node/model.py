@@ -49,7 +49,8 @@ class Parameters:
     ``cidrs``: the address blocks of the nodes, empty where they are not known. ``fsx_efa``: whether the file system
     speaks EFA. ``home_fsx_id``: another file system that is mounted at /home. ``remote_write_url``: where metrics go,
     None where nothing collects any; ``metrics_detail``: how many are collected. ``images_registry``: where the images
-    of AWS's exporters are.
+    of AWS's exporters are. ``health_policy``: what is done about a node whose health checks find it bad
+    (health/policy.py).
     """
 
     cluster_id: str = field(metadata=WORD)
@@ -67,6 +68,7 @@ class Parameters:
     remote_write_url: Optional[str] = field(metadata=URL)
     images_registry: str = field(metadata=WORD)
     metrics_detail: Literal["basic", "advanced"]
+    health_policy: Literal["report", "drain", "reboot", "replace"]
 
     @property
     def groups(self) -> Dict[str, Group]:

@@ -6,16 +6,17 @@ import re
 from dataclasses import dataclass
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
+from .accelerators import DEVICES
 from .model import Group, Instance
 
 INCLUDE = "hyperpod.conf"
 SLURMD_TIMEOUT = 60
+# Seconds between two health checks of a node.
+HEALTH_SECONDS = 300
 INCLUDE_LINE = f"include {INCLUDE}"
 # Limits that no cluster reaches: nodes in a range, and nested includes.
 MOST_NODES, MOST_INCLUDES = 65536, 4
 HEADER = "# Made by the HyperPod lifecycle scripts; what is set in slurm.conf itself is not repeated here.\n"
-# Device files of each accelerator. Slurm sets CUDA_VISIBLE_DEVICES only if it knows file names, not just a count.
-DEVICES = {"gpu": "/dev/nvidia", "neuron": "/dev/neuron"}
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,11 @@ def render(conf: SlurmConf, groups: Mapping[str, Group], by_node: Mapping[str, G
         "Epilog": f"{bin_folder}/hyperpod-epilog",
         "TaskProlog": f"{bin_folder}/hyperpod-task-prolog",
     }
+    if not conf.get("HealthCheckProgram"):
+        # Of all nodes, those that are out included, and spread over the interval (slurm.conf(5)).
+        wanted["HealthCheckProgram"] = f"{bin_folder}/hyperpod-health-check"
+        wanted["HealthCheckInterval"] = str(HEALTH_SECONDS)
+        wanted["HealthCheckNodeState"] = "ANY,CYCLE"
     kinds = sorted({group.gres for group in workers if gres(group)})
     if kinds:
         wanted["GresTypes"] = ",".join(kinds)
@@ -195,6 +201,9 @@ def missing_keys(conf: SlurmConf, bin_folder: str) -> List[str]:
         found.append(
             f"slurm.conf sets SlurmdTimeout={timeout}: so many seconds go by before a job with auto-resume is requeued"
         )
+    health = conf.get("HealthCheckProgram")
+    if health and not health.startswith(bin_folder):
+        found.append(f"slurm.conf has a HealthCheckProgram of its own ({health}): this project's checks do not run")
     if conf.get("JobRequeue") == "0":
         found.append("slurm.conf sets JobRequeue=0: a job whose node is lost is not put back into the queue")
     return found

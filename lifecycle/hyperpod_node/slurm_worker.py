@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import List, Optional
 
-from . import slurm_conf, slurm_configure, units
+from . import accelerators, slurm_conf, slurm_configure, units
 from .errors import StepError
 from .host import Host, Result
 from .model import Instance, Node
@@ -166,10 +166,6 @@ def _settle(host: Host, name: str, why: str, refused_since: List[float]) -> None
 def _prolog_facts(node: Node) -> str:
     """The node's current devices and mounts, which hyperpod-prolog compares before each job."""
     group = node.identity.group
-    prefix = slurm_conf.DEVICES.get(group.gres, "")
-    found = 0
-    if prefix:
-        folder, _, stem = prefix.rpartition("/")
-        found = len([p for p in node.host.path(folder).glob(stem + "[0-9]*") if p.name[len(stem) :].isdigit()])
+    prefix, found = accelerators.DEVICES.get(group.gres, ""), accelerators.found(node.host, group.gres)
     pattern = f"{prefix}[0-9]*" if prefix else ""
     return f"shared='{node.parameters.fsx_mount}'\ndevices={found}\npattern='{pattern}'\nscratch='/scratch'\n"

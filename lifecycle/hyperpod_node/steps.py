@@ -23,6 +23,7 @@ from . import (
     ssh,
 )
 from .errors import StepError
+from .health import setup as health
 from .metrics import step as metrics
 from .model import Node
 from .runner import Step
@@ -40,6 +41,7 @@ SLURM: List[Step] = [
     Step("kernel", kernel.run, 30, ("identity",), required=False),
     Step("environment", environment.run, 120, ("identity",)),
     Step("commands", install.run, 60, ("identity",)),
+    Step("health", health.run, 60, ("identity",), required=False),
     Step("munge", munge.run, LIMIT, ("fsx", "clock")),
     Step("ssh", ssh.run, 120, ("fsx",)),
     Step("metrics", metrics.run, 60, ("commands",), required=False),
@@ -50,7 +52,7 @@ HOME = Step("home", home.run, LIMIT, ("fsx",))
 
 # On EKS the file system comes by a CSI driver, jobs' variables by their manifests, and pods start everything else.
 EKS: List[Step] = [
-    *(step for step in SLURM if step.name in ("parameters", "identity", "clock", "scratch", "kernel")),
+    *(step for step in SLURM if step.name in ("parameters", "identity", "clock", "scratch", "kernel", "health")),
     Step("pod-disk", pod_disk.run, 900, ("identity",), required=False),
     Step("lustre-client", lustre_client.run, 400, ("identity",), required=False),
 ]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import List, Optional, Tuple
 
 from .errors import StepError
+from .host import Host
 from .model import Group, Node
 from .variables import EFA_RDMA, EFA_SENDRECV, TCP
 
@@ -45,7 +46,7 @@ def probe(node: Node) -> Probe:
     library is missing, the PCI device ids, of which only the first leaves it open. Not from fi_info: it shows
     FI_EP_RDM, and emulates FI_RMA, on devices without RDMA read as well.
     """
-    devices, source = efa_devices(node), "/sys/class/infiniband"
+    devices, source = efa_devices(node.host), "/sys/class/infiniband"
     if not devices:
         devices, source = _fi_info(node), "fi_info"
     if not devices:
@@ -54,15 +55,15 @@ def probe(node: Node) -> Probe:
     return Probe(len(devices), _by_generation(node, devices) if capability is None else capability, source)
 
 
-def efa_devices(node: Node) -> List[str]:
+def efa_devices(host: Host) -> List[str]:
     """The names of the node's EFA devices, none where the kernel has no folder of RDMA devices."""
-    folder = node.host.path("/sys/class/infiniband")
+    folder = host.path("/sys/class/infiniband")
     if not folder.is_dir():
         return []
     return sorted(
         entry.name
         for entry in folder.iterdir()
-        if (node.host.read(f"/sys/class/infiniband/{entry.name}/device/vendor") or "").strip() == AMAZON
+        if (host.read(f"/sys/class/infiniband/{entry.name}/device/vendor") or "").strip() == AMAZON
     )
 
 

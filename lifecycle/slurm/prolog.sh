@@ -1,13 +1,18 @@
 #!/bin/bash
 # Slurm's Prolog: runs as root on a node before a job's first task there. A failure drains the node and requeues the
-# job, so it fails only for what would make every job fail: no shared file system, or lost accelerators.
+# job, so it fails only for what would make every job fail: no shared file system, lost accelerators, or a node that the
+# health check has found bad and could not drain.
 state=${HYPERPOD_STATE:-/etc/hyperpod}
 mounts=${HYPERPOD_MOUNTS:-/proc/self/mounts}
 shopt -s nullglob
 
+health=${HYPERPOD_HEALTH:-/run/hyperpod-health}
+
 fail() {
   echo "hyperpod prolog: $*" >&2
   logger -t hyperpod-prolog -- "$*" 2>/dev/null
+  # By this hyperpod-health knows whose "Prolog error" it is, and resumes the node when it is well again.
+  if [[ -n ${SLURM_JOB_ID-} ]] && mkdir -p "$health"; then echo "$*" >"$health/prolog-failed"; fi
   exit 1
 }
 
@@ -23,6 +28,8 @@ if [[ -n $pattern ]]; then
   found=($pattern)
   if ((${#found[@]} < devices)); then fail "${#found[@]} of $devices devices $pattern are left"; fi
 fi
+# The last health check found the node bad, and could not tell the controller.
+if [[ -n ${SLURM_JOB_ID-} && -s $health/no-jobs ]]; then fail "$(head -n 1 "$health/no-jobs")"; fi
 
 # Whether the path is a folder that this user owns, and not a link.
 owned() { [[ -d $2 && ! -L $2 && $(stat -c %u -- "$2") == "$1" ]]; }

@@ -49,6 +49,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"benchmarks": True},
         {"imdsV1": True},
         {"lostNodeSeconds": 30},
+        {"healthPolicy": "report"},
         {"nodeRecovery": "None"},
         CONTINUOUS,
         {"tags": {"team": "research"}},

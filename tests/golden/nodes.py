@@ -68,7 +68,7 @@ def _boot(host: FakeHost) -> dict[str, Any]:
 
 def _files(host: FakeHost) -> dict[str, dict[str, Any]]:
     """Every file of a node and of its shared file system: its mode, owner and text, or where it points."""
-    originals = {path.read_text() for path in LIFECYCLE.rglob("*") if path.suffix in (".py", ".sh")}
+    originals = {path.read_text() for path in LIFECYCLE.rglob("*") if path.suffix in (".py", ".sh", ".csv")}
     found: dict[str, dict[str, Any]] = {}
     for name, (mode, text) in host.tree().items():
         path = name.replace("/fsx", "/fsx/", 1) if name.startswith("/fsx") else f"/{name}"

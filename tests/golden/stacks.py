@@ -70,6 +70,7 @@ GOLDEN: dict[str, Golden] = {
             "benchmarks": True,
             "imdsV1": True,
             "lostNodeSeconds": 30,
+            "healthPolicy": "replace",
             "security": {
                 "lifecycleWriters": ["arn:aws:iam::123456789012:user/rehearsal", f"{ROLE}/deployers/*"],
                 "nodePermissions": "published",

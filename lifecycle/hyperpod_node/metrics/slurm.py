@@ -11,10 +11,11 @@ import re
 from collections import Counter
 from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from ..accelerators import DEVICES
 from ..host import Host
 from ..identity import read_instances
 from ..model import Instance
-from ..slurm_conf import DEVICES, host_name
+from ..slurm_conf import host_name
 from .exposition import Family, Sample
 from .slurm_diag import parse_diag
 

@@ -1,0 +1,139 @@
+"""NVIDIA GPUs by nvidia-smi and DCGM; Trainium's memory errors by its driver's counters.
+
+Element names are those of ``nvidia-smi -q -x``; a driver that leaves one out says nothing about it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from ..errors import StepError
+from .model import Finding, Subject, bad, ok, unknown
+
+# Counters of errors that cannot be corrected, per device (Neuron Sysfs User Guide). It has had two places for them.
+NEURON = "/sys/devices/virtual/neuron_device"
+NEURON_COUNTERS = ("mem_ecc_uncorrected", "sram_ecc_uncorrected")
+# Seconds between two runs of DCGM's diagnostics on an idle node, and for one: level 1 takes a few.
+DCGM_EVERY, DCGM_SECONDS = 3600.0, 40.0
+
+
+def ecc(subject: Subject) -> Optional[Finding]:
+    """Memory that cannot be repaired any more: a failed row remap, or more SRAM errors than NVIDIA allows.
+
+    A pending remap or page retirement is no fault: it takes effect at the next reset (XID 63 asks for nothing).
+    """
+    if subject.group.accelerator == "trainium":
+        return _neuron_ecc(subject)
+    if subject.group.accelerator != "gpu":
+        return None
+    reasons, pending = [], []
+    for gpu in subject.gpus():
+        name = gpu.get("id", "?")
+        if _says(gpu.findtext("remapped_rows/remapped_row_failure")):
+            reasons.append(f"row remap failed on {name}")
+        if any(_says(found.text) for found in gpu.findall(".//sram_threshold_exceeded")):
+            reasons.append(f"SRAM error threshold exceeded on {name}")
+        if _says(gpu.findtext("remapped_rows/remapped_row_pending")):
+            pending.append(name)
+    if reasons:
+        return bad(", ".join(reasons))
+    return ok(f"row remap pending on {', '.join(pending)}" if pending else "")
+
+
+def _says(text: Optional[str]) -> bool:
+    return (text or "").strip().lower() == "yes"
+
+
+def _neuron_ecc(subject: Subject) -> Finding:
+    found: Dict[str, int] = {}
+    folder = subject.host.path(NEURON)
+    for path in sorted(folder.glob("neuron*/**/*_ecc_uncorrected")) if folder.is_dir() else []:
+        if path.name in NEURON_COUNTERS:
+            inside = f"{NEURON}/{path.relative_to(folder)}"
+            text = subject.host.read(inside if path.is_file() else inside + "/total") or ""
+            if text.strip().isdigit():
+                found[f"{path.name} on {path.relative_to(folder).parts[0]}"] = int(text)
+    if not found:
+        return unknown(f"no error counters below {NEURON}")
+    wrong = [f"{count} {name}" for name, count in found.items() if count]
+    return bad(", ".join(wrong)) if wrong else ok(f"{len(found)} counters are 0")
+
+
+def nvlink(subject: Subject) -> Optional[Finding]:
+    """NVLink: no link is inactive while others work, and the fabric manager has let every GPU in."""
+    if subject.group.accelerator != "gpu" or subject.group.accelerators < 2:
+        return None
+    out = [
+        gpu.get("id", "?")
+        for gpu in subject.gpus()
+        if (gpu.findtext("fabric/state") or "").strip() == "Completed"
+        and (gpu.findtext("fabric/status") or "").strip() not in ("Success", "N/A", "")
+    ]
+    if out:
+        return bad(f"not in the NVLink fabric: {', '.join(out)}")
+    active, inactive, gpu_name = 0, [], "?"
+    for line in subject.host.run("nvidia-smi", "nvlink", "-s", timeout=10).out.splitlines():
+        begin = re.match(r"GPU (\d+):", line)
+        gpu_name = begin.group(1) if begin else gpu_name
+        link = re.match(r"\s+Link (\d+): (.*)", line)
+        if link and "inactive" in link.group(2).lower():
+            inactive.append(f"GPU {gpu_name} link {link.group(1)}")
+        elif link:
+            active += 1
+    if not active:
+        return ok("no links")
+    return bad(f"inactive: {', '.join(inactive)}") if inactive else ok(f"{active} links")
+
+
+def pcie(subject: Subject) -> Optional[Finding]:
+    """PCIe: every GPU has as many lanes as the others of the node. What a type has at most is not catalogued."""
+    if subject.group.accelerator != "gpu" or subject.group.accelerators < 2:
+        return None
+    widths: Dict[str, int] = {}
+    for gpu in subject.gpus():
+        text = gpu.findtext("pci/pci_gpu_link_info/link_widths/current_link_width") or ""
+        lanes = re.match(r"\s*(\d+)x", text)
+        if lanes:
+            widths[gpu.get("id", "?")] = int(lanes.group(1))
+    if not widths:
+        return unknown("nvidia-smi shows no link width")
+    most = max(widths.values())
+    narrow = [f"{name} has {width} lanes" for name, width in widths.items() if width < most]
+    return bad(f"{', '.join(narrow)}, others {most}") if narrow else ok(f"{most} lanes")
+
+
+def dcgm(subject: Subject) -> Optional[Finding]:
+    """``dcgmi diag -r 1``, DCGM's quick check, where no job runs and an hour after the last one."""
+    host, memory = subject.host, subject.memory
+    if subject.group.accelerator != "gpu" or host.which("dcgmi") is None:
+        return None
+    if not subject.idle or host.wall() - float(memory.get("dcgm_time", 0.0)) < DCGM_EVERY:
+        return Finding(**memory["dcgm"]) if "dcgm" in memory else None
+    finding = _diagnose(subject)
+    memory["dcgm_time"], memory["dcgm"] = host.wall(), {"status": finding.status, "detail": finding.detail}
+    return finding
+
+
+def _diagnose(subject: Subject) -> Finding:
+    said = subject.host.run("dcgmi", "diag", "-r", "1", "-j", check=False, timeout=DCGM_SECONDS)
+    try:
+        results = list(_results(json.loads(said.out[said.out.index("{") :]), ""))
+    except ValueError:
+        raise StepError(f"dcgmi diag gave no JSON: {said.reason}") from None
+    failed = sorted({name for name, status in results if status.lower() == "fail"})
+    if failed:
+        return bad(f"dcgmi diag -r 1 failed: {', '.join(failed)}")
+    return ok(f"{len(results)} results") if results else unknown("dcgmi diag gave no results")
+
+
+def _results(node: Any, name: str) -> Iterator[Tuple[str, str]]:
+    """Every "status" with the name of the test that it belongs to. The versions of DCGM nest them differently."""
+    if isinstance(node, dict):
+        name = str(node.get("name", name))
+        if isinstance(node.get("status"), str):
+            yield name, node["status"]
+    inside: List[Any] = list(node.values()) if isinstance(node, dict) else node if isinstance(node, list) else []
+    for one in inside:
+        yield from _results(one, name)

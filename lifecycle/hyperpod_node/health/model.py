@@ -1,0 +1,95 @@
+"""What a check knows of its node, and what it may say."""
+
+from __future__ import annotations
+
+import json
+import threading
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from ..errors import StepError
+from ..host import Host
+from ..model import Group
+
+# What the boot step writes for the checks, which run without the lifecycle folder.
+FACTS = "health.json"
+# Results, and what one run has to remember for the next; a reboot settles all of it.
+FOLDER = "/run/hyperpod-health"
+OK, BAD, UNKNOWN = "ok", "bad", "unknown"
+# Seconds. nvidia-smi takes 1 to 2 s with eight GPUs, and hangs when the driver does.
+NVIDIA_SMI_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found: "ok", "bad", or "unknown" where a tool is missing or does not answer. ``detail``: a line."""
+
+    status: str
+    detail: str = ""
+
+
+@dataclass
+class Subject:
+    """The node that is checked. ``mount``: the shared file system's folder, empty where pods mount it (EKS).
+
+    ``idle``: whether no job runs. ``memory``: what the run before has left, which a check may add to; it is lost at a
+    reboot.
+    """
+
+    host: Host
+    group: Group
+    mount: str = ""
+    imds_v1: bool = False
+    idle: bool = False
+    memory: Dict[str, Any] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _gpus: Optional[Tuple[List[ElementTree.Element], str]] = None
+
+    def gpus(self) -> List[ElementTree.Element]:
+        """nvidia-smi's description of each GPU, asked once. Raises StepError where it does not answer."""
+        with self._lock:
+            if self._gpus is None:
+                self._gpus = _ask(self.host)
+        found, why = self._gpus
+        if why:
+            raise StepError(why)
+        return found
+
+
+def _ask(host: Host) -> Tuple[List[ElementTree.Element], str]:
+    try:
+        said = host.run("nvidia-smi", "-q", "-x", timeout=NVIDIA_SMI_SECONDS)
+        return ElementTree.fromstring(said.out).findall("gpu"), ""
+    except StepError as error:
+        return [], str(error)
+    except ElementTree.ParseError as error:
+        return [], f"nvidia-smi gave no XML: {error}"
+
+
+# A StepError of a check makes its finding "unknown". None: the check is not for this kind of node.
+Check = Callable[[Subject], Optional[Finding]]
+
+
+def ok(detail: str = "") -> Finding:
+    """All is well."""
+    return Finding(OK, detail)
+
+
+def bad(detail: str) -> Finding:
+    """The node should get no more jobs, for this reason."""
+    return Finding(BAD, detail)
+
+
+def unknown(detail: str) -> Finding:
+    """It could not be found out, for this reason."""
+    return Finding(UNKNOWN, detail)
+
+
+def load(host: Host, name: str) -> Dict[str, Any]:
+    """A JSON object from a file; empty where there is none."""
+    try:
+        found = json.loads(host.read(name) or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,135 @@
+"""``hyperpod-health``: runs the checks, files what they found, and does what the policy says.
+
+Slurm's HealthCheckProgram on a worker, by way of health.sh; a systemd timer's program on EKS, where Kubernetes is told
+by node-problem-detector. Prints a table; its exit status is 1 where something is bad.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Mapping
+
+from ..errors import StepError
+from ..host import Host
+from ..model import Group
+from ..settings import Settings
+from . import checks, policy
+from .model import FACTS, FOLDER, UNKNOWN, Subject, load
+
+MEMORY, RESULTS, REASON = f"{FOLDER}/memory.json", f"{FOLDER}/results.json", f"{FOLDER}/reason"
+METRICS = "/var/lib/hyperpod/metrics"
+LOG = "/var/log/hyperpod/health.log"
+# Bytes after which the log begins anew, with the one before beside it.
+LONGEST_LOG = 1 << 20
+
+
+def once(host: Host) -> List[checks.Result]:
+    """One run. Raises StepError where the node has no record of what it is."""
+    facts = load(host, f"{host.settings.state_folder}/{FACTS}")
+    if not facts:
+        raise StepError(f"no {host.settings.state_folder}/{FACTS}: the lifecycle scripts have not run here")
+    host.folder(FOLDER)
+    memory = load(host, MEMORY)
+    on_slurm, trouble, node = facts["orchestrator"] == "slurm", "", None
+    if on_slurm:
+        try:
+            node = policy.standing(host, [host.hostname(), facts["instance_name"]])
+        except StepError as error:
+            trouble = str(error)
+    subject = Subject(host, Group(**facts["group"]), facts["mount"], facts["imds_v1"], memory=memory)
+    subject.idle = node is not None and not node.busy
+    results = checks.run(subject)
+    wrong = checks.wrong(results)
+    done = trouble or "left to Kubernetes"
+    if node is not None:
+        try:
+            done = policy.apply(host, node, wrong, _well(results, memory), str(facts["policy"]), memory)
+        except StepError as error:
+            done = str(error)
+    memory["wrong"] = sorted(wrong) or ([] if _well(results, memory) else memory.get("wrong", []))
+    host.write(MEMORY, json.dumps(memory, sort_keys=True) + "\n", mode=0o600)
+    _file(host, results, wrong, done)
+    return results
+
+
+def _well(results: List[checks.Result], memory: Mapping[str, Any]) -> bool:
+    """Whether nothing is bad, and nothing that was is unknown now."""
+    unknown = {one.check for one in results if one.finding.status == UNKNOWN}
+    return not checks.wrong(results) and not unknown & set(memory.get("wrong", []))
+
+
+def _file(host: Host, results: List[checks.Result], wrong: Mapping[str, str], done: str) -> None:
+    found = {one.check: {"status": one.finding.status, "detail": one.finding.detail} for one in results}
+    document = {"time": round(host.wall(), 1), "checks": found, "done": done}
+    host.write(RESULTS, json.dumps(document, indent=2, sort_keys=True) + "\n")
+    # What node-problem-detector reads: empty where all is well.
+    host.write(REASON, "".join(f"{check}: {why}\n" for check, why in wrong.items()))
+    if host.path(METRICS).is_dir():
+        host.write(f"{METRICS}/health.prom", prometheus(results, host.wall()))
+
+
+def prometheus(results: List[checks.Result], now: float) -> str:
+    """The results as metrics. A check that is unknown has no value for ok."""
+    ok = [(one, int(one.finding.status == "ok")) for one in results if one.finding.status != UNKNOWN]
+    lines = [
+        "# HELP hyperpod_health_check_ok Whether the last run of a check found the node well.",
+        "# TYPE hyperpod_health_check_ok gauge",
+        *(f'hyperpod_health_check_ok{{check="{one.check}"}} {value}' for one, value in ok),
+        "# HELP hyperpod_health_check_seconds How long the check took.",
+        "# TYPE hyperpod_health_check_seconds gauge",
+        *(f'hyperpod_health_check_seconds{{check="{one.check}"}} {one.seconds:.3f}' for one in results),
+        "# HELP hyperpod_health_last_run_time_seconds When the checks ran last.",
+        "# TYPE hyperpod_health_last_run_time_seconds gauge",
+        f"hyperpod_health_last_run_time_seconds {now:.0f}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def table(results: List[checks.Result]) -> List[str]:
+    """Check, status, detail, as people read them."""
+    width = max(len(one.check) for one in results)
+    return [f"{one.check:<{width}}  {one.finding.status:<7}  {one.finding.detail}".rstrip() for one in results]
+
+
+def main() -> int:
+    """One run at a time."""
+    host = Host(Settings.from_environment())
+    os.umask(0o022)
+    lock = os.open("/run/hyperpod-health.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        print("hyperpod-health: it is already running here")
+        return 0
+    try:
+        results = once(host)
+    except StepError as error:
+        print(f"hyperpod-health: {error}", file=sys.stderr)
+        return 2
+    done: Dict[str, Any] = load(host, RESULTS)
+    for line in (*table(results), str(done.get("done", ""))):
+        print(line)
+    wrong = checks.wrong(results)
+    if wrong:
+        _log(f"{host.wall():.0f} {json.dumps({'wrong': wrong, 'done': done.get('done')}, sort_keys=True)}")
+    return 1 if wrong else 0
+
+
+def _log(line: str) -> None:
+    path = Path(LOG)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and path.stat().st_size > LONGEST_LOG:
+        path.replace(path.with_suffix(".log.1"))
+    with path.open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    # A check that hangs in the kernel must not keep the process: its thread cannot be ended.
+    os._exit(code)

@@ -1,0 +1,88 @@
+"""Prepares a worker for its health checks, which run without the lifecycle folder: what it is, and users' own checks.
+
+On Slurm slurmd runs them (slurm_conf.py). On EKS a timer does, and node-problem-detector reads what they found.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from .. import install, units
+from ..errors import Skip
+from ..host import Host
+from ..model import Node
+from . import own
+from .model import FACTS
+
+# SuccessExitStatus: a node that is bad is no failure of the unit. On EKS's nodes the state is read every minute.
+SERVICE = """# Made by the HyperPod lifecycle scripts.
+[Unit]
+Description=Checks this node's health
+
+[Service]
+Type=oneshot
+ExecStart={bin}/hyperpod-health
+SuccessExitStatus=1
+TimeoutStartSec=60
+Nice=10
+"""
+TIMER = """# Made by the HyperPod lifecycle scripts.
+[Unit]
+Description=Checks this node's health every five minutes
+
+[Timer]
+OnBootSec=60
+OnUnitActiveSec=300
+RandomizedDelaySec=30
+
+[Install]
+WantedBy=timers.target
+"""
+
+
+def run(node: Node) -> str:
+    """Step ``health``."""
+    if node.role != "worker":
+        raise Skip("for workers; HyperPod looks after the others")
+    host, parameters = node.host, node.parameters
+    facts = {
+        "group": dataclasses.asdict(node.identity.group),
+        "instance_name": node.identity.instance.name,
+        "orchestrator": parameters.orchestrator,
+        "mount": parameters.fsx_mount if parameters.orchestrator == "slurm" else "",
+        "imds_v1": parameters.imds_v1,
+        "policy": parameters.health_policy,
+    }
+    host.write(f"{host.settings.state_folder}/{FACTS}", json.dumps(facts, indent=2, sort_keys=True) + "\n")
+    count = _own_checks(host)
+    if parameters.orchestrator == "eks":
+        _timer(host)
+    return f"policy {parameters.health_policy}" + (f", {count} own checks" if count else "")
+
+
+def _own_checks(host: Host) -> int:
+    """Install the user's checks: S3 keeps no file modes, and HyperPod's download folder does not last."""
+    source, target = host.settings.source / own.FOLDER, f"{host.settings.install_folder}/{own.FOLDER}"
+    shipped = {path.name: path for path in source.iterdir() if path.is_file()} if source.is_dir() else {}
+    for name, path in sorted(shipped.items()):
+        host.write_bytes(f"{target}/{name}", path.read_bytes(), mode=0o755)
+    there = host.path(target)
+    for path in list(there.iterdir()) if there.is_dir() else []:
+        if path.name not in shipped:
+            host.remove(f"{target}/{path.name}")
+    return len(shipped)
+
+
+def _timer(host: Host) -> None:
+    install.libraries(host, ("hyperpod_node",))
+    install.command(host, "hyperpod-health")
+    folder = host.settings.install_folder + "/bin"
+    written = [
+        host.write(f"{units.UNITS}/hyperpod-health.service", SERVICE.format(bin=folder)),
+        host.write(f"{units.UNITS}/hyperpod-health.timer", TIMER),
+    ]
+    if any(written):
+        host.run("systemctl", "daemon-reload")
+    host.run("systemctl", "enable", "hyperpod-health.timer", check=False)
+    host.run("systemctl", "start", "hyperpod-health.timer")

@@ -1,0 +1,72 @@
+"""What every node needs: its file systems and its clock."""
+
+from __future__ import annotations
+
+import os
+from typing import List, Optional, Tuple
+
+from .. import clock, pod_disk, scratch
+from ..errors import StepError
+from .model import Finding, Subject, bad, ok, unknown
+
+# Seconds in which a file system has to answer (a client of Lustre waits for ever by default).
+LUSTRE_SECONDS = 5.0
+IMDS_SECONDS = 5.0
+# The least part of a disk's bytes and files that has to be free. With less, logs and jobs' own files fail. Kubernetes
+# evicts pods much earlier, at 10 % of the node's disk.
+LEAST_FREE = 0.01
+DISKS = ("/", pod_disk.DATA_VOLUME, scratch.IMAGE_MOUNT, scratch.MOUNT_POINT)
+
+
+def lustre(subject: Subject) -> Optional[Finding]:
+    """The shared file system is mounted, and every Lustre mount answers."""
+    host = subject.host
+    table = {point: kind for point, kind, _ in _mounts(subject)}
+    wanted = [subject.mount] if subject.mount else [point for point, kind in table.items() if kind == "lustre"]
+    missing = [point for point in wanted if point not in table]
+    if missing:
+        return bad(f"{', '.join(missing)} is not mounted")
+    # Without pods that use it, EKS's nodes have no such mount.
+    dead = [f"{point} {why}" for point in wanted for why in [host.stuck(point, LUSTRE_SECONDS)] if why]
+    return bad(", ".join(dead)) if dead else ok(f"{len(wanted)} mounts")
+
+
+def disks(subject: Subject) -> Finding:
+    """The root and the data volumes: not read-only, which is what the kernel makes of a broken disk, and not full."""
+    reasons: List[str] = []
+    for point, _, options in _mounts(subject):
+        if point not in DISKS:
+            continue
+        if "ro" in options.split(","):
+            reasons.append(f"{point} is read-only")
+            continue
+        try:
+            left = os.statvfs(str(subject.host.path(point)))
+        except OSError as error:
+            reasons.append(f"{point}: {error.strerror}")
+            continue
+        # Some file systems have no fixed number of files.
+        parts = {"space": (left.f_bavail, left.f_blocks), "files": (left.f_favail, left.f_files)}
+        reasons += [f"{point} has no {what} left" for what, (free, all_) in parts.items() if free < all_ * LEAST_FREE]
+    return bad(", ".join(reasons)) if reasons else ok()
+
+
+def _mounts(subject: Subject) -> List[Tuple[str, str, str]]:
+    """Mount point, type and options; of several at one place the last, which covers the others."""
+    found = {}
+    for line in (subject.host.read("/proc/self/mounts") or "").splitlines():
+        fields = line.split()
+        if len(fields) >= 4:
+            found[fields[1]] = (fields[1], fields[2], fields[3])
+    return list(found.values())
+
+
+def time(subject: Subject) -> Finding:
+    """The clock against the instance metadata's, by the same limit as at boot: MUNGE and AWS refuse one that is off."""
+    try:
+        skew = clock.skew(subject.host, subject.imds_v1, IMDS_SECONDS)
+    except StepError as error:
+        return unknown(str(error))
+    if abs(skew) > clock.LARGEST_SKEW:
+        return bad(f"the clock is {skew:+.0f} s off the instance metadata's")
+    return ok(f"{skew:+.0f} s")

@@ -1,0 +1,95 @@
+"""XIDs: what the NVIDIA driver writes to the kernel's log when a GPU has a fault, and what NVIDIA says to do.
+
+xid.csv has the immediate action of each code by NVIDIA's XID catalogue of 2025-10-29 (by way of leptonai/gpud). Most
+ask for nothing, or for the job to start again, which Slurm does. A node is bad only where the GPU has to be reset or
+the machine rebooted. What NVIDIA leaves to a workflow:
+
+* 48, an uncorrectable memory error: the workflow begins with draining the node.
+* 74, an NVLink error: the link is not to be trusted until a reset.
+* 144 to 150, NVLink 5 and later: only those whose line says that they are fatal.
+* 154 names the action itself; the last one of a GPU counts, and "None" takes back an earlier one.
+* 45, a channel that was removed, follows another XID or the end of a process.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import re
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional
+
+from .. import probing
+from .model import Finding, Subject, bad, ok, unknown
+
+RECORD = re.compile(r"^\d+,(\d+),\d+,[^;]*;(.*)$")
+LINE = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): (\d+),?(.*)")
+ACTIONS_THAT_END_IT = ("RESET_GPU", "RESTART_BM", "RESTART_VM", "WORKFLOW_XID_48", "WORKFLOW_NVLINK_ERR")
+NVLINK5, BY_ITSELF = "WORKFLOW_NVLINK5_ERR", "XID_154"
+MOST_KEPT = 64
+
+
+@functools.lru_cache(maxsize=None)
+def actions() -> Mapping[int, str]:
+    """NVIDIA's immediate action of each XID; empty where the catalogue has none."""
+    with Path(__file__).with_name("xid.csv").open(encoding="utf-8") as file:
+        return {int(row["xid"]): row["action"] for row in csv.DictReader(file)}
+
+
+def ends_it(code: int, text: str) -> str:
+    """Why a node with this XID should get no more jobs; empty where it may go on."""
+    action = actions().get(code, "")
+    if action in ACTIONS_THAT_END_IT:
+        return action
+    if action == NVLINK5 and re.search(r"\bfatal\b", text, re.IGNORECASE):
+        return action
+    if action == BY_ITSELF:
+        named = re.findall(r"\(([^()]*)\)", text)
+        return named[-1] if named and named[-1].lower() != "none" else ""
+    return ""
+
+
+def check(subject: Subject) -> Optional[Finding]:
+    """XIDs since the boot, or since a person has put the node back to work.
+
+    They are remembered: the kernel's log is a ring, and forgets.
+    """
+    if subject.group.accelerator != "gpu":
+        return None
+    memory, log = subject.memory, probing.kernel_log(subject.host.path("/dev/kmsg"))
+    if log is None:
+        return unknown("the kernel's log cannot be read")
+    _remember(memory, log)
+    kept: List[Dict[str, Any]] = memory.get("xids", [])
+    reasons = []
+    for one in kept:
+        later = any(o["gpu"] == one["gpu"] and o["code"] == 154 and o["seq"] > one["seq"] for o in kept)
+        why = "" if one["code"] == 154 and later else ends_it(one["code"], one["text"])
+        if why:
+            reasons.append(f"XID {one['code']} on {one['gpu']} ({why})")
+    if reasons:
+        return bad(", ".join(dict.fromkeys(reasons)))
+    return ok(f"{len(kept)} XIDs that need no action of ours" if kept else "")
+
+
+def accept(memory: Dict[str, Any]) -> None:
+    """Somebody has put the node back to work, and knows what the log says so far."""
+    memory["accepted"] = memory.get("last", -1)
+    memory["xids"] = []
+
+
+def _remember(memory: Dict[str, Any], log: List[str]) -> None:
+    since, kept = max(int(memory.get("accepted", -1)), int(memory.get("last", -1))), list(memory.get("xids", []))
+    for line in log:
+        record = RECORD.match(line)
+        if not record or int(record.group(1)) <= since:
+            continue
+        number, text = int(record.group(1)), record.group(2)
+        memory["last"] = max(int(memory.get("last", -1)), number)
+        found = LINE.search(text)
+        if found:
+            entry = {"seq": number, "gpu": found.group(1), "code": int(found.group(2)), "text": found.group(3)[:200]}
+            kept.append(entry)
+    # A job that fails again and again writes the same line each time; what ends it comes first.
+    kept.sort(key=lambda one: (not ends_it(one["code"], one["text"]), one["seq"]))
+    memory["xids"] = sorted(kept[:MOST_KEPT], key=lambda one: one["seq"])

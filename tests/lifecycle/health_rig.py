@@ -1,0 +1,107 @@
+"""What the tests of the health checks have in common: a node's subject, and what its tools and slurmctld say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hyperpod_node import transport
+from hyperpod_node.health import setup
+from hyperpod_node.health.model import Subject
+from hyperpod_node.host import Result
+
+from tests.lifecycle.rig import FakeHost
+
+# As `nvidia-smi -q -x` prints it (element names of driver 550 and later), shortened to what the checks read.
+GPU = """<gpu id="{bus}"><pci><pci_gpu_link_info><link_widths><max_link_width>16x</max_link_width>
+<current_link_width>{width}x</current_link_width></link_widths></pci_gpu_link_info></pci>
+<ecc_errors><aggregate><sram_threshold_exceeded>{sram}</sram_threshold_exceeded></aggregate></ecc_errors>
+<remapped_rows><remapped_row_pending>{pending}</remapped_row_pending>
+<remapped_row_failure>{failure}</remapped_row_failure></remapped_rows>
+<fabric><state>Completed</state><status>{fabric}</status></fabric></gpu>"""
+WELL = {"width": "16", "sram": "No", "pending": "No", "failure": "No", "fabric": "Success"}
+
+
+def subject(host: FakeHost, **more: object) -> Subject:
+    """The host as the checks get it, on Slurm."""
+    return Subject(host, host.node().identity.group, "/fsx", **more)  # type: ignore[arg-type]
+
+
+def gpus(host: FakeHost, links: str = "26.562 GB/s", **second: str) -> None:
+    """Let nvidia-smi show eight GPUs, of which the second differs."""
+    found = [GPU.format(bus=f"0000:{n:02x}:00.0", **{**WELL, **(second if n == 1 else {})}) for n in range(8)]
+    document = f'<?xml version="1.0" ?><nvidia_smi_log>{"".join(found)}</nvidia_smi_log>'
+    nvlink = f"GPU 0: NVIDIA H100 (UUID: x)\n\t Link 0: 26.562 GB/s\n\t Link 1: {links}\n"
+
+    def smi(_: FakeHost, args: Sequence[str], __: str | None) -> Result:
+        return Result(0, nvlink if "nvlink" in args else document)
+
+    host.commands["nvidia-smi"] = smi
+
+
+def put(host: FakeHost, name: str, text: str = "") -> None:
+    """Write a file, of the kernel's for example."""
+    path = host.path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def well(host: FakeHost) -> None:
+    """Everything that the checks look at, in order."""
+    gpus(host)
+    put(host, "/dev/kmsg", "6,1,10,-;Linux version 6.8\n")
+    put(host, "/proc/self/mounts", "overlay / overlay rw 0 0\nfs@tcp:/x /fsx lustre rw 0 0\n")
+    host.path("/fsx").mkdir(exist_ok=True)
+    for number in range(8):
+        name = f"0000:{number:02x}:00.0"
+        host.path(f"/proc/driver/nvidia/gpus/{name}").mkdir(parents=True, exist_ok=True)
+        put(host, f"/sys/bus/pci/devices/{name}/numa_node", f"{number // 4}\n")
+    for index, name in enumerate(transport.efa_devices(host)):
+        put(host, f"/sys/class/infiniband/{name}/device/numa_node", f"{index % 2}\n")
+        put(host, f"/sys/class/infiniband/{name}/ports/1/state", "4: ACTIVE\n")
+
+
+@dataclass
+class Controller:
+    """slurmctld as scontrol and sinfo show it. ``nodes``: state and reason by name."""
+
+    nodes: dict[str, list[str]]
+    deaf: bool = False
+    updates: list[tuple[str, ...]] = field(default_factory=list)
+
+    def scontrol(self, _: FakeHost, args: Sequence[str], __: str | None) -> Result:
+        if self.deaf:
+            return Result(1, "", "Unable to contact slurm controller (connect failure)")
+        if args[1] == "show":
+            if args[3] not in self.nodes:
+                return Result(1, "", f"Node {args[3]} not found")
+            state, reason = self.nodes[args[3]]
+            more = f" Reason={reason} [root@2026-11-22T17:00:00]" if reason else ""
+            return Result(0, f"NodeName={args[3]} Arch=x86_64 State={state} CPUs=8{more}\n")
+        self.updates.append(tuple(args[2:]))
+        words = dict(word.split("=", 1) for word in args[2:])
+        was, reason = self.nodes[words["NodeName"]]
+        new = {"DRAIN": f"{was.split('+')[0]}+DRAIN", "RESUME": "IDLE", "FAIL": "FAIL"}[words["State"]]
+        self.nodes[words["NodeName"]] = [new, "" if new == "IDLE" else words.get("Reason", reason)]
+        return Result(0)
+
+    def sinfo(self, *_: object) -> Result:
+        def shown(state: str) -> str:
+            return "drained" if re.search("DRAIN", state) else state.lower()
+
+        lines = (f"{name:<128}{shown(state):<32}{reason:<64}" for name, (state, reason) in self.nodes.items())
+        return Result(0, "\n".join(lines) + "\n")
+
+
+def slurm(host: FakeHost, others: int = 3) -> Controller:
+    """A controller that knows this node, idle, and others, too."""
+    nodes = {host.hostname(): ["IDLE", ""], **{f"other-{n}": ["IDLE", ""] for n in range(others)}}
+    found = Controller(nodes)
+    host.commands |= {"scontrol": found.scontrol, "sinfo": found.sinfo}
+    return found
+
+
+def prepare(host: FakeHost) -> None:
+    """Run the boot step."""
+    setup.run(host.node())

@@ -1,0 +1,109 @@
+"""Health checks on a living cluster: a fault takes its own node out within an interval, and no other."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from rehearsal.checks import require
+from rehearsal.nodes import health
+from rehearsal.nodes.checks import all_idle, output, scripts_succeeded
+from rehearsal.nodes.cluster import Cluster, Options
+from rehearsal.nodes.growth import holds, until
+from rehearsal.nodes.hosts import Host
+
+from .conftest import deployed
+
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
+_GROUP = [{"name": "workers", "instanceType": "ml.p5.48xlarge", "count": 3}]
+
+
+@pytest.mark.timeout(400)
+def test_a_fault_takes_its_node_out_and_no_other() -> None:
+    with deployed("slurm-gpu", f"workers={json.dumps(_GROUP)}") as stack, Cluster(stack, Options()) as cluster:
+        cluster.start_hosts()
+        health.often(cluster)
+        cluster.boot()
+        scripts_succeeded(cluster)
+        first, second, third = cluster.workers
+        drained_and_back(cluster, first, "device")
+        drained_and_back(cluster, second, "mount")
+        jobs_go_elsewhere(cluster)
+        others_drain_is_theirs(cluster, third)
+        only_one_at_a_time(cluster, first, second)
+        handed_over(cluster, second, "xid", "reboot")
+        handed_over(cluster, third, "efa", "replace")
+
+
+def drained_and_back(cluster: Cluster, host: Host, fault: str) -> None:
+    begun(cluster, host, fault)
+    for other in cluster.workers:
+        require(other is host or health.state(cluster, other).startswith("idle"), health.state(cluster, other))
+    ended(cluster, host, fault)
+
+
+def begun(cluster: Cluster, host: Host, fault: str) -> None:
+    output(host, health.FAULTS[fault].begin)
+    health.becomes(cluster, host, "drained")
+    wanted = health.FAULTS[fault].reason.format(left=7, all=8)
+    found = health.state(cluster, host)
+    require(re.search(wanted, found), f"{host.name} is {found!r}, not {wanted!r}")
+
+
+def ended(cluster: Cluster, host: Host, fault: str) -> None:
+    output(host, health.FAULTS[fault].end)
+    health.becomes(cluster, host, "idle")
+
+
+def jobs_go_elsewhere(cluster: Cluster) -> None:
+    """A job is requeued from a node that drains, and a job waits: neither starts there while others are free."""
+    controller, log, other = cluster.controller, cluster.shared("health.log"), cluster.shared("waiting.log")
+    submit = "sbatch --parsable --exclusive --open-mode=append --requeue"
+    job = output(controller, f"{submit} -o /fsx/health.log --wrap 'hostname; sleep 300'").strip()
+    until("the job runs", lambda: bool(_hosts(log)))
+    host = next(one for one in cluster.workers if [one.hostname] == _hosts(log))
+    output(host, health.FAULTS["device"].begin)
+    health.becomes(cluster, host, "draining")
+    waiting = output(controller, f"{submit} -o /fsx/waiting.log --wrap hostname").strip()
+    output(controller, f"scontrol requeue {job}; scontrol update job={job} starttime=now")
+    until("both jobs run", lambda: len(_hosts(log)) == 2 and bool(_hosts(other)))
+    on = {*_hosts(log)[1:], *_hosts(other)}
+    require(host.hostname not in on, f"jobs {job} and {waiting} are on {on}, and {host.hostname} is bad")
+    output(controller, f"scancel {job} {waiting}")
+    health.becomes(cluster, host, "drained")
+    ended(cluster, host, "device")
+    until("all workers are idle", lambda: holds(all_idle, cluster))
+
+
+def _hosts(log: Path) -> list[str]:
+    """The hosts that a job's runs have named; Slurm adds a line for a run that it ends."""
+    return re.findall(r"^ip-\S+$", log.read_text(), re.M) if log.exists() else []
+
+
+def others_drain_is_theirs(cluster: Cluster, host: Host) -> None:
+    for reason in ("maintenance", "Action:Replace"):
+        output(cluster.controller, f"scontrol update nodename={host.hostname} state=drain reason='{reason}'")
+        health.unmoved(cluster, host, lambda: health.state(cluster, host))
+        output(host, health.FAULTS["device"].begin)
+        health.unmoved(cluster, host, lambda: health.state(cluster, host))
+        output(host, health.FAULTS["device"].end)
+        output(cluster.controller, f"scontrol update nodename={host.hostname} state=resume")
+
+
+def only_one_at_a_time(cluster: Cluster, first: Host, second: Host) -> None:
+    begun(cluster, first, "device")
+    output(second, health.FAULTS["mount"].begin)
+    health.unmoved(cluster, second, lambda: health.state(cluster, second))
+    require("only reported: 1 of 3" in second.read("/run/hyperpod-health/results.json"), "it says nothing")
+    output(second, health.FAULTS["mount"].end)
+    ended(cluster, first, "device")
+
+
+def handed_over(cluster: Cluster, host: Host, fault: str, policy: str) -> None:
+    health.set_policy(host, policy)
+    output(host, health.FAULTS[fault].begin)
+    health.obey(cluster, host)
+    until("all workers are idle", lambda: holds(all_idle, cluster))
