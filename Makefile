@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 # Keep compiled bytecode even if the environment disables it: without it, importing the packages takes 10 s.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: rehearse test test-fast test-slow test-nodes test-kubernetes fuzz mutants check audit checkov sbom requirements format golden docs-reference node-packages kubernetes-tools clean
+.PHONY: rehearse test test-fast test-slow test-nodes test-kubernetes fuzz mutants check audit checkov sbom requirements format golden docs-reference dashboards node-packages kubernetes-tools clean
 
 ## Bring a stack up and down in an embedded AWS account, then rehearse its nodes or Kubernetes objects: make rehearse STACK=eks-gpu ARGS="--report report.html"
 rehearse: $(VENV)/.ready
@@ -74,6 +74,10 @@ golden: $(VENV)/.ready
 ## Write the key reference of docs/configuration.md, from Pulumi.yaml and the typed model
 docs-reference: $(VENV)/.ready
 	$(BIN)/python -m docs.reference
+
+## Write operations/dashboards/json from operations/dashboards/boards
+dashboards: $(VENV)/.ready
+	$(BIN)/python -m operations.dashboards.generate
 
 format: $(VENV)/.ready
 	$(BIN)/ruff format .

@@ -43,7 +43,7 @@ def test_every_pinned_dependency_says_why_it_is_there() -> None:
 
 def locked(name: str) -> dict[str, str]:
     """The packages of a requirements file, with their versions. Each has a hash, so that nothing else is installed."""
-    entries = re.findall(r"^([\w.-]+)==([\w.]+)[^\n]*\\\n((?:    --hash=sha256:\w{64}(?: \\)?\n)+)", read(name), re.M)
+    entries = re.findall(r"^([\w.-]+)==([\w.!]+)[^\n]*\\\n((?:    --hash=sha256:\w{64}(?: \\)?\n)+)", read(name), re.M)
     assert len(entries) == len(re.findall(r"^[\w.-]+==", read(name), re.M)), f"{name}: packages without a hash"
     return {package.lower(): version for package, version, _ in entries}
 
@@ -55,7 +55,7 @@ def read(name: str) -> str:
 def test_what_is_installed_is_locked_by_version_and_hash() -> None:
     program, everything = locked("requirements.txt"), locked("requirements-dev.txt")
     for name, found in (("requirements.in", program), ("requirements-dev.in", everything)):
-        wanted = dict(re.findall(r"^([\w-]+)==([\w.]+)", read(name), re.M))
+        wanted = dict(re.findall(r"^([\w-]+)==([\w.!]+)", read(name), re.M))
         missing = {p: v for p, v in wanted.items() if found.get(p.lower()) != v}
         assert not missing, f"make requirements: {name} has {missing}"
     differing = {p for p, version in program.items() if everything.get(p) != version}

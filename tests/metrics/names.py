@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent
 COMMON = frozenset({"__name__", "cluster", "node", "group", "job"})
 # The agent that scrapes adds these, for every target.
 _SCRAPED = {"up": frozenset({"instance"}), "ALERTS": frozenset({"alertname", "alertstate", "severity"})}
-_TABLES = ("dcgm", "efa", "kube_state_metrics", "lustre", "neuron", "node_exporter", "slurm")
+_TABLES = ("dcgm", "efa", "kube_state_metrics", "kueue", "lustre", "neuron", "node_exporter", "slurm")
 
 
 def rows(path: Path) -> list[dict[str, str]]:

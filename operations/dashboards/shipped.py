@@ -1,0 +1,89 @@
+"""Which dashboards there are, which of them a stack gets, and their JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from components.config import Settings
+
+FOLDER = Path(__file__).with_name("json")
+TAG = "hyperpod"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shipped:
+    """A dashboard: its file's name, which is also the end of its fixed uid, its title, and what it is about.
+
+    ``orchestrator`` and ``accelerator`` name the stacks that get it; empty: all.
+    """
+
+    name: str
+    title: str
+    about: str
+    orchestrator: str = ""
+    accelerator: str = ""
+
+    @property
+    def uid(self) -> str:
+        """The same in every Grafana, so that links last and another import replaces it. At most 40 characters."""
+        return f"{TAG}-{self.name}"
+
+    @property
+    def path(self) -> Path:
+        """Its JSON."""
+        return FOLDER / f"{self.name}.json"
+
+    def model(self) -> dict[str, Any]:
+        """Its JSON, read."""
+        return dict(json.loads(self.path.read_text(encoding="utf-8")))
+
+    def fits(self, settings: Settings) -> bool:
+        """Whether a stack has what it shows."""
+        return self.orchestrator in ("", settings.orchestrator) and self.accelerator in ("", settings.accelerator)
+
+
+SHIPPED = (
+    Shipped(
+        name="overview",
+        title="HyperPod: overview",
+        about="What is there, what works, what is allocated, and what is busy.",
+    ),
+    Shipped(name="gpu", title="HyperPod: GPUs", about="Use, memory, power, temperature and clocks.", accelerator="gpu"),
+    Shipped(
+        name="gpu-health",
+        title="HyperPod: GPU health",
+        about="XIDs, ECC errors, remapped rows, NVLink and PCIe errors, throttling.",
+        accelerator="gpu",
+    ),
+    Shipped(name="efa", title="HyperPod: EFA", about="Traffic between nodes, retransmissions and errors."),
+    Shipped(
+        name="neuron",
+        title="HyperPod: Neuron",
+        about="NeuronCores, device memory, executions and their errors.",
+        accelerator="trainium",
+    ),
+    Shipped(name="storage", title="HyperPod: storage", about="The shared file system and the nodes' own disks."),
+    Shipped(
+        name="slurm",
+        title="HyperPod: Slurm queue",
+        about="Jobs, partitions, nodes by state, and the scheduler.",
+        orchestrator="slurm",
+    ),
+    Shipped(
+        name="kubernetes",
+        title="HyperPod: Kubernetes queue",
+        about="Pods, accelerators requested and free, and Kueue's queues.",
+        orchestrator="eks",
+    ),
+    Shipped(name="training", title="HyperPod: training jobs", about="Steps, tokens, loss, slow ranks, checkpoints."),
+    Shipped(name="cost", title="HyperPod: cost", about="What runs, what is allocated and idle, in US dollars."),
+)
+BY_NAME = {one.name: one for one in SHIPPED}
+
+
+def of_stack(settings: Settings) -> tuple[Shipped, ...]:
+    """The dashboards of a stack, in the order of a menu."""
+    return tuple(one for one in SHIPPED if one.fits(settings))

@@ -1,0 +1,118 @@
+"""The dashboards: their JSON is what the Python writes, each fits its stacks, and every panel can be read."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from operations.dashboards.boards import BOARDS
+from operations.dashboards.boards.cost import price
+from operations.dashboards.generate import rendered
+from operations.dashboards.panels import COLUMNS
+from operations.dashboards.shipped import FOLDER, SHIPPED, Shipped, of_stack
+from operations.target import load
+from tests.metrics.names import problems
+from tests.operations.dashboards.fleet import RECORDED
+from tests.operations.dashboards.prometheus import targets
+
+# Panels that show values, and so need a unit and colours.
+_VALUES = ("timeseries", "stat", "bargauge", "table", "state-timeline")
+
+
+@pytest.mark.parametrize("shipped", SHIPPED, ids=lambda one: one.name)
+def test_the_json_is_what_the_python_writes(shipped: Shipped) -> None:
+    assert shipped.path.read_text() == rendered(shipped.name), "make dashboards"
+
+
+def test_every_dashboard_is_written_and_no_other_file_is_there() -> None:
+    assert list(BOARDS) == [one.name for one in SHIPPED]
+    assert {path.name for path in FOLDER.iterdir()} == {one.path.name for one in SHIPPED}
+
+
+def test_uids_are_fixed_and_ids_are_grafanas() -> None:
+    for one in SHIPPED:
+        model = one.model()
+        assert model["uid"] == f"hyperpod-{one.name}"
+        assert len(model["uid"]) <= 40
+        assert "id" not in model
+        assert set(Counter(panel["id"] for panel in model["panels"]).values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("stack", "missing"),
+    [
+        ("slurm-gpu", {"neuron", "kubernetes"}),
+        ("slurm-trainium", {"gpu", "gpu-health", "kubernetes"}),
+        ("eks-gpu", {"neuron", "slurm"}),
+        ("eks-trainium", {"gpu", "gpu-health", "slurm"}),
+    ],
+)
+def test_a_stack_gets_the_pages_of_its_scheduler_and_accelerator(stack: str, missing: set[str]) -> None:
+    found = {one.name for one in of_stack(load(stack).config.settings)}
+    assert found == {one.name for one in SHIPPED} - missing
+
+
+@pytest.mark.parametrize("shipped", SHIPPED, ids=lambda one: one.name)
+def test_panels_fill_24_columns_without_overlap(shipped: Shipped) -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in shipped.model()["panels"]:
+        at = panel["gridPos"]
+        assert at["x"] + at["w"] <= COLUMNS
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not cells & taken, panel["title"]
+        taken |= cells
+    bottom = max(y for _, y in taken)
+    ragged = {y for y in range(bottom + 1) if sum((x, y) in taken for x in range(COLUMNS)) != COLUMNS}
+    assert not ragged, "a row of panels leaves a gap"
+
+
+@pytest.mark.parametrize("shipped", SHIPPED, ids=lambda one: one.name)
+def test_panels_have_a_unit_thresholds_and_a_name_for_each_series(shipped: Shipped) -> None:
+    for panel in shipped.model()["panels"]:
+        if panel["type"] not in _VALUES:
+            continue
+        defaults = panel["fieldConfig"]["defaults"]
+        assert defaults["unit"], panel["title"]
+        values = [step["value"] for step in defaults["thresholds"]["steps"]]
+        assert values[0] is None
+        assert values[1:] == sorted(values[1:]), panel["title"]
+        for target in panel["targets"]:
+            assert target.get("legendFormat") or panel["type"] in ("stat", "table"), panel["title"]
+            assert target["datasource"]["uid"] == "${datasource}"
+
+
+@pytest.mark.parametrize("shipped", SHIPPED, ids=lambda one: one.name)
+def test_variables_are_those_of_every_page_and_each_is_used(shipped: Shipped) -> None:
+    model = shipped.model()
+    names = [variable["name"] for variable in model["templating"]["list"]]
+    assert names[:4] == ["datasource", "cluster", "group", "node"]
+    text = str(model["panels"]) + str(model["templating"])
+    assert [name for name in names if f"${name}" not in text and f"${{{name}" not in text] == []
+    asked = {name for name in re.findall(r"\$\{?(\w+)", text) if not name.startswith("__")}
+    assert asked == set(names)
+
+
+@pytest.mark.parametrize("shipped", SHIPPED, ids=lambda one: one.name)
+def test_no_panel_names_a_metric_or_label_that_nothing_gives(shipped: Shipped) -> None:
+    found = {f"{one.panel}: {said}" for one in targets(shipped.model()) for said in problems(one.expr, RECORDED)}
+    assert not found
+
+
+def test_every_page_says_what_it_cannot_show() -> None:
+    for one in SHIPPED:
+        texts = [_content(panel) for panel in one.model()["panels"] if panel["type"] == "text"]
+        assert len(texts) == 1, one.name
+
+
+def test_prices_are_the_catalogues() -> None:
+    assert 'label_replace(vector(66.048), "instance_type", "ml.p5.48xlarge", "", "")' in price()
+    (content,) = (_content(panel) for panel in SHIPPED[-1].model()["panels"] if panel["type"] == "text")
+    assert "list prices of us-east-1" in content
+    assert "ml.trn2.48xlarge" in content, "the type is sold in capacity blocks only"
+
+
+def _content(panel: dict[str, Any]) -> str:
+    return str(panel["options"]["content"])
