@@ -17,6 +17,7 @@ from .commands.benchmark import benchmark_command
 from .commands.changes import reboot_command, replace_command, scale_command, update_software_command
 from .commands.charts import charts_command
 from .commands.costs import cost_command
+from .commands.dashboards import dashboards_command
 from .commands.deploy import deploy_command, destroy_command, preview_command
 from .commands.diagnose import diagnose_command
 from .commands.errors import errors_command
@@ -41,6 +42,7 @@ app.command("deploy")(deploy_command)
 app.command("preview")(preview_command)
 app.command("destroy")(destroy_command)
 app.command("charts")(charts_command)
+app.command("dashboards")(dashboards_command)
 app.command("cost")(cost_command)
 app.command("policy")(policy_command)
 app.command("quotas")(quotas_command)

@@ -10,15 +10,17 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from botocore.exceptions import BotoCoreError, ClientError
 
 from components.kubernetes.charts import FOLDER, HYPERPOD, KUEUE, faults
 from components.names import readable
 from operations.deployment.rehearse import rehearsed
 from stack.advice import REHEARSE_AGAIN, next_step
 from stack.clock import clock
-from stack.failures import cannot_know
+from stack.failures import Failure, cannot_know, explain
 
 from .. import console, target
+from ..dashboards.importing import import_dashboards
 from ..deployment import charts, deploy
 from ..deployment.engines import Engine, open_stack
 from ..deployment.leftovers import Audit
@@ -77,7 +79,8 @@ def deploy_command(
     earlier update failed, the state is refreshed from AWS first. Each resource
     is shown with its elapsed and its usual time. If something fails, you get
     the first cause, the nodes' own log and the next step to take. Ctrl-C stops
-    cleanly; run the same command again to continue.
+    cleanly; run the same command again to continue. A stack with a Grafana
+    gets its dashboards at the end.
 
     \b
       python -m operations deploy dev --rehearse
@@ -97,7 +100,25 @@ def deploy_command(
         elif not rehearse:
             show_plan(planned)
             console.confirm("Deploy?", yes=yes)
-        finish(chosen, deploy.run(chosen, engine, "up", total=_number(planned)), as_json, rehearse=rehearse)
+        report = deploy.run(chosen, engine, "up", total=_number(planned))
+        if report.succeeded and not rehearse:
+            _import_dashboards(chosen, report)
+        finish(chosen, report, as_json, rehearse=rehearse)
+
+
+def _import_dashboards(chosen: Target, report: deploy.Report) -> None:
+    """Give the stack's Grafana, if it has one, the dashboards. What fails is a warning: the stack itself is up."""
+    if chosen.config.settings.observability.grafana == "none":
+        return
+    console.note("Importing the dashboards into Grafana ...")
+    try:
+        found = import_dashboards(chosen)
+    except (Failure, ClientError, BotoCoreError) as error:
+        said = (explain(error, chosen.stack) or Failure(str(error))).message
+        report.warnings.append(f"no dashboards: {said}. Try again: python -m operations dashboards {chosen.stack}")
+    else:
+        console.note(f"{len(found.dashboards)} dashboards are in {found.grafana}, folder HyperPod.")
+        report.warnings.extend(found.warnings)
 
 
 def settle(chosen: Target, engine: Engine, as_json: bool, *, rehearse: bool, lose: Collection[str] = ()) -> list[str]:

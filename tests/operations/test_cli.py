@@ -41,8 +41,8 @@ ASKING = {
     "assumptions": ("assumptions", "dev"),
 }
 OFFLINE = {"deploy", "preview", "destroy", "scale", "charts", "policy"}
-# No ready stack uses it; test_governance.py has its troubles.
-ELSEWHERE = {"governance"}
+# No ready stack uses them; test_governance.py and dashboards/test_import.py have their troubles.
+ELSEWHERE = {"governance", "dashboards"}
 VERBS = sorted(name for command in cli.app.registered_commands if (name := command.name))
 
 

@@ -1,0 +1,54 @@
+"""The verb ``dashboards``."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from stack.failures import bad_input
+
+from .. import console, target
+from ..dashboards.importing import TOKEN, Imported, import_dashboards
+
+
+def dashboards_command(
+    stack: console.Stack,
+    url: Annotated[
+        str, typer.Option("--url", metavar="URL", help=f"Your own Grafana. Its token: environment variable {TOKEN}.")
+    ] = "",
+    data_source: Annotated[
+        str, typer.Option("--data-source", metavar="UID", help="Use a data source that Grafana has already.")
+    ] = "",
+    as_json: console.Json = False,
+) -> None:
+    """Import a stack's dashboards into Grafana.
+
+    By default into the stack's Amazon Managed Grafana, with a token that is
+    deleted at the end. A second import replaces the dashboards of the first:
+    to change one, copy it. `deploy` does this by itself.
+
+    \b
+      python -m operations dashboards slurm-gpu
+      python -m operations dashboards slurm-gpu --url https://grafana.example.com
+    """
+    token = os.environ.get(TOKEN, "")
+    if url and not token:
+        raise bad_input(
+            f"{TOKEN} is not set", f"export {TOKEN}: a token of a service account with the role Admin in that Grafana"
+        )
+    found = import_dashboards(target.load(stack), url=url, token=token, data_source=data_source)
+    if as_json:
+        console.emit(found)
+        return
+    show(found)
+
+
+def show(found: Imported) -> None:
+    """What was imported, for people."""
+    console.table(
+        f"{found.grafana}: folder HyperPod", ["dashboard", "address"], [(p.title, p.url) for p in found.dashboards]
+    )
+    for warning in found.warnings:
+        console.say(f"Warning: {warning}", "yellow")

@@ -1,0 +1,176 @@
+"""The import of a stack's dashboards into its Grafana workspace, or into a Grafana of somebody's own.
+
+A second import replaces what the first one made, and makes nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from stack.failures import bad_input, reason
+
+from ..aws import Aws
+from ..deployment.tagged import arns
+from ..target import Target
+from .grafana import Grafana
+from .shipped import TAG, of_stack
+
+TOKEN = "GRAFANA_TOKEN"
+FOLDER_UID, FOLDER_TITLE = TAG, "HyperPod"
+_ADDRESS = "https://{}"
+# Enough for a dozen requests, and soon useless to anybody else.
+_TOKEN_SECONDS = 600
+# The interval at which nodes are scraped: Grafana computes rates over four of them at least.
+_INTERVAL = "60s"
+
+
+@dataclass(frozen=True)
+class Page:
+    """An imported dashboard."""
+
+    title: str
+    url: str
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What Grafana has now. ``warnings`` say what could not be cleaned up."""
+
+    grafana: str
+    data_source: str
+    dashboards: list[Page]
+    warnings: list[str] = field(default_factory=list)
+
+
+def import_dashboards(target: Target, *, url: str = "", token: str = "", data_source: str = "") -> Imported:
+    """Give a Grafana the stack's dashboards, their folder and the stack's Prometheus as a data source.
+
+    By default this is the stack's Amazon Managed Grafana, with a token that exists only meanwhile; otherwise the one at
+    ``url``, with ``token``. ``data_source`` is the uid of one that is there already. Raises Failure.
+    """
+    if url:
+        source = None if data_source else _source(target, auth="default")
+        return _write(target, Grafana(url, token), source, data_source)
+    workspace = _grafana(target)
+    source = None if data_source else _source(target, auth="ec2_iam_role")
+    warnings: list[str] = []
+    with _token(target.aws, workspace["id"], warnings) as made:
+        grafana = Grafana(_ADDRESS.format(workspace["endpoint"]), made)
+        found = _write(target, grafana, source, data_source)
+    found.warnings.extend(warnings)
+    return found
+
+
+def _write(target: Target, grafana: Grafana, source: dict[str, Any] | None, existing: str) -> Imported:
+    if source is not None:
+        grafana.ensure_source(source)
+    else:
+        source = grafana.source(existing)
+        if source is None:
+            raise bad_input(
+                f"Grafana has no data source with the uid {existing}", "its page in Grafana has it in its URL"
+            )
+    grafana.ensure_folder(FOLDER_UID, FOLDER_TITLE)
+    pages = []
+    for one in of_stack(target.config.settings):
+        model = _opened_on(one.model(), source, target.cluster_name)
+        pages.append(Page(one.title, grafana.put_dashboard(model, FOLDER_UID)))
+    return Imported(grafana.url, source["uid"], pages)
+
+
+def _opened_on(model: dict[str, Any], source: dict[str, Any], cluster: str) -> dict[str, Any]:
+    """The dashboard, with this data source and cluster chosen when it opens."""
+    chosen = {"datasource": (source["name"], source["uid"]), "cluster": (cluster, cluster)}
+    for variable in model["templating"]["list"]:
+        if variable["name"] in chosen:
+            text, value = chosen[variable["name"]]
+            variable["current"] = {"selected": True, "text": text, "value": value}
+    return model
+
+
+@contextmanager
+def _token(aws: Aws, workspace: str, warnings: list[str]) -> Iterator[str]:
+    """A token of a service account of its own; both are deleted at the end, whatever happens in between.
+
+    The role is Admin, since no lesser one may write data sources (Grafana, roles and permissions).
+    """
+    client = aws.client("grafana")
+    name = f"hyperpod-dashboards-{uuid4().hex[:8]}"
+    account = client.create_workspace_service_account(workspaceId=workspace, name=name, grafanaRole="ADMIN")["id"]
+    where = {"workspaceId": workspace, "serviceAccountId": account}
+    try:
+        made = client.create_workspace_service_account_token(**where, name=name, secondsToLive=_TOKEN_SECONDS)
+        made = made["serviceAccountToken"]
+        try:
+            yield made["key"]
+        finally:
+            with _telling(warnings, f"its token lives for at most {_TOKEN_SECONDS} s"):
+                client.delete_workspace_service_account_token(**where, tokenId=made["id"])
+    finally:
+        command = f"aws grafana delete-workspace-service-account --workspace-id {workspace} --service-account-id"
+        with _telling(warnings, f"{command} {account} --region {aws.region}"):
+            client.delete_workspace_service_account(**where)
+
+
+@contextmanager
+def _telling(warnings: list[str], hint: str) -> Iterator[None]:
+    """Turn what AWS refuses into a warning."""
+    try:
+        yield
+    except (ClientError, BotoCoreError) as error:
+        warnings.append(f"Grafana's service account of this import is left ({reason(error)}): {hint}")
+
+
+def _grafana(target: Target) -> dict[str, Any]:
+    """AWS's description of the stack's Grafana workspace: its id and endpoint. Raises Failure."""
+    chosen = target.config.settings.observability
+    if chosen.grafana == "none":
+        raise bad_input(
+            f"{target.stack} has no Grafana workspace",
+            "set hyperpod:observability.grafana, or name a Grafana of your own with --url",
+        )
+    found = chosen.existing_grafana or _tagged(target, ":grafana:", "workspaces/")
+    return dict(target.aws.client("grafana").describe_workspace(workspaceId=found)["workspace"])
+
+
+def _source(target: Target, *, auth: str) -> dict[str, Any]:
+    """The stack's Prometheus workspace as Grafana's data source, which signs its queries. Raises Failure."""
+    chosen = target.config.settings.observability
+    if not chosen.with_prometheus:
+        raise bad_input(
+            f"{target.stack} has no Prometheus workspace",
+            "set hyperpod:observability.prometheus, or name a data source that Grafana has with --data-source",
+        )
+    arn = chosen.existing_prometheus
+    found = arn.rpartition("/")[2] if arn else _tagged(target, ":aps:", ":workspace/")
+    workspace = target.aws.client("amp").describe_workspace(workspaceId=found)["workspace"]
+    return {
+        "uid": found,  # 39 characters; Grafana allows 40.
+        "name": f"HyperPod {found}",
+        "type": "prometheus",
+        "access": "proxy",
+        "url": workspace["prometheusEndpoint"].rstrip("/"),
+        "jsonData": {
+            "httpMethod": "POST",
+            "timeInterval": _INTERVAL,
+            "sigV4Auth": True,
+            "sigV4AuthType": auth,
+            "sigV4Region": target.aws.region,
+        },
+    }
+
+
+def _tagged(target: Target, service: str, kind: str) -> str:
+    """The id of the workspace that the stack created, by its tag. Raises Failure."""
+    found = [arn.rpartition("/")[2] for arn in arns(target) if service in arn and kind in arn]
+    if not found:
+        raise bad_input(
+            f"the stack's workspace (arn:...{service}) is not there", f"python -m operations deploy {target.stack}"
+        )
+    return found[0]
