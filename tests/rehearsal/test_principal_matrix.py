@@ -1,0 +1,157 @@
+"""Thirty actions, and which principal of a stack may do each: decided like IAM, by the policies that are deployed.
+
+What is right comes from what each principal is for (SageMaker Developer Guide, "IAM role for SageMaker HyperPod"; the
+drivers' and add-ons' own guides), and everything else is refused. The team and the outsider are people with
+AmazonSageMakerFullAccess; the team's role is in ``teams``, which gives it a namespace and nothing of AWS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from rehearsal.account import Account
+from rehearsal.account.grants import granted
+from rehearsal.engines.deployment import Deployment, up
+from tests.golden.stacks import VPC, deployed
+from tests.operations.test_policy import written
+from tests.rehearsal.test_principals import FULL_ACCESS, HERE, ROLES, bucket_statements, managed, statements
+from tests.support import of_type, one, project
+
+# A stack, and the logical name of its role.
+PRINCIPALS = {
+    "worker": ("dev", "identity-worker"),
+    "controller": ("dev", "identity-controller"),
+    "login": ("login", "identity-login"),
+    "eks-worker": ("eks-gpu", "identity-worker"),
+    "vpc-cni": ("eks-gpu", "eks-addons-vpc-cni"),
+    "ebs-csi": ("eks-gpu", "eks-addons-ebs-csi"),
+    "fsx-csi": ("eks-gpu", "eks-addons-fsx-csi"),
+    "team": ("eks-teams", ""),
+    "outsider": ("dev", ""),
+    "deployer": ("dev", ""),
+}
+NODES = frozenset({"worker", "controller", "login", "eks-worker"})
+# AmazonSageMakerFullAccess is for every cluster of the account, and passes every role to SageMaker.
+PEOPLE = frozenset({"team", "outsider"})
+# AmazonEKS_CNI_Policy and AmazonSageMakerFullAccess name no VPC; why the deployer: docs/security.md.
+ANY_INTERFACE = PEOPLE | {"eks-worker", "vpc-cni", "deployer"}
+FSX_DRIVER = frozenset({"fsx-csi"})
+D = frozenset({"deployer"})
+NOBODY: frozenset[str] = frozenset()
+
+SCRIPT, BUCKET = "arn:aws:s3:::BUCKET/lifecycle/on_create.sh", "arn:aws:s3:::BUCKET"
+INTERFACE, SUBNET = f"arn:aws:ec2:{HERE}:network-interface/eni-1", f"arn:aws:ec2:{HERE}:subnet/SUBNET"
+FILE_SYSTEM, CLUSTER = f"arn:aws:fsx:{HERE}:file-system/fs-1", f"arn:aws:sagemaker:{HERE}:cluster/abc"
+KEY, GROUP = f"arn:aws:kms:{HERE}:key/k", f"arn:aws:logs:{HERE}:log-group:/aws/sagemaker/Clusters/CLUSTER/abc"
+NODE_ROLE = f"{ROLES}/CLUSTER-us-west-2-worker-DIGEST"
+IN_VPC = {"ec2:Vpc": f"arn:aws:ec2:{HERE}:vpc/VPC"}
+STACKS_OWN = {"aws:ResourceTag/hyperpod:cluster-id": "CLUSTER-DIGEST"}
+POD_VOLUME = {"aws:ResourceTag/CSIVolumeName": "pvc-1", "aws:ResourceTag/ebs.csi.aws.com/cluster": "true"}
+
+# Action, resource, what else the request says, and who may.
+MATRIX: list[tuple[str, str, dict[str, str], frozenset[str]]] = [
+    ("s3:GetObject", SCRIPT, {}, NODES | PEOPLE | D),
+    ("s3:ListBucket", BUCKET, {}, NODES | PEOPLE | D),
+    ("s3:PutObject", SCRIPT, {}, D),
+    ("s3:DeleteObject", SCRIPT, {}, D),
+    ("s3:PutBucketPolicy", BUCKET, {}, D),
+    ("s3:PutLifecycleConfiguration", BUCKET, {}, D),
+    ("s3:PutEncryptionConfiguration", BUCKET, {}, D),
+    ("s3:DeleteBucket", BUCKET, {}, D),
+    ("ec2:CreateNetworkInterface", SUBNET, {}, NODES | {"vpc-cni"} | PEOPLE),
+    ("ec2:CreateNetworkInterface", INTERFACE, IN_VPC, NODES | {"vpc-cni"} | PEOPLE),
+    ("ec2:DeleteNetworkInterface", INTERFACE, IN_VPC, NODES | {"vpc-cni"} | PEOPLE | D),
+    ("ec2:DeleteNetworkInterface", INTERFACE, {"ec2:Vpc": f"arn:aws:ec2:{HERE}:vpc/vpc-other"}, ANY_INTERFACE),
+    ("ec2:TerminateInstances", f"arn:aws:ec2:{HERE}:instance/i-1", {}, NOBODY),
+    ("ec2:DeleteVolume", f"arn:aws:ec2:{HERE}:volume/v-1", POD_VOLUME, NOBODY),
+    ("ec2:DeleteVolume", f"arn:aws:ec2:{HERE}:volume/v-1", {}, NOBODY),
+    ("fsx:DescribeFileSystems", "*", {}, NODES | FSX_DRIVER | PEOPLE | D),
+    ("fsx:CreateFileSystem", FILE_SYSTEM, {}, FSX_DRIVER),
+    ("fsx:DeleteFileSystem", FILE_SYSTEM, STACKS_OWN, D),
+    ("fsx:DeleteFileSystem", FILE_SYSTEM, POD_VOLUME, FSX_DRIVER),
+    ("fsx:DeleteFileSystem", FILE_SYSTEM, POD_VOLUME | STACKS_OWN, D),
+    ("logs:PutLogEvents", f"{GROUP}:log-stream:x", {}, NODES | PEOPLE),
+    ("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "HyperPod"}, NODES | PEOPLE),
+    ("ssmmessages:OpenDataChannel", "*", {}, NODES),
+    ("ssm:StartSession", f"arn:aws:ssm:{HERE}:document/AWS-StartSSHSession", {}, NOBODY),
+    ("secretsmanager:GetSecretValue", f"arn:aws:secretsmanager:{HERE}:secret:hyperpod/CLUSTER/token", {}, NOBODY),
+    ("sagemaker:DeleteCluster", CLUSTER, STACKS_OWN, PEOPLE | D),
+    ("sagemaker:UpdateCluster", CLUSTER, STACKS_OWN, PEOPLE | D),
+    ("sagemaker:DeleteCluster", CLUSTER, {}, PEOPLE),
+    ("iam:PassRole", NODE_ROLE, {"iam:PassedToService": "sagemaker.amazonaws.com"}, PEOPLE | D),
+    ("iam:PassRole", NODE_ROLE, {"iam:PassedToService": "ec2.amazonaws.com"}, NOBODY),
+    ("iam:AttachRolePolicy", NODE_ROLE, {}, NOBODY),
+    ("iam:DeleteRole", NODE_ROLE, {}, D),
+    ("sts:AssumeRole", NODE_ROLE, {}, NOBODY),
+    ("kms:ScheduleKeyDeletion", KEY, {}, NOBODY),
+    ("eks:CreateAccessEntry", f"arn:aws:eks:{HERE}:cluster/CLUSTER", {}, NOBODY),
+]
+
+
+@cache
+def stack_of(name: str) -> Deployment:
+    """A golden stack, or the default one with login nodes, which no golden stack has with the default permissions."""
+    if name != "login":
+        return deployed(name)
+    with Account("us-west-2") as account:
+        return up(project("dev", login={"instanceType": "ml.m5.large"}), account)
+
+
+@cache
+def policies(who: str) -> tuple[Any, ...]:
+    """The identity's own policies."""
+    stack, role = PRINCIPALS[who]
+    if who == "deployer":
+        return tuple(statement for document in written(stack).deploy for statement in document["Statement"])
+    made = stack_of(stack)
+    return tuple(statements(made, one(made.state, role, "Role"))) if role else managed(FULL_ACCESS)
+
+
+@cache
+def names(stack: str) -> dict[str, str]:
+    """What the placeholders stand for in a stack; an existing VPC's ids are the configuration's."""
+    made = stack_of(stack)
+    bucket = one(made.state, "lifecycle-bucket").id
+    vpcs = [it.id for it in of_type(made.state, "ec2/vpc:Vpc")] or [VPC["vpcId"]]
+    subnets = [it.id for it in of_type(made.state, "Subnet") if it.name == "network-private"]
+    return {
+        "BUCKET": bucket,
+        "VPC": vpcs[0],
+        "SUBNET": (subnets or [VPC["privateSubnetId"]])[0],
+        "CLUSTER": str(made.outputs["clusterName"]),
+        "DIGEST": bucket.rsplit("-", 1)[1],
+    }
+
+
+def may(who: str, action: str, resource: str, context: dict[str, str]) -> bool:
+    """Whether a principal may do an action on the resource of its stack."""
+    stack, role = PRINCIPALS[who]
+    for name, value in names(stack).items():
+        resource = resource.replace(name, value)
+        context = {key: text.replace(name, value) for key, text in context.items()}
+    own = one(stack_of(stack).state, role, "Role").outputs["arn"] if role else f"{ROLES}/vision"
+    known = {
+        "aws:PrincipalArn": "arn:aws:iam::123456789012:user/rehearsal" if who == "deployer" else own,
+        "aws:PrincipalAccount": "123456789012",
+        "aws:ResourceAccount": "123456789012",
+        "aws:PrincipalIsAWSService": "false",
+        "aws:SecureTransport": "true",
+        **context,
+    }
+    denying = bucket_statements(stack_of(stack)) if names(stack)["BUCKET"] in resource else ()
+    return granted(policies(who), denying, action, resource, known)
+
+
+def wrong() -> Iterator[str]:
+    for action, resource, context, right in MATRIX:
+        who = {who for who in PRINCIPALS if may(who, action, resource, context)}
+        if who != right:
+            yield f"{action} {resource} {context}: also {sorted(who - right)}, not {sorted(right - who)}"
+
+
+def test_every_principal_may_do_what_it_is_for_and_nothing_else() -> None:
+    assert len({action for action, *_ in MATRIX}) >= 25
+    assert len(MATRIX) >= 30
+    assert not list(wrong())
