@@ -19,6 +19,7 @@ from components.kubernetes import charts
 from components.kubernetes.eks import Eks
 from components.lifecycle_bucket import LifecycleBucket, LifecycleBucketArgs
 from components.network import Network
+from components.observability.alerts import Alerts
 from components.observability.workspaces import Observability
 from components.orchestrator import Orchestrator, OrchestratorArgs
 from components.security import SecurityGroups, SecurityGroupsArgs
@@ -51,12 +52,11 @@ context = replace(context, key=customer_key(context, shared))
 network = Network("network", context, shared)
 security = SecurityGroups("security", SecurityGroupsArgs(context=context, network=network), shared)
 metrics = Observability("observability", context, shared) if settings.observability.with_prometheus else None
-collecting = None if context.on_eks else metrics  # On EKS an add-on collects, and no node.
+context = replace(context, prometheus=metrics.prometheus if metrics else None)
 identity = Identity(
     "identity",
     IdentityArgs(
         context=context,
-        workspace=collecting.prometheus.arn if collecting else None,
         vpc_id=network.vpc_id,
         subnet_id=network.private_subnet_id,
         security_group_ids=security.nodes,
@@ -74,14 +74,7 @@ storage = Storage(
     shared,
 )
 lifecycle = LifecycleBucket(
-    "lifecycle",
-    LifecycleBucketArgs(
-        context=context,
-        folder=Path("lifecycle"),
-        writers=lifecycle_writers,
-        remote_write_url=collecting.prometheus.remote_write_url if collecting else None,
-    ),
-    shared,
+    "lifecycle", LifecycleBucketArgs(context=context, folder=Path("lifecycle"), writers=lifecycle_writers), shared
 )
 make_orchestrator: type[Slurm] | type[Eks] = Eks if context.on_eks else Slurm
 orchestrator: Orchestrator = make_orchestrator(
@@ -123,6 +116,8 @@ outputs: dict[str, Any] = {
 }
 if metrics:
     outputs |= metrics.outputs
+if settings.alerts.wanted:
+    outputs |= Alerts("alerts", context, storage.file_system_id, shared).outputs
 if settings.validation:
     Validation("validation", context, shared)
 for key, value in outputs.items():

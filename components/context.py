@@ -12,15 +12,30 @@ from .config import Config, Settings
 from .names import CLUSTER_ID_TAG, Names
 
 
+@dataclass(frozen=True)
+class Prometheus:
+    """The workspace that metrics go to. ``endpoint`` ends with a slash, as AWS has it."""
+
+    arn: Output[str]
+    id: Output[str]
+    endpoint: Output[str]
+
+    @property
+    def remote_write_url(self) -> Output[str]:
+        """Where a collector sends samples."""
+        return self.endpoint.apply(lambda url: f"{url}api/v1/remote_write")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """A stack's checked configuration, the names of its resources, its account, and the ARN of the customer key, where
-    everything is encrypted with one."""
+    """A stack's checked configuration, the names of its resources, its account, the ARN of the customer key, where
+    everything is encrypted with one, and the workspace that metrics go to, where there is one."""
 
     config: Config
     names: Names
     account: str
     key: Output[str] | None = None
+    prometheus: Prometheus | None = None
 
     @property
     def settings(self) -> Settings:
@@ -49,6 +64,11 @@ class Context:
     def arn(self, service: str, resource: str) -> str:
         """The ARN of a resource of this account and region; ``*`` in ``resource`` matches as in policies."""
         return f"arn:{self.partition}:{service}:{self.region.name}:{self.account}:{resource}"
+
+    @property
+    def nodes_write_to(self) -> Prometheus | None:
+        """The workspace that nodes themselves send metrics to. On EKS an add-on does, and no node."""
+        return None if self.on_eks else self.prometheus
 
     @property
     def on_eks(self) -> bool:

@@ -74,14 +74,26 @@ def key_policy(context: Context) -> str:
     context_of_logs = {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": own}}
     account = {"AWS": f"arn:{context.partition}:iam::{context.account}:root"}
     logs = {"Service": f"logs.{context.region.name}.{context.region.dns_suffix}"}
+    # Amazon SNS Developer Guide, "Amazon SNS key management": who publishes to an encrypted topic uses its key, and
+    # EventBridge sends nothing that a condition could tell.
+    publish, here = ["kms:Decrypt", "kms:GenerateDataKey*"], {"StringEquals": {"aws:SourceAccount": context.account}}
+    alerts = [
+        {"Sid": "Alerts", "Principal": _services("aps", "cloudwatch"), **allow(publish, ["*"], here)},
+        {"Sid": "Events", "Principal": _services("events"), **allow(publish, ["*"])},
+    ]
     return document(
         [
             {"Sid": "Account", "Principal": account, **allow(["kms:*"], ["*"])},
             {"Sid": "Logs", "Principal": logs, **allow(use, ["*"], context_of_logs)},
             # No encryption context comes with this one (Service Authorization Reference, AWS KMS).
             {"Sid": "LogsFindIt", "Principal": logs, **allow(["kms:DescribeKey"], ["*"])},
+            *(alerts if context.settings.alerts.email else ()),
         ]
     )
+
+
+def _services(*names: str) -> dict[str, list[str]]:
+    return {"Service": [f"{name}.amazonaws.com" for name in names]}
 
 
 def use_through(context: Context, key: str, service: str) -> list[Statement]:

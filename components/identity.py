@@ -46,11 +46,9 @@ _CLUSTER_METRICS, _OWN_METRICS = "/aws/sagemaker/Clusters", "HyperPod"
 
 @dataclass(frozen=True, kw_only=True)
 class IdentityArgs:
-    """What the roles are made from: the stack, and the network that its nodes' interfaces are in. ``workspace`` is the
-    ARN of the Prometheus workspace that the nodes write to; None where none of them collects."""
+    """What the roles are made from: the stack, and the network that its nodes' interfaces are in."""
 
     context: Context
-    workspace: Output[str] | None
     vpc_id: Input[str]
     subnet_id: Input[str]
     security_group_ids: Sequence[Input[str]]
@@ -112,12 +110,12 @@ class Identity(ComponentResource):
             )
         )
         self.ready.append(aws.iam.RolePolicy(f"{self._name}-{kind}", role=role.name, policy=policy_text, opts=child))
-        if self._args.workspace is not None:
+        if workspace := context.nodes_write_to:
             # On its own: what nodes need to boot does not change with it.
             aws.iam.RolePolicy(
                 f"{self._name}-{kind}-metrics",
                 role=role.name,
-                policy=self._args.workspace.apply(lambda arn: document(self._metrics(arn))),
+                policy=workspace.arn.apply(lambda arn: document(self._metrics(arn))),
                 opts=child,
             )
         return role

@@ -44,12 +44,11 @@ _WRITES = [
 @dataclass(frozen=True, kw_only=True)
 class LifecycleBucketArgs:
     """What the bucket is made from. ``folder`` has the files; the configuration is rendered next to them. ``writers``
-    are the ARNs of those who may write it, with wildcards. ``remote_write_url``: where the nodes send metrics."""
+    are the ARNs of those who may write it, with wildcards."""
 
     context: Context
     writers: Sequence[str]
     folder: Path
-    remote_write_url: Output[str] | None = None
 
 
 class LifecycleBucket(ComponentResource):
@@ -138,9 +137,10 @@ class LifecycleBucket(ComponentResource):
 
 def _parameters(args: LifecycleBucketArgs) -> Output[Asset]:
     """What the nodes read. A workspace's address is known once the workspace is there."""
-    config, cluster = args.context.config, args.context.names
-    return Output.from_input(args.remote_write_url).apply(
-        lambda url: StringAsset(provisioning.render(config, cluster, url))
+    context = args.context
+    workspace = context.nodes_write_to
+    return Output.from_input(workspace.remote_write_url if workspace else None).apply(
+        lambda url: StringAsset(provisioning.render(context.config, context.names, url))
     )
 
 

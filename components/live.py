@@ -16,6 +16,7 @@ from . import writers
 from .config import Config, ConfigError, Problem
 from .encryption import KEY, key_problems
 from .names import CLUSTER_ID_TAG, DEPLOYED_WITH, Names
+from .observability.existing import existing_problems
 
 _ELSEWHERE = "destroy this stack first, or make another one beside it (pulumi stack init NAME)"
 # The function by which a stack reference reads (github.com/pulumi/pulumi, pkg/resource/deploy/builtins.go).
@@ -32,6 +33,7 @@ def require_possible(config: Config, names: Names, account: str, deployer: str) 
     problems = list(impossible(before, config)) if before else []
     problems += writers.locked_out(config.settings, before, deployer)
     problems += key_problems(config, account)
+    problems += existing_problems(config, account)
     if problems := problems + list(_zone(config, names)):
         raise ConfigError(problems)
     return before

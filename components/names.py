@@ -34,6 +34,7 @@ RoleKind: TypeAlias = Literal[
     "fsx-csi",
     "s3-csi",
     "operator",
+    "metrics",
 ]
 ROLE_KINDS: tuple[RoleKind, ...] = get_args(RoleKind)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pulumi_aws as aws
 from pulumi import ComponentResource, ResourceOptions
@@ -81,14 +83,19 @@ class Validation(ComponentResource):
 
 
 def event_pattern(cluster: str) -> str:
-    """What EventBridge records: every event of this cluster.
+    """What EventBridge records: every event of this cluster."""
+    return of_cluster(cluster, EVENTS)
+
+
+def of_cluster(cluster: str, kinds: Sequence[str], only: Mapping[str, Any] | None = None) -> str:
+    """A pattern for events of these kinds; ``only`` is what their details have to be besides.
 
     The last of ``EVENTS``, sent with continuous provisioning, has the cluster's name one level deeper (the same guide,
     "SageMaker HyperPod cluster events reference").
     """
-    own = {"ClusterName": [cluster]}
+    own = {"ClusterName": [cluster], **(only or {})}
     return json.dumps(
-        {"source": ["aws.sagemaker"], "detail-type": list(EVENTS), "detail": {"$or": [own, {"EventDetails": own}]}},
+        {"source": ["aws.sagemaker"], "detail-type": list(kinds), "detail": {"$or": [own, {"EventDetails": own}]}},
         sort_keys=True,
     )
 

@@ -61,6 +61,8 @@ def _workspaces(account: Account, config: Config) -> None:
         # moto makes a workspace's id of a UUID.
         with patch("moto.amp.models.mock_random.uuid4", return_value=arn.rsplit("/ws-", 1)[1]):
             account.create(_AMP, "existing Prometheus workspace", {"alias": "shared"})
+    if topic := config.settings.alerts.topic_arn:
+        account.adopt("aws:sns/topic:Topic", "existing topic", topic, {}, {"arn": topic})
     if workspace := chosen.existing_grafana:
         address = f"{workspace}.grafana-workspace.{config.region.name}.{config.region.dns_suffix}"
         account.adopt(_AMG, "existing Grafana workspace", workspace, {}, {"endpoint": address})

@@ -12,7 +12,7 @@ from ..names import CLUSTER_LIMIT, LIFECYCLE_BUCKET, longest_cluster_name
 from .kubernetes_checks import kubernetes_problems, role_problems
 from .model import DEFAULT_CONTROLLER_TYPE, DEFAULT_LOST_NODE_SECONDS, Settings, WorkerGroup
 from .network_plan import network_problems
-from .observability_checks import observability_problems
+from .observability_checks import alert_problems, observability_problems
 from .problems import Problem
 
 # CreateCluster, InstanceGroups.
@@ -40,6 +40,7 @@ def check(settings: Settings, region: Region | None) -> list[Problem]:
         _ssh_key(settings),
         _security(settings, region),
         observability_problems(settings, region),
+        alert_problems(settings, region),
         _tags(settings),
     )
     return [problem for rule in rules for problem in rule]

@@ -22,7 +22,7 @@ _WITHOUT_DEVICE_PLUGIN = ("ml.trn2.3xlarge",)
 _NEURON_TAINT = ("aws.amazon.com/neuron", "NoSchedule")
 # Kubernetes' own namespaces, and those that the charts and EKS create.
 _KUBERNETES_OWN = ("default", "kube-system", "kube-public", "kube-node-lease")
-_OF_CHARTS = ("aws-hyperpod", "kubeflow", "mpi-operator", "kueue-system", "cert-manager")
+_OF_CHARTS = ("aws-hyperpod", "kubeflow", "mpi-operator", "kueue-system", "cert-manager", "hyperpod-observability")
 # What components/kubernetes/directories.py makes.
 _OWN = ("hyperpod-storage",)
 
@@ -80,6 +80,12 @@ def _charts(settings: Settings) -> Iterator[Problem]:
             key="hyperpod:charts.strictNetworkPolicies",
             what="task governance's pods have no policy, and so would have no connection",
             fix="queues kueue or none, or leave it out",
+        )
+    if charts.strict_network_policies and settings.observability.with_prometheus:
+        yield Problem(
+            key="hyperpod:charts.strictNetworkPolicies",
+            what="the pods that collect metrics have no policy, and so would have no connection",
+            fix="leave one of it and observability.prometheus out",
         )
     if charts.hyperpod_training_operator and charts.queues == "kueue":
         yield Problem(

@@ -37,7 +37,7 @@ from .fields import (
     VpcId,
     WriterArn,
 )
-from .observability import Observability
+from .observability import Alerts, Observability
 
 # SageMaker API Reference: CreateCluster (InstanceCount, VolumeSizeInGB), InstanceGroupName.
 MAX_COUNT = 6758
@@ -315,6 +315,7 @@ class Settings(Model):
     security: Security = Security()
     ssh_public_key: Annotated[SshPublicKey | None, _NONE_IF_EMPTY, AT_BOOT] = None
     observability: Observability = Observability()
+    alerts: Alerts = Alerts()
     validation: Annotated[StrictBool, IN_PLACE] = True
     benchmarks: Annotated[StrictBool, IN_PLACE] = False
     imds_v1: Annotated[StrictBool, AT_BOOT] = Field(False, alias="imdsV1")

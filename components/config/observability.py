@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from .fields import Change, Model, form
+from pydantic import StrictBool
+
+from .fields import IN_PLACE, Change, Model, form
 
 # Amazon Managed Service for Prometheus API Reference, WorkspaceDescription, arn and workspaceId; Amazon Managed Grafana
 # API Reference, WorkspaceDescription, id.
@@ -44,6 +46,9 @@ class Observability(Model):
     ] = "basic"
     """How many metrics of accelerators and network are collected. advanced has more samples to pay for."""
 
+    logs: Annotated[StrictBool, IN_PLACE] = False
+    """Also send the logs of the cluster's pods to CloudWatch, which bills what it takes in. EKS only."""
+
     @property
     def with_prometheus(self) -> bool:
         """Whether metrics go to a Prometheus workspace."""
@@ -58,3 +63,32 @@ class Observability(Model):
     def existing_grafana(self) -> str | None:
         """The id of a workspace that is there already."""
         return None if self.grafana in ("none", "create") else self.grafana
+
+
+# Amazon SNS API Reference, CreateTopic, Name. Prometheus' alert manager and alarms do not publish to FIFO topics.
+TopicArn: TypeAlias = Annotated[
+    str,
+    form(
+        "arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}",
+        "is not the ARN of a standard topic",
+        "arn:aws:sns:REGION:ACCOUNT:NAME",
+    ),
+]
+EmailAddress: TypeAlias = Annotated[
+    str, form(r"[^@\s]+@[^@\s]+\.[^@\s.]+", "is not an e-mail address", "one address, like ops@example.com")
+]
+
+
+class Alerts(Model):
+    """Who is told when something is wrong: an address or a topic."""
+
+    email: Annotated[EmailAddress | None, IN_PLACE] = None
+    """E-mail address that is told. It has to confirm the subscription that AWS sends it."""
+    topic_arn: Annotated[TopicArn | None, IN_PLACE] = None
+    """SNS topic of this account and region that is told, in place of `email`. docs/metrics.md has what its policy
+    needs."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anybody is told."""
+        return bool(self.email or self.topic_arn)

@@ -28,11 +28,36 @@ def observability_problems(settings: Settings, region: Region | None) -> Iterato
             fix="set observability.prometheus to create, or leave grafana out",
         )
     yield from _authentication(chosen)
+    if chosen.logs and settings.orchestrator == "slurm":
+        yield Problem(key=f"{_KEY}.logs", what="is for pods", fix="leave it out with orchestrator slurm")
+    elif chosen.logs and not chosen.with_prometheus:
+        yield Problem(
+            key=f"{_KEY}.logs",
+            what="the add-on that sends logs needs a Prometheus workspace",
+            fix="set observability.prometheus to create, or leave logs out",
+        )
     if chosen.detail != "basic" and not chosen.with_prometheus:
         yield Problem(
             key=f"{_KEY}.detail",
             what="no metrics are collected without a Prometheus workspace",
             fix="set observability.prometheus to create, or leave detail out",
+        )
+
+
+def alert_problems(settings: Settings, region: Region | None) -> Iterator[Problem]:
+    """Everything wrong with the keys of alerts."""
+    chosen = settings.alerts
+    if chosen.email and chosen.topic_arn:
+        yield Problem(
+            key="hyperpod:alerts.email",
+            what="alerts go to the topic that is given",
+            fix="subscribe the address to that topic, or leave one of the two out",
+        )
+    if (arn := chosen.topic_arn) and region and arn.split(":")[1:4:2] != [region.partition, region.name]:
+        yield Problem(
+            key="hyperpod:alerts.topicArn",
+            what=f"the topic is in {arn.split(':')[3]}",
+            fix=f"a topic in {region.name}, or email",
         )
 
 

@@ -106,6 +106,8 @@ def _notes(config: Config, rates: Rates) -> Iterator[str]:
         yield "managed Prometheus is billed by sample"
     if settings.observability.grafana == "create":
         yield "managed Grafana is billed by user"
+    if settings.alerts.wanted:
+        yield "alarms and dashboards of CloudWatch are billed by the month"
 
 
 def _hourly(item: str, rates: Rates) -> float:

@@ -16,6 +16,7 @@ from ..context import Context
 from ..encryption import use_through
 from ..names import CLUSTER_ID_TAG, RoleKind
 from ..policies import Statement, allow, deny, document
+from . import metrics_addon
 from .node_placement import preferred_nodes
 
 # These run as DaemonSets on every node; EKS reports them active without any.
@@ -71,7 +72,7 @@ class _Identity:
     kind: RoleKind
     service_account: str
     managed_policy: str | None = None
-    statements: Sequence[Statement] = ()
+    statements: Input[Sequence[Statement]] | None = None
     encrypts: str | None = None
 
 
@@ -93,17 +94,17 @@ class EksAddons(ComponentResource):
         switched = {
             TRAINING_OPERATOR: charts.hyperpod_training_operator,
             TASK_GOVERNANCE: charts.queues == "task-governance",
+            metrics_addon.ADDON: args.context.prometheus is not None,
         }
         sagemaker = tuple(addon for addon, wanted in switched.items() if wanted)
         for addon in (*NODE_ADDONS, *POD_ADDONS, *sagemaker):
             identity = identities.get(addon)
-            settings = configuration(addon, args.context.config.worker_groups, charts)
             aws.eks.Addon(
                 f"{name}-{addon}",
                 cluster_name=args.cluster_name,
                 addon_name=addon,
                 addon_version=addon_version(addon, stack.kubernetes_version),
-                configuration_values=json.dumps(settings) if settings else None,
+                configuration_values=self._configuration(addon),
                 # EKS installs unmanaged copies on a new cluster; the add-on takes them over.
                 resolve_conflicts_on_create="OVERWRITE",
                 resolve_conflicts_on_update="OVERWRITE",
@@ -116,6 +117,14 @@ class EksAddons(ComponentResource):
                 ),
             )
         self.register_outputs({})
+
+    def _configuration(self, addon: str) -> Input[str] | None:
+        config, prometheus = self._args.context.config, self._args.context.prometheus
+        if addon == metrics_addon.ADDON and prometheus:
+            where = Output.all(prometheus.arn, prometheus.endpoint)
+            return where.apply(lambda both: metrics_addon.configuration(config, *both))
+        settings = configuration(addon, config.worker_groups, config.settings.charts)
+        return json.dumps(settings) if settings else None
 
     def _identities(self) -> dict[str, _Identity]:
         """Service accounts and managed policies as the EKS User Guide names them ("AWS add-ons")."""
@@ -169,6 +178,12 @@ class EksAddons(ComponentResource):
             service_account="hp-training-operator-controller-manager",
             managed_policy="AmazonSageMakerHyperPodTrainingOperatorAccess",
         )
+        if prometheus := context.prometheus:
+            identities[metrics_addon.ADDON] = _Identity(
+                kind="metrics",
+                service_account=metrics_addon.SERVICE_ACCOUNT,
+                statements=prometheus.arn.apply(lambda arn: metrics_addon.statements(context, arn)),
+            )
         if linked := context.settings.fsx.linked_bucket:
             bucket = f"arn:{context.partition}:s3:::{linked}"
             identities["aws-mountpoint-s3-csi-driver"] = _Identity(
@@ -219,7 +234,7 @@ class EksAddons(ComponentResource):
                 opts=self._child,
             )
             policies.append(attached.id)
-        if identity.statements:
+        if identity.statements is not None:
             inline = aws.iam.RolePolicy(
                 f"{self._name}-{identity.kind}",
                 role=role.name,
@@ -232,9 +247,10 @@ class EksAddons(ComponentResource):
 
     def _policy(self, identity: _Identity) -> Input[str]:
         context, service = self._args.context, identity.encrypts
-        if context.key is None or service is None:
-            return document(identity.statements)
-        return context.key.apply(lambda key: document([*identity.statements, *use_through(context, key, service)]))
+        key = context.key if service else None
+        return Output.all(identity.statements, key).apply(
+            lambda both: document([*both[0], *(use_through(context, both[1], service or "") if both[1] else ())])
+        )
 
 
 def configuration(addon: str, groups: Sequence[InstanceGroup], charts: Charts) -> dict[str, Any]:

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import json
+
 import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
 from ..context import Context
 from ..policies import Statement, allow, assume_role, document
 
-_QUERY = ("aps:GetLabels", "aps:GetMetricMetadata", "aps:GetSeries", "aps:QueryMetrics", "aps:DescribeWorkspace")
+# Amazon Managed Service for Prometheus User Guide, "IAM permissions and policies": queries; rules and alerts, which
+# Grafana shows; and silences, which people set there.
+_QUERY = (
+    "aps:DescribeWorkspace",
+    "aps:GetLabels",
+    "aps:GetMetricMetadata",
+    "aps:GetSeries",
+    "aps:QueryMetrics",
+    "aps:GetAlertManagerStatus",
+    "aps:ListAlertManagerAlertGroups",
+    "aps:ListAlertManagerAlerts",
+    "aps:ListAlertManagerReceivers",
+    "aps:ListAlerts",
+    "aps:ListRules",
+    "aps:DeleteAlertManagerSilence",
+    "aps:GetAlertManagerSilence",
+    "aps:ListAlertManagerSilences",
+    "aps:PutAlertManagerSilences",
+)
+# Amazon Managed Grafana User Guide, "Workspace configuration": without it Grafana does not show Prometheus' alerts.
+_CONFIGURATION = {"unifiedAlerting": {"enabled": True}}
 # These cannot name a resource (Service Authorization Reference).
 _LISTS = (
     "aps:ListWorkspaces",
@@ -44,6 +66,7 @@ def workspace(name: str, context: Context, prometheus: Output[str], child: Resou
         authentication_providers=sorted(context.settings.observability.grafana_authentication),
         permission_type="SERVICE_MANAGED",
         data_sources=["PROMETHEUS", "CLOUDWATCH"],
+        configuration=json.dumps(_CONFIGURATION),
         role_arn=role.arn,
         kms_key_id=context.key,
         opts=child,

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pulumi_aws as aws
 from pulumi import ComponentResource, Output, ResourceOptions
 
-from ..context import Context
+from ..context import Context, Prometheus
 from . import grafana
 
 _ALERTS = Path(__file__).parents[1] / "alerts"
-
-
-@dataclass(frozen=True)
-class Prometheus:
-    """The workspace that metrics go to. ``endpoint`` ends with a slash, as AWS has it."""
-
-    arn: Output[str]
-    id: Output[str]
-    endpoint: Output[str]
-
-    @property
-    def remote_write_url(self) -> Output[str]:
-        """Where a collector sends samples."""
-        return self.endpoint.apply(lambda url: f"{url}api/v1/remote_write")
 
 
 class Observability(ComponentResource):
@@ -63,12 +48,12 @@ class Observability(ComponentResource):
                 "grafanaUrl": made.endpoint.apply(lambda endpoint: f"https://{endpoint}"),
                 "grafanaWorkspaceId": made.id,
             }
-        elif existing := chosen.existing_grafana:
+        elif workspace := chosen.existing_grafana:
             # Amazon Managed Grafana API Reference, WorkspaceDescription, endpoint.
-            address = f"{existing}.grafana-workspace.{context.region.name}.{context.region.dns_suffix}"
+            address = f"{workspace}.grafana-workspace.{context.region.name}.{context.region.dns_suffix}"
             self.outputs |= {
                 "grafanaUrl": Output.from_input(f"https://{address}"),
-                "grafanaWorkspaceId": Output.from_input(existing),
+                "grafanaWorkspaceId": Output.from_input(workspace),
             }
         self.register_outputs(self.outputs)
 

@@ -220,6 +220,17 @@ def _documents(target: Target) -> Iterator[Leftover]:
             yield Leftover(kind="SSM document", id=name, by_aws=False, command=f"aws ssm delete-document --name {name}")
 
 
+def _dashboards(target: Target) -> Iterator[Leftover]:
+    """CloudWatch's dashboards have no tags."""
+    if not target.config.settings.alerts.wanted:
+        return
+    name = target.names.cluster_id
+    for one in target.aws.pages("cloudwatch", "list_dashboards", "DashboardEntries", DashboardNamePrefix=name):
+        if one["DashboardName"] == name:
+            command = f"aws cloudwatch delete-dashboards --dashboard-names {name}"
+            yield Leftover(kind="CloudWatch dashboard", id=name, by_aws=False, command=command)
+
+
 def _tagged(target: Target) -> Iterator[Leftover]:
     for one in present(target):
         yield Leftover(kind=one.kind, id=one.id, by_aws=False, command=one.command)
@@ -242,6 +253,7 @@ _LOOKS: tuple[tuple[str, Callable[[Target], Iterator[Leftover]]], ...] = (
     ("S3", _bucket),
     ("IAM", _roles),
     ("SSM", _documents),
+    ("CloudWatch", _dashboards),
     ("tagged resources", _tagged),
     ("logs", _log_groups),
 )

@@ -59,6 +59,14 @@ _KINDS = {
         "EventBridge rule", "events", "describe_rule", lambda arn, one: {"Name": one},
         "Name", "aws events delete-rule --name {id}    # after its targets: aws events remove-targets",
     ),
+    "sns:topic": _Kind(
+        "SNS topic", "sns", "get_topic_attributes", lambda arn, one: {"TopicArn": arn},
+        "Attributes", "aws sns delete-topic --topic-arn {arn}",
+    ),
+    "cloudwatch:alarm": _Kind(
+        "CloudWatch alarm", "cloudwatch", "describe_alarms", lambda arn, one: {"AlarmNames": [one]},
+        "MetricAlarms", "aws cloudwatch delete-alarms --alarm-names {id}",
+    ),
     "ssm:parameter": _Kind(
         "SSM parameter", "ssm", "get_parameter", lambda arn, one: {"Name": one},
         "Parameter", "aws ssm delete-parameter --name {id}",
@@ -135,6 +143,8 @@ def _parts(arn: str) -> tuple[str, str]:
     """Service with type, and the id in an ARN: ``arn:aws:kms:REGION:ACCOUNT:key/ID``."""
     _, _, service, _, _, resource = arn.split(":", 5)
     kind, _, name = resource.lstrip("/").replace(":", "/", 1).partition("/")
+    if service == "sns":
+        return "sns:topic", resource
     key = f"{service}:{kind}"
     if key == "elasticloadbalancing:loadbalancer" and "/" not in name:
         key += " classic"

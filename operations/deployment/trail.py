@@ -20,6 +20,7 @@ from .tagged import arns
 MOST_EVENTS = 1000
 _SERVICES = (
     "sagemaker", "ec2", "fsx", "eks", "iam", "s3", "ssm", "logs", "events", "aps", "grafana", "kms", "ecr",
+    "sns", "monitoring",
 )  # fmt: skip
 _SOURCES = frozenset(f"{name}.amazonaws.com" for name in _SERVICES)
 # Errors of calls that only check whether something exists.

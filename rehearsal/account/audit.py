@@ -30,6 +30,10 @@ _QUERIES = (
     ("ssm", "describe_parameters", "Parameters[].Name"),
     ("ssm", "list_documents", "DocumentIdentifiers[?Owner!='Amazon'].Name"),
     ("ecr", "describe_repositories", "repositories[].repositoryName"),
+    ("sns", "list_topics", "Topics[].TopicArn"),
+    ("sns", "list_subscriptions", "Subscriptions[].SubscriptionArn"),
+    ("cloudwatch", "describe_alarms", "MetricAlarms[].AlarmName"),
+    ("cloudwatch", "list_dashboards", "DashboardEntries[].DashboardName"),
     ("amp", "list_workspaces", "workspaces[].workspaceId"),
 )
 

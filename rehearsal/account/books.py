@@ -56,8 +56,11 @@ class Live:
     def identifiers(self) -> set[str]:
         """The ids and ARNs by which other resources can refer to it."""
         keys = ("arn", "clusterArn", "workspaceId")
-        # A target's ARN is what it sends events to.
-        own = {self.id} | {str(self.outputs[key]) for key in keys if self.outputs.get(key) != self.inputs.get(key)}
+        # A target's ARN is what it sends events to, and a topic's policy has the topic's ARN for its id.
+        of_another = {self.inputs.get(key) for key in keys}
+        own = {self.id} - of_another | {
+            str(self.outputs[key]) for key in keys if self.outputs.get(key) != self.inputs.get(key)
+        }
         return {identifier for identifier in own if identifier}
 
 

@@ -37,6 +37,8 @@ _PARTS: Mapping[str, Mapping[str, str]] = {
     "events": {"Name": "RuleName", "Rule": "RuleName"},
     "ssm": {"Name": "DocumentName"},
     "aps": {"Name": "Namespace"},
+    "sns": {"Name": "TopicName"},
+    "cloudwatch": {"AlarmNames": "AlarmName", "DashboardNames": "DashboardName"},
     "eks": {"Name": "ClusterName"},
 }
 # IAM User Guide, "Grant a user permissions to pass a role to an AWS service": calls that pass one, and to whom.
@@ -240,6 +242,8 @@ class Watch:
             values["BucketName"] = buckets
         if service == "ssm" and "Name" in params:
             values["ParameterNameWithoutLeadingSlash"] = [params["Name"].removeprefix("/")]
+        if service == "sns" and "TopicArn" in params:
+            values["TopicName"] = [params["TopicArn"].rpartition(":")[2]]
         if "ResourceIds" in params:
             values["VpcId"] = list(params["ResourceIds"])
         if self._live is not None and service == "kms":

@@ -32,6 +32,7 @@ _POLICIES: Mapping[str, Mapping[str, Kind]] = {
     "aws:iam/rolePolicy:RolePolicy": {"policy": "identity"},
     "aws:kms/key:Key": {"policy": "itself"},
     "aws:s3/bucketPolicy:BucketPolicy": {"policy": "resource"},
+    "aws:sns/topicPolicy:TopicPolicy": {"policy": "resource"},
 }
 # Actions granted on "*" although AWS takes a name, and why.
 STAR_REASONS: Mapping[str, str] = {}

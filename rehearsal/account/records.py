@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -165,8 +166,17 @@ def _grafana(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
 
 
 def _grafana_properties(i: Inputs) -> dict[str, Any]:
-    """CloudFormation lacks the key, which the API and the provider have."""
-    properties = to_cloudformation("AWS::Grafana::Workspace", {key: i[key] for key in i.keys() - {"kmsKeyId"}})
+    """CloudFormation lacks the key and the configuration, which the API and the provider have.
+
+    Amazon Managed Grafana User Guide, "Workspace configuration": two switches.
+    """
+    switches = json.loads(i.get("configuration") or "{}")
+    known = {"plugins": {"pluginAdminEnabled"}, "unifiedAlerting": {"enabled"}}
+    if any(part not in known or not given.keys() <= known[part] for part, given in switches.items()):
+        raise Refused("ValidationException", f"configuration: {i['configuration']} has unknown keys")
+    properties = to_cloudformation(
+        "AWS::Grafana::Workspace", {key: i[key] for key in i.keys() - {"kmsKeyId", "configuration"}}
+    )
     return {key: value for key, value in properties.items() if key not in ("Tags", "tagsAll")}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from google.protobuf import json_format
@@ -152,6 +153,22 @@ def _key(account: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": found.id, "arn": found.outputs["arn"], "enabled": answer["keyState"] == "Enabled", **answer}
 
 
+def _workspace(account: Account, arguments: Mapping[str, Any], token: str) -> dict[str, Any]:
+    """DescribeWorkspace, of Prometheus or Grafana. Workspaces that the account was given are active."""
+    found = account.live.get((token, arguments["workspaceId"]))
+    if found is None:
+        raise Refused("ResourceNotFoundException", f"Workspace {arguments['workspaceId']} not found")
+    return {"status": "ACTIVE", **found.outputs, "id": found.id, "workspaceId": found.id}
+
+
+def _topic(account: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """ListTopics, of which the provider takes the one with this name."""
+    arn = account.arn("sns", arguments["name"])
+    if ("aws:sns/topic:Topic", arn) not in account.live:
+        raise Refused("NotFound", f"no matching SNS Topic found: {arguments['name']}")
+    return {"id": arn, "arn": arn, "name": arguments["name"]}
+
+
 def _subnet(account: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return account.read(_SUBNET, arguments["id"])
 
@@ -166,4 +183,9 @@ _ANSWERS: Mapping[str, Callable[[Account, Mapping[str, Any]], dict[str, Any]]] =
     "aws:ec2/getSubnet:getSubnet": _subnet,
     "aws:ec2/getVpcEndpointService:getVpcEndpointService": _endpoint_service,
     "aws:kms/getKey:getKey": _key,
+    "aws:sns/getTopic:getTopic": _topic,
+    **{
+        f"aws:{service}/getWorkspace:getWorkspace": partial(_workspace, token=f"aws:{service}/workspace:Workspace")
+        for service in ("amp", "grafana")
+    },
 }

@@ -28,7 +28,7 @@ ENCRYPTED = {
     "logGroup:LogGroup": "kmsKeyId",
     "repository:Repository": "encryptionConfigurations.0.kmsKey",
     "amp/workspace:Workspace": "kmsKeyArn",
-    "grafana/workspace:Workspace": "kmsKeyId",
+    "sns/topic:Topic": "kmsMasterKeyId",
     "BucketServerSideEncryptionConfiguration": "rules.0.applyServerSideEncryptionByDefault.kmsMasterKeyId",
     "eks/cluster:Cluster": "encryptionConfig.provider.keyArn",
     "StorageClass": "parameters.kmsKeyId",

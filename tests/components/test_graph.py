@@ -314,7 +314,7 @@ def test_outputs_are_the_documented_ones(stack: str) -> None:
     if stack.startswith("eks"):
         wanted |= {f"prometheus{what}" for what in ("Endpoint", "WorkspaceId")}
         wanted |= {f"grafana{what}" for what in ("Url", "WorkspaceId")}
-        wanted |= {"eksClusterName", "kubeconfig", "trainingRepository"}
+        wanted |= {"alertsTopicArn", "eksClusterName", "kubeconfig", "trainingRepository"}
     deployment = deployed(stack)
     assert set(deployment.outputs) == wanted
     assert deployment.secret_outputs == ({"kubeconfig"} if stack.startswith("eks") else set())

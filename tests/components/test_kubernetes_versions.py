@@ -17,6 +17,7 @@ from components.catalogue.kubernetes_versions import (
 )
 from components.config import ConfigError
 from components.estimates.cost import estimate
+from components.kubernetes import metrics_addon
 from components.kubernetes.addons import NODE_ADDONS, POD_ADDONS, TASK_GOVERNANCE, TRAINING_OPERATOR
 from rehearsal.account import Account
 from rehearsal.engines.deployment import up
@@ -34,7 +35,7 @@ def test_versions_are_in_order_without_a_gap() -> None:
 
 @pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
 def test_every_version_has_exactly_one_version_of_every_addon(version: str) -> None:
-    for addon in (*NODE_ADDONS, *POD_ADDONS, TRAINING_OPERATOR, TASK_GOVERNANCE):
+    for addon in (*NODE_ADDONS, *POD_ADDONS, TRAINING_OPERATOR, TASK_GOVERNANCE, metrics_addon.ADDON):
         rows = [row for row in ADDON_VERSIONS if row.addon == addon and version in row.kubernetes_versions]
         assert len(rows) == 1, f"{addon} has {len(rows)} rows for {version}"
         assert rows[0].source

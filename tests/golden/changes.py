@@ -39,6 +39,7 @@ class Story:
 P5 = {"name": "workers", "instanceType": "ml.p5.48xlarge"}
 P5E = P5 | {"instanceType": "ml.p5e.48xlarge"}
 MORE = {"name": "more", "instanceType": "ml.g5.8xlarge", "count": 1}
+TOLD = {"alerts": {"email": "ops@example.com"}}
 SYSTEM = {"name": "system", "instanceType": "ml.m5.xlarge", "count": 3, "threadsPerCore": 2}
 RED, BLUE = {"name": "red", "roleArns": [f"{ROLE}/red"]}, {"name": "blue", "roleArns": [f"{ROLE}/blue"]}
 
@@ -53,8 +54,8 @@ STORIES = {
             "size": {"size": "medium"},
             "FSx shrinks": {"fsx": {"storageGiB": 1200}},
             "backups": {"fsx": {"backupDays": 7}},
-            "observability on": {"observability": {"prometheus": "create", "grafana": "create"}},
-            "observability off": {"observability": {}},
+            "observability on": {"observability": {"prometheus": "create", "grafana": "create"}, **TOLD},
+            "observability off": {"observability": {}, "alerts": {}},
             "login node": {"login": {"instanceType": "ml.m5.2xlarge"}},
             "lifecycle file edited": {},
             "zone": {"availabilityZoneId": "usw2-az3"},

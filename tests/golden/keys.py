@@ -56,6 +56,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
     ],
     "slurm-closed": [
         {"observability.detail": "basic"},
+        {"alerts.email": "others@example.com"},
         {"observability.grafanaAuthentication": ["AWS_SSO", "SAML"]},
         {"login.instanceType": "ml.m5.xlarge"},
         {"network.trusted": []},
@@ -71,6 +72,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
     "slurm-existing": [
         {"workers": [RESERVED | {"trainingPlanArn": PLAN}]},
         {"fsx.retainOnDelete": False},
+        {"alerts.topicArn": "arn:aws:sns:us-west-2:123456789012:others"},
         {"fsx.homeFileSystemId": "fs-0123456789abcdef1"},
         {"network.vpcId": "vpc-0123456789abcdef1"},
         {"network.privateSubnetId": "subnet-0123456789abcdef1"},
@@ -106,6 +108,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"workers": [FAST, OLD | {"taints": [OLD["taints"][0] | {"value": "no"}]}]},
         {"workers": [FAST, OLD | {"taints": [OLD["taints"][0] | {"effect": "NoExecute"}]}]},
         {"administratorRoleArns": [f"{ROLE}/admin"]},
+        {"observability.logs": False},
         {"teams": [VISION | {"roleArns": [f"{ROLE}/vision"]}, SPEECH]},
         {"teams": [VISION | {"volumesGiB": 100}, SPEECH]},
         {"teams": [VISION | {"fileSystemsGiB": 2400}, SPEECH]},

@@ -38,6 +38,7 @@ VPC = {
     "securityGroupIds": ["sg-0123456789abcdef0"],
 }
 WORKSPACE = "arn:aws:aps:us-west-2:123456789012:workspace/ws-01234567-89ab-cdef-0123-456789abcdef"
+TOPIC = "arn:aws:sns:us-west-2:123456789012:pages"
 DEPLOYMENTS = Path(__file__).parent / "deployments"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4M2V1Q3bP8yQ0hCq7rT9p0e1k2l3m4n5o6p7q8r9s0 me"
 
@@ -83,6 +84,7 @@ GOLDEN: dict[str, Golden] = {
                 "grafanaAuthentication": ["SAML"],
                 "detail": "advanced",
             },
+            "alerts": {"email": "ops@example.com"},
             "tags": {"team": "research"},
         },
         base="slurm-gpu",
@@ -105,6 +107,7 @@ GOLDEN: dict[str, Golden] = {
                 }
             ],
             "observability": {"prometheus": WORKSPACE, "grafana": "g-0123456789"},
+            "alerts": {"topicArn": TOPIC},
             "validation": False,
             "protect": True,
         },
@@ -174,7 +177,8 @@ GOLDEN: dict[str, Golden] = {
                     "taints": [{"key": "example.com/old", "value": "yes", "effect": "NoSchedule"}],
                 },
             ],
-            "observability": {"prometheus": "create", "grafana": "create", "detail": "advanced"},
+            "observability": {"prometheus": "create", "grafana": "create", "detail": "advanced", "logs": True},
+            "alerts": {"email": "ops@example.com"},
             "tags": {"team": "research", "cost-center": "7"},
         },
         base="eks-gpu",
@@ -208,6 +212,7 @@ GOLDEN: dict[str, Golden] = {
             ],
             "security": {"kmsKey": "create", "podSecurity": "restricted"},
             "observability": {"prometheus": "create"},
+            "alerts": {"email": "ops@example.com"},
             "protect": True,
         },
         base="eks-trainium",

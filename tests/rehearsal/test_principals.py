@@ -172,6 +172,20 @@ def test_a_node_may_do_what_it_does_and_nothing_of_somebody_elses(stack: str, ro
     assert not wrong, "\n".join(wrong)
 
 
+def test_who_collects_metrics_may_write_them_and_nothing_else_of_prometheus() -> None:
+    roles = {"slurm-closed": [f"identity-{kind}" for kind in ("controller", "login", "worker")]}
+    roles["eks-spot"] = ["eks-addons-metrics"]
+    other = f"arn:aws:aps:{HERE}:workspace/ws-other"
+    for stack, names in roles.items():
+        own = one(deployed(stack).state, "observability-prometheus").outputs["arn"]
+        for role in names:
+            assert may(stack, role, "aps:RemoteWrite", own), role
+            for action in ("aps:QueryMetrics", "aps:DeleteWorkspace", "aps:PutRuleGroupsNamespace"):
+                assert not may(stack, role, action, own), f"{role} {action}"
+            assert not may(stack, role, "aps:RemoteWrite", other), role
+    assert not may("eks-spot", "identity-worker", "aps:RemoteWrite", own)
+
+
 # What no pod of the system may do, whatever its driver or controller is for.
 POD_MAY_NOT = [
     ("s3:PutObject", SCRIPT),
@@ -186,10 +200,12 @@ POD_MAY_NOT = [
     ("fsx:DeleteFileSystem", FILE_SYSTEM),
     ("ec2:TerminateInstances", f"arn:aws:ec2:{HERE}:instance/i-1"),
     ("kms:ScheduleKeyDeletion", f"arn:aws:kms:{HERE}:key/k"),
+    ("aps:QueryMetrics", f"arn:aws:aps:{HERE}:workspace/ws-1"),
+    ("sns:Publish", f"arn:aws:sns:{HERE}:any"),
 ]
 
 
-@pytest.mark.parametrize("stack", ["eks-gpu", "eks-closed"])
+@pytest.mark.parametrize("stack", ["eks-gpu", "eks-closed", "eks-spot"])
 def test_no_pod_of_the_system_may_reach_beyond_its_work(stack: str) -> None:
     pods = [
         role.name

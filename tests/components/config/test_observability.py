@@ -8,6 +8,7 @@ from tests.components.config.refusals import Cases, check, problems
 
 KEY = "hyperpod:observability"
 HERE = "arn:aws:aps:us-west-2:123456789012:workspace/ws-01234567-89ab-cdef-0123-456789abcdef"
+TOPIC = "arn:aws:sns:us-west-2:123456789012:pages"
 BAD: Cases = {
     "the boolean that it was": (
         {"observability": True},
@@ -45,6 +46,37 @@ BAD: Cases = {
         {"observability": {"prometheus": "create", "grafana": "create", "grafanaAuthentication": ["SAML", "SAML"]}},
         f"{KEY}.grafanaAuthentication",
         "[AWS_SSO], [SAML], or both",
+    ),
+    "logs of pods with Slurm": (
+        {"observability": {"prometheus": "create", "logs": True}},
+        f"{KEY}.logs",
+        "orchestrator slurm",
+    ),
+    "logs without Prometheus": (
+        {"orchestrator": "eks", "observability": {"logs": True}},
+        f"{KEY}.logs",
+        "needs a Prometheus workspace",
+    ),
+    "collectors without a connection": (
+        {
+            "orchestrator": "eks",
+            "observability": {"prometheus": "create"},
+            "charts": {"strictNetworkPolicies": True},
+        },
+        "hyperpod:charts.strictNetworkPolicies",
+        "the pods that collect metrics",
+    ),
+    "two addresses": (
+        {"alerts": {"email": "ops@example.com", "topicArn": TOPIC}},
+        "hyperpod:alerts.email",
+        "subscribe the address to that topic",
+    ),
+    "no address": ({"alerts": {"email": "ops at example.com"}}, "hyperpod:alerts.email", "ops@example.com"),
+    "FIFO topic": ({"alerts": {"topicArn": f"{TOPIC}.fifo"}}, "hyperpod:alerts.topicArn", "a standard topic"),
+    "topic of another region": (
+        {"alerts": {"topicArn": TOPIC.replace("us-west-2", "us-east-1")}},
+        "hyperpod:alerts.topicArn",
+        "the topic is in us-east-1; a topic in us-west-2, or email",
     ),
     "detail of nothing": ({"observability": {"detail": "advanced"}}, f"{KEY}.detail", "no metrics are collected"),
 }

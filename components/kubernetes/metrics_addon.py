@@ -1,0 +1,59 @@
+"""SageMaker's add-on that collects metrics on EKS: exporters for nodes, accelerators and network, and a collector."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..config import Config
+from ..context import Context
+from ..policies import Statement, allow
+
+ADDON = "amazon-sagemaker-hyperpod-observability"
+# Amazon SageMaker Developer Guide, "Troubleshooting the Amazon SageMaker HyperPod observability add-on": the add-on's
+# namespace is hyperpod-observability, where EKS makes the association.
+SERVICE_ACCOUNT = "hyperpod-observability-operator-otel-collector"
+_SCRAPE_SECONDS = 30
+
+
+def configuration(config: Config, workspace: str, endpoint: str) -> str:
+    """The add-on's configuration values; ``workspace`` is an ARN.
+
+    Its keys are those of AWS's module (github.com/awslabs, hyperpod observability). Network metrics, which are EFA's,
+    task governance and scaling are off by default ("Cluster metrics" of the guide). Deliberately absent: a Grafana
+    workspace, into which it imports nothing by itself, and metrics of inference and scaling, which nothing here has.
+    """
+    settings = config.settings
+    level = settings.observability.detail.upper()
+    levels = {
+        "trainingMetrics": level,
+        "customMetrics": level,
+        "nodeMetrics": level,
+        "acceleratedComputeMetrics": level,
+        "networkMetrics": level,  # Every type with accelerators has EFA.
+        "taskGovernanceMetrics": level if settings.charts.queues == "task-governance" else "DISABLED",
+        "inferenceMetrics": "DISABLED",
+        "scalingMetrics": "DISABLED",
+    }
+    values: dict[str, Any] = {
+        # The collector appends a path that begins with a slash.
+        "ampWorkspace": {"arn": workspace, "prometheusEndpoint": endpoint.rstrip("/")},
+        "metricsProvider": {one: {"level": level, "scrapeInterval": _SCRAPE_SECONDS} for one, level in levels.items()},
+        "logging": {"enabled": settings.observability.logs},
+    }
+    return json.dumps(values, sort_keys=True)
+
+
+def statements(context: Context, workspace: str) -> list[Statement]:
+    """What the collector's role may do: write to the one workspace, and with ``logs`` to this cluster's log groups.
+
+    The guide's own example names every cluster's log groups, and lets it read them.
+    """
+    found = [allow(["aps:RemoteWrite"], [workspace])]
+    if context.settings.observability.logs:
+        group = context.arn("logs", f"log-group:/aws/sagemaker/Clusters/{context.names.cluster}/*")
+        found += [
+            allow(["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams"], [group]),
+            allow(["logs:PutLogEvents"], [f"{group}:log-stream:*"]),
+        ]
+    return found

@@ -1,0 +1,120 @@
+"""Who is told when something is wrong: a topic, and what publishes to it with or without Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pulumi_aws as aws
+from pulumi import ComponentResource, Output, ResourceOptions
+
+from ..context import Context
+from ..policies import Statement, allow, deny, document
+from ..validation import of_cluster
+from . import cloudwatch
+from .alert_manager import definition
+
+# "SageMaker HyperPod Cluster Event" is sent for every operation; the errors among them are enough
+# (components/validation.py names the events' source).
+_TOLD: Mapping[str, tuple[Sequence[str], Mapping[str, Any]]] = {
+    "health": (("SageMaker HyperPod Cluster Node Health Event", "SageMaker HyperPod Cluster State Change"), {}),
+    "errors": (("SageMaker HyperPod Cluster Event",), {"EventLevel": ["Error"]}),
+}
+
+
+class Alerts(ComponentResource):
+    """Owns the topic with its policy and subscription, or nothing of it where a topic is given; the rules that send
+    HyperPod's events to it, alarms and a dashboard of CloudWatch; and the alert manager of the stack's own Prometheus
+    workspace.
+
+    An e-mail address has to confirm its subscription. A given topic's policy is its owner's (docs/metrics.md has what
+    it needs), and so is the alert manager of a given workspace, which has only one.
+    """
+
+    outputs: dict[str, Output[str]]
+
+    def __init__(
+        self, name: str, context: Context, file_system: Output[str], opts: ResourceOptions | None = None
+    ) -> None:
+        super().__init__("hyperpod:index:Alerts", name, None, opts)
+        self._name, self._context, self._child = name, context, ResourceOptions(parent=self)
+        self._workspace = context.prometheus if context.settings.observability.prometheus == "create" else None
+        given = context.settings.alerts.topic_arn
+        topic = Output.from_input(given) if given else self._topic()
+        self._events(topic)
+        cloudwatch.alarms(name, context, file_system, topic, self._child)
+        cloudwatch.dashboard(name, context, file_system, self._child)
+        if self._workspace:
+            region = context.region.name
+            aws.amp.AlertManagerDefinition(
+                f"{name}-manager",
+                workspace_id=self._workspace.id,
+                definition=topic.apply(lambda arn: definition(arn, region)),
+                opts=self._child,
+            )
+        self.outputs = {"alertsTopicArn": topic}
+        self.register_outputs(self.outputs)
+
+    def _topic(self) -> Output[str]:
+        """The stack's own topic, once those who publish to it may."""
+        context = self._context
+        topic = aws.sns.Topic(
+            f"{self._name}-topic",
+            name=f"{context.names.cluster_id}-alerts",
+            display_name=f"HyperPod {context.names.cluster}"[:100],
+            kms_master_key_id=context.key,
+            opts=self._child,
+        )
+        workspace = self._workspace.arn if self._workspace else None
+        policy = aws.sns.TopicPolicy(
+            f"{self._name}-topic",
+            arn=topic.arn,
+            policy=Output.all(topic.arn, workspace).apply(lambda arns: topic_policy(context, *arns)),
+            opts=self._child,
+        )
+        aws.sns.TopicSubscription(
+            f"{self._name}-email",
+            topic=topic.arn,
+            protocol="email",
+            endpoint=context.settings.alerts.email or "",
+            opts=self._child,
+        )
+        return Output.all(topic.arn, policy.id).apply(lambda both: str(both[0]))
+
+    def _events(self, topic: Output[str]) -> None:
+        cluster = self._context.names
+        for what, (kinds, only) in _TOLD.items():
+            rule = aws.cloudwatch.EventRule(
+                f"{self._name}-{what}",
+                name=f"{cluster.cluster_id}-alerts-{what}",
+                description=f"What people are told of HyperPod cluster {cluster.cluster}: {what}",
+                event_pattern=of_cluster(cluster.cluster, kinds, only),
+                opts=self._child,
+            )
+            aws.cloudwatch.EventTarget(f"{self._name}-{what}", rule=rule.name, arn=topic, opts=self._child)
+
+
+def topic_policy(context: Context, topic: str, workspace: str | None) -> str:
+    """Over TLS alone, and by three services alone: EventBridge, alarms of this account, and one Prometheus workspace.
+
+    EventBridge sends nothing that a condition could tell: topic policies for it have none (EventBridge User Guide,
+    "Using resource-based policies", Amazon SNS). The others: CloudWatch User Guide, "Notifying users on alarm changes";
+    Amazon Managed Service for Prometheus User Guide, "Giving Amazon Managed Service for Prometheus permission to send
+    alert messages to your Amazon SNS topic".
+    """
+    here = {"aws:SourceAccount": context.account}
+    alarms = {"ArnLike": {"aws:SourceArn": context.arn("cloudwatch", "alarm:*")}, "StringEquals": here}
+    insecure = {"Bool": {"aws:SecureTransport": "false"}}
+    statements: list[Statement] = [
+        {"Sid": "TlsOnly", "Principal": "*", **deny(["sns:Publish"], [topic], insecure)},
+        _publish("Events", "events", allow(["sns:Publish"], [topic])),
+        _publish("Alarms", "cloudwatch", allow(["sns:Publish"], [topic], alarms)),
+    ]
+    if workspace:
+        one = {"ArnEquals": {"aws:SourceArn": workspace}, "StringEquals": here}
+        statements.append(_publish("Prometheus", "aps", allow(["sns:GetTopicAttributes", "sns:Publish"], [topic], one)))
+    return document(statements)
+
+
+def _publish(sid: str, service: str, statement: Statement) -> Statement:
+    return {"Sid": sid, "Principal": {"Service": f"{service}.amazonaws.com"}, **statement}

@@ -1,0 +1,117 @@
+"""What CloudWatch shows and watches without any agent: alarms on the file system, and a dashboard."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pulumi_aws as aws
+from pulumi import Output, ResourceOptions
+
+from ..context import Context
+
+# Amazon FSx for Lustre User Guide, "Amazon FSx for Lustre metrics and dimensions": one sample a minute from each disk
+# or file server, which Sum adds up. FreeDataStorageCapacity is in bytes.
+_NAMESPACE = "AWS/FSx"
+_LEAST_FREE = 0.1
+_BUSY = 0.9
+_GIB, _MB = 2**30, 10**6
+_MINUTE = 60
+
+
+def alarms(name: str, context: Context, file_system: Output[str], topic: Output[str], child: ResourceOptions) -> None:
+    """Less than a tenth free for 10 minutes, and more than 90 % of the provisioned throughput for 15."""
+    where = {"FileSystemId": file_system}
+    aws.cloudwatch.MetricAlarm(
+        f"{name}-fsx-capacity",
+        name=f"{context.names.cluster_id}-fsx-capacity",
+        alarm_description=f"/fsx of {context.names.cluster} is over 90 % full: delete files, or raise fsx.storageGiB",
+        namespace=_NAMESPACE,
+        metric_name="FreeDataStorageCapacity",
+        dimensions=where,
+        statistic="Sum",
+        period=_MINUTE,
+        evaluation_periods=10,
+        comparison_operator="LessThanThreshold",
+        threshold=round(context.config.fsx_gib * _GIB * _LEAST_FREE),
+        alarm_actions=[topic],
+        ok_actions=[topic],
+        treat_missing_data="notBreaching",
+        opts=child,
+    )
+    moved = {
+        one: aws.cloudwatch.MetricAlarmMetricQueryArgs(
+            id=one,
+            metric=aws.cloudwatch.MetricAlarmMetricQueryMetricArgs(
+                namespace=_NAMESPACE, metric_name=metric, dimensions=where, stat="Sum", period=_MINUTE
+            ),
+        )
+        for one, metric in (("read", "DataReadBytes"), ("written", "DataWriteBytes"))
+    }
+    total = aws.cloudwatch.MetricAlarmMetricQueryArgs(
+        id="moved", expression="(read + written) / PERIOD(read)", label="bytes per second", return_data=True
+    )
+    aws.cloudwatch.MetricAlarm(
+        f"{name}-fsx-throughput",
+        name=f"{context.names.cluster_id}-fsx-throughput",
+        alarm_description=f"/fsx of {context.names.cluster} is at its throughput: jobs wait for it; see fsx.throughput",
+        metric_queries=[*moved.values(), total],
+        evaluation_periods=15,
+        comparison_operator="GreaterThanThreshold",
+        threshold=round(provisioned(context) * _BUSY),
+        alarm_actions=[topic],
+        ok_actions=[topic],
+        treat_missing_data="notBreaching",
+        opts=child,
+    )
+
+
+def provisioned(context: Context) -> float:
+    """The file system's throughput in bytes per second: MB/s for each TiB of its capacity."""
+    return context.settings.fsx.throughput * _MB * context.config.fsx_gib / 1024
+
+
+def dashboard(name: str, context: Context, file_system: Output[str], child: ResourceOptions) -> None:
+    """The file system, the alarms, and HyperPod's events where the stack records them."""
+    aws.cloudwatch.Dashboard(
+        f"{name}-dashboard",
+        dashboard_name=context.names.cluster_id,
+        dashboard_body=file_system.apply(lambda one: json.dumps({"widgets": _widgets(context, one)}, sort_keys=True)),
+        opts=child,
+    )
+
+
+def _widgets(context: Context, file_system: str) -> list[dict[str, Any]]:
+    rows: list[tuple[str, dict[str, Any]]] = [
+        ("alarm", {"title": "Alarms", "alarms": _alarm_arns(context)}),
+        ("metric", _graph(context, file_system, "Free on /fsx, bytes", "Sum", "FreeDataStorageCapacity")),
+        ("metric", _graph(context, file_system, "/fsx, bytes a minute", "Sum", "DataReadBytes", "DataWriteBytes")),
+        ("metric", _graph(context, file_system, "Metadata operations of /fsx a minute", "Sum", "MetadataOperations")),
+    ]
+    if context.settings.validation:
+        group = f"/aws/events/hyperpod/{context.names.cluster}"
+        query = f"SOURCE '{group}' | fields @timestamp, `detail-type`, @message | sort @timestamp desc | limit 50"
+        rows.append(("log", {"title": "Events of HyperPod", "query": query, "view": "table"}))
+    place = {"region": context.region.name}
+    return [
+        {
+            "type": kind,
+            "x": 12 * (at % 2),
+            "y": 6 * (at // 2),
+            "width": 12,
+            "height": 6,
+            "properties": place | properties,
+        }
+        for at, (kind, properties) in enumerate(rows)
+    ]
+
+
+def _alarm_arns(context: Context) -> list[str]:
+    return [
+        context.arn("cloudwatch", f"alarm:{context.names.cluster_id}-fsx-{what}") for what in ("capacity", "throughput")
+    ]
+
+
+def _graph(context: Context, file_system: str, title: str, statistic: str, *metrics: str) -> dict[str, Any]:
+    shown = [[_NAMESPACE, metric, "FileSystemId", file_system] for metric in metrics]
+    return {"title": title, "metrics": shown, "stat": statistic, "period": _MINUTE, "view": "timeSeries"}

@@ -1,0 +1,45 @@
+"""Workspaces and topics that are there already: looked at before anything is created."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pulumi_aws as aws
+
+from ..config import Config, Problem
+
+_WORKSPACES, _TOPIC = "hyperpod:observability", "hyperpod:alerts.topicArn"
+_ACTIVE = "ACTIVE"
+
+
+def existing_problems(config: Config, account: str) -> Iterator[Problem]:
+    """What is given and is of another account, does not exist in this region, or is not active."""
+    chosen = config.settings.observability
+    if arn := chosen.existing_prometheus:
+        workspace = arn.rsplit("/", 1)[1]
+        yield from _unusable(
+            f"{_WORKSPACES}.prometheus", arn, account, lambda: aws.amp.get_workspace(workspace_id=workspace).status
+        )
+    if grafana := chosen.existing_grafana:
+        yield from _unusable(
+            f"{_WORKSPACES}.grafana", grafana, account, lambda: aws.grafana.get_workspace(workspace_id=grafana).status
+        )
+    if topic := config.settings.alerts.topic_arn:
+        name = topic.rsplit(":", 1)[1]
+        yield from _unusable(_TOPIC, topic, account, lambda: aws.sns.get_topic(name=name) and _ACTIVE)
+
+
+def _unusable(key: str, what: str, account: str, status: Callable[[], Any]) -> Iterator[Problem]:
+    """``what`` is an ARN, or the id of something of this account."""
+    owner = what.split(":")[4] if what.startswith("arn:") else account
+    if owner != account:
+        yield Problem(key=key, what=f"{what} is of account {owner}", fix=f"one of {account}, where the stack is")
+        return
+    try:
+        found = status()
+    except Exception as refused:  # Whatever the provider says: there is none, or no permission to look at it.
+        yield Problem(key=key, what=f"AWS does not describe {what}: {refused}", fix="one that exists, or leave it out")
+        return
+    if found != _ACTIVE:
+        yield Problem(key=key, what=f"{what} is not active ({found})", fix="an active one, or leave it out")

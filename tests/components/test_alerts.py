@@ -1,0 +1,164 @@
+"""Who is told, of what, and who may publish to the topic."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import yaml
+from moto.events.models import EventPattern
+
+from components.observability.alert_manager import LOST_NODE
+from components.observability.existing import existing_problems
+from rehearsal.account.grants import granted
+from stack.state import State
+from tests.golden.stacks import TOPIC, WORKSPACE, state_of
+from tests.support import config, of_type, one
+
+# The services that publish: User Guides of EventBridge, CloudWatch and Amazon Managed Service for Prometheus.
+PUBLISHERS = ("aps", "cloudwatch", "events")
+
+
+def services(state: State, name: str) -> dict[str, dict[str, Any]]:
+    """The statements of a topic's policy that allow, by service."""
+    policy = json.loads(one(state, name, "TopicPolicy").inputs["policy"])
+    allowed = [s for s in policy["Statement"] if s["Effect"] == "Allow"]
+    return {s["Principal"]["Service"].removesuffix(".amazonaws.com"): s for s in allowed}
+
+
+@pytest.mark.parametrize("stack", ["slurm-closed", "eks-teams"])
+def test_a_topic_takes_messages_of_three_services_alone_and_only_about_this_stack_where_they_say(stack: str) -> None:
+    state = state_of(stack)
+    found = services(state, "alerts-topic")
+    assert tuple(sorted(found)) == PUBLISHERS
+    workspace = one(state, "observability-prometheus").outputs["arn"]
+    here = {"StringEquals": {"aws:SourceAccount": "123456789012"}}
+    assert found["aps"]["Condition"] == {"ArnEquals": {"aws:SourceArn": workspace}, **here}
+    assert found["aps"]["Action"] == ["sns:GetTopicAttributes", "sns:Publish"]
+    assert found["cloudwatch"]["Condition"]["StringEquals"] == here["StringEquals"]
+    # A condition would drop every event.
+    assert "Condition" not in found["events"]
+    topic = one(state, "alerts-topic", ":Topic").outputs["arn"]
+    assert all(statement["Resource"] == [topic] for statement in found.values())
+
+
+def test_a_stack_without_prometheus_is_told_of_events_and_alarms_all_the_same() -> None:
+    state = state_of("slurm-existing")
+    assert not of_type(state, "sns/topic:Topic")
+    targets = [target.inputs["arn"] for target in of_type(state, "EventTarget")]
+    assert targets == [TOPIC, TOPIC]
+    assert [alarm.inputs["alarmActions"] for alarm in of_type(state, "MetricAlarm")] == [[TOPIC], [TOPIC]]
+    # A workspace has one alert manager, and a given one is its owner's.
+    assert not of_type(state, "AlertManagerDefinition")
+    assert not [r for r in state_of("dev").values() if r.name.startswith("alerts")]
+
+
+def told(state: State, kind: str, detail: dict[str, Any]) -> list[str]:
+    """Which rules send such an event to the topic, as moto reads patterns."""
+    event: Any = {"source": "aws.sagemaker", "detail-type": f"SageMaker HyperPod Cluster {kind}", "detail": detail}
+    rules = [rule for rule in of_type(state, "EventRule") if rule.name.startswith("alerts")]
+    patterns = {rule.name: rule.inputs["eventPattern"] for rule in rules}
+    return [name for name, text in patterns.items() if EventPattern(text, json.loads(text)).matches_event(event)]
+
+
+def test_people_are_told_of_health_and_state_and_of_nothing_but_errors_among_the_rest() -> None:
+    state = state_of("slurm-closed")
+    own = {"ClusterName": one(state, "hyperpod-cluster").inputs["clusterName"]}
+    assert told(state, "Node Health Event", own | {"InstanceId": "i-1"}) == ["alerts-health"]
+    assert told(state, "State Change", own | {"ClusterStatus": "Failed"}) == ["alerts-health"]
+    assert told(state, "State Change", {"ClusterName": "another"}) == []
+    for level, rules in (("Error", ["alerts-errors"]), ("Info", [])):
+        assert told(state, "Event", {"EventDetails": own | {"EventLevel": level}}) == rules
+
+
+def test_a_key_of_the_stack_lets_every_publisher_use_it() -> None:
+    state = state_of("eks-spot")
+    topic, key = one(state, "alerts-topic", ":Topic"), one(state, "encryption-key")
+    assert topic.inputs["kmsMasterKeyId"] == key.outputs["arn"]
+    statements = json.loads(key.inputs["policy"])["Statement"]
+    for service, statement in services(state, "alerts-topic").items():
+        context = {"aws:SourceAccount": "123456789012"} if "Condition" in statement else {}
+        name = f"{service}.amazonaws.com"
+        own = [s for s in statements if name in s["Principal"].get("Service", [])]
+        for action in ("kms:GenerateDataKey", "kms:Decrypt"):
+            assert granted(own, (), action, key.outputs["arn"], context), service
+
+
+def manager(state: State) -> str:
+    return str(yaml.safe_load(one(state, "alerts-manager").inputs["definition"])["alertmanager_config"])
+
+
+def test_alert_manager_groups_by_alert_and_node_and_leaves_out_the_warnings_of_a_lost_node() -> None:
+    state = state_of("slurm-closed")
+    found = yaml.safe_load(manager(state))
+    assert {"alertname", "node"} <= set(found["route"]["group_by"])
+    (receiver,) = found["receivers"]
+    (sns,) = receiver["sns_configs"]
+    assert (sns["topic_arn"], sns["sigv4"]) == (
+        one(state, "alerts-topic", ":Topic").outputs["arn"],
+        {"region": "us-west-2"},
+    )
+    (silent,) = found["inhibit_rules"]
+    assert silent["source_matchers"] == [f'alertname="{LOST_NODE}"']
+    assert (silent["target_matchers"], silent["equal"]) == (['severity="warning"'], ["cluster", "node"])
+
+
+@pytest.mark.root
+def test_amtool_accepts_the_alert_manager_and_routes_every_alert_to_the_topic(tmp_path: Path) -> None:
+    (file := tmp_path / "alertmanager.yaml").write_text(manager(state_of("slurm-closed")))
+    checked = subprocess.run(["amtool", "check-config", str(file)], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    asked = ["amtool", "config", "routes", "test", f"--config.file={file}", "severity=critical", "alertname=Any"]
+    assert subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip() == "topic"
+
+
+def test_alarms_follow_the_file_systems_size_and_throughput() -> None:
+    state = state_of("slurm-closed")  # 4,800 GiB at 1,000 MB/s per TiB
+    capacity, throughput = one(state, "alerts-fsx-capacity"), one(state, "alerts-fsx-throughput")
+    assert capacity.inputs["threshold"] == 480 * 2**30
+    assert capacity.inputs["dimensions"] == {"FileSystemId": one(state, "storage-lustre").id}
+    assert throughput.inputs["threshold"] == round(0.9 * 4800 / 1024 * 1000 * 10**6)
+
+
+def test_the_dashboard_shows_the_alarms_and_the_events_that_are_recorded() -> None:
+    for stack, recorded in (("slurm-closed", True), ("slurm-existing", False)):
+        state = state_of(stack)
+        widgets = json.loads(one(state, "alerts-dashboard").inputs["dashboardBody"])["widgets"]
+        (alarms,) = [widget["properties"]["alarms"] for widget in widgets if widget["type"] == "alarm"]
+        assert set(alarms) == {alarm.outputs["arn"] for alarm in of_type(state, "MetricAlarm")}
+        assert any(widget["type"] == "log" for widget in widgets) is recorded
+        spots = [(widget["x"], widget["y"]) for widget in widgets]
+        assert len(spots) == len(set(spots))
+
+
+GIVEN = {"observability": {"prometheus": WORKSPACE, "grafana": "g-0123456789"}, "alerts": {"topicArn": TOPIC}}
+
+
+def looked_at(account: str = "123456789012", status: str = "ACTIVE", topic: Any = None) -> list[str]:
+    there = SimpleNamespace(status=status)
+    with (
+        patch("pulumi_aws.amp.get_workspace", lambda *, workspace_id: there),
+        patch("pulumi_aws.grafana.get_workspace", lambda *, workspace_id: there),
+        patch("pulumi_aws.sns.get_topic", topic or (lambda *, name: there)),
+    ):
+        return [str(problem) for problem in existing_problems(config("dev", **GIVEN), account)]
+
+
+def test_what_is_given_is_looked_at_before_anything_is_made() -> None:
+    def gone(*, name: str) -> None:
+        raise LookupError(f"no matching SNS Topic found: {name}")
+
+    assert looked_at() == []
+    prometheus, grafana = looked_at(status="DELETING")
+    assert prometheus.startswith("hyperpod:observability.prometheus: ")
+    assert "hyperpod:observability.grafana: g-0123456789 is not active (DELETING)" in grafana
+    (missing,) = looked_at(topic=gone)
+    assert missing.startswith("hyperpod:alerts.topicArn: ")
+    assert "no matching SNS Topic found: pages" in missing
+    elsewhere = looked_at(account="210987654321")
+    assert ["is of account 123456789012; one of 210987654321" in problem for problem in elsewhere] == [True, True]

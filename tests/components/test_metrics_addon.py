@@ -1,0 +1,71 @@
+"""What collects metrics on EKS: settings, identity, and what it may do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from components.kubernetes import metrics_addon
+from rehearsal.account.addon_settings import check_settings
+from rehearsal.account.books import Refused
+from stack.state import ResourceState
+from tests.golden.stacks import state_of
+from tests.support import config, of_type, one
+
+WORKSPACE = "arn:aws:aps:us-west-2:123456789012:workspace/ws-1"
+
+
+def addon(stack: str) -> ResourceState:
+    return one(state_of(stack), f"eks-addons-{metrics_addon.ADDON}")
+
+
+def levels(**settings: Any) -> dict[str, str]:
+    text = metrics_addon.configuration(config("eks-gpu", **settings), WORKSPACE, "https://aps.example.com/ws-1/")
+    return {name: one["level"] for name, one in json.loads(text)["metricsProvider"].items()}
+
+
+def test_it_writes_to_the_stacks_workspace_as_the_service_account_that_the_guide_names() -> None:
+    for stack in ("eks-teams", "eks-spot"):
+        state, inputs = state_of(stack), addon(stack).inputs
+        workspace = one(state, "observability-prometheus").outputs
+        given = json.loads(inputs["configurationValues"])["ampWorkspace"]
+        assert given == {"arn": workspace["arn"], "prometheusEndpoint": workspace["prometheusEndpoint"].rstrip("/")}
+        (association,) = inputs["podIdentityAssociations"]
+        assert association["serviceAccount"] == "hyperpod-observability-operator-otel-collector"
+        assert association["roleArn"] == one(state, "eks-addons-metrics", "Role").outputs["arn"]
+
+
+def test_its_role_writes_to_one_workspace_and_to_logs_only_where_they_are_wanted() -> None:
+    actions = {}
+    for stack in ("eks-teams", "eks-spot"):
+        state = state_of(stack)
+        statements = json.loads(one(state, "eks-addons-metrics", "RolePolicy").inputs["policy"])["Statement"]
+        (write,) = [s for s in statements if s["Action"] == ["aps:RemoteWrite"]]
+        assert write["Resource"] == [one(state, "observability-prometheus").outputs["arn"]]
+        assert all("/Clusters/" in arn for s in statements if s is not write for arn in s["Resource"])
+        actions[stack] = {action.split(":")[0] for s in statements for action in s["Action"]}
+    assert actions == {"eks-teams": {"aps", "logs"}, "eks-spot": {"aps"}}
+
+
+def test_metrics_of_efa_and_of_task_governance_are_on_where_there_is_any() -> None:
+    assert levels()["networkMetrics"] == "BASIC"
+    assert levels()["taskGovernanceMetrics"] == "DISABLED"
+    assert levels(charts={"queues": "task-governance"})["taskGovernanceMetrics"] == "BASIC"
+    assert (
+        levels(observability={"prometheus": "create", "detail": "advanced"})["acceleratedComputeMetrics"] == "ADVANCED"
+    )
+
+
+def test_it_is_there_with_a_workspace_alone_and_slurm_has_none() -> None:
+    for stack in ("eks-gpu", "eks-closed", "slurm-closed"):
+        assert metrics_addon.ADDON not in {r.inputs["addonName"] for r in of_type(state_of(stack), "Addon")}
+
+
+def test_the_account_refuses_settings_that_are_not_in_the_addons_schema() -> None:
+    check_settings(metrics_addon.ADDON, addon("eks-teams").inputs["configurationValues"])
+    bad: list[Any] = [{"ampWorkspace": {"url": "x"}}, {"logging": {"enabled": "yes"}}, {"metricsProvider": {"gpu": {}}}]
+    for wrong in bad:
+        with pytest.raises(Refused):
+            check_settings(metrics_addon.ADDON, json.dumps(wrong))
