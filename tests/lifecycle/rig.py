@@ -211,9 +211,13 @@ class FakeHost(Host):
 
     def _devices(self, put: Callable[..., None]) -> None:
         row = lookup(self.world.worker_type)
+        if row.efa == "yes":
+            put("/sys/devices/efa/device/vendor", "0x1d0f\n")
+            put("/sys/devices/efa/device/device", "0xefa2\n" if row.rdma_read else "0xefa0\n")
+            self.path("/sys/class/infiniband").mkdir(parents=True)
+        # Links, as in sysfs. All lead to one device: the files of 32 would be most of what a test takes.
         for number in range(row.efa_interfaces if row.efa == "yes" else 0):
-            put(f"/sys/class/infiniband/rdmap{number}s27/device/vendor", "0x1d0f\n")
-            put(f"/sys/class/infiniband/rdmap{number}s27/device/device", "0xefa2\n" if row.rdma_read else "0xefa0\n")
+            self.path(f"/sys/class/infiniband/rdmap{number}s27").symlink_to(self.path("/sys/devices/efa"))
         stem = {"gpu": "nvidia", "trainium": "neuron"}.get(row.accelerator, "none")
         for number in range(row.accelerators):
             put(f"/dev/{stem}{number}")
