@@ -324,3 +324,23 @@ def test_the_stack_itself_is_the_only_resource_outside_components_and_providers(
     for resource in state_of("eks-gpu").values():
         assert resource.type != STACK_TYPE
         assert resource.parent or resource.type.startswith("pulumi:providers:")
+
+
+def test_every_endpoint_of_a_closed_network_has_a_policy_and_none_of_an_open_one() -> None:
+    with_policy = {
+        stack: {"policy" in endpoint.inputs for endpoint in of_type(state_of(stack), "VpcEndpoint")}
+        for stack in ("slurm-gpu", "slurm-closed")
+    }
+    assert with_policy == {"slurm-gpu": {False}, "slurm-closed": {True}}
+
+
+def test_who_else_is_trusted_is_let_through() -> None:
+    policy = json.loads(one(state_of("slurm-closed"), "network-s3").inputs["policy"])
+    ours = [one["Condition"]["StringEquals"] for one in policy["Statement"] if one["Sid"].startswith("Ours")]
+    accounts, organizations = ["123456789012", "210987654321"], ["o-exampleorgid"]
+    assert ours == [
+        {"aws:PrincipalAccount": accounts, "aws:ResourceAccount": accounts},
+        {"aws:PrincipalAccount": accounts, "aws:ResourceOrgID": organizations},
+        {"aws:PrincipalOrgID": organizations, "aws:ResourceAccount": accounts},
+        {"aws:PrincipalOrgID": organizations, "aws:ResourceOrgID": organizations},
+    ]

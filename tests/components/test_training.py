@@ -164,7 +164,7 @@ def test_a_directory_changes_hands_with_what_is_in_it_and_nothing_that_a_link_na
 
 
 def test_without_teams_the_file_system_is_mounted_as_ever_and_checkpoints_are_the_jobs_users() -> None:
-    state = plan("eks-gpu").state
+    state = state_of("eks-gpu")
     volume = one(state, "training-training-fsx").inputs
     assert volume["metadata"]["name"] == "fsx-training"
     (container,) = one(state, "training-directories-training").inputs["spec"]["template"]["spec"]["containers"]
@@ -191,7 +191,8 @@ def test_a_living_teams_claim_moves_to_its_directory_and_keeps_its_size() -> Non
 
 @pytest.mark.parametrize("queues", ["kueue", "none"])
 def test_strict_policies_leave_the_clusters_own_pods_their_connections(queues: str) -> None:
-    state = plan("eks-gpu", charts={"strictNetworkPolicies": True, "queues": queues}).state
+    without = {"strictNetworkPolicies": True, "queues": queues}
+    state = state_of("eks-closed") if queues == "kueue" else plan("eks-gpu", charts=without).state
     addons = {r.inputs["addonName"]: r.inputs.get("configurationValues", "") for r in of_type(state, "Addon")}
     settings = {"enableNetworkPolicy": "true", "env": {"NETWORK_POLICY_ENFORCING_MODE": "strict"}}
     assert json.loads(addons["vpc-cni"]) == settings
@@ -204,8 +205,7 @@ def test_strict_policies_leave_the_clusters_own_pods_their_connections(queues: s
 
 
 def test_a_quota_limits_what_a_team_may_create_of_each_class() -> None:
-    teams = [{"name": "vision", "volumesGiB": 4096, "fileSystemsGiB": 0}, {"name": "speech"}]
-    state = plan("eks-gpu", teams=teams).state
+    state = state_of("eks-spot")
     found = {
         team: [
             one(state, f"training-{team}-quota").inputs["spec"]["hard"][f"{name}.storageclass.storage.k8s.io/{what}"]
@@ -214,12 +214,11 @@ def test_a_quota_limits_what_a_team_may_create_of_each_class() -> None:
         for team in ("vision", "speech")
         for what in ["requests.storage"]
     }
-    assert found == {"vision": ["4Ti", "0"], "speech": ["2000Gi", "1200Gi"]}
+    assert found == {"vision": ["500Gi", "0"], "speech": ["2000Gi", "1200Gi"]}
 
 
 def test_a_namespace_enforces_the_standard_that_is_configured() -> None:
-    state = plan("eks-gpu", security={"podSecurity": "restricted"}).state
-    labels = one(state, "training-training-namespace").inputs["metadata"]["labels"]
+    labels = one(state_of("eks-spot"), "training-vision-namespace").inputs["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
