@@ -6,8 +6,10 @@ import json
 from itertools import product
 from pathlib import Path
 
+import pulumi
 import pytest
 
+from components.hyperpod import _made
 from components.kubernetes.addons import POD_ADDONS
 from stack.state import STACK_TYPE
 from tests.golden.stacks import KEY, deployed, state_of
@@ -344,3 +346,13 @@ def test_who_else_is_trusted_is_let_through() -> None:
         {"aws:PrincipalOrgID": organizations, "aws:ResourceAccount": accounts},
         {"aws:PrincipalOrgID": organizations, "aws:ResourceOrgID": organizations},
     ]
+
+
+def test_a_cluster_that_aws_failed_to_make_stops_every_update_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pulumi.get_stack", lambda: "dev")
+    urn = "urn:pulumi:dev::hyperpod::aws-native:sagemaker:Cluster::hyperpod-cluster"
+    assert _made(("arn:of:it", "InService", urn)) == "arn:of:it"
+    with pytest.raises(pulumi.RunError) as told:
+        _made(("arn:of:it", "Failed", urn))
+    for way in ("python -m operations deploy dev --lose hyperpod-cluster", f"--target-dependents --target '{urn}'"):
+        assert way in str(told.value)
