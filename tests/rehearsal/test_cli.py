@@ -91,7 +91,6 @@ def test_an_interrupted_run_says_so_and_that_nothing_is_left(
         (["--quota", "vpcs=many"], '"many" is not a whole number from 0; NAME=N, as in vpcs=5'),
         (["--quota", "vpcs=-1"], '"-1" is not a whole number'),
         (["--quota", "=5"], "NAME=N, as in vpcs=5"),
-        (["--fail", "nothing-here"], "for example, hyperpod-cluster, storage-lustre"),
         (["--quota", "ml.g99.xlarge=0"], "did you mean ml.g5.16xlarge?"),
         (["--config", "a=1"], "hyperpod:a: unknown key"),
         (["--then", "size=medium", "protect=perhaps"], "hyperpod:protect"),
