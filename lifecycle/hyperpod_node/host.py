@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import http.client
 import io
 import os
 import pwd
@@ -16,8 +15,6 @@ import struct
 import subprocess
 import threading
 import time
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Tuple, TypeVar
@@ -322,6 +319,11 @@ class Host:
 
     def http(self, method: str, url: str, headers: Mapping[str, str], timeout: float) -> Reply:
         """One request, never through a proxy. Raises OSError when nothing answers, or something else than HTTP."""
+        # A third of what the writer of metrics would take, which asks nobody.
+        import http.client
+        import urllib.error
+        import urllib.request
+
         request = urllib.request.Request(url, method=method, headers=dict(headers))
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:

@@ -10,14 +10,14 @@ from .sandbox import in_network
 
 
 class Service:
-    """A server on ``address``:80 in a process's network namespace. ``close`` leaves nothing behind."""
+    """A server on ``address`` in a process's network namespace. ``close`` leaves nothing behind."""
 
-    def __init__(self, pid: int, address: str, handler: type[BaseHTTPRequestHandler]) -> None:
-        self._server = ThreadingHTTPServer((address, 80), handler, bind_and_activate=False)
+    def __init__(self, pid: int, address: str, handler: type[BaseHTTPRequestHandler], port: int = 80) -> None:
+        self._server = ThreadingHTTPServer((address, port), handler, bind_and_activate=False)
         self._server.daemon_threads = True
         self._server.socket.close()
         # HTTPServer's own bind looks up the address's name, which may block.
-        self._server.socket = in_network(pid, lambda: _listen(address))
+        self._server.socket = in_network(pid, lambda: _listen(address, port))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), daemon=True)
         self._thread.start()
 
@@ -28,10 +28,10 @@ class Service:
         self._thread.join()
 
 
-def _listen(address: str) -> socket.socket:
+def _listen(address: str, port: int) -> socket.socket:
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.bind((address, 80))
+    listening.bind((address, port))
     listening.listen(64)
     return listening
 

@@ -18,7 +18,10 @@ from .sandbox import MARK
 _STUBS = Path(__file__).parent / "stubs"
 # Where HyperPod's image has the commands that stubs replace on a host.
 _PLACES = {
+    "amazon-cloudwatch-agent": "opt/aws/amazon-cloudwatch-agent/bin",
     "aws": "usr/local/bin",
+    "docker": "usr/local/bin",
+    "config-translator": "opt/aws/amazon-cloudwatch-agent/bin",
     "hyperpod-efa-capabilities": "usr/local/bin",
     "fi_info": "opt/amazon/efa/bin",
     "neuron-ls": "opt/aws/neuron/bin",

@@ -61,6 +61,9 @@ def _values(account: Account, request: Mapping[str, Any]) -> dict[str, str]:
     for part, key in _PARTS.items():
         if key in named:
             values[part] = named[key].removeprefix("/") if key == "Name" else named[key]
+    # Images may be in another account's registry.
+    if registry := named.get("RegistryId"):
+        values["Account"] = registry
     if secret := named.get("SecretId"):
         # Secrets Manager appends six random characters to a secret's ARN.
         values["SecretId"] = secret.split(":secret:")[-1] if secret.startswith("arn:") else f"{secret}-AbCdEf"

@@ -106,7 +106,9 @@ def host(tmp_path: Path) -> FakeHost:
     for mount in ("abcdefgh-ffff8e4f3b2a1000", "abcdefgh-ffff8e4f3b2a2000"):
         put(f"/sys/fs/lustre/llite/{mount}/kbytesavail", "1024\n")
         put(f"/sys/kernel/debug/lustre/llite/{mount}/stats", STATS)
-    facts = node.Facts("mine", "ip-10-1-0-12", "workers", "i-1", "ml.p5.48xlarge", 8, 32, {"dcgm": "b", "node": "a"})
+    facts = node.Facts(
+        "mine", "ip-10-1-0-12", "workers", "controller", "i-1", "ml.p5.48xlarge", 8, 32, {"dcgm": "b", "node": "a"}
+    )
     put(node.name(host), facts.text())
     outputs = {"sinfo": SINFO, "squeue": SQUEUE, "sdiag": SDIAG, "systemctl": "active\nfailed\n"}
     for command in outputs:
@@ -151,7 +153,7 @@ def test_a_lustre_file_system_that_is_mounted_twice_is_counted_once(host: FakeHo
 
 
 def test_slurms_figures_have_the_names_that_slurmctld_gives_itself(host: FakeHost) -> None:
-    found = written(host, "slurm", "slurm")
+    found = written(host, "node", "slurm")
     ours = "hyperpod_queue_oldest_wait_seconds"
     assert {key.partition("{")[0] for key in found} - {ours} <= published("slurm")
     expected = {
@@ -184,10 +186,16 @@ def test_slurms_figures_have_the_names_that_slurmctld_gives_itself(host: FakeHos
     assert found[f'{ours}{{partition="dev"}}'] == found[f'{ours}{{partition="gpu"}}'] == 100
 
 
+def test_only_the_controller_asks_slurm(host: FakeHost) -> None:
+    host.write(node.name(host), host.text(node.name(host)).replace('"controller"', '"worker"'))
+    assert written(host, "node", "slurm") == {}
+    assert not host.ran("sinfo")
+
+
 def test_slurm_that_does_not_answer_leaves_no_old_figures(host: FakeHost) -> None:
-    written(host, "slurm", "slurm")
+    written(host, "node", "slurm")
     host.fail["squeue"] = Result(1, "", "slurm_load_jobs error: Unable to contact slurm controller")
-    assert "Unable to contact" in writer.write(host, "slurm")["slurm"]
+    assert "Unable to contact" in writer.write(host, "node")["slurm"]
     assert host.read(f"{writer.FOLDER}/slurm.prom") is None
 
 

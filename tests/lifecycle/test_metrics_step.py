@@ -39,7 +39,7 @@ def test_every_kind_of_node_runs_what_it_has_figures_of(tmp_path: Path) -> None:
     gpu, trainium = World(tmp_path / "gpu"), World(tmp_path / "trainium", "ml.trn1.32xlarge")
     for role, world, unit in (
         ("login", gpu, ""),
-        ("controller", gpu, "hyperpod-metrics@slurm.timer"),
+        ("controller", gpu, ""),
         ("worker", gpu, "hyperpod-dcgm-exporter.service"),
         ("worker", trainium, "hyperpod-neuron-monitor.service"),
     ):

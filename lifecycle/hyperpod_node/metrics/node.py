@@ -18,6 +18,7 @@ class Facts:
     cluster: str
     node: str
     group: str
+    role: str
     instance_id: str
     instance_type: str
     accelerators: int

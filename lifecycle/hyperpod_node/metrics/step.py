@@ -76,8 +76,7 @@ def run(node_: Node) -> str:
         host.folder(folder)
     for name, text in files.items():
         host.write(name, text)
-    parts = ["node", "lustre", *(["slurm"] if node_.role == "controller" else [])]
-    _start(host, [*texts, *(f"hyperpod-metrics@{part}.timer" for part in parts)], files)
+    _start(host, [*texts, *_timers()], files)
     return f"{', '.join(exporter.name for exporter in found) or 'no exporter'} to {url.split('/')[-4]}"
 
 
@@ -87,6 +86,7 @@ def _facts(node_: Node, running: Dict[str, str]) -> node.Facts:
         cluster=node_.parameters.cluster_name,
         node=host.hostname(),
         group=group.name,
+        role=group.role,
         instance_id=node_.identity.instance.instance_id,
         instance_type=group.instance_type,
         accelerators=group.accelerators,
@@ -123,6 +123,10 @@ def _start(host: Host, names: List[str], files: Dict[str, str]) -> None:
     host.write(stamp, digest + "\n")
 
 
+def _timers() -> List[str]:
+    return [f"hyperpod-metrics@{part}.timer" for part in writer.PARTS]
+
+
 def _stamp(host: Host) -> str:
     return f"{host.settings.state_folder}/metrics.started"
 
@@ -132,8 +136,7 @@ def _remove(host: Host) -> None:
     if host.read(node.name(host)) is None:
         return
     there = [f"{name}.service" for name in _SERVICES if units.exists(host, name)]
-    timers = [f"hyperpod-metrics@{part}.timer" for part in writer.PARTS]
-    host.run("systemctl", "disable", "--now", *there, *timers, check=False)
+    host.run("systemctl", "disable", "--now", *there, *_timers(), check=False)
     for name in (*(f"{units.UNITS}/{unit}" for unit in (*there, *_TEMPLATES)), _CLEANING_FILE):
         host.remove(name)
     host.run("systemctl", "daemon-reload")

@@ -1,7 +1,7 @@
 """``hyperpod-metrics PART``: writes one part of a node's figures for node_exporter, once. A timer starts it.
 
 Parts are apart because what one of them asks may not answer: a Lustre server that is gone holds everybody who asks for
-its free space, slurmctld may be busy.
+its free space. Most of what a run costs is the start of Python, so there are no more than two.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ PARTS: Mapping[str, Mapping[str, Source]] = {
         "node": lambda host: node.families(host, node.load(host)),
         "efa": efa.families,
         "training": training.families,
+        # Last, for slurmctld may be busy.
+        "slurm": lambda host: slurm.families(host) if node.load(host).role == "controller" else [],
     },
     "lustre": {"lustre": lustre.families},
-    "slurm": {"slurm": slurm.families},
 }
 
 
