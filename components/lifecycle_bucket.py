@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pulumi
 import pulumi_aws as aws
+from hyperpod_node.health import own
 from pulumi import Asset, ComponentResource, FileAsset, Input, Output, ResourceOptions, StringAsset
 
 from . import provisioning
+from .config import own_checks
 from .context import Context
 from .policies import document
 
@@ -77,6 +79,8 @@ class LifecycleBucket(ComponentResource):
         files: dict[str, Input[Asset]] = {
             path.relative_to(args.folder).as_posix(): FileAsset(str(path)) for path in lifecycle_files(args.folder)
         }
+        # Beside the scripts, where the nodes look for them.
+        files |= {f"{own.FOLDER}/{path.name}": FileAsset(str(path)) for path in own_checks.files(args.context.settings)}
         rendered = {provisioning.FILE_NAME: _parameters(args)}
         self.ready = [
             aws.s3.BucketObjectv2(

@@ -11,6 +11,7 @@ import pulumi
 from pulumi.runtime import config as runtime_config
 
 from ..catalogue.regions import REGIONS
+from . import own_checks
 from .checks import check
 from .model import Settings
 from .problems import NAMESPACE, ConfigError, Problem, kept_secret
@@ -24,7 +25,8 @@ def load() -> Config:
     """Read and check the running stack's configuration. Raises ConfigError with every problem found."""
     values = {**runtime_config.get_config_env(), **runtime_config.CONFIG.get()}
     secret = {*runtime_config.get_config_secret_keys_env(), *filter(runtime_config.is_config_secret, values)}
-    config = parse(values, [kept_secret(key) for key in sorted(secret) if key.startswith(f"{NAMESPACE}:")])
+    secrets = [kept_secret(key) for key in sorted(secret) if key.startswith(f"{NAMESPACE}:")]
+    config = parse(values, [*secrets, *own_checks.problems(values.get(own_checks.KEY))])
     if not config.region.hyperpod:
         pulumi.log.warn(f"{REGION_KEY}: no page of AWS lists {config.region.name} among the regions with HyperPod")
     return config

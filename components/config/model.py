@@ -322,6 +322,7 @@ class Settings(Model):
     # Between four probes of half a second and the SlurmdTimeout in lifecycle/hyperpod_node/slurm_conf.py.
     lost_node_seconds: Annotated[StrictInt, AT_BOOT] = Field(DEFAULT_LOST_NODE_SECONDS, ge=2, le=60)
     health_policy: Annotated[Literal["report", "drain", "reboot", "replace"], AT_BOOT] = "drain"
+    health_checks: Annotated[str | None, _NONE_IF_EMPTY, AT_BOOT] = None
     node_recovery: Annotated[Literal["Automatic", "None"], IN_PLACE] = "Automatic"
     node_provisioning: Annotated[Literal["Continuous"] | None, _NONE_IF_EMPTY, IN_PLACE] = None
     tags: Annotated[dict[str, str], IN_PLACE] = Field(default_factory=dict)

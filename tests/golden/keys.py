@@ -50,6 +50,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"imdsV1": True},
         {"lostNodeSeconds": 30},
         {"healthPolicy": "report"},
+        {"healthChecks": "docs/health-checks"},
         {"nodeRecovery": "None"},
         CONTINUOUS,
         {"tags": {"team": "research"}},

@@ -72,6 +72,7 @@ GOLDEN: dict[str, Golden] = {
             "imdsV1": True,
             "lostNodeSeconds": 30,
             "healthPolicy": "replace",
+            "healthChecks": "docs/health-checks",
             "security": {
                 "lifecycleWriters": ["arn:aws:iam::123456789012:user/rehearsal", f"{ROLE}/deployers/*"],
                 "nodePermissions": "published",
