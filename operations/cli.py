@@ -22,6 +22,7 @@ from .commands.deploy import deploy_command, destroy_command, preview_command
 from .commands.diagnose import diagnose_command
 from .commands.errors import errors_command
 from .commands.governance import governance_command
+from .commands.health import health_command
 from .commands.image import image_command
 from .commands.jobs import job_app
 from .commands.kubeconfig import kubeconfig_command
@@ -53,6 +54,7 @@ app.command("ssh-config")(ssh_config_command)
 app.command("validate")(validate_command)
 app.command("benchmark")(benchmark_command)
 app.command("diagnose")(diagnose_command)
+app.command("health")(health_command)
 app.command("find-slow-node")(find_slow_node_command)
 app.command("errors")(errors_command)
 app.command("replace")(replace_command)

@@ -31,6 +31,7 @@ ASKING = {
     "validate": ("validate", "dev"),
     "benchmark": ("benchmark", "dev"),
     "diagnose": ("diagnose", "dev"),
+    "health": ("health", "dev"),
     "find-slow-node": ("find-slow-node", "dev"),
     "replace": ("replace", "workers-1", "--stack", "dev", "--yes"),
     "reboot": ("reboot", "workers-1", "--stack", "dev", "--yes"),

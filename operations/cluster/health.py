@@ -1,0 +1,91 @@
+"""``health``: what the nodes' own checks found last, node by node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from botocore.exceptions import BotoCoreError, ClientError
+from hyperpod_node.health.run import RESULTS
+
+from stack.failures import Failure, explain
+
+from ..target import Target
+from . import sessions
+from .node import Node
+
+Status = Literal["PASS", "FAIL", "UNKNOWN"]
+# Sessions opened at once; StartSession is throttled per account (AWS General Reference, Systems Manager quotas).
+_SESSIONS = 8
+_SECONDS = 120.0
+# The checks run every five minutes; twice as old is too old to say anything.
+_OLD_SECONDS = 600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeHealth:
+    """What one node says of itself.
+
+    ``bad`` and ``unknown`` are details by check, ``age_seconds`` is since the checks ran, ``done`` what they did about
+    it. ``trouble`` says why nothing is known.
+    """
+
+    node: str
+    status: Status
+    bad: dict[str, str]
+    unknown: dict[str, str]
+    checks: int = 0
+    age_seconds: float | None = None
+    done: str = ""
+    trouble: str = ""
+
+
+def ask(target: Target, nodes: Sequence[Node], *, now: bool) -> list[NodeHealth]:
+    """The health of every worker among the nodes, in their order. ``now``: run the checks instead of reading."""
+    workers = [node for node in nodes if node.role == "worker"]
+    with ThreadPoolExecutor(_SESSIONS) as pool:
+        return list(pool.map(lambda node: _one(target, node, now), workers))
+
+
+def _one(target: Target, node: Node, now: bool) -> NodeHealth:
+    run = "sudo -n /opt/hyperpod/bin/hyperpod-health > /dev/null; " if now else ""
+    try:
+        said = sessions.run_remote(target, node, f"{run}date +%s; cat {RESULTS}", _SECONDS).output
+        clock, _, document = said.partition("\n")
+        return read(node.name, json.loads(document), float(clock))
+    except (Failure, ClientError, BotoCoreError) as error:
+        trouble = (explain(error, target.stack) or Failure(str(error))).message
+    except (ValueError, KeyError, TypeError):
+        last = [line for line in said.splitlines() if line.strip()][-1:]
+        trouble = f"no results yet: {last[0] if last else 'no output'}"
+    return NodeHealth(node=node.name, status="UNKNOWN", bad={}, unknown={}, trouble=trouble)
+
+
+def read(name: str, document: dict[str, Any], clock: float) -> NodeHealth:
+    """A node's results, by its own clock. Raises KeyError and TypeError for another document."""
+    age = max(0.0, clock - float(document["time"]))
+    found = {
+        status: {check: str(one["detail"]) for check, one in document["checks"].items() if one["status"] == status}
+        for status in ("ok", "bad", "unknown")
+    }
+    old = age > _OLD_SECONDS
+    return NodeHealth(
+        node=name,
+        status="FAIL" if found["bad"] else "UNKNOWN" if old else "PASS",
+        bad=found["bad"],
+        unknown=found["unknown"],
+        checks=sum(map(len, found.values())),
+        age_seconds=age,
+        done=str(document.get("done", "")),
+        trouble=f"the checks last ran {age / 60:.0f} minutes ago" if old else "",
+    )
+
+
+def ago(seconds: float | None) -> str:
+    """``40 s``, ``3 min``."""
+    if seconds is None:
+        return "?"
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
