@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 # Keep compiled bytecode even if the environment disables it: without it, importing the packages takes 10 s.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: rehearse test test-fast test-slow test-nodes test-kubernetes fuzz mutants check audit checkov sbom requirements format golden docs-reference dashboards node-packages kubernetes-tools clean
+.PHONY: rehearse test test-fast test-slow test-metrics test-nodes test-kubernetes fuzz mutants check audit checkov sbom requirements format golden docs-reference dashboards node-packages kubernetes-tools clean
 
 ## Bring a stack up and down in an embedded AWS account, then rehearse its nodes or Kubernetes objects: make rehearse STACK=eks-gpu ARGS="--report report.html"
 rehearse: $(VENV)/.ready
@@ -28,7 +28,11 @@ test-fast: $(VENV)/.ready
 
 ## The slow tests: a failure of every single resource, every option of every variant
 test-slow: $(VENV)/.ready
-	$(BIN)/python -m pytest -n auto -m "slow and not root and not kubernetes"
+	$(BIN)/python -m pytest -n auto -m "slow and not root and not kubernetes and not prometheus"
+
+## Tests that need the programs of Debian's Prometheus (`make node-packages`): every alert on a made-up fleet
+test-metrics: $(VENV)/.ready
+	$(BIN)/python -m pytest -n 2 -m prometheus
 
 ## Tests that need root and the packages of `make node-packages`: every fault while nodes boot a real Slurm
 test-nodes: $(VENV)/.ready

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pulumi_aws as aws
 from pulumi import ComponentResource, Output, ResourceOptions
 
+from ..alerts import files
 from ..context import Context, Prometheus
 from . import grafana
-
-_ALERTS = Path(__file__).parents[1] / "alerts"
 
 
 class Observability(ComponentResource):
@@ -30,14 +27,13 @@ class Observability(ComponentResource):
         self._name, self._child = name, ResourceOptions(parent=self)
         chosen = context.settings.observability
         self.prometheus = _existing(chosen.existing_prometheus, context) or self._workspace(context)
-        for rules in ("common", context.settings.accelerator):
-            aws.amp.RuleGroupNamespace(
-                f"{name}-{rules}",
-                name=rules,
-                workspace_id=self.prometheus.id,
-                data=(_ALERTS / f"{rules}.yaml").read_text(),
-                opts=self._child,
-            )
+        aws.amp.RuleGroupNamespace(
+            f"{name}-rules",
+            name=context.names.cluster,
+            workspace_id=self.prometheus.id,
+            data=files.namespace(context.config, context.names.cluster),
+            opts=self._child,
+        )
         self.outputs = {
             "prometheusEndpoint": self.prometheus.endpoint,
             "prometheusWorkspaceId": self.prometheus.id,

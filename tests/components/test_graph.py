@@ -60,7 +60,7 @@ def test_the_cluster_does_not_wait_for_what_it_can_do_without(stack: str) -> Non
     late = {
         "storage-lustre",
         "observability-grafana",
-        "observability-common",
+        "observability-rules",
         *(f"identity-{kind}-metrics" for kind in ("controller", "login", "worker")),
         *(f"eks-addons-{addon}" for addon in POD_ADDONS),
     }

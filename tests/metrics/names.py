@@ -15,7 +15,12 @@ FOLDER = Path(__file__).parent
 # What every series of a node carries, and the label by which Prometheus knows a scrape.
 COMMON = frozenset({"__name__", "cluster", "node", "group", "job"})
 # The agent that scrapes adds these, for every target.
-_SCRAPED = {"up": frozenset({"instance"}), "ALERTS": frozenset({"alertname", "alertstate", "severity"})}
+_SCRAPED = {
+    "up": frozenset({"instance"}),
+    "ALERTS": frozenset({"alertname", "alertstate", "severity"}),
+    # The kubelet's own, of which the EKS add-on is known to give this one.
+    "kubelet_node_name": frozenset({"node"}),
+}
 _TABLES = ("dcgm", "efa", "kube_state_metrics", "kueue", "lustre", "neuron", "node_exporter", "slurm")
 
 

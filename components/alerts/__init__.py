@@ -1,0 +1,1 @@
+"""Alert rules, and which of them a stack gets."""

@@ -1,0 +1,78 @@
+"""The labels of the EKS add-on ``amazon-sagemaker-hyperpod-observability``, mapped to this project's.
+
+Its series have ``cluster_name``, and the node as each exporter knows it. Recording rules write them again under the
+same names with ``cluster``, ``node`` and ``group``, for the metrics that rules and dashboards read. Their source is
+what AWS's dashboards of the add-on select and join (aws/sagemaker-hyperpod-cluster-setup, 2025-08-29); no live
+workspace was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ..catalogue.rows import table
+
+Rule: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A metric that rules or dashboards read, and its exporter in the add-on."""
+
+    metric: str
+    exporter: str
+
+
+METRICS: Mapping[str, Mapped] = table(Path(__file__).with_name("eks_metrics.csv"), Mapped, "metric")
+_EXPORTERS: Mapping[str, tuple[str, ...]] = {
+    "gpu": ("dcgm", "efa", "node", "training"),
+    "trainium": ("neuron", "efa", "node", "training"),
+}
+# How the node of an exporter's series is found; METRIC stands for their selector.
+_NODE_OF: Mapping[str, str] = {
+    "dcgm": 'label_replace(METRIC, "node", "$1", "Hostname", "(.+)")',
+    "efa": 'label_replace(METRIC, "node", "$1", "instance", "(.+)")',
+    # A node's name in Kubernetes is hyperpod- and its instance's id.
+    "neuron": 'label_replace(METRIC, "node", "hyperpod-$1", "instance_id", "(i-.+)")',
+    "node": (
+        'label_replace(METRIC, "internal_ip", "$1", "instance", "(.+):[0-9]+")'
+        ' * on (internal_ip) group_left (node) group by (internal_ip, node) (kube_node_info{cluster_name="CLUSTER"})'
+    ),
+    "training": (
+        "METRIC * on (namespace, pod) group_left (node)"
+        ' group by (namespace, pod, node) (kube_pod_info{cluster_name="CLUSTER"})'
+    ),
+}
+
+
+def rules(cluster: str, accelerator: str) -> list[Rule]:
+    """The recording rules of a cluster. The first is what all others join: each node, and its group."""
+    exporters = _EXPORTERS[accelerator]
+    mapped = [_mapped(one.metric, _NODE_OF[one.exporter]) for one in METRICS.values() if one.exporter in exporters]
+    return [{**rule, "expr": rule["expr"].replace("CLUSTER", cluster)} for rule in (_nodes(), *mapped)]
+
+
+def _nodes() -> Rule:
+    """The kubelet's series of itself carries the node's labels."""
+    expr = 'kubelet_node_name{cluster="", cluster_name="CLUSTER"}'
+    for label, source, pattern in (
+        ("cluster", "cluster_name", "(.+)"),
+        ("group", "sagemaker_amazonaws_com_instance_group_name", "(.+)"),
+        ("instance_type", "node_kubernetes_io_instance_type", "(.+)"),
+        ("instance_id", "node", "hyperpod-(i-.+)"),
+    ):
+        expr = f'label_replace({expr}, "{label}", "$1", "{source}", "{pattern}")'
+    return {
+        "record": "hyperpod_node_info",
+        "expr": f"group by (cluster, node, group, instance_id, instance_type) ({expr})",
+    }
+
+
+def _mapped(metric: str, node_of: str) -> Rule:
+    # Without `cluster`: not what this rule itself wrote.
+    with_node = node_of.replace("METRIC", f'{metric}{{cluster="", cluster_name="CLUSTER"}}')
+    joined = f'({with_node}) * on (node) group_left (group) hyperpod_node_info{{cluster="CLUSTER"}}'
+    return {"record": metric, "expr": f'label_replace({joined}, "cluster", "CLUSTER", "", "")'}

@@ -1,0 +1,142 @@
+"""What the rule files name, and what AWS takes of them."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import promql_parser as promql
+import pytest
+import yaml
+
+from components.alerts import eks_labels, files
+from tests.metrics import cases
+from tests.metrics.names import FOLDER, matchers, named, problems, published, rows, selectors
+from tests.support import config
+
+VARIANTS = ("slurm-gpu", "slurm-trainium", "eks-gpu", "eks-trainium")
+ROOT = Path(__file__).parents[2]
+Rule = Mapping[str, Any]
+
+
+@cache
+def groups(variant: str) -> list[dict[str, Any]]:
+    """The groups that a stack of this variant gives its workspace."""
+    found: list[dict[str, Any]] = yaml.safe_load(files.namespace(config(variant), "demo"))["groups"]
+    return found
+
+
+def rules(variant: str) -> Iterator[Rule]:
+    """Its rules."""
+    for group in groups(variant):
+        yield from group["rules"]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_metric_and_label_in_a_rule_exists(variant: str) -> None:
+    for rule in rules(variant):
+        assert problems(rule["expr"]) == [], rule
+        assert rule.get("record", "up") in published(), rule
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_rule_reads_its_own_cluster_alone_and_never_instance(variant: str) -> None:
+    for rule in rules(variant):
+        for selector in selectors(promql.parse(rule["expr"])):
+            asked = matchers(selector)
+            assert "demo" in (asked.get("cluster"), asked.get("cluster_name")), f"{rule}: {selector}"
+            assert "instance" not in asked, rule
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_an_alert_says_how_bad_it_is_what_to_do_and_where_to_read_on(variant: str) -> None:
+    for rule in rules(variant):
+        if "alert" in rule:
+            assert rule["labels"]["severity"] in ("critical", "warning", "info"), rule
+            assert set(rule["annotations"]) == {"summary", "action", "runbook"}, rule
+            assert rule["annotations"]["runbook"] == f"docs/alerts.md#{rule['alert'].lower()}"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_groups_stay_within_the_quotas_of_the_service(variant: str) -> None:
+    assert max(len(group["rules"]) for group in groups(variant)) <= files.RULES_PER_GROUP
+    assert len(files.namespace(config(variant), "x" * 63).encode()) < files.NAMESPACE_BYTES / 10
+    # Rule groups of a workspace, by default 100: room for eight stacks.
+    assert len(groups(variant)) <= 12
+    names = [group["name"] for group in groups(variant)]
+    assert len(set(names)) == len(names)
+
+
+def test_every_xid_is_in_one_class_by_nvidia_s_catalogue() -> None:
+    classes = {
+        rule["alert"]: set(re.findall(r"\d+", re.findall(r'xid[!=]~"([0-9|]+)"', rule["expr"])[0]))
+        for rule in rules("slurm-gpu")
+        if rule.get("alert", "").startswith("GpuXid")
+    }
+    for row in rows(FOLDER / "published" / "xid.csv"):
+        wanted = None if row["note"] == "unused" else _class(row["immediate_action"])
+        found = [alert for alert, codes in classes.items() if alert != "GpuXidOther" and row["xid"] in codes]
+        # "Other" is everything that is not known here.
+        assert found == ([wanted] if wanted else []), row
+        known = wanted is not None or (row["immediate_action"] == "IGNORE" and row["note"] != "unused")
+        assert (row["xid"] in classes["GpuXidOther"]) == known, row
+
+
+def _class(action: str) -> str | None:
+    if action.startswith("WORKFLOW") or action == "XID_154":
+        return "GpuXidWorkflow"
+    return {
+        "RESTART_APP": "GpuXidRestartJob",
+        "RESET_GPU": "GpuXidReset",
+        "RESTART_BM": "GpuXidReboot",
+        "RESTART_VM": "GpuXidReboot",
+    }.get(action)
+
+
+@pytest.mark.parametrize("variant", ["eks-gpu", "eks-trainium"])
+def test_on_eks_every_exporter_s_metric_that_a_rule_reads_is_mapped(variant: str) -> None:
+    mapped = set(eks_labels.METRICS) | {
+        "hyperpod_node_info",
+        "hyperpod_accelerators_expected",
+        "hyperpod_efa_interfaces_expected",
+    }
+    # What only Slurm's nodes write: on EKS these alerts are silent.
+    silent = ("lustre_", "hyperpod_exporter_up", "hyperpod_health_")
+    for rule in rules(variant):
+        for selector in selectors(promql.parse(rule["expr"])):
+            for name in named(selector, published()):
+                if "cluster_name" in matchers(selector) or ":" in name or name.startswith(silent):
+                    continue
+                if name.startswith(("node_", "DCGM_", "neuron", "execution_", "hardware_", "hyperpod_")):
+                    assert name in mapped, f"{rule}: components/alerts/eks_metrics.csv lacks {name}"
+
+
+def test_no_rule_looks_at_how_full_a_gpu_s_memory_is() -> None:
+    assert not any("_FB_" in rule["expr"] for variant in VARIANTS for rule in rules(variant) if "alert" in rule)
+
+
+def test_the_tables_of_metrics_have_no_doubles() -> None:
+    for path in (FOLDER / "published").glob("*.csv"):
+        with path.open(newline="") as file:
+            first = [line[0] for line in csv.reader(file)]
+        assert len(set(first)) == len(first), path.name
+
+
+def test_the_runbook_has_every_alert_and_nothing_else() -> None:
+    text = (ROOT / "docs" / "alerts.md").read_text()
+    alerts = {rule["alert"]: rule for variant in VARIANTS for rule in rules(variant) if "alert" in rule}
+    table = dict(re.findall(r"^\| \[(\w+)\]\(#\w+\) \| (\w+ \| [\w-]+) \|", text, re.MULTILINE))
+    assert table == {name: f"{rule['labels']['severity']} | {rule.get('for', '-')}" for name, rule in alerts.items()}
+    sections = dict(re.findall(r"^### (\w+)\n(.+?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL))
+    assert set(sections) == set(alerts)
+    for name, section in sections.items():
+        assert [word for word in ("Look at", "Do", "Heals") if f"* **{word}**: " not in section] == [], name
+
+
+def test_every_alert_has_a_case() -> None:
+    alerts = {rule["alert"] for variant in VARIANTS for rule in rules(variant) if "alert" in rule}
+    assert {case.alert for case in cases.CASES} - {""} | set(cases.SLOW) == alerts
