@@ -27,7 +27,7 @@ _ADDRESS = "https://{}"
 # Enough for a dozen requests, and soon useless to anybody else.
 _TOKEN_SECONDS = 600
 # The interval at which nodes are scraped: Grafana computes rates over four of them at least.
-_INTERVAL = "60s"
+_INTERVAL = "30s"
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,6 @@ def _slurm(name: str) -> str:
 
 def slurm() -> Dashboard:
     """The queue, the partitions, the nodes by state, the scheduler."""
-    held = f"sum({_slurm('partition_jobs_gpus_alloc')})"
     waits = f"max by (partition) (hyperpod_queue_oldest_wait_seconds{{{CLUSTER}}})"
     return board(
         BY_NAME["slurm"],
@@ -45,7 +44,7 @@ def slurm() -> Dashboard:
                     number("Longest wait", f"max({waits})", look=figure(4, unit="s", steps=warn(3600, 86400))),
                     number(
                         "GPUs allocated",
-                        f"{held} / sum({_slurm('partition_gpus')})",
+                        f"sum({_slurm('node_gpus_alloc')}) / sum({_slurm('node_gpus')})",
                         look=figure(4, unit="percentunit", top=1, empty="no GPUs"),
                     ),
                     number(
@@ -84,10 +83,10 @@ def slurm() -> Dashboard:
                         stacked=True,
                     ),
                     graph(
-                        "GPUs allocated, by partition",
-                        Query(f"sum by (partition) ({_slurm('partition_jobs_gpus_alloc')})", "{{partition}}"),
+                        "GPUs",
+                        Query(f"sum({_slurm('node_gpus')})", "there"),
+                        Query(f"sum({_slurm('node_gpus_alloc')})", "allocated"),
                         look=Look(width=8, empty="no GPUs"),
-                        stacked=True,
                     ),
                     graph(
                         "Nodes, by state",

@@ -188,7 +188,7 @@ _EXACT = {
     "lustre_inodes_maximum": 4e8,
     "DCGM_FI_DEV_FB_FREE": 9000,
     "node_amazonefa_info": 1,
-    "slurm_partition_gpus": 16,
+    "slurm_node_gpus": 8,
 }
 _RATES = {
     "DCGM_FI_DEV_POWER_VIOLATION": 1e7,

@@ -7,16 +7,20 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from hyperpod_node.metrics import slurm
+from hyperpod_node.metrics.slurm_diag import parse_diag
 
 from operations.dashboards.boards import BOARDS
 from operations.dashboards.boards.cost import price
 from operations.dashboards.generate import rendered
 from operations.dashboards.panels import COLUMNS
-from operations.dashboards.shipped import FOLDER, SHIPPED, Shipped, of_stack
+from operations.dashboards.shipped import BY_NAME, FOLDER, SHIPPED, Shipped, of_stack
 from operations.target import load
-from tests.metrics.names import problems
+from tests.lifecycle.test_metrics import SDIAG
+from tests.metrics.names import problems, rows
 from tests.operations.dashboards.fleet import RECORDED
-from tests.operations.dashboards.prometheus import targets
+from tests.operations.dashboards.prometheus import names, targets
+from tests.support import ROOT
 
 # Panels that show values, and so need a unit and colours.
 _VALUES = ("timeseries", "stat", "bargauge", "table", "state-timeline")
@@ -116,3 +120,16 @@ def test_prices_are_the_catalogues() -> None:
 
 def _content(panel: dict[str, Any]) -> str:
     return str(panel["options"]["content"])
+
+
+def test_the_controllers_writer_gives_what_panels_ask_of_slurm() -> None:
+    nodes = slurm.parse_nodes("n|dev|idle|0/64/0/64|gpu:8|gpu:0|1000|0|500|")
+    parts = (*slurm.node_families(nodes, {"n": "workers"}), *slurm.job_families([], nodes, 0), *parse_diag(SDIAG))
+    asked = {name for one in targets(BY_NAME["slurm"].model()) for name in names([one.expr])}
+    assert {name for name in asked if not name.startswith("hyperpod:")} <= {part.name for part in parts}
+
+
+def test_the_list_for_dcgm_has_what_panels_ask_of_gpus() -> None:
+    asked = {name for shipped in SHIPPED for one in targets(shipped.model()) for name in names([one.expr])}
+    shipped = {row["metric"] for row in rows(ROOT / "lifecycle" / "hyperpod_node" / "metrics" / "dcgm.csv")}
+    assert {name for name in asked if name.startswith("DCGM_")} <= shipped
