@@ -96,26 +96,21 @@ cluster = HyperPod(
     shared,
 )
 orchestrator.prepare_training(cluster.cluster, storage, security.storage)
-
 estimate = cost.estimate(config)
 if estimate.warning:
     pulumi.log.warn(estimate.warning)
 outputs: dict[str, Any] = {
     **orchestrator.outputs,
+    **network.outputs,
+    **storage.outputs,
+    **(metrics.outputs if metrics else {}),
     "clusterName": name.cluster,
     "clusterArn": cluster.arn,
-    "vpcId": network.vpc_id,
-    "privateSubnetId": network.private_subnet_id,
     "lifecycleBucket": lifecycle.bucket,
     **({} if context.key is None else {"kmsKeyArn": context.key}),
-    "fsxId": storage.file_system_id,
-    "fsxDnsName": storage.dns_name,
-    "fsxMountName": storage.mount_name,
     names.DEPLOYED_WITH: {**live.deployed_with(config), writers.OUTPUT: lifecycle_writers},
     "estimatedHourlyUsd": round(estimate.hourly_usd, 2),
 }
-if metrics:
-    outputs |= metrics.outputs
 if settings.alerts.wanted:
     outputs |= Alerts("alerts", context, storage.file_system_id, shared).outputs
 if settings.validation:

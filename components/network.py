@@ -29,6 +29,7 @@ class Network(ComponentResource):
 
     vpc_id: Output[str]
     private_subnet_id: Output[str]
+    outputs: dict[str, Output[str]]
     eks_subnet_ids: list[Output[str]]
     cidr_blocks: list[str]
     s3_prefix_list_id: Output[str] | None
@@ -46,9 +47,8 @@ class Network(ComponentResource):
             self.eks_subnet_ids = [Output.from_input(subnet) for subnet in net.eks_subnet_ids]
         else:
             self._make_vpc()
-        self.register_outputs(
-            {"vpcId": self.vpc_id, "privateSubnetId": self.private_subnet_id, "eksSubnetIds": self.eks_subnet_ids}
-        )
+        self.outputs = {"vpcId": self.vpc_id, "privateSubnetId": self.private_subnet_id}
+        self.register_outputs({**self.outputs, "eksSubnetIds": self.eks_subnet_ids})
 
     def _make_vpc(self) -> None:
         net, child = self._context.settings.network, self._child

@@ -44,6 +44,7 @@ class Storage(ComponentResource):
     file_system_id: Output[str]
     dns_name: Output[str]
     mount_name: Output[str]
+    outputs: dict[str, Output[str]]
 
     def __init__(self, name: str, args: StorageArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Storage", name, None, opts)
@@ -97,6 +98,5 @@ class Storage(ComponentResource):
             file_system.dns_name,
             file_system.mount_name,
         )
-        self.register_outputs(
-            {"fileSystemId": self.file_system_id, "dnsName": self.dns_name, "mountName": self.mount_name}
-        )
+        self.outputs = {"fsxId": self.file_system_id, "fsxDnsName": self.dns_name, "fsxMountName": self.mount_name}
+        self.register_outputs(self.outputs)
