@@ -18,6 +18,7 @@ from .policies import Statement, allow, document
 # The prefix of a service's actions, where it is not the endpoint's name (AWS PrivateLink guide, "AWS services that
 # integrate with AWS PrivateLink"; Service Authorization Reference).
 _PREFIXES: Mapping[str, str] = {
+    "aps-workspaces": "aps",
     "ecr.api": "ecr",
     "ecr.dkr": "ecr",
     "monitoring": "cloudwatch",

@@ -24,6 +24,7 @@ class Region:
     ``eks_unsupported_zone_ids`` may name zones that only old accounts still see, which ``zone_ids`` therefore lacks.
     The accounts are AWS's own. Their private registries in this region hold the images of EKS's charts, of the Deep
     Learning Containers, and of HyperPod's health monitoring agent (None where AWS publishes none).
+    ``grafana``: whether Amazon Managed Grafana is there.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Region:
     eks_images_account: str
     deep_learning_account: str
     health_agent_account: str | None = None
+    grafana: bool
     source: str
 
     @property

@@ -27,6 +27,12 @@ def observability_problems(settings: Settings, region: Region | None) -> Iterato
             what="there is no Prometheus workspace to show metrics of",
             fix="set observability.prometheus to create, or leave grafana out",
         )
+    elif chosen.grafana != "none" and region and not region.grafana:
+        yield Problem(
+            key=f"{_KEY}.grafana",
+            what=f"Amazon Managed Grafana is not in {region.name}",
+            fix="leave grafana out, and let a Grafana of your own query the workspace",
+        )
     yield from _authentication(chosen)
     if chosen.logs and settings.orchestrator == "slurm":
         yield Problem(key=f"{_KEY}.logs", what="is for pods", fix="leave it out with orchestrator slurm")

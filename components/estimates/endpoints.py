@@ -22,6 +22,8 @@ CLOSED_ENDPOINTS = (
     "ssm",
     "ssmmessages",
 )
+# Where nodes and the add-on of EKS send metrics, with a Prometheus workspace.
+METRICS_ENDPOINTS = ("aps-workspaces",)
 CLOSED_EKS_ENDPOINTS = ("eks", "eks-auth", "autoscaling", "elasticloadbalancing")
 
 
@@ -33,4 +35,5 @@ def interface_services(config: Config) -> tuple[str, ...]:
     if not settings.network.closed:
         return OPEN_ENDPOINTS
     eks = CLOSED_EKS_ENDPOINTS if settings.orchestrator == "eks" else ()
-    return (*CLOSED_ENDPOINTS, *eks)
+    metrics = METRICS_ENDPOINTS if settings.observability.with_prometheus else ()
+    return (*CLOSED_ENDPOINTS, *eks, *metrics)

@@ -16,7 +16,12 @@ from .policies import listed
 _ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
 # Endpoints whose name differs from the prefix of their service's actions (AWS PrivateLink guide, "AWS services that
 # integrate with AWS PrivateLink").
-_NAMES: Mapping[str, str] = {"ecr": "ecr.api", "cloudwatch": "monitoring", "sagemaker": "sagemaker.api"}
+_NAMES: Mapping[str, str] = {
+    "aps": "aps-workspaces",
+    "ecr": "ecr.api",
+    "cloudwatch": "monitoring",
+    "sagemaker": "sagemaker.api",
+}
 
 
 def blocks(account: Books, action: str, resource: str, context: Mapping[str, str]) -> bool:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from boto3 import Session
 from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 
 from components.catalogue.regions import REGIONS, Region
@@ -12,6 +13,11 @@ every_region = pytest.mark.parametrize("row", REGIONS.values(), ids=list(REGIONS
 @every_region
 def test_zones_are_those_that_ec2_lists(row: Region) -> None:
     assert set(row.zone_ids) == {zone.zone_id for zone in RegionsAndZonesBackend.zones[row.name]}
+
+
+def test_grafana_is_where_botocore_has_its_endpoint() -> None:
+    there = {name for part in ("aws", "aws-us-gov") for name in Session().get_available_regions("grafana", part)}
+    assert {row.name for row in REGIONS.values() if row.grafana} == there & set(REGIONS)
 
 
 @every_region

@@ -12,11 +12,12 @@ import pytest
 
 from rehearsal.account import Account, Refused
 from rehearsal.account.endpoints import blocks
+from rehearsal.account.grants import granted
 from rehearsal.engines.deployment import Deployment, up
 from rehearsal.existing import prepare
 from rehearsal.nodes.permissions import denied
 from stack.state import HYPERPOD_CLUSTER, State
-from tests.golden.stacks import GOLDEN
+from tests.golden.stacks import GOLDEN, state_of
 from tests.support import config, of_type, one, project
 
 HERE, OWN, FOREIGN = "us-west-2:123456789012", "123456789012", "210987654321"
@@ -64,6 +65,15 @@ LEAVES: list[tuple[dict[str, str], str, str, bool]] = [
     (OURS, "cloudwatch:PutMetricData", "*", True),
     (OURS, "sagemaker:AttachClusterNodeVolume", f"arn:aws:sagemaker:{HERE}:cluster/x", True),
 ]
+
+
+def test_metrics_leave_a_closed_network_for_our_own_workspaces_alone() -> None:
+    statements = json.loads(one(state_of("slurm-closed"), "network-aps-workspaces").inputs["policy"])["Statement"]
+    strangers = "310987654321"
+    for asks, owner, leaves in ((OWN, OWN, True), (OWN, strangers, False), (strangers, strangers, False)):
+        about = {"aws:PrincipalIsAWSService": "false", "aws:PrincipalAccount": asks, "aws:ResourceAccount": owner}
+        workspace = f"arn:aws:aps:us-west-2:{owner}:workspace/ws-1"
+        assert granted(statements, (), "aps:RemoteWrite", workspace, about) is leaves
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.components.config.refusals import Cases, check, problems
+from tests.support import METRICS
 
 KEY = "hyperpod:observability"
 HERE = "arn:aws:aps:us-west-2:123456789012:workspace/ws-01234567-89ab-cdef-0123-456789abcdef"
@@ -32,6 +33,11 @@ BAD: Cases = {
         "none, create, or g-0123456789",
     ),
     "Grafana without Prometheus": ({"observability": {"grafana": "create"}}, f"{KEY}.grafana", "no Prometheus"),
+    "Grafana where there is none": (
+        {"region": "us-west-1", "availabilityZoneId": "usw1-az1", "observability": METRICS},
+        f"{KEY}.grafana",
+        "not in us-west-1; leave grafana out",
+    ),
     "sign-in for an existing Grafana": (
         {"observability": {"prometheus": "create", "grafana": "g-0123456789", "grafanaAuthentication": ["SAML"]}},
         f"{KEY}.grafanaAuthentication",
