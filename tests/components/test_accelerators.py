@@ -17,9 +17,9 @@ from components.catalogue.accelerators import (
     UnknownInstanceType,
     lookup,
 )
+from tests.rows import each
 
 KINDS = list(CATALOGUE.values())
-by_name = pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
 
 
 @cache
@@ -41,7 +41,7 @@ def known_to_ec2() -> list[InstanceType]:
     return [kind for kind in KINDS if kind.name.removeprefix("ml.") in described()]
 
 
-@by_name
+@each(CATALOGUE)
 def test_a_row_is_marked_hyperpod_exactly_where_sagemaker_accepts_it(kind: InstanceType) -> None:
     assert kind.hyperpod == (kind.name in cluster_instance_types())
 
@@ -50,7 +50,7 @@ def test_the_only_row_that_hyperpod_refuses_is_the_small_trn1() -> None:
     assert [kind.name for kind in KINDS if not kind.hyperpod] == ["ml.trn1.2xlarge"]
 
 
-@by_name
+@each(CATALOGUE)
 def test_an_accelerated_row_has_devices_with_memory_and_a_model_and_a_cpu_row_has_none(kind: InstanceType) -> None:
     has = (kind.accelerators > 0, kind.accelerator_memory_gib > 0, bool(kind.accelerator_model))
     assert has == (bool(kind.accelerator),) * 3
@@ -58,7 +58,7 @@ def test_an_accelerated_row_has_devices_with_memory_and_a_model_and_a_cpu_row_ha
     assert kind.accelerator in ("", *ACCELERATORS)
 
 
-@by_name
+@each(CATALOGUE)
 def test_every_price_names_its_source_and_basis(kind: InstanceType) -> None:
     assert (kind.hourly_usd is None) == (kind.price_basis is None) == (not kind.price_source)
     assert kind.price_basis in ("hyperpod", "ec2", "capacity-block", None)
@@ -141,7 +141,7 @@ def test_transport_is_the_fastest_that_the_catalogue_is_sure_of(name: str, trans
     assert lookup(name).transport == transport
 
 
-@by_name
+@each(CATALOGUE)
 def test_rdma_read_is_claimed_only_with_an_interface_and_never_on_g5(kind: InstanceType) -> None:
     assert not (kind.rdma_read and (kind.efa == "no" or kind.name.startswith("ml.g5.")))
     assert (kind.efa == "no") == (kind.efa_interfaces == 0)

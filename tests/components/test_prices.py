@@ -6,11 +6,10 @@ from typing import get_args
 import pytest
 
 from components.catalogue.prices import HOURS_PER_MONTH, PRICES, Price, Unit, UnknownPrice, price
+from tests.rows import each
 
-every_price = pytest.mark.parametrize("row", PRICES.values(), ids=list(PRICES))
 
-
-@every_price
+@each(PRICES)
 def test_every_figure_is_positive_has_a_unit_and_names_its_source(row: Price) -> None:
     assert row.usd > 0
     assert row.unit in get_args(Unit)
@@ -43,7 +42,7 @@ def test_a_month_is_730_hours() -> None:
     assert price("fsx_lustre_125").hourly_usd == pytest.approx(0.145 / 730)
 
 
-@every_price
+@each(PRICES)
 def test_only_usage_has_no_hourly_rate(row: Price) -> None:
     assert (row.hourly_usd is None) == (row.unit in ("GB", "10M samples"))
 

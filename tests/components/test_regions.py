@@ -6,11 +6,10 @@ from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBacken
 
 from components.catalogue.regions import REGIONS, Region
 from tests.golden.stacks import deployed
+from tests.rows import each
 
-every_region = pytest.mark.parametrize("row", REGIONS.values(), ids=list(REGIONS))
 
-
-@every_region
+@each(REGIONS)
 def test_zones_are_those_that_ec2_lists(row: Region) -> None:
     assert set(row.zone_ids) == {zone.zone_id for zone in RegionsAndZonesBackend.zones[row.name]}
 
@@ -20,13 +19,13 @@ def test_grafana_is_where_botocore_has_its_endpoint() -> None:
     assert {row.name for row in REGIONS.values() if row.grafana} == there & set(REGIONS)
 
 
-@every_region
+@each(REGIONS)
 def test_the_zones_that_eks_refuses_are_of_the_same_region(row: Region) -> None:
     prefix = row.zone_ids[0].partition("-")[0]
     assert all(zone.startswith(f"{prefix}-az") for zone in row.eks_unsupported_zone_ids)
 
 
-@every_region
+@each(REGIONS)
 def test_an_eks_control_plane_finds_two_different_supported_zones(row: Region) -> None:
     for zone in row.zone_ids:
         other = row.other_eks_zone(zone)
@@ -35,7 +34,7 @@ def test_an_eks_control_plane_finds_two_different_supported_zones(row: Region) -
         assert other not in row.eks_unsupported_zone_ids
 
 
-@every_region
+@each(REGIONS)
 def test_the_second_zone_is_the_same_every_time(row: Region) -> None:
     assert [row.other_eks_zone(zone) for zone in row.zone_ids] == [row.other_eks_zone(zone) for zone in row.zone_ids]
 
@@ -64,7 +63,7 @@ def test_govcloud_is_known_in_its_own_partition(name: str) -> None:
     assert (REGIONS[name].partition, REGIONS[name].dns_suffix) == ("aws-us-gov", "amazonaws.com")
 
 
-@every_region
+@each(REGIONS)
 def test_partition_follows_the_name_and_the_source_is_named(row: Region) -> None:
     assert row.partition == ("aws-us-gov" if row.name.startswith("us-gov-") else "aws")
     assert row.source

@@ -13,6 +13,7 @@ import pytest
 from hyperpod_node import install
 
 from tests.lifecycle.rig import LIFECYCLE
+from tests.rows import each
 
 SCRIPTS = sorted([*LIFECYCLE.rglob("*.sh"), *(LIFECYCLE.parent / "jobs/slurm").glob("*.s*")])
 PYTHON = sorted(LIFECYCLE.rglob("*.py"))
@@ -240,14 +241,14 @@ def test_shell_scripts_are_clean() -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=lambda path: path.name)
+@each(PYTHON)
 def test_node_python_is_that_of_3_8(path: Path) -> None:
     import ast
 
     ast.parse(path.read_text(), feature_version=(3, 8))
 
 
-@pytest.mark.parametrize("path", [*PYTHON, *SCRIPTS], ids=lambda path: path.name)
+@each([*PYTHON, *SCRIPTS])
 def test_nothing_is_fetched_from_a_public_host_and_no_forbidden_variable_is_set(path: Path) -> None:
     text = path.read_text()
     if path.parent.name == "slurm" and path.parent.parent.name == "jobs":

@@ -30,6 +30,7 @@ from tests.operations.aws import (
     stack,
     with_nodes,
 )
+from tests.rows import each
 from tests.support import ROOT, config
 
 ROWS = {row.id: row for row in register()}
@@ -54,7 +55,7 @@ def test_there_are_rows_of_every_part_and_none_twice() -> None:
     assert {row.split("-")[0] for row in ROWS} >= {"nodes", "slurm", "eks", "aws", "efa"}
 
 
-@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+@each(ROWS)
 def test_a_row_is_complete_and_its_places_are_there(row: Assumption) -> None:
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", row.id)
     assert all(len(text) > 10 for text in (row.claim, row.source, row.wrong, row.change))
@@ -64,7 +65,7 @@ def test_a_row_is_complete_and_its_places_are_there(row: Assumption) -> None:
     assert any(row.concerns(config(name)) for name in ("dev", "slurm-gpu", "slurm-trainium", "eks-gpu")) or row.only
 
 
-@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+@each(ROWS)
 def test_a_probe_changes_nothing_and_names_what_there_is(row: Assumption) -> None:
     probe = row.probe
     assert sum(bool(way) for way in (probe.node, probe.api, probe.kubernetes)) == 1
@@ -79,7 +80,7 @@ def test_a_probe_changes_nothing_and_names_what_there_is(row: Assumption) -> Non
         assert set(probe.arguments) <= set(shape.members)
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS.values() if row.probe.api], ids=lambda row: row.id)
+@each({name: row for name, row in ROWS.items() if row.probe.api})
 def test_answers_have_the_form_that_aws_publishes(row: Assumption) -> None:
     service, operation = row.probe.api.split()
     model = botocore.session.get_session().get_service_model(service)
@@ -118,8 +119,7 @@ def _operation(model: Any, method: str) -> str:
     return str(next(name for name in model.operation_names if botocore.xform_name(name) == method))
 
 
-@pytest.mark.parametrize("answer", ["confirmed", "refuted"])
-@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+@each({f"{row.id} {answer}": (row, answer) for row in ROWS.values() for answer in ("confirmed", "refuted")})
 def test_a_probe_tells_either_answer(row: Assumption, answer: Result) -> None:
     sample = filled(getattr(row.samples, answer))
     probe = Probe.model_validate(filled(row.probe.model_dump()))

@@ -7,14 +7,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from components.estimates.quotas import needed
 from components.names import ROLE_KINDS
 from operations.deployment import leftovers, tagged
 from stack.clock import durations
 from tests.golden.files import read
 from tests.golden.stacks import DEPLOYMENTS, GOLDEN
+from tests.rows import each
 from tests.support import config
 
 with Path(__file__).with_name("types.csv").open(newline="") as file:
@@ -42,12 +41,12 @@ def test_the_table_has_exactly_the_types_that_stacks_have() -> None:
     assert ROWS.keys() == RESOURCES.keys()
 
 
-@pytest.mark.parametrize("kind", ROWS)
+@each(ROWS.keys())
 def test_a_type_has_a_duration(kind: str) -> None:
     assert kind in durations() or kind.startswith("eks:index:")
 
 
-@pytest.mark.parametrize("kind", ROWS)
+@each(ROWS.keys())
 def test_what_carries_tags_is_known_by_its_arn(kind: str) -> None:
     """Or a tagged one that destroy has left is reported as unknown, whatever it is."""
     arn = ROWS[kind]["arn"]
@@ -56,7 +55,7 @@ def test_what_carries_tags_is_known_by_its_arn(kind: str) -> None:
     assert arn == "-" or arn in known or arn.split(":")[0] in known
 
 
-@pytest.mark.parametrize("kind", ROWS)
+@each(ROWS.keys())
 def test_leftovers_are_found_or_deleted_with_something_that_is_found(kind: str) -> None:
     source = Path(leftovers.__file__).read_text()
     looked_for = {*re.findall(r'kind="([^"]+)"', source), leftovers._FILE_SYSTEM}

@@ -8,6 +8,7 @@ from components.catalogue.accelerators import CATALOGUE
 from rehearsal.nodes.checks import expected_environment, expected_transport
 from rehearsal.nodes.machine import Machine
 from rehearsal.nodes.outcome import STEP
+from tests.rows import each
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def test_rdma_is_asked_for_only_where_the_device_has_it() -> None:
     assert expected_environment(Machine(CATALOGUE["ml.g5.16xlarge"]))["FI_EFA_USE_DEVICE_RDMA"] is None
 
 
-@pytest.mark.parametrize("kind", CATALOGUE)
+@each(CATALOGUE.keys())
 def test_answers_agree_with_the_catalogue(kind: str) -> None:
     row, machine = CATALOGUE[kind], Machine(CATALOGUE[kind])
     facts = machine.as_json("i-1")
