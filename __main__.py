@@ -23,6 +23,7 @@ from components.observability.alerts import Alerts
 from components.observability.workspaces import Observability
 from components.orchestrator import Orchestrator, OrchestratorArgs
 from components.security import SecurityGroups, SecurityGroupsArgs
+from components.sessions import SessionLogs
 from components.slurm import Slurm
 from components.storage import Storage, StorageArgs
 from components.validation import Validation
@@ -115,5 +116,7 @@ if settings.alerts.wanted:
     outputs |= Alerts("alerts", context, storage.file_system_id, shared).outputs
 if settings.validation:
     Validation("validation", context, shared)
+if settings.security.session_logs:
+    SessionLogs("sessions", context, shared)
 for key, value in outputs.items():
     pulumi.export(key, value)

@@ -13,6 +13,7 @@ from pulumi import ComponentResource, Input, Output, ResourceOptions
 from .context import Context
 from .encryption import node_statements
 from .policies import Statement, allow, assume_role, document
+from .sessions import session_log_group
 
 # Amazon SageMaker Developer Guide, "IAM role for SageMaker HyperPod": the managed policy every instance group needs
 # (lifecycle bucket, CloudWatch logs, Session Manager), and the actions to add for a custom VPC and for EKS.
@@ -173,6 +174,12 @@ class Identity(ComponentResource):
                 allow(["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams"], [group]),
                 allow(["logs:PutLogEvents"], [f"{group}:log-stream:*"]),
                 allow(_SESSION_ACTIONS, ["*"]),
+            ]
+        if context.settings.security.session_logs:
+            recorded = self._context.arn("logs", f"log-group:{session_log_group(cluster)}")
+            statements += [
+                allow(["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"], [f"{recorded}:*"]),
+                allow(["logs:DescribeLogGroups"], ["*"]),
             ]
         if kind == "worker" and context.settings.security.worker_secrets:
             secrets = self._context.arn("secretsmanager", f"secret:hyperpod/{cluster}/*")

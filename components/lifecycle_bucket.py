@@ -136,6 +136,14 @@ class LifecycleBucket(ComponentResource):
             ],
             opts=ResourceOptions(parent=self, depends_on=[versioning]),
         )
+        if logs := args.context.settings.security.access_log_bucket:
+            aws.s3.BucketLogging(
+                f"{name}-access-log",
+                bucket=bucket.bucket,
+                target_bucket=logs,
+                target_prefix=f"{args.context.names.bucket}/",
+                opts=child,
+            )
         return [closed, versioning, encryption, policy]
 
 

@@ -42,6 +42,9 @@ def _prepare(account: Account, config: Config) -> None:
         account.adopt("aws:iam/role:Role", "existing role", arn, {}, {"arn": arn})
     if (name := config.settings.fsx.linked_bucket) and ("aws:s3/bucket:Bucket", name) not in account.live:
         account.create("aws:s3/bucket:Bucket", "existing bucket", {"bucket": name})
+    if (name := settings.security.access_log_bucket) and ("aws:s3/bucket:Bucket", name) not in account.live:
+        account.create("aws:s3/bucket:Bucket", "existing bucket for access logs", {"bucket": name})
+        account.client("s3").put_bucket_policy(Bucket=name, Policy=_log_delivery(config, name))
     if home := config.settings.fsx.home_file_system_id:
         inputs = {"storageCapacity": 1200, "subnetIds": []}
         server = f"{home}.fsx.{config.region.name}.amazonaws.com"
@@ -53,6 +56,14 @@ def _prepare(account: Account, config: Config) -> None:
     for group in config.worker_groups:
         if group.worker and (plan := group.worker.training_plan_arn):
             account.adopt("aws:sagemaker/trainingPlan:TrainingPlan", "existing training plan", plan, {})
+
+
+def _log_delivery(config: Config, bucket: str) -> str:
+    """Amazon S3 User Guide, "Enabling Amazon S3 server access logging": the policy of a bucket for logs."""
+    # moto looks for a text in Resource, not for a list.
+    resource = {"Resource": f"arn:{config.region.partition}:s3:::{bucket}/*"}
+    service = {"Principal": {"Service": "logging.s3.amazonaws.com"}}
+    return document([{**allow(["s3:PutObject"], []), **resource, **service}])
 
 
 def _workspaces(account: Account, config: Config) -> None:

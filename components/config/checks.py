@@ -272,6 +272,12 @@ def _security(settings: Settings, region: Region | None) -> Iterator[Problem]:
     for number, arn in enumerate(settings.security.lifecycle_writers):
         yield from role_problems(f"hyperpod:security.lifecycleWriters[{number}]", arn, region)
     yield from _kms_key(settings, region)
+    if (logs := settings.security.access_log_bucket) and LIFECYCLE_BUCKET.fullmatch(logs):
+        yield Problem(
+            key="hyperpod:security.accessLogBucket",
+            what=f'"{logs}" has a stack\'s lifecycle scripts, and goes with that stack',
+            fix="a bucket for logs, which outlives the stack",
+        )
     if settings.existing_role_arn and settings.security.node_permissions != "narrow":
         yield Problem(
             key="hyperpod:security.nodePermissions",

@@ -279,6 +279,11 @@ class Security(Model):
     restricted also refuses root and capabilities. The project's own jobs pass both. EKS only."""
     worker_secrets: Annotated[StrictBool, IN_PLACE] = False
     """Let workers read secrets whose names begin with hyperpod/CLUSTER/."""
+    access_log_bucket: Annotated[BucketName | None, _NONE_IF_EMPTY, IN_PLACE] = None
+    """Existing S3 bucket of this account and region for the access logs of the lifecycle bucket. Its policy must let
+    logging.s3.amazonaws.com write, and a bucket for logs is encrypted with S3's own keys. Default: no access logs."""
+    session_logs: Annotated[StrictBool, IN_PLACE] = False
+    """Record the sessions that `operations connect` opens on nodes, in the log group /hyperpod/CLUSTER/sessions."""
     kms_key: Annotated[KmsKey | None, REFUSED] = None
     """KMS key that encrypts everything that the stack stores: the ARN of a symmetric key of this account and region, or
     create for a key of the stack's own. Needs `nodeProvisioning` Continuous. Default: keys of AWS's."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from components.sessions import SESSION
 from stack.failures import Failure, cannot_know
 
 from ..target import Target
@@ -95,8 +96,10 @@ def _session(target: Target, node: Node, timeout: float, **request: Any) -> str:
 
 
 def connect(target: Target, node: Node) -> int:
-    """Open a shell on a node in this terminal. Returns its exit code."""
-    arguments, environment = _start(target, node, {})
+    """Open a shell on a node in this terminal, recorded where the stack says so. Returns its exit code."""
+    recorded = target.config.settings.security.session_logs
+    request = {"DocumentName": target.names.document(SESSION)} if recorded else {}
+    arguments, environment = _start(target, node, request)
     # Ctrl-C goes to the shell on the node.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

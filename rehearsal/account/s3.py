@@ -73,6 +73,17 @@ def _encryption(i: Inputs) -> dict[str, Any]:
     return {"ServerSideEncryptionConfiguration": {"Rules": rules}}
 
 
+def _logging(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
+    _exists(account, i["bucket"])
+    enabled = {"TargetBucket": i["targetBucket"], "TargetPrefix": i["targetPrefix"]}
+    account.client("s3").put_bucket_logging(Bucket=i["bucket"], BucketLoggingStatus={"LoggingEnabled": enabled})
+    return i["bucket"], {}
+
+
+def _no_logging(account: Books, live: Live) -> None:
+    account.client("s3").put_bucket_logging(Bucket=live.inputs["bucket"], BucketLoggingStatus={})
+
+
 def _public_access(i: Inputs) -> dict[str, Any]:
     keys = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
     return {"PublicAccessBlockConfiguration": {key[0].upper() + key[1:]: bool(i.get(key)) for key in keys}}
@@ -159,6 +170,14 @@ def register_kinds() -> None:
         "put_bucket_versioning",
         None,
         lambda i: {"VersioningConfiguration": {"Status": i["versioningConfiguration"]["status"]}},
+    )
+    register(
+        Kind(
+            token="aws:s3/bucketLogging:BucketLogging",
+            create=_logging,
+            delete=_no_logging,
+            update=_put_again(_logging),
+        )
     )
     settings = {
         "bucketVersioning:BucketVersioning": versioning,

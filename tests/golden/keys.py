@@ -67,6 +67,8 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"fsx.exportDeletes": False},
         {"security.nodePermissions": "narrow"},
         {"security.workerSecrets": False},
+        {"security.accessLogBucket": "other-logs"},
+        {"security.sessionLogs": False},
         {"security.lifecycleWriters": [f"{ROLE}/other"]},
         {"security.lifecycleWriters": ["arn:aws:iam::123456789012:user/rehearsal"]},
     ],

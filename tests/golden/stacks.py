@@ -77,6 +77,8 @@ GOLDEN: dict[str, Golden] = {
                 "lifecycleWriters": ["arn:aws:iam::123456789012:user/rehearsal", f"{ROLE}/deployers/*"],
                 "nodePermissions": "published",
                 "workerSecrets": True,
+                "accessLogBucket": "access-logs",
+                "sessionLogs": True,
             },
             "nodeRecovery": "None",
             "observability": {

@@ -250,6 +250,15 @@ def test_connect_opens_a_shell_without_a_document(
     assert "workers-2" in err
 
 
+def test_connect_opens_a_recorded_shell_where_the_stack_says_so(aws: StubbedAws, plugin: Path) -> None:
+    with_nodes(aws)
+    target = stack(aws, "dev", 'hyperpod:security={"sessionLogs": true}')
+    with_session(aws, DocumentName=target.names.document("session"))
+    assert sessions.connect(target, nodes.list_nodes(target)[0]) == 0
+    (call,) = calls(plugin)
+    assert call["request"]["DocumentName"].startswith("hyperpod-hyperpod-dev-")
+
+
 def test_ctrl_c_in_a_shell_is_the_nodes_and_ours_again_afterwards(
     aws: StubbedAws, plugin: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from rehearsal.account import Account
 from rehearsal.account.grants import granted
 from rehearsal.engines.deployment import Deployment, up
-from tests.golden.stacks import VPC, deployed
+from tests.golden.stacks import deployed
 from tests.operations.test_policy import written
 from tests.rehearsal.test_principals import FULL_ACCESS, HERE, ROLES, bucket_statements, managed, statements
 from tests.support import of_type, one, project
@@ -114,12 +114,12 @@ def names(stack: str) -> dict[str, str]:
     """What the placeholders stand for in a stack; an existing VPC's ids are the configuration's."""
     made = stack_of(stack)
     bucket = one(made.state, "lifecycle-bucket").id
-    vpcs = [it.id for it in of_type(made.state, "ec2/vpc:Vpc")] or [VPC["vpcId"]]
+    vpcs = [it.id for it in of_type(made.state, "ec2/vpc:Vpc")] or ["vpc-0123456789abcdef0"]
     subnets = [it.id for it in of_type(made.state, "Subnet") if it.name == "network-private"]
     return {
         "BUCKET": bucket,
         "VPC": vpcs[0],
-        "SUBNET": (subnets or [VPC["privateSubnetId"]])[0],
+        "SUBNET": (subnets or ["subnet-0123456789abcdef0"])[0],
         "CLUSTER": str(made.outputs["clusterName"]),
         "DIGEST": bucket.rsplit("-", 1)[1],
     }

@@ -69,6 +69,11 @@ BAD: Cases = {
         "hyperpod:fsx.linkedBucket",
         "lifecycle scripts",
     ),
+    "access logs among lifecycle scripts": (
+        {"security": {"accessLogBucket": "sagemaker-other-us-west-2-0a1b2c3d"}},
+        "hyperpod:security.accessLogBucket",
+        "lifecycle scripts",
+    ),
     "malformed plan ARN": (
         {"workers": [{**GROUP, "trainingPlanArn": "plan"}]},
         "hyperpod:workers[0].trainingPlanArn",
