@@ -12,7 +12,6 @@ import os
 import shutil
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+sys.path.insert(0, os.environ.get("TRAINING", "/opt/hyperpod/lib/training"))
+from training_report import Report
 
 # Layers, width, feed-forward width, heads, key-value heads: the published sizes of Llama 2, and Llama 3's 8B and 70B.
 SIZES = {
@@ -144,7 +146,8 @@ def _initialize(model: Any, config: LlamaConfig) -> None:
 def _train(options: argparse.Namespace, model: Any, optimizer: Any, out: Path, first: int, stop: list[bool]) -> None:
     rank, world = dist.get_rank(), dist.get_world_size()
     tokens = _tokens(options)
-    began, done = time.perf_counter(), 0
+    report, done = Report(rank), 0
+    report.begin()
     for step in range(first, options.steps):
         for group in optimizer.param_groups:
             group["lr"] = _rate(options, step)
@@ -162,16 +165,19 @@ def _train(options: argparse.Namespace, model: Any, optimizer: Any, out: Path, f
         # One all-reduce for what all ranks must agree on: the mean loss, and whether any of them was asked to stop.
         both = torch.stack([loss.detach().float() / world, torch.tensor(float(stop[0]), device="cuda")])
         dist.all_reduce(both)
+        tokens = world * options.batch * options.context
+        seconds = report.step(step, tokens, float(both[0]), steps=done)
         if rank == 0:
-            seconds = time.perf_counter() - began
-            rate = done * world * options.batch * options.context / seconds
-            print(f"step {step}: loss {both[0]:.4f}, {seconds / done * 1000:.0f} ms, {rate:,.0f} tokens/s", flush=True)
-        began, done = time.perf_counter(), 0
+            rate = tokens / seconds
+            print(f"step {step}: loss {both[0]:.4f}, {seconds * 1000:.0f} ms, {rate:,.0f} tokens/s", flush=True)
+        done = 0
         stopping = bool(both[1] > 0)
         if due or stopping:
-            _save(out, model, optimizer, step)
+            with report.checkpoint():
+                _save(out, model, optimizer, step)
         if stopping:
             return
+        report.begin()
 
 
 def _rate(options: argparse.Namespace, step: int) -> float:

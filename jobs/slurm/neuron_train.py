@@ -15,6 +15,7 @@ import torch_xla.distributed.xla_backend  # noqa: F401 (registers the backend)
 
 sys.path.insert(0, os.environ.get("TRAINING", "/opt/hyperpod/lib/training"))
 import nanogpt
+from training_report import Report
 
 KEPT = 2
 
@@ -34,14 +35,18 @@ def main() -> None:
     first = _resume(out, model, optimizer)
     if rank == 0:
         print(f"{world} NeuronCores, " + (f"resumed after iter {first - 1}" if first else "started"), flush=True)
+    report = Report(rank)
     for step in range(first, options.steps + 1):
+        report.begin()
         loss = _step(model, optimizer, data, options, step, rank, device)
+        report.step(step, world * options.batch * options.block)
         if step % options.log_every == 0 or step == options.steps:
             mean = xm.mesh_reduce("loss", loss.item(), lambda values: sum(values) / len(values))
             if rank == 0:
                 print(f"iter {step}: loss {mean:.4f}", flush=True)
         if step == options.steps or (step > first and step % options.save_every == 0):
-            _save(out, model, optimizer, step, rank)
+            with report.checkpoint():
+                _save(out, model, optimizer, step, rank)
 
 
 def _options() -> argparse.ArgumentParser:

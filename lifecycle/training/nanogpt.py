@@ -22,6 +22,8 @@ import traceback
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
+from training_report import Report
+
 KEPT = 2  # checkpoints; an older one, in case the newest cannot be read
 
 
@@ -52,12 +54,12 @@ def main() -> None:
             f"PyTorch {torch.__version__}"
         )
         print(f"resumed after iter {start - 1}" if start else "started from nothing", flush=True)
-    asked, stop = _on_signal(), False
+    asked, stop, report = _on_signal(), False, Report(rank)
     times: List[float] = []
     for step in range(start, options.steps + 1):
-        began = time.perf_counter()
-        loss = _step(torch, whole, optimizer, data, options, step, rank, world, device)
-        times.append((time.perf_counter() - began) * 1000)
+        report.begin()
+        loss = _step(torch, whole, optimizer, data, options, step, rank, world, device, report)
+        times.append(report.step(step, world * options.batch * options.block, loss) * 1000)
         if step % options.log_every == 0 or step == options.steps:
             history.append((step, loss))
             if rank == 0:
@@ -66,7 +68,8 @@ def main() -> None:
         last = step == options.steps
         stop = step % options.log_every == 0 and _agreed(torch, asked, world, device)
         if rank == 0 and (last or stop or (step % options.save_every == 0 and step > start)):
-            _save(torch, out, model, optimizer, step, history)
+            with report.checkpoint():
+                _save(torch, out, model, optimizer, step, history)
             print(f"checkpoint at iter {step}", flush=True)
         if stop:
             break
@@ -275,6 +278,7 @@ def _step(
     rank: int,
     world: int,
     device: str,
+    report: Report,
 ) -> float:
     """Train one step; return the mean loss of all ranks."""
     generator = torch.Generator().manual_seed(options.seed + step * 100_003 + rank)
@@ -282,6 +286,8 @@ def _step(
     x = torch.stack([data[i : i + options.block] for i in starts]).to(device)
     y = torch.stack([data[i + 1 : i + 1 + options.block] for i in starts]).to(device)
     loss = model(x, y)
+    # From here on gradients are exchanged.
+    report.computed(torch)
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -29,6 +29,8 @@ IMAGE_ARCHITECTURE: Architecture = "x86_64"
 
 # Where a job's scripts are in its pods, and where its results go.
 _MOUNT = "/fsx"
+# Beside every trainer that imports it.
+_REPORT = "lifecycle/training/training_report.py"
 SCRIPTS, RESULTS = "/opt/training", f"{_MOUNT}/checkpoints"
 # The home of the user that its pods run as.
 SCRATCH = "/scratch"
@@ -235,7 +237,7 @@ JOBS: Mapping[str, Job] = MappingProxyType(
             template="pytorch",
             images={"gpu": _PYTORCH_IMAGE},
             command=_torchrun("nanogpt.py"),
-            scripts=("lifecycle/training/nanogpt.py",),
+            scripts=("lifecycle/training/nanogpt.py", _REPORT),
             operator="training_operator",
         ),
         "fsdp-llama": Job(
@@ -243,7 +245,7 @@ JOBS: Mapping[str, Job] = MappingProxyType(
             template="elastic",
             images={"gpu": _HUGGING_FACE_IMAGE},
             command=_elastic("fsdp_llama.py"),
-            scripts=("jobs/slurm/fsdp_llama.py",),
+            scripts=("jobs/slurm/fsdp_llama.py", _REPORT),
             operator="training_operator",
             token=True,
         ),
@@ -261,7 +263,7 @@ JOBS: Mapping[str, Job] = MappingProxyType(
             images={"trainium": _NEURON_IMAGE},
             # torchrun gives each process its own NeuronCore; a count would make every process ask for all of them.
             command=_torchrun("neuron_train.py", f"unset NEURON_RT_NUM_CORES; export TRAINING={SCRIPTS}\n"),
-            scripts=("lifecycle/training/nanogpt.py", "jobs/slurm/neuron_train.py"),
+            scripts=("lifecycle/training/nanogpt.py", _REPORT, "jobs/slurm/neuron_train.py"),
             operator="training_operator",
         ),
         "neuron-llama": Job(

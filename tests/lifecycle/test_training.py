@@ -47,6 +47,8 @@ def test_a_rank_ends_at_once_whatever_its_destructors_wait_for(ending: str, code
 
 @pytest.fixture(scope="module")
 def nanogpt() -> ModuleType:
+    # As for a script: its neighbours are found.
+    sys.path.append(str(LIFECYCLE / "training"))
     spec = importlib.util.spec_from_file_location("nanogpt", LIFECYCLE / "training/nanogpt.py")
     assert spec is not None
     assert spec.loader is not None
