@@ -28,8 +28,8 @@ class Mapped:
 
 METRICS: Mapping[str, Mapped] = table(Path(__file__).with_name("eks_metrics.csv"), Mapped, "metric")
 _EXPORTERS: Mapping[str, tuple[str, ...]] = {
-    "gpu": ("dcgm", "efa", "node", "training"),
-    "trainium": ("neuron", "efa", "node", "training"),
+    "gpu": ("dcgm", "efa", "node", "training", "cluster"),
+    "trainium": ("neuron", "efa", "node", "training", "cluster"),
 }
 # How the node of an exporter's series is found; METRIC stands for their selector.
 _NODE_OF: Mapping[str, str] = {
@@ -45,13 +45,15 @@ _NODE_OF: Mapping[str, str] = {
         "METRIC * on (namespace, pod) group_left (node)"
         ' group by (namespace, pod, node) (kube_pod_info{cluster_name="CLUSTER"})'
     ),
+    # Not of a node, or told of it by another: the label is enough.
+    "cluster": "METRIC",
 }
 
 
 def rules(cluster: str, accelerator: str) -> list[Rule]:
     """The recording rules of a cluster. The first is what all others join: each node, and its group."""
     exporters = _EXPORTERS[accelerator]
-    mapped = [_mapped(one.metric, _NODE_OF[one.exporter]) for one in METRICS.values() if one.exporter in exporters]
+    mapped = [_mapped(one) for one in METRICS.values() if one.exporter in exporters]
     return [{**rule, "expr": rule["expr"].replace("CLUSTER", cluster)} for rule in (_nodes(), *mapped)]
 
 
@@ -71,8 +73,12 @@ def _nodes() -> Rule:
     }
 
 
-def _mapped(metric: str, node_of: str) -> Rule:
+def _mapped(one: Mapped) -> Rule:
     # Without `cluster`: not what this rule itself wrote.
-    with_node = node_of.replace("METRIC", f'{metric}{{cluster="", cluster_name="CLUSTER"}}')
-    joined = f'({with_node}) * on (node) group_left (group) hyperpod_node_info{{cluster="CLUSTER"}}'
-    return {"record": metric, "expr": f'label_replace({joined}, "cluster", "CLUSTER", "", "")'}
+    expr = _NODE_OF[one.exporter].replace("METRIC", f'{one.metric}{{cluster="", cluster_name="CLUSTER"}}')
+    if one.exporter == "cluster":
+        # Rules read the original of some, by this label.
+        expr = f'label_replace({expr}, "cluster_name", "", "", "")'
+    else:
+        expr = f'({expr}) * on (node) group_left (group) hyperpod_node_info{{cluster="CLUSTER"}}'
+    return {"record": one.metric, "expr": f'label_replace({expr}, "cluster", "CLUSTER", "", "")'}
