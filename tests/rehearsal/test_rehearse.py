@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -260,14 +261,15 @@ def test_a_retained_file_system_stays_and_is_no_leftover() -> None:
 
 
 @pytest.mark.slow
-def test_turning_observability_off_deletes_it_and_nothing_else() -> None:
+def test_turning_metrics_and_alerts_off_deletes_what_is_theirs_and_tells_the_nodes() -> None:
     with Account("us-west-2") as account:
-        on = up(project(observability=METRICS), account)
-        off = up(project(observability={}), account, old=on.state)
-        deleted = {urn.rsplit("::", 1)[1] for urn, operation in off.changes.items() if operation == "delete"}
-        assert deleted
-        assert all(name.startswith("observability") for name in deleted)
-        assert set(off.changes.values()) == {"delete"}
+        on = up(project(observability=METRICS, alerts={"email": "ops@example.com"}), account)
+        off = up(project(), account, old=on.state)
+        did = {urn.rsplit("::", 1)[1]: operation for urn, operation in off.changes.items()}
+        deleted = {name for name, operation in did.items() if operation == "delete"}
+        assert {"observability-prometheus", "alerts-topic", "identity-worker-metrics"} <= deleted
+        assert all(re.fullmatch(r"(observability|alerts)\b.*|identity-\w+-metrics", name) for name in deleted)
+        assert {name: did[name] for name in did.keys() - deleted} == {"lifecycle-hyperpod_parameters.json": "update"}
         assert destroy(off.state, account) == []
         assert account.leftovers() == []
 
