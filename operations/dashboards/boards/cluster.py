@@ -29,9 +29,9 @@ _ALL = f"hyperpod:accelerators{{{NODE}}}"
 _CHECKS = {"0": ("failed", "red"), "1": ("passed", "green")}
 _ABOUT = """
 An **accelerator** is a GPU, or on Trainium a device. It is *allocated* while a job of Slurm or a pod of Kubernetes
-holds it, and *busy* by the share of time in which it computes. On EKS the exporters belong to AWS's add-on, which
-restarts them itself: the panel of exporters is empty there. On Trainium a NeuronCore has a figure only while a
-runtime is loaded; an unused node shows nothing under *busy*.
+holds it, and *busy* by the share of time in which it computes. On EKS, exporters belong to AWS's add-on, and health
+checks set conditions of Kubernetes' nodes: the panels of both are empty there. On Trainium a NeuronCore has a figure
+only while a runtime is loaded; an unused node shows nothing under *busy*.
 """
 
 

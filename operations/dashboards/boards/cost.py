@@ -10,6 +10,7 @@ from components.catalogue.prices import PRICED_REGIONS
 from ..panels import NODE, Look, Query, bars, board, figure, graph, number, rows, words
 from ..shipped import BY_NAME
 
+_JOB = "hpc_job, namespace, pod"
 _ON = "on (cluster, group, node)"
 # USD an hour of each node, with its labels.
 _NODE_USD = f"hyperpod_node_info{{{NODE}}} * on (instance_type) group_left () (${{price:raw}})"
@@ -63,7 +64,8 @@ def cost() -> Dashboard:
     busy = f"sum(({_NODE_USD}) * {_ON} {_SHARE_BUSY})"
     unequipped = f"sum(({_NODE_USD}) unless {_ON} hyperpod:accelerators{{{NODE}}})"
     accelerator = f"({_NODE_USD}) / {_ON} hyperpod:accelerators{{{NODE}}}"
-    held_by_job = f'count by (cluster, group, node, hpc_job) (DCGM_FI_DEV_GPU_UTIL{{{NODE}, hpc_job!=""}})'
+    gpus = [f'DCGM_FI_DEV_GPU_UTIL{{{NODE}, {label}!=""}}' for label in ("hpc_job", "pod")]
+    held = f"count by (cluster, group, node, {_JOB}) ({' or '.join(gpus)})"
     dollars = Look(unit="currencyUSD")
     return board(
         BY_NAME["cost"],
@@ -107,12 +109,12 @@ def cost() -> Dashboard:
                         look=Look(unit="currencyUSD", width=8, empty="nothing is idle"),
                     ),
                     bars(
-                        "Jobs, an hour",
+                        "Jobs or pods, an hour",
                         Query(
-                            f"topk(10, sum by (hpc_job) ({held_by_job} * {_ON} group_left () ({accelerator})))",
-                            "job {{hpc_job}}",
+                            f"topk(10, sum by ({_JOB}) ({held} * {_ON} group_left () ({accelerator})))",
+                            "{{hpc_job}} {{namespace}} {{pod}}",
                         ),
-                        look=Look(unit="currencyUSD", width=8, empty="Jobs are known on Slurm's GPU nodes alone."),
+                        look=Look(unit="currencyUSD", width=8, empty="Jobs are known on GPU nodes alone."),
                     ),
                     words(_about(), height=5),
                 ),

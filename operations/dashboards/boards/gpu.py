@@ -27,7 +27,8 @@ _EACH = "{{node}} / GPU {{gpu}}"
 _SHARE = Look(unit="percentunit", top=1)
 # What an hour brought: rare events need a window longer than any zoom.
 _HOUR = "1h"
-_WITH_JOB = ', hpc_job!=""'
+# Slurm's number of a job, or Kubernetes' pod.
+_JOB, _NAMED = "hpc_job, namespace, pod", "{{hpc_job}} {{namespace}} {{pod}}"
 _ABOUT_USE = """
 *Busy* is the share of time in which any kernel runs; *streaming multiprocessors* and *tensor cores* say how much of
 the GPU it uses. A job that waits for data or for other ranks is seldom busy; one with small kernels is busy, with
@@ -38,13 +39,18 @@ _ABOUT_HEALTH = """
 An **XID** is the driver's number for what went wrong: docs/alerts.md says which restart a job, which a node, and
 which mean nothing. **Corrected** (single-bit) errors are normal in small numbers; an **uncorrected** one ends the
 process. A row that is remapped is repaired at the next reset; a *failure* to remap ends the GPU's service life. On
-EKS, ECC, NVLink and XID counts need `hyperpod:observability.detail: advanced`, or are not exported at all. A10G, L4
-and L40S have no NVLink: its panels are empty there.
+EKS, ECC and NVLink need `hyperpod:observability.detail: advanced`; AWS's add-on gives no count of XIDs, only the last
+one, and none of DCGM's own checks. A10G, L4 and L40S have no NVLink: its panels are empty there.
 """
 
 
 def _of(metric: str, more: str = "") -> str:
     return f"{metric}{{{GPU}{more}}}"
+
+
+def _held(metric: str) -> str:
+    """The GPUs that somebody holds."""
+    return f"""{_of(metric, ', hpc_job!=""')} or {_of(metric, ', pod!=""')}"""
 
 
 def _each(metric: str) -> Query:
@@ -81,19 +87,17 @@ def gpu() -> Dashboard:
                 ),
             ),
             (
-                "By job",
+                "By job, or pod",
                 (
                     graph(
-                        "Busy, mean of each job",
-                        Query(
-                            f"avg by (hpc_job) ({_of('DCGM_FI_PROF_GR_ENGINE_ACTIVE', _WITH_JOB)})", "job {{hpc_job}}"
-                        ),
-                        look=Look(unit="percentunit", top=1, empty="No job of Slurm holds a GPU."),
+                        "Busy, mean of each",
+                        Query(f"avg by ({_JOB}) ({_held('DCGM_FI_PROF_GR_ENGINE_ACTIVE')})", _NAMED),
+                        look=Look(unit="percentunit", top=1, empty="No job holds a GPU."),
                     ),
                     graph(
-                        "GPUs of each job",
-                        Query(f"count by (hpc_job) ({_of('DCGM_FI_DEV_GPU_UTIL', _WITH_JOB)})", "job {{hpc_job}}"),
-                        look=Look(empty="No job of Slurm holds a GPU."),
+                        "GPUs of each",
+                        Query(f"count by ({_JOB}) ({_held('DCGM_FI_DEV_GPU_UTIL')})", _NAMED),
+                        look=Look(empty="No job holds a GPU."),
                         stacked=True,
                     ),
                 ),

@@ -15,12 +15,6 @@ from functools import cache
 
 from tests.metrics.names import FOLDER, published, rows
 
-# What recording rules give, with the labels of their own.
-RECORDED: Mapping[str, frozenset[str]] = {
-    "hyperpod:accelerators": frozenset(),
-    "hyperpod:accelerators_allocated": frozenset(),
-    "hyperpod:accelerator_busy_ratio": frozenset({"gpu"}),
-}
 CLUSTER = "hyperpod-test"
 # The end of the series, and the instant of every question: 2026-01-01 12:00 UTC.
 END = 1_767_268_800
@@ -69,7 +63,9 @@ _OF_CLUSTER = re.compile(r"slurm_(?!node_)|kueue_|kube_|hyperpod_queue_")
 _OF_ADDON = re.compile(r"kueue_|kube_")
 # What only nodes with accelerators have, and on Slurm no job.
 _OF_WORKERS = re.compile(r"DCGM_|hyperpod:|node_amazonefa|neuron|execution_|hardware_|slurm_node_|hyperpod_training")
-_OF_PODS = ("namespace", "pod")
+# Of the labels that a metric may have, those that it has not on GPUs; and of a job's those of the other scheduler.
+_NEVER = {"hyperpod:accelerator_busy_ratio": ("neuroncore",)}
+_OF_JOBS = {"slurm": ("hpc_job",), "kubernetes": ("namespace", "pod", "container")}
 _SHARES = re.compile(r"_ratio$|DCGM_FI_PROF_.*ACTIVE$|_usage_ratio$")
 
 
@@ -109,7 +105,7 @@ class Fleet:
         values = {**_VALUES, "gpu": self._numbers(self.gpus)}
         if metric.name.startswith("node_amazonefa"):
             values["device"] = tuple(f"rdmap{number}s0" for number in range(self.devices))
-        labels = [one for one in metric.labels if not (_OF_WORKERS.match(metric.name) and one in _OF_PODS)]
+        labels = [one for one in metric.labels if one not in _NEVER.get(metric.name, ())]
         choices = [values.get(label, (_FIXED.get(label, label),)) for label in labels]
         cluster = {"cluster_name" if _OF_ADDON.match(metric.name) else "cluster": CLUSTER}
         for chosen in itertools.product(*choices):
@@ -119,7 +115,14 @@ class Fleet:
                 continue
             for group, node in self._nodes(metric):
                 kind = {"instance_type": "ml.m5.2xlarge"} if group == "controller" and "instance_type" in own else {}
-                yield {**cluster, "group": group, **own, **kind, "node": node}
+                found = {**cluster, "group": group, **own, **kind, "node": node}
+                yield self._of_job(found) if _OF_WORKERS.match(metric.name) else found
+
+    @staticmethod
+    def _of_job(labels: dict[str, str]) -> dict[str, str]:
+        """The second worker's job is Kubernetes', all others are Slurm's."""
+        other = "slurm" if labels["node"] == "workers-2" else "kubernetes"
+        return {key: value for key, value in labels.items() if key not in _OF_JOBS[other]}
 
     def _nodes(self, metric: Metric) -> Iterator[tuple[str, str]]:
         if not _OF_WORKERS.match(metric.name):
@@ -135,8 +138,9 @@ class Fleet:
 def known() -> Mapping[str, Metric]:
     """Every metric that is published, promised or recorded, by name."""
     kinds = {row["metric"]: row["type"] for path in FOLDER.rglob("*.csv") for row in rows(path) if "metric" in row}
-    every = {**published(), **RECORDED}
-    return {name: Metric(name, tuple(sorted(labels)), kinds.get(name) == "counter") for name, labels in every.items()}
+    return {
+        name: Metric(name, tuple(sorted(labels)), kinds.get(name) == "counter") for name, labels in published().items()
+    }
 
 
 def _value(metric: Metric, labels: Mapping[str, str], at: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,10 +13,12 @@ from operations.dashboards.shipped import BY_NAME, SHIPPED, Shipped
 from tests.operations.dashboards.fleet import Fleet
 from tests.operations.dashboards.prometheus import Prometheus, Target, names, serving, targets
 
-pytestmark = pytest.mark.root
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.prometheus,
+    pytest.mark.skipif(not shutil.which("promtool"), reason="needs Debian's prometheus (`make node-packages`)"),
+]
 
-# On Slurm a job has a number; only on EKS a namespace.
-_ON_EKS = {"namespace"}
 _P5 = 66.048
 _M5 = 0.461
 
@@ -36,7 +39,7 @@ def test_no_panel_is_empty_and_every_legend_is_filled(shipped: Shipped, promethe
         found = prometheus.ask(target)
         assert found, f"no data: {target.panel}: {target.expr}"
         labels = {label for one in found for label, value in one["metric"].items() if value}
-        wanted = set(re.findall(r"\{\{(\w+)\}\}", target.legend)) - (_ON_EKS if "hpc_job" in labels else set())
+        wanted = set(re.findall(r"\{\{(\w+)\}\}", target.legend))
         assert wanted <= labels, f"{target.panel}: no series has {wanted - labels}"
 
 
