@@ -100,7 +100,8 @@ def host(tmp_path: Path) -> FakeHost:
         path.write_text(text)
 
     for name, text in (("rx_bytes", "18446744073709551615\n"), ("tx_pkts", "7\n"), ("other", "1\n"), ("rx_drops", "")):
-        put(f"/sys/class/infiniband/rdmap0s27/ports/1/hw_counters/{name}", text)
+        put(f"/sys/class/infiniband/counts/ports/1/hw_counters/{name}", text)
+    put("/sys/class/infiniband/counts/device/vendor", "0x1d0f\n")
     put("/sys/class/infiniband/mlx5_0/device/vendor", "0x15b3\n")
     put("/sys/class/infiniband/mlx5_0/ports/1/hw_counters/rx_bytes", "1\n")
     for mount in ("abcdefgh-ffff8e4f3b2a1000", "abcdefgh-ffff8e4f3b2a2000"):
@@ -125,9 +126,9 @@ def written(host: FakeHost, part: str, name: str) -> dict[str, float]:
 def test_efa_counters_have_the_names_of_awss_exporter_and_other_devices_have_none(host: FakeHost) -> None:
     found = written(host, "node", "efa")
     counted = {key: value for key, value in found.items() if "_info" not in key}
-    labels = '{device="rdmap0s27",port="1"}'
+    labels = '{device="counts",port="1"}'
     assert counted == {f"node_amazonefa_rx_bytes{labels}": 2.0**64, f"node_amazonefa_tx_pkts{labels}": 7}
-    assert len(found) - len(counted) == 32
+    assert len(found) - len(counted) == 33
     assert {f"node_amazonefa_{name}" for name in efa.COUNTERS} | {"node_amazonefa_info"} == published("efa")
     assert "# TYPE node_amazonefa_tx_pkts untyped" in host.text(f"{writer.FOLDER}/efa.prom")
 
