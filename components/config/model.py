@@ -254,7 +254,7 @@ class NetworkConfig(Model):
     through. Needs `egress` vpc-only."""
     image_registry: Annotated[ImageRegistry | None, IN_PLACE] = None
     """Private registry with k8s-device-plugin, mpi-operator, training-operator and kueue in the charts' versions, and
-    with busybox:1.37.0. EKS only."""
+    with busybox:1.37.0 and node-problem-detector:v0.8.20. EKS only."""
 
     @property
     def closed(self) -> bool:

@@ -24,6 +24,7 @@ from .addons import EksAddons, EksAddonsArgs
 from .directories import FileSystem
 from .helm import HyperPodChart, HyperPodChartArgs
 from .network_policies import opened, system_namespaces
+from .node_health import NodeHealth, NodeHealthArgs
 from .training import Training, TrainingArgs
 
 LOG_DAYS = 30
@@ -91,6 +92,15 @@ class Eks(ComponentResource):
             self.ready += [
                 opened(f"{name}-open-{namespace}", namespace, after) for namespace in system_namespaces(settings.charts)
             ]
+        NodeHealth(
+            f"{name}-node-health",
+            NodeHealthArgs(
+                groups=context.config.worker_groups,
+                image_registry=settings.network.image_registry,
+                strict=settings.charts.strict_network_policies,
+            ),
+            ResourceOptions(parent=self, providers=[self._kubernetes]),
+        )
         addons = EksAddons(
             f"{name}-addons",
             EksAddonsArgs(context=context, cluster_name=cluster_name, release=chart.release),
