@@ -15,10 +15,12 @@ from moto.events.models import EventPattern
 
 from components.observability.alert_manager import LOST_NODE
 from components.observability.existing import existing_problems
+from rehearsal.account import Account
 from rehearsal.account.grants import granted
+from rehearsal.engines.deployment import up
 from stack.state import State
 from tests.golden.stacks import TOPIC, WORKSPACE, state_of
-from tests.support import config, of_type, one
+from tests.support import ROOT, config, of_type, one, project
 
 # The services that publish: User Guides of EventBridge, CloudWatch and Amazon Managed Service for Prometheus.
 PUBLISHERS = ("aps", "cloudwatch", "events")
@@ -105,6 +107,7 @@ def test_alert_manager_groups_by_alert_and_node_and_leaves_out_the_warnings_of_a
     )
     (silent,) = found["inhibit_rules"]
     assert silent["source_matchers"] == [f'alertname="{LOST_NODE}"']
+    assert f"alert: {LOST_NODE}\n" in (ROOT / "components/alerts/nodes.yaml").read_text()
     assert (silent["target_matchers"], silent["equal"]) == (['severity="warning"'], ["cluster", "node"])
 
 
@@ -162,3 +165,9 @@ def test_what_is_given_is_looked_at_before_anything_is_made() -> None:
     assert "no matching SNS Topic found: pages" in missing
     elsewhere = looked_at(account="210987654321")
     assert ["is of account 123456789012; one of 210987654321" in problem for problem in elsewhere] == [True, True]
+
+
+def test_what_is_given_and_not_there_stops_the_program() -> None:
+    given = {"observability": GIVEN["observability"]}
+    with Account("us-west-2") as account, pytest.raises(Exception, match="AWS does not describe arn:aws:aps:us-west-2"):
+        up(project("dev", **given), account, preview=True)
