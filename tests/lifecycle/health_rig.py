@@ -58,8 +58,13 @@ def well(host: FakeHost) -> None:
         host.path(f"/proc/driver/nvidia/gpus/{name}").mkdir(parents=True, exist_ok=True)
         put(host, f"/sys/bus/pci/devices/{name}/numa_node", f"{number // 4}\n")
     for index, name in enumerate(transport.efa_devices(host)):
-        put(host, f"/sys/class/infiniband/{name}/device/numa_node", f"{index % 2}\n")
-        put(host, f"/sys/class/infiniband/{name}/ports/1/state", "4: ACTIVE\n")
+        device = f"/sys/class/infiniband/{name}"
+        # The rig's lead to one device, and these are on two NUMA nodes.
+        if host.path(device).is_symlink():
+            host.path(device).unlink()
+        put(host, f"{device}/device/vendor", "0x1d0f\n")
+        put(host, f"{device}/device/numa_node", f"{index % 2}\n")
+        put(host, f"{device}/ports/1/state", "4: ACTIVE\n")
 
 
 @dataclass
