@@ -32,6 +32,7 @@ RestartSec=30
 CPUQuota=50%
 MemoryMax=512M
 Nice=10
+CPUWeight=10
 Environment=GOMEMLIMIT=400MiB
 RuntimeDirectory={unit}
 RuntimeDirectoryMode=0700

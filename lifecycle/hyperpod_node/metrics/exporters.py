@@ -40,6 +40,7 @@ _CONTAINER = """TimeoutStartSec=1800
 CPUQuota=50%
 MemoryMax=256M
 Nice=10
+CPUWeight=10
 RuntimeDirectory={runtime}
 RuntimeDirectoryPreserve=yes
 ExecStartPre={bin}/hyperpod-pull {image}
@@ -51,6 +52,7 @@ ExecStop=docker stop --time 5 {name}
 _NEURON = """CPUQuota=25%
 MemoryMax=256M
 Nice=10
+CPUWeight=10
 IPAddressDeny=any
 IPAddressAllow=localhost
 ExecStartPre=python3 -c "import prometheus_client"

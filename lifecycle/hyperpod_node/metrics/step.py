@@ -24,6 +24,7 @@ TimeoutStartSec=60
 CPUQuota=25%
 MemoryMax=150M
 Nice=10
+CPUWeight=10
 LogLevelMax=notice
 """
 _TIMER = """# Made by the HyperPod lifecycle scripts.
@@ -31,7 +32,7 @@ _TIMER = """# Made by the HyperPod lifecycle scripts.
 Description=Figures (%i) every {seconds} s
 
 [Timer]
-OnActiveSec=1
+OnActiveSec=10
 OnUnitActiveSec={seconds}
 AccuracySec=1
 
