@@ -17,7 +17,7 @@ from tests.support import config
 
 MINUTES = 100
 # Of Slurm with GPUs there are 64 nodes of 8; the other variants share most rules.
-COUNTS = {"slurm-gpu": 64, "slurm-trainium": 24, "eks-gpu": 18, "eks-trainium": 16}
+COUNTS = {"slurm-gpu": 64, "slurm-trainium": 18, "eks-gpu": 17, "eks-trainium": 12}
 needs_promtool = pytest.mark.skipif(
     not shutil.which("promtool"), reason="needs the Debian package prometheus (`make node-packages`)"
 )
