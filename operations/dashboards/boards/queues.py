@@ -21,8 +21,6 @@ resource need Kueue's setting `metrics.enableClusterQueueResources`. Why a pod w
 """
 
 
-# The collector of AWS's add-on has its own name for the cluster.
-_ADDON = 'cluster_name="$cluster"'
 _READY = ', condition="Ready", status!="true"'
 
 
@@ -124,13 +122,13 @@ def slurm() -> Dashboard:
 
 
 def _kube(name: str, more: str = "") -> str:
-    return f"kube_{name}{{{_ADDON}{more}}}"
+    return f"kube_{name}{{{CLUSTER}{more}}}"
 
 
 def kubernetes() -> Dashboard:
     """Pods and jobs, what they request, and Kueue's queues."""
     pending = _kube("pod_status_phase", ', phase="Pending"')
-    waits = f"sum by (le, cluster_queue) (rate(kueue_admission_wait_time_seconds_bucket{{{_ADDON}}}[{RATE}]))"
+    waits = f"sum by (le, cluster_queue) (rate(kueue_admission_wait_time_seconds_bucket{{{CLUSTER}}}[{RATE}]))"
     return board(
         BY_NAME["kubernetes"],
         (
@@ -203,7 +201,7 @@ def kubernetes() -> Dashboard:
                     graph(
                         "Workloads waiting, by queue",
                         Query(
-                            f"sum by (cluster_queue, status) (kueue_pending_workloads{{{_ADDON}}})",
+                            f"sum by (cluster_queue, status) (kueue_pending_workloads{{{CLUSTER}}})",
                             "{{cluster_queue}}, {{status}}",
                         ),
                         look=Look(width=8),
@@ -212,7 +210,7 @@ def kubernetes() -> Dashboard:
                     graph(
                         "Workloads admitted, by queue",
                         Query(
-                            f"sum by (cluster_queue) (kueue_admitted_active_workloads{{{_ADDON}}})",
+                            f"sum by (cluster_queue) (kueue_admitted_active_workloads{{{CLUSTER}}})",
                             "{{cluster_queue}}",
                         ),
                         look=Look(width=8),
@@ -227,8 +225,8 @@ def kubernetes() -> Dashboard:
                         "Quota used, by queue and resource",
                         Query(
                             "sum by (cluster_queue, resource) "
-                            f"(kueue_cluster_queue_resource_usage{{{_ADDON}}}) / sum by (cluster_queue, resource) "
-                            f"(kueue_cluster_queue_nominal_quota{{{_ADDON}}})",
+                            f"(kueue_cluster_queue_resource_usage{{{CLUSTER}}}) / sum by (cluster_queue, resource) "
+                            f"(kueue_cluster_queue_nominal_quota{{{CLUSTER}}})",
                             "{{cluster_queue}}, {{resource}}",
                         ),
                         look=Look(unit="percentunit", note="Above 100 %: borrowed from other queues of the cohort."),
@@ -236,7 +234,8 @@ def kubernetes() -> Dashboard:
                     graph(
                         "Workloads evicted an hour, by reason",
                         Query(
-                            f"sum by (cluster_queue, reason) (increase(kueue_evicted_workloads_total{{{_ADDON}}}[1h]))",
+                            "sum by (cluster_queue, reason) "
+                            f"(increase(kueue_evicted_workloads_total{{{CLUSTER}}}[1h]))",
                             "{{cluster_queue}}, {{reason}}",
                         ),
                         look=Look(),

@@ -59,8 +59,6 @@ _FIXED = {
 }
 # Not of a node: what one exporter says of the whole cluster.
 _OF_CLUSTER = re.compile(r"slurm_(?!node_)|kueue_|kube_|hyperpod_queue_")
-# The collector of EKS's add-on has its own name for the cluster.
-_OF_ADDON = re.compile(r"kueue_|kube_")
 # What only nodes with accelerators have, and on Slurm no job.
 _OF_WORKERS = re.compile(r"DCGM_|hyperpod:|node_amazonefa|neuron|execution_|hardware_|slurm_node_|hyperpod_training")
 # Of the labels that a metric may have, those that it has not on GPUs; and of a job's those of the other scheduler.
@@ -107,7 +105,7 @@ class Fleet:
             values["device"] = tuple(f"rdmap{number}s0" for number in range(self.devices))
         labels = [one for one in metric.labels if one not in _NEVER.get(metric.name, ())]
         choices = [values.get(label, (_FIXED.get(label, label),)) for label in labels]
-        cluster = {"cluster_name" if _OF_ADDON.match(metric.name) else "cluster": CLUSTER}
+        cluster = {"cluster": CLUSTER}
         for chosen in itertools.product(*choices):
             own = dict(zip(labels, chosen, strict=True))
             if _OF_CLUSTER.match(metric.name) and "node" not in own:

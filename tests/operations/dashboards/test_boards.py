@@ -10,7 +10,6 @@ import pytest
 from hyperpod_node.metrics import slurm
 from hyperpod_node.metrics.slurm_diag import parse_diag
 
-from components.alerts.eks_labels import METRICS
 from operations.dashboards.boards import BOARDS
 from operations.dashboards.boards.cost import price
 from operations.dashboards.generate import rendered
@@ -18,7 +17,6 @@ from operations.dashboards.panels import COLUMNS
 from operations.dashboards.shipped import BY_NAME, FOLDER, SHIPPED, Shipped, of_stack
 from operations.target import load
 from tests.lifecycle.test_metrics import SDIAG
-from tests.metrics.names import FOLDER as METRICS_FOLDER
 from tests.metrics.names import problems, rows
 from tests.operations.dashboards.prometheus import names, targets
 from tests.support import ROOT
@@ -134,14 +132,3 @@ def test_the_list_for_dcgm_has_what_panels_ask_of_gpus() -> None:
     asked = {name for shipped in SHIPPED for one in targets(shipped.model()) for name in names([one.expr])}
     shipped = {row["metric"] for row in rows(ROOT / "lifecycle" / "hyperpod_node" / "metrics" / "dcgm.csv")}
     assert {name for name in asked if name.startswith("DCGM_")} <= shipped
-
-
-# What AWS's add-on does not give, of which each page says so.
-_NOT_ON_EKS = {"hyperpod_exporter_up", "hyperpod_health_check_ok", "DCGM_EXP_GPU_HEALTH_STATUS"}
-
-
-def test_on_eks_rules_give_every_metric_of_a_panel_this_projects_labels() -> None:
-    pages = [one for one in SHIPPED if one.orchestrator != "slurm"]
-    asked = {name for page in pages for one in targets(page.model()) for name in names([one.expr])}
-    known = {*METRICS, *(row["metric"] for row in rows(METRICS_FOLDER / "contract.csv"))}
-    assert {name for name in asked - known if not re.match("kube_|kueue_|lustre_", name)} <= _NOT_ON_EKS
