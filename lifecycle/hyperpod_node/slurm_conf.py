@@ -275,9 +275,10 @@ def with_gres(text: str, by_node: Mapping[str, Group], groups: Mapping[str, Grou
         return text
     lines = []
     for line in text.splitlines():
-        pairs = _pairs(line.split("#")[0])
-        name = pairs.get("nodename", "")
-        if name and name.upper() != "DEFAULT" and "gres" not in pairs:
+        entry = line.split("#")[0]
+        name = _pairs(entry).get("nodename", "")
+        # Looked for as text: after a key without a value, Slurm takes the next key for that value.
+        if name and name.upper() != "DEFAULT" and not re.search(r"\bgres\s*=", entry, re.IGNORECASE):
             kinds = {gres(by_node[n]) for n in expand(name) if n in by_node}
             if len(kinds) == 1 and kinds != {""}:
                 line = f"{line.rstrip()} Gres={kinds.pop()}"

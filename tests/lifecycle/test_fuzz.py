@@ -216,6 +216,7 @@ CONF_BITS = (
 
 @given(text=damaged(SLURM_CONF, bits=CONF_BITS), included=damaged(SLURM_CONF, "", bits=CONF_BITS))
 @example(text="NodeName=n[1-x]\n", included="")
+@example(text="NodeName=ip-10-1-0-12 NodeAddr=10.1.0.12 State=\n", included="")
 @example(text="SlurmctldPort=a\nSlurmdTimeout=²\n", included="")
 @example(text="include .\ninclude \0\ninclude accounting.conf\n", included="include slurm.conf\n" * 50)
 def test_a_slurm_conf_of_any_kind_is_settled_once_and_for_all(host: FakeHost, text: str, included: str) -> None:
