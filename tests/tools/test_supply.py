@@ -17,6 +17,7 @@ import pytest
 import yaml
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
+from packageurl import PackageURL
 
 from components.catalogue.rows import read
 from stack.failures import Exit
@@ -154,7 +155,7 @@ def test_the_bill_of_materials_is_valid_and_has_every_locked_package() -> None:
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(made) is None
     named = {component["purl"]: component for component in json.loads(made)["components"]}
     for package in licences.packages(ROOT):
-        component = named[f"pkg:pypi/{package.name}@{package.version}"]
+        component = named[str(PackageURL(type="pypi", name=package.name, version=package.version))]
         assert component["licenses"]
         assert component["scope"] == ("required" if package.deployed else "optional")
         files = component["externalReferences"][0]["hashes"]
