@@ -20,7 +20,7 @@ rehearse: $(VENV)/.ready
 	$(BIN)/python -m rehearsal eks --stack $(STACK) --if-possible
 
 ## Format, lint, types and every test; tests that need root, packages or built programs say so if they cannot run
-test: check audit test-fast test-slow test-nodes test-kubernetes
+test: check audit test-fast test-slow test-metrics test-nodes test-kubernetes
 
 ## The fast suite: about a minute
 test-fast: $(VENV)/.ready
