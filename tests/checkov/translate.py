@@ -163,7 +163,7 @@ def _pascal(value: Any) -> Any:
 
 def pods(manifest: Any) -> Iterator[dict[str, Any]]:
     """The pods that an object has templates of; one that already is of a kind with pods is not written twice."""
-    if not isinstance(manifest, Mapping) or manifest.get("kind") == "Job":
+    if not isinstance(manifest, Mapping) or manifest.get("kind") in ("Job", "DaemonSet"):
         return
     about = manifest.get("metadata", {})
     for where, spec in _templates(manifest, ""):
