@@ -206,6 +206,25 @@ def test_what_others_use_counts_and_what_this_stack_has_does_not(aws: StubbedAws
     assert (found["Internet gateways per Region"].used, found["Internet gateways per Region"].result) == (5, "FAIL")
 
 
+def test_spot_nodes_of_other_clusters_count_against_the_quota_of_spot_nodes(aws: StubbedAws) -> None:
+    arn = "arn:aws:sagemaker:us-west-2:123456789012:cluster/others000000"
+    summary = {"ClusterArn": arn, "ClusterName": "others", "CreationTime": "2026-01-01T00:00:00Z"}
+    aws.answer("sagemaker", "list_clusters", {"ClusterSummaries": [{**summary, "ClusterStatus": "InService"}]})
+    groups = [
+        {"InstanceType": "ml.g5.16xlarge", "CurrentCount": 7, "CapacityRequirements": {"Spot": {}}},
+        {"InstanceType": "ml.g5.16xlarge", "CurrentCount": 2},
+    ]
+    described = {"ClusterArn": arn, "ClusterStatus": "InService", "InstanceGroups": groups}
+    aws.answer("sagemaker", "describe_cluster", described, ClusterName="others")
+    spot = {"name": "spot", "instanceType": "ml.g5.16xlarge", "count": 3, "capacity": "spot"}
+    (quota,) = (
+        q
+        for q in needed(config("dev", workers=[spot], nodeProvisioning="Continuous"))
+        if "Total number of Spot" in q.name
+    )
+    assert quotas._Usage(stack(aws)).of(quota) == (7, "")
+
+
 @pytest.mark.parametrize(
     ("code", "said"),
     [("AccessDeniedException", "permission denied"), ("ThrottlingException", "throttled"), ("Odd", "Odd")],
