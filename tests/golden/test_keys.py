@@ -20,7 +20,7 @@ from tests.golden.stacks import GOLDEN, deployed, on_the_day
 from tests.support import config, project
 
 # What nodes read when they boot.
-_AT_BOOT = re.compile(r"lifecycle-(?!policy$)|slurm-ssh-public-key$|identity-\w+-instance$")
+_AT_BOOT = re.compile(r"lifecycle-(?!(policy|access-log)$)|slurm-ssh-public-key$|identity-\w+-instance$")
 
 
 def expect(keys: set[str], refused: str | None, did: dict[str, list[str]], lost: set[str]) -> None:

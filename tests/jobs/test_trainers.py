@@ -18,7 +18,7 @@ JOBS = ROOT / "jobs/slurm"
 PYTHONS = (sys.executable, "/usr/bin/python3")
 RUN = """
 import runpy, sys
-sys.path[:0] = [{stubs!r}, {jobs!r}]
+sys.path[:0] = [{stubs!r}, {folder!r}]
 import stubs
 for name in {names}:
     getattr(stubs, name)()
@@ -41,8 +41,8 @@ def python_with_torch() -> str:
 
 def train(script: str, names: tuple[str, ...], *arguments: str, python: str = "", **environment: str) -> str:
     """The trainer's output."""
-    path = str(JOBS / script)
-    code = RUN.format(stubs=str(Path(__file__).parent), jobs=str(JOBS), names=names, script=path)
+    path = JOBS / script
+    code = RUN.format(stubs=str(Path(__file__).parent), folder=str(path.parent), names=names, script=str(path))
     return python_says(python or python_with_torch(), code, *arguments, **environment)
 
 

@@ -61,8 +61,8 @@ CLOSED: dict[str, Any] = {
     "network": {"egress": "vpc-only", "trusted": ["210987654321", "310987654321", "o-exampleorgid"]}
 }
 # A HyperPod cluster cannot change its security groups (AWS::SageMaker::Cluster, create-only properties), nor can a file
-# system.
-FOR_LIFE = {"network.securityGroupIds"}
+# system. Another sign-in makes another Grafana workspace (rehearsal/account/replacement.csv).
+FOR_LIFE = {"network.securityGroupIds", "observability.grafanaAuthentication"}
 
 
 def reordered(value: Any) -> Any:
