@@ -133,6 +133,11 @@ def explain(error: BaseException, stack: str = "STACK") -> Failure | None:
     return failure
 
 
+def described(error: BaseException, stack: str) -> Failure:
+    """The failure that an error comes to, in its own words where none is known."""
+    return explain(error, stack) or Failure(str(error))
+
+
 def _failure(error: BaseException) -> Failure | None:
     match error:
         case Failure():

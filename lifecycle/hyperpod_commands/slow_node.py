@@ -86,14 +86,12 @@ class Tester:
         arguments = ["2", str(self._per_node), "all_reduce"]
         if trainium:
             self._options = nccom_test.parser().parse_args(arguments)
+            wire = float(group["network_gbps"])
+            self.threshold = bandwidth.threshold("all_reduce", "nccom", wire, 2, self._per_node)
         else:
             sizes = GLOO_SIZES if self.backend == "gloo" else NCCL_SIZES
             self._options = nccl_test.parser().parse_args([*arguments, *sizes])
-        if self.backend == "gloo" and workers.transport != "tcp":
-            self.threshold = None
-        else:
-            wire = float(group["network_gbps"])
-            self.threshold = bandwidth.threshold("all_reduce", self.backend, wire, 2, self._per_node)
+            self.threshold = nccl_test.limit(self._options, self.backend, workers, self._per_node)
 
     def run(self) -> List[pairs.Pair]:
         """Test every round of pairs."""

@@ -15,7 +15,7 @@ from typing import Any
 import jmespath
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stack.failures import Exit, Failure, explain
+from stack.failures import Exit, Failure, described
 
 from ..cluster import nodes as cluster_nodes
 from ..cluster import sessions
@@ -52,7 +52,7 @@ class Stack:
             text = self._answer(row.probe)
             result = self._filled(row.probe).read(text)
         except (Failure, ClientError, BotoCoreError) as error:
-            failure = explain(error, self._target.stack) or Failure(str(error))
+            failure = described(error, self._target.stack)
             text, result = failure.message, "unknown"
         seen = _ACCOUNT.sub("ACCOUNT", " ".join(text.split()))[:_MOST]
         return Finding(

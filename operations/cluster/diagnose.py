@@ -18,7 +18,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stack.failures import Failure, bad_input, explain
+from stack.failures import Failure, bad_input, described
 
 from .. import records
 from ..target import Target
@@ -30,8 +30,7 @@ from .secrets import without_secrets
 # One section of a node ends after so many seconds, and its last bytes are kept.
 _SECTION_SECONDS, _SECTION_BYTES = 20, 256 * 1024
 _NODE_SECONDS = 600.0
-# Sessions opened at once; StartSession is throttled per account (AWS General Reference, Systems Manager quotas).
-_SESSIONS = 8
+_MOST_NODES = 8
 _MARK = "@@section"
 _OF_SLURM = "command -v scontrol > /dev/null || exit 0; "
 _UNITS = "-u slurmd -u slurmctld -u munge -u kubelet -u containerd -u 'hyperpod*' -u amazon-ssm-agent"
@@ -97,7 +96,7 @@ def collect(
             files[f"cluster/{name}"] = ask()
         except (Failure, ClientError, BotoCoreError) as error:
             failures.append(f"{name}: {_why(error, target)}")
-    with ThreadPoolExecutor(_SESSIONS) as pool:
+    with ThreadPoolExecutor(sessions.AT_ONCE) as pool:
         for node, answer in zip(chosen, pool.map(lambda one: _ask(target, one), chosen), strict=True):
             on_node(node.name)
             if isinstance(answer, str):
@@ -116,7 +115,7 @@ def most_telling(nodes: Sequence[Node]) -> list[Node]:
     """The controller, and the nodes that are not well, at most eight; without any the first worker."""
     ill = [node for node in nodes if node.role == "worker" and (node.status != "Running" or node.reason)]
     workers = ill or [node for node in nodes if node.role == "worker"][:1]
-    return [*(node for node in nodes if node.role == "controller"), *workers][:_SESSIONS]
+    return [*(node for node in nodes if node.role == "controller"), *workers][:_MOST_NODES]
 
 
 def _questions(target: Target, nodes: Sequence[Node]) -> dict[str, Callable[[], str]]:
@@ -207,8 +206,7 @@ def _write(archive: Path, files: Mapping[str, str], modified: float) -> None:
 
 
 def _why(error: Exception, target: Target) -> str:
-    failure = explain(error, target.stack)
-    return failure.message if failure else str(error)
+    return described(error, target.stack).message
 
 
 def _json(document: object) -> str:

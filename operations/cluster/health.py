@@ -11,15 +11,13 @@ from typing import Any, Literal
 from botocore.exceptions import BotoCoreError, ClientError
 from hyperpod_node.health.run import RESULTS
 
-from stack.failures import Failure, explain
+from stack.failures import Failure, described
 
 from ..target import Target
 from . import sessions
 from .node import Node
 
 Status = Literal["PASS", "FAIL", "UNKNOWN"]
-# Sessions opened at once; StartSession is throttled per account (AWS General Reference, Systems Manager quotas).
-_SESSIONS = 8
 _SECONDS = 120.0
 # The checks run every five minutes; twice as old is too old to say anything.
 _OLD_SECONDS = 600.0
@@ -46,7 +44,7 @@ class NodeHealth:
 def ask(target: Target, nodes: Sequence[Node], *, now: bool) -> list[NodeHealth]:
     """The health of every worker among the nodes, in their order. ``now``: run the checks instead of reading."""
     workers = [node for node in nodes if node.role == "worker"]
-    with ThreadPoolExecutor(_SESSIONS) as pool:
+    with ThreadPoolExecutor(sessions.AT_ONCE) as pool:
         return list(pool.map(lambda node: _one(target, node, now), workers))
 
 
@@ -57,7 +55,7 @@ def _one(target: Target, node: Node, now: bool) -> NodeHealth:
         clock, _, document = said.partition("\n")
         return read(node.name, json.loads(document), float(clock))
     except (Failure, ClientError, BotoCoreError) as error:
-        trouble = (explain(error, target.stack) or Failure(str(error))).message
+        trouble = described(error, target.stack).message
     except (ValueError, KeyError, TypeError):
         last = [line for line in said.splitlines() if line.strip()][-1:]
         trouble = f"no results yet: {last[0] if last else 'no output'}"

@@ -28,6 +28,8 @@ _PLUGIN_HELP = (
 # process list (session-manager-plugin 1.2.497 and later).
 _SESSION_VARIABLE = "AWS_SSM_START_SESSION_RESPONSE"
 NON_INTERACTIVE = "AWS-StartNonInteractiveCommand"
+# Sessions opened at once; StartSession is throttled per account (AWS General Reference, Systems Manager quotas).
+AT_ONCE = 8
 _BEGIN, _END = "__hyperpod_begin__", "__hyperpod_end__"
 
 

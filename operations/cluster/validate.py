@@ -17,7 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from components.catalogue.accelerators import EFA_RESOURCE
 from components.config import InstanceGroup
 from components.names import CLUSTER_ID_TAG
-from stack.failures import Exit, Failure, bad_input, explain
+from stack.failures import Exit, Failure, bad_input, described
 from stack.jobs import run as job_run
 from stack.jobs.render import JobError, render
 
@@ -27,8 +27,6 @@ from . import sessions
 from .node import Node
 
 Result = Literal["PASS", "FAIL", "UNKNOWN"]
-# Sessions opened at once; StartSession is throttled per account (AWS General Reference, Systems Manager quotas).
-_SESSIONS = 8
 # States in which a node takes jobs, or will when its own are done (sinfo's manual, node state codes). A suffix + means
 # a completing job and - a planned one; all other suffixes mean a node that is going away.
 _UP = re.compile(r"(idle|mixed|allocated|completing|planned|reserved)[+-]?")
@@ -238,7 +236,7 @@ class Validation:
     def each_node(self) -> Iterator[Check]:
         """Each node's own checks: boot, /fsx, MUNGE, Slurm, devices, EFA, commands."""
         running = [node for node in self._nodes if node.status == "Running"]
-        with ThreadPoolExecutor(_SESSIONS) as pool:
+        with ThreadPoolExecutor(sessions.AT_ONCE) as pool:
             for results in pool.map(self._one_node, running):
                 yield from results
 
@@ -276,7 +274,7 @@ def _check(name: str, good: bool, detail: str, hint: str = "") -> Check:
 
 def _not_asked(name: str, error: Exception, stack: str) -> Check:
     """A check that could not finish: FAIL if the cluster is the cause, UNKNOWN if the way to it is."""
-    failure = explain(error, stack) or Failure(str(error))
+    failure = described(error, stack)
     result: Result = "FAIL" if failure.code is Exit.FAILED else "UNKNOWN"
     return Check(name=name, result=result, detail=failure.message, hint=failure.hint)
 

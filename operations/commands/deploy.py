@@ -17,7 +17,7 @@ from components.names import readable
 from operations.deployment.rehearse import rehearsed
 from stack.advice import REHEARSE_AGAIN, next_step
 from stack.clock import clock
-from stack.failures import Failure, cannot_know, explain
+from stack.failures import Failure, cannot_know, described
 
 from .. import console, target
 from ..dashboards.importing import import_dashboards
@@ -114,7 +114,7 @@ def _import_dashboards(chosen: Target, report: deploy.Report) -> None:
     try:
         found = import_dashboards(chosen)
     except (Failure, ClientError, BotoCoreError) as error:
-        said = (explain(error, chosen.stack) or Failure(str(error))).message
+        said = described(error, chosen.stack).message
         report.warnings.append(f"no dashboards: {said}. Try again: python -m operations dashboards {chosen.stack}")
     else:
         console.note(f"{len(found.dashboards)} dashboards are in {found.grafana}, folder HyperPod.")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stack.failures import Failure, bad_input, explain
+from stack.failures import Failure, bad_input, described
 
 from .. import console, target
 from ..cluster import nodes as cluster_nodes
@@ -43,7 +43,7 @@ def nodes_command(
         try:
             found = cluster_nodes.with_states(chosen, found)
         except (Failure, ClientError, BotoCoreError) as error:
-            failure = explain(error, stack) or Failure(str(error))
+            failure = described(error, stack)
             console.note(f"state unknown: {failure.message}", "yellow")
             console.note(f"  {failure.hint}")
     if as_json:
