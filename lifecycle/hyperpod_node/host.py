@@ -391,9 +391,12 @@ class Host:
 def _content(path: Path) -> Optional[bytes]:
     """What is in a file, None where it is a link or no file."""
     try:
-        with places.opened(path) as descriptor, os.fdopen(os.dup(descriptor), "rb") as file:
-            return file.read() if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+        with places.opened(path) as descriptor:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                return file.read()
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.EISDIR):
+        if error.errno == errno.ELOOP:
             return None
         raise

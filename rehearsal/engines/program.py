@@ -51,9 +51,10 @@ def run_program(project: Project, engine: Engine, warnings: list[str]) -> None:
     logger = logging.Logger("pulumi-program")
     logger.addHandler(_Warnings(warnings))
     # Set before any Pulumi code runs: without its own event loop the runtime waits for ever.
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    executor = ThreadPoolExecutor(_WORKERS)
+    loop = _new_loop()
+    # The SDK gives each thread a loop, and never closes it: three open files per thread.
+    loops: list[asyncio.AbstractEventLoop] = []
+    executor = ThreadPoolExecutor(_WORKERS, initializer=lambda: loops.append(_new_loop()))
     loop.set_default_executor(executor)
     try:
         with _working_folder(project), _no_collection(), _no_traces():
@@ -67,10 +68,17 @@ def run_program(project: Project, engine: Engine, warnings: list[str]) -> None:
     finally:
         _cancel_rest(loop)
         executor.shutdown(wait=True)
-        loop.close()
+        for each in (*loops, loop):
+            each.close()
         asyncio.set_event_loop(None)
     if engine.failures:
         raise DeploymentError(engine.failures[0])
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    return loop
 
 
 async def _main(project: Project, engine: Engine, logger: logging.Logger) -> None:

@@ -234,6 +234,14 @@ def test_a_secret_is_never_readable_on_its_way(tmp_path: Path, monkeypatch: pyte
     assert seen == [0o600]
 
 
+def test_a_folder_in_a_files_place_is_no_text_and_stays_not_open(tmp_path: Path) -> None:
+    (tmp_path / "etc" / "slurm.conf").mkdir(parents=True)
+    host, files = real(tmp_path), Path("/proc/self/fd")
+    before = len(list(files.iterdir()))
+    assert host.read("/etc/slurm.conf") is None
+    assert len(list(files.iterdir())) == before
+
+
 def test_a_link_to_a_file_stays_a_link_when_the_file_is_written(tmp_path: Path) -> None:
     host = real(tmp_path)
     host.write("/opt/slurm/etc/slurm.conf", "a\n")

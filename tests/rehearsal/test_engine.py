@@ -78,6 +78,13 @@ def test_independent_resources_are_under_way_at_the_same_time(program: Any, acco
     assert not up(program(text), account).failure
 
 
+def test_a_deployment_leaves_no_file_open(program: Any, account: Account) -> None:
+    folder = Path("/proc/self/fd")
+    before = len(list(folder.iterdir()))
+    assert not up(program("for n in range(9): aws.cloudwatch.LogGroup(f'l-{n}', name=f'g{n}')\n"), account).failure
+    assert len(list(folder.iterdir())) == before
+
+
 def test_a_resource_starts_when_the_last_it_depends_on_is_done(program: Any, account: Account) -> None:
     text = (
         "vpc = aws.ec2.Vpc('vpc', cidr_block='10.0.0.0/16')\n"

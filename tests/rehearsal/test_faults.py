@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import pickle
-import select
 import signal
 import traceback
 from collections.abc import Callable
+from multiprocessing import connection
 from typing import NamedTuple
 
 import pytest
@@ -91,7 +91,7 @@ def in_a_fork(look: Callable[[], Aftermath]) -> Aftermath:
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        heard = select.select([pipe], [], [], 60)[0]
+        heard = connection.wait([pipe], 60)
         if not heard:
             os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
