@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 # Keep compiled bytecode even if the environment disables it: without it, importing the packages takes 10 s.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: rehearse test test-fast test-slow test-metrics test-nodes test-kubernetes fuzz mutants check audit checkov sbom requirements format golden docs-reference dashboards node-packages kubernetes-tools clean
+.PHONY: rehearse test test-fast test-slow test-metrics test-nodes test-kubernetes fuzz mutants check audit digests checkov sbom requirements format golden docs-reference dashboards node-packages kubernetes-tools clean
 
 ## Bring a stack up and down in an embedded AWS account, then rehearse its nodes or Kubernetes objects: make rehearse STACK=eks-gpu ARGS="--report report.html"
 rehearse: $(VENV)/.ready
@@ -62,6 +62,10 @@ check: $(VENV)/.ready
 ## Known vulnerabilities of the locked packages, and secrets in the project's files; says so where the database is out of reach
 audit: $(VENV)/.ready
 	$(BIN)/python -m tools.supply.audit || [ $$? -eq 3 ]
+
+## Ask registries for the digests of images that are named by tag alone; ARGS=--write names them by digest from then on
+digests: $(VENV)/.ready
+	$(BIN)/python -m tools.supply.digests $(ARGS)
 
 ## What checkov finds in what the golden stacks deploy, and why each of it is none; installs it once, in ~/.cache/hyperpod-tools
 checkov: $(VENV)/.ready

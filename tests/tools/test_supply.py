@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -20,10 +19,11 @@ from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
 from components.catalogue.rows import read
-from stack.failures import Exit
+from stack.failures import Exit, Failure
 from tests.support import ROOT
-from tools.supply import audit, licences
+from tools.supply import audit, digests, licences
 from tools.supply.bill import bill
+from tools.supply.digests import UNPINNED, Unpinned
 
 # As OSV answers about it (https://osv.dev/vulnerability/GHSA-462w-v97r-4m45).
 RECORDED = {
@@ -41,14 +41,6 @@ RECORDED = {
         }
     ]
 }
-
-
-@dataclass(frozen=True)
-class Unpinned:
-    """An image or OCI chart that is named by tag. ``*`` stands for an account, region or version that others decide."""
-
-    reference: str
-    reason: str
 
 
 @contextmanager
@@ -190,8 +182,65 @@ def images() -> set[str]:
 
 
 def test_images_and_oci_charts_are_named_by_digest_or_a_row_says_why_not() -> None:
-    rows = {row.reference for row in read(ROOT / "tools/supply/unpinned.csv", Unpinned)}
+    rows = {row.reference for row in read(UNPINNED, Unpinned)}
     without = {one for one in images() if not re.search(r"@sha256:[0-9a-f]{64}$", one)}
     assert without
     assert not {one for one in without if not any(fnmatchcase(one, row) for row in rows)}
     assert not {row for row in rows if not any(fnmatchcase(one, row) for one in without)}, "rows that nothing matches"
+
+
+DIGEST = f"sha256:{'0a' * 32}"
+
+
+@contextmanager
+def registry() -> Iterator[str]:
+    """A registry that tells the digest of org/app:1.0 to whoever has fetched its token. Its host and port."""
+
+    class Registry(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            assert self.path == "/token?service=a+registry&scope=repository%3Aorg%2Fapp%3Apull"
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"token": "anybody"}')
+
+        def do_HEAD(self) -> None:
+            if self.headers["Authorization"] != "Bearer anybody":
+                here = self.headers["Host"]
+                self.send_response(401)
+                scope = f'service="a registry",scope="repository:{self.path.split("/manifests")[0][4:]}:pull"'
+                self.send_header("WWW-Authenticate", f'Bearer realm="http://{here}/token",{scope}')
+            elif self.path == "/v2/org/app/manifests/1.0" and "oci.image.index" in self.headers["Accept"]:
+                self.send_response(200)
+                self.send_header("Docker-Content-Digest", DIGEST)
+            else:
+                self.send_response(404)
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Registry) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_a_registry_is_asked_for_the_digest_of_a_tag_and_an_unknown_tag_is_said() -> None:
+    with registry() as host:
+        assert digests.digest(f"{host}/org/app:1.0", scheme="http") == DIGEST
+        with pytest.raises(Failure, match=r"has no org/app:2.0") as missing:
+            digests.digest(f"{host}/org/app:2.0", scheme="http")
+    with pytest.raises(Failure, match="could not be asked about") as away:
+        digests.digest(f"{host}/org/app:1.0", scheme="http")
+    assert (missing.value.code, away.value.code) == (Exit.FAILED, Exit.CANNOT_KNOW)
+
+
+def test_a_digest_is_written_where_the_image_is_named_and_its_row_goes(tmp_path: Path) -> None:
+    table, code = tmp_path / "unpinned.csv", tmp_path / "code.py"
+    table.write_text("reference,reason\nhost/app:1.0,none known\nhost/*,many\noci://host/chart,none known\n")
+    code.write_text('A = "host/app:1.0"\nB = "host/app:1.0-rc"\nC = "mirror/app:1.0"\n')
+    assert list(digests.by_tag(table)) == ["host/app:1.0"]
+    assert digests.pin({"host/app:1.0": DIGEST}, ["code.py"], tmp_path, table) == ["code.py"]
+    assert code.read_text() == f'A = "host/app:1.0@{DIGEST}"\nB = "host/app:1.0-rc"\nC = "mirror/app:1.0"\n'
+    assert table.read_text() == "reference,reason\nhost/*,many\noci://host/chart,none known\n"
+    assert not digests.pin({"host/app:1.0": DIGEST}, ["code.py"], tmp_path, table), "a second time changes something"
