@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import io
 import os
@@ -174,7 +173,7 @@ class Host:
         """A file's text, None where it is missing."""
         try:
             with places.place(self.settings.root, name) as path:
-                data = _content(path)
+                data = places.content(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         return None if data is None else io.TextIOWrapper(io.BytesIO(data), "utf-8", "replace").read()
@@ -195,7 +194,7 @@ class Host:
         """``write`` for bytes."""
         with places.place(self.settings.root, name, make=True) as path:
             with contextlib.suppress(FileNotFoundError):
-                if _content(path) == data:
+                if places.content(path) == data:
                     return self.secure(name, mode, owner)
             temporary = path.with_name(f".{path.name}.{self.hostname()}.new")
             with contextlib.suppress(FileNotFoundError):
@@ -386,17 +385,3 @@ class Host:
             if len(fields) >= 3:
                 table[fields[1]] = (fields[0], fields[2])
         return table
-
-
-def _content(path: Path) -> Optional[bytes]:
-    """What is in a file, None where it is a link or no file."""
-    try:
-        with places.opened(path) as descriptor:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return None
-            with os.fdopen(descriptor, "rb", closefd=False) as file:
-                return file.read()
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            return None
-        raise

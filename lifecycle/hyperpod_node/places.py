@@ -7,8 +7,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, Optional
 
 from .errors import StepError
 
@@ -60,3 +61,17 @@ def opened(path: Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def content(path: Path) -> Optional[bytes]:
+    """What is in a file, None where it is a link or no file."""
+    try:
+        with opened(path) as found:
+            if not stat.S_ISREG(os.fstat(found).st_mode):
+                return None
+            with os.fdopen(found, "rb", closefd=False) as file:
+                return file.read()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+        raise
