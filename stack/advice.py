@@ -25,6 +25,11 @@ _STEPS: tuple[tuple[str, str], ...] = (
         "wait a few minutes, then deploy again: it continues where it stopped",
     ),
     (
+        r"Kubernetes cluster is unreachable|due to unreachable cluster",
+        "the Kubernetes API answers inside the VPC, and addresses in hyperpod:kubernetesApiCidrs: go on from one of "
+        "them, or add yours; if the cluster itself is gone, set PULUMI_K8S_DELETE_UNREACHABLE=true and repeat",
+    ),
+    (
         r"\bLifecycleScriptFailed\b|\b[Ll]ifecycle scripts?\b",
         "the last line of the node's log names the step that failed; fix lifecycle/ or the network, then deploy again: "
         "it deletes the failed cluster first",

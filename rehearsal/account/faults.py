@@ -10,12 +10,13 @@ from stack.state import HYPERPOD_CLUSTER
 
 from .books import HalfMade, Live, Refused
 
-FaultKind = Literal["error", "throttling", "capacity", "lifecycle", "unavailable", "expired"]
+FaultKind = Literal["error", "throttling", "capacity", "lifecycle", "unavailable", "expired", "unreachable"]
 Call = Literal["create", "update", "delete"]
 
 # Codes are those of the SageMaker API Reference, "Common Errors", of the EC2 API Reference, "Error codes", and of the
 # Cloud Control API User Guide, "Handler error codes". Where nodes fail to boot, DescribeCluster has prose alone
-# (FailureMessage): LifecycleScriptFailed is this project's own name.
+# (FailureMessage): LifecycleScriptFailed is this project's own name. Of an API server out of reach pulumi-kubernetes
+# speaks (provider.go, clusterUnreachable), around the words of Go's net package.
 _MESSAGES: dict[str, tuple[str, str]] = {
     "error": ("InternalFailure", "injected failure"),
     "throttling": ("ThrottlingException", "Rate exceeded"),
@@ -29,6 +30,11 @@ _MESSAGES: dict[str, tuple[str, str]] = {
         "under /aws/sagemaker/Clusters, stream LifecycleConfig/<group>/<instance>",
     ),
     "unavailable": ("NotStabilized", "it was created, but did not become available"),
+    "unreachable": (
+        "Unreachable",
+        "configured Kubernetes cluster is unreachable: unable to load schema information from the API server: "
+        "dial tcp: i/o timeout",
+    ),
     "expired": ("ExpiredTokenException", "The security token included in the request is expired"),
 }
 # Kinds that fail after AWS has accepted the request. The resource stays in a failed state: a HyperPod cluster has to be
@@ -47,7 +53,7 @@ class Fault:
 
     ``count`` is how often it fails; a throttled request succeeds when the provider has retried often enough.
     ``nth`` counts creates over the whole account instead, from 1; from it on credentials that have expired fail every
-    call. ``call`` is what fails otherwise.
+    call. Out of reach is the Kubernetes API, for every object and every call. ``call`` is what fails otherwise.
     """
 
     target: str = ""
@@ -61,6 +67,8 @@ class Fault:
         """Whether this fault hits this call. ``creates``: how many creates the account has seen, with this one."""
         if self.kind == "expired" and self.nth is not None:
             return creates >= self.nth
+        if self.kind == "unreachable":
+            return type_token.startswith("kubernetes:")
         if self.hits >= self.count or call != self.call:
             return False
         hit = (

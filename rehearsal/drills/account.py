@@ -124,6 +124,33 @@ def _two_at_once(ground: Ground) -> Finding:
         return Finding(said, first.lost(before), first.leave(), seconds)
 
 
+def _out_of_reach(ground: Ground) -> Finding:
+    """Whoever deploys loses the way to the Kubernetes API, as a VPN ends, and again before the destroy."""
+    with ground.deployer(Fault(kind="unreachable")) as deployer:
+        account = deployer.account
+        said = deployer.up()
+        require(said, "the deployment did not fail")
+        began, before = deployer.clock, deployer.holdings()
+        account.faults.clear()
+        _must(deployer.up())
+        seconds = deployer.clock - began
+        deployer.settled()
+        lost, objects = deployer.lost(before), _objects(deployer)
+        account.faults = [Fault(kind="unreachable")]
+        failures = deployer.destroy()
+        require(failures and all("unreachable" in one for one in failures), f"destroy: {failures[:1]}")
+        gone = objects - _objects(deployer)
+        require(not gone, f"the state forgot {', '.join(sorted(gone))}")
+        account.faults.clear()
+        return Finding(said, lost, deployer.leave(), seconds)
+
+
+def _objects(deployer: Deployer) -> set[str]:
+    """The objects that the Kubernetes API must be asked to delete: what is in others goes with them."""
+    state = deployer.state
+    return {one.name for one in state.values() if one.type.startswith("kubernetes:") and not one.deleted_with}
+
+
 def _interrupted(ground: Ground) -> Finding:
     """Destroy is interrupted again and again, and repeated."""
     with ground.deployer() as deployer:
@@ -185,6 +212,14 @@ DRILLS: tuple[Drill[Ground], ...] = (
         "the file system is created but never becomes available",
         "LustreFileSystem.*NotStabilized",
         lambda: Fault("aws:fsx/lustreFileSystem:LustreFileSystem", "unavailable"),
+    ),
+    Drill(
+        "kubernetes-unreachable",
+        "whoever deploys an EKS stack cannot reach its Kubernetes API, and cannot when it is destroyed",
+        "account",
+        "Kubernetes cluster is unreachable",
+        _out_of_reach,
+        eks_only=True,
     ),
     Drill(
         "two-deploys",

@@ -62,7 +62,7 @@ class Result:
 @dataclass(frozen=True)
 class Drill(Generic[Site]):
     """``tells``: a pattern of the cause, as the user has to see it. ``act`` breaks and recovers a site; it raises
-    CheckFailed where the site does not recover.
+    CheckFailed where the site does not recover. ``eks_only``: a Slurm stack has nothing that it could break.
     """
 
     name: str
@@ -70,6 +70,7 @@ class Drill(Generic[Site]):
     where: Where
     tells: str
     act: Callable[[Site], Finding]
+    eks_only: bool = False
 
     def run(self, site: Site, stack: str) -> Result:
         """Break the site, and judge what is found."""

@@ -67,12 +67,14 @@ def run(
 
     ground = Ground(project, config)
     for drill in IN_ACCOUNT:
-        if drill.name in names:
+        if drill.name in names and drill.eks_only and config.settings.orchestrator != "eks":
+            outcome.not_run[drill.name] = "a Slurm stack has no Kubernetes API"
+        elif drill.name in names:
             on_start(drill)
             end(drill.run(ground, project.stack))
     wanted = [drill for drill in ON_NODES if drill.name in names]
     if why := _no_nodes(config) if wanted else "":
-        outcome.not_run = {drill.name: why for drill in wanted}
+        outcome.not_run |= {drill.name: why for drill in wanted}
         return outcome
     if wanted:
         NodeDrills(project, config, on_start, end).hold(wanted)

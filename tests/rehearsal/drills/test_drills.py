@@ -68,12 +68,20 @@ def test_one_drill_by_name_prints_and_writes_what_its_user_saw(
         assert words in said
 
 
-def test_what_cannot_be_held_is_said_and_proves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("stack", "name", "why"),
+    [
+        ("eks-gpu", "partition", "the simulated nodes are Slurm's, and this stack runs EKS"),
+        ("dev", "kubernetes-unreachable", "a Slurm stack has no Kubernetes API"),
+    ],
+)
+def test_what_cannot_be_held_is_said_and_proves_nothing(
+    stack: str, name: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = tmp_path / "drills.json"
-    assert main(["drill", "--stack", "eks-gpu", "--only", "partition", "--json", str(found)]) == 1
-    why = "the simulated nodes are Slurm's, and this stack runs EKS"
-    assert json.loads(found.read_text()) == {"drills": [], "not_run": [{"name": "partition", "why": why}]}
-    assert f"partition: {why}" in capsys.readouterr().out
+    assert main(["drill", "--stack", stack, "--only", name, "--json", str(found)]) == 1
+    assert json.loads(found.read_text()) == {"drills": [], "not_run": [{"name": name, "why": why}]}
+    assert f"{name}: {why}" in capsys.readouterr().out
 
 
 def test_the_docs_page_has_a_row_for_each_drill_with_what_it_breaks() -> None:
