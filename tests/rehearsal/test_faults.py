@@ -91,7 +91,7 @@ def in_a_fork(look: Callable[[], Aftermath]) -> Aftermath:
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        heard = connection.wait([pipe], 60)
+        heard = connection.wait([reading], 60)
         if not heard:
             os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
