@@ -103,7 +103,7 @@ class Account(Books):
         self, kind: Any, name: str, inputs: dict[str, Any], at: float, ready_at: float
     ) -> tuple[str, dict[str, Any]]:
         named = frozenset(references(inputs))
-        check_exist(named, self._known())
+        self._check_exist(named)
         check_quota(self, kind.token, inputs)
         check_policies(kind.token, inputs, self.partition)
         check_tags(kind.token, inputs)
@@ -125,7 +125,7 @@ class Account(Books):
 
     def _update(self, kind: Any, live: Live, inputs: Mapping[str, Any], at: float) -> dict[str, Any]:
         named = frozenset(references(inputs))
-        check_exist(named, self._known())
+        self._check_exist(named)
         check_policies(kind.token, inputs, self.partition)
         check_tags(kind.token, inputs)
         self.now = at
@@ -198,11 +198,13 @@ class Account(Books):
         self._creates = 0
         self._note()
 
-    def _known(self) -> set[str]:
+    def _check_exist(self, named: frozenset[str]) -> None:
+        if not named:
+            return
         own = known_identifiers(self.live.values())
         lists = {live.outputs["prefixListId"] for live in self.live.values() if live.outputs.get("prefixListId")}
         buckets = {f"s3://{live.id}" for live in self.live.values() if live.type == "aws:s3/bucket:Bucket"}
-        return own | lists | buckets
+        check_exist(named, own | lists | buckets)
 
     def _existing(self, type_token: str, resource_id: str) -> Live:
         try:

@@ -17,6 +17,7 @@ from moto.core import responses
 from moto.core.base_backend import AccountSpecificBackend
 from moto.iam import models as iam
 from moto.s3 import models as s3
+from moto.s3 import urls as s3_urls
 
 # Of AWS's 1,300 managed policies, those of the services used here.
 _MANAGED = (
@@ -58,6 +59,8 @@ def apply() -> None:
     core.RESPONSES_METHODS = []
     # Every response lists the methods of its class.
     responses.method_names_from_class = cache(responses.method_names_from_class)
+    # Otherwise every request to S3 loads the module of its addresses again: an environment variable may have changed.
+    s3.S3Backend._url_module = s3_urls  # type: ignore[method-assign, assignment]
     # Listing one object's versions copies every object of the bucket, with all that it refers to.
     s3.FakeKey.__deepcopy__ = lambda key, memo: copy(key)  # type: ignore[attr-defined]
     # Otherwise each session reads the service descriptions again.

@@ -48,7 +48,8 @@ def run_program(project: Project, engine: Engine, warnings: list[str]) -> None:
 
     Raises ProgramError if the program stops itself, DeploymentError if a resource could not be created.
     """
-    logger = logging.Logger("pulumi-program")
+    # With a level: the SDK has four debug messages for each resource.
+    logger = logging.Logger("pulumi-program", logging.WARNING)
     logger.addHandler(_Warnings(warnings))
     # Set before any Pulumi code runs: without its own event loop the runtime waits for ever.
     loop = _new_loop()

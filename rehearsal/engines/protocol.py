@@ -8,7 +8,7 @@ from typing import Any
 
 from google.protobuf import json_format
 from pulumi.runtime import rpc
-from pulumi.runtime.sync_await import _ensure_event_loop, _sync_await
+from pulumi.runtime.sync_await import _ensure_event_loop
 
 from ..account import Account, Refused
 from ..account.keys import key_of
@@ -20,7 +20,12 @@ _COMPUTED = {"aws:eks/cluster:Cluster": {"vpcConfig": ("clusterSecurityGroupId",
 def serialize(values: Mapping[str, Any]) -> Any:
     """Values as a protobuf struct."""
     _ensure_event_loop()
-    return _sync_await(rpc.serialize_properties(values, {}))
+    # Plain values wait for nothing, so the first step is the last; an event loop takes ten times as long.
+    try:
+        rpc.serialize_properties(values, {}).send(None)
+    except StopIteration as end:
+        return end.value
+    raise TypeError("only plain values can be serialized here")
 
 
 def deserialize(struct: Any) -> tuple[dict[str, Any], set[str]]:
