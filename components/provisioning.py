@@ -64,4 +64,5 @@ def _group(config: Config, group: InstanceGroup) -> Group:
         rdma_read=row.rdma_read,
         network_gbps=row.network_gbps,
         nvme_disks=row.nvme_disks,
+        taints=tuple(sorted({taint.key for taint in group.taints})),
     )

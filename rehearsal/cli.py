@@ -305,6 +305,7 @@ def _eks(
         raise bad_input(f"stack {stack} runs Slurm; `python -m rehearsal nodes` rehearses it")
     from .kubernetes import binaries, network
     from .kubernetes.control_plane import ControlPlane
+    from .kubernetes.nodes import names_of
     from .kubernetes.outcome import Outcome
     from .kubernetes.rehearse import lacking, run
     from .kubernetes.show import ending
@@ -328,7 +329,8 @@ def _eks(
     network.set_up()
     outcome, began = Outcome(stack=stack), time.monotonic()
     with interruptible():
-        run(project, chosen, outcome, console, ControlPlane(found), cycles=cycles, engine=engine)
+        plane = ControlPlane(found, names_of(chosen))
+        run(project, chosen, outcome, console, plane, cycles=cycles, engine=engine)
     console.print(ending(outcome, time.monotonic() - began), soft_wrap=not console.is_terminal)
     write(outcome.as_json(), result)
     _end(outcome)

@@ -95,6 +95,7 @@ class Eks(ComponentResource):
         NodeHealth(
             f"{name}-node-health",
             NodeHealthArgs(
+                policy=settings.health_policy,
                 groups=context.config.worker_groups,
                 image_registry=settings.network.image_registry,
                 strict=settings.charts.strict_network_policies,

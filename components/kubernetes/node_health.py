@@ -1,4 +1,5 @@
-"""What the nodes' health checks find, as a condition of the Kubernetes node and an event."""
+"""What the nodes' health checks find, as a condition of the Kubernetes node and an event; and what lets a node count
+those that are out before it takes itself out."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ core, meta, rbac = kubernetes.core.v1, kubernetes.meta.v1, kubernetes.rbac.v1
 
 NAMESPACE, NAME = "hyperpod-health", "node-problem-detector"
 CONDITION = "HyperPodUnhealthy"
+COUNTERS = "hyperpod-health-count"
 # github.com/kubernetes/node-problem-detector. No public record of the digest of this tag was found.
 IMAGE = "registry.k8s.io/node-problem-detector/node-problem-detector:v0.8.20"
 _MIRRORED = "node-problem-detector:v0.8.20"
@@ -54,9 +56,10 @@ MONITOR: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class NodeHealthArgs:
-    """What it is made from. ``image_registry`` mirrors the image, for a closed network; ``strict``: whether pods
-    without a network policy have no connection."""
+    """What it is made from. ``policy``: what a bad node does about itself; ``image_registry`` mirrors the image, for a
+    closed network; ``strict``: whether pods without a network policy have no connection."""
 
+    policy: str
     groups: Sequence[InstanceGroup]
     image_registry: str | None
     strict: bool
@@ -66,8 +69,10 @@ class NodeHealth(ComponentResource):
     """Owns a namespace with node-problem-detector on every node with accelerators.
 
     Its pods have no privilege: they read one folder of the node, in which a systemd timer's results are, and may change
-    nodes' status, by Kubernetes' own role for it. Deliberately absent: labels that make HyperPod reboot or replace a
-    node, because whoever may label one node may label all.
+    nodes' status, by Kubernetes' own role for it. Deliberately absent: a pod that may cordon or label nodes, because
+    whoever may do so to one may do so to all. A node does it to itself, by its kubelet's credential
+    (hyperpod_node/health/kubernetes.py). Kubelets cannot see other nodes since Kubernetes 1.32, so they get the right
+    to list them: they must not all go at once.
     """
 
     def __init__(self, name: str, args: NodeHealthArgs, opts: ResourceOptions | None = None) -> None:
@@ -94,6 +99,8 @@ class NodeHealth(ComponentResource):
             subjects=[rbac.SubjectArgs(kind="ServiceAccount", name=NAME, namespace=NAMESPACE)],
             opts=ResourceOptions(parent=self),
         )
+        if args.policy != "report":
+            _may_count_nodes(name, ResourceOptions(parent=self))
         config = core.ConfigMap(
             f"{name}-plug-in",
             metadata=meta.ObjectMetaArgs(name=NAME, namespace=NAMESPACE),
@@ -110,6 +117,23 @@ class NodeHealth(ComponentResource):
             opts=after,
         )
         self.register_outputs({})
+
+
+def _may_count_nodes(name: str, options: ResourceOptions) -> None:
+    """A role allows kubelets what their own authorizer does not ("Using Node Authorization")."""
+    role = rbac.ClusterRole(
+        f"{name}-lists-nodes",
+        metadata=meta.ObjectMetaArgs(name=COUNTERS),
+        rules=[rbac.PolicyRuleArgs(api_groups=[""], resources=["nodes"], verbs=["list"])],
+        opts=options,
+    )
+    rbac.ClusterRoleBinding(
+        f"{name}-nodes-may-list",
+        metadata=meta.ObjectMetaArgs(name=COUNTERS),
+        role_ref=rbac.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=COUNTERS),
+        subjects=[rbac.SubjectArgs(api_group="rbac.authorization.k8s.io", kind="Group", name="system:nodes")],
+        opts=ResourceOptions.merge(options, ResourceOptions(depends_on=[role])),
+    )
 
 
 def _daemon_set(args: NodeHealthArgs) -> Any:

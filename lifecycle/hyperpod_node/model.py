@@ -23,7 +23,8 @@ NodeRole = Literal["controller", "login", "worker"]
 
 @dataclass(frozen=True)
 class Group:
-    """One instance group of hyperpod_parameters.json: its role, and its row of the instance catalogue."""
+    """One instance group of hyperpod_parameters.json: its role, and its row of the instance catalogue. ``taints``: the
+    keys of its Kubernetes nodes' taints."""
 
     name: str = field(metadata=WORD)
     role: NodeRole
@@ -40,6 +41,7 @@ class Group:
     rdma_read: bool
     network_gbps: float
     nvme_disks: int
+    taints: Tuple[str, ...] = field(metadata=WORD)
 
 
 @dataclass(frozen=True)

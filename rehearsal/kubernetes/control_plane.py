@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -29,10 +30,14 @@ class ControlPlaneError(Exception):
 
 
 class ControlPlane:
-    """Owns the processes and the folder with their keys and data. Both are removed when the context ends."""
+    """Owns the processes and the folder with their keys and data. Both are removed when the context ends.
 
-    def __init__(self, binaries: Mapping[str, Path]) -> None:
+    ``kubelets``: names of nodes that have a token of their own, as EKS's authenticator gives nodes.
+    """
+
+    def __init__(self, binaries: Mapping[str, Path], kubelets: Iterable[str] = ()) -> None:
         self.binaries = binaries
+        self.kubelet_tokens = {name: secrets.token_hex(16) for name in kubelets}
         self.address = own_address()
         self.folder = Path(tempfile.mkdtemp(prefix="rehearsal-kubernetes-"))
         self.processes = Processes(self.folder)
@@ -123,6 +128,10 @@ class ControlPlane:
         certificate, key = self._authority.server(["127.0.0.1", self.address, _first_service_address()])
         public, self._signing_key = self._authority.signing_key("service-accounts")
         proxy, proxy_key = self._authority.client("front-proxy-client")
+        tokens = self.folder / "tokens.csv"
+        tokens.touch(mode=0o600)
+        rows = (f'{token},system:node:{name},{name},"system:nodes"' for name, token in self.kubelet_tokens.items())
+        tokens.write_text("".join(f"{row}\n" for row in rows))
         return self._run(
             "kube-apiserver",
             f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
@@ -139,6 +148,7 @@ class ControlPlane:
             # What EKS enables besides Kubernetes' defaults (EKS User Guide, "View Amazon EKS platform versions").
             "--enable-admission-plugins=NodeRestriction,ExtendedResourceToleration",
             "--anonymous-auth=false",
+            *([f"--token-auth-file={tokens}"] if self.kubelet_tokens else []),
             "--allow-privileged=true",
             f"--service-account-issuer={_ISSUER}",
             f"--service-account-key-file={public}",

@@ -29,6 +29,11 @@ def nodes_of(config: Config) -> list[Manifest]:
     return [_node(config, group, index) for group in config.worker_groups for index in range(group.count)]
 
 
+def names_of(config: Config) -> list[str]:
+    """The names of these nodes."""
+    return [str(node["metadata"]["name"]) for node in nodes_of(config)]
+
+
 def group_of(config: Config, node: Manifest) -> InstanceGroup:
     """The worker group that a node belongs to."""
     name = node["metadata"]["labels"][GROUP_LABEL]

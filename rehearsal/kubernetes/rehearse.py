@@ -15,7 +15,7 @@ from stack.jobs.render import jobs_of
 from stack.project import Project
 
 from ..checks import CheckFailed
-from . import access, growth, placement, workloads
+from . import access, growth, health, placement, workloads
 from .charts import Charts
 from .container import available
 from .control_plane import ControlPlane, ControlPlaneError
@@ -161,6 +161,7 @@ def _checks(here: Run, outcome: Outcome, *, full: bool) -> list[tuple[str, Act]]
     queued: list[tuple[str, Act]] = [("all or none", workloads.all_or_none), ("others go on", workloads.others_go_on)]
     return [
         *placed,
+        ("bad nodes", health.bad_nodes),
         *jobs,
         ("strict validation", workloads.unknown_field_refused),
         *(queued if here.config.settings.charts.queues == "kueue" else []),

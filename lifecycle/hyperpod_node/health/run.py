@@ -1,7 +1,7 @@
 """``hyperpod-health``: runs the checks, files what they found, and does what the policy says.
 
-Slurm's HealthCheckProgram on a worker, by way of health.sh; a systemd timer's program on EKS, where Kubernetes is told
-by node-problem-detector. Prints a table; its exit status is 1 where something is bad.
+Slurm's HealthCheckProgram on a worker, by way of health.sh; a systemd timer's program on EKS, where
+node-problem-detector also makes a condition of it. Prints a table; its exit status is 1 where something is bad.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..errors import StepError
 from ..host import Host
 from ..model import Group
 from ..settings import Settings
-from . import checks, policy
+from . import checks, kubernetes, policy
 from .model import FACTS, FOLDER, UNKNOWN, Subject, load
 
 MEMORY, RESULTS, REASON = f"{FOLDER}/memory.json", f"{FOLDER}/results.json", f"{FOLDER}/reason"
@@ -44,13 +44,16 @@ def once(host: Host) -> List[checks.Result]:
     subject.idle = node is not None and not node.busy
     results = checks.run(subject)
     wrong = checks.wrong(results)
-    done = trouble or "left to Kubernetes"
-    if node is not None:
-        try:
-            done = policy.apply(host, node, wrong, _well(results, memory), str(facts["policy"]), memory)
-        except StepError as error:
-            done = str(error)
-    memory["wrong"] = sorted(wrong) or ([] if _well(results, memory) else memory.get("wrong", []))
+    done, well, what = trouble, _well(results, memory), str(facts["policy"])
+    try:
+        if node is not None:
+            done = policy.apply(host, node, wrong, well, what, memory)
+        elif not on_slurm:
+            group = subject.group
+            done = kubernetes.apply(host, group.taints, wrong, well, what, memory, devices=bool(group.accelerators))
+    except StepError as error:
+        done = str(error)
+    memory["wrong"] = sorted(wrong) or ([] if well else memory.get("wrong", []))
     host.write(MEMORY, json.dumps(memory, sort_keys=True) + "\n", mode=0o600)
     _file(host, results, wrong, done)
     return results

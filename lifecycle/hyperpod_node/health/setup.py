@@ -15,7 +15,8 @@ from ..model import Node
 from . import own
 from .model import FACTS
 
-# SuccessExitStatus: a node that is bad is no failure of the unit. On EKS's nodes the state is read every minute.
+# SuccessExitStatus: a node that is bad is no failure of the unit. The checks take 45 s at most, and Kubernetes' answers
+# as long. On EKS's nodes the state is read every minute.
 SERVICE = """# Made by the HyperPod lifecycle scripts.
 [Unit]
 Description=Checks this node's health
@@ -24,7 +25,7 @@ Description=Checks this node's health
 Type=oneshot
 ExecStart={bin}/hyperpod-health
 SuccessExitStatus=1
-TimeoutStartSec=60
+TimeoutStartSec=120
 Nice=10
 """
 TIMER = """# Made by the HyperPod lifecycle scripts.

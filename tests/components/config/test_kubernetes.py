@@ -42,6 +42,11 @@ BAD: Cases = {
         "hyperpod:teams[1].name",
         "the same user id, 58077",
     ),
+    "replaced by nobody": (
+        {**EKS, "healthPolicy": "replace", "nodeRecovery": "None"},
+        "hyperpod:healthPolicy",
+        "nodeRecovery Automatic",
+    ),
     "strict without policies": (
         {**EKS, "charts": {"networkPolicies": False, "strictNetworkPolicies": True}},
         "hyperpod:charts.strictNetworkPolicies",
