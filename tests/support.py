@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from components.config import Config, parse
+from components.lifecycle_bucket import ENTRY_POINT
 from rehearsal.account import Account
 from rehearsal.engines.deployment import Deployment, up
 from stack.project import Project, load_project
@@ -35,8 +38,16 @@ def config(stack: str = "dev", **settings: Any) -> Config:
     return parse(project(stack, **settings).config)
 
 
+def few_files() -> AbstractContextManager[object]:
+    """Nodes get their entry point alone. The files are more than half of a stack; golden deployments have them all."""
+    return patch("components.lifecycle_bucket.lifecycle_files", lambda folder: [folder / ENTRY_POINT])
+
+
 def plan(stack: str = "dev", **settings: Any) -> Deployment:
-    """What ``pulumi preview`` would say: every registration, outputs unknown, nothing created. Made once."""
+    """What ``pulumi preview`` would say: every registration, outputs unknown, nothing created. Made once.
+
+    With few files, which are in the golden deployments.
+    """
     return _plan(stack, json.dumps(settings))
 
 
@@ -47,7 +58,8 @@ def _plan(stack: str, settings: str) -> Deployment:
 
 def _make_plan(stack: str, settings: str) -> Deployment:
     loaded = project(stack, **json.loads(settings))
-    deployment = up(loaded, Account(loaded.config["aws:region"]), preview=True)
+    with few_files():
+        deployment = up(loaded, Account(loaded.config["aws:region"]), preview=True)
     assert not deployment.failure, deployment.failure
     return deployment
 

@@ -18,7 +18,7 @@ from rehearsal.engines.deployment import up
 from rehearsal.existing import prepare
 from stack.state import State
 from tests.golden.stacks import GOVCLOUD_KEY, state_of
-from tests.support import config, of_type, one, plan, project
+from tests.support import config, few_files, of_type, one, plan, project
 
 CONTINUOUS = {"nodeProvisioning": "Continuous"}
 GIVEN = "arn:aws:kms:us-west-2:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
@@ -196,6 +196,6 @@ def test_an_existing_role_and_a_given_key_are_taken_together() -> None:
         "security": {"kmsKey": GIVEN},
         "existingRoleArn": "arn:aws:iam::123456789012:role/team/hyperpod",
     }
-    with Account("us-west-2") as account:
+    with Account("us-west-2") as account, few_files():
         prepare(account, config("dev", **chosen))
         assert up(project("dev", **chosen), account).failure == ""

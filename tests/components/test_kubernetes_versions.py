@@ -21,7 +21,7 @@ from components.kubernetes import metrics_addon
 from components.kubernetes.addons import NODE_ADDONS, POD_ADDONS, TASK_GOVERNANCE, TRAINING_OPERATOR
 from rehearsal.account import Account
 from rehearsal.engines.deployment import up
-from tests.support import config, project
+from tests.support import config, few_files, project
 
 
 def test_the_default_is_a_version_that_hyperpod_documents() -> None:
@@ -107,7 +107,8 @@ def test_the_end_of_a_versions_support_is_announced(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("pulumi.log.warn", lambda text, *_: said.append(text))
     monkeypatch.setattr("components.catalogue.kubernetes_versions.today", lambda: date(2027, 1, 22))
     chosen = project("eks-gpu", kubernetesVersion="1.32")
-    deployment = up(chosen, Account("us-west-2"), preview=True)
+    with few_files():
+        deployment = up(chosen, Account("us-west-2"), preview=True)
     assert not deployment.failure
     assert [text for text in said if "support of Kubernetes 1.32 in 60 days" in text]
     assert [text for text in said if text.startswith("Kubernetes 1.32 is under extended support")]

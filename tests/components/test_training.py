@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ from rehearsal.engines.deployment import up
 from stack.jobs.render import jobs_of, render
 from stack.state import State
 from tests.golden import files
-from tests.golden.stacks import state_of
-from tests.support import ROOT, config, everything_before, of_type, one, plan, project
+from tests.golden.stacks import GOLDEN, account_of, state_of
+from tests.support import ROOT, config, everything_before, few_files, of_type, one, plan, project
 
 TEAMS = [
     {"name": "vision", "accelerators": 4},
@@ -177,16 +178,16 @@ def test_without_teams_the_file_system_is_mounted_as_ever_and_checkpoints_are_th
 
 def test_a_living_teams_claim_moves_to_its_directory_and_keeps_its_size() -> None:
     """As a stack of before the directories was deployed: one volume of the root for each team."""
-    with Account("us-west-2") as account:
-        before = up(project("eks-gpu", teams=[{"name": "vision"}]), account).state
-        one(before, "training-vision-fsx").inputs["metadata"] = {"name": "fsx-vision"}
-        one(before, "training-vision-fsx-claim").inputs["spec"]["volumeName"] = "fsx-vision"
-        later = project("eks-gpu", teams=[{"name": "vision"}], fsx={"storageGiB": 4800})
+    before, settings = deepcopy(state_of("eks-closed")), GOLDEN["eks-closed"].settings
+    one(before, "training-vision-fsx").inputs["metadata"] = {"name": "fsx-vision"}
+    one(before, "training-vision-fsx-claim").inputs["spec"]["volumeName"] = "fsx-vision"
+    later = project("eks-gpu", **settings | {"fsx": settings["fsx"] | {"storageGiB": 9600}})
+    with account_of("eks-closed") as account, few_files():
         after = up(later, account, old=before, preview=True)
     replaced = {urn.rsplit("::", 1)[-1] for urn, operation in after.changes.items() if operation == "replace"}
     assert replaced == {"training-vision-fsx", "training-vision-fsx-claim"}
     assert one(after.state, "training-vision-fsx-claim").inputs["spec"]["resources"] == {
-        "requests": {"storage": "1200Gi"}
+        "requests": {"storage": "4800Gi"}
     }
 
 

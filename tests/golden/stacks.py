@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
@@ -11,7 +12,7 @@ from typing import Any
 from unittest.mock import Mock, patch
 
 from components.config import parse
-from rehearsal.account import Account
+from rehearsal.account import Account, Live
 from rehearsal.engines.deployment import Deployment, up
 from rehearsal.existing import prepare
 from stack.state import State
@@ -234,10 +235,16 @@ def told(name: str) -> Normal:
     return normal(deployed(name), str(GOLDEN[name].settings))
 
 
-@cache
 def deployed(name: str) -> Deployment:
     """A golden configuration's deployment in an account of its own, made once."""
-    return made_once(f"golden {name}", lambda: _deploy(name))
+    return _made(name)[0]
+
+
+def account_of(name: str) -> Account:
+    """An account whose books have that deployment, to try things in. What moto plays is empty: use books alone."""
+    account = Account(parse(project(GOLDEN[name].stack, **GOLDEN[name].settings).config).region.name)
+    account.live = deepcopy(_made(name)[1])
+    return account
 
 
 def state_of(name: str) -> State:
@@ -245,7 +252,12 @@ def state_of(name: str) -> State:
     return deployed(name).state
 
 
-def _deploy(name: str) -> Deployment:
+@cache
+def _made(name: str) -> tuple[Deployment, dict[tuple[str, str], Live]]:
+    return made_once(f"golden {name}", lambda: _deploy(name))
+
+
+def _deploy(name: str) -> tuple[Deployment, dict[tuple[str, str], Live]]:
     chosen = GOLDEN[name]
     loaded = project(chosen.stack, **chosen.settings)
     config = parse(loaded.config)
@@ -253,4 +265,4 @@ def _deploy(name: str) -> Deployment:
         prepare(account, config)
         deployment = up(loaded, account)
     assert not deployment.failure, deployment.failure
-    return deployment
+    return deployment, account.live

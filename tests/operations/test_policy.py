@@ -22,7 +22,7 @@ from stack.failures import Exit
 from tests.golden.stacks import GOLDEN, deployed, on_the_day
 from tests.operations.aws import run, run_json
 from tests.operations.test_types import ROWS
-from tests.support import config, project
+from tests.support import config, few_files, project
 
 # IAM User Guide, "IAM and AWS STS quotas": managed policies attached to a role, unless AWS has raised it.
 _MOST_POLICIES = 10
@@ -60,7 +60,7 @@ def live_with(name: str, without: str = "", whole: bool = True) -> str:
     chosen = GOLDEN[name]
     loaded = project(chosen.stack, **chosen.settings)
     checked, caller = parse(loaded.config), Caller(f"{ROLES}/deployer", statements(written(name).deploy, without))
-    with Account(checked.region.name) as account, on_the_day():
+    with Account(checked.region.name) as account, on_the_day(), few_files():
         prepare(account, checked)
         account.caller = caller
         first = up(loaded, account)
@@ -165,7 +165,8 @@ def test_the_table_has_every_type_and_every_function_that_stacks_use_and_real_ac
 
 
 def test_the_verb_writes_for_the_account_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    code, found = run_json(capsys, "policy", "dev", "--account", OTHER)
+    with few_files():
+        code, found = run_json(capsys, "policy", "dev", "--account", OTHER)
     text = str(found)
     names = for_stack(cluster="hyperpod-dev", region="us-west-2", account=OTHER, project="hyperpod", stack="dev")
     assert code == Exit.GOOD

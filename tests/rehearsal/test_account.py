@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.account import Account, Refused
+from rehearsal.account import Account, Caller, Refused
 
 VPC = "aws:ec2/vpc:Vpc"
 SUBNET = "aws:ec2/subnet:Subnet"
@@ -191,6 +191,34 @@ def test_a_bucket_with_objects_is_deleted_only_with_force(account: Account) -> N
 def test_a_bad_bucket_name_is_refused(account: Account, name: str) -> None:
     with pytest.raises(Refused, match="InvalidBucketName"):
         account.create("aws:s3/bucket:Bucket", "bucket", {"bucket": name})
+
+
+def test_an_object_is_put_and_deleted_only_by_whoever_may_and_every_version_goes(account: Account) -> None:
+    token, made = "aws:s3/bucketObjectv2:BucketObjectv2", {"bucket": "a-bucket", "key": "k", "content": "x"}
+    with pytest.raises(Refused, match="NoSuchBucket: The specified bucket does not exist"):
+        account.create(token, "early", made)
+    account.create("aws:s3/bucket:Bucket", "bucket", {"bucket": "a-bucket"})
+    account.create(
+        "aws:s3/bucketVersioning:BucketVersioning",
+        "versions",
+        {"bucket": "a-bucket", "versioningConfiguration": {"status": "Enabled"}},
+    )
+    key, outputs = account.create(token, "object", made)
+    assert account.update(token, key, {**made, "content": "y"})["versionId"] not in ("", outputs["versionId"])
+    allowed: list[str] = []
+    for needed in ("s3:ListBucketVersions", "s3:DeleteObject"):
+        statements = [{"Effect": "Allow", "Action": [*allowed, "s3:GetObject"], "Resource": "*"}]
+        account.caller = Caller("arn:aws:iam::123456789012:role/deployer", statements)
+        with pytest.raises(Refused, match=f"AccessDenied: .* not authorized to perform: {needed} on resource: arn:aws"):
+            account.delete(token, key)
+        with pytest.raises(
+            Refused, match="not authorized to perform: s3:PutObject on resource: arn:aws:s3:::a-bucket/"
+        ):
+            account.create(token, "other", {**made, "key": "other"})
+        allowed.append(needed)
+    account.caller = None
+    account.delete(token, key)
+    assert "Versions" not in account.client("s3").list_object_versions(Bucket="a-bucket")
 
 
 def test_an_s3_object_accepts_ten_tags_and_everything_else_fifty(account: Account) -> None:

@@ -9,23 +9,22 @@ from unittest.mock import patch
 import pytest
 
 from rehearsal.account import Account
-from rehearsal.engines.deployment import up
 from stack.state import State
-from tests.support import project
+from tests.golden.stacks import account_of, state_of
 
 CLUSTER = "aws-native:sagemaker:Cluster"
 
 
 @pytest.fixture(scope="module")
 def deployed() -> Iterator[tuple[Account, State]]:
-    with Account("us-west-2") as account:
-        yield account, up(project(), account).state
+    with account_of("dev") as account:
+        yield account, state_of("dev")
 
 
 @pytest.fixture(scope="module")
 def deployed_eks() -> Iterator[tuple[Account, State]]:
-    with Account("us-west-2") as account:
-        yield account, up(project("eks-gpu"), account).state
+    with account_of("eks-gpu") as account:
+        yield account, state_of("eks-gpu")
 
 
 def refusal(account: Account, state: State, at: float, named: str = "elsewhere", **changes: Any) -> str:
@@ -119,9 +118,9 @@ def test_slurm_configured_in_the_bucket_and_in_the_request_is_refused(deployed: 
     bucket, _, prefix = group["lifeCycleConfig"]["sourceS3Uri"].removeprefix("s3://").partition("/")
     file = "aws:s3/bucketObjectv2:BucketObjectv2"
     inputs = {"bucket": bucket, "key": f"{prefix}/provisioning_parameters.json", "content": "{}"}
-    made, _ = account.create(file, "legacy", inputs)
+    account.adopt(file, "legacy", f"{bucket}/{inputs['key']}", inputs)
     said = refusal(account, state, 2000)
-    account.delete(file, made)
+    del account.live[file, f"{bucket}/{inputs['key']}"]
     assert "cannot include both a SLURM Orchestrator Config and a provisioning_parameters.json" in said
 
 

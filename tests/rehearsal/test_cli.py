@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 
 from rehearsal.cli import main
-from tests.support import ROOT
+from tests.support import ROOT, few_files
 
 
 def test_all_good_is_0_and_writes_both_files_with_the_documented_keys(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page, result = tmp_path / "r.html", tmp_path / "r.json"
-    assert main(["--stack", "dev", "--report", str(page), "--json", str(result)]) == 0
+    with few_files():
+        assert main(["--stack", "dev", "--report", str(page), "--json", str(result)]) == 0
     found = json.loads(result.read_text())
     assert found["passed"] is True
     assert found["leftovers"] == []
@@ -55,7 +56,8 @@ def test_a_failed_deployment_is_1_and_names_resource_and_cause(
 ) -> None:
     page, result = tmp_path / "r.html", tmp_path / "r.json"
     files = ["--report", str(page), "--json", str(result)]
-    assert main(["--stack", "dev", "--fail", "hyperpod-cluster=capacity", *files]) == 1
+    with few_files():
+        assert main(["--stack", "dev", "--fail", "hyperpod-cluster=capacity", *files]) == 1
     printed = capsys.readouterr().out
     found = json.loads(result.read_text())
     assert [(one["name"], one["operation"]) for one in found["failed"]] == [("hyperpod-cluster", "create")]

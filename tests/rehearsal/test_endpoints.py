@@ -14,11 +14,10 @@ from rehearsal.account import Account, Refused
 from rehearsal.account.endpoints import blocks
 from rehearsal.account.grants import granted
 from rehearsal.engines.deployment import Deployment, up
-from rehearsal.existing import prepare
 from rehearsal.nodes.permissions import denied
 from stack.state import HYPERPOD_CLUSTER, State
-from tests.golden.stacks import GOLDEN, state_of
-from tests.support import config, of_type, one, project
+from tests.golden.stacks import account_of, deployed, state_of
+from tests.support import few_files, of_type, one, project
 
 HERE, OWN, FOREIGN = "us-west-2:123456789012", "123456789012", "210987654321"
 OURS = {"aws:PrincipalAccount": OWN}
@@ -78,12 +77,8 @@ def test_metrics_leave_a_closed_network_for_our_own_workspaces_alone() -> None:
 
 @pytest.fixture(scope="module")
 def closed() -> Iterator[tuple[Account, Deployment]]:
-    chosen = GOLDEN["eks-closed"]
-    with Account("us-west-2") as account:
-        prepare(account, config(chosen.stack, **chosen.settings))
-        deployment = up(project(chosen.stack, **chosen.settings), account)
-        assert not deployment.failure, deployment.failure
-        yield account, deployment
+    with account_of("eks-closed") as account:
+        yield account, deployed("eks-closed")
 
 
 def test_endpoints_let_through_what_nodes_need_and_nothing_of_anybody_else(closed: tuple[Account, Deployment]) -> None:
@@ -114,7 +109,7 @@ def mirrored() -> State:
         return found
 
     network = {"egress": "vpc-only", "imageRegistry": f"{FOREIGN}.dkr.ecr.us-west-2.amazonaws.com/mirror"}
-    with patch("pulumi_aws.ec2.get_vpc_endpoint_service", answer):
+    with patch("pulumi_aws.ec2.get_vpc_endpoint_service", answer), few_files():
         return up(project("eks-gpu", network=network), Account("us-west-2"), preview=True).state
 
 

@@ -19,7 +19,7 @@ from rehearsal.engines.deployment import destroy, up
 from rehearsal.engines.embedded import DeploymentError, Engine
 from stack.events import Event
 from stack.state import ResourceState
-from tests.support import METRICS, plan, project
+from tests.support import METRICS, few_files, plan, project
 
 
 def _kinds(stack: str) -> dict[tuple[str, str], ResourceState]:
@@ -53,7 +53,7 @@ def test_a_failure_of_each_kind_of_resource_in_each_component_is_named_and_leave
     # A fork has only the thread that created it, so that thread must not share a lock.
     monkeypatch.setattr(program, "_WORKERS", 1)
     loaded = project(stack, observability=METRICS)
-    with Account(loaded.config["aws:region"]) as account:
+    with Account(loaded.config["aws:region"]) as account, few_files():
         assert not up(loaded, account).failure
     assert found.keys() == _kinds(stack).keys()
     for (type_token, _), after in found.items():
@@ -104,7 +104,7 @@ def in_a_fork(look: Callable[[], Aftermath]) -> Aftermath:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["capacity", pytest.param("lifecycle", marks=pytest.mark.slow)])
 def test_a_failed_cluster_says_why_and_destroy_leaves_nothing(kind: str) -> None:
-    with Account("us-west-2", faults=[parse_fault(f"hyperpod-cluster={kind}")]) as account:
+    with Account("us-west-2", faults=[parse_fault(f"hyperpod-cluster={kind}")]) as account, few_files():
         failed = up(project(), account)
         expected = {
             "error": "InternalFailure",
@@ -119,14 +119,14 @@ def test_a_failed_cluster_says_why_and_destroy_leaves_nothing(kind: str) -> None
 
 @pytest.mark.slow
 def test_throttling_is_retried_and_does_no_harm() -> None:
-    with Account("us-west-2", faults=[parse_fault("aws:ec2/vpc:Vpc=throttling")]) as account:
+    with Account("us-west-2", faults=[parse_fault("aws:ec2/vpc:Vpc=throttling")]) as account, few_files():
         assert not up(project(), account).failure
         assert account.faults[0].hits == 2
 
 
 @pytest.mark.slow
 def test_a_second_up_after_a_failure_finishes_what_the_first_began() -> None:
-    with Account("us-west-2", faults=[Fault(target="hyperpod-cluster", count=1)]) as account:
+    with Account("us-west-2", faults=[Fault(target="hyperpod-cluster", count=1)]) as account, few_files():
         failed = up(project(), account)
         assert failed.failure
         second = up(project(), account, old=failed.state)
@@ -146,7 +146,7 @@ def test_a_second_up_after_a_failure_finishes_what_the_first_began() -> None:
     ],
 )
 def test_a_quota_that_is_too_small_is_named(quota: dict[str, int], resource: str, code: str) -> None:
-    with Account("us-west-2", quotas=quota) as account:
+    with Account("us-west-2", quotas=quota) as account, few_files():
         failed = up(project(), account)
         assert failed.failure.startswith(f"{resource} ")
         assert code in failed.failure
@@ -156,7 +156,7 @@ def test_a_quota_that_is_too_small_is_named(quota: dict[str, int], resource: str
 
 def test_the_nth_create_can_be_made_to_fail_and_fails_at_once() -> None:
     events: list[Event] = []
-    with Account("us-west-2", faults=[parse_fault("#1")]) as account:
+    with Account("us-west-2", faults=[parse_fault("#1")]) as account, few_files():
         assert "injected failure" in up(project(), account, on_event=events.append).failure
     (failed,) = (event.resource for event in events if event.phase == "failed")
     assert failed.finish == failed.start

@@ -12,20 +12,18 @@ from unittest.mock import patch
 import pytest
 
 from rehearsal.account import Account, Refused
-from rehearsal.engines.deployment import Deployment, up
+from rehearsal.engines.deployment import Deployment
 from stack.state import HYPERPOD_CLUSTER
-from tests.support import one, project
+from tests.golden.stacks import account_of, deployed
+from tests.support import one
 
-CHOSEN: dict[str, Any] = {"security": {"kmsKey": "create"}, "nodeProvisioning": "Continuous"}
 GIVEN = "arn:aws:kms:us-west-2:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 
 
 @pytest.fixture(scope="module")
 def encrypted() -> Iterator[tuple[Account, Deployment]]:
-    with Account("us-west-2") as account:
-        deployment = up(project("dev", **CHOSEN), account)
-        assert not deployment.failure, deployment.failure
-        yield account, deployment
+    with account_of("eks-spot") as account:
+        yield account, deployed("eks-spot")
 
 
 def cluster(encrypted: tuple[Account, Deployment], **changes: Any) -> str:
@@ -80,7 +78,7 @@ def test_a_role_that_may_not_use_the_key_boots_no_node(
     encrypted: tuple[Account, Deployment], permission: str, said: str
 ) -> None:
     account, deployment = encrypted
-    live = account.live["aws:iam/rolePolicy:RolePolicy", one(deployment.state, "identity-controller", "RolePolicy").id]
+    live = account.live["aws:iam/rolePolicy:RolePolicy", one(deployment.state, "identity-worker", "RolePolicy").id]
     with patch.dict(live.inputs, policy=live.inputs["policy"].replace(permission, "kms:ListKeys")):
         heard = cluster(encrypted)
     assert re.search(said, heard), heard
@@ -91,7 +89,7 @@ def test_a_groups_key_does_not_change(encrypted: tuple[Account, Deployment]) -> 
     there = one(deployment.state, "hyperpod-cluster")
     changed = groups(encrypted, {"volumeSizeInGb": 500, "volumeKmsKeyId": GIVEN})
     account.adopt("aws:kms/key:Key", "other key", GIVEN.rsplit("/", 1)[1], {}, {"arn": GIVEN})
-    with pytest.raises(Refused, match="the KMS key of instance group controller cannot be changed"):
+    with pytest.raises(Refused, match="the KMS key of instance group spot cannot be changed"):
         account.update(HYPERPOD_CLUSTER, there.id, {**there.inputs, "instanceGroups": changed})
 
 
@@ -99,7 +97,7 @@ def test_cloudwatch_logs_must_be_let_in_by_the_keys_own_policy(encrypted: tuple[
     account, deployment = encrypted
     key = one(deployment.state, "encryption-key")
     wanted = {"kmsKeyId": key.outputs["arn"], "retentionInDays": 14}
-    account.create("aws:cloudwatch/logGroup:LogGroup", "own", {**wanted, "name": "/hyperpod/hyperpod-dev/more"})
+    account.create("aws:cloudwatch/logGroup:LogGroup", "own", {**wanted, "name": "/hyperpod/eks-trainium/more"})
     with pytest.raises(Refused, match=r"logs\.us-west-2\.amazonaws\.com may not kms:Encrypt"):
         account.create("aws:cloudwatch/logGroup:LogGroup", "other", {**wanted, "name": "/somebody/elses"})
     live = account.live["aws:kms/key:Key", key.id]
@@ -107,4 +105,4 @@ def test_cloudwatch_logs_must_be_let_in_by_the_keys_own_policy(encrypted: tuple[
         {"Version": "2012-10-17", "Statement": json.loads(live.inputs["policy"])["Statement"][:1]}
     )
     with patch.dict(live.inputs, policy=account_only), pytest.raises(Refused, match="is not allowed to be used"):
-        account.create("aws:cloudwatch/logGroup:LogGroup", "more", {**wanted, "name": "/hyperpod/hyperpod-dev/last"})
+        account.create("aws:cloudwatch/logGroup:LogGroup", "more", {**wanted, "name": "/hyperpod/eks-trainium/last"})

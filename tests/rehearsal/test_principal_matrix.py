@@ -17,7 +17,7 @@ from rehearsal.engines.deployment import Deployment, up
 from tests.golden.stacks import deployed
 from tests.operations.test_policy import written
 from tests.rehearsal.test_principals import FULL_ACCESS, HERE, ROLES, bucket_statements, managed, statements
-from tests.support import of_type, one, project
+from tests.support import few_files, of_type, one, project
 
 # A stack, and the logical name of its role.
 PRINCIPALS = {
@@ -95,7 +95,7 @@ def stack_of(name: str) -> Deployment:
     """A golden stack, or the default one with login nodes, which no golden stack has with the default permissions."""
     if name != "login":
         return deployed(name)
-    with Account("us-west-2") as account:
+    with Account("us-west-2") as account, few_files():
         return up(project("dev", login={"instanceType": "ml.m5.large"}), account)
 
 
