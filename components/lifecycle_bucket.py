@@ -81,7 +81,10 @@ class LifecycleBucket(ComponentResource):
         }
         # Beside the scripts, where the nodes look for them.
         files |= {f"{own.FOLDER}/{path.name}": FileAsset(str(path)) for path in own_checks.files(args.context.settings)}
-        rendered = {provisioning.FILE_NAME: _parameters(args)}
+        rendered: dict[str, Input[Asset]] = {provisioning.FILE_NAME: _parameters(args)}
+        if args.context.settings.users:
+            text = provisioning.people_text(args.context.config, args.context.names)
+            rendered[provisioning.PEOPLE_FILE] = StringAsset(text)
         self.ready = [
             aws.s3.BucketObjectv2(
                 f"{name}-{key}",

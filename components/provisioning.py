@@ -7,13 +7,13 @@ configuration").
 
 from __future__ import annotations
 
-from hyperpod_node import parameters
-from hyperpod_node.model import Group, Parameters
+from hyperpod_node import parameters, people
+from hyperpod_node.model import Group, Parameters, People, Person
 
 from .config import Config, InstanceGroup
 from .names import Names
 
-FILE_NAME = parameters.FILE_NAME
+FILE_NAME, PEOPLE_FILE = parameters.FILE_NAME, people.FILE_NAME
 
 
 def render(config: Config, names: Names, remote_write_url: str | None = None) -> str:
@@ -43,6 +43,27 @@ def facts(config: Config, names: Names, remote_write_url: str | None = None) -> 
         images_registry=config.region.registry(config.region.eks_images_account),
         metrics_detail=settings.observability.detail,
         health_policy=settings.health_policy,
+    )
+
+
+def people_text(config: Config, names: Names) -> str:
+    """The text of the file with the cluster's people. Apart, so that a change of it changes nothing else."""
+    settings = config.settings
+    return parameters.render(
+        People(
+            cluster_id=names.cluster_id,
+            homes="/home" if settings.fsx.home_file_system_id else "/fsx/home",
+            people=tuple(
+                Person(
+                    name=user.name,
+                    uid=user.uid,
+                    gid=user.uid if user.gid is None else user.gid,
+                    ssh_keys=user.ssh_keys,
+                    sudo=user.sudo,
+                )
+                for user in settings.users
+            ),
+        )
     )
 
 

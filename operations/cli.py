@@ -27,6 +27,7 @@ from .commands.image import image_command
 from .commands.jobs import job_app
 from .commands.kubeconfig import kubeconfig_command
 from .commands.nodes import connect_command, exec_command, nodes_command, ssh_config_command
+from .commands.people import users_command
 from .commands.policy import policy_command
 from .commands.quotas import quotas_command
 from .commands.slow_node import find_slow_node_command
@@ -55,6 +56,7 @@ app.command("validate")(validate_command)
 app.command("benchmark")(benchmark_command)
 app.command("diagnose")(diagnose_command)
 app.command("health")(health_command)
+app.command("users")(users_command)
 app.command("find-slow-node")(find_slow_node_command)
 app.command("errors")(errors_command)
 app.command("replace")(replace_command)

@@ -13,6 +13,7 @@ from .kubernetes_checks import kubernetes_problems, role_problems
 from .model import DEFAULT_CONTROLLER_TYPE, DEFAULT_LOST_NODE_SECONDS, Settings, WorkerGroup
 from .network_plan import network_problems
 from .observability_checks import alert_problems, observability_problems
+from .people import people_problems
 from .problems import Problem
 
 # CreateCluster, InstanceGroups.
@@ -38,6 +39,7 @@ def check(settings: Settings, region: Region | None) -> list[Problem]:
         network_problems(settings),
         _role(settings, region),
         _ssh_key(settings),
+        people_problems(settings.users, settings.orchestrator),
         _security(settings, region),
         observability_problems(settings, region),
         alert_problems(settings, region),

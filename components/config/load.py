@@ -11,7 +11,7 @@ import pulumi
 from pulumi.runtime import config as runtime_config
 
 from ..catalogue.regions import REGIONS
-from . import own_checks
+from . import own_checks, people
 from .checks import check
 from .model import Settings
 from .problems import NAMESPACE, ConfigError, Problem, kept_secret
@@ -40,6 +40,8 @@ def parse(values: Mapping[str, Any], found: Sequence[Problem] = ()) -> Config:
     region_name = str(values.get(REGION_KEY, ""))
     region = REGIONS.get(region_name)
     prefix = f"{NAMESPACE}:"
+    values, in_file = people.with_file(values)
+    found = [*found, *in_file]
     known = {problem.key for problem in found}
     raw = {
         key.removeprefix(prefix): _decoded(key.removeprefix(prefix), value)

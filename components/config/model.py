@@ -38,6 +38,7 @@ from .fields import (
     WriterArn,
 )
 from .observability import Alerts, Observability
+from .people import APPLIED, User
 
 # SageMaker API Reference: CreateCluster (InstanceCount, VolumeSizeInGB), InstanceGroupName.
 MAX_COUNT = 6758
@@ -319,6 +320,8 @@ class Settings(Model):
     existing_role_arn: Annotated[RoleArn | None, _NONE_IF_EMPTY, IN_PLACE] = None
     security: Security = Security()
     ssh_public_key: Annotated[SshPublicKey | None, _NONE_IF_EMPTY, AT_BOOT] = None
+    users: Annotated[tuple[User, ...], APPLIED] = ()
+    users_file: Annotated[str | None, _NONE_IF_EMPTY, APPLIED] = None
     observability: Observability = Observability()
     alerts: Alerts = Alerts()
     validation: Annotated[StrictBool, IN_PLACE] = True

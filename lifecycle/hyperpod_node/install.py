@@ -27,6 +27,7 @@ COMMANDS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
     "hyperpod-configure": ("hyperpod_node.slurm_configure", ()),
     "hyperpod-metrics": ("hyperpod_node.metrics.writer", ()),
     "hyperpod-pull": ("hyperpod_node.metrics.pull", ()),
+    "hyperpod-users": ("hyperpod_node.people", ()),
     "hyperpod-health": ("hyperpod_node.health.run", ("worker",)),
 }
 SCRIPTS = {

@@ -18,6 +18,10 @@ PATH = {"form": r"/[!-~]*"}
 URL = {"form": r"https:/{2}[!-~]+"}
 CIDR = {"form": r"(\d{1,3}\.){3}\d{1,3}/\d{1,2}"}
 
+# A name that useradd(8) takes, and a line of authorized_keys without options.
+NAME = {"form": r"[a-z_][a-z0-9_-]{0,31}"}
+PUBLIC_KEY = {"form": r"[a-z0-9@.-]+ [A-Za-z0-9+/]+={0,3}( [ -~]*)?"}
+
 NodeRole = Literal["controller", "login", "worker"]
 
 
@@ -76,6 +80,26 @@ class Parameters:
     def groups(self) -> Dict[str, Group]:
         """The instance groups by name."""
         return {group.name: group for group in self.instance_groups}
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody with an account on every node; ``gid`` is ``uid`` where the group is theirs alone."""
+
+    name: str = field(metadata=NAME)
+    uid: int
+    gid: int
+    ssh_keys: Tuple[str, ...] = field(metadata=PUBLIC_KEY)
+    sudo: bool
+
+
+@dataclass(frozen=True)
+class People:
+    """hyperpod_people.json, which a stack with people has. ``homes`` is the folder on the shared file system."""
+
+    cluster_id: str = field(metadata=WORD)
+    homes: str = field(metadata=PATH)
+    people: Tuple[Person, ...]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from reprlib import repr as short
 from typing import Any, Literal, Mapping, Union, get_args, get_origin, get_type_hints
 
 from .errors import StepError
-from .model import Node, Parameters
+from .model import Node, Parameters, People
 
 FILE_NAME = "hyperpod_parameters.json"
 # What a text is where its field does not say more: one line.
@@ -41,7 +41,7 @@ def load(node: Node) -> Mapping[str, Any]:
     return document
 
 
-def render(parameters: Parameters) -> str:
+def render(parameters: Union[Parameters, People]) -> str:
     """The file's text."""
     return json.dumps(dataclasses.asdict(parameters), indent=2, sort_keys=True) + "\n"
 
@@ -56,6 +56,15 @@ def parse(document: Mapping[str, Any], path: str) -> Parameters:
         if not found.instance_groups:
             raise ValueError("instance_groups is empty")
         return dataclasses.replace(found, lost_after_seconds=_lost_after(found))
+    except ValueError as error:
+        raise StepError(f"{path}: {error}") from None
+
+
+def parse_people(document: Any, path: str) -> People:
+    """Read what ``render`` wrote of people. Raises StepError naming the key that is missing or wrong."""
+    try:
+        found: People = _object(People, document, "the list")
+        return found
     except ValueError as error:
         raise StepError(f"{path}: {error}") from None
 

@@ -74,8 +74,11 @@ def _lock(descriptor: int) -> bool:
 
 
 @contextlib.contextmanager
-def opened(host: Host, user: str) -> Iterator[SshFolder]:
-    """A user's ~/.ssh, made where there is none, for one writer at a time. Raises StepError where it is no folder."""
+def opened(host: Host, user: str, home_folder: "int | None" = None) -> Iterator[SshFolder]:
+    """A user's ~/.ssh, made where there is none, for one writer at a time. Raises StepError where it is no folder.
+
+    ``home_folder`` is a descriptor of the home where the way to it is not only root's of this node.
+    """
     name = f"{host.home(user)}/.ssh"
     with contextlib.ExitStack() as stack:
 
@@ -84,7 +87,10 @@ def opened(host: Host, user: str) -> Iterator[SshFolder]:
             stack.callback(os.close, descriptor)
             return descriptor
 
-        home = opening(str(host.path(name).parent), os.O_RDONLY | os.O_DIRECTORY)
+        if home_folder is None:
+            home = opening(str(host.path(name).parent), os.O_RDONLY | os.O_DIRECTORY)
+        else:
+            home = home_folder
         with contextlib.suppress(FileExistsError):
             os.mkdir(".ssh", 0o700, dir_fd=home)
             host.changes.append(name)

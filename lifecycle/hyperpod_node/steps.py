@@ -17,6 +17,7 @@ from . import (
     lustre_client,
     munge,
     parameters,
+    people,
     pod_disk,
     scratch,
     slurm,
@@ -49,6 +50,8 @@ SLURM: List[Step] = [
     Step("slurm", slurm.run, LIMIT, ("munge", "environment", "commands")),
 ]
 HOME = Step("home", home.run, LIMIT, ("fsx",))
+# A job runs as its user, whom the node must know before slurmd takes any.
+PEOPLE = Step("people", people.run, LIMIT, ("fsx",))
 
 # On EKS the file system comes by a CSI driver, jobs' variables by their manifests, and pods start everything else.
 EKS: List[Step] = [
@@ -69,9 +72,11 @@ def for_orchestrator(node: Node) -> List[Step]:
     if found.orchestrator == "eks":
         return [*EKS, replace(LNET, needs=("lustre-client",))] if found.fsx_efa else EKS
     steps = SLURM
+    if people.shipped(node.host):
+        steps = _before(("slurm",), PEOPLE, steps)
     if found.home_fsx_id:
         # Keys go into the home folders that stay.
-        steps = _before(("ssh", "users-key"), HOME, steps)
+        steps = _before(("ssh", "users-key", "people"), HOME, steps)
     if found.fsx_efa:
         # A mount that finds LNet up uses what it has.
         steps = _before(("fsx",), LNET, steps)

@@ -150,8 +150,9 @@ class Host:
         """A command line that runs ``argv`` on the host without the machine's environment."""
         values = {**LOGIN, **(environment or {})}
         if user != "root":
-            values |= {"HOME": f"/home/{user}", "USER": user, "LOGNAME": user}
-            argv = ["setpriv", "--reuid", user, "--regid", user, "--init-groups", *argv]
+            account = self._account(user)
+            values |= {"HOME": account[5], "USER": user, "LOGNAME": user}
+            argv = ["setpriv", "--reuid", user, "--regid", account[3], "--init-groups", *argv]
         assigned = [f"{key}={value}" for key, value in values.items()]
         mark = [f"{key}={value}" for key, value in self.sandbox.environment.items() if key not in LOGIN]
         enter = ["nsenter", "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "-C", f"--wdns={cwd}"]
@@ -214,10 +215,10 @@ class Host:
         except OSError:
             return ""
 
-    def _account(self, user: str) -> tuple[int, int]:
-        """The ids of a host's user, who need not exist on the machine."""
+    def _account(self, user: str) -> list[str]:
+        """The fields of a host's user in passwd(5), who need not exist on the machine."""
         line = next(line for line in self.read("/etc/passwd").splitlines() if line.startswith(f"{user}:"))
-        return int(line.split(":")[2]), int(line.split(":")[3])
+        return line.split(":")
 
     def write(self, inside: str, text: str | bytes, *, mode: int = 0o644, owner: str = "") -> None:
         """Write a file on the host."""
@@ -226,4 +227,5 @@ class Host:
         path.write_bytes(text.encode() if isinstance(text, str) else text)
         path.chmod(mode)
         if owner:
-            os.chown(path, *self._account(owner))
+            account = self._account(owner)
+            os.chown(path, int(account[2]), int(account[3]))

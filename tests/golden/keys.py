@@ -20,6 +20,7 @@ P5 = {"name": "workers", "instanceType": "ml.p5.48xlarge"}
 FAST, OLD = GOLDEN["eks-teams"].settings["workers"]
 VISION, SPEECH = GOLDEN["eks-teams"].settings["teams"]
 RESERVED = GOLDEN["slurm-existing"].settings["workers"][0]
+PERSON = GOLDEN["slurm-closed"].settings["users"][0]
 CONTINUOUS = {"nodeProvisioning": "Continuous"}
 PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/other"
 
@@ -45,6 +46,8 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"network.egress": "vpc-only"},
         {"existingRoleArn": f"{ROLE}/team/hyperpod"},
         {"sshPublicKey": KEY},
+        {"users": [PERSON]},
+        {"usersFile": "docs/people.yaml"},
         {"validation": False},
         {"benchmarks": True},
         {"imdsV1": True},
@@ -60,6 +63,10 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"alerts.email": "others@example.com"},
         {"observability.grafanaAuthentication": ["AWS_SSO", "SAML"]},
         {"login.instanceType": "ml.m5.xlarge"},
+        {"users": [PERSON | {"uid": 2009}]},
+        {"users": [PERSON | {"gid": 3001}]},
+        {"users": [PERSON | {"sshKeys": []}]},
+        {"users": [PERSON | {"sudo": True}]},
         {"network.trusted": []},
         {"login.count": 3},
         {"fsx.efa": False},

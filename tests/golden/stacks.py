@@ -61,6 +61,10 @@ GOLDEN: dict[str, Golden] = {
             "login": {"instanceType": "ml.m5.large", "count": 2},
             "controllerInstanceType": "ml.m5.4xlarge",
             "sshPublicKey": KEY,
+            "users": [
+                {"name": "research1", "uid": 2001, "gid": 3000, "sshKeys": [KEY]},
+                {"name": "research2", "uid": 2002, "gid": 3000, "sudo": True},
+            ],
             "fsx": {
                 "storageGiB": 4800,
                 "throughput": 1000,
@@ -99,6 +103,7 @@ GOLDEN: dict[str, Golden] = {
             "network": VPC,
             "existingRoleArn": f"{ROLE}/team/hyperpod",
             "availabilityZoneId": "",
+            "usersFile": "docs/people.yaml",
             "fsx": {"retainOnDelete": True, "backupDays": 7, "homeFileSystemId": "fs-0123456789abcdef0"},
             "workers": [
                 {

@@ -14,7 +14,7 @@ from tests.support import config
 
 ESTIMATES, REFUSALS = Path(__file__).parent / "estimates", Path(__file__).parent / "refusals"
 # Each has its cases in BAD.
-_REFUSED = ("config", "kubernetes", "network_and_storage", "observability", "workers")
+_REFUSED = ("config", "kubernetes", "network_and_storage", "observability", "people", "workers")
 
 
 def estimates() -> dict[str, dict[str, Any]]:

@@ -40,6 +40,14 @@ def _systemctl(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result
 def _aws(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
     if args[1] == "fsx":
         return Result(0, json.dumps({"FileSystems": host.world.file_systems}))
+    if args[1:3] == ("s3", "cp"):
+        found = host.world.objects.get(args[-2])
+        if found is None:
+            return Result(
+                1, "", "fatal error: An error occurred (404) when calling the HeadObject operation: Not Found"
+            )
+        Path(args[-1]).write_text(found)
+        return Result(0)
     name = args[args.index("--name") + 1]
     if name in host.world.parameters:
         return Result(0, json.dumps({"Parameter": {"Value": host.world.parameters[name]}}))
@@ -105,12 +113,16 @@ COMMANDS: dict[str, Command] = {
     "journalctl": _yes,
     "docker": _yes,
     "chown": _yes,
+    "cp": _yes,
     "ssh": _yes,
     "munge": _yes,
     "unmunge": _yes,
     "chronyc": _yes,
     "chronyd": _yes,
     "mdadm": _mdadm,
+    "visudo": _yes,
+    "scancel": _yes,
+    "pkill": lambda host, args, stdin: Result(1),
     "blkid": lambda host, args, stdin: Result(2),
     "mkfs.ext4": _yes,
     "fi_info": lambda host, args, stdin: Result(61, "", "fi_getinfo: -61 (No data available)"),

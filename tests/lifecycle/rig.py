@@ -6,13 +6,13 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hyperpod_node import parameters
+from hyperpod_node import parameters, people
 from hyperpod_node.errors import StepError
 from hyperpod_node.host import Host, Reply, Result
 from hyperpod_node.identity import run as identify
@@ -82,6 +82,9 @@ class World:
     settings: dict[str, Any] = field(default_factory=dict)
     remote_write_url: str | None = REMOTE_WRITE
     owners: dict[str, str] = field(default_factory=dict)
+    # Of folders by their number, which stays when one is renamed.
+    folders: dict[int, str] = field(default_factory=dict)
+    objects: dict[str, str] = field(default_factory=dict)
     active: dict[str, set[str]] = field(default_factory=dict)
     names: dict[str, list[str]] = field(default_factory=dict)
 
@@ -106,6 +109,13 @@ class World:
         known = facts(self.worker_type, json.dumps({**key, **self.settings, **settings}))
         known = replace(known, remote_write_url=self.remote_write_url)
         (self.source / parameters.FILE_NAME).write_text(parameters.render(known))
+
+    def ship(self, users: Sequence[Mapping[str, Any]], **settings: Any) -> str:
+        """Write hyperpod_people.json with these people, and return its text."""
+        names = Names(cluster="mine", region="us-west-2", digest=CLUSTER_ID[-8:])
+        text = provisioning.people_text(config(users=list(users), **{**self.settings, **settings}), names)
+        (self.source / people.FILE_NAME).write_text(text)
+        return text
 
     def node(self, role: str = "worker", **options: Any) -> FakeHost:
         """A node of the cluster."""
@@ -196,6 +206,13 @@ class FakeHost(Host):
         put("/etc/ssh/ssh_config", "Include /etc/ssh/ssh_config.d/*.conf\n")
         put("/etc/ssh/sshd_config", "Include /etc/ssh/sshd_config.d/*.conf\n")
         put("/etc/ssh/ssh_host_ed25519_key.pub", f"ssh-ed25519 HOSTKEY{self.address} root@x\n")
+        put("/etc/passwd", "root:x:0:0:root:/root:/bin/bash\nubuntu:x:1000:1000:Ubuntu:/home/ubuntu:/bin/bash\n")
+        put("/etc/group", "root:x:0:\nubuntu:x:1000:\n")
+        put("/etc/shadow", "root:*:19000:0:99999:7:::\nubuntu:!:19000:0:99999:7:::\n")
+        put("/etc/gshadow", "root:*::\nubuntu:!::\n")
+        for name, mode in {"passwd": 0o644, "group": 0o644, "shadow": 0o640, "gshadow": 0o640}.items():
+            self.path(f"/etc/{name}").chmod(mode)
+        put("/etc/skel/.bashrc", "# skeleton\n")
         put("/root/.bashrc")
         put("/home/ubuntu/.bashrc")
         for unit in UNITS:
@@ -285,11 +302,15 @@ class FakeHost(Host):
         super().link(name, target)
 
     def owner(self, name: str) -> str:
-        return self.owners.get(os.path.realpath(self.path(name)), "root")
+        real = Path(os.path.realpath(self.path(name)))
+        folder = self.world.folders.get(real.stat().st_ino) if real.is_dir() else None
+        return self.owners.get(str(real)) or folder or "root"
 
     def chown(self, path: str, owner: str) -> None:
         real = os.path.realpath(path)
         self.owners[real] = owner
+        if Path(real).is_dir():
+            self.world.folders[Path(real).stat().st_ino] = owner
         # A file that is being replaced gets its name a moment later.
         name = Path(real).name
         if name.startswith(".") and name.endswith(".new"):
@@ -297,7 +318,9 @@ class FakeHost(Host):
             self.owners[str(Path(real).with_name(final))] = owner
 
     def home(self, user: str) -> str | None:
-        return {"root": "/root", "ubuntu": "/home/ubuntu", "munge": "/var/lib/munge"}.get(user)
+        found = {"root": "/root", "ubuntu": "/home/ubuntu", "munge": "/var/lib/munge"}.get(user)
+        lines = (line.split(":") for line in (self.read("/etc/passwd") or "").splitlines())
+        return found or next((row[5] for row in lines if row[0] == user), None)
 
     def mtu(self, interface: str) -> int | None:
         return 9001

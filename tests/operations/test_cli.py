@@ -33,6 +33,7 @@ ASKING = {
     "diagnose": ("diagnose", "dev"),
     "health": ("health", "dev"),
     "find-slow-node": ("find-slow-node", "dev"),
+    "users": ("users", "dev"),
     "replace": ("replace", "workers-1", "--stack", "dev", "--yes"),
     "reboot": ("reboot", "workers-1", "--stack", "dev", "--yes"),
     "update-software": ("update-software", "dev", "--yes"),

@@ -1,0 +1,104 @@
+"""``users``: who of the stack's people has an account on which node, and the same list applied to all of them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+from hyperpod_node import parameters
+from hyperpod_node.people import digest
+
+from components import provisioning
+from components.lifecycle_bucket import PREFIX
+from stack.failures import Failure, bad_input, described
+
+from ..target import Target
+from . import sessions
+from .node import Node
+
+COMMAND = "/opt/hyperpod/bin/hyperpod-users"
+_SECONDS = 360.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodePeople:
+    """One node. ``missing`` and ``extra`` are names, by the configuration; ``current``: whether its list is the one of
+    the configuration, applied without trouble. ``trouble`` says why nothing is known."""
+
+    node: str
+    people: int = 0
+    missing: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    current: bool = False
+    warnings: tuple[str, ...] = ()
+    trouble: str = ""
+    found: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def good(self) -> bool:
+        """Whether this node is as the configuration says."""
+        return self.current and not (self.missing or self.extra or self.warnings or self.trouble)
+
+
+def require_slurm(target: Target) -> None:
+    """Raises Failure for an EKS stack."""
+    if target.on_eks:
+        raise bad_input("pods have no accounts on nodes", "who may use a namespace is in hyperpod:teams")
+
+
+def ask(target: Target, nodes: Sequence[Node], *, apply: bool) -> list[NodePeople]:
+    """Every node's answer, in their order. ``apply``: the list that is in the lifecycle bucket first."""
+    command = f"sudo -n {COMMAND}" + (f" {shlex.join(_asked(target))}" if apply else "")
+    with ThreadPoolExecutor(sessions.AT_ONCE) as pool:
+        return list(pool.map(lambda node: _one(target, node, command), nodes))
+
+
+def _asked(target: Target) -> list[str]:
+    if not target.config.settings.users:
+        return ["--nobody"]
+    uri = f"s3://{target.names.bucket}/{PREFIX}/{provisioning.PEOPLE_FILE}"
+    return [uri, "--region", target.aws.region]
+
+
+def _one(target: Target, node: Node, command: str) -> NodePeople:
+    try:
+        ran = sessions.run_remote(target, node, command, _SECONDS)
+    except (Failure, ClientError, BotoCoreError) as error:
+        return NodePeople(node=node.name, trouble=described(error, target.stack).message)
+    last = (ran.output.strip().splitlines() or ["no output"])[-1]
+    if ran.code:
+        # sudo and the shell say "command not found" where the scripts of the node's boot did not have it.
+        old = f"{COMMAND}: command not found" in ran.output
+        return NodePeople(
+            node=node.name,
+            trouble="booted with scripts that knew no people: replace it" if old else last,
+        )
+    try:
+        return read(target, node.name, json.loads(last))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return NodePeople(node=node.name, trouble=f"not understood: {last}")
+
+
+def read(target: Target, name: str, document: dict[str, Any]) -> NodePeople:
+    """What a node says, compared with the configuration. Raises KeyError and others for another document."""
+    text = provisioning.people_text(target.config, target.names)
+    wanted = parameters.parse_people(json.loads(text), "the configuration")
+    here = {who: one for who, one in document["people"].items() if one["enabled"]}
+    numbers = {who: (one["uid"], one["gid"]) for who, one in here.items()}
+    people = {person.name: (person.uid, person.gid) for person in wanted.people}
+    # A node that never had a list has nobody, as a configuration without people says.
+    same = document["digest"] == digest(wanted) or not (people or here)
+    return NodePeople(
+        node=name,
+        people=len(here),
+        missing=tuple(sorted(who for who, ids in people.items() if numbers.get(who) != ids)),
+        extra=tuple(sorted(here.keys() - people.keys())),
+        current=same,
+        warnings=tuple(map(str, document.get("warnings", []))),
+        found=document["people"],
+    )

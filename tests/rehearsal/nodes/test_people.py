@@ -1,0 +1,143 @@
+"""People on a living cluster: two who work side by side, one who comes and one who goes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from rehearsal.nodes.checks import output, scripts_succeeded
+from rehearsal.nodes.cluster import Cluster, Options
+from rehearsal.nodes.growth import until
+from rehearsal.nodes.hosts import Host
+
+from .conftest import deployed
+
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
+LIST = "hyperpod_people.json"
+
+
+def test_people_work_apart_and_come_and_go_without_a_new_node(tmp_path: Path) -> None:
+    users = [{"name": f"research{n}", "uid": 2000 + n, "gid": 3000, "sshKeys": [key(tmp_path, n)]} for n in (1, 2)]
+    login = json.dumps({"instanceType": "ml.m5.large"})
+    with (
+        deployed("dev", f"users={json.dumps(users)}", f"login={login}") as stack,
+        Cluster(stack, Options(workers=2)) as cluster,
+    ):
+        cluster.start_hosts()
+        cluster.boot()
+        scripts_succeeded(cluster)
+        ids_are_the_same(cluster, {"research1": 2001, "research2": 2002})
+        homes_are_apart(cluster)
+        jobs_are_apart(cluster)
+        for host in cluster.hosts:
+            assert ssh(cluster, host, tmp_path, 1, "id -un; pwd") == "research1\n/fsx/home/research1\n"
+            assert not ssh(cluster, host, tmp_path, 1, "id", user="research2"), "another's key lets in"
+        their_job_ends_with_them(cluster, tmp_path)
+
+
+def key(folder: Path, number: int) -> str:
+    path = folder / f"research{number}"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", path.name, "-f", str(path)], check=True)
+    return path.with_suffix(".pub").read_text().strip()
+
+
+def ssh(cluster: Cluster, host: Host, keys: Path, number: int, command: str, user: str = "") -> str:
+    """What a command prints that somebody runs with their key from elsewhere in the VPC; empty if they are refused."""
+    options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "ConnectTimeout=5"]
+    flags = [word for option in options for word in ("-o", option)]
+    who = f"{user or f'research{number}'}@{host.address}"
+    base = [
+        "nsenter",
+        "-t",
+        str(cluster.sandbox.pid),
+        "-n",
+        "ssh",
+        "-F",
+        "/dev/null",
+        "-i",
+        str(keys / f"research{number}"),
+    ]
+    done = subprocess.run(
+        [*base, *flags, who, command],
+        capture_output=True,
+        text=True,
+        env=cluster.sandbox.environment,
+        stdin=subprocess.DEVNULL,
+    )
+    return done.stdout
+
+
+def ids_are_the_same(cluster: Cluster, people: dict[str, int]) -> None:
+    for host in cluster.hosts:
+        for name, uid in people.items():
+            assert (
+                output(host, f"id {name}") == f"uid={uid}({name}) gid=3000(hyperpod-3000) groups=3000(hyperpod-3000)\n"
+            )
+
+
+def refused(host: Host, command: str, user: str) -> str:
+    done = host.run(command, user=user)
+    assert done.returncode, f"{user} on {host.name} could: {command}"
+    return done.stderr
+
+
+def homes_are_apart(cluster: Cluster) -> None:
+    first, second = cluster.workers
+    output(first, "touch ~research1/notes; echo mine > ~research1/secret", user="research1")
+    assert output(second, "cat ~research1/secret", user="research1") == "mine\n"
+    for host in cluster.hosts:
+        for command in ("ls ~research1", "cat ~research1/secret", "touch ~research1/x", "rm -rf /fsx/home/research1"):
+            assert "Permission denied" in refused(host, command, "research2")
+        assert output(host, "stat -c '%U %a' ~research1").strip() == "research1 700"
+        assert output(host, "ls -A ~research1/.bashrc").strip() == "/fsx/home/research1/.bashrc"
+
+
+def jobs_are_apart(cluster: Cluster) -> None:
+    controller, (worker, _) = cluster.controller, cluster.workers
+    said = output(
+        controller, "cd /fsx/home/research1; srun -N 2 sh -c 'id -u; touch ~/from-$(hostname)'", user="research1"
+    )
+    assert said.split() == ["2001", "2001"]
+    command = "sbatch --parsable -w {} -o /fsx/home/research1/log --wrap 'echo $PPID; exec sleep 300'"
+    job = output(controller, f"cd; {command.format(worker.hostname)}", user="research1").strip()
+    log = cluster.shared("home/research1/log")
+    until("the job runs", lambda: log.exists() and bool(log.read_text()))
+    assert "Access/permission denied" in refused(controller, f"scancel {job}", "research2")
+    assert "Invalid user id" in refused(controller, f"scontrol update job={job} timelimit=1", "research2")
+    pid = output(worker, "pgrep -u research1 -x sleep").split()[0]
+    assert "not permitted" in refused(worker, f"kill {pid}", "research2")
+    assert "Permission denied" in refused(worker, f"cat /proc/{pid}/environ", "research2")
+    assert output(controller, "squeue -h -o %u").split() == ["research1"]
+
+
+def their_job_ends_with_them(cluster: Cluster, keys: Path) -> None:
+    """research1 leaves while a job and a session of theirs run, and research3 comes."""
+    stack, worker = cluster.stack, cluster.workers[0]
+    s3, place = stack.account.client("s3"), {"Bucket": stack.bucket, "Key": f"{stack.prefix}/{LIST}"}
+    document = json.loads(cluster.files[LIST])
+    fresh = {**document["people"][0], "name": "research3", "uid": 2003, "ssh_keys": [key(keys, 3)]}
+    document["people"] = [document["people"][1], fresh]
+    s3.put_object(**place, Body=json.dumps(document).encode())
+    worker.start(["setpriv", "--reuid", "research1", "--regid", "3000", "--clear-groups", "sleep", "300"])
+    region = stack.config.region.name
+    for host in cluster.hosts:
+        command = f"/opt/hyperpod/bin/hyperpod-users s3://{place['Bucket']}/{place['Key']} --region {region}"
+        found = json.loads(output(host, command))
+        assert found["warnings"] == []
+        assert {who for who, one in found["people"].items() if one["enabled"]} == {"research2", "research3"}
+    until("nothing of research1's runs", lambda: not _left(cluster.hosts, "research1"))
+    until("no job of theirs is left", lambda: not output(cluster.controller, "squeue -h -u research1").strip())
+    for host in cluster.hosts:
+        assert not ssh(cluster, host, keys, 1, "id"), f"{host.name} lets research1 in"
+        assert ssh(cluster, host, keys, 3, "id -un") == "research3\n"
+        assert not ssh(cluster, host, keys, 1, "sbatch --wrap hostname")
+    assert cluster.shared("home/research1/secret").read_text() == "mine\n"
+    assert output(cluster.controller, "cd; srun -N 2 id -u", user="research3").split() == ["2003", "2003"]
+
+
+def _left(hosts: Iterable[Host], user: str) -> list[str]:
+    return [host.name for host in hosts if host.run(["pgrep", "-u", user]).stdout]
