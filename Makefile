@@ -56,7 +56,7 @@ check: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/shellcheck $$(git ls-files '*.sh' '*.sbatch' '.ci/run' '*/image/torchrun')
-	$(BIN)/mypy components stack operations rehearsal lifecycle tests docs tools benchmarks __main__.py
+	$(BIN)/mypy components stack operations rehearsal lifecycle tests docs tools benchmarks hyperpod.py __main__.py
 	PYTHONPATH=.:lifecycle $(BIN)/lint-imports --no-logo > /dev/null || PYTHONPATH=.:lifecycle $(BIN)/lint-imports
 
 ## Known vulnerabilities of the locked packages, and secrets in the project's files; says so where the database is out of reach
@@ -102,7 +102,9 @@ $(VENV)/.ready: requirements.txt requirements-dev.txt
 	$(if $(PYTHON),,$(error No Python 3.11 or newer was found. Install one, or set PYTHON= to its path))
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check $$(grep -o '^uv==[0-9.]*' requirements-dev.txt)
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements-dev.txt
+	@echo "Installing the locked Python packages, about 1.5 GB: a quarter of a minute to some minutes."
+	$(BIN)/uv pip install --python $(BIN)/python -r requirements-dev.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
 	touch $@
 
 ## Install the Debian packages of the node rehearsal (needs root): MUNGE, sshd, OpenMPI, PyTorch for CPUs, Prometheus; and Slurm releases, in ~/.cache/hyperpod-tools

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -10,8 +11,15 @@ from typing import Any
 import boto3
 from botocore.config import Config as BotoConfig
 
+from .manner import MANNER
+
 # Adaptive mode also slows this client down when AWS throttles (Boto3 documentation, Retries).
 _ATTEMPTS = 8
+
+
+def _tell(model: Any, **_: Any) -> None:
+    """Name a call to AWS. What it sends may be secret."""
+    print(f"AWS: {model.service_model.service_name} {model.name}", file=sys.stderr, flush=True)
 
 
 class Aws:
@@ -30,6 +38,8 @@ class Aws:
                 retries={"mode": "adaptive", "total_max_attempts": attempts}, connect_timeout=10, read_timeout=60
             )
             self._clients[key] = boto3.client(service, region_name=region or self.region, config=config)
+            if MANNER.verbose:
+                self._clients[key].meta.events.register("before-call", _tell)
         return self._clients[key]
 
     def pages(

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
+from hyperpod import VERSION
+from rehearsal import cli as rehearsal
 from stack.command_line import new_app, run
 from stack.failures import Exit, explain
+from stack.project import stack_names
 
 from . import console
 from .commands.assumptions import assumptions_command
@@ -32,6 +36,7 @@ from .commands.policy import policy_command
 from .commands.quotas import quotas_command
 from .commands.slow_node import find_slow_node_command
 from .commands.validate import validate_command
+from .manner import MANNER, Output
 from .target import ROOT
 
 EXIT_CODES = (
@@ -40,6 +45,7 @@ EXIT_CODES = (
 )
 
 app = new_app(EXIT_CODES)
+app.add_typer(rehearsal.app, name="rehearse")
 app.command("deploy")(deploy_command)
 app.command("preview")(preview_command)
 app.command("destroy")(destroy_command)
@@ -70,11 +76,25 @@ app.command("governance")(governance_command)
 app.command("assumptions")(assumptions_command)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"hyperpod {VERSION}")
+        raise typer.Exit
+
+
 @app.callback()
-def _introduction() -> None:
+def _introduction(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print this project's version.")
+    ] = False,
+    output: Annotated[Output | None, typer.Option("--output", "-o", help="The result's form, for every verb.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the result: no progress, no notes.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also name each call to AWS.")] = False,
+) -> None:
     """Deploy a HyperPod stack and operate it. A stack is a file Pulumi.STACK.yaml.
 
-    For a first deployment, in this order:
+    STACK may be left out where HYPERPOD_STACK names it. For a first deployment,
+    in this order:
 
     \b
       python -m operations deploy dev --rehearse   on this machine, without an AWS account
@@ -89,7 +109,7 @@ def _introduction() -> None:
 def _stack(words: Sequence[str]) -> str:
     """The stack that a command line names, for use in hints."""
     named = [word.rpartition("=")[2] for word in words if word.startswith("--stack=") or not word.startswith("-")]
-    known = (one for one in (*named, os.environ.get("HYPERPOD_STACK", "")) if (ROOT / f"Pulumi.{one}.yaml").is_file())
+    known = (one for one in (*named, os.environ.get("HYPERPOD_STACK", "")) if one in stack_names(ROOT))
     return next(known, "STACK")
 
 
@@ -98,7 +118,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     own = words[: words.index("--")] if "--" in words else words
     try:
-        return run(app, words or ["--help"], "python -m operations")
+        words = MANNER.take(words)
+        if words[:1] == ["rehearse"]:
+            words = ["rehearse", *rehearsal.arranged(words[1:])]
+        return run(app, words or ["--help"], "python -m operations", stack_names(ROOT))
     except typer.Abort:
         console.note("Aborted.")
         return Exit.FAILED

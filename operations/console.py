@@ -10,6 +10,7 @@ from datetime import date, datetime
 from typing import Annotated, Any, Literal
 
 import typer
+import yaml
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -17,19 +18,11 @@ from rich.text import Text
 from stack import command_line
 from stack.failures import Failure, bad_input
 
+from .manner import MANNER
+
 # Used by every verb.
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Stack = Annotated[str, typer.Argument(metavar="STACK", help="The stack's name, for example dev for Pulumi.dev.yaml.")]
-StackOption = Annotated[
-    str,
-    typer.Option(
-        "--stack",
-        "-s",
-        metavar="STACK",
-        envvar="HYPERPOD_STACK",
-        help="The stack's name, for example dev for Pulumi.dev.yaml.",
-    ),
-]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 MARKS = {
@@ -50,7 +43,10 @@ def err() -> Console:
 
 def emit(document: Any) -> None:
     """A result for machines."""
-    print(json.dumps(document, indent=2, default=_plain))
+    text = json.dumps(document, indent=2, default=_plain)
+    if MANNER.output == "yaml":
+        text = yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True).rstrip()
+    print(text)
 
 
 def _plain(value: Any) -> Any:
@@ -67,7 +63,9 @@ def say(line: str = "", style: str = "") -> None:
 
 
 def note(line: str, style: str = "dim") -> None:
-    """A line on standard error, apart from the result."""
+    """A line on standard error, apart from the result; nothing with -q."""
+    if MANNER.quiet:
+        return
     err().print(line, style=style, markup=False, highlight=False)
 
 
@@ -92,7 +90,8 @@ def table(
     if title:
         say(title, style="bold")
     # A pipe has no width, so rows are not wrapped.
-    console = Console() if sys.stdout.isatty() else Console(width=max(100, _widest(columns, drawn)))
+    narrow = sys.stdout.isatty() and MANNER.output != "wide"
+    console = Console() if narrow else Console(width=max(100, _widest(columns, drawn)))
     console.print(drawn)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -75,13 +74,6 @@ class Target:
 
 def load(stack: str, overrides: list[str] | None = None, root: Path = ROOT) -> Target:
     """Read and check a stack's configuration, without calls to AWS. Raises ProjectError and ConfigError."""
-    known = sorted(path.name.split(".")[1] for path in root.glob("Pulumi.*.yaml"))
-    if stack not in known:
-        near = difflib.get_close_matches(stack, known, n=1)
-        raise bad_input(
-            f'there is no stack "{stack}": Pulumi.{stack}.yaml is missing',
-            f"did you mean {near[0]}?" if near else f"stacks here: {', '.join(known)}",
-        )
     project = load_project(root, stack, overrides or [])
     config = parse(project.config)
     return Target(project=project, config=config, aws=Aws(config.region.name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -10,13 +11,22 @@ import typer
 from rich.console import Console
 
 from .failures import Exit, Failure, bad_input
+from .words import VARIABLE, stack_first, verb_of
+
+# Typer's and pydantic's words, and shorter ones.
+_OTHER_WORDS = {
+    r" \(Possible options.*| Did you mean.*": "",
+    r"Input should be a valid integer.*": "not a whole number",
+    r"Input should be greater than or equal to": "at least",
+    r"Value error, ": "",
+}
 
 
 def new_app(epilog: str) -> typer.Typer:
     """A command line without verbs, which shows its help as plain text."""
     return typer.Typer(
         epilog=epilog,
-        add_completion=False,
+        add_completion=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -29,20 +39,32 @@ def _command(app: typer.Typer) -> Any:
     return typer.main.get_command(app)
 
 
-def run(app: typer.Typer, words: Sequence[str], program: str) -> int:
-    """Run a command line and return its exit code. Verbs find ``words`` in their context's ``obj``.
+def run(app: typer.Typer, words: Sequence[str], program: str, stacks: Sequence[str]) -> int:
+    """Run a command line and return its exit code. Verbs find the words in their context's ``obj``.
 
     Raises Failure where the words are wrong, and whatever a verb raises.
     """
     command = _command(app)
+    words = stack_first(words, command, stacks)
     try:
-        code = command(args=list(words), prog_name=program, standalone_mode=False, obj=list(words))
+        code = command(args=words, prog_name=program, standalone_mode=False, obj=words)
         return code if isinstance(code, int) else Exit.GOOD
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else Exit.FAILED
     except typer.TyperException as refused:
-        verb = words[0] if words and words[0] in command.commands else ""
-        raise bad_input(refused.format_message(), f"{program} {verb} --help".replace("  ", " ")) from None
+        verb = " ".join([program, *verb_of(words, command)[0]])
+        raise _in_our_words(refused, f"{verb} --help", stacks) from None
+
+
+def _in_our_words(refused: Any, usage: str, stacks: Sequence[str]) -> Failure:
+    """What Typer refused, with what was meant where that can be told."""
+    said: str = refused.format_message()
+    if said == "Missing argument 'STACK'.":
+        return bad_input("which stack? None is named", f"name one of {', '.join(stacks)}, or set {VARIABLE}    {usage}")
+    near = re.search(r"Possible options: ([\w-]+)|Did you mean '?([\w-]+)", said)
+    for theirs, ours in _OTHER_WORDS.items():
+        said = re.sub(theirs, ours, said)
+    return bad_input(said, f"did you mean {near[1] or near[2]}?    {usage}" if near else usage)
 
 
 def complain(failure: Failure) -> None:

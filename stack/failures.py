@@ -142,7 +142,9 @@ def _failure(error: BaseException) -> Failure | None:
     match error:
         case Failure():
             return error
-        case ConfigError() | ProjectError():
+        case ProjectError():
+            return bad_input(str(error), error.hint)
+        case ConfigError():
             return bad_input(str(error))
         case aws_errors.ClientError():
             return _client_error(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,11 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 class ProjectError(Exception):
-    """A project or stack file is invalid; the text says which file, where and why."""
+    """A project or stack file is invalid; the text says which file, where and why. ``hint`` is what would be right."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,16 @@ class Project:
     config: dict[str, str]
 
 
+def stack_names(folder: Path) -> list[str]:
+    """The stacks of a project that have a file."""
+    return sorted(path.name.split(".")[1] for path in folder.glob("Pulumi.*.yaml"))
+
+
+def _meant(stack: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(stack, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"stacks here: {', '.join(known)}"
+
+
 def load_project(folder: Path, stack: str, overrides: Sequence[str] = ()) -> Project:
     """Read both files and lay ``key=value`` overrides over them.
 
@@ -47,8 +62,7 @@ def load_project(folder: Path, stack: str, overrides: Sequence[str] = ()) -> Pro
     project = _read(folder / "Pulumi.yaml")
     path = folder / f"Pulumi.{stack}.yaml"
     if not path.is_file():
-        stacks = sorted(p.name.split(".")[1] for p in folder.glob("Pulumi.*.yaml"))
-        raise ProjectError(f'there is no stack "{stack}" ({path.name}); stacks here: {", ".join(stacks)}')
+        raise ProjectError(f'there is no stack "{stack}": {path.name} is missing', _meant(stack, stack_names(folder)))
     name = str(project["name"])
     values = {_full(key, name): value for key, value in (_read(path).get("config") or {}).items()}
     for override in overrides:
@@ -68,7 +82,7 @@ def parse_override(text: str, option: str = "--config") -> tuple[str, Any]:
     """``key=value`` as ``pulumi config set`` takes them; lists and objects as JSON. Raises ProjectError."""
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
-        raise ProjectError(f'{option} takes key=value, not "{text}"')
+        raise ProjectError(f'{option} takes key=value, not "{text}"', f"{option} hyperpod:size=large, for example")
     if value[:1] in ("{", "["):
         try:
             return key.strip(), json.loads(value)

@@ -20,7 +20,7 @@ from .nodes import NodeName
 
 
 def replace_command(
-    node: NodeName, stack: console.StackOption, yes: console.Yes = False, as_json: console.Json = False
+    stack: console.Stack, node: NodeName, yes: console.Yes = False, as_json: console.Json = False
 ) -> None:
     """Replace a node with a new instance.
 
@@ -36,7 +36,7 @@ def replace_command(
 
 
 def reboot_command(
-    node: NodeName, stack: console.StackOption, yes: console.Yes = False, as_json: console.Json = False
+    stack: console.Stack, node: NodeName, yes: console.Yes = False, as_json: console.Json = False
 ) -> None:
     """Reboot a node.
 
@@ -114,9 +114,9 @@ def update_software_command(
 
 
 def scale_command(
+    stack: console.Stack,
     group: Annotated[str, typer.Argument(metavar="GROUP", help="A worker group.")],
     count: Annotated[int, typer.Argument(metavar="N", min=0, help="The new number of nodes.")],
-    stack: console.StackOption,
     yes: console.Yes = False,
     rehearse: Rehearse = False,
     install_cli: InstallCli = False,

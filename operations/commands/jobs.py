@@ -99,7 +99,7 @@ def _rendered(
 
 
 def _printer(name: str) -> Callable[..., None]:
-    def command(stack: console.StackOption, choices: Choices, as_json: console.Json = False) -> None:
+    def command(stack: console.Stack, choices: Choices, as_json: console.Json = False) -> None:
         _, objects = _rendered(stack, name, choices)
         if as_json:
             console.emit(objects)
@@ -122,8 +122,8 @@ for _job in JOBS:
 @job_app.command("run")
 @_with_choices
 def run_command(
+    stack: console.Stack,
     name: Annotated[str, typer.Argument(metavar="JOB", help=f"One of {', '.join(JOBS)}.")],
-    stack: console.StackOption,
     choices: Choices,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the log until the job ends.")] = True,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the job's objects after it ends.")] = False,

@@ -86,9 +86,9 @@ def connect_command(
 
 
 def exec_command(
+    stack: console.Stack,
     node: NodeName,
     command: Annotated[list[str], typer.Argument(metavar="CMD", help="The command and its arguments, after --.")],
-    stack: console.StackOption,
     timeout: Annotated[float, typer.Option("--timeout", help="Time limit in seconds.")] = 600,
     as_json: console.Json = False,
 ) -> None:
@@ -99,9 +99,9 @@ def exec_command(
     this verb; --json tells which.
 
     \b
-      python -m operations exec controller --stack dev -- sinfo
-      python -m operations exec workers-1 --stack dev -- nvidia-smi -L
-      python -m operations exec controller -s dev -- 'squeue | wc -l'
+      python -m operations exec dev controller -- sinfo
+      python -m operations exec dev workers-1 -- nvidia-smi -L
+      python -m operations exec dev controller -- 'squeue | wc -l'
     """
     chosen = target.load(stack)
     wanted = cluster_nodes.find(cluster_nodes.list_nodes(chosen), node)

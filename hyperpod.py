@@ -1,0 +1,35 @@
+"""The command ``hyperpod``. It works on the project whose folder, or a folder below it, is the current one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+VERSION = "0.9.0"
+
+
+def project_folder(start: Path) -> Path | None:
+    """The nearest folder from here upwards that has this project's stacks and verbs, or None."""
+    for folder in (start, *start.parents):
+        if (folder / "Pulumi.yaml").is_file() and (folder / "operations" / "cli.py").is_file():
+            return folder
+    return None
+
+
+def main() -> int:
+    """Run the command line of the project here. Returns the exit code."""
+    folder = project_folder(Path.cwd()) or project_folder(Path(__file__).resolve().parent)
+    if folder is None:
+        sys.stderr.write("there is no HyperPod project here\nNext: cd to the folder that has its Pulumi.yaml\n")
+        return 2
+    sys.path.insert(0, str(folder))
+    try:
+        from operations.cli import main as verbs
+    except ModuleNotFoundError as missing:
+        sys.stderr.write(f"{missing.name} is missing in {sys.executable}: `make` in {folder} installs what is needed\n")
+        return 3
+    return verbs()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

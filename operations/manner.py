@@ -1,0 +1,48 @@
+"""How every verb answers, whatever it is: as JSON, YAML or a wide table, in silence, or with every call to AWS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from stack.failures import bad_input
+
+Output = Literal["json", "yaml", "wide"]
+
+
+@dataclass
+class Manner:
+    """What this command line asked for."""
+
+    output: Output | None = None
+    quiet: bool = False
+    verbose: bool = False
+
+    def take(self, words: Sequence[str]) -> list[str]:
+        """The words without -o, -q and -v, which may be anywhere before ``--``. Raises Failure for another format."""
+        self.output, self.quiet, self.verbose = None, False, False
+        end = words.index("--") if "--" in words else len(words)
+        own, rest = iter(words[:end]), list(words[end:])
+        left: list[str] = []
+        for word in own:
+            if word in ("-q", "--quiet"):
+                self.quiet = True
+            elif word in ("-v", "--verbose"):
+                self.verbose = True
+            elif word in ("-o", "--output") or word.startswith("--output="):
+                left += self._asked(word.partition("=")[2] or next(own, ""), left)
+            else:
+                left.append(word)
+        return [*left, *rest]
+
+    def _asked(self, output: str, words: Sequence[str]) -> list[str]:
+        for known in get_args(Output):
+            if output == known:
+                self.output = known
+                json = ["--json", "-"] if words[:1] == ["rehearse"] else ["--json"]
+                return [] if known == "wide" else json
+        raise bad_input(f'-o takes {", ".join(get_args(Output))}, not "{output}"', "-o json")
+
+
+MANNER = Manner()

@@ -1,0 +1,59 @@
+"""The commands of the rehearsal, and what they have in common.
+
+Each checks its input before it imports what it runs: the account takes a second, Kubernetes two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from components.config import Config, parse
+from stack.failures import Exit
+from stack.project import Project, load_project
+
+if TYPE_CHECKING:
+    from ..checks import Findings
+
+ROOT = Path(__file__).parents[2]
+CANNOT_RUN = (
+    "Exit code: 0 every check passed and nothing is left, 1 otherwise, "
+    "2 the machine or the configuration does not allow a run."
+)
+
+Stack = Annotated[str, typer.Argument(metavar="[STACK]", help="Which Pulumi.STACK.yaml.")]
+Engine = Literal["embedded", "pulumi"]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config",
+        metavar="KEY=VALUE",
+        help="Set a key as `pulumi config set` does, for this run only; lists and objects as JSON. Repeatable.",
+    ),
+]
+Report = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write an HTML report.", dir_okay=False)]
+Json = Annotated[
+    Path | None,
+    typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.", dir_okay=False),
+]
+
+
+def load(stack: str, config: Sequence[str] | None) -> tuple[Project, Config]:
+    """Load the stack with this run's keys set. Raises ProjectError and ConfigError."""
+    project = load_project(ROOT, stack, config or ())
+    return project, parse(project.config)
+
+
+def note(line: str) -> None:
+    """A line beside the result."""
+    Console(stderr=True).print(line, soft_wrap=True)
+
+
+def end(outcome: Findings) -> None:
+    """End with the exit code of what was found."""
+    if not outcome.passed:
+        raise typer.Exit(Exit.FAILED)

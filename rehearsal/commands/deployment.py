@@ -1,0 +1,185 @@
+"""The command ``deployment``: a stack in an account that is embedded in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from stack.failures import Exit, Failure, bad_input
+from stack.interrupts import Interrupted, interruptible
+from stack.project import Project, ProjectError
+
+from ..files import check_folders, console_beside, write
+from . import ROOT, Engine, Json, Report, Set, Stack, load
+
+if TYPE_CHECKING:
+    from ..account import Account
+    from ..changes import Step
+    from ..outcome import Outcome
+
+EPILOG = (
+    "Exit code: 0 all good, 1 the deployment, a change or destroy failed or left something, "
+    "2 invalid input, or a change that is refused before anything happens, 3 the Pulumi CLI is missing."
+)
+
+
+def deployment_command(
+    stack: Stack = "dev",
+    config: Set = None,
+    then: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE...",
+            help="Change the deployed stack: one further update with these keys set, on the stack as it then is. Says "
+            "what is created, updated, replaced and deleted, and what is refused. Repeatable, one update each.",
+        ),
+    ] = None,
+    engine: Annotated[Engine, typer.Option(help="What runs the program.")] = "embedded",
+    fail: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TARGET[=KIND]",
+            help="Make a resource fail: TARGET is a type, a resource's name, or #N for the Nth create; KIND is error "
+            "(default) or throttling, which create nothing, or capacity, lifecycle or unavailable, which leave a "
+            "failed resource behind. Repeatable.",
+        ),
+    ] = None,
+    quota: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=N",
+            help="Set a quota of the account: an instance type, or vpcs, elastic-ips, nat-gateways, ... Repeatable.",
+        ),
+    ] = None,
+    serve: Annotated[
+        bool,
+        typer.Option(
+            "--serve",
+            help="Keep the embedded account alive for plain `pulumi` commands, until Ctrl-C; says what to source.",
+        ),
+    ] = False,
+    keep_up: Annotated[
+        bool, typer.Option("--keep-up", help="Stop after the deployment: no destroy, no search for leftovers.")
+    ] = False,
+    report: Report = None,
+    result: Json = None,
+) -> None:
+    """Rehearse a stack in an AWS account that is embedded in this process. Nothing reaches AWS.
+
+    The Pulumi program runs unchanged: every resource is created, timed and
+    priced, then destroyed, and the account is searched for leftovers.
+
+    \b
+      python -m rehearsal dev
+      python -m rehearsal dev --fail hyperpod-cluster=capacity
+      python -m rehearsal slurm-gpu --then hyperpod:size=large --report report.html
+    """
+    project, chosen = load(stack, config)
+    steps = _steps(stack, config, then)
+    check_folders(report, result)
+    if serve and (keep_up or report or result):
+        raise bad_input("--serve ends with Ctrl-C and has no result: leave out --keep-up, --report and --json")
+    if engine == "pulumi" and (keep_up or report):
+        raise bad_input(
+            "--keep-up and --report are for the embedded engine, which knows AWS's times",
+            "--serve keeps the account for `pulumi` commands, --json has the result",
+        )
+    if then and serve:
+        raise ProjectError(
+            "--then and --serve exclude each other: with --serve, change the configuration and `pulumi up`"
+        )
+    if then and engine == "pulumi":
+        raise ProjectError(
+            "--then is for the embedded engine, which knows AWS's times; for changes on the Pulumi engine use --serve"
+        )
+    # Imported only once the configuration is valid.
+    from ..account import Account
+    from ..engines.program import ProgramError
+    from ..existing import prepare
+    from ..injected import injected
+    from ..outcome import rehearse
+    from ..reports.html import write_report
+    from ..reports.terminal import Progress, summary
+
+    console = console_beside(result)
+    planned = [(project, chosen), *((step.project, step.config) for step in steps)]
+    with _ended_early(serve), interruptible():
+        faults, quotas = injected(fail or (), quota or (), *planned)
+    with _ended_early(serve), interruptible(), Account(chosen.region.name, faults=faults, quotas=quotas) as account:
+        if serve:
+            from ..engines.serving import keep_serving
+
+            prepare(account, chosen)
+            keep_serving(project, account, console)
+        if engine == "pulumi":
+            prepare(account, chosen)
+            _on_real_engine(project, account, console, result)
+            return
+        try:
+            with Progress(console) as progress:
+                outcome = rehearse(
+                    project,
+                    chosen,
+                    account,
+                    then=steps,
+                    keep_up=keep_up,
+                    on_event=progress.event,
+                    on_act=progress.begin,
+                )
+        except ProgramError as refused:
+            raise bad_input(str(refused)) from None
+    # Wrap lines only in a terminal, not in files and pipes.
+    console.print(summary(outcome), soft_wrap=not console.is_terminal)
+    found = outcome.as_json()
+    write(found, result)
+    if report:
+        write_report(found, report)
+        console.print(f"Report: {report}", soft_wrap=True)
+    raise typer.Exit(_exit_code(outcome))
+
+
+@contextmanager
+def _ended_early(serve: bool) -> Iterator[None]:
+    """Report a signal that ends the run: as a failure, except while serving, which normally ends that way."""
+    gone = "the embedded account, and all that was made in it, is gone"
+    try:
+        yield
+    except Interrupted as signalled:
+        if not serve:
+            raise Failure(f"ended by {signalled}: {gone}") from None
+        Console().print(f"\nEnded: {gone}.")
+        raise typer.Exit from None
+
+
+def _steps(stack: str, config: Sequence[str] | None, then: Sequence[str] | None) -> list[Step]:
+    if not then:
+        return []
+    from ..changes import parse_steps
+
+    return parse_steps(ROOT, stack, config or (), [step.split("\0") for step in then])
+
+
+def _exit_code(outcome: Outcome) -> Exit:
+    if outcome.failures or outcome.leftovers:
+        return Exit.FAILED
+    if outcome.refused:
+        return Exit.BAD_INPUT if outcome.refused.early else Exit.FAILED
+    return Exit.GOOD
+
+
+def _on_real_engine(project: Project, account: Account, console: Console, result: Path | None) -> None:
+    """Run the same stack with the Pulumi CLI, with its state in a temporary folder and the account as its providers."""
+    from ..engines.real import rehearse_on_real_engine
+
+    run = rehearse_on_real_engine(project, account, lambda line: console.out(line, highlight=False))
+    for warning in run.warnings:
+        console.print(f"Warning: {warning}", style="yellow", markup=False, soft_wrap=True)
+    write(run.as_json() | {"stack": project.stack}, result)
+    if run.problems:
+        raise Failure("\n".join(run.problems))
+    console.print("Up, unchanged, refreshed and destroyed on the Pulumi engine; nothing is left.", style="bold green")

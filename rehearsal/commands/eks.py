@@ -1,0 +1,81 @@
+"""The command ``eks``: an EKS stack's objects in a real Kubernetes API."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from stack.failures import bad_input
+from stack.interrupts import interruptible
+
+from ..files import check_folders, console_beside, write
+from . import Engine, Json, Set, Stack, end, load, note
+
+
+def eks_command(
+    context: typer.Context,
+    stack: Stack = "eks-gpu",
+    config: Set = None,
+    engine: Annotated[
+        Engine, typer.Option(help="pulumi: the real CLI with the real pulumi-eks and pulumi-kubernetes plugins.")
+    ] = "embedded",
+    cycles: Annotated[int, typer.Option(min=1, metavar="N", help="Times up and down.")] = 2,
+    result: Json = None,
+    if_possible: Annotated[
+        bool,
+        typer.Option(
+            "--if-possible",
+            help="Where programs are missing or the stack runs Slurm, say so and exit 0; nothing is built.",
+        ),
+    ] = False,
+) -> None:
+    """Apply an EKS stack's objects to a real Kubernetes API.
+
+    The stack comes up in the embedded AWS account, its objects through real
+    Helm and server-side apply, with nodes as the catalogue describes them.
+    Jobs are submitted, placed, queued and refused; one trains. Everything is
+    removed again.
+
+    \b
+      python -m rehearsal eks eks-gpu
+      python -m rehearsal eks eks-trainium --cycles 1 --json result.json
+    """
+    project, chosen = load(stack, config)
+    if chosen.settings.orchestrator != "eks":
+        if if_possible:
+            return
+        raise bad_input(f"stack {stack} runs Slurm", f"python -m rehearsal nodes {stack}")
+    from ..kubernetes import binaries, network
+    from ..kubernetes.control_plane import ControlPlane
+    from ..kubernetes.nodes import names_of
+    from ..kubernetes.outcome import Outcome
+    from ..kubernetes.rehearse import lacking, run
+    from ..kubernetes.show import ending
+
+    check_folders(None, result)
+    console = console_beside(result)
+    unbuilt = binaries.missing() if if_possible else []
+    why = f"not built yet: {', '.join(unbuilt)} (make kubernetes-tools)" if unbuilt else lacking(engine)
+    if why and if_possible:
+        note(f"Kubernetes was not rehearsed: {why} (`python -m rehearsal eks` says more).")
+        return
+    if why:
+        raise bad_input(why)
+    try:
+        # Building the programs needs the network; the run itself does not.
+        found = binaries.find_all(console)
+    except binaries.Missing as programs:
+        raise bad_input(str(programs)) from None
+    if not network.isolated():
+        network.isolate([sys.executable, "-m", "rehearsal", *context.obj[context.obj.index("eks") :]])
+    network.set_up()
+    outcome, began = Outcome(stack=stack), time.monotonic()
+    with interruptible():
+        plane = ControlPlane(found, names_of(chosen))
+        run(project, chosen, outcome, console, plane, cycles=cycles, engine=engine)
+    console.print(ending(outcome, time.monotonic() - began), soft_wrap=not console.is_terminal)
+    write(outcome.as_json(), result)
+    end(outcome)

@@ -1,0 +1,75 @@
+"""The command ``nodes``: a Slurm stack's nodes on this machine."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from stack.failures import bad_input
+from stack.interrupts import interruptible
+
+from ..files import check_folders, console_beside, write
+from ..nodes.slurm_packages import DEFAULT as DEFAULT_SLURM
+from ..nodes.slurm_packages import ReleaseName
+from . import Json, Report, Set, Stack, end, load, note
+
+
+def nodes_command(
+    stack: Stack = "dev",
+    config: Set = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="Workers to start in each group (default: its count).")
+    ] = None,
+    slurm: Annotated[
+        ReleaseName, typer.Option(help="Which release of Slurm: HyperPod's, or the next one.")
+    ] = DEFAULT_SLURM,
+    report: Report = None,
+    result: Json = None,
+    if_possible: Annotated[
+        bool,
+        typer.Option(
+            "--if-possible", help="Where the machine lacks something, or the stack runs EKS, say so and exit 0."
+        ),
+    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the nodes running until Enter or Ctrl-C.")] = False,
+) -> None:
+    """Boot a Slurm stack's nodes on this machine, and use them.
+
+    The stack comes up in the embedded AWS account, every node of it as an
+    isolated host, and the stack's lifecycle scripts run on them as HyperPod
+    runs them. Then come jobs, ssh, MPI, training, the loss of a worker and
+    reboots. Needs root and Debian packages.
+
+    \b
+      python -m rehearsal nodes dev
+      python -m rehearsal nodes slurm-gpu --workers 4 --report report.html
+    """
+    from ..nodes import requirements
+
+    check_folders(report, result)
+    console = console_beside(result)
+    if lacking := requirements.missing(slurm):
+        if if_possible:
+            note("The nodes were not rehearsed: `python -m rehearsal nodes` says what this machine lacks.")
+            return
+        raise bad_input("\n".join(["This machine lacks what the node rehearsal needs:", *lacking]))
+    project, chosen = load(stack, config)
+    if if_possible and chosen.settings.orchestrator != "slurm":
+        return
+    from ..nodes.cluster import Options
+    from ..nodes.outcome import Outcome
+    from ..nodes.rehearse import run
+    from ..nodes.report import write_report
+    from ..nodes.show import ending
+
+    outcome, began = Outcome(stack=stack), time.monotonic()
+    with interruptible():
+        run(project, chosen, outcome, console, Options(workers=workers, slurm=slurm), keep=keep)
+    console.print(ending(outcome, time.monotonic() - began), soft_wrap=not console.is_terminal)
+    write(outcome.as_json(), result)
+    if report:
+        write_report(outcome.as_json(), report)
+        console.print(f"Report: {report}", soft_wrap=True)
+    end(outcome)
