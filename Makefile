@@ -15,9 +15,9 @@ export PYTHONDONTWRITEBYTECODE :=
 
 ## Bring a stack up and down in an embedded AWS account, then rehearse its nodes or Kubernetes objects: make rehearse STACK=eks-gpu ARGS="--report report.html"
 rehearse: $(VENV)/.ready
-	$(BIN)/python -m rehearsal --stack $(STACK) $(ARGS)
-	$(BIN)/python -m rehearsal nodes --stack $(STACK) --if-possible
-	$(BIN)/python -m rehearsal eks --stack $(STACK) --if-possible
+	$(BIN)/hyperpod rehearse $(STACK) $(ARGS)
+	$(BIN)/hyperpod rehearse nodes $(STACK) --if-possible
+	$(BIN)/hyperpod rehearse eks $(STACK) --if-possible
 
 ## Format, lint, types and every test; tests that need root, packages or built programs say so if they cannot run
 test: check audit test-fast test-slow test-metrics test-nodes test-kubernetes

@@ -2,7 +2,7 @@
 
     sudo venv/bin/python -m benchmarks.nodes [--stack dev] [--workers 1,2,4,8,16] [--repeat 3] [--json FILE]
 
-Needs what ``python -m rehearsal nodes`` needs. All nodes share this machine's cores, so a large cluster is slower here
+Needs what ``hyperpod rehearse nodes`` needs. All nodes share this machine's cores, so a large cluster is slower here
 than one whose every node has its own; the figures are for comparing versions of the lifecycle scripts.
 """
 

@@ -128,7 +128,7 @@ def _made(found: Sequence[str]) -> str:
     arn, status, urn = found
     if status == "Failed":
         raise pulumi.RunError(
-            "AWS reports the HyperPod cluster as Failed. It cannot be repaired, only deleted. `python -m operations "
+            "AWS reports the HyperPod cluster as Failed. It cannot be repaired, only deleted. `hyperpod "
             f"deploy {pulumi.get_stack()} --lose {urn.rsplit('::', 1)[-1]}` deletes it and creates it again. With the "
             f"Pulumi CLI alone: pulumi destroy --stack {pulumi.get_stack()} --target-dependents --target '{urn}', "
             "then pulumi up"

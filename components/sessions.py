@@ -11,7 +11,7 @@ from pulumi import ComponentResource, ResourceOptions
 from .context import Context
 
 SESSION_LOG_DAYS = 90
-# The name of the document, of which ``operations connect`` starts its sessions.
+# The name of the document, of which ``hyperpod connect`` starts its sessions.
 SESSION = "session"
 
 

@@ -1,4 +1,4 @@
-"""``python -m operations``."""
+"""``hyperpod``."""
 
 import sys
 

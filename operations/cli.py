@@ -97,12 +97,12 @@ def _introduction(
     in this order:
 
     \b
-      python -m operations deploy dev --rehearse   on this machine, without an AWS account
-      python -m operations cost dev                show what it costs
-      python -m operations quotas dev              show which quotas to request from AWS
-      python -m operations deploy dev              deploy to AWS
-      python -m operations validate dev            check that it is as configured
-      python -m operations connect dev             open a shell on the cluster
+      hyperpod deploy dev --rehearse   on this machine, without an AWS account
+      hyperpod cost dev                show what it costs
+      hyperpod quotas dev              show which quotas to request from AWS
+      hyperpod deploy dev              deploy to AWS
+      hyperpod validate dev            check that it is as configured
+      hyperpod connect dev             open a shell on the cluster
     """
 
 
@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words = MANNER.take(words)
         if words[:1] == ["rehearse"]:
             words = ["rehearse", *rehearsal.arranged(words[1:])]
-        return run(app, words or ["--help"], "python -m operations", stack_names(ROOT))
+        return run(app, words or ["--help"], "hyperpod", stack_names(ROOT))
     except typer.Abort:
         console.note("Aborted.")
         return Exit.FAILED

@@ -25,16 +25,17 @@ class Manner:
         end = words.index("--") if "--" in words else len(words)
         own, rest = iter(words[:end]), list(words[end:])
         left: list[str] = []
+        output: str | None = None
         for word in own:
             if word in ("-q", "--quiet"):
                 self.quiet = True
             elif word in ("-v", "--verbose"):
                 self.verbose = True
             elif word in ("-o", "--output") or word.startswith("--output="):
-                left += self._asked(word.partition("=")[2] or next(own, ""), left)
+                output = word.partition("=")[2] or next(own, "")
             else:
                 left.append(word)
-        return [*left, *rest]
+        return [*left, *(() if output is None else self._asked(output, left)), *rest]
 
     def _asked(self, output: str, words: Sequence[str]) -> list[str]:
         for known in get_args(Output):

@@ -63,7 +63,7 @@ class Target:
                 raise
             raise bad_input(
                 f"there is no HyperPod cluster {self.cluster_name} in {self.aws.region}",
-                f"deploy it (`python -m operations deploy {self.stack}`), or check the credentials' account",
+                f"deploy it (`hyperpod deploy {self.stack}`), or check the credentials' account",
             ) from None
 
     @property

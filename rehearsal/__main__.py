@@ -1,4 +1,4 @@
-"""``python -m rehearsal``: see ``cli``."""
+"""``hyperpod rehearse``: see ``cli``."""
 
 from __future__ import annotations
 

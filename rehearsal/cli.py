@@ -1,4 +1,4 @@
-"""The command line: ``python -m rehearsal``, with its commands, of which ``deployment`` needs not be named."""
+"""The command line: ``hyperpod rehearse``, with its commands, of which ``deployment`` needs not be named."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def _introduction() -> None:
     """Rehearse a stack on this machine, without an AWS account.
 
     \b
-      python -m rehearsal dev              its deployment: `deployment` may be left out
-      python -m rehearsal nodes dev        its nodes, with a real Slurm
-      python -m rehearsal eks eks-gpu      its objects, in a real Kubernetes API
-      python -m rehearsal drill dev        what happens when something breaks
+      hyperpod rehearse dev              its deployment: `deployment` may be left out
+      hyperpod rehearse nodes dev        its nodes, with a real Slurm
+      hyperpod rehearse eks eks-gpu      its objects, in a real Kubernetes API
+      hyperpod rehearse drill dev        what happens when something breaks
     """
 
 
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit code; bad input is one message, never a traceback."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return run_words(app, arranged(words), "python -m rehearsal", stack_names(ROOT))
+        return run_words(app, arranged(words), "hyperpod rehearse", stack_names(ROOT))
     except Exception as error:
         failure = explain(error)
         if failure is None:

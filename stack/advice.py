@@ -36,13 +36,13 @@ _STEPS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"\b\w*(?:LimitExceeded|QuotaExceeded)(?:Exception)?\b|\bMaximumNumberOf|\bquotas?\b|\bservice limit",
-        "python -m operations quotas {stack}    # which quota is too small, and how to request more",
+        "hyperpod quotas {stack}    # which quota is too small, and how to request more",
     ),
     (
         r"\bInsufficient(?:Instance)?Capacity|\b[Ii]nsufficient capacity\b|\bcapacity-error\b",
         "AWS has no such instances in this zone now: deploy again later, use a training plan (trainingPlanArn), or set "
         "hyperpod:nodeProvisioning to Continuous, which starts with the available instances; for another zone, destroy "
-        "the stack first: python -m operations destroy {stack}; pulumi config set hyperpod:availabilityZoneId ZONE",
+        "the stack first: hyperpod destroy {stack}; pulumi config set hyperpod:availabilityZoneId ZONE",
     ),
     (
         r"instance type.*cannot be (?:changed|updated)|must match the instance type",
@@ -61,7 +61,7 @@ _STEPS: tuple[tuple[str, str], ...] = (
     (r"\bBucketNotEmpty\b", "empty the bucket, then destroy again"),
     (
         r"\bDependencyViolation\b|has dependencies|is in use|still (?:uses|in use)",
-        "python -m operations errors {stack}    # what still uses it",
+        "hyperpod errors {stack}    # what still uses it",
     ),
     # Slurm's words on a node or in a job's log, and this project's own (lifecycle/).
     (
@@ -71,7 +71,7 @@ _STEPS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"\bSlurmctld\b.* is DOWN\b",
-        "python -m operations nodes {stack}    # is the controller there? Running jobs go on",
+        "hyperpod nodes {stack}    # is the controller there? Running jobs go on",
     ),
     (
         r"hyperpod-requeue: no answer",
@@ -84,7 +84,7 @@ _STEPS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"\bNotStabilized\b|did not become available",
-        "`python -m operations errors {stack}` has AWS's reason; if it still does not work, deploy with --lose and its "
+        "`hyperpod errors {stack}` has AWS's reason; if it still does not work, deploy with --lose and its "
         "name, which deletes it and makes it anew",
     ),
     (
@@ -92,12 +92,10 @@ _STEPS: tuple[tuple[str, str], ...] = (
         "the name is taken by another stack, or by a leftover of one that was not destroyed completely",
     ),
 )
-_OTHERWISE = (
-    "python -m operations errors {stack}    # every cause, newest first; deploying again continues where it stopped"
-)
+_OTHERWISE = "hyperpod errors {stack}    # every cause, newest first; deploying again continues where it stopped"
 
 
-# The same of a rehearsal, of which `operations errors` knows nothing.
+# The same of a rehearsal, of which `hyperpod errors` knows nothing.
 REHEARSE_AGAIN = "mend what the message names, then rehearse again"
 
 

@@ -15,7 +15,7 @@ from stack.project import ProjectError
 
 
 class Exit(IntEnum):
-    """Exit codes of every verb. ``python -m operations --help`` quotes them."""
+    """Exit codes of every verb. ``hyperpod --help`` quotes them."""
 
     GOOD = 0
     FAILED = 1  # the operation failed, or the check found something wrong
@@ -186,9 +186,7 @@ def _client_error(error: aws_errors.ClientError) -> Failure:
     if code in _REGION_OFF:
         return bad_input(f"the region is not enabled in this account: {what}", "enable it, or change aws:region")
     if is_missing(error):
-        return bad_input(
-            f"not found: {what}", "is it deployed, in this account and region? `python -m operations nodes STACK`"
-        )
+        return bad_input(f"not found: {what}", "is it deployed, in this account and region? `hyperpod nodes STACK`")
     return Failure(f"AWS refused: {what} ({code})")
 
 
@@ -210,7 +208,7 @@ def _action(error: aws_errors.ClientError) -> str:
 def _command_error(error: automation.CommandError) -> Failure:
     text = str(error)
     if isinstance(error, automation.StackNotFoundError):
-        return bad_input("the stack has never been deployed from this backend", "python -m operations deploy STACK")
+        return bad_input("the stack has never been deployed from this backend", "hyperpod deploy STACK")
     if isinstance(error, automation.ConcurrentUpdateError):
         return Failure(
             "another update of this stack is running, or was killed",

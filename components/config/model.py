@@ -164,7 +164,7 @@ class Team(Model):
     """IAM roles that may use the namespace."""
     accelerators: Annotated[
         StrictInt | None,
-        Change("in place", "in place; with task governance, only `python -m operations governance` applies it"),
+        Change("in place", "in place; with task governance, only `hyperpod governance` applies it"),
     ] = Field(None, ge=0)
     """Guaranteed number of devices (GPUs or Trainium chips). Default: an equal share."""
     volumes_gib: Annotated[StrictInt, IN_PLACE] = Field(2000, alias="volumesGiB", ge=0)
@@ -284,7 +284,7 @@ class Security(Model):
     """Existing S3 bucket of this account and region for the access logs of the lifecycle bucket. Its policy must let
     logging.s3.amazonaws.com write, and a bucket for logs is encrypted with S3's own keys. Default: no access logs."""
     session_logs: Annotated[StrictBool, IN_PLACE] = False
-    """Record the sessions that `operations connect` opens on nodes, in the log group /hyperpod/CLUSTER/sessions."""
+    """Record the sessions that `hyperpod connect` opens on nodes, in the log group /hyperpod/CLUSTER/sessions."""
     kms_key: Annotated[KmsKey | None, REFUSED] = None
     """KMS key that encrypts everything that the stack stores: the ARN of a symmetric key of this account and region, or
     create for a key of the stack's own. Needs `nodeProvisioning` Continuous. Default: keys of AWS's."""

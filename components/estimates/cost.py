@@ -56,7 +56,7 @@ def estimate(config: Config, rates: Rates = _NO_RATES) -> Cost:
     notes += ["data transfer and other usage is billed on top", *_notes(config, rates)]
     region = config.region.name
     elsewhere = listed and region not in PRICED_REGIONS
-    warning = f"the prices are those of {priced}, not of {region}: `operations cost --live` asks AWS"
+    warning = f"the prices are those of {priced}, not of {region}: `hyperpod cost --live` asks AWS"
     return Cost(
         parts=parts,
         accelerator_hourly_usd=accelerators,

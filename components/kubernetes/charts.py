@@ -2,7 +2,7 @@
 
 AWS publishes the HyperPod chart only as a folder of a git repository, so there is no package whose digest could be
 checked: the folder itself is pinned, file by file, and the packaged charts that it needs by their digests.
-``python -m operations charts`` downloads and checks them.
+``hyperpod charts`` downloads and checks them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pulumi
 from ..config import Config, ConfigError, Problem
 
 FOLDER = Path("charts")
-BRING = "python -m operations charts"
+BRING = "hyperpod charts"
 # Set only by the rehearsal, which installs a stand-in where the charts are missing.
 UNVERIFIED_VARIABLE, UNVERIFIED = "HYPERPOD_CHARTS", "unverified"
 

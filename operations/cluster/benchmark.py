@@ -64,7 +64,7 @@ def check(target: Target, collective: str, nodes: int | None) -> None:
     if collective not in known:
         raise bad_input(f'"{collective}" is not a collective of this cluster\'s test', f"one of {', '.join(known)}")
     if not group.count:
-        again = f"python -m operations scale {group.name} NUMBER --stack {target.stack}"
+        again = f"hyperpod scale {target.stack} {group.name} NUMBER"
         raise bad_input(f"{group.name} has no nodes now", again)
     if nodes is not None and not 1 <= nodes <= group.count:
         raise bad_input(f"{nodes} nodes", f"{group.name} has {group.count}")

@@ -57,7 +57,7 @@ def plan(target: Target, verb: Verb, nodes: Sequence[Node], affected: Sequence[N
         # BatchReplaceClusterNodes, NodeIds (SageMaker API Reference).
         raise bad_input(
             f"{heads[0]} is the Slurm controller, which SageMaker does not replace",
-            "python -m operations reboot controller; update-software --group controller gives it a new image",
+            "hyperpod reboot controller; update-software --group controller gives it a new image",
         )
     found = Plan(verb=verb, nodes=list(affected), effects=list(_EFFECTS.get(verb, ())))
     if heads:
@@ -92,7 +92,7 @@ def _batch(target: Target, operation: str, nodes: Sequence[Node]) -> list[str]:
     accepted = [str(one) for one in answer.get("Successful", [])]
     if refused:
         done = f"; accepted: {', '.join(accepted)}" if accepted else ""
-        raise Failure(f"SageMaker refused {'; '.join(refused)}{done}", f"python -m operations nodes {target.stack}")
+        raise Failure(f"SageMaker refused {'; '.join(refused)}{done}", f"hyperpod nodes {target.stack}")
     return accepted
 
 

@@ -32,7 +32,7 @@ def on_controller(target: Target, program: str, arguments: str, timeout: float, 
         said = [line for line in ran.output.splitlines() if line.strip()]
         raise Failure(
             f"{program} ended with {ran.code}: {said[-1].strip() if said else 'no output'}",
-            f"python -m operations exec controller --stack {target.stack} -- sinfo -R",
+            f"hyperpod exec {target.stack} controller -- sinfo -R",
         )
     return dict(json.loads(found.group(0)))
 
@@ -59,7 +59,7 @@ def in_pods(
         job_run.submit(api, objects)
         return job_run.follow(api, objects, on_phase, on_phase, timeout, on_pods=on_pods)
     except job_run.TimedOut as error:
-        again = f"python -m operations job run {name} --nodes {nodes} --stack {target.stack} --keep"
+        again = f"hyperpod job run {target.stack} {name} --nodes {nodes} --keep"
         error.hint = f"it was deleted; {again} keeps it"
         raise
     finally:

@@ -83,7 +83,7 @@ def head(nodes: Sequence[Node]) -> Node:
                 return node
     raise Failure(
         "no node is running" + (f": {', '.join(f'{n.name} {n.status}' for n in nodes)}" if nodes else ""),
-        "wait for the cluster (python -m operations nodes STACK), or see `python -m operations errors STACK`",
+        "wait for the cluster (hyperpod nodes STACK), or see `hyperpod errors STACK`",
     )
 
 
@@ -92,7 +92,7 @@ def controller(nodes: Sequence[Node]) -> Node:
     for node in nodes:
         if node.role == "controller" and node.status == "Running":
             return node
-    raise Failure("the Slurm controller is not running", "python -m operations errors STACK")
+    raise Failure("the Slurm controller is not running", "hyperpod errors STACK")
 
 
 def with_states(target: Target, nodes: Sequence[Node]) -> list[Node]:

@@ -68,7 +68,7 @@ def _read(node: Node, text: str) -> Remote:
         said = " ".join(line.strip() for line in lines if line.strip()) or "nothing"
         raise cannot_know(
             f"the session with {node.name} ended before the command did; it said: {said[-400:]}",
-            "is the node healthy? `python -m operations nodes STACK`",
+            "is the node healthy? `hyperpod nodes STACK`",
         )
     body = lines[begin + 1 : end]
     # This empty line is ours.
@@ -118,7 +118,7 @@ def _start(target: Target, node: Node, request: Mapping[str, Any]) -> tuple[list
     if node.status != "Running":
         raise Failure(
             f"{node.name} is {node.status}: {node.message or 'no session is possible'}",
-            "wait, or see `python -m operations errors STACK`",
+            "wait, or see `hyperpod errors STACK`",
         )
     client = target.aws.client("ssm")
     asked = {"Target": session_target(target, node), **request}

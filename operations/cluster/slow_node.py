@@ -100,7 +100,7 @@ def _in_pods(target: Target, nodes: int, timeout: float, on_phase: job_run.OnPha
     tested = pair_tests.read(group, lines, names)
     if not tested:
         why = "the job ended and has tested no pair" if succeeded else job_run.why_failed(lines)
-        raise Failure(why, f"python -m operations job run {JOB} --nodes {nodes} --stack {target.stack} --keep")
+        raise Failure(why, f"hyperpod job run {target.stack} {JOB} --nodes {nodes} --keep")
     blocks = {
         str(node["metadata"]["name"]).removeprefix("hyperpod-"): str(node["metadata"]["labels"].get(_NEAREST, ""))
         for node in cluster_nodes.kubernetes(target).nodes()

@@ -84,9 +84,7 @@ class Validation:
         """The cluster is InService."""
         status = self._target.cluster["ClusterStatus"]
         detail = f"{status} {self._target.cluster.get('FailureMessage', '')}".strip()
-        yield _check(
-            "cluster in service", status == "InService", detail, f"python -m operations errors {self._target.stack}"
-        )
+        yield _check("cluster in service", status == "InService", detail, f"hyperpod errors {self._target.stack}")
 
     def counts(self) -> Iterator[Check]:
         """Each group has as many running nodes as configured."""
@@ -95,7 +93,7 @@ class Validation:
             found = running[group.name]
             others = [f"{n.name} {n.status}" for n in self._nodes if n.group == group.name and n.status != "Running"]
             detail = f"{found} of {group.count} running" + (f"; {', '.join(others)}" if others else "")
-            hint = f"python -m operations nodes {self._target.stack}; python -m operations errors {self._target.stack}"
+            hint = f"hyperpod nodes {self._target.stack}; hyperpod errors {self._target.stack}"
             yield _check(f"{group.role} nodes of {group.name}", found == group.count, detail, hint)
         known = {group.name for group in self._target.config.instance_groups}
         for name in sorted(running.keys() - known):
@@ -189,7 +187,7 @@ class Validation:
             if not group.count:
                 continue
             name = f"{_JOB} on {group.name}"
-            by_hand = f"python -m operations job run {_JOB} --group {group.name} --stack {self._target.stack}"
+            by_hand = f"hyperpod job run {self._target.stack} {_JOB} --group {group.name}"
             if not self._run_jobs:
                 hint = f"validate --run-jobs, or {by_hand}"
                 yield Check(name=name, result="UNKNOWN", detail="not run: /fsx and devices in pods", hint=hint)
@@ -253,7 +251,7 @@ class Validation:
                     node.name, False, f"hyperpod-validate said: {said[0]}", "did on_create.sh run? see the node's log"
                 )
             ]
-        run = f"python -m operations exec {node.name} --stack {self._target.stack}"
+        run = f"hyperpod exec {self._target.stack} {node.name}"
         hint = f"{run} -- sudo /opt/hyperpod/bin/hyperpod-validate"
         bad = [one for one in found["checks"] if not one["passed"]]
         if not bad:

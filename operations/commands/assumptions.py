@@ -36,9 +36,9 @@ def assumptions_command(
     Exits with 1 if an assumption is refuted, with 3 if one stays unknown.
 
     \b
-      python -m operations assumptions
-      python -m operations assumptions --id slurm-version
-      python -m operations assumptions dev --json > dev.json
+      hyperpod assumptions
+      hyperpod assumptions --id slurm-version
+      hyperpod assumptions dev --json > dev.json
     """
     rows = _chosen(only or [])
     if not stack:
@@ -63,7 +63,7 @@ def _chosen(ids: Sequence[str]) -> list[Assumption]:
     known = {row.id: row for row in register()}
     for one in ids:
         if one not in known:
-            raise bad_input(f'there is no assumption "{one}"', "python -m operations assumptions")
+            raise bad_input(f'there is no assumption "{one}"', "hyperpod assumptions")
     return [known[one] for one in ids or known]
 
 

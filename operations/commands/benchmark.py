@@ -44,9 +44,9 @@ def benchmark_command(
     FAIL.
 
     \b
-      python -m operations benchmark slurm-gpu
-      python -m operations benchmark dev --collective all_reduce --collective all_gather
-      python -m operations benchmark eks-gpu --from launcher.log
+      hyperpod benchmark slurm-gpu
+      hyperpod benchmark dev --collective all_reduce --collective all_gather
+      hyperpod benchmark eks-gpu --from launcher.log
     """
     chosen = target.load(stack)
     collectives = collective or ["all_reduce"]

@@ -29,8 +29,8 @@ def replace_command(
     a node is replaced: with --yes, give the instance id or host name.
 
     \b
-      python -m operations replace workers-2 --stack slurm-gpu
-      python -m operations replace i-0123456789abcdef0 --stack slurm-gpu --yes
+      hyperpod replace slurm-gpu workers-2
+      hyperpod replace slurm-gpu i-0123456789abcdef0 --yes
     """
     _change("replace", node, stack, changes.replace_nodes, yes, as_json)
 
@@ -44,7 +44,7 @@ def reboot_command(
     keep their data. With --yes, give the instance id or host name.
 
     \b
-      python -m operations reboot workers-2 --stack slurm-gpu
+      hyperpod reboot slurm-gpu workers-2
     """
     _change("reboot", node, stack, changes.reboot_nodes, yes, as_json)
 
@@ -74,7 +74,7 @@ def _change(
     if as_json:
         console.emit({"verb": verb, "accepted": accepted, "jobs": plan.jobs, "unknown": plan.unknown})
     else:
-        console.say(f"SageMaker accepted: {verb} {wanted.name}. Follow it: python -m operations nodes {stack}", "green")
+        console.say(f"SageMaker accepted: {verb} {wanted.name}. Follow it: hyperpod nodes {stack}", "green")
 
 
 def update_software_command(
@@ -94,7 +94,7 @@ def update_software_command(
     Shows what happens to the jobs and asks for confirmation.
 
     \b
-      python -m operations update-software slurm-gpu --group workers --batch 2
+      hyperpod update-software slurm-gpu --group workers --batch 2
     """
     chosen = target.load(stack)
     groups = list(group or [])
@@ -108,9 +108,7 @@ def update_software_command(
     if as_json:
         console.emit({"verb": "update-software", "cluster": arn, "jobs": plan.jobs, "unknown": plan.unknown})
     else:
-        console.say(
-            f"SageMaker is updating {chosen.cluster_name}. Follow it: python -m operations nodes {stack}", "green"
-        )
+        console.say(f"SageMaker is updating {chosen.cluster_name}. Follow it: hyperpod nodes {stack}", "green")
 
 
 def scale_command(
@@ -130,8 +128,8 @@ def scale_command(
     jobs end.
 
     \b
-      python -m operations scale workers 8 --stack slurm-gpu
-      python -m operations scale workers 4 --stack dev --rehearse
+      hyperpod scale slurm-gpu workers 8
+      hyperpod scale dev workers 4 --rehearse
     """
     chosen = target.load(stack)
     wanted = scale.scaled(chosen, group, count)

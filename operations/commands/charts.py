@@ -36,8 +36,8 @@ def charts_command(
     charts by itself.
 
     \b
-      python -m operations charts
-      python -m operations charts --from downloads/
+      hyperpod charts
+      hyperpod charts --from downloads/
     """
     with Progress(console=console.err(), transient=True) as progress:
         found = [bring(chart, offline=offline, progress=progress) for chart in (HYPERPOD, KUEUE)]

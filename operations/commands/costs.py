@@ -28,9 +28,9 @@ def cost_command(
     Without --live, the prices come from this project's tables and AWS is not called.
 
     \b
-      python -m operations cost dev
-      python -m operations cost slurm-gpu --config hyperpod:size=large
-      python -m operations cost slurm-gpu --live --json
+      hyperpod cost dev
+      hyperpod cost slurm-gpu --config hyperpod:size=large
+      hyperpod cost slurm-gpu --live --json
     """
     chosen = target.load(stack, config)
     found = bill(chosen.config, live_rates(chosen.config, chosen.aws) if live else None)

@@ -30,8 +30,8 @@ def dashboards_command(
     to change one, copy it. `deploy` does this by itself.
 
     \b
-      python -m operations dashboards slurm-gpu
-      python -m operations dashboards slurm-gpu --url https://grafana.example.com
+      hyperpod dashboards slurm-gpu
+      hyperpod dashboards slurm-gpu --url https://grafana.example.com
     """
     token = os.environ.get(TOKEN, "")
     if url and not token:

@@ -35,7 +35,7 @@ Rehearse = Annotated[
 Fail = Annotated[
     list[str] | None,
     typer.Option(
-        "--fail", metavar="TARGET[=KIND]", help="With --rehearse: make a resource fail; see `python -m rehearsal -h`."
+        "--fail", metavar="TARGET[=KIND]", help="With --rehearse: make a resource fail; see `hyperpod rehearse -h`."
     ),
 ]
 Set = Annotated[
@@ -83,10 +83,10 @@ def deploy_command(
     gets its dashboards at the end.
 
     \b
-      python -m operations deploy dev --rehearse
-      python -m operations deploy dev
-      python -m operations deploy slurm-gpu --yes --json    in CI
-      python -m operations deploy dev --rehearse --fail hyperpod-cluster=capacity
+      hyperpod deploy dev --rehearse
+      hyperpod deploy dev
+      hyperpod deploy slurm-gpu --yes --json    in CI
+      hyperpod deploy dev --rehearse --fail hyperpod-cluster=capacity
     """
     chosen = _load(stack, rehearse, fail, config)
     with open_engine(chosen, rehearse, fail, create=True, install_cli=install_cli) as (engine, _):
@@ -115,7 +115,7 @@ def _import_dashboards(chosen: Target, report: deploy.Report) -> None:
         found = import_dashboards(chosen)
     except (Failure, ClientError, BotoCoreError) as error:
         said = described(error, chosen.stack).message
-        report.warnings.append(f"no dashboards: {said}. Try again: python -m operations dashboards {chosen.stack}")
+        report.warnings.append(f"no dashboards: {said}. Try again: hyperpod dashboards {chosen.stack}")
     else:
         console.note(f"{len(found.dashboards)} dashboards are in {found.grafana}, folder HyperPod.")
         report.warnings.extend(found.warnings)
@@ -142,8 +142,8 @@ def preview_command(
     """Show what a deployment would change. Changes nothing.
 
     \b
-      python -m operations preview dev
-      python -m operations preview slurm-gpu --json    in CI, on a pull request
+      hyperpod preview dev
+      hyperpod preview slurm-gpu --json    in CI, on a pull request
     """
     chosen = _load(stack, rehearse, None, config)
     with open_engine(chosen, rehearse, None, create=True, install_cli=install_cli) as (engine, _):
@@ -177,9 +177,9 @@ def destroy_command(
     leftover is a failure, shown with the command that deletes it.
 
     \b
-      python -m operations destroy dev
-      python -m operations destroy dev --yes --remove-leftovers
-      python -m operations destroy dev --rehearse    creates it first
+      hyperpod destroy dev
+      hyperpod destroy dev --yes --remove-leftovers
+      hyperpod destroy dev --rehearse    creates it first
     """
     chosen = _load(stack, rehearse, None, config)
     with open_engine(chosen, rehearse, None, create=False, install_cli=install_cli) as (engine, account):
@@ -347,7 +347,7 @@ def _show_audit(report: deploy.Report) -> None:
         for one in by_aws:
             console.say(f"  {one.kind} {one.id}    {one.command}")
         if not report.next_step:
-            console.say(f"  to delete them: python -m operations destroy {report.stack} --remove-leftovers")
+            console.say(f"  to delete them: hyperpod destroy {report.stack} --remove-leftovers")
     for line in audit.unknown:
         console.say(f"  could not search: {line}", "yellow")
     if report.succeeded and not audit.leftovers and not audit.unknown:

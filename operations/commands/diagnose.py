@@ -25,8 +25,8 @@ def diagnose_command(
     level: Annotated[
         int | None, typer.Option("--level", min=1, max=4, help="Also test the GPUs of NODE with dcgmi diag -r LEVEL.")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="The archive. Default: in .operations/STACK.")
+    write: Annotated[
+        Path | None, typer.Option("--write", "-w", metavar="FILE", help="The archive. Default: in .operations/STACK.")
     ] = None,
     as_json: console.Json = False,
 ) -> None:
@@ -39,13 +39,13 @@ def diagnose_command(
     hours. Exits with 1 if that test failed, with 3 if a node did not answer.
 
     \b
-      python -m operations diagnose slurm-gpu
-      python -m operations diagnose slurm-gpu workers-2 --level 2
-      python -m operations diagnose eks-gpu i-0123456789abcdef0 --output node.tar.gz
+      hyperpod diagnose slurm-gpu
+      hyperpod diagnose slurm-gpu workers-2 --level 2
+      hyperpod diagnose eks-gpu i-0123456789abcdef0 --write node.tar.gz
     """
     chosen = target.load(stack)
     if level is not None and not nodes:
-        raise bad_input("--level without NODE", f"python -m operations diagnose {stack} NODE --level {level}")
+        raise bad_input("--level without NODE", f"hyperpod diagnose {stack} NODE --level {level}")
     tests = []
     if level is not None:
         found = cluster_nodes.list_nodes(chosen)
@@ -56,7 +56,7 @@ def diagnose_command(
     texts = {f"{test.node}/dcgm-level-{test.level}.txt": test.output for test in tests}
     with console.err().status(f"Asking the nodes of {chosen.cluster_name} ...") as status:
         done = diagnose.collect(
-            chosen, nodes or (), output, texts, lambda name: status.update(f"{name} has answered ...")
+            chosen, nodes or (), write, texts, lambda name: status.update(f"{name} has answered ...")
         )
     if as_json:
         document = {**done.__dict__, "tests": [{**test.__dict__, "output": None} for test in tests]}

@@ -38,8 +38,8 @@ def errors_command(
     Exits with 1 if something was found.
 
     \b
-      python -m operations errors dev
-      python -m operations errors slurm-gpu --hours 72 --json
+      hyperpod errors dev
+      hyperpod errors slurm-gpu --hours 72 --json
     """
     problems = errors.collect(target.load(stack), timedelta(hours=hours))
     if as_json:

@@ -23,7 +23,7 @@ def governance_command(
     teams or workers, on stacks with hyperpod:charts.queues set to task-governance.
 
     \b
-      python -m operations governance eks-gpu
+      hyperpod governance eks-gpu
     """
     chosen = target.load(stack)
     changes = remove(chosen) if take_away else apply(chosen)

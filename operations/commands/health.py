@@ -29,8 +29,8 @@ def health_command(
     one could not be asked.
 
     \b
-      python -m operations health slurm-gpu
-      python -m operations health eks-gpu --now --json
+      hyperpod health slurm-gpu
+      hyperpod health eks-gpu --now --json
     """
     chosen = target.load(stack)
     nodes = cluster_nodes.list_nodes(chosen)

@@ -24,8 +24,8 @@ def image_command(
     with EFA. The image is pushed to the stack's registry. Use it with `job run NAME --image IMAGE`.
 
     \b
-      python -m operations image eks-gpu
-      python -m operations image eks-gpu --build
+      hyperpod image eks-gpu
+      hyperpod image eks-gpu --build
     """
     chosen = target.load(stack)
     wanted = plan(repository_of(chosen))
@@ -43,6 +43,6 @@ def image_command(
         )
         for command in wanted.commands:
             console.say(shlex.join(command))
-        console.note(f"Then: python -m operations job run nccl-tests --stack {stack} --image {wanted.image}")
+        console.note(f"Then: hyperpod job run {stack} nccl-tests --image {wanted.image}")
     else:
         console.say(wanted.image)

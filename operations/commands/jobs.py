@@ -70,8 +70,8 @@ job_app = typer.Typer(
     help="""Print or run a job for an EKS stack's nodes.
 
     \b
-      python -m operations job nanogpt --stack eks-gpu    print it, for kubectl apply -f -
-      python -m operations job run nanogpt --stack eks-gpu
+      hyperpod job nanogpt eks-gpu    print it, for kubectl apply -f -
+      hyperpod job run eks-gpu nanogpt
     """,
     add_completion=False,
 )
@@ -109,7 +109,7 @@ def _printer(name: str) -> Callable[..., None]:
     stack_for_it = f"eks-{next(iter(JOBS[name].images))}"
     command.__doc__ = (
         f"Print {name}: {JOBS[name].title.removesuffix('?')}.\n\n"
-        f"\b\n  python -m operations job {name} --stack {stack_for_it} --nodes 2 | kubectl apply -f -"
+        f"\b\n  hyperpod job {name} {stack_for_it} --nodes 2 | kubectl apply -f -"
     )
     return _with_choices(command)
 
@@ -144,9 +144,9 @@ def run_command(
     exhausted quota, a missing token.
 
     \b
-      python -m operations job run device-check --stack eks-gpu
-      python -m operations job run nanogpt --stack eks-gpu --nodes 2 -a "--steps 500"
-      python -m operations job run nccl-tests --stack eks-gpu --json    in CI
+      hyperpod job run eks-gpu device-check
+      hyperpod job run eks-gpu nanogpt --nodes 2 -a "--steps 500"
+      hyperpod job run eks-gpu nccl-tests --json    in CI
     """
     chosen, objects = _rendered(stack, name, choices, deadline=timeout if wait else None)
     from stack.jobs.kubernetes_api import KubernetesApi  # importing its client takes half of the command's time
@@ -192,7 +192,7 @@ def run_command(
     else:
         _show(result)
     if not result.passed:
-        raise Failure(f"{name} failed: {'; '.join(result.reasons)}", "python -m operations validate STACK")
+        raise Failure(f"{name} failed: {'; '.join(result.reasons)}", "hyperpod validate STACK")
 
 
 def _show(result: job_run.Result) -> None:

@@ -25,7 +25,7 @@ def kubeconfig_command(
     kubectl then calls the AWS CLI for credentials; the file contains no secret.
 
     \b
-      python -m operations kubeconfig eks-gpu --write ~/.kube/eks-gpu
+      hyperpod kubeconfig eks-gpu --write ~/.kube/eks-gpu
       KUBECONFIG=~/.kube/eks-gpu kubectl get nodes
     """
     text = render(describe(target.load(stack)))

@@ -34,8 +34,8 @@ def nodes_command(
     through its API. If that fails, the other columns are still shown.
 
     \b
-      python -m operations nodes dev
-      python -m operations nodes slurm-gpu --no-state --json
+      hyperpod nodes dev
+      hyperpod nodes slurm-gpu --no-state --json
     """
     chosen = target.load(stack)
     found = cluster_nodes.list_nodes(chosen)
@@ -75,8 +75,8 @@ def connect_command(
     worker. Needs AWS's session-manager-plugin on this machine, but no open port.
 
     \b
-      python -m operations connect dev
-      python -m operations connect dev workers-2
+      hyperpod connect dev
+      hyperpod connect dev workers-2
     """
     chosen = target.load(stack)
     found = cluster_nodes.list_nodes(chosen)
@@ -99,9 +99,9 @@ def exec_command(
     this verb; --json tells which.
 
     \b
-      python -m operations exec dev controller -- sinfo
-      python -m operations exec dev workers-1 -- nvidia-smi -L
-      python -m operations exec dev controller -- 'squeue | wc -l'
+      hyperpod exec dev controller -- sinfo
+      hyperpod exec dev workers-1 -- nvidia-smi -L
+      hyperpod exec dev controller -- 'squeue | wc -l'
     """
     chosen = target.load(stack)
     wanted = cluster_nodes.find(cluster_nodes.list_nodes(chosen), node)
@@ -133,17 +133,17 @@ def ssh_config_command(
     hyperpod:sshPublicKey.
 
     \b
-      python -m operations ssh-config dev --write ~/.ssh/config.d/hyperpod-dev
+      hyperpod ssh-config dev --write ~/.ssh/config.d/hyperpod-dev
       ssh hyperpod-dev-controller-1
     """
     chosen = target.load(stack)
     found = cluster_nodes.list_nodes(chosen)
     text = sessions.ssh_config(chosen, found)
     if not text:
-        raise Failure("no node is running", f"python -m operations nodes {stack}")
+        raise Failure("no node is running", f"hyperpod nodes {stack}")
     hosts = [line.split()[1] for line in text.splitlines() if line.startswith("Host ")]
     if write is not None:
-        _write(write.expanduser(), f"{_MARK} {stack}: written by python -m operations ssh-config\n{text}")
+        _write(write.expanduser(), f"{_MARK} {stack}: written by hyperpod ssh-config\n{text}")
         console.note(f"Written. Try: ssh {hosts[0]}    (~/.ssh/config needs the line: Include {write})")
     if as_json:
         console.emit({"hosts": hosts, "config": text})

@@ -27,8 +27,8 @@ def policy_command(
     after a change of the configuration, before you deploy the change.
 
     \b
-      python -m operations policy slurm-gpu
-      python -m operations policy slurm-gpu --account 123456789012 --json
+      hyperpod policy slurm-gpu
+      hyperpod policy slurm-gpu --account 123456789012 --json
     """
     if account and not (account.isdecimal() and len(account) == 12):
         raise bad_input(f"--account: {account} is no AWS account", "an account's id has 12 digits")

@@ -18,8 +18,8 @@ def quotas_command(stack: console.Stack, as_json: console.Json = False) -> None:
     Exits with 1 if a quota is too small, with 3 if one could not be read.
 
     \b
-      python -m operations quotas slurm-gpu
-      python -m operations quotas slurm-gpu --json
+      hyperpod quotas slurm-gpu
+      hyperpod quotas slurm-gpu --json
     """
     checks = quotas.check(target.load(stack))
     if as_json:

@@ -32,8 +32,8 @@ def find_slow_node_command(
     halves of the topology. Exits with 1 if something is slow.
 
     \b
-      python -m operations find-slow-node slurm-gpu
-      python -m operations find-slow-node eks-gpu --nodes 8 --json
+      hyperpod find-slow-node slurm-gpu
+      hyperpod find-slow-node eks-gpu --nodes 8 --json
     """
     chosen = target.load(stack)
     number = slow_node.check(chosen, nodes)
@@ -67,7 +67,7 @@ def find_slow_node_command(
         for line in lines:
             console.say(line)
         for name in result.findings.nodes:
-            console.say(f"  look at it: python -m operations diagnose {stack} {name}")
-            console.say(f"  replace it: python -m operations replace {name} --stack {stack}")
+            console.say(f"  look at it: hyperpod diagnose {stack} {name}")
+            console.say(f"  replace it: hyperpod replace {stack} {name}")
         console.say(verdict, "bold green" if result.passed else "bold red")
     raise typer.Exit(Exit.GOOD if result.passed else Exit.FAILED)

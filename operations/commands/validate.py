@@ -26,9 +26,9 @@ def validate_command(
     UNKNOWN. Exits with 1 if a check failed, with 3 if one could not run.
 
     \b
-      python -m operations validate dev
-      python -m operations validate eks-gpu --run-jobs
-      python -m operations validate slurm-gpu --json
+      hyperpod validate dev
+      hyperpod validate eks-gpu --run-jobs
+      hyperpod validate slurm-gpu --json
     """
     chosen = target.load(stack)
     _ = chosen.cluster

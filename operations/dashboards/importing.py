@@ -170,7 +170,5 @@ def _tagged(target: Target, service: str, kind: str) -> str:
     """The id of the workspace that the stack created, by its tag. Raises Failure."""
     found = [arn.rpartition("/")[2] for arn in arns(target) if service in arn and kind in arn]
     if not found:
-        raise bad_input(
-            f"the stack's workspace (arn:...{service}) is not there", f"python -m operations deploy {target.stack}"
-        )
+        raise bad_input(f"the stack's workspace (arn:...{service}) is not there", f"hyperpod deploy {target.stack}")
     return found[0]

@@ -158,7 +158,7 @@ def require_kept(planned: Report, allowed: Collection[str] = (), discarded: Coll
         raise Failure(
             f"nothing was changed. {words}",
             f"Pulumi's state may be wrong: pulumi refresh --stack {planned.stack}. If it is right, save what you need "
-            f"and run `operations deploy` with {' '.join(f'--lose {name}' for name in refused)}",
+            f"and run `hyperpod deploy` with {' '.join(f'--lose {name}' for name in refused)}",
         )
 
 
@@ -167,7 +167,7 @@ def _explain(target: Target, report: Report, ended: CommandRun) -> None:
     if report.cancelled:
         report.next_step = (
             "nothing more was started; run the same command to continue, or "
-            f"`python -m operations destroy {target.stack}` to delete what exists"
+            f"`hyperpod destroy {target.stack}` to delete what exists"
         )
     if report.cause is None:
         return
@@ -198,7 +198,7 @@ def destroy(target: Target, engine: Engine, *, total: int = 0, remove_leftovers:
     if not report.succeeded:
         report.audit.leftovers = [one for one in report.audit.leftovers if one.by_aws]
         if any(one.kind == leftovers.INTERFACE for one in report.audit.leftovers):
-            report.next_step = f"python -m operations destroy {target.stack} --remove-leftovers, then destroy again"
+            report.next_step = f"hyperpod destroy {target.stack} --remove-leftovers, then destroy again"
     if remove_leftovers:
         leftovers.remove(target, report.audit)
     return report

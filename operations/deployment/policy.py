@@ -107,7 +107,7 @@ def write(target: Target, account: str) -> Policies:
         prepare(embedded, target.config)
         made = up(target.project, embedded)
     if made.failure:
-        raise Failure(f"the stack cannot be rehearsed: {made.failure}", f"python -m rehearsal --stack {target.stack}")
+        raise Failure(f"the stack cannot be rehearsed: {made.failure}", f"hyperpod rehearse {target.stack}")
     rehearsed, wanted = (
         for_stack(
             cluster=target.cluster_name,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def rehearsed(target: Target, *, fail: Sequence[str] = ()) -> Iterator[tuple[Engine, Account]]:
     """An engine for the stack in its own embedded account, which boto3 clients reach as long as it is open.
 
-    ``fail`` makes resources fail, like ``python -m rehearsal --fail``. Raises Failure without the rehearsal's packages.
+    ``fail`` makes resources fail, like ``hyperpod rehearse --fail``. Raises Failure without the rehearsal's packages.
     """
     try:
         from rehearsal.account import Account

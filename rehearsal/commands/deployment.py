@@ -75,9 +75,9 @@ def deployment_command(
     priced, then destroyed, and the account is searched for leftovers.
 
     \b
-      python -m rehearsal dev
-      python -m rehearsal dev --fail hyperpod-cluster=capacity
-      python -m rehearsal slurm-gpu --then hyperpod:size=large --report report.html
+      hyperpod rehearse dev
+      hyperpod rehearse dev --fail hyperpod-cluster=capacity
+      hyperpod rehearse slurm-gpu --then hyperpod:size=large --report report.html
     """
     project, chosen = load(stack, config)
     steps = _steps(stack, config, then)

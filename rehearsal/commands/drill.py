@@ -27,8 +27,8 @@ def drill_command(
     behind: in the embedded AWS account, and on a Slurm stack's nodes.
 
     \b
-      python -m rehearsal drill dev
-      python -m rehearsal drill eks-gpu --only capacity --only two-deploys --json drills.json
+      hyperpod rehearse drill dev
+      hyperpod rehearse drill eks-gpu --only capacity --only two-deploys --json drills.json
     """
     from ..drills.show import hold
 

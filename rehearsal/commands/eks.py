@@ -40,14 +40,14 @@ def eks_command(
     removed again.
 
     \b
-      python -m rehearsal eks eks-gpu
-      python -m rehearsal eks eks-trainium --cycles 1 --json result.json
+      hyperpod rehearse eks eks-gpu
+      hyperpod rehearse eks eks-trainium --cycles 1 --json result.json
     """
     project, chosen = load(stack, config)
     if chosen.settings.orchestrator != "eks":
         if if_possible:
             return
-        raise bad_input(f"stack {stack} runs Slurm", f"python -m rehearsal nodes {stack}")
+        raise bad_input(f"stack {stack} runs Slurm", f"hyperpod rehearse nodes {stack}")
     from ..kubernetes import binaries, network
     from ..kubernetes.control_plane import ControlPlane
     from ..kubernetes.nodes import names_of
@@ -60,7 +60,7 @@ def eks_command(
     unbuilt = binaries.missing() if if_possible else []
     why = f"not built yet: {', '.join(unbuilt)} (make kubernetes-tools)" if unbuilt else lacking(engine)
     if why and if_possible:
-        note(f"Kubernetes was not rehearsed: {why} (`python -m rehearsal eks` says more).")
+        note(f"Kubernetes was not rehearsed: {why} (`hyperpod rehearse eks` says more).")
         return
     if why:
         raise bad_input(why)

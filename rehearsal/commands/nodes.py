@@ -43,8 +43,8 @@ def nodes_command(
     reboots. Needs root and Debian packages.
 
     \b
-      python -m rehearsal nodes dev
-      python -m rehearsal nodes slurm-gpu --workers 4 --report report.html
+      hyperpod rehearse nodes dev
+      hyperpod rehearse nodes slurm-gpu --workers 4 --report report.html
     """
     from ..nodes import requirements
 
@@ -52,7 +52,7 @@ def nodes_command(
     console = console_beside(result)
     if lacking := requirements.missing(slurm):
         if if_possible:
-            note("The nodes were not rehearsed: `python -m rehearsal nodes` says what this machine lacks.")
+            note("The nodes were not rehearsed: `hyperpod rehearse nodes` says what this machine lacks.")
             return
         raise bad_input("\n".join(["This machine lacks what the node rehearsal needs:", *lacking]))
     project, chosen = load(stack, config)

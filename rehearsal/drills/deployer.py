@@ -49,7 +49,7 @@ class Deployer:
         return done.failure
 
     def settle(self) -> None:
-        """What `operations deploy` does first, after a failure: ask AWS, and delete what never worked."""
+        """What `hyperpod deploy` does first, after a failure: ask AWS, and delete what never worked."""
         broken = [urn for urn, one in self.state.items() if one.half_made]
         refresh(self.state, self.account)
         before = dict(self.state)

@@ -63,7 +63,7 @@ def rights(run: Run) -> str:
 
 
 def job_runs(run: Run) -> str:
-    """A member of each team may make the API calls of `operations job run`: validate, submit, watch, delete."""
+    """A member of each team may make the API calls of `hyperpod job run`: validate, submit, watch, delete."""
     names = jobs_of(run.config)
     for team, namespace in run.teams.items():
         certificate, key = run.plane.client(_USER, team_group(team))

@@ -12,7 +12,7 @@ from .outcome import Outcome
 
 _CHARTS = {
     "hyperpod": "the HyperPod chart, from charts/",
-    "stand-in": "a stand-in for the HyperPod chart, which is not in charts/ (`python -m operations charts` brings it)",
+    "stand-in": "a stand-in for the HyperPod chart, which is not in charts/ (`hyperpod charts` brings it)",
 }
 
 

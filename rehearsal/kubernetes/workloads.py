@@ -84,7 +84,7 @@ class Submitted:
 def submitted(
     run: Run, name: str, *, change: Callable[[Manifest], None] | None = None, **options: Any
 ) -> Iterator[Submitted]:
-    """A job as `operations job` renders it, from submission until it is completely deleted."""
+    """A job as `hyperpod job` renders it, from submission until it is completely deleted."""
     objects = render(name, run.config, **options)
     if change:
         change(objects[-1])

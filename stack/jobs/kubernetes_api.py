@@ -43,7 +43,7 @@ class KubernetesApi:
         except (ConfigException, OSError, yaml.YAMLError, TypeError, AttributeError) as error:
             where = f"{kubeconfig}" if isinstance(kubeconfig, Path) else "the kubeconfig"
             raise bad_input(
-                f"{where} cannot be used: {error}", "create one: python -m operations kubeconfig STACK --write FILE"
+                f"{where} cannot be used: {error}", "create one: hyperpod kubeconfig STACK --write FILE"
             ) from None
         return KubernetesApi(client)
 

@@ -86,7 +86,7 @@ def render(
     if not image and workers.type.architecture != IMAGE_ARCHITECTURE:
         problems.append(
             f"the jobs' images are for x86-64 and {workers.type.name} is not: give one of yours, "
-            f"python -m operations job run {name} --image"
+            f"hyperpod job run {name} --image"
         )
     if not image and settings.accelerator in job.images:
         image = job.image(settings.accelerator, config.region)
@@ -174,9 +174,7 @@ def _problems(
     if namespace not in teams:
         problems.append(f'the stack has no namespace "{namespace}" (hyperpod:teams); it has {", ".join(teams)}')
     if not group.count:
-        problems.append(
-            f"group {group.name} has no nodes now; python -m operations scale {group.name} NUMBER --stack STACK"
-        )
+        problems.append(f"group {group.name} has no nodes now; hyperpod scale STACK {group.name} NUMBER")
     elif not 1 <= nodes <= group.count:
         problems.append(f"{nodes} nodes of group {group.name}, which has {group.count}; ask for 1 to {group.count}")
     if devices is not None and not 1 <= devices <= row.accelerators:

@@ -354,5 +354,5 @@ def test_a_cluster_that_aws_failed_to_make_stops_every_update_with_the_way_out(m
     assert _made(("arn:of:it", "InService", urn)) == "arn:of:it"
     with pytest.raises(pulumi.RunError) as told:
         _made(("arn:of:it", "Failed", urn))
-    for way in ("python -m operations deploy dev --lose hyperpod-cluster", f"--target-dependents --target '{urn}'"):
+    for way in ("hyperpod deploy dev --lose hyperpod-cluster", f"--target-dependents --target '{urn}'"):
         assert way in str(told.value)

@@ -151,7 +151,7 @@ def test_jobs_train_only_on_groups_with_accelerators_in_any_order_of_groups() ->
     assert selector[GROUP_LABEL] == "workers"
     with pytest.raises(JobError, match="group system has no accelerators; the stack trains on workers"):
         render("device-check", settings, group="system")
-    with pytest.raises(JobError, match="group workers has no nodes now; python -m operations scale workers NUMBER"):
+    with pytest.raises(JobError, match="group workers has no nodes now; hyperpod scale STACK workers NUMBER"):
         render("device-check", groups(SYSTEM, {**GPU, "count": 0}))
 
 

@@ -1,4 +1,4 @@
-"""The objects of every job that the golden EKS stacks can run, as ``operations job`` renders them."""
+"""The objects of every job that the golden EKS stacks can run, as ``hyperpod job`` renders them."""
 
 from __future__ import annotations
 

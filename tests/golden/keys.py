@@ -107,7 +107,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
     "eks-trainium": [{"charts.neuronScheduler": True}],
     "eks-closed": [
         {"authenticationMode": "API"},
-        # Not with task governance, whose quotas `operations governance` makes.
+        # Not with task governance, whose quotas `hyperpod governance` makes.
         {"teams": [{"name": "vision", "accelerators": 16}, {"name": "speech"}]},
         {"network.imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/other"},
     ],

@@ -108,7 +108,7 @@ def test_the_slurm_controller_is_not_replaced_and_nobody_is_asked(
     code, _, err = run(capsys, "replace", "i-controller1", "-s", "dev", "-y")
     assert code == Exit.BAD_INPUT
     assert "controller-1 is the Slurm controller, which SageMaker does not replace" in err
-    assert "operations reboot" in err
+    assert "hyperpod reboot" in err
     aws.assert_all_asked()
 
 

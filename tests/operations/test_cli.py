@@ -56,7 +56,7 @@ def test_every_verb_is_tried_with_every_trouble() -> None:
 def test_help_has_an_example_and_fits_into_100_columns(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, verb, "--help")
     assert code == Exit.GOOD
-    assert f"python -m operations {verb}" in out.split("Options:")[0].split("\n", 1)[1]
+    assert f"hyperpod {verb}" in out.split("Options:")[0].split("\n", 1)[1]
     assert max(map(len, out.splitlines())) <= 100
     assert "\x08" not in out
 
@@ -112,7 +112,7 @@ def test_a_missing_cluster_is_bad_input_with_the_next_step(
     ended, _, err = run(capsys, *ASKING[verb])
     assert ended == Exit.BAD_INPUT
     assert "no HyperPod cluster hyperpod-dev in us-west-2" in err
-    assert "python -m operations deploy dev" in err
+    assert "hyperpod deploy dev" in err
 
 
 @pytest.mark.parametrize("verb", [v for v in VERBS if v != "charts"])
@@ -145,7 +145,7 @@ def test_failures_are_json_too(
     ("words", "said"),
     [
         (("nosuch",), "No such command"),
-        (("quotas",), "Missing argument"),
+        (("quotas",), "which stack?"),
         (("nodes", "dev", "--nosuch"), "No such option"),
         (("errors", "dev", "--hours", "much"), "should be a valid number"),
         (("deploy", "dev", "--config", "x=y"), "--rehearse"),
@@ -206,12 +206,12 @@ def test_hints_name_the_stack_so_that_they_can_be_copied(
     words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*_: Any) -> None:
-        raise Failure("no", "python -m operations errors STACK")
+        raise Failure("no", "hyperpod errors STACK")
 
     monkeypatch.setattr("operations.target.load", refuse)
-    assert "python -m operations errors dev" in run(capsys, *words)[2]
+    assert "hyperpod errors dev" in run(capsys, *words)[2]
     monkeypatch.setenv("HYPERPOD_STACK", "slurm-gpu")
-    assert "python -m operations errors slurm-gpu" in run(capsys, "exec", "controller", "--", "true")[2]
+    assert "hyperpod errors slurm-gpu" in run(capsys, "exec", "controller", "--", "true")[2]
 
 
 def _environment(**more: str) -> dict[str, str]:

@@ -26,7 +26,7 @@ from operations.deployment.rehearse import EmbeddedEngine, rehearsed
 from operations.target import Target
 from stack.commands import Cause, CommandRun
 from stack.failures import Exit, Failure, explain
-from stack.project import load_project
+from stack.project import ProjectError, load_project
 from tests.operations.aws import run
 from tests.operations.small import LOGS, Planning, needs_cli
 from tests.support import ROOT
@@ -77,7 +77,7 @@ def test_an_interrupted_rehearsal_does_not_send_anyone_to_the_real_stack(
     code, out, _ = run(capsys, "deploy", "dev", "--rehearse")
     assert code == Exit.CANCELLED
     assert "run the same command to rehearse again" in out
-    assert "operations destroy" not in out
+    assert "hyperpod destroy" not in out
 
 
 def test_what_nobody_has_foreseen_is_mended_and_rehearsed_again(
@@ -359,6 +359,6 @@ def test_counts_are_said_in_words() -> None:
 
 
 def test_a_stack_is_read_with_the_projects_own_rules(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match="no stack"):
+    with pytest.raises(ProjectError, match="no stack"):
         target.load("nope")
     assert load_project(ROOT, "dev").name == target.load("dev").project.name

@@ -143,7 +143,7 @@ def test_the_archive_has_nodes_and_cluster_and_no_secret(
     with_nodes(aws)
     aws.answer("logs", "describe_log_groups", {"logGroups": []})
     on(aws)
-    code, found = run_json(capsys, "diagnose", "dev", "--output", str(tmp_path / "here" / "all.tar.gz"))
+    code, found = run_json(capsys, "diagnose", "dev", "--write", str(tmp_path / "here" / "all.tar.gz"))
     archive = Path(found["archive"])
     files = contents(archive)
     assert sorted(files) == found["files"]
@@ -168,7 +168,7 @@ def test_a_failed_gpu_test_is_in_the_archive_and_in_the_exit_code(
     aws.answer("logs", "describe_log_groups", {"logGroups": []})
     on(aws)
     archive = tmp_path / "node.tar.gz"
-    code, out, _ = run(capsys, "diagnose", "dev", "workers-2", "--level", "2", "--output", str(archive))
+    code, out, _ = run(capsys, "diagnose", "dev", "workers-2", "--level", "2", "--write", str(archive))
     assert code == Exit.FAILED
     assert "FAIL workers-2: dcgmi diag -r 2" in out
     assert asked["controller-1"].startswith("sudo -n srun --job-name=diagnose --nodelist=ip-10-1-1-2 --nodes=1")
@@ -215,7 +215,7 @@ def test_a_busy_node_is_not_tested_and_a_drained_one_is_tested_directly(
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": list(NODES)})
     aws.answer("logs", "describe_log_groups", {"logGroups": []})
     on(aws)
-    words = ("diagnose", "dev", "workers-1", "--level", "1", "--output", str(tmp_path / "x.tar.gz"))
+    words = ("diagnose", "dev", "workers-1", "--level", "1", "--write", str(tmp_path / "x.tar.gz"))
     code, _, err = run(capsys, *words)
     assert (code, ran) == (Exit.FAILED, [])
     assert "workers-1 runs job 4711" in err

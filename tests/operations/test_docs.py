@@ -12,28 +12,35 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
 from operations import cli
+from rehearsal import cli as rehearsal
+from stack.words import verb_of
 from tests.operations.aws import run
 from tests.support import ROOT
 
+_EVERYWHERE = {"-o", "-q", "-v", "--output", "--quiet", "--verbose"}
 WORKFLOW = ROOT / "docs" / "github-actions.yml"
-_COMMAND = re.compile(r"python -m operations ([^\n|`#<>]+)")
-_GROUPS = {group.name for group in cli.app.registered_groups}
+_COMMAND = re.compile(r"(?:^ *|`|/|run: |&& |  )hyperpod ([^\n|`#<>]+)", re.M)
 
 
 def check(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A command names a verb, and only options that it has."""
     words = shlex.split(line.split("   ")[0].strip().rstrip(".,;:)"))
     own = words[: words.index("--")] if "--" in words else words
-    if own[0] in _GROUPS or own[0] in ("VERB", "--help"):
+    if not own or own[0] in ("VERB", "--help", "--install-completion", "--version"):
         return
-    code, out, _ = run(capsys, own[0], "--help")
-    assert code == 0, f"there is no verb {own[0]}"
-    for word in own[1:]:
-        if word.startswith("-"):
-            assert re.search(rf"(^|\s){re.escape(word)}\b", out), f"{own[0]} has no option {word}"
+    if own[0] == "rehearse":
+        own = ["rehearse", *rehearsal.arranged(own[1:])]
+    verb, command = verb_of(own, typer.main.get_command(cli.app))
+    assert verb, f"there is no verb {own[0]}"
+    code, out, _ = run(capsys, *verb, "--help")
+    assert code == 0
+    for word in own[len(verb) :] if not hasattr(command, "commands") else ():
+        if word.startswith("-") and " " not in word and word not in _EVERYWHERE:
+            assert re.search(rf"(^|\s){re.escape(word.partition('=')[0])}\b", out), f"{verb} has no option {word}"
 
 
 def commands(text: str) -> Iterator[str]:
@@ -81,7 +88,7 @@ def test_the_workflow_runs_commands_that_exist(capsys: pytest.CaptureFixture[str
 def test_a_piped_command_keeps_its_exit_code() -> None:
     for job in workflow()["jobs"].values():
         for step in job["steps"]:
-            if "| tee" in step.get("run", "") and "operations cost" not in step["run"]:
+            if "| tee" in step.get("run", "") and "hyperpod cost" not in step["run"]:
                 assert step["shell"] == "bash"
 
 

@@ -204,7 +204,7 @@ def test_a_refused_delete_by_id_is_reported_with_the_resources_that_block_it(aws
     (found,) = errors._trail(stack(aws), ago(60))
     assert f'in the way in {own}: eni-1 in-use "ELB app/k8s-web"' in found.message
     assert "what the interfaces' descriptions name" in found.next_step
-    assert "operations errors" not in found.next_step, "the hint must not lead back to this command"
+    assert "hyperpod errors" not in found.next_step, "the hint must not lead back to this command"
     aws.assert_all_asked()
 
 

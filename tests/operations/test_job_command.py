@@ -37,9 +37,9 @@ def command(monkeypatch: pytest.MonkeyPatch, folder: Path, api: FakeApi, *words:
 def test_help_has_an_example_and_no_title_is_cut(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["job", *filter(None, [name]), "--help"]) == Exit.GOOD
     said = " ".join(capsys.readouterr().out.split())
-    assert f"python -m operations job {name or 'nanogpt'} " in said
+    assert f"hyperpod job {name or 'nanogpt'} " in said
     fits = "eks-trainium" if name.startswith(("neuron", "nccom")) else "eks-gpu"
-    assert f"--stack {fits}" in said
+    assert f" {fits} " in f"{said} "
     if not name:
         assert all(job.title in said for job in JOBS.values())
 

@@ -284,7 +284,7 @@ def test_a_bad_kubeconfig_is_named_with_how_to_make_one(tmp_path: Path, text: st
     file.write_text(text)
     with pytest.raises(Failure, match="cannot be used") as failed:
         KubernetesApi.of(file)
-    assert "operations kubeconfig" in failed.value.hint
+    assert "hyperpod kubeconfig" in failed.value.hint
 
 
 ANSWERS = {

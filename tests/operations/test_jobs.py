@@ -265,7 +265,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no image for these processors": (
         {"name": "nanogpt", "settings": {"workers": [{"name": "grace", "instanceType": "ml.p6e-gb200.36xlarge"}]}},
-        "give one of yours, python -m operations job run nanogpt --image",
+        "give one of yours, hyperpod job run nanogpt --image",
     ),
     "Slurm": ({"name": "nanogpt", "stack": "slurm-gpu"}, "jobs/slurm"),
 }
@@ -342,7 +342,7 @@ def test_a_group_that_cannot_run_a_job_is_distinguished_from_a_missing_one() -> 
     )
     assert 'there is no worker group "nobody"' in refusal("nanogpt", group="nobody")
     empty = refusal("nanogpt", settings={"workers": [{**P5, "count": 0}, SYSTEM]})
-    assert "group hopper has no nodes now; python -m operations scale hopper" in empty
+    assert "group hopper has no nodes now; hyperpod scale STACK hopper" in empty
 
 
 def test_a_job_on_another_group_is_that_groups_in_everything() -> None:

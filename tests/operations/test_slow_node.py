@@ -56,7 +56,7 @@ def test_slurm_names_the_slow_node_as_the_verbs_do_and_what_to_do_with_it(
     code, out, _ = run(capsys, "find-slow-node", "dev", "--timeout", "60")
     assert code == Exit.FAILED
     assert "slow node: workers-2, in most of its pairs" in out
-    assert "python -m operations replace workers-2 --stack dev" in out
+    assert "hyperpod replace dev workers-2" in out
     ((line, seconds),) = asked
     assert line == "sudo -n /opt/hyperpod/bin/hyperpod-find-slow-node 2 --json --timeout 60"
     assert seconds == 60 + 120, "one round of one pair, and the queue"
@@ -75,7 +75,7 @@ def test_machines_get_every_pair(
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(("dev", "--nodes", "3"), "from 2 to 2"), (("dev", "--nodes", "1"), "greater than or equal to 2")],
+    [(("dev", "--nodes", "3"), "from 2 to 2"), (("dev", "--nodes", "1"), "at least 2")],
 )
 def test_a_number_that_makes_no_pair_is_bad_input(
     words: tuple[str, ...], said: str, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]

@@ -264,7 +264,7 @@ def in_pods(aws: StubbedAws, **given: bool) -> list[tuple[str, str]]:
 def test_what_pods_see_is_unknown_until_a_job_has_looked(aws: StubbedAws) -> None:
     ((result, said),) = in_pods(aws)
     assert result == "UNKNOWN"
-    assert "python -m operations job run device-check --group workers --stack eks-gpu" in said
+    assert "hyperpod job run eks-gpu device-check --group workers" in said
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`python -m rehearsal`: exit codes, messages and files as users see them."""
+"""`hyperpod rehearse`: exit codes, messages and files as users see them."""
 
 from __future__ import annotations
 
@@ -98,11 +98,11 @@ def test_an_interrupted_run_says_so_and_that_nothing_is_left(
         (["--then", "size=medium", "protect=perhaps"], "hyperpod:protect"),
         (["--then", "size=medium", "--then", "protect=perhaps"], "hyperpod:protect"),
         (["--then"], "--then"),
-        (["--nosuch"], "python -m rehearsal --help"),
+        (["--nosuch"], "hyperpod rehearse deployment --help"),
         (["nosuch"], "nosuch"),
         (["--stack", "dev", "nodes"], "put the options of nodes after the word nodes"),
         (["nodes", "--slurm", "1"], "24.11"),
-        (["eks", "--cycles", "0"], "python -m rehearsal eks --help"),
+        (["eks", "--cycles", "0"], "hyperpod rehearse eks --help"),
         (["eks", "--stack", "eks-gpu", "--config", "hyperpod:size=huge"], "hyperpod:size"),
     ],
 )
@@ -139,7 +139,7 @@ def test_help_of_every_command_says_its_exit_codes(
 ) -> None:
     assert main([*command, asked]) == 0
     said = capsys.readouterr().out
-    assert f"Usage: {' '.join(['python -m rehearsal', *command])} " in said
+    assert f"Usage: {' '.join(['hyperpod rehearse', *command])} " in said
     assert "Exit code: 0" in said
 
 

@@ -39,4 +39,4 @@ def test_another_zone_or_instance_type_is_refused_and_the_advice_for_both_works(
 
 def test_without_capacity_the_advice_is_to_destroy_the_stack_before_changing_the_zone() -> None:
     advice = next_step("InsufficientInstanceCapacity: there is not enough capacity", "dev")
-    assert advice.index("operations destroy dev") < advice.index("availabilityZoneId")
+    assert advice.index("hyperpod destroy dev") < advice.index("availabilityZoneId")

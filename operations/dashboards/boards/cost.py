@@ -47,7 +47,7 @@ Prices are **list prices of {regions}** at the time when this dashboard was made
 (`components/catalogue/instance_types.csv`, which names each source): HyperPod's on-demand rate; {" ".join(basis)}
 {f"No price is known of {', '.join(without)}: they count as nothing." if without else ""}
 Counted are nodes while they report, and nothing else: no file system, no traffic, no training plan, no discount.
-`python -m operations cost STACK --live` asks AWS for today's prices of the whole stack; your bill has the truth.
+`hyperpod cost STACK --live` asks AWS for today's prices of the whole stack; your bill has the truth.
 *Idle* is what no job holds; *held, not busy* is allocated to jobs whose accelerators do not compute.
 """
 

@@ -17,7 +17,7 @@ _ERRORS = (
 _ABOUT = """
 Sent and received include RDMA. A retransmission is EFA's own repair of a lost packet: a few per million bytes are
 normal, a lasting share names a bad link or a congested one. *Unresponsive* and *impaired* peers are named by their
-victims here: look for the node that many others complain about. `python -m operations benchmark` measures what the
+victims here: look for the node that many others complain about. `hyperpod benchmark` measures what the
 network can do. On EKS these panels need EFA metrics of AWS's add-on, which this project switches on where nodes have
 EFA.
 """

@@ -265,7 +265,7 @@ def test_a_deployment_ends_with_the_import_and_its_failure_is_a_warning(
     assert document["succeeded"] is True
     (warning,) = document["warnings"]
     assert "permission denied: CreateWorkspaceServiceAccount" in warning
-    assert "python -m operations dashboards dev" in warning
+    assert "hyperpod dashboards dev" in warning
     account.assert_all_asked()
 
 

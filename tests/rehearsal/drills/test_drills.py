@@ -61,7 +61,7 @@ def test_one_drill_by_name_prints_and_writes_what_its_user_saw(
     assert set(result) >= {"name", "passed", "seen", "lost", "left", "seconds"}
     assert (result["name"], result["passed"], result["lost"], result["left"]) == ("quota", True, [], [])
     assert "ResourceLimitExceeded" in result["seen"]
-    assert "operations quotas dev" in result["seen"]
+    assert "hyperpod quotas dev" in result["seen"]
     said = capsys.readouterr().out
     assert max(len(line) for line in said.splitlines()) <= 80
     for words in ("quota: the account's quota", "✓ passed", "All 1 drills passed."):

@@ -71,7 +71,7 @@ def test_if_possible_says_what_is_missing_and_builds_nothing(bare: Path, capsys:
 
 def test_a_slurm_stack_is_sent_to_the_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eks", "--stack", "dev"]) == 2
-    assert "python -m rehearsal nodes" in capsys.readouterr().err
+    assert "hyperpod rehearse nodes" in capsys.readouterr().err
     assert main(["eks", "--stack", "dev", "--if-possible"]) == 0
 
 

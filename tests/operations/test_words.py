@@ -1,0 +1,157 @@
+"""Wrong words are answered with what was meant, in one style, and a stack is named wherever it is easiest."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+
+import hyperpod
+from operations import cli
+from operations.manner import MANNER
+from stack.failures import Exit
+from stack.words import stack_first
+from tests.operations.aws import run
+from tests.rows import each
+from tests.support import ROOT
+
+STACKS = ["dev", "eks-gpu"]
+# A command line, and what its answer names: the word that is wrong, and what would be right.
+WRONG = (
+    ("deply dev", "deply", "did you mean deploy?"),
+    ("cost", "which stack?", "dev, eks-gpu"),
+    ("cost dve", '"dve"', "did you mean dev?"),
+    ("cost dev extra", "extra", "cost --help"),
+    ("cost dev --jsno", "--jsno", "did you mean --json?"),
+    ("cost dev --config", "requires an argument", "cost --help"),
+    ("cost dev --config size", '"size"', "--config hyperpod:size=large"),
+    ("cost dev --config hyperpod:siez=large", "hyperpod:siez", "did you mean size?"),
+    ("cost dev --config hyperpod:size=huge", "'huge'", "'small', 'medium' or 'large'"),
+    ("cost dev -o xml", '"xml"', "json, yaml, wide"),
+    ("cost dev -o", '""', "json, yaml, wide"),
+    ("nodes dev --watchh", "--watchh", "nodes --help"),
+    ("connect dve", '"dve"', "did you mean dev?"),
+    ("exec dev", "'NODE'", "exec --help"),
+    ("exec dev controller", "'CMD'", "exec --help"),
+    ("exec dev controller sinfo --nosuch", "--nosuch", "exec --help"),
+    ("replace dev", "'NODE'", "replace --help"),
+    ("replace workers-2", "'NODE'", "replace --help"),
+    ("scale dev workers", "'N'", "scale --help"),
+    ("scale dev workers many", "'N': not a whole number", "scale --help"),
+    ("scale dev nosuch 3", '"nosuch"', "groups here: workers"),
+    ("scale dev controller 2", '"controller"', "groups here: workers"),
+    ("deploy dev --rehearze", "--rehearze", "did you mean --rehearse?"),
+    ("policy dev --account 12", "12 is no AWS account", "12 digits"),
+    ("job", "Missing command", "job --help"),
+    ("job nosuch", "nosuch", "job --help"),
+    ("job nanogpt dev", "runs Slurm", "jobs/slurm"),
+    ("job run eks-gpu", "'JOB'", "job run --help"),
+    ("job run eks-gpu nosuch", '"nosuch"', "device-check, nccl-tests"),
+    ("job nanogpt eks-gpu --nodes 99", "99 nodes", "ask for 1 to 2"),
+    ("kubeconfig dev", "Slurm stack", "hyperpod connect dev"),
+    ("governance dev", "task governance", "hyperpod:charts.queues"),
+    ("benchmark dev --nodes one", "'--nodes' / '-n': not a whole number", "benchmark --help"),
+    ("update-software dev --batch 0", "at least 1", "update-software --help"),
+    ("assumptions --id nosuch", '"nosuch"', "hyperpod assumptions"),
+    ("image dev", "Slurm stack", "EKS stack"),
+    ("rehearse dve", '"dve"', "did you mean dev?"),
+    ("rehearse nods", '"nods"', "did you mean nodes?"),
+    ("rehearse --fail error nodes", "nodes", "put the options of nodes after the word nodes"),
+    ("rehearse --then", "'--then'", "rehearse deployment --help"),
+    ("rehearse dev --engine pulumy", "'pulumy'", "'embedded', 'pulumi'"),
+    ("rehearse nodes dev --slurm 1", "'1'", "'24.11', '26.05'"),
+    ("rehearse eks dev", "runs Slurm", "hyperpod rehearse nodes dev"),
+    ("rehearse drill dev --only nosuch", "nosuch", "there are capacity, quota"),
+    ("--nosuch", "--nosuch", "hyperpod --help"),
+)
+
+
+@each(WRONG)
+def test_a_wrong_command_line_is_2_and_is_told_what_was_meant(
+    words: str, wrong: str, right: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, *words.split())
+    assert (code, out) == (Exit.BAD_INPUT, "")
+    assert wrong in err.splitlines()[0] or wrong in err.splitlines()[1]
+    assert right in err
+
+
+@each(
+    (
+        ("cost --stack dev", "cost dev"),
+        ("replace workers-2 -s dev --yes", "replace dev workers-2 --yes"),
+        ("exec controller --stack=dev -- sinfo -s x", "exec dev controller -- sinfo -s x"),
+        ("job run nanogpt --stack eks-gpu", "job run eks-gpu nanogpt"),
+        ("rehearse nodes --stack dev --workers 3", "rehearse nodes dev --workers 3"),
+        ("charts", "charts"),
+    ),
+)
+def test_a_stack_may_be_named_anywhere(words: str, expected: str) -> None:
+    command = typer.main.get_command(cli.app)
+    assert stack_first(words.split(), command, STACKS) == expected.split()
+
+
+@each(
+    (
+        ("cost", "cost eks-gpu"),
+        ("cost dev", "cost dev"),
+        ("connect workers-2", "connect eks-gpu workers-2"),
+        ("exec controller -- echo dev", "exec eks-gpu controller -- echo dev"),
+        ("rehearse deployment --keep-up", "rehearse deployment eks-gpu --keep-up"),
+        # The list of all assumptions, and a page of help.
+        ("assumptions", "assumptions"),
+        ("cost --help", "cost --help"),
+    ),
+)
+def test_a_variable_names_the_stack_where_no_word_does(
+    words: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HYPERPOD_STACK", "eks-gpu")
+    assert stack_first(words.split(), typer.main.get_command(cli.app), STACKS) == expected.split()
+
+
+def test_the_result_comes_as_json_or_yaml_wherever_that_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    _, plain, _ = run(capsys, "cost", "dev", "--json")
+    _, asked, _ = run(capsys, "-o", "json", "cost", "dev")
+    _, other, _ = run(capsys, "cost", "dev", "--output=yaml")
+    assert json.loads(asked) == json.loads(plain) == yaml.safe_load(other)
+    assert not other.startswith("{")
+    run(capsys, "cost", "dev")
+    assert MANNER.output is None, "the next command line starts anew"
+
+
+def test_notes_are_silent_and_calls_are_named_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
+    assert MANNER.take(["exec", "dev", "-q", "c", "--", "grep", "-v", "-o"]) == [
+        "exec", "dev", "c", "--", "grep", "-v", "-o",
+    ]  # fmt: skip
+    assert (MANNER.quiet, MANNER.verbose) == (True, False)
+    from operations import console
+
+    console.note("working on it")
+    assert capsys.readouterr().err == ""
+    MANNER.take(["cost", "-v"])
+    assert (MANNER.quiet, MANNER.verbose) == (False, True)
+    MANNER.take([])
+
+
+def test_the_command_works_on_the_project_of_the_current_folder(tmp_path: Path) -> None:
+    assert hyperpod.project_folder(ROOT / "docs") == ROOT
+    assert hyperpod.project_folder(tmp_path) is None
+    ran = subprocess.run(
+        [sys.executable, ROOT / "hyperpod.py", "--version"],
+        cwd=ROOT / "docs", capture_output=True, text=True, check=False, env={**os.environ, "NO_COLOR": "1"},
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout) == (0, f"hyperpod {hyperpod.VERSION}\n")
+
+
+def test_the_shell_completes_verbs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, value in {"_HYPERPOD_COMPLETE": "complete_bash", "COMP_WORDS": "hyperpod de", "COMP_CWORD": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert cli.main([]) == 0
+    assert capsys.readouterr().out.split() == ["deploy", "destroy"]
