@@ -41,8 +41,9 @@ class Probe(_Strict):
     """A read-only question, and how to read its answer.
 
     It goes to a node (``node`` is a role, or any; ``command`` is a shell command), to AWS (``api`` is boto3's client
-    and method; ``region`` if it is not the stack's) or to Kubernetes (``kubernetes`` is nodes or pods). ``find`` is a
-    JMESPath expression that selects the relevant part of an answer of AWS or Kubernetes. ``{cluster}`` and the like in
+    and method; ``region`` if it is not the stack's), to Kubernetes (``kubernetes`` is nodes or pods) or to the stack's
+    Prometheus workspace (``prometheus`` is an expression in PromQL). ``find`` is a JMESPath expression that selects the
+    relevant part of any answer but a node's. ``{cluster}`` and the like in
     commands, arguments and expressions are replaced. An answer that matches neither regular expression settles nothing.
     """
 
@@ -52,6 +53,7 @@ class Probe(_Strict):
     region: str = ""
     arguments: Mapping[str, Any] = Field(default_factory=dict)
     kubernetes: Literal["", "nodes", "pods"] = ""
+    prometheus: str = ""
     find: str = ""
     confirmed: str
     refuted: str
@@ -63,7 +65,7 @@ class Probe(_Strict):
 
 
 class Samples(_Strict):
-    """A sample answer of either kind: a node's output, or AWS's or Kubernetes's answer before ``find``."""
+    """A sample answer of either kind: a node's output, or another answer before ``find``."""
 
     confirmed: Any
     refuted: Any

@@ -21,6 +21,7 @@ from ..cluster import nodes as cluster_nodes
 from ..cluster import sessions
 from ..cluster.node import Node
 from ..target import Target
+from ..workspaces import query
 from . import Assumption, Probe, Result
 
 _SECONDS = 60
@@ -62,8 +63,12 @@ class Stack:
     def _answer(self, probe: Probe) -> str:
         if probe.node:
             return self._on_node(probe)
-        asked = self._kubernetes(probe) if probe.kubernetes else self._aws(probe)
-        return picked(self._filled(probe), asked)
+        return picked(self._filled(probe), self._asked(probe))
+
+    def _asked(self, probe: Probe) -> Any:
+        if probe.kubernetes:
+            return self._kubernetes(probe)
+        return query(self._target, self._fill(probe.prometheus)) if probe.prometheus else self._aws(probe)
 
     def _on_node(self, probe: Probe) -> str:
         ran = sessions.run_remote(self._target, self._node(probe.node), self._fill(probe.command), timeout=_SECONDS)
@@ -137,7 +142,7 @@ def _bounded(arguments: Mapping[str, Any]) -> bool:
 
 
 def picked(probe: Probe, answer: Any) -> str:
-    """The relevant part of an answer of AWS or Kubernetes, as text."""
+    """The relevant part of an answer of AWS, Kubernetes or Prometheus, as text."""
     plain = json.loads(json.dumps(answer, default=str))
     return json.dumps(jmespath.search(probe.find, plain) if probe.find else plain, sort_keys=True)
 

@@ -16,8 +16,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stack.failures import bad_input, reason
 
 from ..aws import Aws
-from ..deployment.tagged import arns
 from ..target import Target
+from ..workspaces import prometheus, tagged
 from .grafana import Grafana
 from .shipped import TAG, of_stack
 
@@ -135,24 +135,16 @@ def _grafana(target: Target) -> dict[str, Any]:
             f"{target.stack} has no Grafana workspace",
             "set hyperpod:observability.grafana, or name a Grafana of your own with --url",
         )
-    found = chosen.existing_grafana or _tagged(target, ":grafana:", "workspaces/")
+    found = chosen.existing_grafana or tagged(target, ":grafana:", "workspaces/")
     return dict(target.aws.client("grafana").describe_workspace(workspaceId=found)["workspace"])
 
 
 def _source(target: Target, *, auth: str) -> dict[str, Any]:
     """The stack's Prometheus workspace as Grafana's data source, which signs its queries. Raises Failure."""
-    chosen = target.config.settings.observability
-    if not chosen.with_prometheus:
-        raise bad_input(
-            f"{target.stack} has no Prometheus workspace",
-            "set hyperpod:observability.prometheus, or name a data source that Grafana has with --data-source",
-        )
-    arn = chosen.existing_prometheus
-    found = arn.rpartition("/")[2] if arn else _tagged(target, ":aps:", ":workspace/")
-    workspace = target.aws.client("amp").describe_workspace(workspaceId=found)["workspace"]
+    workspace = prometheus(target)
     return {
-        "uid": found,  # 39 characters; Grafana allows 40.
-        "name": f"HyperPod {found}",
+        "uid": workspace["workspaceId"],  # 39 characters; Grafana allows 40.
+        "name": f"HyperPod {workspace['workspaceId']}",
         "type": "prometheus",
         "access": "proxy",
         "url": workspace["prometheusEndpoint"].rstrip("/"),
@@ -164,11 +156,3 @@ def _source(target: Target, *, auth: str) -> dict[str, Any]:
             "sigV4Region": target.aws.region,
         },
     }
-
-
-def _tagged(target: Target, service: str, kind: str) -> str:
-    """The id of the workspace that the stack created, by its tag. Raises Failure."""
-    found = [arn.rpartition("/")[2] for arn in arns(target) if service in arn and kind in arn]
-    if not found:
-        raise bad_input(f"the stack's workspace (arn:...{service}) is not there", f"hyperpod deploy {target.stack}")
-    return found[0]

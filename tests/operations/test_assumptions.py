@@ -68,7 +68,7 @@ def test_a_row_is_complete_and_its_places_are_there(row: Assumption) -> None:
 @each(ROWS)
 def test_a_probe_changes_nothing_and_names_what_there_is(row: Assumption) -> None:
     probe = row.probe
-    assert sum(bool(way) for way in (probe.node, probe.api, probe.kubernetes)) == 1
+    assert sum(bool(way) for way in (probe.node, probe.api, probe.kubernetes, probe.prometheus)) == 1
     assert bool(probe.command) == bool(probe.node)
     assert not CHANGING.search(probe.command), probe.command
     jmespath.compile(probe.find or "@")
