@@ -31,7 +31,7 @@ RESERVED = frozenset(
     wheel www-data
     """.split()  # noqa: SIM905 (a hundred quotation marks say no more)
 )
-APPLIED = Change("at boot", "in place, for nodes that boot afterwards; for the others by `python -m operations users`")
+APPLIED = Change("at boot", "in place, for nodes that boot afterwards; for the others by `hyperpod users`")
 
 UserName: TypeAlias = Annotated[
     str,

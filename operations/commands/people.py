@@ -31,8 +31,8 @@ def users_command(
     could not be asked.
 
     \b
-      python -m operations users slurm-gpu
-      python -m operations users slurm-gpu --apply
+      hyperpod users slurm-gpu
+      hyperpod users slurm-gpu --apply
     """
     chosen = target.load(stack)
     people.require_slurm(chosen)
@@ -74,4 +74,4 @@ def _show(cluster: str, stack: str, found: Sequence[people.NodePeople], *, appli
     if behind and applied:
         console.note(f"The bucket has another list than Pulumi.{stack}.yaml: deploy {stack}, and apply it again.", "")
     elif behind:
-        console.note(f"python -m operations users {stack} --apply", "")
+        console.note(f"hyperpod users {stack} --apply", "")
