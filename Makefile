@@ -46,7 +46,7 @@ test-kubernetes: $(VENV)/.ready
 
 ## Ten thousand random inputs for everything that parses files from others; the fast suite tries a hundred
 fuzz: $(VENV)/.ready
-	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n auto -m fuzz --timeout 3600
+	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n auto -m fuzz --timeout 7000 -o faulthandler_timeout=7200
 
 ## How many small mutations the fast suite detects, estimated from a random sample: make mutants ARGS="--sample 50 --seed 7"
 mutants: $(VENV)/.ready
