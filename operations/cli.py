@@ -25,9 +25,11 @@ from .commands.dashboards import dashboards_command
 from .commands.deploy import deploy_command, destroy_command, preview_command
 from .commands.diagnose import diagnose_command
 from .commands.errors import errors_command
+from .commands.explain import explain_command
 from .commands.governance import governance_command
 from .commands.health import health_command
 from .commands.image import image_command
+from .commands.init import init_command
 from .commands.jobs import job_app
 from .commands.kubeconfig import kubeconfig_command
 from .commands.nodes import connect_command, exec_command, nodes_command, ssh_config_command
@@ -46,9 +48,11 @@ EXIT_CODES = (
 
 app = new_app(EXIT_CODES)
 app.add_typer(rehearsal.app, name="rehearse")
+app.command("init")(init_command)
 app.command("deploy")(deploy_command)
 app.command("preview")(preview_command)
 app.command("destroy")(destroy_command)
+app.command("explain")(explain_command)
 app.command("charts")(charts_command)
 app.command("dashboards")(dashboards_command)
 app.command("cost")(cost_command)

@@ -9,8 +9,6 @@ import tomllib
 
 import pytest
 
-from components.config import Settings
-from components.config.fields import Model, models
 from docs import reference
 from rehearsal.account.kinds import KINDS
 from stack.clock import durations
@@ -22,11 +20,9 @@ def test_the_key_reference_is_what_the_model_and_pulumi_yaml_say() -> None:
 
 
 def test_every_key_says_what_a_change_of_it_does() -> None:
-    every: list[tuple[str, type[Model]]] = [("", Settings), *reference.sections(Settings)]
-    for path, model in every:
-        for key, field in model.keys().items():
-            assert reference.change(field) or list(models(field.annotation)), f"{path}.{key} has no Change"
-            assert model is Settings or field.description, f"{path}.{key} has no description"
+    for key in (one for top in reference.found() for one in (top, *top.below())):
+        assert key.change or key.parts, f"{key.path} has no Change"
+        assert key.meaning, f"{key.path} has no description"
 
 
 def test_every_file_with_tests_is_collected() -> None:

@@ -6,16 +6,19 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from components.config import Settings
-from components.config.fields import Model, models
-from docs.reference import change, sections
-from tests.golden.stacks import GOLDEN, KEY, ROLE
+import yaml
 
-_MODELS: list[tuple[str, type[Model]]] = [("", Settings), *sections(Settings)]
-_FIELDS = {(f"{path}.{key}" if path else key): field for path, model in _MODELS for key, field in model.keys().items()}
-KINDS: dict[str, str] = {key: done.kind for key, field in _FIELDS.items() if (done := change(field))}
+from components.config import Settings
+from components.config.fields import Model
+from components.config.keys import keys
+from tests.golden.stacks import GOLDEN, KEY, ROLE
+from tests.support import ROOT
+
+_SCHEMA = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
+_KEYS = [one for key in keys(_SCHEMA) for one in (key, *key.below())]
+KINDS = {key.path: key.kind for key in _KEYS if key.kind}
 # Those that hold a value, and not keys of their own.
-LEAVES = {key for key, field in _FIELDS.items() if not list(models(field.annotation))}
+LEAVES = {key.path for key in _KEYS if not key.parts}
 P5 = {"name": "workers", "instanceType": "ml.p5.48xlarge"}
 FAST, OLD = GOLDEN["eks-teams"].settings["workers"]
 VISION, SPEECH = GOLDEN["eks-teams"].settings["teams"]

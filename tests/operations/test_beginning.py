@@ -1,0 +1,162 @@
+"""The first minutes: a new stack's file is right, priced and within its budget, and every key is explained."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from components.config.keys import keys
+from components.estimates.cost import estimate
+from operations import target
+from operations.deployment import new_stack
+from operations.deployment.new_stack import Wanted
+from stack.failures import Exit
+from tests.operations.aws import StubbedAws, run, run_json
+from tests.rows import each
+from tests.support import READY_STACKS, ROOT
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project without stacks, on a machine without credentials."""
+    shutil.copy(ROOT / "Pulumi.yaml", tmp_path)
+    monkeypatch.setattr("operations.commands.init.ROOT", tmp_path)
+    monkeypatch.setattr(new_stack, "offering", lambda aws, kind: ([], "no credentials"))
+    return tmp_path
+
+
+def wanted(**other: Any) -> Wanted:
+    chosen = {
+        "name": "trial", "orchestrator": "slurm", "accelerator": "gpu", "region": "us-west-2", "zone": "",
+        "instance_type": "ml.p5.48xlarge", "nodes": 2,
+    }  # fmt: skip
+    return Wanted(**{**chosen, **other})
+
+
+@each(
+    {
+        "slurm-gpu": {},
+        "slurm-trainium": {"accelerator": "trainium", "instance_type": "ml.trn1.32xlarge", "nodes": 3},
+        "eks-gpu": {"orchestrator": "eks", "region": "us-east-1", "zone": "use1-az2"},
+        "eks-trainium": {"orchestrator": "eks", "accelerator": "trainium", "instance_type": "ml.trn2.48xlarge"},
+    }
+)
+def test_a_new_stack_is_what_was_wanted(other: dict[str, Any]) -> None:
+    asked = wanted(**other)
+    settings = new_stack.planned(asked).config.settings
+    assert (settings.orchestrator, settings.accelerator) == (asked.orchestrator, asked.accelerator)
+    assert settings.cluster_name == "trial"
+    assert settings.availability_zone_id == (asked.zone or "usw2-az1")
+    workers = settings.workers[0]
+    assert (workers.instance_type, workers.count) == (asked.instance_type, asked.nodes)
+    assert [group.name for group in settings.workers] == [
+        "workers",
+        *(["system"] if asked.orchestrator == "eks" else []),
+    ]
+
+
+def test_the_examples_in_its_comments_are_valid_too() -> None:
+    text = new_stack.text(wanted(orchestrator="eks")).replace("ADDRESS", "8.8.8.8")
+    every = yaml.safe_load("\n".join(line.replace("# hyperpod:", "hyperpod:", 1) for line in text.splitlines()))
+    assert {"hyperpod:fsx", "hyperpod:alerts", "hyperpod:protect", "hyperpod:kubernetesApiCidrs"} <= every[
+        "config"
+    ].keys()
+    overrides = [
+        f"{key}={json.dumps(value)}" for key, value in every["config"].items() if isinstance(value, dict | list)
+    ]
+    target.load("eks-gpu", overrides)
+
+
+def test_a_budget_is_filled_and_not_exceeded(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = run_json(capsys, "init", "trial", "--budget", "300")
+    assert code == Exit.GOOD
+    assert found["hourly_usd"] <= 300
+    more = new_stack.planned(wanted(nodes=found["nodes"] + 1)).config
+    assert estimate(more).hourly_usd > 300
+    assert (
+        yaml.safe_load((folder / "Pulumi.trial.yaml").read_text())["config"]["hyperpod:workers"][0]["count"]
+        == found["nodes"]
+    )
+    assert {"service": "sagemaker", "name": "ml.p5.48xlarge for cluster usage"}.items() <= found["quotas"][1].items()
+
+
+@each(
+    (
+        ("bad_name", (), '"bad_name"'),
+        ("taken", (), "Pulumi.taken.yaml exists already"),
+        ("trial", ("--budget", "5"), "--budget 68"),
+        ("trial", ("--budget", "500", "--nodes", "2"), "exclude each other"),
+        ("trial", ("--region", "mars-1"), "one of ap-northeast-1"),
+        ("trial", ("--instance-type", "ml.p5.49xlarge", "--zone", "usw2-az9"), "2 problems"),
+        ("Trial", (), "hyperpod:clusterName"),
+    )
+)
+def test_nothing_is_written_where_something_is_wrong(
+    name: str, options: tuple[str, ...], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "Pulumi.taken.yaml").write_text("config: {}\n")
+    code, _, err = run(capsys, "init", name, *options)
+    assert code == Exit.BAD_INPUT
+    assert said in err
+    assert sorted(path.name for path in folder.iterdir()) == ["Pulumi.taken.yaml", "Pulumi.yaml"]
+
+
+def test_somebody_at_a_terminal_is_asked_and_a_wrong_answer_is_asked_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", Terminal("kubernetes\neks\n\nus-east-1\n\n\n4\n"))
+    code, out, _ = run(capsys, "init", "trial")
+    assert code == Exit.GOOD
+    assert "4 x ml.p5.48xlarge in us-east-1 (use1-az1)" in out
+    assert "could not be asked: no credentials" in out
+    for verb in ("rehearse", "quotas", "deploy"):
+        assert f"hyperpod {verb} trial" in out
+    assert "hyperpod:orchestrator: eks" in (folder / "Pulumi.trial.yaml").read_text()
+
+
+def test_the_zones_that_offer_an_instance_type_are_asked_for_and_taken(aws: StubbedAws) -> None:
+    found = {"InstanceTypeOfferings": [{"Location": "usw2-az3"}, {"Location": "usw2-az2"}]}
+    filters = [{"Name": "instance-type", "Values": ["p5.48xlarge"]}]
+    aws.answer("ec2", "describe_instance_type_offerings", found, Filters=filters, LocationType="availability-zone-id")
+    assert new_stack.offering(aws, "ml.p5.48xlarge") == (["usw2-az2", "usw2-az3"], "")
+    aws.refuse("ec2", "describe_instance_type_offerings", "UnauthorizedOperation", "not you")
+    offered, why = new_stack.offering(aws, "ml.p5.48xlarge")
+    assert (offered, why) == ([], "permission denied: DescribeInstanceTypeOfferings")
+
+
+def test_a_key_is_explained_with_its_parts(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "explain", "hyperpod:fsx.storageGiB")
+    assert "Capacity in GiB" in out
+    assert "A change in a deployed stack: grows in place" in out
+    _, out, _ = run(capsys, "explain", "workers")
+    assert "workers.instanceType" in out
+    assert run(capsys, "explain", "workers[1].count")[0] == Exit.GOOD
+    code, _, err = run(capsys, "explain", "storageGib")
+    assert (code, "did you mean fsx.storageGiB?" in err) == (Exit.BAD_INPUT, True)
+
+
+def test_every_key_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    _, found = run_json(capsys, "explain")
+    schema = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
+    assert [one["path"] for one in found] == [one.path for one in keys(schema)] == list(schema)
+
+
+def test_the_schema_for_editors_takes_every_ready_stack_and_refuses_what_is_wrong(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    schema = json.loads(run(capsys, "explain", "--schema")[1])
+    for stack in READY_STACKS:
+        jsonschema.validate(yaml.safe_load((ROOT / f"Pulumi.{stack}.yaml").read_text()), schema)
+    with pytest.raises(jsonschema.ValidationError, match="'huge' is not one of"):
+        jsonschema.validate({"config": {"aws:region": "us-west-2", "hyperpod:size": "huge"}}, schema)
