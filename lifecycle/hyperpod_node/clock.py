@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from email.utils import parsedate_to_datetime
 
+from . import units
 from .errors import Skip, StepError
 from .host import Host
 from .imds import Imds, Unavailable
@@ -41,9 +42,7 @@ def synchronised(node: Node) -> str:
     unit = next(
         (u for u in ("chrony", "chronyd") for d in ("/lib", "/usr/lib", "/etc") if _unit(node, d, u)), "chronyd"
     )
-    if host.run("systemctl", "is-active", "--quiet", unit, check=False).code != 0:
-        host.run("systemctl", "enable", unit, check=False)
-        host.run("systemctl", "start", unit)
+    units.start(node, unit)
     return f"{unit} runs"
 
 

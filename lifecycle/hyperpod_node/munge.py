@@ -6,7 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from . import shared
+from . import shared, units
 from .errors import NotYet, StepError
 from .model import Node
 
@@ -124,10 +124,7 @@ def _digest(node: Node) -> str:
 def _daemon(node: Node, changed: bool) -> None:
     """The daemon runs with this key: something sealed here opens here."""
     host = node.host
-    running = host.run("systemctl", "is-active", "--quiet", "munge", check=False).code == 0
-    if not running or changed:
-        host.run("systemctl", "enable", "munge", check=False)
-        host.run("systemctl", "restart" if running else "start", "munge")
+    units.start(node, "munge", restart=changed)
 
     def sealed() -> bool:
         credential = host.run("munge", "-n", check=False, timeout=5)

@@ -54,8 +54,7 @@ def _controller(node: Node) -> str:
     took_over = _claim(node, slurm_conf.parse(host.read(name) or ""))
     bin_folder = host.settings.install_folder + "/bin"
     drop_in = SLURMCTLD.format(bin=bin_folder, conf=name, seconds=int(node.timeout("slurm")))
-    if host.write(f"{units.UNITS}/slurmctld.service.d/20-hyperpod.conf", drop_in):
-        host.run("systemctl", "daemon-reload")
+    host.write(f"{units.UNITS}/slurmctld.service.d/20-hyperpod.conf", drop_in)
     changed = slurm_configure.configure(host, node.parameters.groups, node.identity.instances, node.shared)
     conf = slurm_configure.read(host)
     for complaint in slurm_conf.missing_keys(conf, bin_folder):
@@ -73,8 +72,6 @@ def _controller(node: Node) -> str:
     slurm_configure.publish(host, node.shared)
     unit = REQUEUE_UNIT.format(bin=bin_folder)
     fresh = host.write(f"{units.UNITS}/hyperpod-requeue.service", unit)
-    if fresh:
-        host.run("systemctl", "daemon-reload")
     units.start(node, "hyperpod-requeue", restart=fresh or any("/lib/hyperpod_node/" in c for c in host.changes))
     return f"slurmctld up, {len(conf.nodes)} node lines" + (", configuration changed" if changed else "")
 
@@ -200,8 +197,7 @@ def _login(node: Node) -> str:
     host = node.host
     if host.which("scontrol") is None:
         raise StepError("Slurm is not installed: command not found: scontrol")
-    for unit in ("slurmctld", "slurmd"):
-        units.never(node, unit)
+    units.never(node, "slurmctld", "slurmd")
     etc = host.settings.slurm_etc
     local, copy = f"{etc}/slurm.conf", f"{node.shared}/slurm/slurm.conf"
 

@@ -68,8 +68,6 @@ def run(node: Node) -> str:
         command=with_server(_exec_start(unit)),
     )
     changed = host.write(f"{units.UNITS}/slurmd.service.d/10-hyperpod.conf", drop_in)
-    if changed:
-        host.run("systemctl", "daemon-reload")
     # slurmd gives up after some seconds without a controller; starting it earlier would only look like progress.
     port = slurm_conf.parse(host.read(f"{node.shared}/slurm/slurm.conf") or "").port("SlurmctldPort", 6817)
     where = ", ".join(f"{i.address}:{port}" for i in controllers)

@@ -26,7 +26,7 @@ _PATIENCE = 5.0
 _TYPES = {"gpu": "ml.p5.48xlarge", "trainium": "ml.trn1.32xlarge"}
 # Commands that only ask.
 _QUESTIONS = re.compile(
-    r"(systemctl is-active|aws |munge|unmunge|scontrol (ping|show)|sinfo|blkid|fi_info|neuron-ls|\S*python\S* )"
+    r"(systemctl (is-active|show)|aws |munge|unmunge|scontrol (ping|show)|sinfo|blkid|fi_info|neuron-ls|\S*python\S* )"
 )
 
 # Kind of node, path or `commands`, what there is.

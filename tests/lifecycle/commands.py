@@ -30,11 +30,36 @@ def _systemctl(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result
     verb, units = args[1], [word for word in args[2:] if not word.startswith("--")]
     if verb == "is-active":
         return Result(0 if set(units) <= host.active else 3)
+    if verb == "show":
+        return Result(0, "\n\n".join("\n".join(_shown(host, unit)) for unit in units))
+    if verb == "daemon-reload":
+        host.loaded.update({unit: _unit_files(host, unit) for unit in host.active})
     if verb in ("start", "restart"):
         host.active.update(units)
+        host.loaded.update({unit: _unit_files(host, unit) for unit in units if unit not in host.loaded})
+    if verb == "enable":
+        host.enabled.update(units)
+    if verb == "disable":
+        host.enabled.difference_update(units)
     if verb == "stop" or "--now" in args:
         host.active.difference_update(units)
     return Result(0)
+
+
+def _shown(host: FakeHost, unit: str) -> list[str]:
+    """systemd knows the files of a unit as they were when it started or at the last daemon-reload."""
+    stale = unit in host.active and host.loaded.setdefault(unit, {}) != _unit_files(host, unit)
+    return [
+        f"ActiveState={'active' if unit in host.active else 'inactive'}",
+        f"UnitFileState={'enabled' if unit in host.enabled else 'disabled'}",
+        f"NeedDaemonReload={'yes' if stale else 'no'}",
+    ]
+
+
+def _unit_files(host: FakeHost, unit: str) -> dict[str, str]:
+    folder, name = host.path("/etc/systemd/system"), unit if "." in unit else f"{unit}.service"
+    files = [folder / name, *sorted((folder / f"{name}.d").glob("*.conf"))]
+    return {path.name: path.read_text() for path in files if path.exists()}
 
 
 def _aws(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:

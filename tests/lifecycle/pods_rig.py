@@ -8,7 +8,7 @@ from typing import Any
 
 from hyperpod_node.host import Result
 
-from tests.lifecycle.commands import add_mount
+from tests.lifecycle.commands import COMMANDS, add_mount
 from tests.lifecycle.rig import FakeHost, World
 
 CONTAINERD, KUBELET = "/var/lib/containerd", "/var/lib/kubelet"
@@ -45,14 +45,9 @@ def _rm(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
 
 def mount_systemctl(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
     """systemctl, which mounts what a mount unit says."""
-    if args[1] == "is-active":
-        return Result(0 if args[-1] in host.active else 3)
     if args[1:3] == ("enable", "--now"):
         text = host.path(f"/etc/systemd/system/{args[-1]}").read_text()
         where = next(line for line in text.splitlines() if line.startswith("Where="))
         mount(host, where.removeprefix("Where="))
-    elif args[1] == "stop":
-        host.active.discard(args[-1])
-    elif args[1] == "restart":
-        host.active.add(args[-1])
-    return Result(0)
+        return Result(0)
+    return COMMANDS["systemctl"](host, args, stdin)

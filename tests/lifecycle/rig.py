@@ -86,6 +86,8 @@ class World:
     folders: dict[int, str] = field(default_factory=dict)
     objects: dict[str, str] = field(default_factory=dict)
     active: dict[str, set[str]] = field(default_factory=dict)
+    enabled: dict[str, set[str]] = field(default_factory=dict)
+    loaded: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
     names: dict[str, list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -150,6 +152,7 @@ class FakeHost(Host):
         self.clock, self.skew = 1000.0, 0.0
         # What outlives a run of the scripts.
         self.owners, self.active = world.owners, world.active.setdefault(address, set())
+        self.enabled, self.loaded = world.enabled.setdefault(address, set()), world.loaded.setdefault(address, {})
         self.calls: list[tuple[str, ...]] = []
         self.missing: set[str] = set()
         self.fail: dict[str, Result] = {}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hyperpod_node.host import Result
-from hyperpod_node.metrics import efa, lustre, node, slurm, slurm_diag, training, writer
+from hyperpod_node.metrics import efa, facts_file, lustre, node, slurm, slurm_diag, training, writer
 from hyperpod_node.metrics.exposition import Family, render
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -110,7 +110,7 @@ def host(tmp_path: Path) -> FakeHost:
     facts = node.Facts(
         "mine", "ip-10-1-0-12", "workers", "controller", "i-1", "ml.p5.48xlarge", 8, 32, {"dcgm": "b", "node": "a"}
     )
-    put(node.name(host), facts.text())
+    put(facts_file(host), facts.text())
     outputs = {"sinfo": SINFO, "squeue": SQUEUE, "sdiag": SDIAG, "systemctl": "active\nfailed\n"}
     for command in outputs:
         host.commands[command] = lambda host, args, stdin: Result(0, outputs[args[0]])
@@ -188,7 +188,7 @@ def test_slurms_figures_have_the_names_that_slurmctld_gives_itself(host: FakeHos
 
 
 def test_only_the_controller_asks_slurm(host: FakeHost) -> None:
-    host.write(node.name(host), host.text(node.name(host)).replace('"controller"', '"worker"'))
+    host.write(facts_file(host), host.text(facts_file(host)).replace('"controller"', '"worker"'))
     assert written(host, "node", "slurm") == {}
     assert not host.ran("sinfo")
 

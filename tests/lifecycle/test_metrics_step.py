@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,12 +16,13 @@ from hyperpod_node.host import Result
 from hyperpod_node.metrics import collector, exporters, pull, step, writer
 
 from components.catalogue.regions import REGIONS
-from tests.lifecycle.rig import REMOTE_WRITE, FakeHost, Killed, World
+from tests.lifecycle.rig import LIFECYCLE, REMOTE_WRITE, FakeHost, Killed, World
 from tests.metrics.names import FOLDER, rows
 
 UNITS = "/etc/systemd/system"
 IMAGE = "602401143452.dkr.ecr.us-west-2.amazonaws.com/hyperpod/node_exporter:v1.9.1"
 TIMERS = {"hyperpod-metrics@node.timer", "hyperpod-metrics@lustre.timer"}
+STARTER = "hyperpod-metrics.timer"
 
 
 def ran(host: FakeHost) -> str:
@@ -28,6 +31,13 @@ def ran(host: FakeHost) -> str:
     said = step.run(found)
     host.notes = found.warnings.get("metrics", [])  # type: ignore[attr-defined]
     return said
+
+
+def started_later(host: FakeHost) -> set[str]:
+    """What the timer starts, by way of its target."""
+    assert "\nUnit=hyperpod-metrics.target\n" in host.text(f"{UNITS}/{STARTER}")
+    lines = host.text(f"{UNITS}/hyperpod-metrics.target").splitlines()
+    return {name for line in lines if line.startswith("Wants=") for name in line[6:].split()}
 
 
 def scraped(host: FakeHost) -> list[dict[str, object]]:
@@ -46,8 +56,33 @@ def test_every_kind_of_node_runs_what_it_has_figures_of(tmp_path: Path) -> None:
         host = world.node(role)
         ran(host)
         own = {"hyperpod-node-exporter.service", "hyperpod-collector.service", unit} - {""}
-        assert host.active == own | TIMERS, role
-        assert host.ran("systemctl", "enable"), "a reboot starts them again"
+        assert started_later(host) == own | TIMERS, role
+        assert all(host.read(f"{UNITS}/{name}") for name in own)
+
+
+def test_the_boot_starts_a_timer_and_nothing_else_and_so_does_a_reboot(host: FakeHost) -> None:
+    """What they do first would take processor time that the boot of the node needs."""
+    ran(host)
+    assert [call[1:] for call in host.calls if call[0] == "systemctl"] == [("start", "--no-block", STARTER)]
+    assert host.active == {STARTER}
+    waits = dict(line.split("=") for line in host.text(f"{UNITS}/{STARTER}").splitlines() if "Sec=" in line)
+    assert int(waits["OnActiveSec"]) >= 30
+    # A registry that does not answer must not hold up a reboot: nothing that it waits for is started by anything else.
+    enabled = list(host.path(UNITS).glob("*.wants/*"))
+    assert [(path.parent.name, str(path.readlink())) for path in enabled] == [
+        ("timers.target.wants", f"{UNITS}/{STARTER}")
+    ]
+    assert not any("[Install]" in path.read_text() for path in host.path(UNITS).glob("hyperpod-*") if path.is_file())
+
+
+def test_a_boot_without_metrics_imports_nothing_of_them(world: World) -> None:
+    world.remote_write_url = None
+    world.render()
+    code = "import sys, hyperpod_node.__main__; print(*[m for m in sys.modules if '.metrics.' in m or m == 'xml'])"
+    said = subprocess.run([sys.executable, "-c", code], cwd=LIFECYCLE, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["hyperpod_node.metrics.step"]
+    with pytest.raises(Skip):
+        ran(world.node())
 
 
 def test_every_series_is_of_this_cluster_node_and_group(host: FakeHost) -> None:
@@ -100,7 +135,7 @@ def test_without_docker_or_the_agent_the_node_says_what_it_cannot_send(world: Wo
     host.missing.add("docker")
     host.path("/opt/aws/amazon-cloudwatch-agent/bin/config-translator").unlink()
     ran(host)
-    assert host.active == TIMERS
+    assert started_later(host) == TIMERS
     assert host.notes == [  # type: ignore[attr-defined]
         "docker is not installed: no node_exporter, and no DCGM exporter",
         "no /opt/aws/amazon-cloudwatch-agent/bin/config-translator: nothing sends this node's metrics",
@@ -117,6 +152,18 @@ def test_a_second_run_starts_nothing_anew_and_another_configuration_does(world: 
     other = world.node()
     ran(other)
     assert other.ran("systemctl", "restart", "--no-block", "hyperpod-node-exporter.service")
+
+
+def test_units_that_run_with_older_files_are_read_again_before_they_start_anew(world: World) -> None:
+    ran(world.node())
+    host = world.node()
+    host.active.add("hyperpod-collector.service")
+    host.loaded["hyperpod-collector.service"] = {"hyperpod-collector.service": "an older text"}
+    world.remote_write_url = REMOTE_WRITE.replace("0123abcd", "ffff")
+    world.render()
+    ran(host)
+    verbs = [call[1] for call in host.calls if call[0] == "systemctl"]
+    assert verbs == ["show", "daemon-reload", "restart", "start"]
 
 
 def test_a_node_whose_stack_has_no_workspace_any_more_sends_nothing(world: World) -> None:
@@ -152,8 +199,6 @@ def test_a_step_that_was_killed_anywhere_has_everything_running_when_it_runs_aga
         ran(again)
         assert set(again.tree()) == set(clean.tree()), number
         assert again.active == clean.active, number
-        both = [call[1] for call in (*host.calls, *again.calls) if call[0] == "systemctl"]
-        assert "enable" in both[both.index("daemon-reload") :], number
 
 
 # The DCGM exporter's list

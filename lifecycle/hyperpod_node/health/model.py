@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
-import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from ..errors import StepError
 from ..host import Host
 from ..model import Group
+
+if TYPE_CHECKING:
+    from xml.etree import ElementTree
 
 # What the boot step writes for the checks, which run without the lifecycle folder.
 FACTS = "health.json"
@@ -58,6 +60,9 @@ class Subject:
 
 
 def _ask(host: Host) -> Tuple[List[ElementTree.Element], str]:
+    # The boot step has no use for it.
+    from xml.etree import ElementTree
+
     try:
         said = host.run("nvidia-smi", "-q", "-x", timeout=NVIDIA_SMI_SECONDS)
         return ElementTree.fromstring(said.out).findall("gpu"), ""

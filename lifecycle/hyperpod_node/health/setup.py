@@ -58,7 +58,7 @@ def run(node: Node) -> str:
     host.write(f"{host.settings.state_folder}/{FACTS}", json.dumps(facts, indent=2, sort_keys=True) + "\n")
     count = _own_checks(host)
     if parameters.orchestrator == "eks":
-        _timer(host)
+        _timer(node)
     return f"policy {parameters.health_policy}" + (f", {count} own checks" if count else "")
 
 
@@ -75,15 +75,11 @@ def _own_checks(host: Host) -> int:
     return len(shipped)
 
 
-def _timer(host: Host) -> None:
+def _timer(node: Node) -> None:
+    host = node.host
     install.libraries(host, ("hyperpod_node",))
     install.command(host, "hyperpod-health")
     folder = host.settings.install_folder + "/bin"
-    written = [
-        host.write(f"{units.UNITS}/hyperpod-health.service", SERVICE.format(bin=folder)),
-        host.write(f"{units.UNITS}/hyperpod-health.timer", TIMER),
-    ]
-    if any(written):
-        host.run("systemctl", "daemon-reload")
-    host.run("systemctl", "enable", "hyperpod-health.timer", check=False)
-    host.run("systemctl", "start", "hyperpod-health.timer")
+    host.write(f"{units.UNITS}/hyperpod-health.service", SERVICE.format(bin=folder))
+    host.write(f"{units.UNITS}/hyperpod-health.timer", TIMER)
+    units.start(node, "hyperpod-health.timer")

@@ -40,9 +40,6 @@ ExecStartPre={agent}/bin/config-translator --input {folder}/none.json --input-di
 --output {run}/agent.toml --mode ec2 --config {agent}/etc/common-config.toml
 ExecStart={agent}/bin/amazon-cloudwatch-agent -config {run}/agent.toml -otelconfig {run}/agent.yaml \
 -pidfile {run}/agent.pid
-
-[Install]
-WantedBy=multi-user.target
 """
 _URL = re.compile(
     r"https:/{2}aps-workspaces\.([a-z0-9-]+)\.amazonaws\.com/workspaces/(ws-[A-Za-z0-9-]+)/api/v1/remote_write"

@@ -31,10 +31,6 @@ StartLimitIntervalSec=0
 Restart=always
 RestartSec=30
 """
-_TAIL = """
-[Install]
-WantedBy=multi-user.target
-"""
 # The container has its own limits; the unit's are for the command that pulls it and waits for it.
 _CONTAINER = """TimeoutStartSec=1800
 CPUQuota=50%
@@ -112,7 +108,7 @@ def _dcgm(node: Node, registry: str) -> Exporter:
 
 def _neuron() -> Exporter:
     body = _NEURON.format(folder=NEURON, port=8000)
-    text = _HEAD.format(what="neuron-monitor on loopback") + body + _TAIL
+    text = _HEAD.format(what="neuron-monitor on loopback") + body
     return Exporter("neuron_monitor", 8000, "hyperpod-neuron-monitor", text)
 
 
@@ -125,7 +121,7 @@ def _unit(node: Node, name: str, what: str, image: str, options: str, arguments:
         arguments=arguments,
         runtime=GPU_JOBS.replace("/run/", "", 1),
     )
-    return _HEAD.format(what=f"{what} on loopback") + body + _TAIL
+    return _HEAD.format(what=f"{what} on loopback") + body
 
 
 def metrics_file(node: Node) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 
 from ..errors import StepError
 from ..host import Host
+from . import facts_file
 from .exposition import Family, Sample, one
 
 
@@ -30,21 +31,16 @@ class Facts:
         return json.dumps(dataclasses.asdict(self), indent=2, sort_keys=True) + "\n"
 
 
-def name(host: Host) -> str:
-    """The file of the facts."""
-    return f"{host.settings.state_folder}/metrics.json"
-
-
 def load(host: Host) -> Facts:
     """What the boot step left. Raises StepError where it did not."""
-    text = host.read(name(host))
+    text = host.read(facts_file(host))
     if text is None:
-        raise StepError(f"no {name(host)}: this node sends no metrics")
+        raise StepError(f"no {facts_file(host)}: this node sends no metrics")
     try:
         document: Dict[str, Any] = json.loads(text)
         return Facts(**document)
     except (ValueError, TypeError) as error:
-        raise StepError(f"{name(host)} is malformed: {error}") from None
+        raise StepError(f"{facts_file(host)} is malformed: {error}") from None
 
 
 def families(host: Host, facts: Facts) -> List[Family]:

@@ -21,6 +21,8 @@ from .workspace import RIGHT, WRONG, Workspace, complaint, receiving
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
 _SECONDS = 60.0
 _UNITS = ("hyperpod-node-exporter", "hyperpod-dcgm-exporter", "hyperpod-collector")
+# Not half a minute after the boot.
+_SOON = "[Timer]\nOnActiveSec=\nOnActiveSec=1\nRandomizedDelaySec=0\n"
 # A rank tells of itself, and tries to tell of others.
 _JOB = r"""sbatch --parsable -w {node} --gres=gpu:1 -o /dev/null --wrap 'srun bash -c "
   cd \$HYPERPOD_TRAINING_REPORTS && echo {{\\\"step\\\": 5, \\\"loss\\\": 2.5}} >rank-0.json &&
@@ -51,6 +53,8 @@ def test_series_arrive_signed_and_with_their_labels(tmp_path: Path) -> None:
             cluster.start_hosts()
             lacking = cluster.workers[1]
             lacking.write("/etc/rehearsal/no-images", "")
+            for host in cluster.hosts:
+                host.write("/etc/systemd/system/hyperpod-metrics.timer.d/soon.conf", _SOON)
             cluster.boot()
             scripts_succeeded(cluster)
             job = output(cluster.controller, _JOB.format(node=cluster.workers[0].hostname)).strip()
