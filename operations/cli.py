@@ -37,6 +37,7 @@ from .commands.people import users_command
 from .commands.policy import policy_command
 from .commands.quotas import quotas_command
 from .commands.slow_node import find_slow_node_command
+from .commands.stacks import list_command
 from .commands.validate import validate_command
 from .manner import MANNER, Output
 from .target import ROOT
@@ -49,6 +50,7 @@ EXIT_CODES = (
 app = new_app(EXIT_CODES)
 app.add_typer(rehearsal.app, name="rehearse")
 app.command("init")(init_command)
+app.command("list")(list_command)
 app.command("deploy")(deploy_command)
 app.command("preview")(preview_command)
 app.command("destroy")(destroy_command)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import time
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +21,7 @@ NodeName = Annotated[
     str, typer.Argument(metavar="NODE", help="A node's name as in `nodes`, its group, host name or instance id.")
 ]
 _MARK = "# HyperPod"
+_AGAIN_SECONDS = 15
 
 
 def nodes_command(
@@ -26,6 +29,7 @@ def nodes_command(
     no_state: Annotated[
         bool, typer.Option("--no-state", help="Query only SageMaker, not Slurm or Kubernetes.")
     ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Ask again every 15 seconds, until Ctrl-C.")] = False,
     as_json: console.Json = False,
 ) -> None:
     """List nodes with health, address and scheduler state.
@@ -35,8 +39,18 @@ def nodes_command(
 
     \b
       hyperpod nodes dev
+      hyperpod nodes dev --watch
       hyperpod nodes slurm-gpu --no-state --json
     """
+    _show(stack, no_state, as_json)
+    while watch:
+        time.sleep(_AGAIN_SECONDS)
+        if not as_json:
+            console.say(f"\n{datetime.now():%H:%M:%S}", "dim")
+        _show(stack, no_state, as_json)
+
+
+def _show(stack: str, no_state: bool, as_json: bool) -> None:
     chosen = target.load(stack)
     found = cluster_nodes.list_nodes(chosen)
     if not no_state and found:

@@ -135,6 +135,20 @@ def test_the_zones_that_offer_an_instance_type_are_asked_for_and_taken(aws: Stub
     assert (offered, why) == ([], "permission denied: DescribeInstanceTypeOfferings")
 
 
+def test_stacks_are_listed_with_their_price_and_a_broken_one_with_its_problem(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(ROOT / "Pulumi.dev.yaml", folder)
+    (folder / "Pulumi.bad.yaml").write_text("config:\n  hyperpod:size: huge\n")
+    monkeypatch.setattr(target, "ROOT", folder)
+    monkeypatch.setattr(target.load, "__defaults__", (None, folder))
+    _, found = run_json(capsys, "list")
+    assert [one["stack"] for one in found] == ["bad", "dev"]
+    assert "problem" in found[0]
+    assert (found[1]["workers"], round(found[1]["hourly_usd"], 2)) == ("2 x ml.g5.16xlarge", 11.37)
+    assert "11.37" in run(capsys, "list")[1]
+
+
 def test_a_key_is_explained_with_its_parts(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "explain", "hyperpod:fsx.storageGiB")
     assert "Capacity in GiB" in out

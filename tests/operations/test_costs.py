@@ -147,3 +147,15 @@ def test_the_table_reads_well(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[0].startswith("slurm-gpu: $")
     assert "of it accelerators" in lines[0]
     assert lines[2].startswith("workers (2 x ml.p5.48xlarge)")
+
+
+def test_two_stacks_are_compared_part_by_part(capsys: pytest.CaptureFixture[str]) -> None:
+    _, found = run_json(capsys, "cost", "dev", "slurm-gpu")
+    bills = {stack: run_json(capsys, "cost", stack)[1] for stack in ("dev", "slurm-gpu")}
+    assert found["hourly_usd"] == {stack: bill["hourly_usd"] for stack, bill in bills.items()}
+    assert found["difference"] == pytest.approx(bills["slurm-gpu"]["hourly_usd"] - bills["dev"]["hourly_usd"])
+    assert sum(part["slurm-gpu"] - part["dev"] for part in found["parts"].values()) == pytest.approx(
+        found["difference"]
+    )
+    assert found["parts"]["NAT gateway"]["dev"] == bills["dev"]["parts"]["NAT gateway"]
+    assert "dev costs $121.86 an hour less than slurm-gpu" in run(capsys, "cost", "slurm-gpu", "dev")[1]

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,11 @@ import yaml
 
 import hyperpod
 from operations import cli
+from operations.aws import Aws
 from operations.manner import MANNER
 from stack.failures import Exit
 from stack.words import stack_first
-from tests.operations.aws import run
+from tests.operations.aws import StubbedAws, cluster, run
 from tests.rows import each
 from tests.support import ROOT
 
@@ -27,7 +29,7 @@ WRONG = (
     ("deply dev", "deply", "did you mean deploy?"),
     ("cost", "which stack?", "dev, eks-gpu"),
     ("cost dve", '"dve"', "did you mean dev?"),
-    ("cost dev extra", "extra", "cost --help"),
+    ("cost dev eks-gpu extra", "extra", "cost --help"),
     ("cost dev --jsno", "--jsno", "did you mean --json?"),
     ("cost dev --config", "requires an argument", "cost --help"),
     ("cost dev --config size", '"size"', "--config hyperpod:size=large"),
@@ -155,3 +157,24 @@ def test_the_shell_completes_verbs(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         monkeypatch.setenv(name, value)
     assert cli.main([]) == 0
     assert capsys.readouterr().out.split() == ["deploy", "destroy"]
+
+
+def test_nodes_are_asked_for_again_until_ctrl_c(
+    aws: StubbedAws, on: Callable[[Aws], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("operations.commands.nodes.time.sleep", nap)
+    on(aws)
+    for _ in range(2):
+        aws.answer("sagemaker", "describe_cluster", cluster("Creating"))
+        aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": []})
+    code, out, _ = run(capsys, "nodes", "dev", "--watch", "--no-state")
+    assert code == Exit.CANCELLED
+    assert naps == [15, 15]
+    assert out.count("hyperpod-dev: Creating, 0 nodes") == 2

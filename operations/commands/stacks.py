@@ -1,0 +1,51 @@
+"""The verb ``list``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from components.config import ConfigError
+from components.estimates.cost import estimate
+from stack.project import ProjectError, stack_names
+
+from .. import console, target
+
+
+def list_command(as_json: console.Json = False) -> None:
+    """List the stacks that have a file, with their price.
+
+    Reads the files alone: `hyperpod nodes STACK` asks AWS whether a cluster is
+    there.
+
+    \b
+      hyperpod list
+      hyperpod list -o json
+    """
+    found = [_row(name) for name in stack_names(target.ROOT)]
+    if as_json:
+        console.emit(found)
+        return
+    console.table(
+        "",
+        ["stack", "runs", "region", "workers", ("$/hour", "right")],
+        [
+            (one["stack"], one["orchestrator"], one["region"], one["workers"], f"{one['hourly_usd']:,.2f}")
+            if "problem" not in one
+            else (one["stack"], one["problem"], "", "", "")
+            for one in found
+        ],
+    )
+
+
+def _row(name: str) -> dict[str, Any]:
+    try:
+        config = target.load(name).config
+    except (ConfigError, ProjectError) as wrong:
+        return {"stack": name, "problem": str(wrong).splitlines()[0]}
+    return {
+        "stack": name,
+        "orchestrator": config.settings.orchestrator,
+        "region": config.region.name,
+        "workers": ", ".join(f"{group.count} x {group.type.name}" for group in config.worker_groups),
+        "hourly_usd": estimate(config).hourly_usd,
+    }
