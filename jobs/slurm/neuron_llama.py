@@ -8,6 +8,8 @@ refuses to resume. Tokens come from a flat file of 16- or 32-bit integers, or ar
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from typing import Any
 
 import neuronx_distributed as nxd
@@ -18,6 +20,9 @@ from optimum.neuron import NeuronTrainer, NeuronTrainingArguments
 from optimum.neuron.models.training import NeuronModelForCausalLM
 from torch.utils.data import Dataset
 from transformers import LlamaConfig
+
+sys.path.insert(0, os.environ.get("TRAINING", "/opt/hyperpod/lib/training"))
+from training_report import Report
 
 # Layers, width, feed-forward width, heads, key-value heads: the published sizes of Llama 2 7B and 13B, and Llama 3 8B.
 SIZES = {
@@ -54,13 +59,31 @@ class Tokens(Dataset):  # type: ignore[type-arg]
 
 
 class Trainer(NeuronTrainer):  # type: ignore[misc]
-    """Optimum Neuron's trainer with checkpoints from which a later run can continue."""
+    """Optimum Neuron's trainer with checkpoints from which a later run can continue, and what its rank tells of it.
+
+    ``tokens``: of all ranks in one step.
+    """
+
+    tokens = 0
 
     def setup_training(self, *args: Any, **kwargs: Any) -> None:
         """Create model, optimizer and schedule, with their state from a checkpoint if there is one."""
         super().setup_training(*args, **kwargs)
-        if not nxd.has_checkpoint(self.args.output_dir):
-            return
+        if nxd.has_checkpoint(self.args.output_dir):
+            self._resume()
+        self._report, self._told = Report(int(os.environ.get("RANK", "0"))), self.state.global_step
+        self._report.begin()
+
+    def log(self, logs: dict[str, float]) -> None:
+        """Every ``logging_steps``, when the devices have caught up with the program: only then times mean something."""
+        super().log(logs)
+        done = self.state.global_step - self._told
+        if done > 0:
+            self._report.step(self.state.global_step, self.tokens, logs.get("loss"), steps=done)
+            self._told = self.state.global_step
+            self._report.begin()
+
+    def _resume(self) -> None:
         known = nxd.load_checkpoint(
             self.args.output_dir, model=self.model, optimizer=self._own_optimizer, scheduler=self.lr_scheduler
         )
@@ -72,16 +95,20 @@ class Trainer(NeuronTrainer):  # type: ignore[misc]
     def _save_checkpoint(self) -> None:
         """Every rank saves its part. NxD marks the checkpoint as done after the last one, and deletes the oldest."""
         step = self.state.global_step
-        nxd.save_checkpoint(
-            self.args.output_dir,
-            tag=f"step_{step:08d}",
-            model=self.model,
-            optimizer=self._own_optimizer,
-            scheduler=self.lr_scheduler,
-            user_content={"step": step, "sequences": self.args.train_batch_size},
-            use_xser=True,
-            num_kept_ckpts=KEPT,
-        )
+        with self._report.checkpoint():
+            nxd.save_checkpoint(
+                self.args.output_dir,
+                tag=f"step_{step:08d}",
+                model=self.model,
+                optimizer=self._own_optimizer,
+                scheduler=self.lr_scheduler,
+                user_content={"step": step, "sequences": self.args.train_batch_size},
+                use_xser=True,
+                num_kept_ckpts=KEPT,
+            )
+        if self._told == step:
+            # No part of the next steps.
+            self._report.begin()
         if xm.is_master_ordinal():
             print(f"checkpoint at step {step}", flush=True)
 
@@ -111,7 +138,10 @@ def main() -> None:
         seed=options.seed,
         report_to="none",
     )
-    Trainer(_model(options, arguments), arguments, train_dataset=Tokens(options)).train()
+    trainer = Trainer(_model(options, arguments), arguments, train_dataset=Tokens(options))
+    replicas = int(os.environ.get("WORLD_SIZE", "1")) // options.tensor_parallel or 1
+    trainer.tokens = replicas * options.batch * options.context
+    trainer.train()
 
 
 def _options() -> argparse.ArgumentParser:

@@ -254,7 +254,7 @@ JOBS: Mapping[str, Job] = MappingProxyType(
             template="pytorch",
             images={"gpu": _NEMO_IMAGE},
             command=_torchrun("nemo_pretrain.py"),
-            scripts=("jobs/slurm/nemo_pretrain.py",),
+            scripts=("jobs/slurm/nemo_pretrain.py", _REPORT),
             operator="training_operator",
         ),
         "neuron": Job(
@@ -271,7 +271,7 @@ JOBS: Mapping[str, Job] = MappingProxyType(
             template="pytorch",
             images={"trainium": _HUGGING_FACE_NEURON_IMAGE},
             command=_torchrun("neuron_llama.py", "unset NEURON_RT_NUM_CORES\n"),
-            scripts=("jobs/slurm/neuron_llama.py",),
+            scripts=("jobs/slurm/neuron_llama.py", _REPORT),
             operator="training_operator",
             token=True,
         ),

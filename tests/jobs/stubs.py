@@ -95,8 +95,13 @@ def optimum() -> None:
                 self.state.global_step += 1
                 print(f"step {self.state.global_step}: saw {int(batch[0])}")
                 self.tell()
+                if self.state.global_step % self.args.logging_steps == 0:
+                    self.log({"loss": 2.5})
                 if self.state.global_step % self.args.save_steps == 0:
                     self._save_checkpoint()
+
+        def log(self, logs):
+            print("logged", logs)
 
         def tell(self):
             weights = sum(float(parameter.sum()) for parameter in self.model.parameters())
@@ -153,17 +158,35 @@ def fsdp() -> None:
 
 
 def nemo() -> None:
-    """nemo and nemo_run: a recipe is said instead of run."""
+    """nemo, nemo_run and lightning: a recipe is said instead of run, its callbacks see two steps and a checkpoint."""
     import json
 
     def recipe(**given):
-        parts = {name: types.SimpleNamespace() for name in ("trainer", "resume")}
+        parts = {"trainer": types.SimpleNamespace(callbacks=None), "resume": types.SimpleNamespace()}
+        parts["data"] = types.SimpleNamespace(global_batch_size=512, seq_length=8192)
         return types.SimpleNamespace(given=given, log=types.SimpleNamespace(ckpt=types.SimpleNamespace()), **parts)
 
+    def fit(callbacks):
+        trainer = types.SimpleNamespace(global_rank=3, global_step=0, log_every_n_steps=2, saved=[])
+        trainer.callback_metrics = {"reduced_train_loss": 2.5}
+        trainer.save_checkpoint = trainer.saved.append
+        for callback in callbacks:
+            callback.on_train_start(trainer, None)
+        for index in range(2):
+            for callback in callbacks:
+                callback.on_train_batch_start(trainer, None, "batch", index)
+            trainer.global_step += 1
+            for callback in callbacks:
+                callback.on_train_batch_end(trainer, None, "outputs", "batch", index)
+        trainer.save_checkpoint("here")
+        assert trainer.saved == ["here"]
+
     def run(recipe, direct):
+        fit(vars(recipe.trainer).pop("callbacks"))
         log = {name: str(value) for name, value in vars(recipe.log.ckpt).items()}
         parts = {"trainer": vars(recipe.trainer), "resume": vars(recipe.resume), "checkpoints": log}
         print(json.dumps({**recipe.given, **parts, "direct": direct}))
 
+    module("lightning.pytorch", Callback=object)
     module("nemo_run", run=run, Config=lambda kind, **given: kind(**given))
     module("nemo.collections.llm", llama3_8b=types.SimpleNamespace(pretrain_recipe=recipe))

@@ -103,6 +103,15 @@ def test_on_hyperpod_srun_is_resumed_by_hyperpod(tmp_path: Path, name: str, hype
     assert ("--auto-resume=1" in submit(tmp_path, name, hyperpod=hyperpod)) is hyperpod
 
 
+def test_a_container_of_nemo_sees_where_its_ranks_tell_of_their_training(tmp_path: Path) -> None:
+    call = submit(tmp_path, "nemo.sbatch", NEMO_IMAGE="/fsx/nemo.sqsh")
+    (mounts,) = [word.partition("=")[2] for word in call if word.startswith("--container-mounts")]
+    lib, reports = mounts.split(",")[-2:]
+    assert lib.endswith("/training:ro")
+    # A node without that folder runs the job all the same: enroot's nofail.
+    assert reports == "/var/spool/hyperpod/training/7:/var/spool/hyperpod/training/7:nofail+silent"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_folder_of_checkpoints_that_somebody_else_made_first_is_not_used(tmp_path: Path, name: str) -> None:
     (tmp_path / "checkpoints").mkdir()

@@ -95,6 +95,19 @@ def test_neuron_llama_resumes_weights_optimizer_schedule_and_position_in_the_dat
     assert not set(old) & set(new[1:])
 
 
+def test_neuron_llama_tells_of_its_steps_when_it_logs_and_of_its_checkpoints(tmp_path: Path) -> None:
+    (reports := tmp_path / "reports").mkdir()
+    given = ("--out", str(tmp_path / "out"), "--context", "4", "--batch", "3", "--tensor-parallel", "8")
+    several = ("--steps", "5", "--log-every", "2", "--save-every", "4")
+    world = {"RANK": "9", "WORLD_SIZE": "32", "HYPERPOD_TRAINING_REPORTS": str(reports)}
+    train("neuron_llama.py", ("xla", "nxd", "optimum"), *given, *several, **world)
+    told = json.loads((reports / "rank-9.json").read_text())
+    assert (told["step"], told["loss"]) == (4, 2.5)
+    # Four replicas of the model, each with three sequences of four tokens.
+    assert told["tokens_per_second"] * told["step_seconds"] == pytest.approx(48)
+    assert told["checkpoint_seconds"] >= 0
+
+
 def test_neuron_llama_reads_a_flat_file_of_tokens(tmp_path: Path) -> None:
     (tmp_path / "tokens").write_bytes(b"".join(number.to_bytes(2, "little") for number in range(100, 140)))
     options = ("--out", str(tmp_path / "out"), "--data", str(tmp_path / "tokens"), "--context", "4", "--steps", "3")
@@ -151,7 +164,8 @@ def test_fsdp_llama_warms_up_and_reads_by_step_and_rank_alone(tmp_path: Path) ->
 
 
 def test_nemo_runs_its_recipe_in_the_processes_that_slurm_started_and_resumes(tmp_path: Path) -> None:
-    slurm = {"SLURM_NTASKS": "16", "SLURM_NTASKS_PER_NODE": "8"}
+    (reports := tmp_path / "reports").mkdir()
+    slurm = {"SLURM_NTASKS": "16", "SLURM_NTASKS_PER_NODE": "8", "HYPERPOD_TRAINING_REPORTS": str(reports)}
     options = ("--out", str(tmp_path), "--steps", "7", "--save-minutes", "5")
     said = json.loads(train("nemo_pretrain.py", ("nemo",), *options, python=sys.executable, **slurm))
     assert (said["num_nodes"], said["num_gpus_per_node"], said["dir"]) == (2, 8, str(tmp_path))
@@ -159,6 +173,10 @@ def test_nemo_runs_its_recipe_in_the_processes_that_slurm_started_and_resumes(tm
     assert said["resume"] == {"resume_if_exists": True, "resume_ignore_no_checkpoint": True}
     assert said["checkpoints"] == {"train_time_interval": "0:05:00", "save_top_k": "2", "save_last": "True"}
     assert said["direct"] is True
+    told = json.loads((reports / "rank-3.json").read_text())
+    assert (told["step"], told["loss"]) == (2, 2.5)
+    assert told["tokens_per_second"] * told["step_seconds"] == pytest.approx(512 * 8192)
+    assert {"checkpoint_seconds", "checkpoint_time_seconds", "updated_time_seconds"} <= told.keys()
 
 
 BAIT = """
