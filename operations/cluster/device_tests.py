@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from stack.failures import Failure, bad_input
 
 from ..target import Target
+from . import device_pods, sessions
 from . import nodes as cluster_nodes
-from . import sessions
 from .node import Node
 
 # Seconds at most: a level takes a few seconds, 2 to 3 minutes, 30 minutes, and up to 2 hours on 8 GPUs (NVIDIA DCGM
 # User Guide, "Active health checks (diagnostics)").
 LEVELS = {1: 120, 2: 900, 3: 3600, 4: 9000}
 _STATE = "sinfo -h -n {host} -o %T; squeue -h -w {host} -o %A"
+_FAILED = re.compile(r"\bFail\b")
 _AWAY = re.compile(r"drain|down|fail")
 
 
@@ -33,18 +34,17 @@ class DeviceTest:
 def run(target: Target, nodes: Sequence[Node], node: Node, level: int) -> DeviceTest:
     """Test the GPUs of a worker, one of the cluster's nodes. Raises Failure where the node has none, or jobs.
 
-    A node that takes jobs is tested by a job of its own, so that no other starts meanwhile.
+    A node that takes jobs is tested by a job of its own, on EKS by a pod, so that no other starts meanwhile.
     """
     if level not in LEVELS:
         raise bad_input(f"--level {level}", f"one of {', '.join(map(str, LEVELS))}")
     group = next((one for one in target.config.worker_groups if one.name == node.group), None)
     if group is None or group.type.accelerator != "gpu":
         raise bad_input(f"{node.name} has no GPUs", "--level is for workers with GPUs")
-    if target.on_eks:
-        raise bad_input(
-            "--level is for Slurm", f"on EKS set deepHealthChecks of {node.group}, or replace the node, which runs them"
-        )
     seconds = LEVELS[level]
+    if target.on_eks:
+        well, output = device_pods.run(target, node, group, level, seconds)
+        return DeviceTest(node=node.name, level=level, passed=well and not _FAILED.search(output), output=output)
     test = f"dcgmi diag -r {level}"
     controller = cluster_nodes.controller(nodes)
     state, *jobs = sessions.run_remote(target, controller, _STATE.format(host=node.hostname), 60).output.split()
@@ -57,5 +57,5 @@ def run(target: Target, nodes: Sequence[Node], node: Node, level: int) -> Device
     else:
         place = f"--nodelist={node.hostname} --nodes=1 --ntasks=1 --exclusive --immediate=60 --time={seconds // 60}"
         ran = sessions.run_remote(target, controller, f"sudo -n srun --job-name=diagnose {place} {test}", seconds + 120)
-    passed = ran.code == 0 and not re.search(r"\bFail\b", ran.output)
+    passed = ran.code == 0 and not _FAILED.search(ran.output)
     return DeviceTest(node=node.name, level=level, passed=passed, output=ran.output)

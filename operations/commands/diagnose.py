@@ -36,12 +36,14 @@ def diagnose_command(
     nodes, and AWS's description of the cluster. Changes nothing. Secrets that
     can be recognized are removed; read the archive before you send it. --level
     needs idle GPUs: 1 takes seconds, 2 minutes, 3 half an hour, 4 up to two
-    hours. Exits with 1 if that test failed, with 3 if a node did not answer.
+    hours. On EKS it is a pod of NVIDIA's DCGM image with all of the node's
+    GPUs. Exits with 1 if that test failed, with 3 if a node did not answer.
 
     \b
       hyperpod diagnose slurm-gpu
       hyperpod diagnose slurm-gpu workers-2 --level 2
       hyperpod diagnose eks-gpu i-0123456789abcdef0 --write node.tar.gz
+      hyperpod diagnose eks-gpu workers-1 --level 1
     """
     chosen = target.load(stack)
     if level is not None and not nodes:
