@@ -1,4 +1,7 @@
-"""Writes the key reference of docs/configuration.md from Pulumi.yaml and the model: ``python -m docs.reference``."""
+"""Writes what other files say into two pages: ``python -m docs.reference``.
+
+docs/configuration.md gets the keys of Pulumi.yaml and the model, docs/troubleshooting.md the failures of stack/advice.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from pathlib import Path
 import yaml
 
 from components.config.keys import Key, keys
+from stack import advice
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "configuration.md"
+KEYS, FAILURES = ROOT / "docs" / "configuration.md", ROOT / "docs" / "troubleshooting.md"
 BEGIN = "<!-- From here on `make docs-reference` writes this page, from Pulumi.yaml and components/config/model.py. -->"
+MADE = "<!-- From here on `make docs-reference` writes this page, from stack/advice.yaml. -->"
 _HEAD = "| Key | Values | Default | Meaning | A change in a deployed stack |\n|---|---|---|---|---|"
 
 
@@ -29,9 +34,22 @@ def reference() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def page() -> str:
-    """All of docs/configuration.md: what people have written on top, and the reference."""
-    return PAGE.read_text().split(BEGIN)[0] + f"{BEGIN}\n\n{reference()}"
+def failures() -> str:
+    """A section for each failure that the project knows."""
+    parts = []
+    for one in advice.known():
+        step = one.step.format(stack="STACK")
+        does = f"    {step}" if step.startswith("hyperpod ") else f"**Next**: {step}."
+        parts.append(f"## {one.name}\n\n    {one.seen}\n\n{one.why}\n\n{does}")
+    return "\n\n".join(parts) + "\n"
+
+
+def pages() -> dict[Path, str]:
+    """Each page as it should be: what people have written on top, and what is made."""
+    return {
+        KEYS: KEYS.read_text().split(BEGIN)[0] + f"{BEGIN}\n\n{reference()}",
+        FAILURES: FAILURES.read_text().split(MADE)[0] + f"{MADE}\n\n{failures()}",
+    }
 
 
 def _table(rows: Sequence[Key]) -> str:
@@ -44,4 +62,5 @@ def _row(key: Key) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    for path, text in pages().items():
+        path.write_text(text)

@@ -11,12 +11,20 @@ import pytest
 
 from docs import reference
 from rehearsal.account.kinds import KINDS
+from stack import advice
 from stack.clock import durations
 from tests.support import READY_STACKS, ROOT, plan
 
 
-def test_the_key_reference_is_what_the_model_and_pulumi_yaml_say() -> None:
-    assert reference.PAGE.read_text() == reference.page(), "docs/configuration.md is stale: `make docs-reference`"
+def test_pages_say_what_the_model_pulumi_yaml_and_the_advice_say() -> None:
+    for path, text in reference.pages().items():
+        assert path.read_text() == text, f"{path.name} is stale: `make docs-reference`"
+
+
+def test_each_failure_that_is_documented_gets_its_own_advice() -> None:
+    for one in advice.known():
+        assert advice.next_step(one.seen, "dev") == one.step.format(stack="dev"), one.name
+    assert len({one.name for one in advice.known()}) == len(advice.known()) >= 20
 
 
 def test_every_key_says_what_a_change_of_it_does() -> None:
