@@ -19,7 +19,7 @@ from stack.jobs.render import JobError, render
 from stack.jobs.specs import JOBS
 
 from .. import console, target
-from ..kubernetes import kubeconfig
+from .running_jobs import api_of, cancel_command, list_command, logs_command
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,11 @@ for _job in JOBS:
     job_app.command(_job, short_help=JOBS[_job].title)(_printer(_job))
 
 
+job_app.command("list")(list_command)
+job_app.command("logs")(logs_command)
+job_app.command("cancel")(cancel_command)
+
+
 @job_app.command("run")
 @_with_choices
 def run_command(
@@ -149,9 +154,7 @@ def run_command(
       hyperpod job run eks-gpu nccl-tests --json    in CI
     """
     chosen, objects = _rendered(stack, name, choices, deadline=timeout if wait else None)
-    from stack.jobs.kubernetes_api import KubernetesApi  # importing its client takes half of the command's time
-
-    api = KubernetesApi.of(kubeconfig_file or kubeconfig.render(kubeconfig.describe(chosen)))
+    api = api_of(chosen, kubeconfig_file)
     job_run.check(api, objects, chosen.config, pretrained="--pretrained" in choices.arguments)
     job_run.submit(api, objects)
     where = objects[-1]["metadata"]["namespace"]

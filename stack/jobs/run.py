@@ -194,6 +194,23 @@ def follow(
     return ended, lines
 
 
+def state(api: Api, job: Object) -> str:
+    """What a job is doing, in words; empty where there is none of its name."""
+    found = api.get(job)
+    if found is None:
+        return ""
+    for condition in (found.get("status") or {}).get("conditions") or []:
+        if condition["type"] in _DONE and condition["status"] == "True":
+            return "succeeded" if _DONE[condition["type"]] else "failed"
+    return _phase(_pods(api, job))
+
+
+def said(api: Api, job: Object) -> list[str]:
+    """What the pods said whose log is the job's, without times."""
+    pods = [pod for pod in _speakers(job, _pods(api, job)) if _runs(pod)]
+    return [line.partition(" ")[2] for pod in pods for line in api.log(pod)]
+
+
 def _container(pod: Object) -> tuple[str, int]:
     """One run of a pod's container: a pod may come again under its name, and a container within its pod."""
     statuses = pod["status"].get("containerStatuses") or []
