@@ -43,6 +43,7 @@ def facts(config: Config, names: Names, remote_write_url: str | None = None) -> 
         images_registry=config.region.registry(config.region.eks_images_account),
         metrics_detail=settings.observability.detail,
         health_policy=settings.health_policy,
+        ssh_only_with_job=settings.security.ssh_only_with_job,
     )
 
 

@@ -274,6 +274,12 @@ def _security(settings: Settings, region: Region | None) -> Iterator[Problem]:
     for number, arn in enumerate(settings.security.lifecycle_writers):
         yield from role_problems(f"hyperpod:security.lifecycleWriters[{number}]", arn, region)
     yield from _kms_key(settings, region)
+    if settings.security.ssh_only_with_job and settings.orchestrator == "eks":
+        yield Problem(
+            key="hyperpod:security.sshOnlyWithJob",
+            what="is for Slurm: nobody logs in to EKS nodes by ssh",
+            fix="leave it out with orchestrator eks",
+        )
     if (logs := settings.security.access_log_bucket) and LIFECYCLE_BUCKET.fullmatch(logs):
         yield Problem(
             key="hyperpod:security.accessLogBucket",

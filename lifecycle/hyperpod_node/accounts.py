@@ -18,6 +18,8 @@ from .model import Person
 PASSWD, GROUP, SHADOW, GSHADOW = "/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow"
 # How long lckpwdf(3) waits.
 LOCK, LOCK_SECONDS = "/etc/.pwd.lock", 15.0
+# sudo reads no file there with a dot in its name (sudoers(5), "Including other files"): none that is half written.
+SUDOERS = "/etc/sudoers.d/90-hyperpod-people"
 SHELL, NO_SHELL = "/bin/bash", "/usr/sbin/nologin"
 # shadow(5): no password, and "!" before it for a locked account; days since 1970 after which there is no login, by no
 # means. 0 may mean "never".
@@ -41,6 +43,11 @@ def known(host: Host) -> Dict[str, Account]:
     """All local accounts."""
     expiry = {row[0]: row[7] for row in _rows(host, SHADOW, 9)}
     return {row[0]: Account(int(row[2]), int(row[3]), expiry.get(row[0]) != EXPIRED) for row in _rows(host, PASSWD, 7)}
+
+
+def with_sudo(host: Host) -> List[str]:
+    """Who of the stack's people may become root here."""
+    return [line.split()[0] for line in (host.read(SUDOERS) or "").splitlines() if line.strip()]
 
 
 def settle(host: Host, people: Sequence[Person], gone: Sequence[str], homes: str) -> Dict[str, str]:

@@ -118,6 +118,7 @@ def _facts(node: Node, found: transport.Probe) -> str:
         "instance_id": identity.instance.instance_id,
         "address": identity.instance.address,
         "lost_after_seconds": parameters.lost_after_seconds,
+        "ssh_only_with_job": parameters.ssh_only_with_job,
     }
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
 

@@ -56,7 +56,7 @@ class Parameters:
     speaks EFA. ``home_fsx_id``: another file system that is mounted at /home. ``remote_write_url``: where metrics go,
     None where nothing collects any; ``metrics_detail``: how many are collected. ``images_registry``: where the images
     of AWS's exporters are. ``health_policy``: what is done about a node whose health checks find it bad
-    (health/policy.py).
+    (health/policy.py). ``ssh_only_with_job``: whether people need a job on a worker to log in there (ssh_jobs.py).
     """
 
     cluster_id: str = field(metadata=WORD)
@@ -75,6 +75,7 @@ class Parameters:
     images_registry: str = field(metadata=WORD)
     metrics_detail: Literal["basic", "advanced"]
     health_policy: Literal["report", "drain", "reboot", "replace"]
+    ssh_only_with_job: bool
 
     @property
     def groups(self) -> Dict[str, Group]:

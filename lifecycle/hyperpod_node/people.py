@@ -17,7 +17,8 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
-from . import accounts, parameters, slurm_configure, ssh_folder
+from . import accounts, parameters, slurm_configure, ssh_folder, ssh_jobs
+from .accounts import SUDOERS
 from .errors import NotYet, StepError
 from .host import Host
 from .model import Node, People, Person
@@ -25,8 +26,6 @@ from .settings import Settings
 
 FILE_NAME = "hyperpod_people.json"
 SKELETON = "/etc/skel"
-# sudo reads no file there with a dot in its name (sudoers(5), "Including other files"): none that is half written.
-SUDOERS = "/etc/sudoers.d/90-hyperpod-people"
 SUDO = "{name} ALL=(ALL:ALL) NOPASSWD: ALL\n"
 # What is between these lines of authorized_keys is the stack's; the rest is the person's own.
 BEGIN, END = "# keys of the stack: change them there", "# end of the stack's keys"
@@ -76,6 +75,8 @@ def apply(host: Host, wanted: People) -> Applied:
     for user in gone:
         warnings += _end_processes(host, user, before[user])
     warnings += _homes(host, wanted.homes, people, gone)
+    if host.path(ssh_jobs.ACCESS).exists():
+        ssh_jobs.allow(host)
     ours = {**before, **{person.name: person.uid for person in people}}
     _remember(host, ours, wanted, "" if warnings else digest(wanted))
     return Applied([person.name for person in people], gone, warnings)

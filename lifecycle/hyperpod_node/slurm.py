@@ -57,7 +57,8 @@ def _controller(node: Node) -> str:
     host.write(f"{units.UNITS}/slurmctld.service.d/20-hyperpod.conf", drop_in)
     changed = slurm_configure.configure(host, node.parameters.groups, node.identity.instances, node.shared)
     conf = slurm_configure.read(host)
-    for complaint in slurm_conf.missing_keys(conf, bin_folder):
+    complaints = slurm_conf.missing_keys(conf, bin_folder)
+    for complaint in complaints + (slurm_conf.not_contained(conf) if node.parameters.ssh_only_with_job else []):
         node.warn(complaint)
     _state_can_be_saved(host, conf)
     _await_accounting(node, conf)

@@ -134,7 +134,9 @@ def groups_of_nodes(
     return found
 
 
-def render(conf: SlurmConf, groups: Mapping[str, Group], by_node: Mapping[str, Group], bin_folder: str) -> str:
+def render(
+    conf: SlurmConf, groups: Mapping[str, Group], by_node: Mapping[str, Group], bin_folder: str, contain: bool = False
+) -> str:
     """hyperpod.conf: our settings that slurm.conf does not set. Slurm complains about a duplicate setting.
 
     If slurm.conf already has partitions, we add another only once it has nodes. Until then HyperPod's agent may still
@@ -161,6 +163,9 @@ def render(conf: SlurmConf, groups: Mapping[str, Group], by_node: Mapping[str, G
         wanted["HealthCheckProgram"] = f"{bin_folder}/hyperpod-health-check"
         wanted["HealthCheckInterval"] = str(HEALTH_SECONDS)
         wanted["HealthCheckNodeState"] = "ANY,CYCLE"
+    if contain:
+        # A step of every job on each of its nodes, which sessions by ssh are made part of (ssh_jobs.py).
+        wanted["PrologFlags"] = "Contain"
     kinds = sorted({group.gres for group in workers if gres(group)})
     if kinds:
         wanted["GresTypes"] = ",".join(kinds)
@@ -206,6 +211,21 @@ def missing_keys(conf: SlurmConf, bin_folder: str) -> List[str]:
         found.append(f"slurm.conf has a HealthCheckProgram of its own ({health}): this project's checks do not run")
     if conf.get("JobRequeue") == "0":
         found.append("slurm.conf sets JobRequeue=0: a job whose node is lost is not put back into the queue")
+    return found
+
+
+def not_contained(conf: SlurmConf) -> List[str]:
+    """Warnings about settings in slurm.conf with which a session by ssh is not its job's (Slurm, pam_slurm_adopt)."""
+    found = []
+    flags = conf.get("PrologFlags")
+    if flags and "contain" not in flags.lower():
+        found.append(f"slurm.conf sets PrologFlags={flags}, without Contain: ssh to workers needs no job")
+    for key, default, wanted in (
+        ("ProctrackType", "proctrack/cgroup", "proctrack/cgroup"),
+        ("TaskPlugin", "", "task/cgroup"),
+    ):
+        if wanted not in (value := conf.get(key, default)):
+            found.append(f"slurm.conf has {key}={value}, not {wanted}: a session by ssh needs a job, and outlives it")
     return found
 
 

@@ -106,7 +106,8 @@ def _client_conf(host: Host) -> str:
     return f"{host.settings.state_folder}/slurm-client.conf"
 
 
-def _scontrol(host: Host, *words: str) -> Result:
+def scontrol(host: Host, *words: str) -> Result:
+    """scontrol on a worker, by what we know of the controller."""
     environment = {"SLURM_CONF": str(host.path(_client_conf(host)))}
     return host.run("scontrol", *words, check=False, timeout=10, env=environment)
 
@@ -139,9 +140,9 @@ def _registered(node: Node) -> Optional[str]:
 
 def _shown(node: Node) -> Result:
     """The controller's record of this node, which it knows by its host's name or by HyperPod's."""
-    shown = _scontrol(node.host, "show", "node", node.host.hostname(), "-o")
+    shown = scontrol(node.host, "show", "node", node.host.hostname(), "-o")
     if shown.code != 0 and "not found" in shown.out + shown.err:
-        other = _scontrol(node.host, "show", "node", node.identity.instance.name, "-o")
+        other = scontrol(node.host, "show", "node", node.identity.instance.name, "-o")
         return other if other.code == 0 else shown
     return shown
 
@@ -154,7 +155,7 @@ def _field(text: str, name: str) -> str:
 def _settle(host: Host, name: str, why: str, refused_since: List[float]) -> None:
     """Resume a node that is down for a reason that this boot has settled; any other reason ends the wait."""
     if why.lower().startswith(SETTLED):
-        _scontrol(host, "update", f"NodeName={name}", "State=RESUME")
+        scontrol(host, "update", f"NodeName={name}", "State=RESUME")
         return
     refused_since[0] = refused_since[0] or host.now()
     if host.now() - refused_since[0] > REFUSAL_GRACE:

@@ -22,6 +22,7 @@ from . import (
     scratch,
     slurm,
     ssh,
+    ssh_jobs,
 )
 from .errors import StepError
 from .health import setup as health
@@ -52,6 +53,7 @@ SLURM: List[Step] = [
 HOME = Step("home", home.run, LIMIT, ("fsx",))
 # A job runs as its user, whom the node must know before slurmd takes any.
 PEOPLE = Step("people", people.run, LIMIT, ("fsx",))
+SSH_JOBS = Step("ssh-jobs", ssh_jobs.run, 60, ("ssh", "slurm"), required=False)
 
 # On EKS the file system comes by a CSI driver, jobs' variables by their manifests, and pods start everything else.
 EKS: List[Step] = [
@@ -72,6 +74,8 @@ def for_orchestrator(node: Node) -> List[Step]:
     if found.orchestrator == "eks":
         return [*EKS, replace(LNET, needs=("lustre-client",))] if found.fsx_efa else EKS
     steps = SLURM
+    if found.ssh_only_with_job:
+        steps = [*steps, SSH_JOBS]
     if people.shipped(node.host):
         steps = _before(("slurm",), PEOPLE, steps)
     if found.home_fsx_id:

@@ -18,7 +18,7 @@ from .aws_endpoint import Endpoint
 from .eks_image import add_eks
 from .hosts import Host
 from .http_service import Service
-from .image import build_image, snapshot_sysctl
+from .image import build_image, let_sshd_load_slurm, snapshot_sysctl
 from .machine import Machine
 from .network import Network
 from .sandbox import Sandbox
@@ -108,6 +108,8 @@ class Cluster:
         )
         if self.stack.config.settings.orchestrator == "eks":
             add_eks(self.sandbox.path("image"))
+        if self.stack.config.settings.security.ssh_only_with_job:
+            let_sshd_load_slurm(self.sandbox.path("image"))
         snapshot_sysctl(self.sandbox.path("sysctl"))
         shutil.copy(Path(__file__).parent / "stubs/boot.sh", self.sandbox.path("boot.sh"))
         for system in self.endpoint.file_systems:

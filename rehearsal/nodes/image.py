@@ -9,9 +9,11 @@ import os
 import re
 import shutil
 import stat
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from . import slurm_packages
 from .network import Network
 from .sandbox import MARK
 
@@ -101,6 +103,13 @@ def build_image(image: Path, network: Network, environment: Mapping[str, str], s
     _slurm(image, slurm)
     _settings(image, network)
     _systemd(image, environment)
+
+
+def let_sshd_load_slurm(image: Path) -> None:
+    """Make sshd use the C library that came with Slurm, which Slurm's PAM module needs in the process that loads it."""
+    program = image / "usr/sbin/sshd"
+    shutil.copy("/usr/sbin/sshd", program)
+    subprocess.run([*slurm_packages.loading(image / "opt/slurm"), str(program)], check=True, capture_output=True)
 
 
 def snapshot_sysctl(folder: Path) -> None:

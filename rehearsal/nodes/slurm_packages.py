@@ -41,7 +41,9 @@ RELEASES: Mapping[str, Release] = {
     )
 }
 DEFAULT: ReleaseName = "24.11"
+_RPATH = ("--force-rpath", "--set-rpath", "/opt/slurm/lib:/opt/slurm/lib/slurm")
 _DAEMONS = ("slurmctld", "slurmd", "slurmstepd")
+_PAM = "libpam-slurm-adopt"
 _WANTED = ("slurmctld", "slurmd", "slurm-client")
 # Which dependencies to take: libraries and Slurm itself, but nothing that only terminals, X or GPU drivers need.
 _KEPT = re.compile(r"^(lib|slurm|zlib1g$)")
@@ -128,9 +130,9 @@ def _download(release: Release, packages: Path) -> None:
     if version is None or subprocess.run(["dpkg", "--compare-versions", version[1], "ge", release.name]).returncode:
         raise Unavailable(f"Debian's {release.suite} has Slurm {version[1] if version else '?'}, not {release.name}")
     limits = [f"--no-{kind}" for kind in _DEPENDS]
-    tree = _run(["apt-cache", *limits, "depends", "--recurse", *_WANTED], apt)
+    tree = _run(["apt-cache", *limits, "depends", "--recurse", *_WANTED, _PAM], apt)
     names = {line for line in tree.splitlines() if not line.startswith((" ", "<"))}
-    kept = sorted(name for name in names if _KEPT.match(name) and not _DROPPED.search(name))
+    kept = sorted(name for name in names if name == _PAM or (_KEPT.match(name) and not _DROPPED.search(name)))
     _run(["apt-get", "download", "-q", *kept], apt, packages)
 
 
@@ -151,8 +153,10 @@ def _arrange(unpacked: Path, root: Path) -> None:
     (slurm / "lib").mkdir(parents=True)
     for path in libraries.glob("*.so*"):
         path.rename(slurm / "lib" / path.name)
+    (libraries / "security").rename(slurm / "lib/security")
     plugins = next(libraries.glob("slurm*"))
     plugins.rename(slurm / "lib/slurm")
+    modules = sorted((slurm / "lib/security").iterdir())
     for name, sources in (
         ("bin", (unpacked / "usr/bin").glob("s*")),
         ("sbin", [path for one in _DAEMONS for path in (unpacked / "usr/sbin").glob(f"{one}*")]),
@@ -164,25 +168,31 @@ def _arrange(unpacked: Path, root: Path) -> None:
                 path.rename(target)
     for link, aim in (
         (f"usr/lib/{libraries.name}/{plugins.name}", "/opt/slurm/lib/slurm"),
+        *((f"usr/lib/{libraries.name}/security/{one.name}", f"/opt/slurm/lib/security/{one.name}") for one in modules),
         *((f"usr/sbin/{daemon}{end}", f"/opt/slurm/sbin/{daemon}") for daemon in _DAEMONS for end in ("", "-wlm")),
     ):
         (root / link).parent.mkdir(parents=True, exist_ok=True)
         (root / link).symlink_to(aim)
 
 
+def loading(slurm: Path) -> list[str]:
+    """The command that patches a program to use the loader and the libraries of a release in /opt/slurm."""
+    loader = next((slurm / "lib").glob("ld-linux*")).name
+    return ["patchelf", "--set-interpreter", f"/opt/slurm/lib/{loader}", *_RPATH]
+
+
 def _bind(slurm: Path) -> None:
     """Patch every binary to use the loader and the libraries that came with it."""
-    loader = next((slurm / "lib").glob("ld-linux*")).name
-    rpath = ["--force-rpath", "--set-rpath", "/opt/slurm/lib:/opt/slurm/lib/slurm"]
+    program = loading(slurm)
     jobs: list[list[str]] = []
     for path in slurm.rglob("*"):
         if path.is_symlink() or not path.is_file() or path.read_bytes()[:4] != b"\x7fELF":
             continue
         path.chmod(0o755)
         if path.parent.name in ("bin", "sbin"):
-            jobs.append(["patchelf", "--set-interpreter", f"/opt/slurm/lib/{loader}", *rpath, str(path)])
+            jobs.append([*program, str(path)])
         elif not path.name.startswith(("ld-linux", "libc.so")):
-            jobs.append(["patchelf", *rpath, str(path)])
+            jobs.append(["patchelf", *_RPATH, str(path)])
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(_run, jobs))
 

@@ -79,6 +79,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"security.workerSecrets": False},
         {"security.accessLogBucket": "other-logs"},
         {"security.sessionLogs": False},
+        {"security.sshOnlyWithJob": False},
         {"security.lifecycleWriters": [f"{ROLE}/other"]},
         {"security.lifecycleWriters": ["arn:aws:iam::123456789012:user/rehearsal"]},
     ],

@@ -84,6 +84,7 @@ GOLDEN: dict[str, Golden] = {
                 "workerSecrets": True,
                 "accessLogBucket": "access-logs",
                 "sessionLogs": True,
+                "sshOnlyWithJob": True,
             },
             "nodeRecovery": "None",
             "observability": {

@@ -74,16 +74,16 @@ def test_everybody_has_the_same_account_on_every_node_and_one_home(world: World)
 
 def test_sudo_is_for_those_who_are_named_and_not_before_visudo_has_looked(world: World) -> None:
     host = applied(world, ONE, TWO).host
-    assert host.read(people.SUDOERS) == "research2 ALL=(ALL:ALL) NOPASSWD: ALL\n"
-    assert host.path(people.SUDOERS).stat().st_mode & 0o777 == 0o440
+    assert host.read(accounts.SUDOERS) == "research2 ALL=(ALL:ALL) NOPASSWD: ALL\n"
+    assert host.path(accounts.SUDOERS).stat().st_mode & 0o777 == 0o440
     world.ship([ONE, TWO])
     refusing = world.node()
     refusing.fail["visudo"] = Result(1, "", "syntax error")
     node = ready(refusing)
     people.run(node)
     assert node.warnings["people"] == ["nobody of the stack has sudo: syntax error"]
-    assert host.read(people.SUDOERS) is None
-    assert applied(world, ONE).host.read(people.SUDOERS) is None
+    assert host.read(accounts.SUDOERS) is None
+    assert applied(world, ONE).host.read(accounts.SUDOERS) is None
 
 
 def test_a_second_run_changes_nothing(world: World) -> None:

@@ -99,7 +99,7 @@ def test_who_is_missing_and_who_is_too_many_is_told_node_by_node(
     assert rows["workers-1"] == ["FAIL", "workers-1", "2", "research1,", "research2", "left"]
     assert rows["workers-2"][0] == "UNKNOWN"
     assert "workers-2: booted with scripts that knew no people: replace it" in out
-    assert "operations users dev --apply" in err
+    assert "hyperpod users dev --apply" in err
 
 
 def test_the_list_of_the_bucket_is_applied_everywhere_and_nobody_is_locked_unasked(

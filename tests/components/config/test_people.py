@@ -55,6 +55,11 @@ BAD: Cases = {
         "of another type than it says",
     ),
     "people of an EKS cluster": ({**EKS, "users": [ONE]}, "hyperpod:users", "hyperpod:teams"),
+    "jobs for ssh on an EKS cluster": (
+        {**EKS, "security": {"sshOnlyWithJob": True}},
+        "hyperpod:security.sshOnlyWithJob",
+        "leave it out",
+    ),
     "no file": ({"usersFile": "nowhere.yaml"}, "hyperpod:usersFile", "No such file"),
     "a file without a list": ({"usersFile": "Pulumi.yaml"}, "hyperpod:usersFile", "has no list"),
     "no YAML": ({"usersFile": "Makefile"}, "hyperpod:usersFile", "a YAML file"),

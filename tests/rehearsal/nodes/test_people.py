@@ -17,6 +17,7 @@ from rehearsal.nodes.hosts import Host
 from .conftest import deployed
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
+_SSH = 'security={"sshOnlyWithJob":true}'
 LIST = "hyperpod_people.json"
 
 
@@ -24,7 +25,7 @@ def test_people_work_apart_and_come_and_go_without_a_new_node(tmp_path: Path) ->
     users = [{"name": f"research{n}", "uid": 2000 + n, "gid": 3000, "sshKeys": [key(tmp_path, n)]} for n in (1, 2)]
     login = json.dumps({"instanceType": "ml.m5.large"})
     with (
-        deployed("dev", f"users={json.dumps(users)}", f"login={login}") as stack,
+        deployed("dev", f"users={json.dumps(users)}", f"login={login}", _SSH) as stack,
         Cluster(stack, Options(workers=2)) as cluster,
     ):
         cluster.start_hosts()
@@ -32,8 +33,12 @@ def test_people_work_apart_and_come_and_go_without_a_new_node(tmp_path: Path) ->
         scripts_succeeded(cluster)
         ids_are_the_same(cluster, {"research1": 2001, "research2": 2002})
         homes_are_apart(cluster)
+        for host in cluster.workers:
+            assert not ssh(cluster, host, tmp_path, 1, "id"), f"{host.name} lets research1 in, who has no job there"
         jobs_are_apart(cluster)
-        for host in cluster.hosts:
+        with_a_job, without = cluster.workers
+        assert not ssh(cluster, without, tmp_path, 1, "id"), f"{without.name} lets research1 in by a job elsewhere"
+        for host in (cluster.controller, *cluster.of_role("login"), with_a_job):
             assert ssh(cluster, host, tmp_path, 1, "id -un; pwd") == "research1\n/fsx/home/research1\n"
             assert not ssh(cluster, host, tmp_path, 1, "id", user="research2"), "another's key lets in"
         their_job_ends_with_them(cluster, tmp_path)
@@ -133,7 +138,8 @@ def their_job_ends_with_them(cluster: Cluster, keys: Path) -> None:
     until("no job of theirs is left", lambda: not output(cluster.controller, "squeue -h -u research1").strip())
     for host in cluster.hosts:
         assert not ssh(cluster, host, keys, 1, "id"), f"{host.name} lets research1 in"
-        assert ssh(cluster, host, keys, 3, "id -un") == "research3\n"
+        if host.role != "worker":
+            assert ssh(cluster, host, keys, 3, "id -un") == "research3\n"
         assert not ssh(cluster, host, keys, 1, "sbatch --wrap hostname")
     assert cluster.shared("home/research1/secret").read_text() == "mine\n"
     assert output(cluster.controller, "cd; srun -N 2 id -u", user="research3").split() == ["2003", "2003"]
