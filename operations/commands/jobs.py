@@ -67,11 +67,12 @@ def _with_choices(command: Callable[..., None]) -> Callable[..., None]:
 _TIMEOUT_SECONDS = 3600
 
 job_app = typer.Typer(
-    help="""Print or run a job for an EKS stack's nodes.
+    help="""Run jobs on an EKS stack's nodes, and look after them.
 
     \b
       hyperpod job nanogpt eks-gpu    print it, for kubectl apply -f -
       hyperpod job run eks-gpu nanogpt
+      hyperpod job list eks-gpu
     """,
     add_completion=False,
 )
