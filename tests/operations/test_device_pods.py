@@ -94,7 +94,7 @@ def test_a_test_that_failed_or_that_says_so_is_failed(
 
 
 def test_a_node_with_a_job_is_not_tested(eks: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    api = Api([RUNS], [holding("Running")])
+    api = Api([{"phase": "Succeeded"}], [holding("Running")])
     with pytest.raises(Failure, match=r"workers-1 runs vision/train-0, and the test needs idle GPUs"):
         outcome(eks, api, monkeypatch)
     assert api.applied == []
