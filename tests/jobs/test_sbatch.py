@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -29,14 +28,11 @@ GresTypes=gpu,neuron
 NodeName=a CPUs=1
 PartitionName=p Nodes=ALL Default=YES
 """
-SRUN = """#!/usr/bin/env python3
-import json, os, sys
-if sys.argv[1:] == ["--help"]:
-    print("--container-image")
-else:
-    with open(os.environ["CALLS"], "a") as file:
-        file.write(json.dumps(sys.argv[1:]) + "\\n")
-    sys.exit(int(os.environ.get("SRUN_CODE", "0")))
+# Each call's arguments end with a zero byte each, and the call with another.
+SRUN = """#!/bin/sh
+[ "$*" = --help ] && echo --container-image && exit
+printf '%s\\0' "$@" '' >> "$CALLS"
+exit "${SRUN_CODE:-0}"
 """
 GIVEN = {"nemo.sbatch": {"NEMO_PYTHON": "/fsx/nemo/bin/python"}}
 
@@ -76,8 +72,9 @@ def submit(tmp_path: Path, name: str, *arguments: str, hyperpod: bool = False, *
         timeout=20,
     )
     assert done.returncode == int(environment.get("SRUN_CODE", "0")), done.stderr
-    (call,) = (tmp_path / "calls").read_text().splitlines()
-    return list(json.loads(call))
+    (call, rest) = (tmp_path / "calls").read_text().split("\0\0")
+    assert not rest, "srun was called more than once"
+    return call.split("\0")
 
 
 @pytest.mark.slow
