@@ -154,6 +154,13 @@ def test_slurm_runs_the_nodes_own_command_and_keeps_history_and_picture(
     assert kept["time"]
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are empty: drawing one takes a third of a second, and another test looks at them."""
+    monkeypatch.setattr(benchmark, "draw", lambda result, path: None)
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_several_collectives_are_run_one_after_the_other(
     aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -175,6 +182,7 @@ def test_several_collectives_are_run_one_after_the_other(
     assert run(capsys, "benchmark", "dev", *several, "--picture", "x.png")[0] == Exit.BAD_INPUT
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_last_good_result_is_compared_with(
     aws: StubbedAws, on: On, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
