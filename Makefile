@@ -98,7 +98,7 @@ requirements: $(VENV)/.ready
 	$(BIN)/uv pip compile $(LOCKED) tests/checkov/requirements.in -o tests/checkov/requirements.txt
 
 # Updated when a pinned dependency changes. Pulumi.yaml names the same folder.
-$(VENV)/.ready: requirements.txt requirements-dev.txt
+$(VENV)/.ready: requirements.txt requirements-dev.txt pyproject.toml
 	$(if $(PYTHON),,$(error No Python 3.11 or newer was found. Install one, or set PYTHON= to its path))
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check $$(grep -o '^uv==[0-9.]*' requirements-dev.txt)

@@ -76,6 +76,18 @@ def parse_steps(folder: Path, stack: str, overrides: Sequence[str], then: Sequen
     return steps
 
 
+def step_to(folder: Path, stack: str, other: str) -> Step:
+    """The update of a stack to what another one's file says, as when its own file gets that content.
+
+    Raises ProjectError or ConfigError.
+    """
+    before, after = load_project(folder, stack), load_project(folder, other)
+    keys = sorted(before.config.keys() | after.config.keys())
+    differing = {key: after.config.get(key) for key in keys if before.config.get(key) != after.config.get(key)}
+    given = {key.removeprefix(f"{after.name}:"): value for key, value in differing.items()}
+    return Step(given, replace(after, stack=stack), parse(after.config))
+
+
 def apply_steps(
     steps: Sequence[Step],
     before: Deployed,

@@ -39,6 +39,13 @@ def deployment_command(
             "what is created, updated, replaced and deleted, and what is refused. Repeatable, one update each.",
         ),
     ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OTHER",
+            help="Change the deployed stack to what Pulumi.OTHER.yaml says, as a pull request would; says the same.",
+        ),
+    ] = None,
     engine: Annotated[Engine, typer.Option(help="What runs the program.")] = "embedded",
     fail: Annotated[
         list[str] | None,
@@ -80,7 +87,9 @@ def deployment_command(
       hyperpod rehearse slurm-gpu --then hyperpod:size=large --report report.html
     """
     project, chosen = load(stack, config)
-    steps = _steps(stack, config, then)
+    if to and (then or config):
+        raise bad_input("--to takes the other file as it is: leave out --then and --config")
+    steps = _steps(stack, config, then, to)
     check_folders(report, result)
     if serve and (keep_up or report or result):
         raise bad_input("--serve ends with Ctrl-C and has no result: leave out --keep-up, --report and --json")
@@ -89,13 +98,12 @@ def deployment_command(
             "--keep-up and --report are for the embedded engine, which knows AWS's times",
             "--serve keeps the account for `pulumi` commands, --json has the result",
         )
-    if then and serve:
+    if steps and serve:
+        raise ProjectError("--then and --to exclude --serve: with --serve, change the configuration and `pulumi up`")
+    if steps and engine == "pulumi":
         raise ProjectError(
-            "--then and --serve exclude each other: with --serve, change the configuration and `pulumi up`"
-        )
-    if then and engine == "pulumi":
-        raise ProjectError(
-            "--then is for the embedded engine, which knows AWS's times; for changes on the Pulumi engine use --serve"
+            "--then and --to are for the embedded engine, which knows AWS's times; for changes on the Pulumi engine "
+            "use --serve"
         )
     # Imported only once the configuration is valid.
     from ..account import Account
@@ -156,12 +164,14 @@ def _ended_early(serve: bool) -> Iterator[None]:
         raise typer.Exit from None
 
 
-def _steps(stack: str, config: Sequence[str] | None, then: Sequence[str] | None) -> list[Step]:
-    if not then:
+def _steps(stack: str, config: Sequence[str] | None, then: Sequence[str] | None, other: str | None) -> list[Step]:
+    if not (then or other):
         return []
-    from ..changes import parse_steps
+    from ..changes import parse_steps, step_to
 
-    return parse_steps(ROOT, stack, config or (), [step.split("\0") for step in then])
+    if other:
+        return [step_to(ROOT, stack, other)]
+    return parse_steps(ROOT, stack, config or (), [step.split("\0") for step in then or ()])
 
 
 def _exit_code(outcome: Outcome) -> Exit:

@@ -77,6 +77,13 @@ def test_the_workflow_gives_pull_requests_no_right_and_deploys_main_without_a_st
     assert " deploy " in runs["deploy"]
 
 
+def test_the_workflow_installs_the_command_that_it_calls() -> None:
+    for job in workflow()["jobs"].values():
+        runs = [step["run"] for step in job["steps"] if "run" in step]
+        first = next(number for number, run in enumerate(runs) if "bin/hyperpod" in run)
+        assert any("pip install --no-deps -e ." in run for run in runs[:first])
+
+
 def test_the_workflow_runs_commands_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
     lines = [step["run"] for job in workflow()["jobs"].values() for step in job["steps"] if "run" in step]
     found = [line for text in lines for line in commands(text.replace("${{ vars.STACK }}", "dev"))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from rehearsal.account import Account
-from rehearsal.changes import Change, Deployed, Step, apply_step, parse_steps
+from rehearsal.changes import Change, Deployed, Step, apply_step, parse_steps, step_to
 from rehearsal.cli import main
 from rehearsal.engines.deployment import destroy, up
 from stack.project import Project
@@ -161,6 +162,17 @@ def test_every_update_is_on_top_of_those_before() -> None:
 
 
 @pytest.mark.slow
+def test_a_stack_becomes_what_another_file_says_and_stays_itself(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Pulumi.yaml", tmp_path)
+    text = (ROOT / "Pulumi.dev.yaml").read_text()
+    (tmp_path / "Pulumi.before.yaml").write_text(text.replace("count: 2", "count: 2\n  hyperpod:protect: true"))
+    (tmp_path / "Pulumi.dev.yaml").write_text(text + "  hyperpod:fsx: {storageGiB: 2400}\n")
+    step = step_to(tmp_path, "before", "dev")
+    assert step.project.stack == "before"
+    assert step.set == {"fsx": '{"storageGiB":2400}', "protect": "false"} or set(step.set) == {"fsx", "protect"}
+    assert (step.config.settings.fsx.storage_gib, step.config.settings.protect) == (2400, False)
+
+
 def test_the_command_makes_one_change_after_the_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = tmp_path / "r.json"
     then = [
