@@ -219,7 +219,7 @@ DRILLS: tuple[Drill[Ground], ...] = (
         "account",
         "Kubernetes cluster is unreachable",
         _out_of_reach,
-        eks_only=True,
+        lambda config: "" if config.settings.orchestrator == "eks" else "a Slurm stack has no Kubernetes API",
     ),
     Drill(
         "two-deploys",

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
+from components.config import Config
 from stack.advice import next_step
 
 from ..checks import CheckFailed
@@ -62,7 +63,7 @@ class Result:
 @dataclass(frozen=True)
 class Drill(Generic[Site]):
     """``tells``: a pattern of the cause, as the user has to see it. ``act`` breaks and recovers a site; it raises
-    CheckFailed where the site does not recover. ``eks_only``: a Slurm stack has nothing that it could break.
+    CheckFailed where the site does not recover. ``unfit``: why a stack has nothing that it could break, if so.
     """
 
     name: str
@@ -70,7 +71,7 @@ class Drill(Generic[Site]):
     where: Where
     tells: str
     act: Callable[[Site], Finding]
-    eks_only: bool = False
+    unfit: Callable[[Config], str] = lambda config: ""
 
     def run(self, site: Site, stack: str) -> Result:
         """Break the site, and judge what is found."""

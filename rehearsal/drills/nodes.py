@@ -20,6 +20,7 @@ from ..nodes.growth import healthy, holds, until
 from ..nodes.recovery import SAVE_EVERY, Recovery, cut_off, lose_a_worker, reboot_controller, train
 from ..nodes.stack import bring_up
 from .boots import BOOTS
+from .health import HEALTH
 from .model import Drill, Finding, Result
 
 _STATE = "/var/spool/slurmctld"
@@ -135,6 +136,7 @@ DRILLS: tuple[Drill[Cluster], ...] = (
         "No space left on device",
         _shared_full,
     ),
+    *HEALTH,
     *BOOTS,
 )
 

@@ -67,8 +67,8 @@ def run(
 
     ground = Ground(project, config)
     for drill in IN_ACCOUNT:
-        if drill.name in names and drill.eks_only and config.settings.orchestrator != "eks":
-            outcome.not_run[drill.name] = "a Slurm stack has no Kubernetes API"
+        if drill.name in names and (why := drill.unfit(config)):
+            outcome.not_run[drill.name] = why
         elif drill.name in names:
             on_start(drill)
             end(drill.run(ground, project.stack))
@@ -76,7 +76,8 @@ def run(
     if why := _no_nodes(config) if wanted else "":
         outcome.not_run |= {drill.name: why for drill in wanted}
         return outcome
-    if wanted:
+    outcome.not_run |= {drill.name: why for drill in wanted if (why := drill.unfit(config))}
+    if wanted := [drill for drill in wanted if drill.name not in outcome.not_run]:
         NodeDrills(project, config, on_start, end).hold(wanted)
     return outcome
 

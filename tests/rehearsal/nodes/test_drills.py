@@ -23,8 +23,11 @@ def held(*drills: Drill[Cluster]) -> list[Result]:
 
 @pytest.mark.timeout(1500)
 def test_every_drill_of_nodes_passes() -> None:
-    results = held(*DRILLS)
-    assert len(results) == len(DRILLS)
+    fit = [drill for drill in DRILLS if not drill.unfit(config())]
+    # What needs EFA is held on the cluster of test_health.py.
+    assert {drill.name for drill in DRILLS} - {drill.name for drill in fit} == {"efa-missing"}
+    results = held(*fit)
+    assert len(results) == len(fit)
     failed = [result for result in results if not result.passed]
     # Slurm's own retries and time limits decide the partition, so a busy machine may need a second attempt.
     again = held(*(drill for drill in DRILLS if drill.name in {result.name for result in failed}))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rehearsal.checks import require
+from rehearsal.drills.health import HEALTH
 from rehearsal.nodes import health
 from rehearsal.nodes.checks import all_idle, output, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
@@ -31,6 +32,7 @@ def test_a_fault_takes_its_node_out_and_no_other() -> None:
         first, second, third = cluster.workers
         drained_and_back(cluster, first, "device")
         drained_and_back(cluster, second, "mount")
+        drilled(cluster)
         jobs_go_elsewhere(cluster)
         others_drain_is_theirs(cluster, third)
         only_one_at_a_time(cluster, first, second)
@@ -43,6 +45,14 @@ def drained_and_back(cluster: Cluster, host: Host, fault: str) -> None:
     for other in cluster.workers:
         require(other is host or health.state(cluster, other).startswith("idle"), health.state(cluster, other))
     ended(cluster, host, fault)
+
+
+def drilled(cluster: Cluster) -> None:
+    """The drill that the stack of the other drills cannot hold."""
+    (drill,) = (one for one in HEALTH if one.name == "efa-missing")
+    result = drill.run(cluster, "slurm-gpu")
+    assert result.passed, result.as_json()
+    until("all workers are idle", lambda: holds(all_idle, cluster))
 
 
 def begun(cluster: Cluster, host: Host, fault: str) -> None:
