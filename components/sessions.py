@@ -49,8 +49,10 @@ class SessionLogs(ComponentResource):
 
 def preferences(context: Context, group: str) -> dict[str, Any]:
     """The document (Systems Manager User Guide, "Session document schema"). A session whose log group is not encrypted
-    with a key of the customer's does not begin where ``cloudWatchEncryptionEnabled`` is true.
+    with a key of the customer's does not begin where ``cloudWatchEncryptionEnabled`` is true. One that is run as
+    somebody does not begin without a name: there is no default, which would let in whoever has no tag.
     """
+    run_as = {"runAsEnabled": True, "runAsDefaultUser": ""} if context.settings.security.session_run_as else {}
     return {
         "schemaVersion": "1.0",
         "description": f"A shell on a node of {context.names.cluster}, recorded in {group}",
@@ -59,5 +61,6 @@ def preferences(context: Context, group: str) -> dict[str, Any]:
             "cloudWatchLogGroupName": group,
             "cloudWatchEncryptionEnabled": context.key is not None,
             "cloudWatchStreamingEnabled": True,
+            **run_as,
         },
     }

@@ -274,6 +274,12 @@ def _security(settings: Settings, region: Region | None) -> Iterator[Problem]:
     for number, arn in enumerate(settings.security.lifecycle_writers):
         yield from role_problems(f"hyperpod:security.lifecycleWriters[{number}]", arn, region)
     yield from _kms_key(settings, region)
+    if settings.security.session_run_as and not settings.security.session_logs:
+        yield Problem(
+            key="hyperpod:security.sessionRunAs",
+            what="is part of the document by which sessions are recorded",
+            fix="set hyperpod:security.sessionLogs too",
+        )
     if settings.security.ssh_only_with_job and settings.orchestrator == "eks":
         yield Problem(
             key="hyperpod:security.sshOnlyWithJob",

@@ -285,6 +285,9 @@ class Security(Model):
     logging.s3.amazonaws.com write, and a bucket for logs is encrypted with S3's own keys. Default: no access logs."""
     session_logs: Annotated[StrictBool, IN_PLACE] = False
     """Record the sessions that `hyperpod connect` opens on nodes, in the log group /hyperpod/CLUSTER/sessions."""
+    session_run_as: Annotated[StrictBool, IN_PLACE] = False
+    """Start the sessions of `hyperpod connect` as the account that the tag SSMSessionRunAs of the caller's IAM user or
+    role names. Who has no such tag gets none. Needs `sessionLogs`."""
     ssh_only_with_job: Annotated[StrictBool, AT_BOOT] = False
     """Let people log in to a worker by ssh only while a job of theirs runs there (pam_slurm_adopt). root, ubuntu and
     people with sudo may always. docs/slurm.md says what the nodes need for it. Slurm only."""

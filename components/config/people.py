@@ -78,7 +78,8 @@ def with_file(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]
     try:
         people = yaml.safe_load(Path(name).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        why = getattr(error, "strerror", None) or " ".join(str(error).split())
+        why = f"line {mark.line + 1} is not YAML" if (mark := getattr(error, "problem_mark", None)) else str(error)
+        why = getattr(error, "strerror", None) or why
         return dict(values), [Problem(key=FILE_KEY, what=f"{name}: {why}", fix=fix)]
     if not isinstance(people, list) or not people:
         return dict(values), [Problem(key=FILE_KEY, what=f"{name} has no list", fix=fix)]

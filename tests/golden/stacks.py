@@ -84,6 +84,7 @@ GOLDEN: dict[str, Golden] = {
                 "workerSecrets": True,
                 "accessLogBucket": "access-logs",
                 "sessionLogs": True,
+                "sessionRunAs": True,
                 "sshOnlyWithJob": True,
             },
             "nodeRecovery": "None",

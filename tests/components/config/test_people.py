@@ -55,6 +55,11 @@ BAD: Cases = {
         "of another type than it says",
     ),
     "people of an EKS cluster": ({**EKS, "users": [ONE]}, "hyperpod:users", "hyperpod:teams"),
+    "sessions as oneself without a document": (
+        {"security": {"sessionRunAs": True}},
+        "hyperpod:security.sessionRunAs",
+        "set hyperpod:security.sessionLogs too",
+    ),
     "jobs for ssh on an EKS cluster": (
         {**EKS, "security": {"sshOnlyWithJob": True}},
         "hyperpod:security.sshOnlyWithJob",
@@ -62,7 +67,7 @@ BAD: Cases = {
     ),
     "no file": ({"usersFile": "nowhere.yaml"}, "hyperpod:usersFile", "No such file"),
     "a file without a list": ({"usersFile": "Pulumi.yaml"}, "hyperpod:usersFile", "has no list"),
-    "no YAML": ({"usersFile": "Makefile"}, "hyperpod:usersFile", "a YAML file"),
+    "no YAML": ({"usersFile": "LICENSE"}, "hyperpod:usersFile", "LICENSE: line 93 is not YAML"),
     "a list and a file": ({"usersFile": "docs/people.yaml", "users": [ONE]}, "hyperpod:usersFile", "one of the two"),
 }  # fmt: skip
 
