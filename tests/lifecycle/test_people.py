@@ -173,6 +173,8 @@ def test_no_link_that_root_of_another_node_has_planted_is_followed(world: World)
     outside.mkdir(mode=0o755)
     (world.shared / "home").mkdir()
     (world.shared / "home/research1").symlink_to(outside)
+    # Even into a folder of theirs, which other nodes may not have made for this.
+    world.folders[outside.stat().st_ino] = "research1"
     node = applied(world, ONE, TWO)
     (warning,) = node.warnings["people"]
     assert warning.startswith("research1 has no keys: ")
