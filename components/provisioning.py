@@ -8,7 +8,8 @@ configuration").
 from __future__ import annotations
 
 from hyperpod_node import parameters, people
-from hyperpod_node.model import Group, Parameters, People, Person
+from hyperpod_node.accounting.accounts import OWN_ACCOUNT, with_users
+from hyperpod_node.model import Account, Accounting, Group, Parameters, People, Person, Qos
 
 from .config import Config, InstanceGroup
 from .names import Names
@@ -44,6 +45,22 @@ def facts(config: Config, names: Names, remote_write_url: str | None = None) -> 
         metrics_detail=settings.observability.detail,
         health_policy=settings.health_policy,
         ssh_only_with_job=settings.security.ssh_only_with_job,
+        accounting=accounting(config),
+    )
+
+
+def accounting(config: Config) -> Accounting | None:
+    """What Slurm keeps and limits, None where it keeps nothing. People in no account are in the default one."""
+    slurm = config.settings.slurm
+    if slurm.accounting is None:
+        return None
+    accounts = [Account(**account.model_dump()) for account in slurm.accounts]
+    placed = {user for account in accounts for user in account.users}
+    others = tuple(user.name for user in config.settings.users if user.name not in placed)
+    return Accounting(
+        retention_months=slurm.accounting.retention_months,
+        accounts=tuple(with_users(accounts, OWN_ACCOUNT, others)),
+        qos=tuple(Qos(**qos.model_dump()) for qos in slurm.qos),
     )
 
 

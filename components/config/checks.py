@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from ..catalogue.accelerators import CATALOGUE, UnknownInstanceType, lookup
 from ..catalogue.regions import Region
 from ..names import CLUSTER_LIMIT, LIFECYCLE_BUCKET, longest_cluster_name
+from .accounting_checks import accounting_problems
 from .kubernetes_checks import kubernetes_problems, role_problems
 from .model import DEFAULT_CONTROLLER_TYPE, DEFAULT_LOST_NODE_SECONDS, Settings, WorkerGroup
 from .network_plan import network_problems
@@ -33,6 +34,7 @@ def check(settings: Settings, region: Region | None) -> list[Problem]:
         _zone(settings, region),
         _workers(settings, region),
         _head_nodes(settings),
+        accounting_problems(settings),
         kubernetes_problems(settings, region),
         _fsx(settings),
         _fsx_efa(settings),

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 
 from ..catalogue.accelerators import ACCELERATORS, CATALOGUE
 from ..catalogue.kubernetes_versions import DEFAULT_VERSION
+from .accounting import Slurm
 from .fields import (
     AT_BOOT,
     IN_PLACE,
@@ -319,6 +320,7 @@ class Settings(Model):
     authentication_mode: Annotated[
         Literal["API", "API_AND_CONFIG_MAP"], Change("in part", "in place to API; refused back")
     ] = DEFAULT_AUTHENTICATION_MODE
+    slurm: Slurm = Slurm()
     charts: Charts = Charts()
     teams: Annotated[tuple[Team, ...], _MEMBERS] = ()
     fsx: Fsx = Fsx()

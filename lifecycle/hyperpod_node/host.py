@@ -171,12 +171,16 @@ class Host:
 
     def read(self, name: str) -> Optional[str]:
         """A file's text, None where it is missing."""
+        data = self.read_bytes(name)
+        return None if data is None else io.TextIOWrapper(io.BytesIO(data), "utf-8", "replace").read()
+
+    def read_bytes(self, name: str) -> Optional[bytes]:
+        """``read`` for bytes."""
         try:
             with places.place(self.settings.root, name) as path:
-                data = places.content(path)
+                return places.content(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return None if data is None else io.TextIOWrapper(io.BytesIO(data), "utf-8", "replace").read()
 
     def read_all(self, folder: str, names: Iterable[str]) -> Dict[str, str]:
         """The texts of those of a folder's files that can be read, for folders of the kernel: it makes up no links."""

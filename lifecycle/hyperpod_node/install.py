@@ -25,6 +25,8 @@ COMMANDS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
     "hyperpod-node-facts": ("hyperpod_commands.node_facts", ()),
     "hyperpod-requeue": ("hyperpod_node.requeue", ()),
     "hyperpod-configure": ("hyperpod_node.slurm_configure", ()),
+    "hyperpod-slurm-accounts": ("hyperpod_node.accounting.accounts", ()),
+    "hyperpod-accounting-backup": ("hyperpod_node.accounting.backup", ()),
     "hyperpod-metrics": ("hyperpod_node.metrics.writer", ()),
     "hyperpod-pull": ("hyperpod_node.metrics.pull", ()),
     "hyperpod-users": ("hyperpod_node.people", ()),

@@ -11,11 +11,13 @@ from .host import Host
 
 # What the stack's own file system is tagged with, and the cluster id that is the tag's value.
 CLUSTER_ID_TAG = "hyperpod:cluster-id"
-# Forms of texts: a name that other files can have in a line, a path without spaces, an address on the web, an
-# address block.
+# Forms of texts: a name that other files can have in a line, a path without spaces, an address on the web, a name in
+# Slurm's database, an address block.
 WORD = {"form": r"[!-~]+"}
 PATH = {"form": r"/[!-~]*"}
 URL = {"form": r"https:/{2}[!-~]+"}
+# What sacctmgr(1) keeps as it is: it makes small letters of others.
+SLURM_NAME = {"form": r"[a-z0-9][a-z0-9_-]*"}
 CIDR = {"form": r"(\d{1,3}\.){3}\d{1,3}/\d{1,2}"}
 
 # A name that useradd(8) takes, and a line of authorized_keys without options.
@@ -49,6 +51,42 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Account:
+    """An account of Slurm's, by sacctmgr(1). ``max_gpus``: accelerators that all of its jobs may have at a time.
+
+    ``qos``: what its jobs may ask for, the default first; empty leaves Slurm's own.
+    """
+
+    name: str = field(metadata=SLURM_NAME)
+    parent: str = field(metadata=SLURM_NAME)
+    fairshare: int
+    max_gpus: Optional[int]
+    qos: Tuple[str, ...] = field(metadata=SLURM_NAME)
+    users: Tuple[str, ...] = field(metadata=WORD)
+
+
+@dataclass(frozen=True)
+class Qos:
+    """A quality of service of Slurm's, by sacctmgr(1). ``preempts``: those whose jobs return to the queue for its."""
+
+    name: str = field(metadata=SLURM_NAME)
+    priority: int
+    preempts: Tuple[str, ...] = field(metadata=SLURM_NAME)
+    max_gpus: Optional[int]
+    max_gpus_per_user: Optional[int]
+    max_hours: Optional[int]
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """What Slurm keeps of jobs, for how long, and who may use how much (accounting/)."""
+
+    retention_months: int
+    accounts: Tuple[Account, ...]
+    qos: Tuple[Qos, ...]
+
+
+@dataclass(frozen=True)
 class Parameters:
     """hyperpod_parameters.json: its keys are the fields. The stack's program makes one, nodes read it back.
 
@@ -57,6 +95,7 @@ class Parameters:
     None where nothing collects any; ``metrics_detail``: how many are collected. ``images_registry``: where the images
     of AWS's exporters are. ``health_policy``: what is done about a node whose health checks find it bad
     (health/policy.py). ``ssh_only_with_job``: whether people need a job on a worker to log in there (ssh_jobs.py).
+    ``accounting``: None where Slurm keeps no account of jobs.
     """
 
     cluster_id: str = field(metadata=WORD)
@@ -76,6 +115,7 @@ class Parameters:
     metrics_detail: Literal["basic", "advanced"]
     health_policy: Literal["report", "drain", "reboot", "replace"]
     ssh_only_with_job: bool
+    accounting: Optional[Accounting]
 
     @property
     def groups(self) -> Dict[str, Group]:

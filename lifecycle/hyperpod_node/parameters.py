@@ -69,6 +69,11 @@ def parse_people(document: Any, path: str) -> People:
         raise StepError(f"{path}: {error}") from None
 
 
+def part(kind: Any, document: Any, key: str) -> Any:
+    """One of the file's objects, by its dataclass. Raises ValueError naming the key that is missing or wrong."""
+    return _object(kind, document, key)
+
+
 def _lost_after(found: Parameters) -> float:
     """Seconds of silence after which a node is lost."""
     override = os.environ.get("HYPERPOD_LOST_AFTER")

@@ -50,7 +50,7 @@ def _controller(node: Node) -> str:
     host = node.host
     name = f"{host.settings.slurm_etc}/slurm.conf"
     units.require(node, "slurmctld")
-    _await_agent(node, name)
+    await_agent(node)
     took_over = _claim(node, slurm_conf.parse(host.read(name) or ""))
     bin_folder = host.settings.install_folder + "/bin"
     drop_in = SLURMCTLD.format(bin=bin_folder, conf=name, seconds=int(node.timeout("slurm")))
@@ -77,9 +77,9 @@ def _controller(node: Node) -> str:
     return f"slurmctld up, {len(conf.nodes)} node lines" + (", configuration changed" if changed else "")
 
 
-def _await_agent(node: Node, name: str) -> None:
+def await_agent(node: Node) -> None:
     """Wait until the agent has written slurm.conf: the image's own names no controller of this cluster."""
-    host = node.host
+    host, name = node.host, f"{node.host.settings.slurm_etc}/slurm.conf"
     host.poll(
         f"HyperPod's agent did not write {name}",
         lambda: slurm_conf.parse(host.read(name) or "").controllers,

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
+from . import slurm_accounting
 from .accelerators import DEVICES
 from .model import Group, Instance
 
@@ -135,9 +136,16 @@ def groups_of_nodes(
 
 
 def render(
-    conf: SlurmConf, groups: Mapping[str, Group], by_node: Mapping[str, Group], bin_folder: str, contain: bool = False
+    conf: SlurmConf,
+    groups: Mapping[str, Group],
+    by_node: Mapping[str, Group],
+    bin_folder: str,
+    contain: bool = False,
+    database: str = "",
 ) -> str:
     """hyperpod.conf: our settings that slurm.conf does not set. Slurm complains about a duplicate setting.
+
+    ``database``: the address of slurmdbd, empty without accounting.
 
     If slurm.conf already has partitions, we add another only once it has nodes. Until then HyperPod's agent may still
     write it, and slurmctld exits if a partition is defined twice.
@@ -171,8 +179,11 @@ def render(
         wanted["GresTypes"] = ",".join(kinds)
     if "enable_configless" not in conf.get("SlurmctldParameters") and not conf.get("SlurmctldParameters"):
         wanted["SlurmctldParameters"] = "enable_configless"
+    if database:
+        wanted.update(slurm_accounting.settings(database, kinds))
     lines = [f"{key}={value}" for key, value in wanted.items() if not conf.get(key)]
     lines += _node_defaults(conf, workers)
+    lines += slurm_accounting.partition_defaults(kinds) if database else []
     there = by_node.values() if conf.partitions else workers
     names = [name for name in dict.fromkeys(group.partition for group in there) if name]
     first = not conf.partitions

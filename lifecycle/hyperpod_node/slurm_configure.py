@@ -38,9 +38,11 @@ def configure(host: Host, groups: Mapping[str, Group], instances: Sequence[Insta
     # A file that HyperPod's agent or a person wrote takes precedence.
     if has_gres and (gres is None or gres.startswith(slurm_conf.HEADER)):
         changed |= host.write(f"{etc}/gres.conf", slurm_conf.render_gres(by_node or _workers(groups)))
-    contain = bool(facts(host).get("ssh_only_with_job"))
-    text_of_ours = slurm_conf.render(conf, groups, by_node, bin_folder, contain)
-    changed |= host.write(f"{etc}/{slurm_conf.INCLUDE}", text_of_ours)
+    known = facts(host)
+    contain = bool(known.get("ssh_only_with_job"))
+    database = str(known["address"] or host.hostname()) if known.get("accounting") else ""
+    ours = slurm_conf.render(conf, groups, by_node, bin_folder, contain, database)
+    changed |= host.write(f"{etc}/{slurm_conf.INCLUDE}", ours)
     settled, mapped = slurm_topology.settle(host, text)
     settled = slurm_conf.with_future(settled, slurm_conf.login_nodes(conf, instances, groups))
     settled = slurm_conf.with_gres(settled, by_node, groups)

@@ -24,6 +24,7 @@ from . import (
     ssh,
     ssh_jobs,
 )
+from .accounting import accounts, daemon, database
 from .errors import StepError
 from .health import setup as health
 from .metrics import step as metrics
@@ -50,6 +51,10 @@ SLURM: List[Step] = [
     Step("users-key", ssh.users_key, 90, ("identity",), required=False),
     Step("slurm", slurm.run, LIMIT, ("munge", "environment", "commands")),
 ]
+# slurmctld ends where slurm.conf names a slurmdbd that does not answer.
+DATABASE = Step("database", database.run, 900, ("identity",))
+ACCOUNTING = Step("accounting", daemon.run, LIMIT, ("database", "munge", "commands", "environment"))
+ACCOUNTS = Step("slurm-accounts", accounts.run, 300, ("slurm",), required=False)
 HOME = Step("home", home.run, LIMIT, ("fsx",))
 # A job runs as its user, whom the node must know before slurmd takes any.
 PEOPLE = Step("people", people.run, LIMIT, ("fsx",))
@@ -78,6 +83,8 @@ def for_orchestrator(node: Node) -> List[Step]:
         steps = [*steps, SSH_JOBS]
     if people.shipped(node.host):
         steps = _before(("slurm",), PEOPLE, steps)
+    if found.accounting:
+        steps = [DATABASE, *_before(("slurm",), ACCOUNTING, steps), ACCOUNTS]
     if found.home_fsx_id:
         # Keys go into the home folders that stay.
         steps = _before(("ssh", "users-key", "people"), HOME, steps)

@@ -18,6 +18,7 @@ _PACKAGES = {
     "/usr/bin/nsenter": "util-linux",
     "/usr/bin/mount": "mount",
     "/usr/bin/pkill": "procps",
+    "/usr/sbin/mariadbd": "mariadb-server",
     "/usr/bin/patchelf": "patchelf",
     "/usr/bin/python3": "python3",
     "/usr/bin/mpirun": "openmpi-bin",

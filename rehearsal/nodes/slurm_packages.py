@@ -42,9 +42,9 @@ RELEASES: Mapping[str, Release] = {
 }
 DEFAULT: ReleaseName = "24.11"
 _RPATH = ("--force-rpath", "--set-rpath", "/opt/slurm/lib:/opt/slurm/lib/slurm")
-_DAEMONS = ("slurmctld", "slurmd", "slurmstepd")
+_DAEMONS = ("slurmctld", "slurmd", "slurmdbd", "slurmstepd")
 _PAM = "libpam-slurm-adopt"
-_WANTED = ("slurmctld", "slurmd", "slurm-client")
+_WANTED = ("slurmctld", "slurmd", "slurmdbd", "slurm-client")
 # Which dependencies to take: libraries and Slurm itself, but nothing that only terminals, X or GPU drivers need.
 _KEPT = re.compile(r"^(lib|slurm|zlib1g$)")
 _DROPPED = re.compile(r"^lib(x|newt|slang|debconf|semanage|sepol|pam|audit|text|debian|ocl|ze|proc)|perl")
@@ -159,7 +159,8 @@ def _arrange(unpacked: Path, root: Path) -> None:
     modules = sorted((slurm / "lib/security").iterdir())
     for name, sources in (
         ("bin", (unpacked / "usr/bin").glob("s*")),
-        ("sbin", [path for one in _DAEMONS for path in (unpacked / "usr/sbin").glob(f"{one}*")]),
+        # Sorted: a link comes before the file that takes its name.
+        ("sbin", sorted({path for one in _DAEMONS for path in (unpacked / "usr/sbin").glob(f"{one}*")})),
     ):
         (slurm / name).mkdir()
         for path in sources:

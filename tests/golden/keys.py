@@ -24,6 +24,8 @@ FAST, OLD = GOLDEN["eks-teams"].settings["workers"]
 VISION, SPEECH = GOLDEN["eks-teams"].settings["teams"]
 RESERVED = GOLDEN["slurm-existing"].settings["workers"][0]
 PERSON = GOLDEN["slurm-closed"].settings["users"][0]
+LAB, VISION_ACCOUNT = GOLDEN["slurm-closed"].settings["slurm"]["accounts"]
+(URGENT,) = GOLDEN["slurm-closed"].settings["slurm"]["qos"]
 CONTINUOUS = {"nodeProvisioning": "Continuous"}
 PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/other"
 
@@ -58,6 +60,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"healthPolicy": "report"},
         {"healthChecks": "docs/health-checks"},
         {"nodeRecovery": "None"},
+        {"slurm": {"accounting": {"database": "local"}}},
         CONTINUOUS,
         {"tags": {"team": "research"}},
     ],
@@ -72,6 +75,12 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"users": [PERSON | {"sudo": True}]},
         {"network.trusted": []},
         {"login.count": 3},
+        {"slurm.accounting": {"retentionMonths": 12}},
+        {"slurm.accounts": [LAB | {"fairshare": 1, "maxGpus": 8}, VISION_ACCOUNT]},
+        {"slurm.accounts": [LAB, VISION_ACCOUNT | {"parent": "root", "qos": ["normal"], "users": ["bob"]}]},
+        {"slurm.accounts": [LAB]},
+        {"slurm.qos": [{"name": "urgent"}]},
+        {"slurm.qos": [URGENT, {"name": "late"}]},
         {"fsx.efa": False},
         {"fsx.throughput": 500, "fsx.storageGiB": 9600},
         {"fsx.exportDeletes": False},

@@ -60,6 +60,23 @@ GOLDEN: dict[str, Golden] = {
             },
             "login": {"instanceType": "ml.m5.large", "count": 2},
             "controllerInstanceType": "ml.m5.4xlarge",
+            "slurm": {
+                "accounting": {"database": "local", "retentionMonths": 24},
+                "accounts": [
+                    {"name": "lab", "fairshare": 2, "maxGpus": 16},
+                    {"name": "vision", "parent": "lab", "qos": ["normal", "urgent"], "users": ["research1"]},
+                ],
+                "qos": [
+                    {
+                        "name": "urgent",
+                        "priority": 100,
+                        "preempts": ["normal"],
+                        "maxGpus": 16,
+                        "maxGpusPerUser": 8,
+                        "maxHours": 24,
+                    }
+                ],
+            },
             "sshPublicKey": KEY,
             "users": [
                 {"name": "research1", "uid": 2001, "gid": 3000, "sshKeys": [KEY]},

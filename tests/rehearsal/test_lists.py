@@ -17,6 +17,7 @@ from rehearsal.existing import prepare
 from tests.support import METRICS, project
 
 ROLE = "arn:aws:iam::{}:role/{}"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4M2V1Q3bP8yQ0hCq7rT9p0e1k2l3m4n5o6p7q8r9s0 me"
 BLOCKS = ["52.95.110.0/24", "52.95.111.0/24"]
 GPU = "ml.p5.48xlarge"
 # Every list with several elements, and the settings afterwards.
@@ -56,9 +57,17 @@ LONG: dict[str, Any] = {
     },
     "observability": {**METRICS, "grafanaAuthentication": ["SAML", "AWS_SSO"]},
 }
-# What an existing VPC excludes.
+# What an existing VPC excludes, and what EKS has not.
 CLOSED: dict[str, Any] = {
-    "network": {"egress": "vpc-only", "trusted": ["210987654321", "310987654321", "o-exampleorgid"]}
+    "network": {"egress": "vpc-only", "trusted": ["210987654321", "310987654321", "o-exampleorgid"]},
+    "users": [{"name": f"research{n}", "uid": 2000 + n, "sshKeys": [KEY, f"{KEY}2"]} for n in (1, 2)],
+    "slurm": {
+        "accounting": {},
+        "accounts": [
+            {"name": name, "users": ["research1", "research2"], "qos": ["normal", "late"]} for name in ("lab", "guests")
+        ],
+        "qos": [{"name": "urgent", "preempts": ["late", "normal"]}, {"name": "late", "preempts": ["normal"]}],
+    },
 }
 # A HyperPod cluster cannot change its security groups (AWS::SageMaker::Cluster, create-only properties), nor can a file
 # system. Another sign-in makes another Grafana workspace (rehearsal/account/replacement.csv).

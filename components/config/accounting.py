@@ -1,0 +1,78 @@
+"""The keys of Slurm's accounting: how long jobs are kept, and who may use how much."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, StrictInt
+
+from .fields import AT_BOOT, Change, Model, form
+from .people import UserName
+
+# Slurm makes small letters of names (sacctmgr(1)), and shows them in narrow columns.
+AccountName: TypeAlias = Annotated[
+    str,
+    form(
+        "[a-z0-9][a-z0-9_-]{0,31}",
+        "cannot name an account or a QOS",
+        "lower-case letters, digits, hyphens and underscores, at most 32",
+    ),
+]
+DEFAULT_RETENTION_MONTHS = 13
+_APPLIED = Change("at boot", "in place, by `hyperpod accounts`, or by the next controller")
+_KEPT = Change("at boot", "in place, by `hyperpod accounts`; what is removed is kept, and told")
+
+
+class Accounting(Model):
+    """Slurm's record of jobs, in a database on the controller."""
+
+    database: Annotated[Literal["local"], AT_BOOT] = "local"
+    """Where it is. local: MariaDB on the controller, with an hourly copy on the file system."""
+    retention_months: Annotated[StrictInt, AT_BOOT] = Field(DEFAULT_RETENTION_MONTHS, ge=1, le=120)
+    """Months for which finished jobs and their use are kept."""
+
+
+class SlurmAccount(Model):
+    """An account that jobs are charged to."""
+
+    name: Annotated[AccountName, _KEPT]
+    """Name of the account."""
+    parent: Annotated[AccountName, _APPLIED] = "root"
+    """Account of which it has a share. root has all of the cluster."""
+    fairshare: Annotated[StrictInt, _APPLIED] = Field(1, ge=0, le=65536)
+    """Its share, in proportion to those of the other accounts with the same parent."""
+    max_gpus: Annotated[StrictInt | None, _APPLIED] = Field(None, ge=0)
+    """Number of GPUs, or Trainium chips, that all of its jobs may have at a time. Default: no limit."""
+    qos: Annotated[tuple[AccountName, ...], _APPLIED] = ()
+    """Qualities of service that its jobs may ask for; the first is what they get by default. Default: normal."""
+    users: Annotated[tuple[UserName, ...], _KEPT] = ()
+    """People in it, by their user names. Who is in several has the first as default."""
+
+
+class SlurmQos(Model):
+    """A quality of service: the priority of jobs, and what they may use."""
+
+    name: Annotated[AccountName, _KEPT]
+    """Name of the QOS. normal is Slurm's own, which accounts have by default."""
+    priority: Annotated[StrictInt, _APPLIED] = Field(0, ge=0, le=65536)
+    """Priority of its jobs: a job of a higher one comes first, whatever the shares are."""
+    preempts: Annotated[tuple[AccountName, ...], _APPLIED] = ()
+    """Qualities of service whose running jobs return to the queue when its jobs need their nodes."""
+    max_gpus: Annotated[StrictInt | None, _APPLIED] = Field(None, ge=0)
+    """Number of GPUs, or Trainium chips, that all of its jobs may have at a time. Default: no limit."""
+    max_gpus_per_user: Annotated[StrictInt | None, _APPLIED] = Field(None, ge=0)
+    """The same for the jobs of each user. Default: no limit."""
+    max_hours: Annotated[StrictInt | None, _APPLIED] = Field(None, ge=1, le=8760)
+    """The longest time limit of its jobs, hours. Default: no limit."""
+
+
+class Slurm(Model):
+    """Slurm's accounting, accounts and qualities of service."""
+
+    accounting: Accounting | None = None
+    """Keep account of jobs, and let only people who are in an account run any. Without it nothing is kept."""
+    accounts: tuple[SlurmAccount, ...] = ()
+    """Accounts, their shares and limits, and who is in them. The user ubuntu, as whom this project's own tests run, is
+    in the account default unless it is named here. Needs `accounting`."""
+    qos: tuple[SlurmQos, ...] = ()
+    """Qualities of service: priorities, preemption and limits. Needs `accounting`."""

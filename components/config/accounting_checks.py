@@ -1,0 +1,88 @@
+"""What is wrong with the keys of Slurm's accounting. Every rule yields its own problems."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from .accounting import Slurm
+from .model import Settings
+from .problems import Problem
+
+_KEY = "hyperpod:slurm"
+# Both are there in every database of Slurm's (sacctmgr(1)).
+ROOT, NORMAL = "root", "normal"
+
+
+def accounting_problems(settings: Settings) -> Iterator[Problem]:
+    """Everything wrong with the keys of accounting."""
+    chosen = settings.slurm
+    if chosen == Slurm():
+        return
+    if settings.orchestrator == "eks":
+        fix = "leave it out with orchestrator eks; there it is hyperpod:teams"
+        yield Problem(key=_KEY, what="is for Slurm", fix=fix)
+        return
+    if chosen.accounting is None:
+        for key in ("accounts", "qos"):
+            if getattr(chosen, key):
+                fix = "add slurm.accounting: {database: local}, or leave it out"
+                yield Problem(key=f"{_KEY}.{key}", what="Slurm keeps no accounts", fix=fix)
+    yield from _names(chosen)
+    yield from _accounts(chosen)
+    yield from _qos(chosen)
+
+
+def _names(chosen: Slurm) -> Iterator[Problem]:
+    for key, named in (("accounts", chosen.accounts), ("qos", chosen.qos)):
+        for name, times in Counter(one.name for one in named).items():
+            if times > 1:
+                yield Problem(key=f"{_KEY}.{key}", what=f'{times} are named "{name}"', fix="names must differ")
+
+
+def _accounts(chosen: Slurm) -> Iterator[Problem]:
+    parents = {account.name: account.parent for account in chosen.accounts}
+    known = {NORMAL, *(qos.name for qos in chosen.qos)}
+    for index, account in enumerate(chosen.accounts):
+        key = f"{_KEY}.accounts[{index}]"
+        if account.name == ROOT:
+            yield Problem(key=f"{key}.name", what="root is Slurm's own account", fix="another name")
+        if account.parent != ROOT and account.parent not in parents:
+            yield Problem(key=f"{key}.parent", what=f'there is no account "{account.parent}"', fix=_list(parents, ROOT))
+        elif _in_a_circle(account.name, parents):
+            yield Problem(
+                key=f"{key}.parent", what=f"{account.name} is above itself", fix="an account that is not below"
+            )
+        for qos in account.qos:
+            if qos not in known:
+                yield Problem(
+                    key=f"{key}.qos", what=f'there is no QOS "{qos}"', fix=f"one of {', '.join(sorted(known))}"
+                )
+        for user, times in Counter(account.users).items():
+            if times > 1:
+                yield Problem(key=f"{key}.users", what=f'"{user}" is there {times} times', fix="once")
+
+
+def _list(parents: Mapping[str, str], root: str) -> str:
+    return f"one of {', '.join([root, *sorted(parents)])}"
+
+
+def _in_a_circle(name: str, parents: Mapping[str, str]) -> bool:
+    above, seen = parents[name], {ROOT}
+    while above in parents and above not in seen:
+        if above == name:
+            return True
+        seen.add(above)
+        above = parents[above]
+    return False
+
+
+def _qos(chosen: Slurm) -> Iterator[Problem]:
+    known = {NORMAL, *(qos.name for qos in chosen.qos)}
+    for index, qos in enumerate(chosen.qos):
+        key = f"{_KEY}.qos[{index}].preempts"
+        for other in qos.preempts:
+            if other not in known:
+                yield Problem(key=key, what=f'there is no QOS "{other}"', fix=f"one of {', '.join(sorted(known))}")
+            elif other == qos.name:
+                yield Problem(key=key, what="a QOS does not preempt itself", fix="others, or leave it out")

@@ -1,0 +1,242 @@
+"""``hyperpod-slurm-accounts``: makes Slurm's accounts, people and limits what the configuration says, by sacctmgr.
+
+Only what the configuration names is set. What people have added is kept, and so is what the configuration named before
+and does not any more: that is told, with the command that removes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from .. import parameters, slurm_conf, slurm_configure
+from ..errors import NotYet, Skip, StepError
+from ..host import Host
+from ..model import Account, Accounting, Node, Qos
+from ..settings import Settings
+
+# Who runs the tests and commands of this project. Others need to be named.
+OWN_USER, OWN_ACCOUNT = "ubuntu", "default"
+ROOT = "root"
+LAST = "slurm-accounts.json"
+# Seconds until slurmctld has told the database of the cluster and of its accelerators.
+REGISTERS = 60.0
+_QOS = ("Name", "Priority", "Preempt", "GrpTRES", "MaxTRESPU", "MaxWall")
+_ASSOCIATION = ("Account", "User", "ParentName", "Share", "GrpTRES", "QOS", "DefaultQOS")
+
+Row = Dict[str, str]
+
+
+def run(node: Node) -> str:
+    """Step ``slurm-accounts``."""
+    wanted = node.parameters.accounting
+    if node.role != "controller" or wanted is None:
+        raise Skip("the controller has them")
+    changed, told = apply(node.host, wanted, node.shared)
+    for line in told:
+        node.warn(line)
+    return f"{len(changed)} changes" if changed else "as configured"
+
+
+def apply(host: Host, wanted: Accounting, shared: str) -> Tuple[List[str], List[str]]:
+    """Set what differs. What was done, and what is no longer in the configuration and still there."""
+    last = f"{shared}/private/{LAST}"
+    before = json.loads(host.read(last) or "{}")
+    now: Dict[str, Any] = dataclasses.asdict(wanted)
+    kinds = sorted({group.gres for group in slurm_configure.known_groups(host).values() if slurm_conf.gres(group)})
+    work = _Work(host, _cluster(host), [f"gres/{kind}" for kind in kinds])
+    work.registered()
+    work.qos(wanted.qos)
+    accounts = in_order(wanted.accounts)
+    work.accounts(accounts)
+    # Written last: a run that is killed before tells of it the next time.
+    told = _gone(before, now)
+    strangers = sorted({user for account in accounts for user in account.users if host.home(user) is None})
+    if strangers:
+        told.append(f"no user here yet, so that Slurm refuses their jobs: {', '.join(strangers)}; then run this again")
+    if set(before.get("strangers", ())) - set(strangers):
+        # slurmctld looks for the ids of names that it knows once an hour.
+        host.run("scontrol", "reconfigure", check=False)
+    now["strangers"] = strangers
+    host.write(last, json.dumps(now, indent=2, sort_keys=True) + "\n", mode=0o600)
+    return work.done, told
+
+
+def _cluster(host: Host) -> str:
+    """Slurm keeps a cluster's name in small letters."""
+    return slurm_configure.read(host).get("ClusterName", "cluster").lower()
+
+
+def with_users(accounts: Sequence[Account], name: str, users: Sequence[str]) -> List[Account]:
+    """The accounts, with these people in one of them, which is made where there is none of the name."""
+    if not users or any(account.name == name for account in accounts):
+        return [
+            dataclasses.replace(account, users=(*account.users, *users)) if account.name == name else account
+            for account in accounts
+        ]
+    return [Account(name, ROOT, 1, None, (), tuple(users)), *accounts]
+
+
+def in_order(accounts: Sequence[Account]) -> List[Account]:
+    """The accounts, parents before their children, and the user in one that our own commands run as."""
+    placed = any(OWN_USER in account.users for account in accounts)
+    found, left = [], with_users(accounts, OWN_ACCOUNT, () if placed else (OWN_USER,))
+    while left:
+        waiting = {account.name for account in left}
+        ready = [account for account in left if account.parent not in waiting]
+        if not ready:
+            raise StepError(f"accounts are each other's parents: {', '.join(sorted(waiting))}")
+        found += ready
+        left = [account for account in left if account not in ready]
+    return found
+
+
+def _gone(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[str]:
+    """What the configuration named the last time, and not any more."""
+    found = []
+    for kind, word in (("accounts", "account"), ("qos", "qos")):
+        there = {one["name"]: one for one in now[kind]}
+        for old in before.get(kind, []):
+            new = there.get(old["name"])
+            if new is None:
+                name = old["name"]
+                found.append(f"{word} {name} is not configured any more; it is kept: sacctmgr delete {word} {name}")
+                continue
+            found += [
+                f"{user} is not configured in account {new['name']} any more, and is kept in it: "
+                f"sacctmgr delete user {user} account={new['name']}"
+                for user in sorted(set(old.get("users", ())) - set(new.get("users", ())))
+            ]
+            found += [
+                f"{word} {new['name']}: {key} is not configured any more, and stays {old[key]}"
+                for key in ("max_gpus", "max_gpus_per_user", "max_hours")
+                if old.get(key) is not None and new.get(key) is None
+            ]
+    return found
+
+
+class _Work:
+    """One pass over the database: what is there, and commands for what differs."""
+
+    def __init__(self, host: Host, cluster: str, tres: Sequence[str]) -> None:
+        self._host, self._cluster, self._tres = host, cluster, list(tres)
+        self.done: List[str] = []
+
+    def registered(self) -> None:
+        """Wait for what slurmctld tells the database when it starts."""
+
+        def there() -> bool:
+            clusters = {row["Cluster"] for row in self._show("cluster", ("Cluster",))}
+            tres = {f"{row['Type']}/{row['Name']}" for row in self._show("tres", ("Type", "Name"))}
+            if self._cluster in clusters and tres.issuperset(self._tres):
+                return True
+            raise NotYet(f"it has {', '.join(sorted(clusters)) or 'no cluster'} and {', '.join(sorted(tres))}")
+
+        self._host.poll(f"the database did not know {self._cluster}", there, REGISTERS, most=0.5)
+
+    def qos(self, wanted: Sequence[Qos]) -> None:
+        """Make and change qualities of service."""
+        there = {row["Name"]: row for row in self._show("qos", _QOS)}
+        for qos in wanted:
+            if qos.name not in there:
+                self._do("add", "qos", qos.name)
+        for qos in wanted:
+            row = there.get(qos.name, {})
+            changes = self._limit(row, "GrpTRES", qos.max_gpus) + self._limit(
+                row, "MaxTRESPU", qos.max_gpus_per_user, "MaxTRESPerUser"
+            )
+            if int(row.get("Priority") or 0) != qos.priority:
+                changes.append(f"Priority={qos.priority}")
+            if _names(row.get("Preempt", "")) != set(qos.preempts) and (qos.preempts or row.get("Preempt")):
+                changes.append(f"Preempt={','.join(qos.preempts)}")
+            if qos.max_hours is not None and _hours(row.get("MaxWall", "")) != qos.max_hours:
+                changes.append(f"MaxWall={qos.max_hours}:00:00")
+            if changes:
+                self._do("modify", "qos", qos.name, "set", *changes)
+
+    def accounts(self, wanted: Sequence[Account]) -> None:
+        """Make and change accounts, and who is in them."""
+        rows = self._show("assoc", _ASSOCIATION, f"cluster={self._cluster}")
+        there = {row["Account"]: row for row in rows if not row["User"]}
+        members = {(row["Account"], row["User"]) for row in rows}
+        for account in wanted:
+            row = there.get(account.name)
+            if row is None:
+                self._do("add", "account", account.name, f"parent={account.parent}", f"cluster={self._cluster}")
+                row = {"ParentName": account.parent, "Share": "1"}
+            changes = self._limit(row, "GrpTRES", account.max_gpus)
+            if row["ParentName"] != account.parent:
+                changes.append(f"parent={account.parent}")
+            if row["Share"] != str(account.fairshare):
+                changes.append(f"fairshare={account.fairshare}")
+            if account.qos and _names(row.get("QOS", "")) != set(account.qos):
+                changes.append(f"qos={','.join(account.qos)}")
+            if account.qos and row.get("DefaultQOS", "") != account.qos[0]:
+                changes.append(f"DefaultQOS={account.qos[0]}")
+            if changes:
+                where = ("where", f"name={account.name}", f"cluster={self._cluster}")
+                self._do("modify", "account", *where, "set", *changes)
+            for user in account.users:
+                if (account.name, user) not in members:
+                    self._do("add", "user", user, f"account={account.name}", f"cluster={self._cluster}")
+
+    def _limit(self, row: Row, shown: str, most: Optional[int], key: str = "") -> List[str]:
+        """A change of the number of accelerators that a limit allows; other limits of the row stay."""
+        now = dict(part.split("=", 1) for part in row.get(shown, "").split(",") if "=" in part)
+        if most is None:
+            return []
+        return [f"{key or shown}={tres}={most}" for tres in self._tres if now.get(tres) != str(most)]
+
+    def _show(self, what: str, fields: Sequence[str], *where: str) -> List[Row]:
+        out = self._host.run(
+            "sacctmgr",
+            "--noheader",
+            "--parsable2",
+            "show",
+            what,
+            *where,
+            f"format={','.join(f'{f}%-256' for f in fields)}",
+        ).out
+        lines = (line.split("|") for line in out.splitlines() if line.strip())
+        return [dict(zip(fields, line)) for line in lines]  # noqa: B905 (Python 3.8)
+
+    def _do(self, *words: str) -> None:
+        self._host.run("sacctmgr", "--immediate", *words)
+        self.done.append(" ".join(words))
+
+
+def _names(text: str) -> "set[str]":
+    return {name for name in text.split(",") if name}
+
+
+def _hours(text: str) -> Optional[int]:
+    """``2-00:00:00`` in whole hours; None where it is none or no such time."""
+    days, _, time = text.rpartition("-")
+    parts = time.split(":")
+    if len(parts) != 3 or parts[1:] != ["00", "00"] or not (parts[0] + (days or "0")).isdigit():
+        return None
+    return int(days or 0) * 24 + int(parts[0])
+
+
+def main(read: Callable[[], str] = sys.stdin.read) -> int:
+    """Apply the accounting of a configuration, as JSON on standard input."""
+    host = Host(Settings.from_environment())
+    try:
+        wanted = parameters.part(Accounting, json.loads(read()), "accounting")
+        done, told = apply(host, wanted, str(slurm_configure.facts(host)["shared"]))
+    except (StepError, ValueError, KeyError) as error:
+        print(f"hyperpod-slurm-accounts: {error}", file=sys.stderr)
+        return 1
+    for line in done:
+        print(f"done: sacctmgr {line}")
+    for line in told:
+        print(f"kept: {line}")
+    if not done:
+        print("nothing to change")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

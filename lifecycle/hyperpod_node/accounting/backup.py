@@ -1,0 +1,158 @@
+"""``hyperpod-accounting-backup``: a copy of the database on the shared file system, for the next controller.
+
+The database is on the controller's own disk: InnoDB needs its disk's locks and syncs, a second controller on the same
+files would destroy them, and a file system that does not answer would stop Slurm. HyperPod gives a replaced controller
+a new disk. So the copy is made every hour and when the database stops, and a new controller begins with the last one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import shutil
+import sys
+from typing import Any, Dict
+
+from .. import slurm_configure, units
+from ..errors import StepError
+from ..host import Host
+from ..model import Node
+from ..settings import Settings
+from . import database
+
+FOLDER = "/var/lib/hyperpod/accounting"
+# What ``settle`` says where nothing changed.
+KEPT = "kept"
+# The last line of a whole one (mariadb-dump(1), --comments).
+COMPLETE = b"-- Dump completed"
+# Seconds. A million jobs are about a gigabyte of text.
+PATIENCE = 1800.0
+SERVICE = """# Made by the HyperPod lifecycle scripts.
+[Unit]
+Description=Copies Slurm's accounting to the shared file system
+After=mariadb.service
+
+[Service]
+Type=oneshot
+ExecStart={bin}/hyperpod-accounting-backup
+Nice=10
+"""
+TIMER = """# Made by the HyperPod lifecycle scripts.
+[Unit]
+Description=Copies Slurm's accounting every hour
+
+[Timer]
+OnActiveSec=600
+OnUnitActiveSec=3600
+RandomizedDelaySec=60
+
+[Install]
+WantedBy=timers.target
+"""
+
+
+def settle(node: Node, name: str) -> str:
+    """Take over the accounting of the controller before, and copy our own from now on. What was done, in words.
+
+    The shared file system says whose database the copy is.
+    """
+    host, own = node.host, node.identity.instance.instance_id
+    record = _record(host, node.shared)
+    known = record.get("instance_id", own)
+    if known == own:
+        said = KEPT if record else "new"
+    elif known in {one.instance_id for one in node.identity.in_role("controller", node.parameters.groups)}:
+        raise StepError(f"the accounting is {known}'s, a controller that is still there; this node is {own}")
+    elif _load(host, node.private, name):
+        said = f"taken over from {known}"
+    else:
+        said = "new"
+        node.warn(f"the controller before, {known}, left no copy of the accounting: it begins anew")
+    _write_record(host, node.shared, {"instance_id": own, "database": name})
+    _units(node)
+    return said
+
+
+def _units(node: Node) -> None:
+    host, folder = node.host, node.host.settings.install_folder + "/bin"
+    host.write(f"{units.UNITS}/hyperpod-accounting-backup.service", SERVICE.format(bin=folder))
+    host.write(f"{units.UNITS}/hyperpod-accounting-backup.timer", TIMER)
+    units.start(node, "hyperpod-accounting-backup.timer")
+
+
+def _file(private: str) -> str:
+    return f"{private}/slurm-accounting.sql.gz"
+
+
+def _record(host: Host, shared: str) -> Dict[str, Any]:
+    return dict(json.loads(host.read(f"{shared}/private/slurm-accounting.json") or "{}"))
+
+
+def _write_record(host: Host, shared: str, record: Dict[str, Any]) -> None:
+    host.write(f"{shared}/private/slurm-accounting.json", json.dumps(record, sort_keys=True) + "\n", mode=0o600)
+
+
+def _load(host: Host, private: str, name: str) -> bool:
+    """Put the copy into the database; running it twice ends the same. False where there is none."""
+    data = host.read_bytes(_file(private))
+    if data is None:
+        return False
+    # One that HyperPod started has made tables of its own.
+    host.run("systemctl", "stop", "slurmdbd", check=False)
+    host.folder(FOLDER, mode=0o700)
+    text = f"{FOLDER}/dump.sql"
+    try:
+        try:
+            with gzip.open(io.BytesIO(data)) as packed, host.path(text).open("wb") as file:
+                shutil.copyfileobj(packed, file)
+        except (OSError, EOFError) as error:
+            raise StepError(f"the copy of the accounting, {_file(private)}, cannot be read: {error}") from None
+        database.execute(host, f"source {host.path(text)}\n", name, timeout=PATIENCE)
+    finally:
+        host.remove(text)
+    return True
+
+
+def save(host: Host, shared: str) -> str:
+    """Copy the database. Raises StepError, and leaves the last copy, where it is another controller's by now."""
+    record = _record(host, shared)
+    own = slurm_configure.facts(host).get("instance_id")
+    if record.get("instance_id") != own:
+        raise StepError(f"the accounting is {record.get('instance_id')}'s by now, not {own}'s")
+    host.folder(FOLDER, mode=0o700)
+    text, packed = f"{FOLDER}/dump.sql", io.BytesIO()
+    try:
+        _dump(host, text, str(record["database"]))
+        with host.path(text).open("rb") as file, gzip.open(packed, "wb", 6) as smaller:
+            shutil.copyfileobj(file, smaller)
+    finally:
+        host.remove(text)
+    host.write_bytes(_file(f"{shared}/private"), packed.getvalue(), mode=0o600)
+    return f"{len(packed.getvalue())} bytes"
+
+
+def _dump(host: Host, text: str, name: str) -> None:
+    path = host.path(text)
+    host.run("mariadb-dump", "--single-transaction", "--quick", f"--result-file={path}", name, timeout=PATIENCE)
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 200))
+        if COMPLETE not in file.read():
+            raise StepError("mariadb-dump ended before the end of the database")
+
+
+def main() -> int:
+    """Copy once. A failure is this unit's, and the next hour's copy may work."""
+    os.umask(0o077)
+    host = Host(Settings.from_environment())
+    try:
+        print(f"hyperpod-accounting-backup: {save(host, str(slurm_configure.facts(host)['shared']))}", flush=True)
+    except (StepError, OSError, ValueError, KeyError) as error:
+        print(f"hyperpod-accounting-backup: {error}", file=sys.stderr, flush=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

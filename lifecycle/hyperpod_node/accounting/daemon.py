@@ -1,0 +1,118 @@
+"""slurmdbd on the controller: HyperPod's where slurm.conf names one, else ours with a database of its own."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict
+
+from .. import slurm_conf, slurm_configure, units
+from ..errors import Skip, StepError
+from ..model import Accounting, Node
+from . import backup, database
+
+PORT = 6819
+# Where HyperPod's image has it; the unit names it by its whole path.
+PROGRAM = "/opt/slurm/sbin/slurmdbd"
+UNIT_TEXT = """# Made by the HyperPod lifecycle scripts.
+[Unit]
+Description=Slurm database daemon
+After=munge.service mariadb.service network-online.target
+Wants=mariadb.service network-online.target
+
+[Service]
+Type=simple
+ExecStart={program} -D -s
+ExecReload=/bin/kill -HUP $MAINPID
+LimitNOFILE=65536
+
+[Install]
+WantedBy=multi-user.target
+"""
+DROP_IN = """# Made by the HyperPod lifecycle scripts.
+[Unit]
+After=munge.service mariadb.service
+StartLimitIntervalSec=0
+
+[Service]
+Restart=on-failure
+RestartSec=2
+"""
+
+
+def run(node: Node) -> str:
+    """Step ``accounting``."""
+    wanted = node.parameters.accounting
+    if node.role != "controller" or wanted is None:
+        raise Skip("the controller has it")
+    conf = slurm_configure.read(node.host)
+    if "slurmdbd" in conf.get("AccountingStorageType"):
+        return _of_hyperpod(node, conf)
+    return _own(node, conf, wanted)
+
+
+def _of_hyperpod(node: Node, conf: slurm_conf.SlurmConf) -> str:
+    """slurmdbd is HyperPod's, and set up already (Developer Guide, "Using an external accounting database")."""
+    host = node.host
+    settings = _settings(host.read(f"{host.settings.slurm_etc}/slurmdbd.conf") or "")
+    where = settings.get("storagehost", "localhost")
+    if not units.exists(host, "slurmdbd") or not settings:
+        return f"slurm.conf names {conf.get('AccountingStorageHost', 'localhost')}, which keeps its own copies"
+    if where not in ("localhost", "127.0.0.1", host.hostname(), node.identity.instance.address):
+        return f"HyperPod's, in the database {where}, which keeps its own copies"
+    name = settings.get("storageloc", database.NAME)
+    database.start(node)
+    said = backup.settle(node, name)
+    units.start(node, "slurmdbd")
+    return f"HyperPod's, {said}"
+
+
+def _own(node: Node, conf: slurm_conf.SlurmConf, wanted: Accounting) -> str:
+    host = node.host
+    if host.which("slurmdbd") is None:
+        raise StepError("Slurm has no accounting daemon: command not found: slurmdbd")
+    # Before the daemon makes tables of its own.
+    taken = backup.settle(node, database.NAME)
+    if taken != backup.KEPT:
+        # slurmctld ends where this file has another id than the database, and says to remove it ("CLUSTER ID MISMATCH",
+        # seen with 24.11). It makes an id up where it runs without a database first.
+        host.remove(f"{conf.get('StateSaveLocation', '/var/spool')}/clustername")
+    user, etc = conf.get("SlurmUser", "root"), host.settings.slurm_etc
+    fresh = host.write(f"{etc}/slurmdbd.conf", render(host.hostname(), user, wanted.retention_months), 0o600, user)
+    host.write(f"{units.UNITS}/slurmdbd.service.d/20-hyperpod.conf", DROP_IN)
+    if not units.exists(host, "slurmdbd"):
+        host.write(f"{units.UNITS}/slurmdbd.service", UNIT_TEXT.format(program=PROGRAM))
+    units.start(node, "slurmdbd", restart=fresh, wait=False)
+    began = host.now()
+
+    def answers() -> bool:
+        if host.answers("127.0.0.1", PORT):
+            return True
+        raise units.not_yet(host, "slurmdbd", "nothing listens", began)
+
+    host.poll(f"slurmdbd did not listen on port {PORT}", answers, node.timeout("slurm"))
+    return f"slurmdbd up, the database is {taken}, jobs are kept for {wanted.retention_months} months"
+
+
+def render(hostname: str, user: str, months: int) -> str:
+    """slurmdbd.conf. A password is absent on purpose (database.py); the daemon refuses a file that others may read."""
+    kept = "\n".join(
+        f"Purge{what}After={months}months" for what in ("Event", "Job", "Resv", "Step", "Suspend", "TXN", "Usage")
+    )
+    return f"""# Made by the HyperPod lifecycle scripts.
+AuthType=auth/munge
+DbdHost={hostname}
+DbdPort={PORT}
+SlurmUser={user}
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser={user}
+StorageLoc={database.NAME}
+LogFile=/var/log/slurm/slurmdbd.log
+PidFile=/run/slurmdbd.pid
+{kept}
+"""
+
+
+def _settings(text: str) -> Dict[str, str]:
+    lines = (line.split("#")[0] for line in text.splitlines())
+    return {found[1].lower(): found[2] for line in lines if (found := re.match(r"\s*(\w+)\s*=\s*(\S+)", line))}

@@ -1,0 +1,73 @@
+"""MariaDB on the controller: the database that slurmdbd writes to, with a user that needs no password.
+
+slurmdbd logs in through the database's socket as the system user that it runs as (MariaDB, "Authentication Plugin -
+Unix Socket"). So there is no password that a file, an argument or a backup could give away, and the database listens on
+no network.
+"""
+
+from __future__ import annotations
+
+from .. import slurm, slurm_configure, units
+from ..errors import Skip, StepError
+from ..host import Host
+from ..model import Node
+
+UNIT = "mariadb"
+NAME = "slurm_acct_db"
+SETTINGS = "/etc/mysql/mariadb.conf.d/90-hyperpod.cnf"
+# slurm.schedmd.com/accounting.html, "Slurm Accounting Configuration After Build": both for slurmdbd's long changes.
+# The pool is memory that is taken as it is used; a controller has 32 GiB.
+TEXT = """# Made by the HyperPod lifecycle scripts.
+[mysqld]
+skip-networking
+innodb_buffer_pool_size=2G
+innodb_lock_wait_timeout=900
+"""
+# As root, whom the database's own unit is not. The file system is still mounted then, and slurmdbd, which comes after
+# the database, has written the last jobs.
+STOPS = """# Made by the HyperPod lifecycle scripts.
+[Unit]
+After=remote-fs.target
+
+[Service]
+ExecStop=-+/usr/bin/timeout --kill-after=5 120 {bin}/hyperpod-accounting-backup
+"""
+# Names come from slurm.conf and slurmdbd.conf; a backtick would end a name.
+SQL = """CREATE DATABASE IF NOT EXISTS `{name}`;
+CREATE USER IF NOT EXISTS '{user}'@'localhost' IDENTIFIED VIA unix_socket;
+GRANT ALL ON `{name}`.* TO '{user}'@'localhost';
+"""
+
+
+def run(node: Node) -> str:
+    """Step ``database``: apart, because it waits for nothing on the file system."""
+    if node.role != "controller":
+        raise Skip("the controller has it")
+    slurm.await_agent(node)
+    conf = slurm_configure.read(node.host)
+    if "slurmdbd" in conf.get("AccountingStorageType"):
+        raise Skip("slurm.conf names a slurmdbd, which has its own")
+    host, user = node.host, conf.get("SlurmUser", "root")
+    if not units.exists(host, UNIT):
+        raise StepError("MariaDB is not installed, which HyperPod's image has: no mariadb.service")
+    host.write(SETTINGS, TEXT)
+    start(node)
+    # One that ran before, as the image has it, has not read them yet.
+    if execute(host, "SELECT @@skip_networking;").strip() != "1":
+        start(node, restart=True)
+    execute(host, SQL.format(name=NAME, user=user))
+    return f"MariaDB up, {user} writes to {NAME}"
+
+
+def start(node: Node, restart: bool = False) -> None:
+    """Start MariaDB, which is copied whenever it stops."""
+    text = STOPS.format(bin=node.host.settings.install_folder + "/bin")
+    node.host.write(f"{units.UNITS}/{UNIT}.service.d/20-hyperpod.conf", text)
+    units.start(node, UNIT, restart=restart)
+
+
+def execute(host: Host, sql: str, name: str = "", timeout: float = 60) -> str:
+    """What the database answers root, who needs no password either."""
+    return host.run(
+        "mariadb", "--batch", "--skip-column-names", *([name] if name else []), stdin=sql, timeout=timeout
+    ).out

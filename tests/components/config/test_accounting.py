@@ -1,0 +1,111 @@
+"""Accounts and qualities of service that Slurm could not have are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from components.config import Config
+from components.provisioning import accounting
+from tests.components.config.refusals import EKS, Cases, check, problems
+from tests.support import config
+
+ON: dict[str, Any] = {"accounting": {"database": "local"}}
+
+
+def slurm(**keys: Any) -> dict[str, Any]:
+    return {"slurm": ON | keys}
+
+
+BAD: Cases = {
+    "on EKS": ({**EKS, **slurm()}, "hyperpod:slurm", "hyperpod:teams"),
+    "accounts without accounting": (
+        {"slurm": {"accounts": [{"name": "lab"}]}},
+        "hyperpod:slurm.accounts",
+        "accounting: {database: local}",
+    ),
+    "a database elsewhere": (
+        {"slurm": {"accounting": {"database": "rds"}}},
+        "hyperpod:slurm.accounting.database",
+        "local",
+    ),
+    "no month": (
+        {"slurm": {"accounting": {"retentionMonths": 0}}},
+        "hyperpod:slurm.accounting.retentionMonths",
+        "1 to 120",
+    ),
+    "capitals": (slurm(accounts=[{"name": "Lab"}]), "hyperpod:slurm.accounts[0].name", "lower-case"),
+    "root": (slurm(accounts=[{"name": "root"}]), "hyperpod:slurm.accounts[0].name", "Slurm's own account"),
+    "one name twice": (slurm(accounts=[{"name": "lab"}, {"name": "lab"}]), "hyperpod:slurm.accounts", 'named "lab"'),
+    "no such parent": (
+        slurm(accounts=[{"name": "lab", "parent": "labs"}]),
+        "hyperpod:slurm.accounts[0].parent",
+        "one of root, lab",
+    ),
+    "parents of each other": (
+        slurm(accounts=[{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]),
+        "hyperpod:slurm.accounts[1].parent",
+        "b is above itself",
+    ),
+    "no such QOS": (
+        slurm(accounts=[{"name": "lab", "qos": ["urgent"]}]),
+        "hyperpod:slurm.accounts[0].qos",
+        "one of normal",
+    ),
+    "a person twice": (
+        slurm(accounts=[{"name": "lab", "users": ["ada", "ada"]}]),
+        "hyperpod:slurm.accounts[0].users",
+        '"ada" is there 2 times',
+    ),
+    "what is no user name": (
+        slurm(accounts=[{"name": "lab", "users": ["Ada L"]}]),
+        "hyperpod:slurm.accounts[0].users[0]",
+        "cannot name an account",
+    ),
+    "a QOS that preempts itself": (
+        slurm(qos=[{"name": "urgent", "preempts": ["urgent"]}]),
+        "hyperpod:slurm.qos[0].preempts",
+        "does not preempt itself",
+    ),
+    "a QOS that preempts none": (
+        slurm(qos=[{"name": "urgent", "preempts": ["norm"]}]),
+        "hyperpod:slurm.qos[0].preempts",
+        "one of normal, urgent",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", BAD)
+def test_bad_accounting_is_refused(wrong: str) -> None:
+    check(BAD[wrong])
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    found = problems(**slurm(accounts=[{"name": "root", "qos": ["x"]}], qos=[{"name": "y", "preempts": ["z"]}]))
+    assert len(found) == 3
+
+
+def test_nodes_are_told_of_accounting_only_where_it_is_configured() -> None:
+    assert told() is None
+    assert told(accounting={}).accounts == ()
+    found = told(**ON, accounts=[{"name": "lab", "maxGpus": 4}], qos=[{"name": "late"}])
+    assert found
+    assert (found.retention_months, found.accounts[0].parent, found.accounts[0].max_gpus) == (13, "root", 4)
+    assert found.qos[0].priority == 0
+
+
+def test_people_in_no_account_may_run_jobs_too() -> None:
+    people = [{"name": name, "uid": 2000 + number} for number, name in enumerate(("ada", "bob"))]
+    lab = {"name": "lab", "users": ["ada"]}
+    found = accounting(config("slurm-gpu", users=people, slurm=ON | {"accounts": [lab]}))
+    assert found
+    assert [(account.name, account.users) for account in found.accounts] == [("default", ("bob",)), ("lab", ("ada",))]
+    found = accounting(config("slurm-gpu", users=people, slurm=ON | {"accounts": [lab, {"name": "default"}]}))
+    assert found
+    assert found.accounts[1].users == ("bob",)
+
+
+def told(**keys: Any) -> Any:
+    chosen: Config = config("slurm-gpu", **({"slurm": keys} if keys else {}))
+    return accounting(chosen)

@@ -1,0 +1,300 @@
+"""Slurm's accounting on a controller that is not there: the database, its copy, accounts and limits."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hyperpod_node import fsx, parameters
+from hyperpod_node.__main__ import boot
+from hyperpod_node.accounting import accounts, backup, daemon, database
+from hyperpod_node.errors import Skip, StepError
+from hyperpod_node.host import Result
+from hyperpod_node.model import Node
+
+from tests.lifecycle.accounting_rig import SLURM, Database, with_accounting
+from tests.lifecycle.rig import FakeHost, Killed, World
+from tests.lifecycle.slurm_rig import two_controllers
+
+PRIVATE = ".hyperpod/private"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path, settings={"slurm": SLURM})
+
+
+@pytest.fixture
+def tables() -> Database:
+    return Database()
+
+
+def summary(host: FakeHost) -> dict[str, dict[str, object]]:
+    return {step["name"]: step for step in json.loads(host.text("/var/log/hyperpod/summary.json"))["steps"]}
+
+
+def booted(world: World, tables: Database) -> FakeHost:
+    host = with_accounting(world, tables, real_time=True)
+    assert boot(host) == 0, host.text("/var/log/hyperpod/summary.json")
+    return host
+
+
+def ready(world: World, tables: Database) -> Node:
+    node = with_accounting(world, tables).node()
+    fsx.run(node)
+    node.enter("accounting")
+    return node
+
+
+def test_a_controller_boots_with_the_database_before_slurmctld_and_the_accounts_after(
+    world: World, tables: Database
+) -> None:
+    host = booted(world, tables)
+    started = [call[-1] for call in host.calls if call[:2] == ("systemctl", "start")]
+    assert started.index("mariadb") < started.index("slurmdbd") < started.index("slurmctld")
+    assert {"mariadb", "slurmdbd", "hyperpod-accounting-backup.timer"} <= host.active
+    assert tables.associations["vision", ""]["ParentName"] == "lab"
+    assert tables.associations["vision", ""]["Share"] == "3"
+    assert tables.associations["vision", ""]["DefaultQOS"] == "normal"
+    assert tables.associations["lab", ""]["GrpTRES"] == "gres/gpu=16"
+    assert {user for _, user in tables.associations} == {"", "ada", "ubuntu"}
+    assert tables.qos["urgent"] == {
+        "Name": "urgent", "Priority": "10", "Preempt": "normal", "MaxTRESPU": "gres/gpu=8", "MaxWall": "2-00:00:00",
+    }  # fmt: skip
+    conf = host.text("/opt/slurm/etc/hyperpod.conf")
+    assert "AccountingStorageHost=10.1.0.10\n" in conf
+    assert "PreemptType=preempt/qos\nPreemptMode=REQUEUE\n" in conf
+    assert 'PartitionName=DEFAULT TRESBillingWeights="CPU=0.001,GRES/gpu=1.0"' in conf
+
+
+def test_no_password_is_anywhere_and_only_its_daemon_reads_its_settings(world: World, tables: Database) -> None:
+    host = booted(world, tables)
+    path = "/opt/slurm/etc/slurmdbd.conf"
+    assert "Pass" not in host.text(path)
+    assert (host.path(path).stat().st_mode & 0o777, host.owner(path)) == (0o600, "slurm")
+    assert "PurgeJobAfter=13months" in host.text(path)
+    assert "skip-networking" in host.text(database.SETTINGS)
+
+
+def test_a_second_boot_changes_nothing(world: World, tables: Database) -> None:
+    before, told = booted(world, tables).tree(), list(tables.commands)
+    host = booted(world, tables)
+    assert host.tree() == before
+    assert tables.commands == told
+    assert not any(call[:2] == ("systemctl", "restart") for call in host.calls)
+
+
+def test_steps_that_are_killed_anywhere_end_right_when_they_are_run_again(tmp_path: Path) -> None:
+    whole = Database()
+    clean = all_steps(tmp_path / "whole", whole, None)
+    assert clean.operations > 30
+    for number in range(1, clean.operations + 1):
+        tables = Database()
+        with contextlib.suppress(Killed):
+            all_steps(tmp_path / str(number), tables, number)
+        again = all_steps(tmp_path / str(number), tables, None)
+        assert again.tree() == clean.tree()
+        assert again.active == clean.active
+        assert (tables.qos, tables.associations) == (whole.qos, whole.associations)
+
+
+def all_steps(folder: Path, tables: Database, kill_at: int | None) -> FakeHost:
+    """The three steps on a controller; all that they need is there."""
+    world = World(folder, settings={"slurm": SLURM})
+    host = with_accounting(world, tables)
+    node = host.node()
+    if not host.path("/fsx").is_symlink():
+        host.path("/fsx").symlink_to(world.shared)
+    groups = [dataclasses.asdict(group) for group in node.parameters.instance_groups]
+    host.path("/etc/hyperpod").mkdir(parents=True, exist_ok=True)
+    host.path("/etc/hyperpod/node.json").write_text(json.dumps({"groups": groups}))
+    host.operations, host.kill_at = 0, kill_at
+    for run in (database.run, daemon.run, accounts.run):
+        run(node)
+    return host
+
+
+def test_workers_and_login_nodes_have_none(world: World) -> None:
+    for run in (daemon.run, database.run, accounts.run):
+        with pytest.raises(Skip):
+            run(world.node("worker").node())
+
+
+@pytest.mark.parametrize(("missing", "why"), [("slurmdbd", "command not found: slurmdbd"), ("", "no mariadb.service")])
+def test_what_the_image_lacks_is_named(world: World, tables: Database, missing: str, why: str) -> None:
+    node = ready(world, tables)
+    host = with_accounting(world, tables)
+    if missing:
+        del host.commands[missing]
+    else:
+        host.path("/lib/systemd/system/mariadb.service").unlink()
+    node.host = host
+    with pytest.raises(StepError, match=why):
+        (daemon if missing else database).run(node)
+
+
+# The copy on the shared file system
+
+
+def owner(world: World, instance: str) -> None:
+    record = world.shared / PRIVATE / "slurm-accounting.json"
+    record.write_text(json.dumps({"instance_id": instance, "database": "slurm_acct_db"}))
+
+
+def test_a_new_controller_begins_with_the_last_copy(world: World, tables: Database) -> None:
+    tables.text = "jobs of a year\n-- Dump completed on 2026-11-22\n"
+    node = ready(world, tables)
+    backup.settle(node, "slurm_acct_db")
+    node.host.write("/etc/hyperpod/node.json", json.dumps({"instance_id": node.identity.instance.instance_id}))
+    backup.save(node.host, node.shared)
+    owner(world, "i-gone")
+    fresh = Database()
+    node.host = with_accounting(world, fresh)
+    assert backup.settle(node, "slurm_acct_db") == "taken over from i-gone"
+    assert fresh.text == tables.text
+    assert backup.settle(node, "slurm_acct_db") == "kept"
+    assert not list(node.host.path(backup.FOLDER).iterdir())
+
+
+def test_a_state_that_slurmctld_made_without_the_database_does_not_stop_it(world: World, tables: Database) -> None:
+    node = ready(world, tables)
+    conf = node.host.path("/opt/slurm/etc/slurm.conf")
+    conf.write_text("StateSaveLocation=/var/spool/slurmctld\n" + conf.read_text())
+    known = node.host.path("/var/spool/slurmctld/clustername")
+    known.parent.mkdir(parents=True)
+    known.write_text("mine|77")
+    daemon.run(node)
+    assert not known.exists()
+    known.write_text("mine|1418")
+    daemon.run(node)
+    assert known.exists()
+
+
+def test_a_controller_that_is_gone_without_a_copy_is_told_of(world: World, tables: Database) -> None:
+    node = ready(world, tables)
+    owner(world, "i-gone")
+    assert backup.settle(node, "slurm_acct_db") == "new"
+    assert "i-gone, left no copy" in node.warnings["accounting"][0]
+
+
+def test_the_accounting_of_a_controller_that_is_still_there_is_not_taken(world: World, tables: Database) -> None:
+    two_controllers(with_accounting(world, tables))
+    node = ready(world, tables)
+    owner(world, "i-2")
+    with pytest.raises(StepError, match="is i-2's, a controller that is still there"):
+        backup.settle(node, "slurm_acct_db")
+
+
+def test_a_copy_that_is_not_whole_is_refused_and_the_last_one_stays(world: World, tables: Database) -> None:
+    node = ready(world, tables)
+    owner(world, "i-gone")
+    packed = world.shared / PRIVATE / "slurm-accounting.sql.gz"
+    packed.write_bytes(gzip.compress(b"x" * 1000)[:-9])
+    with pytest.raises(StepError, match="cannot be read"):
+        backup.settle(node, "slurm_acct_db")
+    owner(world, node.identity.instance.instance_id)
+    node.host.write("/etc/hyperpod/node.json", json.dumps({"instance_id": node.identity.instance.instance_id}))
+    tables.text = "half of the jobs\n"
+    before = packed.read_bytes()
+    with pytest.raises(StepError, match="ended before the end"):
+        backup.save(node.host, node.shared)
+    assert packed.read_bytes() == before
+
+
+def test_a_controller_that_was_replaced_does_not_overwrite_the_copy_of_the_new_one(
+    world: World, tables: Database
+) -> None:
+    node = ready(world, tables)
+    owner(world, "i-new")
+    node.host.write("/etc/hyperpod/node.json", json.dumps({"instance_id": "i-old"}))
+    with pytest.raises(StepError, match="i-new's by now, not i-old's"):
+        backup.save(node.host, node.shared)
+
+
+def test_the_daemon_that_hyperpod_has_set_up_is_kept_as_it_is_and_copied(world: World, tables: Database) -> None:
+    node = ready(world, tables)
+    conf = node.host.path("/opt/slurm/etc/slurm.conf")
+    conf.write_text("AccountingStorageType=accounting_storage/slurmdbd\n" + conf.read_text())
+    with pytest.raises(Skip, match="names a slurmdbd"):
+        database.run(node)
+    own = node.host.path("/opt/slurm/etc/slurmdbd.conf")
+    own.write_text("StorageHost=localhost\nStorageLoc=theirs\nStoragePass=x\n")
+    unit = node.host.path("/etc/systemd/system/slurmdbd.service")
+    unit.parent.mkdir(parents=True, exist_ok=True)
+    unit.write_text("[Service]\n")
+    assert daemon.run(node) == "HyperPod's, new"
+    assert own.read_text() == "StorageHost=localhost\nStorageLoc=theirs\nStoragePass=x\n"
+    assert json.loads((world.shared / PRIVATE / "slurm-accounting.json").read_text())["database"] == "theirs"
+    own.write_text("StorageHost=db.example.com\n")
+    assert "db.example.com" in daemon.run(node)
+
+
+# Accounts and limits
+
+
+def applied(world: World, tables: Database, **changes: object) -> tuple[list[str], list[str]]:
+    world.render(slurm=SLURM | changes)
+    host = with_accounting(world, tables)
+    wanted = parameters.parse(parameters.load(Node(host)), "").accounting
+    assert wanted is not None
+    return accounts.apply(host, wanted, "/fsx/.hyperpod")
+
+
+def test_what_people_changed_is_kept_unless_the_configuration_names_it(world: World, tables: Database) -> None:
+    booted(world, tables)
+    tables.associations["lab", ""]["GrpTRES"] = "cpu=100,gres/gpu=2"
+    tables.associations["lab", ""]["Share"] = "9"
+    tables.associations["theirs", ""] = {"Account": "theirs"}
+    tables.associations["vision", "eve"] = {"Account": "vision", "User": "eve"}
+    tables.associations["default", ""]["GrpTRES"] = "gres/gpu=4"
+    done, told = applied(world, tables)
+    assert done == ["modify account where name=lab cluster=mine set GrpTRES=gres/gpu=16 fairshare=1"]
+    assert tables.associations["lab", ""]["GrpTRES"] == "cpu=100,gres/gpu=16"
+    assert ("vision", "eve") in tables.associations
+    assert tables.associations["default", ""]["GrpTRES"] == "gres/gpu=4"
+    assert not [line for line in told if "kept" in line]
+
+
+def test_what_the_configuration_names_no_more_is_told_and_kept(world: World, tables: Database) -> None:
+    booted(world, tables)
+    done, told = applied(world, tables, accounts=[{"name": "lab"}], qos=[])
+    assert done == []
+    said = "\n".join(told)
+    assert "sacctmgr delete account vision" in said
+    assert "sacctmgr delete qos urgent" in said
+    assert "account lab: max_gpus is not configured any more, and stays 16" in said
+    assert ("vision", "") in tables.associations
+
+
+def test_people_who_have_no_user_yet_are_named_and_slurm_learns_of_them_later(
+    world: World, tables: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = booted(world, tables)
+    assert "refuses their jobs: ada" in str(summary(host)["slurm-accounts"]["warnings"])
+    monkeypatch.setattr(FakeHost, "home", lambda host, user: f"/home/{user}")
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(FakeHost, "execute", recording(FakeHost.execute, asked))
+    assert applied(world, tables)[1] == []
+    assert ("scontrol", "reconfigure") in asked
+
+
+def recording(execute: object, asked: list[tuple[str, ...]]) -> object:
+    def run(host: FakeHost, args: tuple[str, ...], *more: object) -> Result:
+        asked.append(args)
+        return execute(host, args, *more)  # type: ignore[operator, no-any-return]
+
+    return run
+
+
+def test_a_file_of_accounts_from_outside_is_checked_before_anything_is_changed(
+    world: World, tables: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    booted(world, tables)
+    before = list(tables.commands)
+    assert accounts.main(lambda: '{"retention_months": 13, "accounts": [{"name": "Bad Name"}], "qos": []}') == 1
+    assert "accounting.accounts[0]" in capsys.readouterr().err
+    assert tables.commands == before

@@ -1,0 +1,174 @@
+"""Accounting on a real Slurm with a real MariaDB: shares, limits, preemption, and what survives."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from operations.spending import usage
+from rehearsal.checks import CheckFailed
+from rehearsal.nodes.checks import output, scripts_succeeded
+from rehearsal.nodes.cluster import Cluster, Options
+from rehearsal.nodes.hosts import Host
+
+from .conftest import deployed
+
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
+# Two workers with a GPU each.
+SLURM = {
+    "accounting": {"database": "local"},
+    "accounts": [
+        {"name": "lab", "users": ["ada"], "qos": ["normal", "urgent", "small"]},
+        {"name": "guests", "users": ["bob"], "maxGpus": 1},
+    ],
+    "qos": [{"name": "urgent", "priority": 100, "preempts": ["normal"]}, {"name": "small", "maxGpusPerUser": 1}],
+}
+PEOPLE = ("ada", "bob", "eve")
+# Ada's jobs that ran had two nodes with a GPU each; one had to begin twice.
+_SECONDS = "sacct -XDn -P -u ada -o nnodes,elapsedraw | grep '^2|'"
+
+
+def until(what: str, seen: Callable[[], str], wanted: str, seconds: float = 20.0) -> None:
+    """Wait until a state is the wanted one."""
+    deadline = time.monotonic() + seconds
+    while (state := seen().strip()) != wanted:
+        if time.monotonic() > deadline:
+            raise CheckFailed(f"{what} is {state!r}, not {wanted!r}")
+        time.sleep(0.1)
+
+
+def submit(host: Host, user: str, seconds: int, *options: str) -> str:
+    """A job of some nodes with their GPUs. Its number."""
+    words = f"sbatch --parsable --gpus-per-node=1 -o /dev/null {' '.join(options)} --wrap 'srun sleep {seconds}'"
+    return output(host, words, user=user).strip()
+
+
+def job(host: Host, number: str, field: str = "%T") -> Callable[[], str]:
+    """What squeue says of a job."""
+    return lambda: output(host, f"squeue -h -j {number} -o {field}")
+
+
+def history(host: Host) -> list[str]:
+    """What the database has of all jobs."""
+    return output(host, "sacct -aXDn -P -o jobid,user,account,qos,state,alloctres,start,end").splitlines()
+
+
+def associations(host: Host) -> list[str]:
+    return output(host, "sacctmgr -nP show assoc format=account,user,fairshare,grptres,qos,defaultqos").splitlines()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with deployed("dev", f"slurm={json.dumps(SLURM)}") as stack, Cluster(stack, Options(workers=2)) as found:
+        found.start_hosts()
+        for host in found.hosts:
+            people(host)
+        found.boot()
+        scripts_succeeded(found)
+        yield found
+
+
+def people(host: Host) -> None:
+    output(host, "; ".join(f"useradd -u {2000 + number} {name}" for number, name in enumerate(PEOPLE)))
+
+
+@pytest.mark.timeout(180)
+def test_shares_limits_and_preemption_hold_and_the_record_survives(cluster: Cluster) -> None:
+    head = cluster.controller
+    nobody_else_reads_it(head)
+    limits_refuse_with_their_reason(head)
+    an_urgent_job_takes_the_nodes_of_one_that_returns(head)
+    who_used_less_comes_first(head)
+    what_was_used_adds_up(cluster, head)
+    before, allowed = history(head), associations(head)
+    assert before
+    output(head, "systemctl restart mariadb")
+    output(head, "systemctl restart slurmdbd")
+    until("slurmdbd", lambda: str(history_of(head) == before), "True")
+    fresh = cluster.fresh_host(head)
+    people(fresh)
+    cluster.take_place(head, fresh)
+    killed_while_it_takes_over(cluster, fresh)
+    assert cluster.script(fresh).wait(60) == 0, cluster.scripts[fresh.name].last_line
+    assert history(fresh) == before
+    assert associations(fresh) == allowed
+    assert any("taken over from" in line for line in cluster.scripts[fresh.name].lines)
+    again = submit(fresh, "ada", 0, "-N1")
+    until("a job after it", lambda: output(fresh, f"sacct -Xn -o state -j {again}"), "COMPLETED")
+
+
+def killed_while_it_takes_over(cluster: Cluster, host: Host) -> None:
+    run = cluster.script(host)
+    while not any(line.startswith("step munge ") for line in list(run.lines)):
+        assert run.code is None, run.last_line
+        time.sleep(0.02)
+    time.sleep(0.3)
+    run.kill()
+    assert not any(line.startswith("step accounting ") for line in run.lines)
+
+
+def what_was_used_adds_up(cluster: Cluster, head: Host) -> None:
+    lines = output(head, usage.SACCT.format(since="2026-01-01")).splitlines()
+    found = usage.read(cluster.stack.config, [], lines, "")
+    by_user = {use.user: use for use in found.uses}
+    wanted = sum(int(line.split("|")[1]) for line in output(head, _SECONDS).splitlines())
+    assert by_user["ada"].gpu_hours == pytest.approx(2 * wanted / 3600, abs=0.001)
+    assert by_user["ada"].usd > 0
+    # Neither ran.
+    assert "eve" not in by_user
+
+
+def history_of(host: Host) -> list[str]:
+    try:
+        return history(host)
+    except CheckFailed:
+        return []
+
+
+def nobody_else_reads_it(head: Host) -> None:
+    assert "3306" not in output(head, "cat /proc/net/tcp /proc/net/tcp6 | awk '$4 == \"0A\" {print $2}'")
+    assert output(head, "stat -c '%a %U' /opt/slurm/etc/slurmdbd.conf") == "600 slurm\n"
+    assert "StoragePass" not in output(head, "cat /opt/slurm/etc/slurmdbd.conf")
+    with pytest.raises(CheckFailed, match="Access denied"):
+        output(head, "mariadb slurm_acct_db -e 'show tables'", user="ada")
+
+
+def limits_refuse_with_their_reason(head: Host) -> None:
+    with pytest.raises(CheckFailed, match="Invalid account"):
+        submit(head, "eve", 0)
+    with pytest.raises(CheckFailed, match="Invalid qos"):
+        submit(head, "bob", 0, "--qos=urgent")
+    of_an_account = submit(head, "bob", 60, "-N2")
+    of_a_qos = submit(head, "ada", 60, "-N2 --qos=small")
+    until("a job above its account's limit", job(head, of_an_account, "%r"), "AssocGrpGRES")
+    until("a job above its QOS's limit", job(head, of_a_qos, "%r"), "QOSMaxGRESPerUser")
+    output(head, f"scancel {of_an_account} {of_a_qos}")
+
+
+def an_urgent_job_takes_the_nodes_of_one_that_returns(head: Host) -> None:
+    first = submit(head, "ada", 600, "-N2")
+    # Slurm holds a job that it requeues for two minutes, and hyperpod-requeue releases those that it has seen running.
+    until("a job", lambda: str(first in json.loads(head.read("/run/hyperpod-requeue.json"))["running"]), "True")
+    urgent = submit(head, "ada", 2, "-N2 --qos=urgent")
+    until("an urgent job", job(head, urgent), "RUNNING")
+    assert job(head, first)().strip() == "PENDING"
+    until("the job that had to go", job(head, first), "RUNNING", 60)
+    output(head, f"scancel {first}")
+
+
+def who_used_less_comes_first(head: Host) -> None:
+    """slurm.conf(5), PriorityWeightFairshare; priorities are computed when slurmctld starts, and every five minutes."""
+    holder = submit(head, "ubuntu", 600, "-N2")
+    until("a job that holds the nodes", job(head, holder), "RUNNING")
+    used, unused = submit(head, "ada", 60, "-N1"), submit(head, "bob", 60, "-N1")
+    output(head, "systemctl restart slurmctld")
+    until("slurmctld", lambda: output(head, "scontrol ping | grep -c 'is UP' || true"), "1")
+    priority = {number: int(output(head, f"squeue -h -j {number} -o %Q")) for number in (used, unused)}
+    assert priority[unused] > priority[used]
+    order = output(head, "squeue -h -t PD --sort=-p -o %i").split()
+    assert order == [unused, used]
+    output(head, f"scancel {holder} {used} {unused}")
+    until("the queue", lambda: output(head, "squeue -h | wc -l"), "0")
