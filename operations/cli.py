@@ -16,6 +16,7 @@ from stack.failures import Exit, explain
 from stack.project import stack_names
 
 from . import console
+from .commands.accounts import accounts_command
 from .commands.assumptions import assumptions_command
 from .commands.benchmark import benchmark_command
 from .commands.changes import reboot_command, replace_command, scale_command, update_software_command
@@ -38,6 +39,7 @@ from .commands.policy import policy_command
 from .commands.quotas import quotas_command
 from .commands.slow_node import find_slow_node_command
 from .commands.stacks import list_command
+from .commands.usage import usage_command
 from .commands.validate import validate_command
 from .manner import MANNER, Output
 from .target import ROOT
@@ -58,6 +60,7 @@ app.command("explain")(explain_command)
 app.command("charts")(charts_command)
 app.command("dashboards")(dashboards_command)
 app.command("cost")(cost_command)
+app.command("usage")(usage_command)
 app.command("policy")(policy_command)
 app.command("quotas")(quotas_command)
 app.command("nodes")(nodes_command)
@@ -67,6 +70,7 @@ app.command("ssh-config")(ssh_config_command)
 app.command("validate")(validate_command)
 app.command("benchmark")(benchmark_command)
 app.command("diagnose")(diagnose_command)
+app.command("accounts")(accounts_command)
 app.command("health")(health_command)
 app.command("users")(users_command)
 app.command("find-slow-node")(find_slow_node_command)

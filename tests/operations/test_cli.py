@@ -34,6 +34,7 @@ ASKING = {
     "health": ("health", "dev"),
     "find-slow-node": ("find-slow-node", "dev"),
     "users": ("users", "dev"),
+    "usage": ("usage", "dev"),
     "replace": ("replace", "workers-1", "--stack", "dev", "--yes"),
     "reboot": ("reboot", "workers-1", "--stack", "dev", "--yes"),
     "update-software": ("update-software", "dev", "--yes"),
@@ -43,8 +44,8 @@ ASKING = {
     "assumptions": ("assumptions", "dev"),
 }
 OFFLINE = {"deploy", "preview", "destroy", "scale", "charts", "policy"}
-# No ready stack uses the first two, the others work without a stack: tests of their own have their troubles.
-ELSEWHERE = {"governance", "dashboards", "explain", "init", "list"}
+# No ready stack uses the first three, the others work without a stack: tests of their own have their troubles.
+ELSEWHERE = {"governance", "accounts", "dashboards", "explain", "init", "list"}
 VERBS = sorted(name for command in cli.app.registered_commands if (name := command.name))
 
 

@@ -1,0 +1,39 @@
+"""``accounts``: makes Slurm's accounts and limits on the running controller what the stack's configuration says."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import shlex
+import zlib
+
+from components import provisioning
+from stack.failures import Failure, bad_input
+
+from ..target import Target
+from . import nodes as cluster_nodes
+from . import sessions
+
+_UNPACK = "python3 -c 'import base64, sys, zlib; print(zlib.decompress(base64.b64decode(sys.argv[1])).decode())'"
+_APPLY = "sudo -n /opt/hyperpod/bin/hyperpod-slurm-accounts"
+
+
+def apply(target: Target) -> list[str]:
+    """Apply them. What was done, line by line. Raises Failure where the controller refuses."""
+    wanted = None if target.on_eks else provisioning.accounting(target.config)
+    if wanted is None:
+        raise bad_input(
+            f"{target.stack} has no accounts of Slurm's", "set hyperpod:slurm.accounting (docs/slurm.md, Accounting)"
+        )
+    text = json.dumps(dataclasses.asdict(wanted)).encode()
+    packed = base64.b64encode(zlib.compress(text, 9)).decode()
+    head = cluster_nodes.controller(cluster_nodes.list_nodes(target))
+    ran = sessions.run_remote(target, head, f"{_UNPACK} {shlex.quote(packed)} | {_APPLY}", timeout=300)
+    lines = [line for line in ran.output.splitlines() if line.strip()]
+    if ran.code != 0:
+        raise Failure(
+            f"{head.name} did not apply the accounts: {lines[-1] if lines else ran.code}",
+            "the scripts of a controller that was made without slurm.accounting do not know it: docs/slurm.md",
+        )
+    return lines

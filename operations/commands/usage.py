@@ -1,0 +1,53 @@
+"""The verb ``usage``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .. import console, target
+from ..spending import usage
+
+
+def usage_command(
+    stack: console.Stack,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="From when, by the controller's clock. Default: this month."),
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", metavar="FILE", help="File for a plot (png, svg, pdf).")
+    ] = None,
+    as_json: console.Json = False,
+) -> None:
+    """Show who used how many accelerator hours, and their cost.
+
+    From Slurm's accounting, by account and user, at the list prices of the
+    nodes. For stacks with slurm.accounting; docs/slurm.md has the rest.
+
+    \b
+      hyperpod usage slurm-gpu
+      hyperpod usage slurm-gpu --since 2026-11-01 --picture november.png
+      hyperpod usage slurm-gpu --json
+    """
+    chosen = target.load(stack)
+    begin = usage.start(since, datetime.now())
+    with console.err().status(f"Asking the controller of {chosen.cluster_name} ..."):
+        found = usage.ask(chosen, begin)
+    if picture:
+        usage.draw(found, picture)
+        found = replace(found, picture=str(picture))
+    if as_json:
+        console.emit({**found.__dict__, "uses": [use.__dict__ for use in found.uses], "usd": found.usd})
+        return
+    console.table(
+        f"{found.cluster} since {found.since}: {found.gpu_hours:,.1f} accelerator hours, ${found.usd:,.2f}",
+        ["account", "user", ("jobs", "right"), ("hours", "right"), ("$", "right")],
+        [(use.account, use.user, use.jobs, f"{use.gpu_hours:,.1f}", f"{use.usd:,.2f}") for use in found.uses],
+    )
+    for line in (*found.notes, *([f"plot: {found.picture}"] if found.picture else [])):
+        console.say(f"  {line}", "dim")

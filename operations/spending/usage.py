@@ -1,0 +1,172 @@
+"""``usage``: accelerator hours and dollars by account and user, from Slurm's record of jobs and the price table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from hyperpod_node.slurm_conf import expand
+
+from components.catalogue.accelerators import lookup
+from components.config import Config
+from stack.failures import Failure, bad_input
+
+from ..cluster import nodes as cluster_nodes
+from ..cluster import sessions
+from ..cluster.node import Node
+from ..target import Target
+
+# The question, from a time on: every run of a job that returned to the queue (--duplicates), cut to the time that is
+# asked for (--truncate), with elapsed seconds of that time (sacct(1)).
+_FIELDS = ("User", "Account", "JobIDRaw", "NodeList", "AllocTRES", "ElapsedRaw")
+SACCT = (
+    "/opt/slurm/bin/sacct --allusers --allocations --duplicates --truncate --noheader --parsable2 "
+    f"--starttime={{since}} --endtime=now --format={','.join(_FIELDS)}"
+)
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?)?")
+_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """What one user's jobs have used of one account. ``gpu_hours`` are hours of GPUs, or of Trainium chips."""
+
+    account: str
+    user: str
+    jobs: int
+    gpu_hours: float
+    usd: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """A cluster's use since a time, the most expensive first. ``notes`` say what the figures leave out."""
+
+    cluster: str
+    since: str
+    uses: tuple[Use, ...]
+    notes: tuple[str, ...]
+    picture: str = ""
+
+    @property
+    def gpu_hours(self) -> float:
+        """All of it."""
+        return sum(use.gpu_hours for use in self.uses)
+
+    @property
+    def usd(self) -> float:
+        """All of it, US dollars."""
+        return sum(use.usd for use in self.uses)
+
+
+def start(since: str | None, now: datetime) -> str:
+    """The beginning of the time that is asked for, in sacct's form; by default of this month. Raises Failure."""
+    if since is None:
+        return f"{now:%Y-%m-01}"
+    if not _TIME.fullmatch(since):
+        raise bad_input(f'--since "{since}" is not a time', "2026-11-01, or 2026-11-01T08:00")
+    try:
+        datetime.fromisoformat(since)
+    except ValueError:
+        raise bad_input(f'--since "{since}" is not in the calendar', "2026-11-01, or 2026-11-01T08:00") from None
+    return since
+
+
+def ask(target: Target, since: str) -> Usage:
+    """Ask the controller. Raises Failure where there is no accounting, or it does not answer."""
+    if target.on_eks:
+        raise bad_input("usage is of Slurm's accounting", "on EKS, Kueue's metrics have it: docs/metrics.md")
+    nodes = cluster_nodes.list_nodes(target)
+    ran = sessions.run_remote(target, cluster_nodes.controller(nodes), SACCT.format(since=since), timeout=300)
+    if ran.code != 0:
+        hint = "without hyperpod:slurm.accounting Slurm may keep none (docs/slurm.md, Accounting)"
+        raise Failure(f"sacct on the controller ended with {ran.code}: {ran.output.strip()}", hint)
+    return read(target.config, nodes, ran.output.splitlines(), since)
+
+
+def read(config: Config, nodes: Sequence[Node], lines: Iterable[str], since: str) -> Usage:
+    """Add up sacct's lines."""
+    rates = _rates(config, nodes)
+    usual = max((_rate(group.type.name) for group in config.training_groups), default=0.0)
+    hours: dict[tuple[str, str], float] = {}
+    dollars: dict[tuple[str, str], float] = {}
+    jobs: dict[tuple[str, str], set[str]] = {}
+    unknown = 0.0
+    for line in lines:
+        fields = dict(zip(_FIELDS, line.strip().split("|"), strict=False))
+        if len(fields) < len(_FIELDS) or not fields["ElapsedRaw"].isdigit():
+            continue
+        key = fields["Account"] or "(none)", fields["User"]
+        used = _accelerators(fields["AllocTRES"]) * int(fields["ElapsedRaw"]) / _SECONDS
+        known = [rates[name] for name in expand(fields["NodeList"]) if name in rates]
+        if used and not known and len(set(map(_rate, _types(config)))) > 1:
+            unknown += used
+        hours[key] = hours.get(key, 0.0) + used
+        dollars[key] = dollars.get(key, 0.0) + used * (sum(known) / len(known) if known else usual)
+        jobs.setdefault(key, set()).add(fields["JobIDRaw"])
+    uses = [
+        Use(account=key[0], user=key[1], jobs=len(jobs[key]), gpu_hours=round(used, 4), usd=round(dollars[key], 2))
+        for key, used in hours.items()
+    ]
+    uses.sort(key=lambda use: (-use.usd, use.account, use.user))
+    notes = [
+        "a job pays for the accelerators that it holds, at the tables' rate of their instances; idle ones are extra"
+    ]
+    if unknown:
+        notes.append(f"{unknown:,.1f} hours on nodes that are gone are at the highest rate of the stack's instances")
+    return Usage(cluster=config.settings.cluster_name, since=since, uses=tuple(uses), notes=tuple(notes))
+
+
+def _types(config: Config) -> list[str]:
+    return [group.type.name for group in config.training_groups]
+
+
+def _rates(config: Config, nodes: Sequence[Node]) -> Mapping[str, float]:
+    """US dollars for an hour of an accelerator, by node."""
+    roles = {group.name for group in config.training_groups}
+    return {node.hostname: _rate(node.instance_type) for node in nodes if node.group in roles and node.hostname}
+
+
+def _rate(instance_type: str) -> float:
+    row = lookup(instance_type)
+    return (row.hourly_usd or 0.0) / row.accelerators if row.accelerators else 0.0
+
+
+def _accelerators(tres: str) -> int:
+    """How many a job has, of ``billing=8,cpu=96,gres/gpu=8,node=1``. Typed ones (gres/gpu:h100) are among them."""
+    found = re.search(r"(?:^|,)gres/(?:gpu|neuron)=(\d+)", tres)
+    return int(found[1]) if found else 0
+
+
+def draw(usage: Usage, path: Path) -> None:
+    """Bars of dollars by account, with a part for each user; the file name's extension sets the format."""
+    # Importing it takes a second. Figures go to files: no window and no pyplot state.
+    from matplotlib.figure import Figure
+
+    accounts = list(dict.fromkeys(use.account for use in usage.uses))
+    figure = Figure(figsize=(9, 1.8 + 0.6 * len(accounts)), layout="constrained")
+    axes = figure.subplots()
+    ends = dict.fromkeys(accounts, 0.0)
+    for user in dict.fromkeys(use.user for use in usage.uses):
+        own = [use for use in usage.uses if use.user == user]
+        axes.barh(
+            [use.account for use in own], [use.usd for use in own], left=[ends[use.account] for use in own], label=user
+        )
+        for use in own:
+            ends[use.account] += use.usd
+    for account, end in ends.items():
+        hours = sum(use.gpu_hours for use in usage.uses if use.account == account)
+        axes.annotate(f" ${end:,.0f}, {hours:,.0f} h", (end, account), va="center")
+    axes.invert_yaxis()
+    axes.margins(x=0.2)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("US dollars")
+    axes.set_title(f"{usage.cluster} since {usage.since}: {usage.gpu_hours:,.0f} accelerator hours, ${usage.usd:,.0f}")
+    axes.grid(visible=True, axis="x", alpha=0.3)
+    if accounts:
+        axes.legend(title="user")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)

@@ -1,0 +1,162 @@
+"""``usage`` and ``accounts``: what Slurm's record of jobs adds up to, and what the controller is told to set."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from hyperpod_node import parameters
+from hyperpod_node.model import Accounting
+
+from components.catalogue.accelerators import lookup
+from operations.aws import Aws
+from operations.cluster import sessions, slurm_accounts
+from operations.cluster.node import Node
+from operations.cluster.sessions import Remote
+from operations.spending import usage
+from stack.failures import Exit, Failure
+from tests.operations.aws import StubbedAws, run, run_json, stack, with_nodes
+
+On = Callable[[Aws], None]
+SLURM = ('slurm={"accounting":{},"accounts":[{"name":"lab","users":["ada"],"maxGpus":4}],"qos":[{"name":"late"}]}',)
+# As sacct 24.11 prints them: a job that returned to the queue is there twice, a CPU job has no GPUs, one has not begun.
+SACCT = """ada|lab|1|ip-10-1-1-[1-2]|billing=2,cpu=2,gres/gpu=2,node=2|5400
+ada|lab|1|ip-10-1-1-1|billing=1,cpu=1,gres/gpu=1,node=1|3600
+bob|guests|2|ip-10-1-1-2|billing=1,cpu=1,gres/gpu:a10g=1,gres/gpu=1,node=1|1800
+bob|guests|3|ip-10-1-1-2|cpu=4,node=1|7200
+bob|guests|4|None assigned||0
+"""
+PRICE = lookup("ml.g5.16xlarge").hourly_usd or 0.0
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What the controller prints, to change; and what it was asked."""
+    found = {"output": SACCT, "code": "0"}
+
+    def run_remote(target: object, node: Node, line: str, timeout: float) -> Remote:
+        assert node.role == "controller"
+        found["asked"] = line
+        return Remote(code=int(found["code"]), output=found["output"])
+
+    monkeypatch.setattr(sessions, "run_remote", run_remote)
+    return found
+
+
+def test_hours_and_dollars_are_those_of_the_accelerators_that_jobs_held(
+    said: dict[str, str], aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_nodes(aws)
+    on(aws)
+    code, found = run_json(capsys, "usage", "dev", "--since", "2026-11-01")
+    assert code == Exit.GOOD
+    assert [(use["account"], use["user"], use["jobs"], use["gpu_hours"]) for use in found["uses"]] == [
+        ("lab", "ada", 1, 4.0),
+        ("guests", "bob", 3, 0.5),
+    ]
+    assert [use["usd"] for use in found["uses"]] == [round(4 * PRICE, 2), round(PRICE / 2, 2)]
+    assert found["usd"] == sum(use["usd"] for use in found["uses"])
+    assert "--starttime=2026-11-01 " in said["asked"]
+    assert "--duplicates" in said["asked"], "a job that returned to the queue has used what it had before"
+
+
+def test_people_get_a_table_and_a_picture(
+    said: dict[str, str], aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with_nodes(aws)
+    on(aws)
+    code, out, _ = run(capsys, "usage", "dev", "--picture", str(tmp_path / "new/use.svg"))
+    assert code == Exit.GOOD
+    assert "4.5 accelerator hours" in out
+    assert out.splitlines()[2].split()[:4] == ["lab", "ada", "1", "4.0"]
+    drawn = (tmp_path / "new/use.svg").read_text()
+    assert "<svg" in drawn
+
+
+def test_a_job_on_nodes_that_are_gone_is_told_of_where_their_price_is_not_known() -> None:
+    line = "ada|lab|1|ip-10-9-9-9|gres/gpu=8|3600"
+    one = stack(StubbedAws(), "slurm-gpu").config
+    assert len(usage.read(one, [], [line], "x").notes) == 1
+    groups = [{"name": "a", "instanceType": "ml.p5.48xlarge"}, {"name": "b", "instanceType": "ml.p4d.24xlarge"}]
+    found = usage.read(stack(StubbedAws(), "slurm-gpu", f"workers={json.dumps(groups)}").config, [], [line], "x")
+    assert "8.0 hours on nodes that are gone" in found.notes[1]
+    assert found.usd == pytest.approx(lookup("ml.p5.48xlarge").hourly_usd, abs=0.01)
+
+
+def test_trainium_chips_count(aws: StubbedAws) -> None:
+    config = stack(aws, "slurm-trainium").config
+    found = usage.read(config, [], ["ada|lab|1|ip-1|cpu=1,gres/neuron=16,node=1|3600"], "x")
+    assert found.gpu_hours == 16
+    assert found.usd == pytest.approx(lookup("ml.trn1.32xlarge").hourly_usd, abs=0.01)
+
+
+def test_nothing_used_is_an_empty_table_and_a_picture_all_the_same(aws: StubbedAws, tmp_path: Path) -> None:
+    found = usage.read(stack(aws, "dev").config, [], [], "2026-11-01")
+    assert (found.gpu_hours, found.usd, found.uses) == (0, 0, ())
+    usage.draw(found, tmp_path / "none.png")
+    assert (tmp_path / "none.png").stat().st_size
+
+
+@pytest.mark.parametrize("since", ["yesterday", "2026-13-01", "2026-11-01; reboot", "$(reboot)"])
+def test_a_time_that_is_none_is_refused_before_anything_is_asked(
+    since: str, said: dict[str, str], aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on(aws)
+    code, _, err = run(capsys, "usage", "dev", "--since", since)
+    assert code == Exit.BAD_INPUT
+    assert "2026-11-01T08:00" in err
+    assert "asked" not in said
+
+
+def test_the_default_is_this_month() -> None:
+    assert usage.start(None, datetime(2026, 11, 22)) == "2026-11-01"
+
+
+def test_a_slurm_that_keeps_no_account_of_jobs_is_told_with_the_key_that_changes_it(
+    said: dict[str, str], aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_nodes(aws)
+    on(aws)
+    said |= {"output": "Slurm accounting storage is disabled\n", "code": "1"}
+    code, _, err = run(capsys, "usage", "dev")
+    assert code == Exit.FAILED
+    assert "accounting storage is disabled" in err
+    assert "hyperpod:slurm.accounting" in err
+
+
+def test_eks_has_no_accounts_of_slurm(aws: StubbedAws) -> None:
+    for ask in (lambda target: usage.ask(target, "2026-11-01"), slurm_accounts.apply):
+        with pytest.raises(Failure, match="Slurm"):
+            ask(stack(aws, "eks-gpu"))
+
+
+def test_the_controller_gets_the_accounts_of_the_configuration(aws: StubbedAws, said: dict[str, str]) -> None:
+    with_nodes(aws)
+    said["output"] = "done: sacctmgr add qos late\n"
+    chosen = stack(aws, "dev", *SLURM)
+    assert slurm_accounts.apply(chosen) == ["done: sacctmgr add qos late"]
+    unpack, _, apply = said["asked"].partition(" | ")
+    assert apply == "sudo -n /opt/hyperpod/bin/hyperpod-slurm-accounts"
+    sent = subprocess.run(["bash", "-c", unpack], capture_output=True, text=True, check=True).stdout
+    wanted = parameters.part(Accounting, json.loads(sent), "")
+    assert (wanted.accounts[0].users, wanted.accounts[0].max_gpus, wanted.qos[0].name) == (("ada",), 4, "late")
+
+
+def test_a_controller_that_refuses_is_told_with_its_reason(aws: StubbedAws, said: dict[str, str]) -> None:
+    with_nodes(aws)
+    said |= {"output": "hyperpod-slurm-accounts: `sacctmgr` failed: no\n", "code": "1"}
+    with pytest.raises(Failure, match="did not apply the accounts: hyperpod-slurm-accounts: `sacctmgr` failed: no"):
+        slurm_accounts.apply(stack(aws, "dev", *SLURM))
+
+
+def test_without_accounting_there_is_nothing_to_apply(
+    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on(aws)
+    code, _, err = run(capsys, "accounts", "dev")
+    assert code == Exit.BAD_INPUT
+    assert "set hyperpod:slurm.accounting" in err
