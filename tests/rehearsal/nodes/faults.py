@@ -227,7 +227,7 @@ def files_of(host: Host) -> dict[str, str]:
 
 
 def run_twice(cluster: Cluster) -> str:
-    """Run ``on_create.sh`` again on every booted host: nothing changes, and it takes under 2 s."""
+    """Run ``on_create.sh`` again on every booted host: nothing changes, and it waits for nothing."""
     before = {host.name: files_of(host) for host in cluster.hosts}
     slowest = 0.0
     for host in cluster.hosts:
@@ -238,7 +238,8 @@ def run_twice(cluster: Cluster) -> str:
         was = before[host.name]
         changed = sorted(one for one in {*after, *was} if after.get(one) != was.get(one) and not _reports(one))
         require(not changed, f"the second run on {host.name} changed {', '.join(changed[:5])}")
-        require(run.seconds < 2, f"the second run on {host.name} took {run.seconds:.1f} s")
+        # It takes 0.3 s of CPU time; a busy machine may need several seconds for that, and a wait is longer.
+        require(run.seconds < 8, f"the second run on {host.name} took {run.seconds:.1f} s")
     return f"nothing changed, slowest {slowest:.2f} s"
 
 
