@@ -73,7 +73,11 @@ class Eks(ComponentResource):
             self._child,
         )
         self.ready = access.ready + self._node_access(cluster)
-        self._kubernetes = kubernetes.Provider(f"{name}-kubernetes", kubeconfig=kubeconfig, opts=self._child)
+        # What is deleted with its namespace leaves the state before the namespace goes. If a destroy is interrupted in
+        # between, a deployment meets objects of the stack that the state has lost, and takes them over.
+        self._kubernetes = kubernetes.Provider(
+            f"{name}-kubernetes", kubeconfig=kubeconfig, upsert_existing_objects=True, opts=self._child
+        )
         chart = HyperPodChart(
             f"{name}-chart",
             HyperPodChartArgs(

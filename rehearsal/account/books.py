@@ -74,6 +74,8 @@ class Books:
         self.live: dict[tuple[str, str], Live] = {}
         self.kept: set[str] = set()
         self.now = 0.0
+        # Whether pulumi-kubernetes takes over objects that are there already (its provider's upsertExistingObjects).
+        self.upserts = False
 
     def client(self, service: str) -> Any:
         """A boto3 client of the account; botocore checks the shape of every request."""

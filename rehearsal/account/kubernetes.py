@@ -76,7 +76,9 @@ def _create(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     _check_namespace(account, i)
     metadata = i["metadata"]
     name = "/".join(part for part in (metadata.get("namespace"), metadata["name"]) if part)
-    if any(live.id == name and live.inputs.get("kind") == i["kind"] for live in account.live.values()):
+    there = any(live.id == name and live.inputs.get("kind") == i["kind"] for live in account.live.values())
+    # pulumi-kubernetes 4.29.0, release notes: an error, unless the provider was told otherwise.
+    if there and not account.upserts:
         raise Refused("AlreadyExists", f"{i['kind']} {name} already exists")
     return name, {"metadata": {**metadata, "uid": account.new_id("uid")}}
 

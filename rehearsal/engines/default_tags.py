@@ -19,6 +19,11 @@ def default_tags(provider: Mapping[str, Any]) -> dict[str, str]:
     return dict((settings or {}).get("tags") or {})
 
 
+def takes_over(provider: Mapping[str, Any]) -> bool:
+    """Whether a provider's inputs say that objects which are there already are taken over."""
+    return provider.get("upsertExistingObjects") in (True, "true")
+
+
 def with_default_tags(token: str, inputs: dict[str, Any], defaults: Mapping[str, str]) -> dict[str, Any]:
     """Inputs with all tags of the resource. An object that overrides the default tags with none gets only its own
     (terraform-provider-aws, internal/service/s3/object.go, ignoreProviderDefaultTags)."""

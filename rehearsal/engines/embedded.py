@@ -26,7 +26,7 @@ from ..account.kinds import after_update, provider_refuses
 from ..account.s3 import body
 from . import protocol
 from .autoname import keeps_name, named, with_names
-from .default_tags import default_tags, with_default_tags
+from .default_tags import default_tags, takes_over, with_default_tags
 from .eks_component import construct_eks_cluster
 
 CANCELLED = "cancelled"
@@ -180,6 +180,7 @@ class Engine(MockMonitor):
         if resource.type.startswith(PROVIDER_PREFIX):
             resource.id = f"{resource.name}-provider"
             resource.outputs = dict(resource.inputs)
+            self.account.upserts |= takes_over(resource.inputs)
             return
         old = self.old.get(resource.urn)
         if old is not None:

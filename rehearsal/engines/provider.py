@@ -27,7 +27,7 @@ from ..account import Account, HalfMade, Refused
 from ..account.kinds import after_update, provider_refuses
 from . import protocol
 from .autoname import NAMED, keeps_name, named
-from .default_tags import default_tags, with_default_tags
+from .default_tags import default_tags, takes_over, with_default_tags
 from .eks_component import construct_eks_cluster
 from .refusals import abort, abort_with_state, refusals
 
@@ -61,9 +61,8 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         """Do nothing: this provider never calls the engine on its own."""
         return empty_pb2.Empty()
 
-    def Cancel(self, request: Any, context: Any) -> Any:
-        """Do nothing: no call takes long enough to need cancelling."""
-        return empty_pb2.Empty()
+    # No call takes long enough to need cancelling.
+    Cancel = Attach
 
     def GetPluginInfo(self, request: Any, context: Any) -> Any:
         """The version of the installed SDK, which the program was written for."""
@@ -85,6 +84,7 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
     def Configure(self, request: Any, context: Any) -> Any:
         """Support previews, and keep the default tags, which one of a package's providers has."""
         self._default_tags = default_tags(_comparable(request.args)) or self._default_tags
+        self.account.upserts |= takes_over(_comparable(request.args))
         return provider_pb2.ConfigureResponse(
             acceptSecrets=True, supportsPreview=True, acceptResources=self._takes_references
         )

@@ -19,6 +19,8 @@ _KEYS = [one for key in keys(_SCHEMA) for one in (key, *key.below())]
 KINDS = {key.path: key.kind for key in _KEYS if key.kind}
 # Those that hold a value, and not keys of their own.
 LEAVES = {key.path for key in _KEYS if not key.parts}
+# Those that only hold others, which say what a change does.
+_HOLDERS = {key.path for key in _KEYS} - KINDS.keys()
 P5 = {"name": "workers", "instanceType": "ml.p5.48xlarge"}
 FAST, OLD = GOLDEN["eks-teams"].settings["workers"]
 VISION, SPEECH = GOLDEN["eks-teams"].settings["teams"]
@@ -164,7 +166,7 @@ def changed(before: Settings, after: Settings) -> set[str]:
         elif path[:2] in before_members ^ after_members:
             path = (*path[:2], "name")
         paths.add(".".join(part for part in path if part[0] != "#"))
-    return paths
+    return paths - _HOLDERS
 
 
 def _flat(model: Model, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -52,9 +52,12 @@ def refusal(account: Account, token: str, inputs: dict[str, Any]) -> str:
     return str(refused.value)
 
 
-def test_a_valid_object_is_made_once(account: Account) -> None:
+def test_a_valid_object_is_made_once_unless_the_provider_takes_over_what_is_there(account: Account) -> None:
     assert account.create(CONFIG_MAP, "one", config_map())[0] == "default/a"
     assert refusal(account, CONFIG_MAP, config_map()) == "AlreadyExists: ConfigMap default/a already exists"
+    account.upserts = True
+    assert account.create(CONFIG_MAP, "one", config_map(data={"key": "other"}))[0] == "default/a"
+    assert account.live[CONFIG_MAP, "default/a"].inputs["data"] == {"key": "other"}
 
 
 @pytest.mark.parametrize(

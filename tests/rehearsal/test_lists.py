@@ -60,7 +60,10 @@ LONG: dict[str, Any] = {
 # What an existing VPC excludes, and what EKS has not.
 CLOSED: dict[str, Any] = {
     "network": {"egress": "vpc-only", "trusted": ["210987654321", "310987654321", "o-exampleorgid"]},
-    "users": [{"name": f"research{n}", "uid": 2000 + n, "sshKeys": [KEY, f"{KEY}2"]} for n in (1, 2)],
+    "users": [
+        {"name": f"research{n}", "uid": 2000 + n, "sshKeys": [KEY.replace("J4M2", f"J4{n}{m}") for m in "ab"]}
+        for n in (1, 2)
+    ],
     "slurm": {
         "accounting": {},
         "accounts": [
