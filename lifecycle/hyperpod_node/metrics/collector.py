@@ -29,6 +29,7 @@ StartLimitIntervalSec=0
 [Service]
 Restart=always
 RestartSec=30
+TimeoutStopSec=5
 CPUQuota=50%
 MemoryMax=512M
 Nice=10

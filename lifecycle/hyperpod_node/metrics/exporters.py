@@ -20,6 +20,7 @@ DCGM_IMAGE = "hyperpod/dcgm_exporter:4.1.1-4.0.4-ubi9"
 # Where a job's prolog writes which job has which GPU; gone after a reboot, as the jobs are.
 GPU_JOBS = "/run/hyperpod/gpu-jobs"
 NEURON = "/opt/aws/neuron/bin"
+# Figures that are not sent yet never hold up a reboot.
 _HEAD = """# Made by the HyperPod lifecycle scripts.
 [Unit]
 Description={what}
@@ -30,6 +31,7 @@ StartLimitIntervalSec=0
 [Service]
 Restart=always
 RestartSec=30
+TimeoutStopSec=10
 """
 # The container has its own limits; the unit's are for the command that pulls it and waits for it.
 _CONTAINER = """TimeoutStartSec=1800
