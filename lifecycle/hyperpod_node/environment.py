@@ -137,17 +137,23 @@ def profile(values: Dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _etc_environment(node: Node, values: Dict[str, str]) -> None:
-    """Write our block of /etc/environment; the rest of the file belongs to others."""
-    name = "/etc/environment"
+def outside(text: str, begin: str, end: str) -> List[str]:
+    """The lines of a file that are not ours: all but those between these two, and the two."""
     kept: List[str] = []
     inside = False
-    for line in (node.host.read(name) or "").splitlines():
-        if line == BEGIN:
+    for line in text.splitlines():
+        if line == begin:
             inside = True
-        elif line == END:
+        elif line == end:
             inside = False
         elif not inside:
             kept.append(line)
+    return kept
+
+
+def _etc_environment(node: Node, values: Dict[str, str]) -> None:
+    """Write our block of /etc/environment; the rest of the file belongs to others."""
+    name = "/etc/environment"
+    kept = outside(node.host.read(name) or "", BEGIN, END)
     block = [BEGIN, *(f'{key}="{value}"' for key, value in values.items()), END] if values else []
     node.host.write(name, "\n".join([*kept, *block]) + ("\n" if kept or block else ""))

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
-from . import accounts, parameters, slurm_configure, ssh_folder, ssh_jobs
+from . import accounts, environment, parameters, slurm_configure, ssh_folder, ssh_jobs
 from .accounts import SUDOERS
 from .errors import NotYet, StepError
 from .host import Host
@@ -207,14 +207,7 @@ def _make(host: Host, homes: str, parent: int, name: str) -> None:
 def _write_keys(folder: ssh_folder.SshFolder, keys: Sequence[str]) -> None:
     """The stack's keys between their marks, before those that the person has added."""
     before = folder.read("authorized_keys")
-    kept, ours = [], False
-    for line in before.splitlines():
-        if line == BEGIN:
-            ours = True
-        elif line == END:
-            ours = False
-        elif not ours:
-            kept.append(line)
+    kept = environment.outside(before, BEGIN, END)
     lines = [BEGIN, *keys, END, *kept] if keys else kept
     if lines or before:
         folder.write("authorized_keys", "".join(line + "\n" for line in lines), 0o600)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, cast, get_args
 
 import typer
@@ -73,9 +74,9 @@ def init_command(
         name=name, orchestrator=runs, accelerator=has, region=where, zone=at, instance_type=kind, nodes=nodes or 2
     )
     if budget:
-        wanted = Wanted(**{**vars(wanted), "nodes": new_stack.most_nodes(wanted, budget)})
+        wanted = replace(wanted, nodes=new_stack.most_nodes(wanted, budget))
     elif nodes is None:
-        wanted = Wanted(**{**vars(wanted), "nodes": int(_ask("Workers", (), "2"))})
+        wanted = replace(wanted, nodes=int(_ask("Workers", (), "2")))
     stack = new_stack.planned(wanted)
     path.write_text(new_stack.text(wanted))
     price = estimate(stack.config).hourly_usd
@@ -90,7 +91,11 @@ def init_command(
     console.say(f"{path.name}: {wanted.nodes} x {kind} in {where} ({at}), ${price:,.2f} an hour by list prices", "bold")
     where_else = f"EC2 offers {kind} in {', '.join(offered)}" if offered else f"no zone of {where} offers {kind}"
     console.say(f"  {where_else if not unknown else f'which zones offer {kind} could not be asked: {unknown}'}")
-    console.table("Quotas", ["service", "quota", ("needed", "right")], [_row(one) for one in needed(stack.config)])
+    console.table(
+        "Quotas",
+        ["service", "quota", ("needed", "right")],
+        [(one.service, one.name, one.needed) for one in needed(stack.config)],
+    )
     console.say(
         f"Next: hyperpod rehearse {name}    # without an AWS account\n"
         f"      hyperpod quotas {name}      # which of these to request\n"
@@ -107,7 +112,3 @@ def _ask(what: str, choices: Sequence[str], default: str) -> str:
     while (answer := typer.prompt(what, default=default, err=True)) not in (choices or (answer,)):
         console.note(f"one of {', '.join(choices)}", "")
     return str(answer)
-
-
-def _row(quota: object) -> tuple[object, ...]:
-    return tuple(getattr(quota, name) for name in ("service", "name", "needed"))

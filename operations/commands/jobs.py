@@ -13,13 +13,12 @@ import typer
 import yaml
 from rich.markup import escape
 
-from stack.failures import Failure, bad_input
+from stack.failures import Failure
 from stack.jobs import run as job_run
-from stack.jobs.render import JobError, render
 from stack.jobs.specs import JOBS
 
 from .. import console, target
-from .running_jobs import api_of, cancel_command, list_command, logs_command
+from .running_jobs import api_of, cancel_command, list_command, logs_command, rendered
 
 
 @dataclass(frozen=True)
@@ -93,10 +92,7 @@ def _rendered(
     stack: str, name: str, choices: Choices, deadline: float | None = None
 ) -> tuple[target.Target, list[dict[str, Any]]]:
     chosen = target.load(stack)
-    try:
-        return chosen, render(name, chosen.config, **vars(choices), deadline=deadline)
-    except JobError as error:
-        raise bad_input(str(error)) from None
+    return chosen, rendered(name, chosen.config, **vars(choices), deadline=deadline)
 
 
 def _printer(name: str) -> Callable[..., None]:

@@ -31,6 +31,14 @@ def api_of(chosen: target.Target, file: Path | None) -> job_run.Api:
     return KubernetesApi.of(file or kubeconfig.render(kubeconfig.describe(chosen)))
 
 
+def rendered(name: str, config: Config, **choices: Any) -> list[dict[str, Any]]:
+    """A job's objects. Raises Failure where this stack cannot run it so."""
+    try:
+        return render(name, config, **choices)
+    except JobError as error:
+        raise bad_input(str(error)) from None
+
+
 def list_command(stack: console.Stack, kubeconfig_file: Kubeconfig = None, as_json: console.Json = False) -> None:
     """List the jobs that are there, in every team's namespace.
 
@@ -68,7 +76,7 @@ def logs_command(
       hyperpod job logs eks-gpu nanogpt -f
     """
     chosen = target.load(stack)
-    objects, api = _required(name, chosen, namespace), api_of(chosen, kubeconfig_file)
+    objects, api = rendered(name, chosen.config, namespace=namespace), api_of(chosen, kubeconfig_file)
     if not job_run.state(api, objects[-1]):
         raise _not_there(name, stack)
     if follow:
@@ -92,7 +100,7 @@ def cancel_command(
       hyperpod job cancel eks-gpu nanogpt
     """
     chosen = target.load(stack)
-    objects, api = _required(name, chosen, namespace), api_of(chosen, kubeconfig_file)
+    objects, api = rendered(name, chosen.config, namespace=namespace), api_of(chosen, kubeconfig_file)
     if not (state := job_run.state(api, objects[-1])):
         raise _not_there(name, stack)
     console.confirm(f"Delete {name} ({state})?", yes=yes)
@@ -108,16 +116,9 @@ def _namespaces(config: Config) -> list[str | None]:
 def _objects(name: str, config: Config, namespace: str | None) -> list[dict[str, Any]]:
     """A job's objects; none where this stack cannot run it."""
     try:
-        return render(name, config, namespace=namespace)
-    except JobError:
+        return rendered(name, config, namespace=namespace)
+    except Failure:
         return []
-
-
-def _required(name: str, chosen: target.Target, namespace: str | None) -> list[dict[str, Any]]:
-    try:
-        return render(name, chosen.config, namespace=namespace)
-    except JobError as error:
-        raise bad_input(str(error)) from None
 
 
 def _not_there(name: str, stack: str) -> Failure:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -121,7 +121,7 @@ def planned(wanted: Wanted, root: Path = target.ROOT) -> target.Target:
 
 def most_nodes(wanted: Wanted, budget: float) -> int:
     """How many workers cost at most ``budget`` USD an hour, with everything around them. Raises Failure if none."""
-    one, two = (cost.estimate(planned(_with(wanted, nodes)).config).hourly_usd for nodes in (1, 2))
+    one, two = (cost.estimate(planned(replace(wanted, nodes=nodes)).config).hourly_usd for nodes in (1, 2))
     if one > budget:
         raise bad_input(
             f"--budget: one {wanted.instance_type} and what belongs to it cost ${one:,.2f} an hour, more than "
@@ -129,7 +129,3 @@ def most_nodes(wanted: Wanted, budget: float) -> int:
             f"--budget {math.ceil(one)}, or another --instance-type",
         )
     return 1 + math.floor((budget - one) / (two - one))
-
-
-def _with(wanted: Wanted, nodes: int) -> Wanted:
-    return Wanted(**{**vars(wanted), "nodes": nodes})

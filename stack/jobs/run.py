@@ -199,10 +199,8 @@ def state(api: Api, job: Object) -> str:
     found = api.get(job)
     if found is None:
         return ""
-    for condition in (found.get("status") or {}).get("conditions") or []:
-        if condition["type"] in _DONE and condition["status"] == "True":
-            return "succeeded" if _DONE[condition["type"]] else "failed"
-    return _phase(_pods(api, job))
+    succeeded = _success(found)
+    return _phase(_pods(api, job)) if succeeded is None else "succeeded" if succeeded else "failed"
 
 
 def said(api: Api, job: Object) -> list[str]:
@@ -221,6 +219,11 @@ def _ended(api: Api, job: Object) -> bool | None:
     found = api.get(job)
     if found is None:
         raise Failure(f"{job['metadata']['name']} was deleted while it ran")
+    return _success(found)
+
+
+def _success(found: Object) -> bool | None:
+    """Whether a job has succeeded; None while it goes on."""
     for condition in (found.get("status") or {}).get("conditions") or []:
         if condition["type"] in _DONE and condition["status"] == "True":
             return _DONE[condition["type"]]
