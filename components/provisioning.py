@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hyperpod_node import parameters, people
 from hyperpod_node.accounting.accounts import OWN_ACCOUNT, with_users
-from hyperpod_node.model import Account, Accounting, Group, Parameters, People, Person, Qos
+from hyperpod_node.model import Account, Accounting, Default, Group, Parameters, People, Person, Qos
 
 from .config import Config, InstanceGroup
 from .names import Names
@@ -50,17 +50,26 @@ def facts(config: Config, names: Names, remote_write_url: str | None = None) -> 
 
 
 def accounting(config: Config) -> Accounting | None:
-    """What Slurm keeps and limits, None where it keeps nothing. People in no account are in the default one."""
-    slurm = config.settings.slurm
+    """What Slurm keeps and limits, None where it keeps nothing.
+
+    Whose account is in the list of people is in that one too; people in no account are in the default one.
+    """
+    slurm, people = config.settings.slurm, config.settings.users
     if slurm.accounting is None:
         return None
+    defaults = tuple(Default(user.name, user.account) for user in people if user.account)
     accounts = [Account(**account.model_dump()) for account in slurm.accounts]
     placed = {user for account in accounts for user in account.users}
-    others = tuple(user.name for user in config.settings.users if user.name not in placed)
+    others = tuple(user.name for user in people if user.name not in placed and not user.account)
+    accounts = with_users(accounts, OWN_ACCOUNT, others)
+    for one in defaults:
+        there = {user for account in accounts if account.name == one.account for user in account.users}
+        accounts = with_users(accounts, one.account, () if one.user in there else (one.user,))
     return Accounting(
         retention_months=slurm.accounting.retention_months,
-        accounts=tuple(with_users(accounts, OWN_ACCOUNT, others)),
+        accounts=tuple(accounts),
         qos=tuple(Qos(**qos.model_dump()) for qos in slurm.qos),
+        defaults=defaults,
     )
 
 

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 from pydantic import Field, StrictInt
 
-from .fields import AT_BOOT, Change, Model, form
-from .people import UserName
+from .fields import AT_BOOT, Change, Model
+from .people import CHARGED, AccountName, UserName
 
-# Slurm makes small letters of names (sacctmgr(1)), and shows them in narrow columns.
-AccountName: TypeAlias = Annotated[
-    str,
-    form(
-        "[a-z0-9][a-z0-9_-]{0,31}",
-        "cannot name an account or a QOS",
-        "lower-case letters, digits, hyphens and underscores, at most 32",
-    ),
-]
 DEFAULT_RETENTION_MONTHS = 13
-_APPLIED = Change("at boot", "in place, by `hyperpod accounts`, or by the next controller")
 _KEPT = Change("at boot", "in place, by `hyperpod accounts`; what is removed is kept, and told")
 
 
@@ -37,13 +27,13 @@ class SlurmAccount(Model):
 
     name: Annotated[AccountName, _KEPT]
     """Name of the account."""
-    parent: Annotated[AccountName, _APPLIED] = "root"
+    parent: Annotated[AccountName, CHARGED] = "root"
     """Account of which it has a share. root has all of the cluster."""
-    fairshare: Annotated[StrictInt, _APPLIED] = Field(1, ge=0, le=65536)
+    fairshare: Annotated[StrictInt, CHARGED] = Field(1, ge=0, le=65536)
     """Its share, in proportion to those of the other accounts with the same parent."""
-    max_gpus: Annotated[StrictInt | None, _APPLIED] = Field(None, ge=0)
+    max_gpus: Annotated[StrictInt | None, CHARGED] = Field(None, ge=0)
     """Number of GPUs, or Trainium chips, that all of its jobs may have at a time. Default: no limit."""
-    qos: Annotated[tuple[AccountName, ...], _APPLIED] = ()
+    qos: Annotated[tuple[AccountName, ...], CHARGED] = ()
     """Qualities of service that its jobs may ask for; the first is what they get by default. Default: normal."""
     users: Annotated[tuple[UserName, ...], _KEPT] = ()
     """People in it, by their user names. Who is in several has the first as default."""
@@ -54,15 +44,15 @@ class SlurmQos(Model):
 
     name: Annotated[AccountName, _KEPT]
     """Name of the QOS. normal is Slurm's own, which accounts have by default."""
-    priority: Annotated[StrictInt, _APPLIED] = Field(0, ge=0, le=65536)
+    priority: Annotated[StrictInt, CHARGED] = Field(0, ge=0, le=65536)
     """Priority of its jobs: a job of a higher one comes first, whatever the shares are."""
-    preempts: Annotated[tuple[AccountName, ...], _APPLIED] = ()
+    preempts: Annotated[tuple[AccountName, ...], CHARGED] = ()
     """Qualities of service whose running jobs return to the queue when its jobs need their nodes."""
-    max_gpus: Annotated[StrictInt | None, _APPLIED] = Field(None, ge=0)
+    max_gpus: Annotated[StrictInt | None, CHARGED] = Field(None, ge=0)
     """Number of GPUs, or Trainium chips, that all of its jobs may have at a time. Default: no limit."""
-    max_gpus_per_user: Annotated[StrictInt | None, _APPLIED] = Field(None, ge=0)
+    max_gpus_per_user: Annotated[StrictInt | None, CHARGED] = Field(None, ge=0)
     """The same for the jobs of each user. Default: no limit."""
-    max_hours: Annotated[StrictInt | None, _APPLIED] = Field(None, ge=1, le=8760)
+    max_hours: Annotated[StrictInt | None, CHARGED] = Field(None, ge=1, le=8760)
     """The longest time limit of its jobs, hours. Default: no limit."""
 
 

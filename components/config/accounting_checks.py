@@ -12,11 +12,14 @@ from .problems import Problem
 _KEY = "hyperpod:slurm"
 # Both are there in every database of Slurm's (sacctmgr(1)).
 ROOT, NORMAL = "root", "normal"
+# Users of every node.
+_OWN = {"root", "ubuntu"}
 
 
 def accounting_problems(settings: Settings) -> Iterator[Problem]:
     """Everything wrong with the keys of accounting."""
     chosen = settings.slurm
+    yield from _people(settings)
     if chosen == Slurm():
         return
     if settings.orchestrator == "eks":
@@ -31,6 +34,28 @@ def accounting_problems(settings: Settings) -> Iterator[Problem]:
     yield from _names(chosen)
     yield from _accounts(chosen)
     yield from _qos(chosen)
+
+
+def strangers(settings: Settings) -> list[str]:
+    """Who is in an account and not in the list of people, where there is one: a directory may know them, or nobody."""
+    people = {user.name for user in settings.users} | _OWN
+    named = {user for account in settings.slurm.accounts for user in account.users}
+    return sorted(named - people) if settings.users else []
+
+
+def _people(settings: Settings) -> Iterator[Problem]:
+    accounts = [account.name for account in settings.slurm.accounts]
+    for index, user in enumerate(settings.users):
+        if settings.orchestrator == "eks" or user.account is None or user.account in accounts:
+            continue
+        key = f"hyperpod:users[{index}].account"
+        if settings.slurm.accounting is None:
+            fix = "add slurm.accounting and slurm.accounts, or leave it out"
+            yield Problem(key=key, what="Slurm keeps no accounts", fix=fix)
+        else:
+            what = f'there is no account "{user.account}" in slurm.accounts'
+            fix = f"one of {', '.join(accounts)}" if accounts else "add it there, or leave it out"
+            yield Problem(key=key, what=what, fix=fix)
 
 
 def _names(chosen: Slurm) -> Iterator[Problem]:

@@ -12,6 +12,7 @@ from pulumi.runtime import config as runtime_config
 
 from ..catalogue.regions import REGIONS
 from . import own_checks, people
+from .accounting_checks import strangers
 from .checks import check
 from .model import Settings
 from .problems import NAMESPACE, ConfigError, Problem, kept_secret
@@ -29,6 +30,11 @@ def load() -> Config:
     config = parse(values, [*secrets, *own_checks.problems(values.get(own_checks.KEY))])
     if not config.region.hyperpod:
         pulumi.log.warn(f"{REGION_KEY}: no page of AWS lists {config.region.name} among the regions with HyperPod")
+    if unknown := strangers(config.settings):
+        pulumi.log.warn(
+            f"{NAMESPACE}:slurm.accounts: {', '.join(unknown)}: not in {people.KEY}; unless a directory of your own "
+            "knows them, Slurm refuses their jobs"
+        )
     return config
 
 

@@ -32,6 +32,7 @@ RESERVED = frozenset(
     """.split()  # noqa: SIM905 (a hundred quotation marks say no more)
 )
 APPLIED = Change("at boot", "in place, for nodes that boot afterwards; for the others by `hyperpod users`")
+CHARGED = Change("at boot", "in place, by `hyperpod accounts`, or by the next controller")
 
 UserName: TypeAlias = Annotated[
     str,
@@ -39,6 +40,15 @@ UserName: TypeAlias = Annotated[
         "[a-z_][a-z0-9_-]{0,31}",
         "cannot name an account",
         "at most 32 lower-case letters, digits, underscores and hyphens, with a letter or underscore first",
+    ),
+]
+# Slurm makes small letters of names (sacctmgr(1)), and shows them in narrow columns.
+AccountName: TypeAlias = Annotated[
+    str,
+    form(
+        "[a-z0-9][a-z0-9_-]{0,31}",
+        "cannot name an account or a QOS",
+        "lower-case letters, digits, hyphens and underscores, at most 32",
     ),
 ]
 PersonsKey: TypeAlias = Annotated[
@@ -62,6 +72,9 @@ class User(Model):
     """Group id, which several people may have. Default: a group of their own, with the number of `uid`."""
     ssh_keys: Annotated[tuple[PersonsKey, ...], APPLIED] = ()
     """OpenSSH public keys that may log in."""
+    account: Annotated[AccountName | None, CHARGED] = None
+    """Account of `slurm.accounts` that their jobs are charged to by default; they are in it without being named there.
+    Default: the first of their accounts, or the account default."""
     sudo: Annotated[StrictBool, APPLIED] = False
     """Whether they may become root on every node, without a password."""
 

@@ -78,12 +78,22 @@ class Qos:
 
 
 @dataclass(frozen=True)
+class Default:
+    """The account that a person's jobs are charged to when they name none."""
+
+    user: str = field(metadata=WORD)
+    account: str = field(metadata=SLURM_NAME)
+
+
+@dataclass(frozen=True)
 class Accounting:
-    """What Slurm keeps of jobs, for how long, and who may use how much (accounting/)."""
+    """What Slurm keeps of jobs, for how long, and who may use how much (accounting/). ``defaults`` has only people
+    whose default is configured; for others it is the first account that they came into."""
 
     retention_months: int
     accounts: Tuple[Account, ...]
     qos: Tuple[Qos, ...]
+    defaults: Tuple[Default, ...]
 
 
 @dataclass(frozen=True)

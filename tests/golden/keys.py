@@ -75,6 +75,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"users": [PERSON | {"gid": 3001}]},
         {"users": [PERSON | {"sshKeys": []}]},
         {"users": [PERSON | {"sudo": True}]},
+        {"users": [PERSON | {"account": "vision"}]},
         {"network.trusted": []},
         {"login.count": 3},
         {"slurm.accounting": {"retentionMonths": 12}},

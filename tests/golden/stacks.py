@@ -80,7 +80,7 @@ GOLDEN: dict[str, Golden] = {
             "sshPublicKey": KEY,
             "users": [
                 {"name": "research1", "uid": 2001, "gid": 3000, "sshKeys": [KEY]},
-                {"name": "research2", "uid": 2002, "gid": 3000, "sudo": True},
+                {"name": "research2", "uid": 2002, "gid": 3000, "account": "lab", "sudo": True},
             ],
             "fsx": {
                 "storageGiB": 4800,

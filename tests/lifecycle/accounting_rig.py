@@ -26,10 +26,14 @@ _KEYS = {"parent": "ParentName", "fairshare": "Share", "qos": "QOS", "MaxTRESPer
 
 @dataclass
 class Database:
-    """What sacctmgr(1) shows and changes: QOS by name, associations by account and user. ``text``: MariaDB's dump."""
+    """What sacctmgr(1) shows and changes: QOS by name, associations by account and user, people's default accounts.
+
+    ``text``: MariaDB's dump.
+    """
 
     qos: dict[str, dict[str, str]] = field(default_factory=lambda: {"normal": {"Name": "normal", "Priority": "0"}})
     associations: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    defaults: dict[str, str] = field(default_factory=dict)
     commands: list[str] = field(default_factory=list)
     text: str = "-- Dump completed\n"
 
@@ -45,8 +49,12 @@ class Database:
             self._set(self.qos[words[2]], words[words.index("set") + 1 :])
         elif words[0] == "add":
             account, user = (words[2], "") if words[1] == "account" else (given["account"], words[2])
+            if user:
+                self.defaults.setdefault(user, account)
             row = {"Account": account, "User": user, "ParentName": given.get("parent", ""), "Share": "1"}
             self.associations[account, user] = row | {"QOS": "normal"}
+        elif words[:2] == ["modify", "user"]:
+            self.defaults[given["name"]] = given["DefaultAccount"]
         else:
             self._set(self.associations[given["name"], ""], words[words.index("set") + 1 :])
         return Result(0)
@@ -57,6 +65,7 @@ class Database:
             "tres": [{"Type": "cpu"}, {"Type": "gres", "Name": "gpu"}],
             "qos": list(self.qos.values()),
             "assoc": list(self.associations.values()),
+            "user": [{"User": user, "DefaultAccount": account} for user, account in self.defaults.items()],
         }
         return "".join("|".join(row.get(one, "") for one in fields) + "\n" for row in tables[what])
 

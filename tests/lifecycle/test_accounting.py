@@ -14,7 +14,7 @@ from hyperpod_node.__main__ import boot
 from hyperpod_node.accounting import accounts, backup, daemon, database
 from hyperpod_node.errors import Skip, StepError
 from hyperpod_node.host import Result
-from hyperpod_node.model import Node
+from hyperpod_node.model import Default, Node
 
 from tests.lifecycle.accounting_rig import SLURM, Database, with_accounting
 from tests.lifecycle.rig import FakeHost, Killed, World
@@ -116,6 +116,22 @@ def all_steps(folder: Path, tables: Database, kill_at: int | None) -> FakeHost:
     for run in (database.run, daemon.run, accounts.run):
         run(node)
     return host
+
+
+def test_a_persons_default_account_is_set_where_it_is_another(world: World, tables: Database) -> None:
+    host = booted(world, tables)
+    assert tables.defaults["ada"] == "vision"
+    known = host.node().parameters.accounting
+    assert known
+    members = [dataclasses.replace(one, users=("ada",)) if one.name == "lab" else one for one in known.accounts]
+    wanted = dataclasses.replace(known, accounts=tuple(members), defaults=(Default("ada", "lab"),))
+    done, _ = accounts.apply(host, wanted, "/fsx/.hyperpod")
+    assert done == [
+        "add user ada account=lab cluster=mine",
+        "modify user where name=ada cluster=mine set DefaultAccount=lab",
+    ]
+    assert tables.defaults["ada"] == "lab"
+    assert accounts.apply(host, wanted, "/fsx/.hyperpod")[0] == []
 
 
 def test_workers_and_login_nodes_have_none(world: World) -> None:
@@ -295,6 +311,9 @@ def test_a_file_of_accounts_from_outside_is_checked_before_anything_is_changed(
 ) -> None:
     booted(world, tables)
     before = list(tables.commands)
-    assert accounts.main(lambda: '{"retention_months": 13, "accounts": [{"name": "Bad Name"}], "qos": []}') == 1
+    assert (
+        accounts.main(lambda: '{"retention_months": 13, "accounts": [{"name": "Bad Name"}], "qos": [], "defaults": []}')
+        == 1
+    )
     assert "accounting.accounts[0]" in capsys.readouterr().err
     assert tables.commands == before

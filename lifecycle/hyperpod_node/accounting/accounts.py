@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from .. import parameters, slurm_conf, slurm_configure
 from ..errors import NotYet, Skip, StepError
 from ..host import Host
-from ..model import Account, Accounting, Node, Qos
+from ..model import Account, Accounting, Default, Node, Qos
 from ..settings import Settings
 
 # Who runs the tests and commands of this project. Others need to be named.
@@ -51,6 +51,7 @@ def apply(host: Host, wanted: Accounting, shared: str) -> Tuple[List[str], List[
     work.qos(wanted.qos)
     accounts = in_order(wanted.accounts)
     work.accounts(accounts)
+    work.defaults(wanted.defaults)
     # Written last: a run that is killed before tells of it the next time.
     told = _gone(before, now)
     strangers = sorted({user for account in accounts for user in account.users if host.home(user) is None})
@@ -181,6 +182,14 @@ class _Work:
             for user in account.users:
                 if (account.name, user) not in members:
                     self._do("add", "user", user, f"account={account.name}", f"cluster={self._cluster}")
+
+    def defaults(self, wanted: Sequence[Default]) -> None:
+        """Set people's default accounts. Each is in theirs by now."""
+        there = {row["User"]: row["DefaultAccount"] for row in self._show("user", ("User", "DefaultAccount"))}
+        for one in wanted:
+            if there.get(one.user) != one.account:
+                where = ("where", f"name={one.user}", f"cluster={self._cluster}")
+                self._do("modify", "user", *where, "set", f"DefaultAccount={one.account}")
 
     def _limit(self, row: Row, shown: str, most: Optional[int], key: str = "") -> List[str]:
         """A change of the number of accelerators that a limit allows; other limits of the row stay."""

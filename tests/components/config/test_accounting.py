@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from components.config import Config
+from components.config.accounting_checks import strangers
 from components.provisioning import accounting
 from tests.components.config.refusals import EKS, Cases, check, problems
 from tests.support import config
@@ -63,6 +64,16 @@ BAD: Cases = {
         "hyperpod:slurm.accounts[0].users[0]",
         "cannot name an account",
     ),
+    "a person's account without accounting": (
+        {"users": [{"name": "ada", "uid": 2001, "account": "lab"}]},
+        "hyperpod:users[0].account",
+        "add slurm.accounting",
+    ),
+    "a person's account that is none": (
+        slurm(accounts=[{"name": "lab"}]) | {"users": [{"name": "ada", "uid": 2001, "account": "labs"}]},
+        "hyperpod:users[0].account",
+        "one of lab",
+    ),
     "a QOS that preempts itself": (
         slurm(qos=[{"name": "urgent", "preempts": ["urgent"]}]),
         "hyperpod:slurm.qos[0].preempts",
@@ -104,6 +115,25 @@ def test_people_in_no_account_may_run_jobs_too() -> None:
     found = accounting(config("slurm-gpu", users=people, slurm=ON | {"accounts": [lab, {"name": "default"}]}))
     assert found
     assert found.accounts[1].users == ("bob",)
+
+
+def test_whose_account_is_configured_is_in_it_and_charged_to_it() -> None:
+    people = [{"name": name, "uid": 2000 + number, "account": "lab"} for number, name in enumerate(("ada", "bob"))]
+    accounts = [{"name": "guests", "users": ["ada"]}, {"name": "lab", "users": ["bob"]}]
+    found = accounting(config("slurm-gpu", users=people, slurm=ON | {"accounts": accounts}))
+    assert found
+    assert [(account.name, account.users) for account in found.accounts] == [
+        ("guests", ("ada",)),
+        ("lab", ("bob", "ada")),
+    ]
+    assert [(one.user, one.account) for one in found.defaults] == [("ada", "lab"), ("bob", "lab")]
+
+
+def test_members_whom_the_list_of_people_lacks_are_told_of_where_there_is_a_list() -> None:
+    accounts = slurm(accounts=[{"name": "lab", "users": ["ada", "bbo", "ubuntu"]}])
+    assert strangers(config("slurm-gpu", **accounts).settings) == []
+    people = [{"name": name, "uid": 2000 + number} for number, name in enumerate(("ada", "bob"))]
+    assert strangers(config("slurm-gpu", users=people, **accounts).settings) == ["bbo"]
 
 
 def told(**keys: Any) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from hyperpod_node.steps import SLURM
+from hyperpod_node.steps import ACCOUNTING, ACCOUNTS, DATABASE, PEOPLE, SLURM, SSH_JOBS
 
 from rehearsal.checks import CheckFailed, require
 from rehearsal.nodes.agent import RESOURCE_CONFIG, SLURM_CONF, Lifecycle
@@ -248,7 +248,7 @@ def _reports(name: str) -> bool:
     return PurePosixPath(name).parent.name == "nodes" and name.endswith(".json")
 
 
-NEEDS = {step.name: step.needs for step in SLURM}
+NEEDS = {step.name: step.needs for step in (*SLURM, DATABASE, ACCOUNTING, ACCOUNTS, PEOPLE, SSH_JOBS)}
 # The minimum seconds of a step for which a kill halfway differs from one at its end.
 _LONG = 0.5
 

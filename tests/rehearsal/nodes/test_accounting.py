@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,18 +16,20 @@ from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.hosts import Host
 
 from .conftest import deployed
+from .test_people import key, ssh
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
 # Two workers with a GPU each.
 SLURM = {
     "accounting": {"database": "local"},
     "accounts": [
-        {"name": "lab", "users": ["ada"], "qos": ["normal", "urgent", "small"]},
-        {"name": "guests", "users": ["bob"], "maxGpus": 1},
+        {"name": "guests", "users": ["bob", "ada"], "maxGpus": 1},
+        {"name": "lab", "qos": ["normal", "urgent", "small"]},
     ],
     "qos": [{"name": "urgent", "priority": 100, "preempts": ["normal"]}, {"name": "small", "maxGpusPerUser": 1}],
 }
-PEOPLE = ("ada", "bob", "eve")
+# Ada is in both accounts, and charged to the second one.
+PEOPLE = [{"name": "ada", "uid": 2000, "account": "lab"}, {"name": "bob", "uid": 2001}]
 # Ada's jobs that ran had two nodes with a GPU each; one had to begin twice.
 _SECONDS = "sacct -XDn -P -u ada -o nnodes,elapsedraw | grep '^2|'"
 
@@ -61,23 +64,37 @@ def associations(host: Host) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with deployed("dev", f"slurm={json.dumps(SLURM)}") as stack, Cluster(stack, Options(workers=2)) as found:
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Ada's key is, as the first person's."""
+    return tmp_path_factory.mktemp("keys")
+
+
+@pytest.fixture(scope="module")
+def cluster(keys: Path) -> Iterator[Cluster]:
+    ada, bob = PEOPLE
+    people = [ada | {"sshKeys": [key(keys, 1)]}, bob]
+    settings = {"slurm": SLURM, "users": people, "security": {"sshOnlyWithJob": True}}
+    with (
+        deployed("dev", *(f"{name}={json.dumps(value)}" for name, value in settings.items())) as stack,
+        Cluster(stack, Options(workers=2)) as found,
+    ):
         found.start_hosts()
         for host in found.hosts:
-            people(host)
+            a_stranger(host)
         found.boot()
         scripts_succeeded(found)
         yield found
 
 
-def people(host: Host) -> None:
-    output(host, "; ".join(f"useradd -u {2000 + number} {name}" for number, name in enumerate(PEOPLE)))
+def a_stranger(host: Host) -> None:
+    """Eve is a user of every node, and nobody of the stack's."""
+    output(host, "useradd -u 2002 eve")
 
 
 @pytest.mark.timeout(180)
-def test_shares_limits_and_preemption_hold_and_the_record_survives(cluster: Cluster) -> None:
+def test_shares_limits_and_preemption_hold_and_the_record_survives(cluster: Cluster, keys: Path) -> None:
     head = cluster.controller
+    who_has_no_job_stays_outside(cluster, keys)
     nobody_else_reads_it(head)
     limits_refuse_with_their_reason(head)
     an_urgent_job_takes_the_nodes_of_one_that_returns(head)
@@ -89,7 +106,7 @@ def test_shares_limits_and_preemption_hold_and_the_record_survives(cluster: Clus
     output(head, "systemctl restart slurmdbd")
     until("slurmdbd", lambda: str(history_of(head) == before), "True")
     fresh = cluster.fresh_host(head)
-    people(fresh)
+    a_stranger(fresh)
     cluster.take_place(head, fresh)
     killed_while_it_takes_over(cluster, fresh)
     assert cluster.script(fresh).wait(60) == 0, cluster.scripts[fresh.name].last_line
@@ -126,6 +143,15 @@ def history_of(host: Host) -> list[str]:
         return history(host)
     except CheckFailed:
         return []
+
+
+def who_has_no_job_stays_outside(cluster: Cluster, keys: Path) -> None:
+    with_a_job, without = cluster.workers
+    number = submit(cluster.controller, "ada", 60, f"-w {with_a_job.hostname}")
+    until("Ada's job", job(cluster.controller, number, "'%T %a'"), "RUNNING lab")
+    assert ssh(cluster, with_a_job, keys, 1, "id -un", user="ada") == "ada\n"
+    assert not ssh(cluster, without, keys, 1, "id -un", user="ada")
+    output(cluster.controller, f"scancel {number}")
 
 
 def nobody_else_reads_it(head: Host) -> None:
