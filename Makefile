@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 # Keep compiled bytecode even if the environment disables it: without it, importing the packages takes 10 s.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: rehearse test test-fast test-slow test-metrics test-nodes test-kubernetes fuzz mutants check audit digests checkov sbom requirements format golden docs-reference dashboards node-packages kubernetes-tools clean
+.PHONY: rehearse test test-fast test-slow test-metrics test-nodes test-kubernetes fuzz mutants check audit digests checkov sbom requirements format golden docs docs-reference dashboards node-packages kubernetes-tools clean
 
 ## Bring a stack up and down in an embedded AWS account, then rehearse its nodes or Kubernetes objects: make rehearse STACK=eks-gpu ARGS="--report report.html"
 rehearse: $(VENV)/.ready
@@ -79,6 +79,10 @@ sbom: $(VENV)/.ready
 golden: $(VENV)/.ready
 	$(BIN)/python -m tests.golden.renew
 
+## Build docs/ as a site in site/, for a server or to open site/index.html; a link that leads nowhere is an error
+docs: $(VENV)/.ready
+	$(BIN)/zensical build --strict
+
 ## Write the key reference of docs/configuration.md, from Pulumi.yaml and the typed model
 docs-reference: $(VENV)/.ready
 	$(BIN)/python -m docs.reference
@@ -119,4 +123,4 @@ kubernetes-tools: $(VENV)/.ready
 	$(BIN)/python -m rehearsal.kubernetes.binaries
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) site .cache .mypy_cache .ruff_cache .pytest_cache

@@ -291,7 +291,7 @@ class Security(Model):
     role names. Who has no such tag gets none. Needs `sessionLogs`."""
     ssh_only_with_job: Annotated[StrictBool, AT_BOOT] = False
     """Let people log in to a worker by ssh only while a job of theirs runs there (pam_slurm_adopt). root, ubuntu and
-    people with sudo may always. docs/slurm.md says what the nodes need for it. Slurm only."""
+    people with sudo may always. docs/slurm-teams.md says what the nodes need for it. Slurm only."""
     kms_key: Annotated[KmsKey | None, REFUSED] = None
     """KMS key that encrypts everything that the stack stores: the ARN of a symmetric key of this account and region, or
     create for a key of the stack's own. Needs `nodeProvisioning` Continuous. Default: keys of AWS's."""

@@ -24,7 +24,8 @@ def apply(target: Target) -> list[str]:
     wanted = None if target.on_eks else provisioning.accounting(target.config)
     if wanted is None:
         raise bad_input(
-            f"{target.stack} has no accounts of Slurm's", "set hyperpod:slurm.accounting (docs/slurm.md, Accounting)"
+            f"{target.stack} has no accounts of Slurm's",
+            "set hyperpod:slurm.accounting (docs/slurm-teams.md, Accounting)",
         )
     text = json.dumps(dataclasses.asdict(wanted)).encode()
     packed = base64.b64encode(zlib.compress(text, 9)).decode()
@@ -34,6 +35,6 @@ def apply(target: Target) -> list[str]:
     if ran.code != 0:
         raise Failure(
             f"{head.name} did not apply the accounts: {lines[-1] if lines else ran.code}",
-            "the scripts of a controller that was made without slurm.accounting do not know it: docs/slurm.md",
+            "the scripts of a controller that was made without slurm.accounting do not know it: docs/slurm-teams.md",
         )
     return lines

@@ -27,7 +27,7 @@ def usage_command(
     """Show who used how many accelerator hours, and their cost.
 
     From Slurm's accounting, by account and user, at the list prices of the
-    nodes. For stacks with slurm.accounting; docs/slurm.md has the rest.
+    nodes. For stacks with slurm.accounting; docs/slurm-teams.md has the rest.
 
     \b
       hyperpod usage slurm-gpu

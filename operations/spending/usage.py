@@ -82,7 +82,7 @@ def ask(target: Target, since: str) -> Usage:
     nodes = cluster_nodes.list_nodes(target)
     ran = sessions.run_remote(target, cluster_nodes.controller(nodes), SACCT.format(since=since), timeout=300)
     if ran.code != 0:
-        hint = "without hyperpod:slurm.accounting Slurm may keep none (docs/slurm.md, Accounting)"
+        hint = "without hyperpod:slurm.accounting Slurm may keep none (docs/slurm-teams.md, Accounting)"
         raise Failure(f"sacct on the controller ended with {ran.code}: {ran.output.strip()}", hint)
     return read(target.config, nodes, ran.output.splitlines(), since)
 
