@@ -35,12 +35,13 @@ def reference() -> str:
 
 
 def failures() -> str:
-    """A section for each failure that the project knows."""
-    parts = []
+    """A table of the failures that the project knows, and a section for each, with its code as heading."""
+    rows = [f"| [{one.code}](#{one.code.lower()}) | {one.name} | `{one.seen}` |" for one in advice.known()]
+    parts = ["\n".join(["| Code | Failure | A message |\n|---|---|---|", *rows])]
     for one in advice.known():
         step = one.step.format(stack="STACK")
         does = f"    {step}" if step.startswith("hyperpod ") else f"**Next**: {step}."
-        parts.append(f"## {one.name}\n\n    {one.seen}\n\n{one.why}\n\n{does}")
+        parts.append(f"## {one.code}\n\n**{one.name}**\n\n    {one.seen}\n\n{one.why}\n\n{does}")
     return "\n\n".join(parts) + "\n"
 
 

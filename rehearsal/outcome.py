@@ -8,7 +8,7 @@ from typing import Any
 
 from components.config import Config
 from components.estimates import cost, quotas
-from stack.advice import REHEARSE_AGAIN, next_step
+from stack.advice import REHEARSE_AGAIN, about, next_step
 from stack.events import Event
 from stack.project import Project
 from stack.state import HYPERPOD_CLUSTER, SECRET, STACK_TYPE, ResourceState, critical_path
@@ -88,6 +88,7 @@ class Outcome:
             "region": self.config.region.name,
             "passed": self.passed,
             "cause": self.cause,
+            "code": about(self.cause).code if self.cause else "",
             "next_step": self.next_step,
             "resources": self.resources,
             "critical_path": [resource.name for resource in self.critical_path],

@@ -9,20 +9,29 @@ from pathlib import Path
 
 import yaml
 
-_OTHERWISE = "hyperpod errors {stack}    # every cause, newest first; deploying again continues where it stopped"
-# The same of a rehearsal, of which `hyperpod errors` knows nothing.
+PAGE = "docs/troubleshooting.md"
+# What to do after a rehearsal, of which `hyperpod errors` knows nothing.
 REHEARSE_AGAIN = "mend what the message names, then rehearse again"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """What helps where a message matches ``pattern``. ``seen`` is such a message, ``why`` what is behind it."""
+    """What helps where a message matches ``pattern``. ``seen`` is such a message, ``why`` what is behind it.
+
+    ``code`` is its name for ever, as in HP010. Without a pattern, code that raises the failure names it.
+    """
 
     name: str
-    pattern: str
+    code: str
+    pattern: str = ""
     seen: str
     why: str
     step: str
+
+    @property
+    def more(self) -> str:
+        """Where to read on. Every message of a failure ends with it."""
+        return f"More: hyperpod explain {self.code}, or {PAGE}#{self.code.lower()}"
 
 
 @cache
@@ -32,7 +41,23 @@ def known() -> tuple[Advice, ...]:
     return tuple(Advice(**row) for row in rows)
 
 
-def next_step(text: str, stack: str, otherwise: str = _OTHERWISE) -> str:
+def named(name: str) -> Advice:
+    """The failure of this name. Raises StopIteration for an unknown one."""
+    return next(one for one in known() if one.name == name)
+
+
+def matching(text: str) -> Advice | None:
+    """What is known of a failure with this text."""
+    return next((one for one in known() if one.pattern and re.search(one.pattern, text)), None)
+
+
+def about(text: str) -> Advice:
+    """The same, or what holds for every failure."""
+    return matching(text) or named("failed")
+
+
+def next_step(text: str, stack: str, otherwise: str | None = None) -> str:
     """What to do about a failure with this text; ``otherwise`` if no pattern matches."""
-    step = next((one.step for one in known() if re.search(one.pattern, text)), otherwise)
+    found = matching(text)
+    step = found.step if found else named("failed").step if otherwise is None else otherwise
     return step.format(stack=stack)

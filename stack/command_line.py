@@ -68,8 +68,9 @@ def _in_our_words(refused: Any, usage: str, stacks: Sequence[str]) -> Failure:
 
 
 def complain(failure: Failure) -> None:
-    """Why a verb ended and what to do next, on standard error."""
+    """Why a verb ended, what to do next and where to read on, on standard error."""
     errors = Console(stderr=True, soft_wrap=True, emoji=False)
     errors.print(failure.message, style="red", markup=False, highlight=False)
     if failure.hint:
         errors.print(f"Next: {failure.hint}", markup=False, highlight=False)
+    errors.print(failure.known.more, style="dim", markup=False, highlight=False)

@@ -10,6 +10,7 @@ from botocore.parsers import ResponseParserError
 from pulumi import automation
 
 from components.config import ConfigError
+from stack import advice
 from stack.commands import last_words
 from stack.project import ProjectError
 
@@ -25,25 +26,42 @@ class Exit(IntEnum):
 
 
 class Failure(Exception):
-    """A verb cannot go on. ``hint`` is the next step to take; STACK in it stands for the stack's name."""
+    """A verb cannot go on. ``hint`` is the next step to take; STACK in it stands for the stack's name.
 
-    def __init__(self, message: str, hint: str = "", code: Exit = Exit.FAILED) -> None:
+    ``name`` is that of the failure in stack/advice.yaml, where the message alone does not tell. Without a hint the next
+    step is what stands there.
+    """
+
+    def __init__(self, message: str, hint: str = "", code: Exit = Exit.FAILED, name: str = "") -> None:
         super().__init__(message)
-        self.message, self.hint, self.code = message, hint, code
+        self.message, self.code, self.name = message, code, name
+        self.hint = hint or (advice.named(name).step.format(stack="STACK") if name else "")
+
+    @property
+    def known(self) -> advice.Advice:
+        """What the project knows about it."""
+        if self.name:
+            return advice.named(self.name)
+        found = advice.matching(self.message) if self.code == Exit.FAILED else None
+        return found or advice.named(_OTHERS.get(self.code, "failed"))
 
     def as_json(self) -> dict[str, object]:
         """The documented form of --json."""
-        return {"error": self.message, "hint": self.hint, "exit_code": int(self.code)}
+        return {"error": self.message, "code": self.known.code, "hint": self.hint, "exit_code": int(self.code)}
 
 
-def bad_input(message: str, hint: str = "") -> Failure:
+# What a failure is called that has no name of its own. People name things that do not exist in any words.
+_OTHERS = {Exit.BAD_INPUT: "input", Exit.CANNOT_KNOW: "undetermined"}
+
+
+def bad_input(message: str, hint: str = "", name: str = "") -> Failure:
     """The user's input is wrong."""
-    return Failure(message, hint, Exit.BAD_INPUT)
+    return Failure(message, hint, Exit.BAD_INPUT, name)
 
 
-def cannot_know(message: str, hint: str = "") -> Failure:
+def cannot_know(message: str, hint: str = "", name: str = "") -> Failure:
     """Something that the answer needs is missing or unreachable."""
-    return Failure(message, hint, Exit.CANNOT_KNOW)
+    return Failure(message, hint, Exit.CANNOT_KNOW, name)
 
 
 NO_CREDENTIALS = (
@@ -145,26 +163,21 @@ def _failure(error: BaseException) -> Failure | None:
         case ProjectError():
             return bad_input(str(error), error.hint)
         case ConfigError():
-            return bad_input(str(error))
+            return bad_input(str(error), name="configuration")
         case aws_errors.ClientError():
             return _client_error(error)
         case _ if isinstance(error, NO_CREDENTIALS):
-            return cannot_know(f"no usable AWS credentials: {error}", _LOG_IN)
+            return cannot_know(f"no usable AWS credentials: {error}", _LOG_IN, name="credentials")
         case aws_errors.NoRegionError():
-            return bad_input("no region is set", "set aws:region in the stack's configuration")
+            return bad_input("no region is set", "set aws:region in the stack's configuration", name="configuration")
         case aws_errors.EndpointConnectionError() | aws_errors.ConnectionError() | aws_errors.HTTPClientError():
-            return cannot_know(
-                f"AWS cannot be reached: {error}",
-                "check the network and proxy, and that the service exists in the stack's aws:region",
-            )
+            return cannot_know(f"AWS cannot be reached: {error}", name="unreachable")
         case ResponseParserError():
             return _no_answer(str(error))
         case aws_errors.BotoCoreError():
             return Failure(f"AWS: {error}")
         case automation.InvalidVersionError():
-            return cannot_know(
-                f"the Pulumi CLI does not fit: {error}", "update it: https://www.pulumi.com/docs/install/"
-            )
+            return cannot_know(f"the Pulumi CLI does not fit: {error}", name="pulumi-cli")
         case automation.CommandError():
             return _command_error(error)
     return None
@@ -177,16 +190,18 @@ def _client_error(error: aws_errors.ClientError) -> Failure:
         return _no_answer(said)
     if code in DENIED:
         return cannot_know(
-            f"permission denied: {what}", f"allow this principal {_action(error)}, or use another profile"
+            f"permission denied: {what}",
+            f"allow this principal {_action(error)}, or use another profile",
+            name="permissions",
         )
     if code in _STALE:
-        return cannot_know(f"AWS does not accept the credentials: {what}", _LOG_IN)
+        return cannot_know(f"AWS does not accept the credentials: {what}", _LOG_IN, name="credentials")
     if code in THROTTLED:
-        return cannot_know(f"AWS throttles this account: {what}", "wait a minute and run it again")
+        return cannot_know(f"AWS throttles this account: {what}", "wait a minute and run it again", name="throttling")
     if code in _REGION_OFF:
-        return bad_input(f"the region is not enabled in this account: {what}", "enable it, or change aws:region")
+        return bad_input(f"the region is not enabled in this account: {what}", name="region-off")
     if is_missing(error):
-        return bad_input(f"not found: {what}", "is it deployed, in this account and region? `hyperpod nodes STACK`")
+        return bad_input(f"not found: {what}", name="not-found")
     return Failure(f"AWS refused: {what} ({code})")
 
 
@@ -196,7 +211,7 @@ def _no_answer(page: str) -> Failure:
     heading = re.search(r"<(title|h1)[^>]*>([^<]{1,80})", page.replace(r"\n", "\n"), re.IGNORECASE)
     return cannot_know(
         "something else than AWS has answered" + (f': "{heading.group(2).strip()}"' if heading else ""),
-        "a proxy or a sign-in page is in between: check the network and HTTPS_PROXY",
+        name="proxy",
     )
 
 
@@ -208,26 +223,20 @@ def _action(error: aws_errors.ClientError) -> str:
 def _command_error(error: automation.CommandError) -> Failure:
     text = str(error)
     if isinstance(error, automation.StackNotFoundError):
-        return bad_input("the stack has never been deployed from this backend", "hyperpod deploy STACK")
+        return bad_input("the stack has never been deployed from this backend", name="never-deployed")
     if isinstance(error, automation.ConcurrentUpdateError):
-        return Failure(
-            "another update of this stack is running, or was killed",
-            "wait for it; if it is dead: `pulumi cancel --stack STACK`",
-        )
+        return Failure("another update of this stack is running, or was killed", name="locked")
     if re.search(r"PULUMI_ACCESS_TOKEN|not logged in|must be set for login", text):
-        return cannot_know(
-            "Pulumi has no backend for its state", "`pulumi login`, or set PULUMI_BACKEND_URL=s3://BUCKET"
-        )
+        return cannot_know("Pulumi has no backend for its state", name="backend")
     if "PULUMI_CONFIG_PASSPHRASE" in text or "incorrect passphrase" in text:
-        return cannot_know(
-            "the stack's secrets cannot be read", "set PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE"
-        )
+        return cannot_know("the stack's secrets cannot be read", name="passphrase")
     if re.search(_NO_BACKEND_CREDENTIALS, text):
         return cannot_know(
             f"Pulumi's backend refuses this principal: {last_words(text)}",
             f"{_LOG_IN}; `pulumi whoami -v` names the backend",
+            name="backend",
         )
     if re.search(r"dial tcp|no such host|connection refused|i/o timeout", text):
         what = f"Pulumi cannot reach its backend or plugins: {last_words(text)}"
-        return cannot_know(what, "check the network, and `pulumi whoami`")
+        return cannot_know(what, "check the network, and `pulumi whoami`", name="unreachable")
     return Failure(f"pulumi: {last_words(text)}")

@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from components.kubernetes.charts import FOLDER, HYPERPOD, KUEUE, faults
 from components.names import readable
 from operations.deployment.rehearse import rehearsed
-from stack.advice import REHEARSE_AGAIN, next_step
+from stack.advice import REHEARSE_AGAIN, about, next_step
 from stack.clock import clock
 from stack.failures import Failure, cannot_know, described
 
@@ -267,7 +267,8 @@ def finish(chosen: Target, report: deploy.Report, as_json: bool, *, rehearse: bo
 
 def document(report: deploy.Report) -> dict[str, Any]:
     """The documented form of --json."""
-    return {**asdict(report), "exit_code": int(report.code)}
+    found = about(report.cause.text).code if report.cause else ""
+    return {**asdict(report), "code": found, "exit_code": int(report.code)}
 
 
 def counted(counts: dict[str, int]) -> str:
@@ -310,6 +311,8 @@ def _show(report: deploy.Report) -> None:
         _show_audit(report)
     if report.next_step:
         console.say(f"Next: {report.next_step}")
+    if report.cause:
+        console.say(about(report.cause.text).more, "dim")
 
 
 def _show_success(report: deploy.Report) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from stack.advice import about
 from stack.failures import Exit
 
 from .. import console, target
@@ -49,6 +50,7 @@ def errors_command(
             console.say(f"{one.time:%Y-%m-%d %H:%M:%S}  {one.source}: {one.what}", "bold")
             console.say(f"  {one.message}")
             console.say(f"  Next: {one.next_step}", "dim")
+            console.say(f"  {about(one.message).more}", "dim")
         for line in problems.unknown:
             console.say(f"could not query {line}", "yellow")
         if not problems.found:

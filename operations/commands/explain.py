@@ -15,6 +15,7 @@ import yaml
 from components.catalogue.regions import REGIONS
 from components.config.keys import Key, keys
 from components.config.model import Settings
+from stack import advice
 from stack.failures import bad_input
 
 from .. import console
@@ -23,26 +24,34 @@ from ..target import ROOT
 
 def explain_command(
     key: Annotated[
-        str, typer.Argument(metavar="[KEY]", help="A key, or a part of one, as fsx.storageGiB. Without it, all keys.")
+        str,
+        typer.Argument(
+            metavar="[KEY]",
+            help="A key, or a part of one, as fsx.storageGiB, or a failure's code. Without it, all keys.",
+        ),
     ] = "",
     schema: Annotated[
         bool, typer.Option("--schema", help="Print a JSON schema of Pulumi.STACK.yaml, for editors.")
     ] = False,
     as_json: console.Json = False,
 ) -> None:
-    """Explain a key of the configuration.
+    """Explain a key of the configuration, or a failure.
 
-    Says which values it takes, what they mean, and what a change of it does to a
-    deployed stack.
+    Says which values a key takes, what they mean, and what a change of it does
+    to a deployed stack; of a failure what is behind it and what to do.
 
     \b
       hyperpod explain
       hyperpod explain workers
       hyperpod explain fsx.storageGiB
+      hyperpod explain HP016
       hyperpod explain --schema > stack.schema.json
     """
     if schema:
         print(json.dumps(_schema(), indent=2))
+        return
+    if re.fullmatch(r"(?i)hp\d+", key):
+        _explain_failure(key.upper(), as_json)
         return
     every = keys(yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"])
     if not key:
@@ -66,6 +75,19 @@ def explain_command(
         _list(f"{found.path}.", found.parts)
     elif "." not in found.path:
         console.say(f"  pulumi config set hyperpod:{found.path} VALUE", "dim")
+
+
+def _explain_failure(code: str, as_json: bool) -> None:
+    found = next((one for one in advice.known() if one.code == code), None)
+    if found is None:
+        raise bad_input(f'there is no failure "{code}"', f"{advice.PAGE} has all of them")
+    if as_json:
+        console.emit(asdict(found))
+        return
+    console.say(f"{found.code}: {found.name}", "bold")
+    console.say(f"  {found.seen}", "dim")
+    console.say(f"  {found.why}")
+    console.say(f"  Next: {found.step.format(stack='STACK')}")
 
 
 def _schema() -> dict[str, Any]:

@@ -149,6 +149,16 @@ def test_stacks_are_listed_with_their_price_and_a_broken_one_with_its_problem(
     assert "11.37" in run(capsys, "list")[1]
 
 
+def test_a_failure_is_explained_by_the_code_that_its_message_ends_with(capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, err = run(capsys, "cost", "nope")
+    code = err.split("hyperpod explain ")[1].split(",")[0]
+    ended, out, _ = run(capsys, "explain", code.lower())
+    assert (ended, out.splitlines()[0]) == (Exit.GOOD, f"{code}: input")
+    _, found = run_json(capsys, "explain", "HP016")
+    assert found["name"] == "quota"
+    assert "Next: hyperpod quotas STACK" in run(capsys, "explain", "HP016")[1]
+
+
 def test_a_key_is_explained_with_its_parts(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "explain", "hyperpod:fsx.storageGiB")
     assert "Capacity in GiB" in out

@@ -66,7 +66,8 @@ def test_a_failed_deployment_reads_well(small: Target, capsys: pytest.CaptureFix
     assert lines[0].startswith("up of dev failed after")
     assert lines[1] == "What failed first:"
     assert lines[2].strip().startswith(f"later ({LOGS}): InsufficientInstanceCapacity")
-    assert lines[-1].startswith("Next: AWS has no such instances in this zone now")
+    assert lines[-2].startswith("Next: AWS has no such instances in this zone now")
+    assert lines[-1] == "More: hyperpod explain HP017, or docs/troubleshooting.md#hp017"
 
 
 def test_an_interrupted_rehearsal_does_not_send_anyone_to_the_real_stack(
@@ -85,7 +86,7 @@ def test_what_nobody_has_foreseen_is_mended_and_rehearsed_again(
 ) -> None:
     code, out, _ = run(capsys, "deploy", "dev", "--rehearse", "--fail", "later=error")
     assert code == Exit.FAILED
-    assert out.splitlines()[-1] == "Next: mend what the message names, then rehearse again"
+    assert out.splitlines()[-2] == "Next: mend what the message names, then rehearse again"
 
 
 def test_resources_are_counted_as_they_are_shown_whatever_the_engine_counts() -> None:

@@ -70,6 +70,7 @@ WRONG = (
     ("rehearse nodes dev --slurm 1", "'1'", "'24.11', '26.05'"),
     ("rehearse eks dev", "runs Slurm", "hyperpod rehearse nodes dev"),
     ("rehearse drill dev --only nosuch", "nosuch", "there are capacity, quota"),
+    ("explain HP999", "HP999", "docs/troubleshooting.md"),
     ("--nosuch", "--nosuch", "hyperpod --help"),
 )
 
@@ -82,6 +83,7 @@ def test_a_wrong_command_line_is_2_and_is_told_what_was_meant(
     assert (code, out) == (Exit.BAD_INPUT, "")
     assert wrong in err.splitlines()[0] or wrong in err.splitlines()[1]
     assert right in err
+    assert err.splitlines()[-1].startswith("More: hyperpod explain HP0")
 
 
 @each(
