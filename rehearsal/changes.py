@@ -9,13 +9,13 @@ from typing import Any
 
 from components.config import Config, parse
 from components.estimates import cost
-from stack.events import Operation
+from stack.events import Event, Operation
 from stack.precious import PRECIOUS
 from stack.project import Project, ProjectError, load_project, parse_override
 from stack.state import State
 
 from .account import Account
-from .engines.deployment import OnEvent, up
+from .engines.deployment import Deployment, OnEvent, up
 from .engines.program import ProgramError
 
 
@@ -42,7 +42,8 @@ class Change:
     """The result of one update. The lists have logical names; ``seconds`` is how long AWS takes.
 
     ``refused`` is why the update was refused, ``early`` whether that was known before anything changed. ``hourly_usd``
-    is the price difference, None if the update was refused. ``lost`` names the data that is lost.
+    is the price difference, None if the update was refused. ``lost`` names the data that is lost. ``resources`` are the
+    changed ones with their components, in the documented form, with the operation, and with times from its beginning.
     """
 
     set: Mapping[str, Any]
@@ -55,10 +56,11 @@ class Change:
     seconds: float = 0.0
     hourly_usd: float = 0.0
     lost: dict[str, str] = field(default_factory=dict)
+    resources: list[dict[str, Any]] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """The documented form."""
-        keys = ("set", "created", "updated", "replaced", "deleted", "refused", "seconds")
+        keys = ("set", "created", "updated", "replaced", "deleted", "lost", "refused", "early", "seconds", "resources")
         return {key: getattr(self, key) for key in keys} | {"hourly_usd": round(self.hourly_usd, 4)}
 
 
@@ -128,8 +130,16 @@ def apply_step(
         change.refused, change.early = planned.failure, True
         _name(change, planned.operations, before.state)
         return change, before
-    done = up(step.project, account, old=before.state, old_outputs=before.outputs, began=began, on_event=on_event)
+    failed: dict[str, str] = {}
+
+    def noted(event: Event) -> None:
+        if event.phase == "failed":
+            failed[event.resource.urn] = event.operation
+        on_event(event)
+
+    done = up(step.project, account, old=before.state, old_outputs=before.outputs, began=began, on_event=noted)
     _name(change, done.operations, {**before.state, **done.state})
+    change.resources = _timed(done, {**before.state, **done.state}, failed, began)
     finishes = [resource.finish for resource in done.state.values()]
     change.seconds = max([began, done.finish, *finishes]) - began
     if done.failure:
@@ -138,6 +148,23 @@ def apply_step(
         return change, replace(before, state=done.state)
     change.hourly_usd = cost.estimate(step.config).hourly_usd - cost.estimate(before.config).hourly_usd
     return change, Deployed(step.config, done.state, done.outputs)
+
+
+def _timed(done: Deployment, state: State, failed: Mapping[str, str], began: float) -> list[dict[str, Any]]:
+    """The changed resources and the components around them, with times from the change's beginning."""
+    shown: dict[str, dict[str, Any]] = {}
+    for urn, operation in done.changes.items():
+        if (one := state.get(urn)) is None or not one.in_account:
+            continue
+        start, finish = (
+            done.deletions.get(urn, (one.start, one.finish)) if operation == "delete" else (one.start, one.finish)
+        )
+        times = {"start": max(start - began, 0.0), "finish": max(finish - began, 0.0)}
+        shown[urn] = one.as_json() | times | {"operation": operation, "failed": failed.get(urn, "")}
+        while one.parent in state and one.parent not in shown:
+            one = state[one.parent]
+            shown[one.urn] = one.as_json()
+    return list(shown.values())
 
 
 def _name(change: Change, operations: Mapping[str, Operation], state: State) -> None:

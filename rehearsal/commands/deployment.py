@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from stack.interrupts import Interrupted, interruptible
 from stack.project import Project, ProjectError
 
 from ..files import check_folders, console_beside, write
-from . import ROOT, Engine, Json, Report, Set, Stack, load
+from . import ROOT, Engine, Json, Report, Set, Stack, load, note
 
 if TYPE_CHECKING:
     from ..account import Account
@@ -74,6 +75,7 @@ def deployment_command(
         bool, typer.Option("--keep-up", help="Stop after the deployment: no destroy, no search for leftovers.")
     ] = False,
     report: Report = None,
+    show: Annotated[bool, typer.Option("--open", help="Open the report in the browser, when it is written.")] = False,
     result: Json = None,
 ) -> None:
     """Rehearse a stack in an AWS account that is embedded in this process. Nothing reaches AWS.
@@ -84,11 +86,13 @@ def deployment_command(
     \b
       hyperpod rehearse dev
       hyperpod rehearse dev --fail hyperpod-cluster=capacity
-      hyperpod rehearse slurm-gpu --then hyperpod:size=large --report report.html
+      hyperpod rehearse slurm-gpu --then hyperpod:size=large --report report.html --open
     """
     project, chosen = load(stack, config)
     if to and (then or config):
         raise bad_input("--to takes the other file as it is: leave out --then and --config")
+    if show and not report:
+        raise bad_input("--open has no report to open", "add --report report.html")
     steps = _steps(stack, config, then, to)
     check_folders(report, result)
     if serve and (keep_up or report or result):
@@ -148,6 +152,8 @@ def deployment_command(
     if report:
         write_report(found, report)
         console.print(f"Report: {report}", soft_wrap=True)
+        if show and not webbrowser.open(report.resolve().as_uri()):
+            note(f"There is no browser here: open {report} where there is one.")
     raise typer.Exit(_exit_code(outcome))
 
 

@@ -23,7 +23,8 @@ OnEvent = Callable[[Event], None]
 class Deployment:
     """The result of running the program: resources, outputs, warnings, and the operation on each resource.
 
-    ``finish`` is the virtual second at which everything was done, deletions included.
+    ``finish`` is the virtual second at which everything was done, deletions included; ``deletions`` has when each of
+    them begins and ends, by URN.
     """
 
     state: State = field(default_factory=dict)
@@ -33,6 +34,7 @@ class Deployment:
     operations: dict[str, Operation] = field(default_factory=dict)
     failure: str = ""
     finish: float = 0.0
+    deletions: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def changes(self) -> dict[str, Operation]:
@@ -146,7 +148,9 @@ def _end_old(engine: Engine, result: Deployment, on_event: OnEvent) -> None:
     engine.replaced.clear()
     order = deletion_order(doomed)
     failures = _delete(engine.account, order, on_event, doomed)
-    result.finish = max(up_at, engine.began) + deletion_seconds(order)
+    begins = max(up_at, engine.began)
+    result.deletions = {urn: (begins + start, begins + end) for urn, (start, end) in deletion_times(order).items()}
+    result.finish = max((end for _, end in result.deletions.values()), default=begins)
     if failures:
         _keep(engine.state, doomed.values())
         raise DeploymentError(failures[0])
@@ -158,15 +162,20 @@ def _keep(state: State, resources: Iterable[ResourceState]) -> None:
         state[f"{resource.urn}#old" if resource.urn in state else resource.urn] = resource
 
 
-def deletion_seconds(order: Sequence[ResourceState]) -> float:
-    """How long these deletions take: each waits for its dependents, and independent ones run in parallel."""
-    done: dict[str, float] = {}
+def deletion_times(order: Sequence[ResourceState]) -> dict[str, tuple[float, float]]:
+    """When each deletion begins and ends: it waits for its dependents, and independent ones run in parallel."""
+    times: dict[str, tuple[float, float]] = {}
     for resource in order:
         after = max(
-            (done[one.urn] for one in order if one.urn in done and resource.urn in one.dependencies), default=0.0
+            (times[one.urn][1] for one in order if one.urn in times and resource.urn in one.dependencies), default=0.0
         )
-        done[resource.urn] = after + (delete_duration(resource.type) if resource.in_account else 0.0)
-    return max(done.values(), default=0.0)
+        times[resource.urn] = (after, after + (delete_duration(resource.type) if resource.in_account else 0.0))
+    return times
+
+
+def deletion_seconds(order: Sequence[ResourceState]) -> float:
+    """How long all these deletions take."""
+    return max((end for _, end in deletion_times(order).values()), default=0.0)
 
 
 def destroy(

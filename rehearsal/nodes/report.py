@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from ..reports.page import write_page
+from ..reports.timeline import STEPS, Axis, Row, axis
 
-WIDTH, LABELS, MARGIN = 1180, 200, 70
-ROW, HEADER, PADDING = 19, 26, 6
-SHORTEST_BAR = 2.0
-TICK_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600)
-MOST_TICKS = 12
+# What may lie between two labels: boots take seconds.
+_STEPS = (0.1, 0.2, 0.5, *STEPS)
+_KINDS = {"ok": "task", "degraded": "degraded", "failed": "failed"}
 
 
 def write_report(found: Mapping[str, Any], path: Path) -> None:
@@ -26,33 +25,32 @@ def _seconds(value: float) -> str:
 
 def page(found: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that the template shows."""
-    return {**found, "timeline": _timeline(found["nodes"]), "recovery_marks": _recovery(found["recovery"])}
+    ends = [_end(step) for node in found["nodes"] for step in node["steps"]]
+    span = max([node["boot_seconds"] for node in found["nodes"]] + ends, default=0.0)
+    on = axis(span, lambda at: f"{at:.3g}", _STEPS)
+    return {
+        **found,
+        "axis": on,
+        "timeline": [_node(node, on) for node in found["nodes"]],
+        "recovery_marks": _recovery(found["recovery"]),
+    }
 
 
-def _timeline(nodes: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """A block per node with a row per step, all on one time axis."""
-    ends = [_end(step) for node in nodes for step in node["steps"]]
-    span = max([node["boot_seconds"] for node in nodes] + ends, default=0.0)
-    scale = (WIDTH - LABELS - MARGIN) / (span or 1.0)
-    blocks = []
-    for node in nodes:
-        rows = [
-            {
-                "name": step["name"],
-                "result": step["result"],
-                "seconds": step["seconds"],
-                "tip": f"{step['name']}: {step['result']}, from {step['began']:.2f} s to {_end(step):.2f} s",
-                "x": LABELS + step["began"] * scale,
-                "y": HEADER + index * ROW,
-                "width": max(SHORTEST_BAR, step["seconds"] * scale),
-            }
-            for index, step in enumerate(node["steps"])
-        ]
-        height = HEADER + len(rows) * ROW + PADDING
-        blocks.append({"node": node, "rows": rows, "height": height, "width": node["boot_seconds"] * scale})
-    step = next((step for step in TICK_STEPS if span / step <= MOST_TICKS), TICK_STEPS[-1])
-    ticks = [{"x": LABELS + at * step * scale, "label": f"{at * step:g}"} for at in range(int(span / step) + 1)]
-    return {"blocks": blocks, "ticks": ticks, "width": WIDTH, "labels": LABELS, "row": ROW}
+def _node(node: Mapping[str, Any], on: Axis) -> Row:
+    """A node with its steps below it, all on one time axis."""
+    steps = [_step(step, on) for step in node["steps"]]
+    worst = next((kind for kind in ("failed", "degraded") if any(step.kind == kind for step in steps)), "task")
+    bars = [on.bar(0.0, node["boot_seconds"], "whole"), *(bar for step in steps for bar in step.bars)]
+    note = " · ".join(filter(None, (node["instance_type"], node["transport"])))
+    return Row(1, node["name"], note, _seconds(0.0), _seconds(node["boot_seconds"]), bars, worst, rows=steps)
+
+
+def _step(step: Mapping[str, Any], on: Axis) -> Row:
+    result = step["result"]
+    kind = _KINDS.get(result, "skipped")
+    bar = on.bar(step["began"], _end(step), kind)
+    said = "" if result == "ok" else result
+    return Row(2, step["name"], "", _seconds(step["began"]), _seconds(step["seconds"]), [bar], kind, said)
 
 
 def _end(step: Mapping[str, Any]) -> float:
@@ -60,7 +58,7 @@ def _end(step: Mapping[str, Any]) -> float:
 
 
 def _recovery(recovery: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """The phases after the loss of a worker, in order, each with its share of the total in percent."""
+    """The phases after the loss of a worker, in order, each from one time to another and in percent of the whole."""
     if not recovery or not recovery["resumed_after_seconds"]:
         return []
     whole = recovery["resumed_after_seconds"]
@@ -72,6 +70,7 @@ def _recovery(recovery: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     found, before = [], 0.0
     for what, until in marks:
         if until > before:
-            found.append({"what": what, "until": until, "share": 100 * (until - before) / whole})
+            bar = {"left": 100 * before / whole, "share": 100 * (until - before) / whole}
+            found.append({"what": what, "until": until} | bar)
             before = until
     return found

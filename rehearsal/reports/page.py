@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
 
 _REHEARSAL = Path(__file__).parent.parent
+# What a row's kind is where colours are not seen.
+_MARKS = {"critical": "◆ ", "failed": "✗ ", "degraded": "⚠ "}
+_SEPARATORS = re.compile(r"(?<=[/_.])(?=\w)")
 
 
 def write_page(
@@ -29,5 +35,12 @@ def _template(name: str, filters: tuple[tuple[str, Callable[..., str]], ...]) ->
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals["marks"] = defaultdict(str, _MARKS)
     environment.filters.update(filters)
+    environment.filters["breakable"] = _breakable
     return environment.get_template(name)
+
+
+def _breakable(name: str) -> Markup:
+    """A name that may be broken where its words end; browsers know that of hyphens only."""
+    return Markup("<wbr>").join(_SEPARATORS.split(name))

@@ -1,63 +1,64 @@
 "use strict";
 (() => {
-  const tip = document.getElementById("tip");
-  const graph = document.getElementById("graph");
-  const needs = new Map();
-  const neededBy = new Map();
-  const add = (map, key, value) => map.set(key, [...(map.get(key) || []), value]);
-  for (const [before, after] of JSON.parse(document.getElementById("edges").textContent)) {
-    add(needs, after, before);
-    add(neededBy, before, after);
-  }
+  const folded = (row) => row.getAttribute("aria-expanded") === "false";
+  const foldable = (row) => row.hasAttribute("aria-expanded");
 
-  const reach = (map, from) => {
-    const seen = new Set([from]);
-    for (const at of seen) (map.get(at) || []).forEach((next) => seen.add(next));
-    return seen;
+  const fold = (row, close) => {
+    row.setAttribute("aria-expanded", String(!close));
+    for (let next = row.nextElementSibling; next && !foldable(next); next = next.nextElementSibling) next.hidden = close;
   };
 
-  const pick = (id) => {
-    const up = reach(needs, id);
-    const down = reach(neededBy, id);
-    const among = (set, edge) => set.has(Number(edge.dataset.from)) && set.has(Number(edge.dataset.to));
-    graph.classList.add("picking");
-    for (const node of graph.querySelectorAll(".node")) {
-      const at = Number(node.dataset.id);
-      node.classList.toggle("on", up.has(at) || down.has(at));
-    }
-    for (const edge of graph.querySelectorAll(".edge")) {
-      edge.classList.toggle("on", among(up, edge) || among(down, edge));
-    }
+  const above = (row) => {
+    while (row && !foldable(row)) row = row.previousElementSibling;
+    return row;
   };
 
-  const show = (text, x, y) => {
-    tip.textContent = text;
-    tip.hidden = false;
-    const { width, height } = tip.getBoundingClientRect();
-    tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - width - 8))}px`;
-    tip.style.top = `${y + 18 + height > innerHeight ? Math.max(4, y - height - 10) : y + 18}px`;
-  };
-
-  const clear = () => {
-    tip.hidden = true;
-    if (graph) graph.classList.remove("picking");
-  };
-
-  for (const item of document.querySelectorAll("[data-id]")) {
-    // The <title> serves readers without scripts; left in place, the browser would show a second tooltip.
-    const title = item.querySelector("title");
-    const text = title.textContent.trim();
-    title.remove();
-    item.setAttribute("aria-label", text);
-    const isNode = item.classList.contains("node");
-    item.addEventListener("pointermove", (event) => show(text, event.clientX, event.clientY));
-    item.addEventListener("focus", () => {
-      const box = item.getBoundingClientRect();
-      show(text, box.left, box.bottom - 12);
-      if (isNode) pick(Number(item.dataset.id));
+  for (const chart of document.querySelectorAll("[data-chart]")) {
+    const items = () => [...chart.querySelectorAll("[tabindex]")].filter((item) => !item.hasAttribute("hidden"));
+    // One of a chart's items is in the order of Tab; the arrow keys go on from it.
+    const go = (item) => {
+      if (!item) return;
+      for (const each of chart.querySelectorAll('[tabindex="0"]')) each.setAttribute("tabindex", "-1");
+      item.setAttribute("tabindex", "0");
+      item.focus();
+    };
+    chart.addEventListener("keydown", (event) => {
+      const at = event.target.closest("[tabindex]");
+      const all = items();
+      const place = all.indexOf(at);
+      const inRows = at.matches("tr");
+      const keys = {
+        ArrowDown: () => go(all[place + 1]),
+        ArrowUp: () => go(all[place - 1]),
+        Home: () => go(all[0]),
+        End: () => go(all[all.length - 1]),
+        ArrowRight: () => (inRows && folded(at) ? fold(at, false) : go(all[place + 1])),
+        ArrowLeft: () => (!inRows ? go(all[place - 1]) : foldable(at) ? fold(at, true) : go(above(at))),
+        Enter: () => inRows && foldable(at) && fold(at, !folded(at)),
+        " ": () => inRows && foldable(at) && fold(at, !folded(at)),
+      };
+      if (!keys[event.key] || event.ctrlKey || event.altKey || event.metaKey) return;
+      keys[event.key]();
+      event.preventDefault();
     });
-    if (isNode) item.addEventListener("pointerenter", () => pick(Number(item.dataset.id)));
-    item.addEventListener("pointerleave", clear);
-    item.addEventListener("blur", clear);
+    chart.addEventListener("click", (event) => {
+      const item = event.target.closest("[tabindex]");
+      if (!item || String(getSelection())) return;
+      go(item);
+      if (foldable(item)) fold(item, !folded(item));
+    });
   }
+
+  const about = document.querySelector(".about");
+  for (const box of document.querySelectorAll(".box")) {
+    const tell = () => (about.textContent = box.getAttribute("aria-label"));
+    box.addEventListener("pointerenter", tell);
+    box.addEventListener("focus", tell);
+  }
+
+  // Paper has no clicks: what is folded in the text is printed open.
+  const closed = () => [...document.querySelectorAll("details:not([open])")];
+  let opened = [];
+  addEventListener("beforeprint", () => (opened = closed()).forEach((each) => (each.open = true)));
+  addEventListener("afterprint", () => opened.forEach((each) => (each.open = false)));
 })();

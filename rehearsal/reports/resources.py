@@ -10,6 +10,8 @@ from graphlib import TopologicalSorter
 from itertools import pairwise
 from typing import Any
 
+from stack.state import PROVIDER_PREFIX
+
 # A bridged provider's "index" types have a slash ("random:index/randomId:RandomId"), a component's do not.
 COMPONENT_TYPE = re.compile(r"[^:]+:index:[^:/]+$|awsx:|kubernetes:(helm\.sh/v4:Chart|yaml|kustomize)")
 TOP_LEVEL = "(top level)"
@@ -19,7 +21,7 @@ TOP_LEVEL = "(top level)"
 class Node:
     """One cloud resource; ``id`` is its index in the page, ``group`` the URN of its innermost component.
 
-    ``failed``: the operation on it that failed.
+    ``operation``: what a change did to it. ``failed``: the operation on it that failed.
     """
 
     id: int
@@ -33,23 +35,29 @@ class Node:
     depth: int = 0
     critical: bool = False
     failed: str = ""
+    operation: str = ""
 
 
 @dataclass
 class Group:
-    """One component with its resources; ``prefix`` is the part of its name that their names repeat."""
+    """One component with its resources."""
 
     label: str
-    prefix: str
     nodes: list[Node] = field(default_factory=list)
 
-    def short(self, node: Node) -> str:
-        """A resource's name without its component's."""
-        return node.name.removeprefix(self.prefix) or node.name
+    @property
+    def start(self) -> float:
+        """When its first resource begins."""
+        return min(node.start for node in self.nodes)
+
+    @property
+    def finish(self) -> float:
+        """When its last resource is done."""
+        return max(node.finish for node in self.nodes)
 
 
 def read(resources: Sequence[Mapping[str, Any]]) -> tuple[list[Node], list[Group]]:
-    """The cloud resources and their components, both in the order in which the page shows them."""
+    """The cloud resources, and their components by start."""
     by_urn = {resource["urn"]: resource for resource in resources}
     components = {urn for urn, resource in by_urn.items() if COMPONENT_TYPE.match(resource["type"])}
 
@@ -76,8 +84,8 @@ def read(resources: Sequence[Mapping[str, Any]]) -> tuple[list[Node], list[Group
         finish = max(start, float(resource.get("finish") or 0.0))
         group = chain[0] if chain else ""
         node = Node(index, str(resource["name"]), str(resource["type"]), group, start, finish)
-        node.failed = str(resource.get("operation") or "")
-        for urn in resource.get("dependencies") or []:
+        node.failed, node.operation = str(resource.get("failed") or ""), str(resource.get("operation") or "")
+        for urn in _direct(resource, by_urn):
             if urn in ids:
                 node.deps.add(ids[urn])
             elif urn not in chain:
@@ -85,9 +93,9 @@ def read(resources: Sequence[Mapping[str, Any]]) -> tuple[list[Node], list[Group
                 node.deps |= {each for each in members[urn] if float(leaves[each].get("finish") or 0.0) <= start}
         node.deps.discard(index)
         nodes.append(node)
-        names = [str(by_urn[urn]["name"]) for urn in reversed(chain)]
-        label = " / ".join(names) if names else TOP_LEVEL
-        groups.setdefault(group, Group(label, f"{names[-1]}-" if names else "")).nodes.append(node)
+        # The innermost component's name, which begins with those of the components around it.
+        label = str(by_urn[group]["name"]) if group else TOP_LEVEL
+        groups.setdefault(group, Group(label)).nodes.append(node)
 
     for index in TopologicalSorter({node.id: node.deps for node in nodes}).static_order():
         node = nodes[index]
@@ -95,8 +103,16 @@ def read(resources: Sequence[Mapping[str, Any]]) -> tuple[list[Node], list[Group
         node.depth = 1 + max((nodes[dep].depth for dep in node.deps), default=-1)
     for each in groups.values():
         each.nodes.sort(key=lambda node: (node.start, node.finish, node.name))
-    ordered = sorted(groups.values(), key=lambda each: sum(node.start for node in each.nodes) / len(each.nodes))
-    return nodes, ordered
+    return nodes, sorted(groups.values(), key=lambda each: (each.start, each.finish, each.label))
+
+
+def _direct(resource: Mapping[str, Any], by_urn: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
+    """What a resource waits for. A provider takes no time, but waits in turn: for the cluster that it talks to."""
+    for urn in resource.get("dependencies") or []:
+        if urn in by_urn and by_urn[urn]["type"].startswith(PROVIDER_PREFIX):
+            yield from _direct(by_urn[urn], by_urn)
+        else:
+            yield urn
 
 
 def critical_nodes(nodes: Sequence[Node], path: Iterable[str]) -> list[Node]:

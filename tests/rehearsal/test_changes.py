@@ -19,7 +19,8 @@ from stack.state import State
 from tests.support import ROOT, config
 
 HEADER = "import pulumi\nimport pulumi_aws as aws\nfrom pulumi import ResourceOptions\n"
-KEYS = {"set", "created", "updated", "replaced", "deleted", "refused", "seconds", "hourly_usd"}
+KEYS = {"set", "created", "updated", "replaced", "deleted", "lost", "refused", "early", "seconds", "resources"}
+KEYS |= {"hourly_usd"}
 
 
 @pytest.fixture
@@ -81,6 +82,15 @@ def test_a_change_names_what_it_creates_updates_replaces_and_deletes(stack: Stac
     # Three seconds for the parallel creates, then three for the deletes.
     assert change.seconds == 6
     assert set(change.as_json()) == KEYS
+    shown = {
+        one["name"]: (one["operation"], one["start"], one["finish"]) for one in change.resources if "operation" in one
+    }
+    assert shown == {
+        "new": ("create", 0, 3),
+        "kept": ("update", 0, 3),
+        "renamed": ("replace", 0, 3),
+        "gone": ("delete", 3, 6),
+    }
     assert destroy(stack.state, stack.account) == []
     assert stack.account.leftovers() == []
 

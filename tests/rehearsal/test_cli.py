@@ -16,11 +16,14 @@ from tests.support import ROOT, few_files
 
 
 def test_all_good_is_0_and_writes_both_files_with_the_documented_keys(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page, result = tmp_path / "r.html", tmp_path / "r.json"
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
     with few_files():
-        assert main(["--stack", "dev", "--report", str(page), "--json", str(result)]) == 0
+        assert main(["--stack", "dev", "--report", str(page), "--open", "--json", str(result)]) == 0
+    assert opened == [page.as_uri()]
     found = json.loads(result.read_text())
     assert found["passed"] is True
     assert found["leftovers"] == []
@@ -42,7 +45,8 @@ def test_all_good_is_0_and_writes_both_files_with_the_documented_keys(
     assert {"urn", "type", "name", "parent", "dependencies", "start", "finish"} == set(found["resources"][0])
     assert found["cost"]["hourly_usd"] == pytest.approx(sum(found["cost"]["parts"].values()), abs=0.01)
     assert page.read_text().lower().startswith("<!doctype html>")
-    printed = capsys.readouterr().out
+    printed, beside = capsys.readouterr()
+    assert "There is no browser here" in beside, "webbrowser.open returned nothing"
     assert "Rehearsing dev: Slurm with GPUs in us-west-2" in printed, "not the name of another stack"
     for text in ("Critical path", "18:13", "an hour", "Quotas needed", "Outputs", "nothing is left in the account"):
         assert text in printed
@@ -94,6 +98,7 @@ def test_an_interrupted_run_says_so_and_that_nothing_is_left(
         (["--quota", "vpcs=-1"], '"-1" is not a whole number'),
         (["--quota", "=5"], "NAME=N, as in vpcs=5"),
         (["--quota", "ml.g99.xlarge=0"], "did you mean ml.g5.16xlarge?"),
+        (["--open"], "add --report report.html"),
         (["--config", "a=1"], "hyperpod:a: unknown key"),
         (["--then", "size=medium", "protect=perhaps"], "hyperpod:protect"),
         (["--then", "size=medium", "--then", "protect=perhaps"], "hyperpod:protect"),
