@@ -22,23 +22,18 @@ from torch.utils.data import Dataset
 from transformers import LlamaConfig
 
 sys.path.insert(0, os.environ.get("TRAINING", "/opt/hyperpod/lib/training"))
+import llama
 from training_report import Report
 
-# Layers, width, feed-forward width, heads, key-value heads: the published sizes of Llama 2 7B and 13B, and Llama 3 8B.
-SIZES = {
-    "7b": (32, 4096, 11008, 32, 32),
-    "8b": (32, 4096, 14336, 32, 8),
-    "13b": (40, 5120, 13824, 40, 40),
-}
-KEPT = 2
+SIZES = ("7b", "8b", "13b")
 
 
 class Tokens(Dataset):  # type: ignore[type-arg]
     """Sequences of a fixed length, from a flat file or random."""
 
     def __init__(self, options: argparse.Namespace) -> None:
+        self._data = llama.tokens(options)
         self._length, self._seed, self._vocabulary = options.context, options.seed, options.vocabulary
-        self._data = np.memmap(options.data, dtype=options.data_type, mode="r") if options.data else None
         # Random sequences: enough that no step sees one twice.
         self._count = len(self._data) // self._length if self._data is not None else 1 << 20
         # Sequences that earlier runs have seen. They are skipped, because every run starts the order again.
@@ -104,7 +99,7 @@ class Trainer(NeuronTrainer):  # type: ignore[misc]
                 scheduler=self.lr_scheduler,
                 user_content={"step": step, "sequences": self.args.train_batch_size},
                 use_xser=True,
-                num_kept_ckpts=KEPT,
+                num_kept_ckpts=llama.KEPT,
             )
         if self._told == step:
             # No part of the next steps.
@@ -121,6 +116,8 @@ class Trainer(NeuronTrainer):  # type: ignore[misc]
 def main() -> None:
     """Train as one rank, on one NeuronCore."""
     options = _options().parse_args()
+    # Before the model, whose vocabulary the tokens may name.
+    data = Tokens(options)
     arguments = NeuronTrainingArguments(
         output_dir=options.out,
         max_steps=options.steps,
@@ -138,30 +135,16 @@ def main() -> None:
         seed=options.seed,
         report_to="none",
     )
-    trainer = Trainer(_model(options, arguments), arguments, train_dataset=Tokens(options))
+    trainer = Trainer(_model(options, arguments), arguments, train_dataset=data)
     replicas = int(os.environ.get("WORLD_SIZE", "1")) // options.tensor_parallel or 1
     trainer.tokens = replicas * options.batch * options.context
     trainer.train()
 
 
 def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Llama on Trainium")
-    parser.add_argument("--model", choices=sorted(SIZES), default="7b")
-    parser.add_argument("--pretrained", help="Hugging Face model to start from; gated models need HF_TOKEN")
-    parser.add_argument("--out", required=True)
-    parser.add_argument("--data", help="flat file of token ids (default: random tokens)")
-    parser.add_argument("--data-type", choices=("uint16", "uint32"), default="uint16")
-    parser.add_argument("--vocabulary", type=int, default=32000)
-    parser.add_argument("--context", type=int, default=4096)
-    parser.add_argument("--batch", type=int, default=1, help="sequences per data-parallel rank and step")
+    parser = llama.parser("Llama on Trainium", SIZES)
     # AWS Neuron documentation, "Training Llama3.1-8B, Llama3-8B and Llama2-7B with Tensor Parallelism and ZeRO-1".
     parser.add_argument("--tensor-parallel", type=int, default=8, help="NeuronCores that share a layer")
-    parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--save-every", type=int, default=100)
-    parser.add_argument("--log-every", type=int, default=10)
-    parser.add_argument("--warmup", type=int, default=100)
-    parser.add_argument("--rate", type=float, default=3e-4)
-    parser.add_argument("--seed", type=int, default=1)
     return parser
 
 
@@ -169,17 +152,7 @@ def _model(options: argparse.Namespace, arguments: NeuronTrainingArguments) -> A
     """The model, sharded as configured, with pretrained or random weights."""
     if options.pretrained:
         return NeuronModelForCausalLM.from_pretrained(options.pretrained, arguments.trn_config)
-    layers, width, inner, heads, kv = SIZES[options.model]
-    config = LlamaConfig(
-        vocab_size=options.vocabulary,
-        hidden_size=width,
-        intermediate_size=inner,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=kv,
-        max_position_embeddings=options.context,
-        use_cache=False,
-    )
+    config = llama.configuration(options, LlamaConfig)
     return NeuronModelForCausalLM.from_config(config, arguments.trn_config)
 
 

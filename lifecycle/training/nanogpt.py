@@ -29,6 +29,8 @@ KEPT = 2  # checkpoints; an older one, in case the newest cannot be read
 
 def main() -> None:
     """Train as one rank of the job."""
+    # First of all: until then the signal ends the process, and loading PyTorch takes seconds.
+    asked, stop = _on_signal(), False
     options = _options().parse_args()
     rank, world, local = _place()
     threads = options.threads or int(os.environ.get("SLURM_CPUS_PER_TASK", "1"))
@@ -38,6 +40,9 @@ def main() -> None:
     torch.set_num_threads(threads)
     backend = _join(torch, rank, world)
     device = _device(torch, local)
+    if device != "cpu":
+        # TF32, on tensor cores: PyTorch's default multiplies in full FP32 without them.
+        torch.set_float32_matmul_precision("high")
     text = Path(options.data).read_text(encoding="utf-8") if options.data else make_text(options.seed, 400_000)
     symbols = sorted(set(text))
     data = _encode(torch, text, symbols)
@@ -54,7 +59,7 @@ def main() -> None:
             f"PyTorch {torch.__version__}"
         )
         print(f"resumed after iter {start - 1}" if start else "started from nothing", flush=True)
-    asked, stop, report = _on_signal(), False, Report(rank)
+    report = Report(rank)
     times: List[float] = []
     for step in range(start, options.steps + 1):
         report.begin()

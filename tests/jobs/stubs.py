@@ -157,6 +157,109 @@ def fsdp() -> None:
     module("transformers.models.llama.modeling_llama", LlamaDecoderLayer=None)
 
 
+def deepspeed() -> None:
+    """deepspeed and transformers: a model of one weight on the CPU, and what a checkpoint finds when it is written."""
+    import contextlib
+
+    import torch
+
+    class Model(torch.nn.Module):
+        def __init__(self, config):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(1))
+
+        def gradient_checkpointing_enable(self):
+            pass
+
+        def forward(self, input_ids, labels):
+            return types.SimpleNamespace(loss=(self.weight * input_ids.float()).mean())
+
+    class Engine(torch.nn.Module):
+        def __init__(self, model, config):
+            super().__init__()
+            print("stage", config["zero_optimization"]["stage"])
+            self.model, self.device = model, torch.device("cpu")
+            self.optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+
+        def forward(self, **given):
+            return self.model(**given)
+
+        def backward(self, loss):
+            loss.backward()
+
+        def step(self):
+            print(f"rate {self.optimizer.param_groups[0]['lr']:.4f}")
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+
+        def save_checkpoint(self, folder, tag, client_state, save_latest):
+            newest = Path(folder, "latest")
+            print("saving", tag, "while the newest is", newest.read_text() if newest.exists() else "none")
+            Path(folder, tag).mkdir(parents=True, exist_ok=True)
+            torch.save((self.model.state_dict(), client_state), str(Path(folder, tag, "all.pt")))
+            if save_latest:
+                newest.write_text(tag)
+
+        def load_checkpoint(self, folder):
+            path = Path(folder, Path(folder, "latest").read_text(), "all.pt")
+            weights, state = torch.load(str(path))
+            self.model.load_state_dict(weights)
+            return str(path), state
+
+    join = torch.distributed.init_process_group
+    torch.cuda.set_device = lambda local: None
+    module(
+        "deepspeed",
+        __version__="0",
+        init_distributed=lambda backend: join("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1),
+        initialize=lambda model, model_parameters, config: (Engine(model, config), None, None, None),
+        zero=types.SimpleNamespace(
+            Init=lambda **_: contextlib.nullcontext(), GatheredParameters=lambda *_, **__: contextlib.nullcontext()
+        ),
+    )
+    module("transformers", AutoModelForCausalLM=None, LlamaConfig=Config, LlamaForCausalLM=Model)
+
+
+class Config(types.SimpleNamespace):
+    """transformers' LlamaConfig."""
+
+    initializer_range = 0.02
+
+
+def tokenizers() -> None:
+    """A tokenizer that needs no training: a byte is a token, and 0 the end of a document."""
+
+    class Tokenizer:
+        def __init__(self, model):
+            pass
+
+        def train_from_iterator(self, texts, trainer):
+            assert list(texts)
+
+        def save(self, path):
+            Path(path).write_text("{}")
+
+        def get_vocab_size(self):
+            return 256
+
+        def token_to_id(self, name):
+            return 0 if name == "<|endoftext|>" else None
+
+        def encode_batch(self, texts, add_special_tokens):
+            assert not add_special_tokens
+            return [types.SimpleNamespace(ids=list(text.encode())) for text in texts]
+
+    make = type("ByteLevel", (), {"__init__": lambda self, **_: None, "alphabet": staticmethod(list)})
+    module(
+        "tokenizers",
+        Tokenizer=Tokenizer,
+        models=types.SimpleNamespace(BPE=object),
+        decoders=types.SimpleNamespace(ByteLevel=object),
+        pre_tokenizers=types.SimpleNamespace(ByteLevel=make),
+        trainers=types.SimpleNamespace(BpeTrainer=lambda **_: None),
+    )
+
+
 def nemo() -> None:
     """nemo, nemo_run and lightning: a recipe is said instead of run, its callbacks see two steps and a checkpoint."""
     import json

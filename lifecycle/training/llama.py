@@ -1,0 +1,176 @@
+"""What the Llama trainers of jobs/slurm have in common: published sizes, options, tokens, learning rate."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import signal
+from pathlib import Path
+from typing import Any, Callable, Dict, Sequence, Tuple
+
+from training_report import Report
+
+# Layers, width, feed-forward width, heads, key-value heads: the published sizes of Llama 3.2 1B, of Llama 2, and of
+# Llama 3's 8B and 70B.
+SIZES: Dict[str, Tuple[int, int, int, int, int]] = {
+    "1b": (16, 2048, 8192, 32, 8),
+    "7b": (32, 4096, 11008, 32, 32),
+    "8b": (32, 4096, 14336, 32, 8),
+    "13b": (40, 5120, 13824, 40, 40),
+    "70b": (80, 8192, 28672, 64, 8),
+}
+# What make_tokens.py writes beside its tokens, and the tokens.
+RECORD, TOKENS = "tokens.json", "tokens.bin"
+# Checkpoints that are kept: an older one, in case the newest cannot be read.
+KEPT = 2
+
+
+def parser(description: str, sizes: Sequence[str] = tuple(SIZES)) -> argparse.ArgumentParser:
+    """The options that all trainers take."""
+    found = argparse.ArgumentParser(description=description)
+    found.add_argument("--model", choices=sorted(sizes), default="7b" if "7b" in sizes else sizes[0])
+    found.add_argument("--pretrained", help="Hugging Face model to start from; gated models need HF_TOKEN")
+    found.add_argument("--out", required=True, help="folder of checkpoints, shared by all ranks")
+    found.add_argument("--data", help="folder of make_tokens.py, or a flat file of token ids (default: random tokens)")
+    found.add_argument("--data-type", choices=("uint16", "uint32"), default="uint16", help="of a flat file")
+    found.add_argument(
+        "--vocabulary", type=int, default=32000, help="default 32000; a folder of make_tokens.py says it"
+    )
+    found.add_argument("--context", type=int, default=4096, help="tokens a sequence")
+    found.add_argument("--batch", type=int, default=1, help="sequences per data-parallel rank and step")
+    found.add_argument("--steps", type=int, default=1000)
+    found.add_argument("--save-every", type=int, default=100)
+    found.add_argument("--log-every", type=int, default=10)
+    found.add_argument("--warmup", type=int, default=100, help="steps until the learning rate is reached")
+    found.add_argument("--rate", type=float, default=3e-4, help="learning rate")
+    found.add_argument("--seed", type=int, default=1)
+    return found
+
+
+def tokens(options: argparse.Namespace) -> Any:
+    """``--data`` as an array on disk; None for random tokens. Sets ``options.vocabulary`` from a folder's record.
+
+    Raises SystemExit where there is no such file, or not one whole sequence in it.
+    """
+    if not options.data:
+        return None
+    import numpy
+
+    path, kind = Path(options.data), options.data_type
+    if path.is_dir():
+        try:
+            record = json.loads((path / RECORD).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise SystemExit(f"--data {path}: no {RECORD} of a finished make_tokens.py ({error})") from None
+        kind, options.vocabulary, path = record["type"], int(record["vocabulary"]), path / TOKENS
+    if not path.is_file():
+        raise SystemExit(f"--data {options.data}: no such file or folder")
+    found = numpy.memmap(str(path), dtype=kind, mode="r") if path.stat().st_size else ()
+    if len(found) <= options.context:
+        raise SystemExit(f"--data {options.data}: {len(found)} tokens, fewer than one sequence of --context has")
+    return found
+
+
+def batch(options: argparse.Namespace, data: Any, step: int, rank: int) -> Any:
+    """This step's sequences, on the CPU. They depend on step and rank alone: a resumed run reads the same data."""
+    import torch
+
+    generator = torch.Generator().manual_seed(options.seed + step * 100_003 + rank)
+    shape = (options.batch, options.context)
+    if data is None:
+        return torch.randint(options.vocabulary, shape, generator=generator)
+    starts = torch.randint(len(data) - options.context, (options.batch,), generator=generator)
+    return torch.stack([torch.from_numpy(data[int(s) : int(s) + options.context].astype("int64")) for s in starts])
+
+
+def rate(options: argparse.Namespace, step: int) -> float:
+    """The learning rate: linear warm-up, then cosine decay to a tenth."""
+    if step < options.warmup:
+        return float(options.rate * (step + 1) / options.warmup)
+    share = (step - options.warmup) / max(1, options.steps - options.warmup)
+    return float(options.rate * (0.1 + 0.45 * (1 + math.cos(math.pi * min(1.0, share)))))
+
+
+def place() -> Tuple[int, int, int]:
+    """Rank, number of ranks and rank on this node; Slurm's variables become those of torchrun, which PyTorch reads."""
+    if "RANK" not in os.environ:
+        for ours, slurm in (("RANK", "PROCID"), ("WORLD_SIZE", "NTASKS"), ("LOCAL_RANK", "LOCALID")):
+            os.environ[ours] = os.environ[f"SLURM_{slurm}"]
+    rank, world, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    return rank, world, local
+
+
+def train(
+    options: argparse.Namespace,
+    first: int,
+    data: Any,
+    asked: "Asked",
+    one: Callable[[Any, float], Any],
+    save: Callable[[int], None],
+) -> None:
+    """The steps from ``first`` on, until the last one or until a rank is asked to stop.
+
+    ``one``: trains on these sequences at that learning rate, and returns the loss, a tensor on the rank's device.
+    ``save``: writes a checkpoint, on all ranks.
+    """
+    import torch
+    import torch.distributed as dist
+
+    rank, world = dist.get_rank(), dist.get_world_size()
+    size, report, done = world * options.batch * options.context, Report(rank), 0
+    report.begin()
+    for step in range(first, options.steps):
+        loss = one(batch(options, data, step, rank), rate(options, step))
+        done += 1
+        due = step == options.steps - 1 or (step > first and step % options.save_every == 0)
+        if step % options.log_every and not due:
+            continue
+        # One all-reduce for what all ranks must agree on: the mean loss, and whether any of them was asked to stop.
+        both = torch.stack([loss.detach().float() / world, torch.tensor(float(bool(asked)), device=loss.device)])
+        dist.all_reduce(both)
+        seconds = report.step(step, size, float(both[0]), steps=done)
+        if rank == 0:
+            speed = size / seconds
+            print(f"step {step}: loss {float(both[0]):.4f}, {seconds * 1000:.0f} ms, {speed:,.0f} tokens/s", flush=True)
+        done = 0
+        stopping = bool(both[1] > 0)
+        if due or stopping:
+            with report.checkpoint():
+                save(step)
+        if stopping:
+            return
+        report.begin()
+
+
+def configuration(options: argparse.Namespace, kind: Any) -> Any:
+    """transformers' LlamaConfig, which is ``kind``, of a model of that size."""
+    layers, width, inner, heads, kv = SIZES[options.model]
+    return kind(
+        vocab_size=options.vocabulary,
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv,
+        max_position_embeddings=options.context,
+        use_cache=False,
+    )
+
+
+class Asked:
+    """Whether SIGUSR1 has arrived, which ``#SBATCH --signal`` sends before the time limit.
+
+    Made first of all: until then the signal ends the process.
+    """
+
+    def __init__(self) -> None:
+        self.value = False
+        signal.signal(signal.SIGUSR1, self._arrived)
+
+    def __bool__(self) -> bool:
+        return self.value
+
+    def _arrived(self, *_: object) -> None:
+        self.value = True
