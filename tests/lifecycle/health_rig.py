@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree
 
 from hyperpod_node import transport
 from hyperpod_node.health import setup
@@ -13,14 +16,17 @@ from hyperpod_node.host import Result
 
 from tests.lifecycle.rig import FakeHost
 
-# As `nvidia-smi -q -x` prints it (element names of driver 550 and later), shortened to what the checks read.
-GPU = """<gpu id="{bus}"><pci><pci_gpu_link_info><link_widths><max_link_width>16x</max_link_width>
-<current_link_width>{width}x</current_link_width></link_widths></pci_gpu_link_info></pci>
-<ecc_errors><aggregate><sram_threshold_exceeded>{sram}</sram_threshold_exceeded></aggregate></ecc_errors>
-<remapped_rows><remapped_row_pending>{pending}</remapped_row_pending>
-<remapped_row_failure>{failure}</remapped_row_failure></remapped_rows>
-<fabric><state>Completed</state><status>{fabric}</status></fabric></gpu>"""
-WELL = {"width": "16", "sram": "No", "pending": "No", "failure": "No", "fabric": "Success"}
+# What `nvidia-smi -q -x` printed on a machine with one H100 and driver 580.159.04; its serial number and ids are zeros.
+SHOWN = Path(__file__).with_name("nvidia-smi-h100.xml")
+# Where it has what a test changes.
+PLACES = {
+    "width": "pci/pci_gpu_link_info/link_widths/current_link_width",
+    "sram": "ecc_errors/aggregate/sram_threshold_exceeded",
+    "pending": "remapped_rows/remapped_row_pending",
+    "failure": "remapped_rows/remapped_row_failure",
+    "state": "fabric/state",
+    "status": "fabric/status",
+}
 
 
 def subject(host: FakeHost, **more: object) -> Subject:
@@ -30,8 +36,17 @@ def subject(host: FakeHost, **more: object) -> Subject:
 
 def gpus(host: FakeHost, links: str = "26.562 GB/s", **second: str) -> None:
     """Let nvidia-smi show eight GPUs, of which the second differs."""
-    found = [GPU.format(bus=f"0000:{n:02x}:00.0", **{**WELL, **(second if n == 1 else {})}) for n in range(8)]
-    document = f'<?xml version="1.0" ?><nvidia_smi_log>{"".join(found)}</nvidia_smi_log>'
+    shown = ElementTree.parse(SHOWN).getroot()
+    (whole,) = shown.findall("gpu")
+    shown.remove(whole)
+    for number in range(8):
+        gpu = copy.deepcopy(whole)
+        gpu.set("id", f"0000:{number:02x}:00.0")
+        for name, text in second.items() if number == 1 else ():
+            (element,) = gpu.findall(PLACES[name])
+            element.text = text
+        shown.append(gpu)
+    document = ElementTree.tostring(shown, encoding="unicode")
     nvlink = f"GPU 0: NVIDIA H100 (UUID: x)\n\t Link 0: 26.562 GB/s\n\t Link 1: {links}\n"
 
     def smi(_: FakeHost, args: Sequence[str], __: str | None) -> Result:

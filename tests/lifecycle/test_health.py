@@ -67,8 +67,8 @@ def test_a_gpu_without_an_efa_device_nearby_is_bad(host: FakeHost) -> None:
         ({"failure": "Yes"}, "26 GB/s", {"ecc": "row remap failed on 0000:01:00.0"}),
         ({"sram": "Yes"}, "26 GB/s", {"ecc": "SRAM error threshold exceeded on 0000:01:00.0"}),
         ({"pending": "Yes"}, "26 GB/s", {}),
-        ({"width": "8"}, "26 GB/s", {"pcie": "0000:01:00.0 has 8 lanes, others 16"}),
-        ({"fabric": "Failed"}, "26 GB/s", {"nvlink": "not in the NVLink fabric: 0000:01:00.0"}),
+        ({"width": "8x"}, "26 GB/s", {"pcie": "0000:01:00.0 has 8 lanes, others 16"}),
+        ({"state": "Completed", "status": "Failed"}, "26 GB/s", {"nvlink": "not in the NVLink fabric: 0000:01:00.0"}),
         ({}, "<inactive>", {"nvlink": "inactive: GPU 0 link 1"}),
     ],
 )
@@ -97,6 +97,26 @@ LOG = "NVRM: Xid (PCI:0000:53:00): {}, pid='<unknown>', name=<unknown>, {}"
 def log(host: FakeHost, *entries: tuple[int, str]) -> None:
     lines = (f"4,{7 * n},{n}000,-;{LOG.format(*entry)}\n SUBSYSTEM=pci" for n, entry in enumerate(entries, 1))
     put(host, "/dev/kmsg", "\n".join(lines) + "\n")
+
+
+# What driver 580.159.04 wrote when programs read where they must not, hit a trap and used a misaligned address.
+FAULTY_PROGRAMS = """\
+3,360,37232872,-;NVRM: Xid (PCI:0000:00:06): 31, pid=555, name=fault, channel 0x0000000a, intr 00000000. MMU Fault: \
+ENGINE GRAPHICS GPC1 GPCCLIENT_T1_8 faulted @ 0x7fff_f0000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_WRITE
+3,361,37569522,-;NVRM: Xid (PCI:0000:00:06): 43, pid=561, name=fault, channel 0x0000000a
+3,362,38488617,-;NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 1, TPC 4, SM 0): Misaligned Address
+3,363,38490360,-;NVRM: Xid (PCI:0000:00:06): 13, Graphics Exception: ESR 0x519730=0x500000f 0x519734=0x0
+"""
+
+
+def test_a_program_of_a_persons_that_is_wrong_is_no_fault_of_the_node(host: FakeHost) -> None:
+    well(host)
+    put(host, "/dev/kmsg", FAULTY_PROGRAMS)
+    memory: dict[str, object] = {}
+    assert found(host, memory=memory)["xid"] == Finding("ok", "4 XIDs that need no action of ours")
+    kept = memory["xids"]
+    assert isinstance(kept, list)
+    assert [(one["gpu"], one["code"]) for one in kept] == [("0000:00:06", code) for code in (31, 43, 13, 13)]
 
 
 # By NVIDIA's XID catalogue: reset or reboot ends it, a restart of the job or nothing does not.
