@@ -20,6 +20,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 sys.path.insert(0, os.environ.get("TRAINING", "/opt/hyperpod/lib/training"))
 import llama
+from training_report import Asked
 
 # DeepSpeed reads the name of the newest checkpoint from this file.
 LATEST = "latest"
@@ -27,7 +28,7 @@ LATEST = "latest"
 
 def main() -> None:
     """Train as one rank of the job."""
-    asked = llama.Asked()
+    asked = Asked()
     parser = llama.parser("Llama on DeepSpeed")
     parser.add_argument("--stage", type=int, choices=(1, 2, 3), default=3, help="of ZeRO: what is sharded (default 3)")
     options = parser.parse_args()

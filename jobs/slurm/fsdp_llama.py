@@ -30,11 +30,12 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
 sys.path.insert(0, os.environ.get("TRAINING", "/opt/hyperpod/lib/training"))
 import llama
+from training_report import Asked
 
 
 def main() -> None:
     """Train as one rank of the job."""
-    stop = llama.Asked()
+    stop = Asked()
     options = llama.parser("Llama on PyTorch FSDP").parse_args()
     tokens = llama.tokens(options)
     rank, world, local = llama.place()

@@ -6,11 +6,10 @@ import argparse
 import json
 import math
 import os
-import signal
 from pathlib import Path
 from typing import Any, Callable, Dict, Sequence, Tuple
 
-from training_report import Report
+from training_report import Asked, Report
 
 # Layers, width, feed-forward width, heads, key-value heads: the published sizes of Llama 3.2 1B, of Llama 2, and of
 # Llama 3's 8B and 70B.
@@ -106,7 +105,7 @@ def train(
     options: argparse.Namespace,
     first: int,
     data: Any,
-    asked: "Asked",
+    asked: Asked,
     one: Callable[[Any, float], Any],
     save: Callable[[int], None],
 ) -> None:
@@ -157,20 +156,3 @@ def configuration(options: argparse.Namespace, kind: Any) -> Any:
         max_position_embeddings=options.context,
         use_cache=False,
     )
-
-
-class Asked:
-    """Whether SIGUSR1 has arrived, which ``#SBATCH --signal`` sends before the time limit.
-
-    Made first of all: until then the signal ends the process.
-    """
-
-    def __init__(self) -> None:
-        self.value = False
-        signal.signal(signal.SIGUSR1, self._arrived)
-
-    def __bool__(self) -> bool:
-        return self.value
-
-    def _arrived(self, *_: object) -> None:
-        self.value = True

@@ -14,7 +14,6 @@ import json
 import math
 import os
 import random
-import signal
 import socket
 import sys
 import time
@@ -22,7 +21,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
-from training_report import Report
+from training_report import Asked, Report
 
 KEPT = 2  # checkpoints; an older one, in case the newest cannot be read
 
@@ -30,7 +29,7 @@ KEPT = 2  # checkpoints; an older one, in case the newest cannot be read
 def main() -> None:
     """Train as one rank of the job."""
     # First of all: until then the signal ends the process, and loading PyTorch takes seconds.
-    asked, stop = _on_signal(), False
+    asked, stop = Asked(), False
     options = _options().parse_args()
     rank, world, local = _place()
     threads = options.threads or int(os.environ.get("SLURM_CPUS_PER_TASK", "1"))
@@ -350,30 +349,13 @@ def _resume(torch: Any, out: Path, model: Any, optimizer: Any, device: str) -> T
     return 0, []
 
 
-def _agreed(torch: Any, asked: "_Flag", world: int, device: str) -> bool:
+def _agreed(torch: Any, asked: Asked, world: int, device: str) -> bool:
     """Whether any rank was asked to stop. All ranks learn it at the same step, or some would wait forever."""
     if world == 1:
         return bool(asked)
     flag = torch.tensor([1.0 if asked else 0.0], device=device)
     torch.distributed.all_reduce(flag)
     return bool(flag.item())
-
-
-class _Flag:
-    """Whether a signal has arrived."""
-
-    def __init__(self) -> None:
-        self.value = False
-
-    def __bool__(self) -> bool:
-        return self.value
-
-
-def _on_signal() -> _Flag:
-    """SIGUSR1, which ``#SBATCH --signal`` sends before the time limit, ends the run with a checkpoint."""
-    flag = _Flag()
-    signal.signal(signal.SIGUSR1, lambda *_: setattr(flag, "value", True))
-    return flag
 
 
 def _result(

@@ -1,4 +1,5 @@
 """What a rank tells of its training: a small file in the folder that the node's metrics read (docs/metrics.md).
+And what it is told: that its time is nearly up.
 
 Without that folder, as outside of a Slurm job with metrics, it only measures. It never ends the training.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, Mapping, Optional
@@ -67,3 +69,20 @@ class Report:
         with contextlib.suppress(OSError, ValueError):
             aside.write_text(json.dumps(self._told), encoding="ascii")
             aside.replace(self._file)
+
+
+class Asked:
+    """Whether SIGUSR1 has arrived, which ``#SBATCH --signal`` sends before the time limit.
+
+    Made first of all: until then the signal ends the process.
+    """
+
+    def __init__(self) -> None:
+        self.value = False
+        signal.signal(signal.SIGUSR1, self._arrived)
+
+    def __bool__(self) -> bool:
+        return self.value
+
+    def _arrived(self, *_: object) -> None:
+        self.value = True

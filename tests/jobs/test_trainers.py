@@ -157,11 +157,12 @@ import os, sys
 sys.path.insert(0, os.environ["TRAINING"])
 import torch
 import llama
+from training_report import Asked
 
 join = torch.distributed.init_process_group
 join("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
 options = llama.parser("x").parse_args(["--out", "x", *sys.argv[1:]])
-data, saved, asked = llama.tokens(options), [], llama.Asked()
+data, saved, asked = llama.tokens(options), [], Asked()
 
 def one(sequences, rate):
     print("got", sequences[0, :2].tolist(), round(rate, 4))
