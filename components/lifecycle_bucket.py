@@ -85,6 +85,9 @@ class LifecycleBucket(ComponentResource):
         if args.context.settings.users:
             text = provisioning.people_text(args.context.config, args.context.names)
             rendered[provisioning.PEOPLE_FILE] = StringAsset(text)
+        if args.context.settings.slurm.extra_conf:
+            text = provisioning.conf_text(args.context.config, args.context.names)
+            rendered[provisioning.CONF_FILE] = StringAsset(text)
         self.ready = [
             aws.s3.BucketObjectv2(
                 f"{name}-{key}",

@@ -7,14 +7,26 @@ configuration").
 
 from __future__ import annotations
 
-from hyperpod_node import parameters, people
+from hyperpod_node import parameters, people, slurm_extra
 from hyperpod_node.accounting.accounts import OWN_ACCOUNT, with_users
-from hyperpod_node.model import Account, Accounting, Default, Group, Parameters, People, Person, Qos
+from hyperpod_node.model import (
+    Account,
+    Accounting,
+    ConfFile,
+    Default,
+    ExtraConf,
+    Group,
+    Parameters,
+    People,
+    Person,
+    Qos,
+)
 
 from .config import Config, InstanceGroup
+from .config.slurm_extra import files as conf_files
 from .names import Names
 
-FILE_NAME, PEOPLE_FILE = parameters.FILE_NAME, people.FILE_NAME
+FILE_NAME, PEOPLE_FILE, CONF_FILE = parameters.FILE_NAME, people.FILE_NAME, slurm_extra.FILE_NAME
 
 
 def render(config: Config, names: Names, remote_write_url: str | None = None) -> str:
@@ -92,6 +104,12 @@ def people_text(config: Config, names: Names) -> str:
             ),
         )
     )
+
+
+def conf_text(config: Config, names: Names) -> str:
+    """The text of the file with the stack's own lines of slurm.conf. Apart, as that of the people."""
+    found = (ConfFile(path.name, path.read_text(encoding="utf-8")) for path in conf_files(config.settings))
+    return parameters.render(ExtraConf(cluster_id=names.cluster_id, files=tuple(found)))
 
 
 def _group(config: Config, group: InstanceGroup) -> Group:

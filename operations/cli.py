@@ -38,6 +38,7 @@ from .commands.people import users_command
 from .commands.policy import policy_command
 from .commands.quotas import quotas_command
 from .commands.slow_node import find_slow_node_command
+from .commands.slurm_config import slurm_config_command
 from .commands.stacks import list_command
 from .commands.usage import usage_command
 from .commands.validate import validate_command
@@ -71,6 +72,7 @@ app.command("validate")(validate_command)
 app.command("benchmark")(benchmark_command)
 app.command("diagnose")(diagnose_command)
 app.command("accounts")(accounts_command)
+app.command("slurm-config")(slurm_config_command)
 app.command("health")(health_command)
 app.command("users")(users_command)
 app.command("find-slow-node")(find_slow_node_command)

@@ -10,6 +10,7 @@ from .fields import AT_BOOT, Change, Model
 from .people import CHARGED, AccountName, UserName
 
 DEFAULT_RETENTION_MONTHS = 13
+_TRIED = Change("at boot", "in place, by `hyperpod slurm-config`, or by the next controller")
 _KEPT = Change("at boot", "in place, by `hyperpod accounts`; what is removed is kept, and told")
 
 
@@ -57,7 +58,7 @@ class SlurmQos(Model):
 
 
 class Slurm(Model):
-    """Slurm's accounting, accounts and qualities of service."""
+    """Slurm's accounting, accounts and qualities of service, and additions to its configuration."""
 
     accounting: Accounting | None = None
     """Keep account of jobs, and let only people who are in an account run any. Without it nothing is kept."""
@@ -66,3 +67,5 @@ class Slurm(Model):
     in the account default unless it is named here. Needs `accounting`."""
     qos: tuple[SlurmQos, ...] = ()
     """Qualities of service: priorities, preemption and limits. Needs `accounting`."""
+    extra_conf: Annotated[str | None, _TRIED] = None
+    """Folder with files called *.conf, relative to the project: lines that are added to slurm.conf. Default: none."""

@@ -154,6 +154,22 @@ class People:
 
 
 @dataclass(frozen=True)
+class ConfFile:
+    """A file of the stack's with lines of slurm.conf."""
+
+    name: str = field(metadata={"form": r"[A-Za-z0-9][A-Za-z0-9._-]*\.conf"})
+    text: str = field(metadata={"form": r"[ -~\t\r\n]*"})
+
+
+@dataclass(frozen=True)
+class ExtraConf:
+    """hyperpod_slurm_conf.json, which a stack with such files has."""
+
+    cluster_id: str = field(metadata=WORD)
+    files: Tuple[ConfFile, ...]
+
+
+@dataclass(frozen=True)
 class Instance:
     """One instance of resource_config.json. ``address`` is the one other nodes reach it by."""
 

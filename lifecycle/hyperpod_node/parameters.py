@@ -10,7 +10,7 @@ from reprlib import repr as short
 from typing import Any, Literal, Mapping, Union, get_args, get_origin, get_type_hints
 
 from .errors import StepError
-from .model import Node, Parameters, People
+from .model import ExtraConf, Node, Parameters, People
 
 FILE_NAME = "hyperpod_parameters.json"
 # What a text is where its field does not say more: one line.
@@ -41,7 +41,7 @@ def load(node: Node) -> Mapping[str, Any]:
     return document
 
 
-def render(parameters: Union[Parameters, People]) -> str:
+def render(parameters: Union[Parameters, People, ExtraConf]) -> str:
     """The file's text."""
     return json.dumps(dataclasses.asdict(parameters), indent=2, sort_keys=True) + "\n"
 

@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any, Dict, Set
 
-from . import slurm_conf, slurm_configure, slurm_worker, units
+from . import slurm_conf, slurm_configure, slurm_extra, slurm_trial, slurm_worker, units
 from .errors import NotYet, StepError
 from .host import Host
 from .model import Node
@@ -55,13 +55,15 @@ def _controller(node: Node) -> str:
     bin_folder = host.settings.install_folder + "/bin"
     drop_in = SLURMCTLD.format(bin=bin_folder, conf=name, seconds=int(node.timeout("slurm")))
     host.write(f"{units.UNITS}/slurmctld.service.d/20-hyperpod.conf", drop_in)
+    slurm_extra.keep(host, slurm_extra.shipped(host), node.parameters.cluster_id)
     changed = slurm_configure.configure(host, node.parameters.groups, node.identity.instances, node.shared)
-    conf = slurm_configure.read(host)
+    conf = slurm_configure.effective(host)
     complaints = slurm_conf.missing_keys(conf, bin_folder)
     for complaint in complaints + (slurm_conf.not_contained(conf) if node.parameters.ssh_only_with_job else []):
         node.warn(complaint)
     _state_can_be_saved(host, conf)
     _await_accounting(node, conf)
+    _try_own_lines(node)
     units.never(node, "slurmd")
     was_running = units.start(node, "slurmctld", restart=changed, wait=False)
     began = host.now()
@@ -135,6 +137,21 @@ def _await_accounting(node: Node, conf: slurm_conf.SlurmConf) -> None:
         raise units.not_yet(host, "slurmdbd", "nothing listens", began) if ours else NotYet("nothing listens")
 
     host.poll(f"no slurmdbd answered at {name}:{port}, which slurm.conf names", answers, node.timeout("slurm"))
+
+
+def _try_own_lines(node: Node) -> None:
+    """Name the line of the stack's that keeps slurmctld from starting, before it is started."""
+    host = node.host
+    files = slurm_extra.kept(host)
+    if not files:
+        return
+    try:
+        why = slurm_trial.refusal(host, node.parameters.groups, node.identity.instances, node.shared, files)
+    except slurm_trial.CannotTry as unknown:
+        node.warn(f"the lines of slurm.extraConf could not be tried before slurmctld has them: {unknown}")
+        return
+    if why:
+        raise StepError(f"slurmctld does not start with slurm.extraConf: {why}")
 
 
 def _claim(node: Node, conf: slurm_conf.SlurmConf) -> bool:

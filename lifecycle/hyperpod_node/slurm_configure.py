@@ -12,19 +12,29 @@ import threading
 from pathlib import PurePosixPath
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from . import slurm_conf, slurm_topology
+from . import slurm_conf, slurm_extra, slurm_topology
 from .errors import StepError
 from .host import Host
 from .identity import read_instances
-from .model import Group, Instance
+from .model import ConfFile, Group, Instance
 from .settings import Settings
 
 # The time limit of hyperpod-configure, in seconds.
 PATIENCE = 20.0
 
 
-def configure(host: Host, groups: Mapping[str, Group], instances: Sequence[Instance], shared: str) -> bool:
-    """Write hyperpod.conf, gres.conf and the include line, where they differ. True when something changed."""
+def configure(
+    host: Host,
+    groups: Mapping[str, Group],
+    instances: Sequence[Instance],
+    shared: str,
+    extra: Optional[Sequence[ConfFile]] = None,
+) -> bool:
+    """Write hyperpod.conf, gres.conf and the include line, where they differ. True when something changed.
+
+    ``extra``: the stack's own files, by default those that this controller uses.
+    """
+    extra = slurm_extra.kept(host) if extra is None else extra
     etc, bin_folder = host.settings.slurm_etc, host.settings.install_folder + "/bin"
     name = f"{etc}/slurm.conf"
     text = host.read(name)
@@ -41,8 +51,10 @@ def configure(host: Host, groups: Mapping[str, Group], instances: Sequence[Insta
     known = facts(host)
     contain = bool(known.get("ssh_only_with_job"))
     database = str(known["address"] or host.hostname()) if known.get("accounting") else ""
-    ours = slurm_conf.render(conf, groups, by_node, bin_folder, contain, database)
-    changed |= host.write(f"{etc}/{slurm_conf.INCLUDE}", ours)
+    ours = slurm_conf.render(slurm_extra.over(conf, extra), groups, by_node, bin_folder, contain, database)
+    changed |= slurm_extra.write(host, extra)
+    changed |= host.write(f"{etc}/{slurm_conf.INCLUDE}", ours + slurm_extra.includes(extra))
+    changed |= slurm_extra.remove_others(host, extra)
     settled, mapped = slurm_topology.settle(host, text)
     settled = slurm_conf.with_future(settled, slurm_conf.login_nodes(conf, instances, groups))
     settled = slurm_conf.with_gres(settled, by_node, groups)
@@ -61,6 +73,11 @@ def read(host: Host) -> slurm_conf.SlurmConf:
     """slurm.conf with everything it includes, except our part."""
     text = host.read(f"{host.settings.slurm_etc}/slurm.conf") or ""
     return slurm_conf.parse(_whole(host, text, without=slurm_conf.INCLUDE))
+
+
+def effective(host: Host) -> slurm_conf.SlurmConf:
+    """``read`` with the stack's own lines in the place of others."""
+    return slurm_extra.over(read(host), slurm_extra.kept(host))
 
 
 def _rewrite(host: Host, name: str, edit: Callable[[str], str]) -> bool:

@@ -62,6 +62,7 @@ GOLDEN: dict[str, Golden] = {
             "controllerInstanceType": "ml.m5.4xlarge",
             "slurm": {
                 "accounting": {"database": "local", "retentionMonths": 24},
+                "extraConf": "docs/slurm.conf.d",
                 "accounts": [
                     {"name": "lab", "fairshare": 2, "maxGpus": 16},
                     {"name": "vision", "parent": "lab", "qos": ["normal", "urgent"], "users": ["research1"]},

@@ -35,6 +35,7 @@ ASKING = {
     "find-slow-node": ("find-slow-node", "dev"),
     "users": ("users", "dev"),
     "usage": ("usage", "dev"),
+    "slurm-config": ("slurm-config", "dev"),
     "replace": ("replace", "workers-1", "--stack", "dev", "--yes"),
     "reboot": ("reboot", "workers-1", "--stack", "dev", "--yes"),
     "update-software": ("update-software", "dev", "--yes"),

@@ -8,11 +8,12 @@ Scaffolding Kit waits for it in register_slurm_features.sh). Here minutes are mo
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import pytest
 
-from rehearsal.checks import require
+from rehearsal.checks import CheckFailed, require
 from rehearsal.nodes.checks import THREADS, all_idle, hostname_everywhere, output, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.growth import holds, reboot_others, until
@@ -29,13 +30,14 @@ _GROUPS = [
     {"name": "workers", "instanceType": "ml.g5.16xlarge", "count": 2},
     {"name": "more", "instanceType": "ml.g5.48xlarge", "count": 1},
 ]
+_OWN_LINES = 'slurm={"extraConf":"docs/slurm.conf.d"}'
 
 
 @pytest.mark.timeout(400)
 def test_nodes_and_a_group_join_and_all_come_back_from_a_reboot() -> None:
     options = Options(workers=0, absent=frozenset({"more"}))
     with (
-        deployed("dev", f"workers={json.dumps(_GROUPS)}", 'login={"instanceType":"ml.m5.large"}') as stack,
+        deployed("dev", f"workers={json.dumps(_GROUPS)}", 'login={"instanceType":"ml.m5.large"}', _OWN_LINES) as stack,
         Cluster(stack, options) as cluster,
     ):
         cluster.start_hosts()
@@ -44,6 +46,8 @@ def test_nodes_and_a_group_join_and_all_come_back_from_a_reboot() -> None:
         scripts_succeeded(cluster)
         join_late(cluster, "workers", 2)
         join_late(cluster, "workers", 2, whole=True)
+        own_lines_stay(cluster)
+        own_lines_are_tried(cluster)
         join_late(cluster, "more", 1)
         name_the_slow(cluster)
         reboot_others(cluster)
@@ -81,6 +85,42 @@ def join_late(cluster: Cluster, group: str, count: int, *, whole: bool = False) 
     until("Slurm has every worker's accelerators", lambda: holds(_devices_everywhere, cluster))
     hostname_everywhere(cluster)
     return f"{count} nodes after {seconds:.1f} s, controller silent for {deaf:.1f} s"
+
+
+def own_lines_stay(cluster: Cluster) -> None:
+    """The lines of docs/slurm.conf.d are in force after the agent has written slurm.conf anew, and on login nodes."""
+    for host in (cluster.controller, *cluster.of_role("login")):
+        shown = output(host, "scontrol show config")
+        assert re.search(r"^MaxArraySize += 5001$", shown, re.M)
+        assert re.search(r"^KillOnBadExit += 1$", shown, re.M)
+        assert output(host, "sinfo -h -p short -o '%l %D'").split() == ["1:00:00", str(len(cluster.workers))]
+
+
+def own_lines_are_tried(cluster: Cluster) -> None:
+    """A line with which slurmctld would end is named, and the running one does not notice; a good one is taken."""
+    stack, head, name = cluster.stack, cluster.controller, "hyperpod_slurm_conf.json"
+    key = f"{stack.prefix}/{name}"
+    command = f"/opt/hyperpod/bin/hyperpod-slurm-config s3://{stack.bucket}/{key} --region {stack.config.region.name}"
+    document, daemon = json.loads(cluster.files[name]), output(head, "pidof slurmctld")
+    for lines, said in (
+        (
+            "KillWait=11\nSchedulerType=sched/nosuch\n",
+            "b.conf, line 2: fatal: Failed to initialize the various schedulers",
+        ),
+        ("NoSuchKey=1\n", "b.conf, line 1: error: _parse_next_key: Parsing error at unrecognized key: NoSuchKey"),
+        ("\nPartitionName=dev Nodes=ALL\n", "duplicate entry for partition dev"),
+    ):
+        document["files"][1:] = [{"name": "b.conf", "text": lines}]
+        stack.account.client("s3").put_object(Bucket=stack.bucket, Key=key, Body=json.dumps(document).encode())
+        with pytest.raises(CheckFailed, match=re.escape(said)):
+            output(head, command, timeout=120)
+    assert output(head, "pidof slurmctld") == daemon
+    assert "hyperpod-own-b.conf" not in output(head, "ls /opt/slurm/etc /run")
+    document["files"][1:] = [{"name": "b.conf", "text": "KillWait=11\n"}]
+    stack.account.client("s3").put_object(Bucket=stack.bucket, Key=key, Body=json.dumps(document).encode())
+    assert json.loads(output(head, command, timeout=120))["changed"]
+    assert re.search(r"^KillWait += 11 sec$", output(cluster.workers[0], "scontrol show config"), re.M)
+    own_lines_stay(cluster)
 
 
 def name_the_slow(cluster: Cluster) -> str:

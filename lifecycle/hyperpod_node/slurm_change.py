@@ -1,0 +1,89 @@
+"""``hyperpod-slurm-config``: the stack's own lines of slurm.conf on a living controller, tried before they are used."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import Optional, Sequence, Tuple
+
+from . import slurm_configure, slurm_extra, slurm_trial
+from .errors import NotYet, StepError
+from .host import Host
+from .identity import read_instances
+from .model import ConfFile
+from .settings import Settings
+
+# How long slurmctld may take to answer after it has read its configuration anew.
+ANSWERS_SECONDS = 30.0
+
+
+def apply(host: Host, files: Tuple[ConfFile, ...]) -> bool:
+    """Use these files from now on. True if they are others. Raises StepError, and leaves everything as it was."""
+    facts = slurm_configure.facts(host)
+    before, cluster_id, shared = slurm_extra.kept(host), str(facts["cluster_id"]), str(facts["shared"])
+    if facts["role"] != "controller":
+        raise StepError("only the controller has slurm.conf")
+    if files == before:
+        return False
+    try:
+        why = slurm_trial.refusal(host, slurm_configure.known_groups(host), read_instances(host), shared, files)
+    except slurm_trial.CannotTry as unknown:
+        raise StepError(f"the lines could not be tried: {unknown}") from None
+    if why:
+        raise StepError(why)
+    try:
+        _use(host, files, cluster_id)
+    except StepError as error:
+        slurm_extra.keep(host, before, cluster_id)
+        slurm_configure.configure_again(host)
+        host.run("systemctl", "restart", "slurmctld")
+        raise StepError(f"{error}; the lines of before are back") from None
+    slurm_configure.publish(host, shared)
+    return True
+
+
+def _use(host: Host, files: Tuple[ConfFile, ...], cluster_id: str) -> None:
+    slurm_extra.keep(host, files, cluster_id)
+    slurm_configure.configure_again(host)
+    host.run("scontrol", "reconfigure", timeout=ANSWERS_SECONDS)
+
+    def answers() -> bool:
+        if host.run("scontrol", "ping", check=False, timeout=10).code == 0:
+            return True
+        raise NotYet("it does not answer")
+
+    host.poll("slurmctld did not come back", answers, ANSWERS_SECONDS)
+
+
+def fetched(host: Host, uri: str, region: str) -> Tuple[ConfFile, ...]:
+    """The files as they are in the lifecycle bucket now. Raises StepError."""
+    done = host.run("aws", "s3", "cp", "--only-show-errors", "--region", region, uri, "-", timeout=60)
+    found = slurm_extra.parse(done.out, uri)
+    if found.cluster_id != slurm_configure.facts(host)["cluster_id"]:
+        raise StepError(f"{uri} is of the cluster {found.cluster_id}")
+    return found.files
+
+
+def main(words: Optional[Sequence[str]] = None) -> int:
+    """Apply what is in the bucket, and print what is used now as JSON."""
+    parser = argparse.ArgumentParser(prog="hyperpod-slurm-config", description="The stack's lines of slurm.conf.")
+    parser.add_argument("uri", nargs="?", help="the files in the lifecycle bucket; none removes all")
+    parser.add_argument("--region", help="the bucket's region")
+    asked = parser.parse_args(words)
+    host = Host(Settings.from_environment())
+    os.umask(0o022)
+    host.begin(240)
+    try:
+        changed = apply(host, fetched(host, asked.uri, asked.region) if asked.uri else ())
+    except (StepError, OSError, KeyError) as error:
+        print(f"hyperpod-slurm-config: {error}", file=sys.stderr)
+        return 1
+    files = slurm_extra.kept(host)
+    print(json.dumps({"files": [one.name for one in files], "digest": slurm_extra.digest(files), "changed": changed}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""The stack's own lines of slurm.conf on the controller: kept, tried first, and taken back where slurmctld fails."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hyperpod_node import parameters, slurm, slurm_change, slurm_conf, slurm_configure, slurm_extra, slurm_trial
+from hyperpod_node.errors import StepError
+from hyperpod_node.host import Result
+from hyperpod_node.model import ConfFile, ExtraConf
+
+from components.catalogue.slurm_parameters import PARAMETERS
+from tests.lifecycle.rig import FakeHost, World
+from tests.lifecycle.slurm_rig import ready
+
+ETC = "/opt/slurm/etc"
+FILES = (ConfFile("a.conf", "MaxJobCount=5000\n# why\nKillWait=77\n"), ConfFile("b.conf", "PartitionName=x Nodes=ALL"))
+
+
+def controller(world: World, files: Sequence[ConfFile] = FILES, code: int = 0) -> FakeHost:
+    """A controller whose second slurmctld ends at lines with the word bad, as the script that starts it says.
+
+    ``code``: what the script ends with otherwise.
+    """
+    host = world.node("controller")
+    (world.source / slurm_extra.FILE_NAME).write_text(parameters.render(ExtraConf("mine-12345678", tuple(files))))
+
+    def unshare(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+        folder = Path(args[3]).parent
+        assert "StateSaveLocation" in Path(args[3]).read_text()
+        included = [
+            line.split()[1] for line in (folder / "hyperpod.conf").read_text().splitlines() if "include" in line
+        ]
+        text = "".join((folder / name).read_text() for name in included)
+        (host.path("/tried")).write_text(text)
+        words = 'slurmctld: error: "Include" failed\nslurmctld: fatal: it is bad\n'
+        return Result(1, words) if "bad" in text else Result(code, "")
+
+    host.commands |= {"unshare": unshare, "rm": remove, "chown": lambda host, args, stdin: Result(0)}
+    return host
+
+
+def remove(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    assert args[2].endswith(slurm_trial.FOLDER)
+    shutil.rmtree(args[2], ignore_errors=True)
+    return Result(0)
+
+
+def booted(world: World) -> FakeHost:
+    host = controller(world)
+    node = ready(host)
+    facts = {
+        "cluster_id": "mine-12345678", "role": "controller", "shared": node.shared, "address": "10.1.0.10",
+        "groups": [one.__dict__ for one in node.parameters.instance_groups],
+    }  # fmt: skip
+    host.write("/etc/hyperpod/node.json", json.dumps(facts))
+    slurm.run(node)
+    return host
+
+
+def test_lines_take_the_place_of_ours_and_stay_when_the_agent_writes_slurm_conf_anew(world: World) -> None:
+    host = booted(world)
+    agents = host.text(f"{ETC}/slurm.conf")
+    for _ in range(2):
+        ours = host.text(f"{ETC}/hyperpod.conf")
+        assert ours.endswith("include hyperpod-own-a.conf\ninclude hyperpod-own-b.conf\n")
+        assert "KillWait" not in ours
+        assert host.text(f"{ETC}/hyperpod-own-b.conf") == FILES[1].text + "\n"
+        whole = (world.shared / ".hyperpod/slurm/slurm.conf").read_text()
+        assert slurm_conf.parse(whole).get("KillWait") == "77"
+        assert "PartitionName=x Nodes=ALL" in whole
+        host.path(f"{ETC}/slurm.conf").write_text(slurm_conf.without_include(agents))
+        assert slurm_configure.configure_again(host)
+        slurm_configure.publish(host, "/fsx/.hyperpod")
+
+
+def test_a_partition_of_the_stacks_does_not_take_the_place_of_hyperpods(world: World) -> None:
+    assert "PartitionName=gpu" in booted(world).text(f"{ETC}/hyperpod.conf")
+
+
+def test_the_first_line_with_which_slurmctld_does_not_start_fails_the_step(world: World) -> None:
+    host = controller(world, [FILES[0], ConfFile("b.conf", "# good\nX=bad\nY=bad\n")])
+    node = ready(host)
+    with pytest.raises(StepError, match=r"slurm\.extraConf: b\.conf, line 2: fatal: it is bad$"):
+        slurm.run(node)
+    assert "slurmctld" not in host.active
+    assert not host.path(slurm_trial.FOLDER).exists()
+
+
+def test_lines_are_not_blamed_where_slurmctld_starts_without_them_no_better(world: World) -> None:
+    host = controller(world, code=2)
+    node = ready(host)
+    slurm.run(node)
+    assert "could not be tried" in node.warnings["slurm"][0]
+
+
+def test_a_living_controller_takes_lines_only_after_it_has_tried_them(world: World) -> None:
+    host = booted(world)
+    host.calls.clear()
+    with pytest.raises(StepError, match=r"^a\.conf, line 1: fatal: it is bad"):
+        slurm_change.apply(host, (ConfFile("a.conf", "X=bad\n"),))
+    assert not host.ran("scontrol", "reconfigure")
+    assert slurm_extra.kept(host) == FILES
+    assert "KillWait=77" in host.text(f"{ETC}/hyperpod-own-a.conf")
+    assert slurm_change.apply(host, (ConfFile("c.conf", "KillWait=78\n"),))
+    assert host.ran("scontrol", "reconfigure")
+    assert host.text(f"{ETC}/hyperpod.conf").endswith("include hyperpod-own-c.conf\n")
+    assert not host.path(f"{ETC}/hyperpod-own-a.conf").exists()
+    assert "KillWait=78" in (world.shared / ".hyperpod/slurm/slurm.conf").read_text()
+    assert not slurm_change.apply(host, (ConfFile("c.conf", "KillWait=78\n"),))
+    assert slurm_change.apply(host, ())
+    assert "KillWait=10" in host.text(f"{ETC}/hyperpod.conf")
+
+
+def test_the_lines_of_before_are_back_where_slurmctld_does_not_take_the_new_ones(world: World) -> None:
+    host = booted(world)
+    scontrol = host.commands["scontrol"]
+    host.commands["scontrol"] = lambda host, args, stdin: (
+        Result(1, err="no") if "reconfigure" in args else scontrol(host, args, stdin)
+    )
+    with pytest.raises(StepError, match=r"failed: no; the lines of before are back"):
+        slurm_change.apply(host, (ConfFile("c.conf", "KillWait=78\n"),))
+    assert slurm_extra.kept(host) == FILES
+    assert host.text(f"{ETC}/hyperpod.conf").endswith("include hyperpod-own-a.conf\ninclude hyperpod-own-b.conf\n")
+    assert host.ran("systemctl", "restart", "slurmctld")
+
+
+def test_what_is_for_the_database_is_not_tried_where_none_answers(world: World) -> None:
+    host = controller(
+        world, [ConfFile("a.conf", 'accountingstoragetres=x\nPartitionName=x TRESBillingWeights="a=1" Nodes=ALL')]
+    )
+    slurm.run(ready(host))
+    assert host.text("/tried") == "\nPartitionName=x  Nodes=ALL\n"
+
+
+def test_only_a_controller_takes_lines(world: World) -> None:
+    host = world.node("login")
+    host.write("/etc/hyperpod/node.json", json.dumps({"cluster_id": "x", "role": "login", "shared": "/fsx/.hyperpod"}))
+    with pytest.raises(StepError, match="only the controller"):
+        slurm_change.apply(host, ())
+
+
+def test_what_the_nodes_set_themselves_is_known_to_slurm() -> None:
+    """The table is of the man page; names that our own scripts write check it."""
+    text = slurm_conf.render(slurm_conf.parse(""), {}, {}, "/opt/hyperpod/bin", contain=True, database="x")
+    ours = [line.split("=")[0] for line in text.splitlines() if "=" in line and not line.startswith("PartitionName")]
+    assert [name for name in ours if name.lower() not in PARAMETERS] == []
+    assert all(PARAMETERS[name.lower()].instead for name in ("Prolog", "GresTypes", "HealthCheckProgram"))

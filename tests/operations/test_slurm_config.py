@@ -1,0 +1,92 @@
+"""``slurm-config``: the controller is asked to take the stack's own lines, and says what it made of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hyperpod_node import slurm_extra
+from hyperpod_node.model import ConfFile
+
+from operations.aws import Aws
+from operations.cluster import sessions, slurm_config
+from operations.cluster.node import Node
+from operations.cluster.sessions import Remote
+from stack.failures import Exit, Failure
+from tests.operations.aws import StubbedAws, run, stack, with_nodes
+
+On = Callable[[Aws], None]
+LINES = "KillWait=11\n"
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> str:
+    (tmp_path / "a.conf").write_text(LINES)
+    return f'slurm={{"extraConf":"{tmp_path}"}}'
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch, aws: StubbedAws, on: On) -> dict[str, str]:
+    """What the controller prints, to change; and what it was asked."""
+    with_nodes(aws)
+    on(aws)
+    files = (ConfFile("a.conf", LINES),)
+    document = {"files": ["a.conf"], "digest": slurm_extra.digest(files), "changed": True}
+    found = {"output": json.dumps(document), "code": "0"}
+
+    def run_remote(target: object, node: Node, line: str, timeout: float) -> Remote:
+        assert node.role == "controller"
+        found["asked"] = line
+        return Remote(code=int(found["code"]), output=found["output"])
+
+    monkeypatch.setattr(sessions, "run_remote", run_remote)
+    return found
+
+
+def test_the_controller_takes_the_lines_from_the_lifecycle_bucket(
+    said: dict[str, str], own: str, aws: StubbedAws
+) -> None:
+    assert slurm_config.apply(stack(aws, "dev", own)).files == ("a.conf",)
+    sudo, _, command, uri, *region = said["asked"].split()
+    assert (sudo, command) == ("sudo", slurm_config.COMMAND)
+    assert uri.endswith("/lifecycle/hyperpod_slurm_conf.json")
+    assert region == ["--region", "us-west-2"]
+
+
+def test_without_lines_those_of_before_go(said: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    said["output"] = json.dumps({"files": [], "digest": slurm_extra.digest(()), "changed": True})
+    code, out, _ = run(capsys, "slurm-config", "dev")
+    assert (code, out) == (Exit.GOOD, "controller-1 now uses no file of its own\n")
+    assert said["asked"] == f"sudo -n {slurm_config.COMMAND}"
+
+
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [
+        ("hyperpod-slurm-config: a.conf, line 1: fatal: no\n", "changed nothing: .*a.conf, line 1: fatal: no"),
+        (f"sudo: {slurm_config.COMMAND}: command not found\n", "its scripts do not know slurm.extraConf"),
+    ],
+)
+def test_a_controller_that_refuses_is_told_with_its_reason(
+    said: dict[str, str], own: str, aws: StubbedAws, output: str, why: str
+) -> None:
+    said |= {"output": output, "code": "1"}
+    with pytest.raises(Failure, match=why):
+        slurm_config.apply(stack(aws, "dev", own))
+
+
+def test_lines_that_are_not_deployed_yet_are_told_of(said: dict[str, str], own: str, aws: StubbedAws) -> None:
+    said["output"] = said["output"].replace('"digest": "', '"digest": "x')
+    with pytest.raises(Failure, match="has other lines than"):
+        slurm_config.apply(stack(aws, "dev", own))
+
+
+def test_a_line_that_cannot_be_is_refused_before_the_controller_is_asked(
+    said: dict[str, str], own: str, tmp_path: Path, aws: StubbedAws
+) -> None:
+    (tmp_path / "a.conf").write_text("NoSuchKey=1\n")
+    with pytest.raises(Failure, match=r"a\.conf, line 1: Slurm 24\.11 has no parameter NoSuchKey"):
+        slurm_config.apply(stack(aws, "dev", own))
+    assert "asked" not in said
