@@ -31,6 +31,7 @@ IMAGE_ARCHITECTURE: Architecture = "x86_64"
 _MOUNT = "/fsx"
 # Beside every trainer that imports it.
 _REPORT = "lifecycle/training/training_report.py"
+_LLAMA = "lifecycle/training/llama.py"
 SCRIPTS, RESULTS = "/opt/training", f"{_MOUNT}/checkpoints"
 # The home of the user that its pods run as.
 SCRATCH = "/scratch"
@@ -245,7 +246,7 @@ JOBS: Mapping[str, Job] = MappingProxyType(
             template="elastic",
             images={"gpu": _HUGGING_FACE_IMAGE},
             command=_elastic("fsdp_llama.py"),
-            scripts=("jobs/slurm/fsdp_llama.py", _REPORT),
+            scripts=("jobs/slurm/fsdp_llama.py", _LLAMA, _REPORT),
             operator="training_operator",
             token=True,
         ),
@@ -271,7 +272,7 @@ JOBS: Mapping[str, Job] = MappingProxyType(
             template="pytorch",
             images={"trainium": _HUGGING_FACE_NEURON_IMAGE},
             command=_torchrun("neuron_llama.py", "unset NEURON_RT_NUM_CORES\n"),
-            scripts=("jobs/slurm/neuron_llama.py", _REPORT),
+            scripts=("jobs/slurm/neuron_llama.py", _LLAMA, _REPORT),
             operator="training_operator",
             token=True,
         ),

@@ -114,7 +114,8 @@ def _tell(stack: str, folder: Path, account: Account) -> Told:
         change, deployed = apply_step(_step(stack, known, update, folder), deployed, account, began=began)
         began += change.seconds
         protected = _protected(deployed.state)
-        found = {**change.as_json(), "lost": change.lost}
+        # Without what the page draws: each resource's times and edges.
+        found = {name: value for name, value in change.as_json().items() if name != "resources"}
         found |= {"protected": protected - before, "protected no more": before - protected}
         told[name] = {key: _plain(value) for key, value in found.items() if value or key == "set"}
         if change.refused is None:
