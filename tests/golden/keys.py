@@ -83,7 +83,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"slurm.accounts": [LAB | {"fairshare": 1, "maxGpus": 8}, VISION_ACCOUNT]},
         {"slurm.accounts": [LAB, VISION_ACCOUNT | {"parent": "root", "qos": ["normal"], "users": ["bob"]}]},
         {"slurm.accounts": [LAB]},
-        {"slurm.extraConf": _GONE},
+        {"slurm.extraConf": None},
         {"slurm.qos": [{"name": "urgent"}]},
         {"slurm.qos": [URGENT, {"name": "late"}]},
         {"fsx.efa": False},
