@@ -184,6 +184,13 @@ class Identity(ComponentResource):
         if kind == "worker" and context.settings.security.worker_secrets:
             secrets = self._context.arn("secretsmanager", f"secret:hyperpod/{cluster}/*")
             statements.append(allow(["secretsmanager:GetSecretValue"], [secrets]))
+        if kind == "worker" and context.settings.slurm.containers:
+            # The account's own images, and AWS's deep learning containers.
+            accounts = (context.account, context.region.deep_learning_account)
+            images = [
+                f"arn:{context.partition}:ecr:{context.region.name}:{one}:repository/*" for one in accounts if one
+            ]
+            statements += [allow(["ecr:GetAuthorizationToken"], ["*"]), allow(PULL_ACTIONS, images)]
         if context.on_eks:
             repositories = f"arn:{context.partition}:ecr:{context.region.name}:*:repository/*"
             statements += [

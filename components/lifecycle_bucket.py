@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pulumi
 import pulumi_aws as aws
+from hyperpod_node import containers
 from hyperpod_node.health import own
 from pulumi import Asset, ComponentResource, FileAsset, Input, Output, ResourceOptions, StringAsset
 
 from . import provisioning
-from .config import own_checks
+from .config import container_packages, own_checks
 from .context import Context
 from .policies import document
 
@@ -81,6 +82,8 @@ class LifecycleBucket(ComponentResource):
         }
         # Beside the scripts, where the nodes look for them.
         files |= {f"{own.FOLDER}/{path.name}": FileAsset(str(path)) for path in own_checks.files(args.context.settings)}
+        packages = container_packages.files(args.context.settings)
+        files |= {f"{containers.FOLDER}/{path.name}": FileAsset(str(path)) for path in packages}
         rendered: dict[str, Input[Asset]] = {provisioning.FILE_NAME: _parameters(args)}
         if args.context.settings.users:
             text = provisioning.people_text(args.context.config, args.context.names)

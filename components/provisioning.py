@@ -57,6 +57,7 @@ def facts(config: Config, names: Names, remote_write_url: str | None = None) -> 
         metrics_detail=settings.observability.detail,
         health_policy=settings.health_policy,
         ssh_only_with_job=settings.security.ssh_only_with_job,
+        containers=settings.slurm.containers,
         accounting=accounting(config),
     )
 

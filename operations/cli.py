@@ -21,6 +21,7 @@ from .commands.assumptions import assumptions_command
 from .commands.benchmark import benchmark_command
 from .commands.changes import reboot_command, replace_command, scale_command, update_software_command
 from .commands.charts import charts_command
+from .commands.containers import containers_command
 from .commands.costs import cost_command
 from .commands.dashboards import dashboards_command
 from .commands.deploy import deploy_command, destroy_command, preview_command
@@ -59,6 +60,7 @@ app.command("preview")(preview_command)
 app.command("destroy")(destroy_command)
 app.command("explain")(explain_command)
 app.command("charts")(charts_command)
+app.command("containers")(containers_command)
 app.command("dashboards")(dashboards_command)
 app.command("cost")(cost_command)
 app.command("usage")(usage_command)

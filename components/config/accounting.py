@@ -1,10 +1,10 @@
-"""The keys of Slurm's accounting: how long jobs are kept, and who may use how much."""
+"""The keys of Slurm: its accounting, who may use how much, containers, and what is added to its configuration."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StrictInt
+from pydantic import Field, StrictBool, StrictInt
 
 from .fields import AT_BOOT, Change, Model
 from .people import CHARGED, AccountName, UserName
@@ -58,7 +58,7 @@ class SlurmQos(Model):
 
 
 class Slurm(Model):
-    """Slurm's accounting, accounts and qualities of service, and additions to its configuration."""
+    """Slurm's accounting, accounts and qualities of service, containers for its jobs, additions to slurm.conf."""
 
     accounting: Accounting | None = None
     """Keep account of jobs, and let only people who are in an account run any. Without it nothing is kept."""
@@ -67,5 +67,11 @@ class Slurm(Model):
     in the account default unless it is named here. Needs `accounting`."""
     qos: tuple[SlurmQos, ...] = ()
     """Qualities of service: priorities, preemption and limits. Needs `accounting`."""
+    containers: Annotated[StrictBool, AT_BOOT] = False
+    """Let jobs run in containers, by `srun --container-image`: Enroot and Pyxis of HyperPod's image, or of
+    `containerPackages`."""
+    container_packages: Annotated[str | None, AT_BOOT] = Field(None, min_length=1)
+    """Folder with packages of Enroot and Pyxis, relative to the project, for images that bring none.
+    `hyperpod containers` fills it. Needs `containers`."""
     extra_conf: Annotated[str | None, _TRIED] = None
     """Folder with files called *.conf, relative to the project: lines that are added to slurm.conf. Default: none."""

@@ -1,4 +1,4 @@
-"""What is wrong with the keys of Slurm's accounting. Every rule yields its own problems."""
+"""What is wrong with the keys of Slurm. Every rule yields its own problems."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWN = {"root", "ubuntu"}
 
 
 def accounting_problems(settings: Settings) -> Iterator[Problem]:
-    """Everything wrong with the keys of accounting."""
+    """Everything wrong with the keys of Slurm, but for the folder of packages."""
     chosen = settings.slurm
     yield from _people(settings)
     if chosen == Slurm():
@@ -26,6 +26,9 @@ def accounting_problems(settings: Settings) -> Iterator[Problem]:
         fix = "leave it out with orchestrator eks; there it is hyperpod:teams"
         yield Problem(key=_KEY, what="is for Slurm", fix=fix)
         return
+    if chosen.container_packages and not chosen.containers:
+        fix = "add slurm.containers: true, or leave it out"
+        yield Problem(key=f"{_KEY}.containerPackages", what="no job may run in a container", fix=fix)
     if chosen.accounting is None:
         for key in ("accounts", "qos"):
             if getattr(chosen, key):

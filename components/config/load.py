@@ -11,7 +11,7 @@ import pulumi
 from pulumi.runtime import config as runtime_config
 
 from ..catalogue.regions import REGIONS
-from . import own_checks, people, slurm_extra
+from . import container_packages, own_checks, people, slurm_extra
 from .accounting_checks import strangers
 from .checks import check
 from .model import Settings
@@ -27,7 +27,11 @@ def load() -> Config:
     values = {**runtime_config.get_config_env(), **runtime_config.CONFIG.get()}
     secret = {*runtime_config.get_config_secret_keys_env(), *filter(runtime_config.is_config_secret, values)}
     secrets = [kept_secret(key) for key in sorted(secret) if key.startswith(f"{NAMESPACE}:")]
-    in_folders = [*own_checks.problems(values.get(own_checks.KEY)), *slurm_extra.problems(values)]
+    in_folders = [
+        *own_checks.problems(values.get(own_checks.KEY)),
+        *container_packages.problems(_decoded("slurm", values.get(f"{NAMESPACE}:slurm"))),
+        *slurm_extra.problems(values),
+    ]
     config = parse(values, [*secrets, *in_folders])
     if not config.region.hyperpod:
         pulumi.log.warn(f"{REGION_KEY}: no page of AWS lists {config.region.name} among the regions with HyperPod")

@@ -119,6 +119,7 @@ def _facts(node: Node, found: transport.Probe) -> str:
         "address": identity.instance.address,
         "lost_after_seconds": parameters.lost_after_seconds,
         "ssh_only_with_job": parameters.ssh_only_with_job,
+        "containers": parameters.containers,
         "accounting": parameters.accounting is not None,
     }
     return json.dumps(document, indent=2, sort_keys=True) + "\n"

@@ -43,6 +43,7 @@ SCRIPTS = {
     "slurm/health.sh": "hyperpod-health-check",
     "slurm/end-job.sh": "hyperpod-end-job",
     "slurm/job-metrics.sh": "hyperpod-job-metrics",
+    "slurm/import-image.sh": "hyperpod-import-image",
 }
 # The interpreter that runs these steps: one named "python3" may be another in a user's environment. Nothing of the
 # caller's environment or working folder is imported (-I), and nothing is written beside the modules (-B).

@@ -105,7 +105,8 @@ class Parameters:
     None where nothing collects any; ``metrics_detail``: how many are collected. ``images_registry``: where the images
     of AWS's exporters are. ``health_policy``: what is done about a node whose health checks find it bad
     (health/policy.py). ``ssh_only_with_job``: whether people need a job on a worker to log in there (ssh_jobs.py).
-    ``accounting``: None where Slurm keeps no account of jobs.
+    ``containers``: whether jobs may run in them (containers.py). ``accounting``: None where Slurm keeps no account of
+    jobs.
     """
 
     cluster_id: str = field(metadata=WORD)
@@ -125,6 +126,7 @@ class Parameters:
     metrics_detail: Literal["basic", "advanced"]
     health_policy: Literal["report", "drain", "reboot", "replace"]
     ssh_only_with_job: bool
+    containers: bool
     accounting: Optional[Accounting]
 
     @property

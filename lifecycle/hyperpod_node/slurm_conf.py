@@ -142,10 +142,12 @@ def render(
     bin_folder: str,
     contain: bool = False,
     database: str = "",
+    containers: bool = False,
 ) -> str:
     """hyperpod.conf: our settings that slurm.conf does not set. Slurm complains about a duplicate setting.
 
-    ``database``: the address of slurmdbd, empty without accounting.
+    ``database``: the address of slurmdbd, empty without accounting. ``containers``: whether a plug-in does what
+    TaskProlog does (containers.py).
 
     If slurm.conf already has partitions, we add another only once it has nodes. Until then HyperPod's agent may still
     write it, and slurmctld exits if a partition is defined twice.
@@ -164,8 +166,9 @@ def render(
         "SchedulerParameters": "batch_sched_delay=1,bf_interval=1,bf_max_time=30,max_rpc_cnt=150",
         "Prolog": f"{bin_folder}/hyperpod-prolog",
         "Epilog": f"{bin_folder}/hyperpod-epilog",
-        "TaskProlog": f"{bin_folder}/hyperpod-task-prolog",
     }
+    if not containers:
+        wanted["TaskProlog"] = f"{bin_folder}/hyperpod-task-prolog"
     if not conf.get("HealthCheckProgram"):
         # Of all nodes, those that are out included, and spread over the interval (slurm.conf(5)).
         wanted["HealthCheckProgram"] = f"{bin_folder}/hyperpod-health-check"

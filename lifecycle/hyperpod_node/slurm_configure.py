@@ -12,7 +12,7 @@ import threading
 from pathlib import PurePosixPath
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from . import slurm_conf, slurm_extra, slurm_topology
+from . import containers, slurm_conf, slurm_extra, slurm_topology
 from .errors import StepError
 from .host import Host
 from .identity import read_instances
@@ -49,9 +49,13 @@ def configure(
     if has_gres and (gres is None or gres.startswith(slurm_conf.HEADER)):
         changed |= host.write(f"{etc}/gres.conf", slurm_conf.render_gres(by_node or _workers(groups)))
     known = facts(host)
+    in_containers = bool(known.get("containers")) and containers.ready(host)
+    if in_containers:
+        changed |= containers.settle(host)
     contain = bool(known.get("ssh_only_with_job"))
     database = str(known["address"] or host.hostname()) if known.get("accounting") else ""
-    ours = slurm_conf.render(slurm_extra.over(conf, extra), groups, by_node, bin_folder, contain, database)
+    known_conf = slurm_extra.over(conf, extra)
+    ours = slurm_conf.render(known_conf, groups, by_node, bin_folder, contain, database, in_containers)
     changed |= slurm_extra.write(host, extra)
     changed |= host.write(f"{etc}/{slurm_conf.INCLUDE}", ours + slurm_extra.includes(extra))
     changed |= slurm_extra.remove_others(host, extra)

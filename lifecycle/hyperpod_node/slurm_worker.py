@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import List, Optional
 
-from . import accelerators, slurm_conf, slurm_configure, units
+from . import accelerators, containers, slurm_conf, slurm_configure, units
 from .errors import StepError
 from .host import Host, Result
 from .model import Instance, Node
@@ -167,4 +167,5 @@ def _prolog_facts(node: Node) -> str:
     group = node.identity.group
     prefix, found = accelerators.DEVICES.get(group.gres, ""), accelerators.found(node.host, group.gres)
     pattern = f"{prefix}[0-9]*" if prefix else ""
-    return f"shared='{node.parameters.fsx_mount}'\ndevices={found}\npattern='{pattern}'\nscratch='/scratch'\n"
+    facts = f"shared='{node.parameters.fsx_mount}'\ndevices={found}\npattern='{pattern}'\nscratch='/scratch'\n"
+    return facts + (f"containers='{containers.USERS}'\n" if node.parameters.containers else "")

@@ -7,6 +7,7 @@ from typing import List, Sequence
 
 from . import (
     clock,
+    containers,
     environment,
     fsx,
     home,
@@ -58,6 +59,8 @@ ACCOUNTS = Step("slurm-accounts", accounts.run, 300, ("slurm",), required=False)
 HOME = Step("home", home.run, LIMIT, ("fsx",))
 # A job runs as its user, whom the node must know before slurmd takes any.
 PEOPLE = Step("people", people.run, LIMIT, ("fsx",))
+# Before slurmd and slurmctld, which read once which plug-ins they have.
+CONTAINERS = Step("containers", containers.run, 600, ("identity",), required=False)
 SSH_JOBS = Step("ssh-jobs", ssh_jobs.run, 60, ("ssh", "slurm"), required=False)
 
 # On EKS the file system comes by a CSI driver, jobs' variables by their manifests, and pods start everything else.
@@ -85,6 +88,8 @@ def for_orchestrator(node: Node) -> List[Step]:
         steps = _before(("slurm",), PEOPLE, steps)
     if found.accounting:
         steps = [DATABASE, *_before(("slurm",), ACCOUNTING, steps), ACCOUNTS]
+    if found.containers:
+        steps = _before(("slurm",), CONTAINERS, steps)
     if found.home_fsx_id:
         # Keys go into the home folders that stay.
         steps = _before(("ssh", "users-key", "people"), HOME, steps)

@@ -17,7 +17,7 @@ fail() {
 }
 
 # prolog.env has what the node had at boot. The node's summary already names a device that was missing then.
-shared='' devices='' pattern='' scratch=''
+shared='' devices='' pattern='' scratch='' containers=''
 if [[ -r $state/prolog.env ]]; then
   # shellcheck source=/dev/null
   source "$state/prolog.env"
@@ -48,6 +48,27 @@ make_folder() {
 # If the image mounts the disks itself, $scratch is a link. A full disk is no reason to drain the node.
 if [[ -n $scratch && ${SLURM_JOB_ID-} =~ ^[0-9]+$ ]] && grep -q " $(readlink -f "$scratch") " "$mounts"; then
   why=$(make_folder 2>&1) || logger -t hyperpod-prolog -- "no $scratch/jobs/$SLURM_JOB_ID: $why" 2>/dev/null
+fi
+
+# For Enroot, a folder that only the job's user may open, below one of root's, on the fastest disk that is mounted.
+# $containers is in /run, so that nobody else can put a link there.
+make_containers() {
+  local user=$SLURM_JOB_UID disk=${HYPERPOD_ROOT_DISK:-/var/lib} folder lock
+  for folder in /opt/sagemaker "$scratch"; do
+    folder=$(readlink -f "$folder")
+    if [[ -n $folder ]] && grep -q " $folder " "$mounts"; then disk=$folder; fi
+  done
+  local all=$disk/enroot
+  local mine=$all/$user
+  exec {lock}<"$state"
+  flock "$lock"
+  owned "$EUID" "$all" || { rm -rf -- "$all" && mkdir -m 0711 -- "$all"; } || return
+  owned "$user" "$mine" || { rm -rf -- "$mine" && mkdir -m 0700 -- "$mine" && chown -h -- "$user" "$mine"; } || return
+  mkdir -p -- "$containers" && chmod 0755 -- "$containers" || return
+  if [[ $(readlink "$containers/$user") != "$mine" ]]; then ln -sfnT -- "$mine" "$containers/$user"; fi
+}
+if [[ -n $containers && ${SLURM_JOB_UID-} =~ ^[0-9]+$ ]]; then
+  why=$(make_containers 2>&1) || logger -t hyperpod-prolog -- "no folder for containers: $why" 2>/dev/null
 fi
 job_metrics=${0%/*}/hyperpod-job-metrics
 if [[ -x $job_metrics ]]; then "$job_metrics" begin; fi

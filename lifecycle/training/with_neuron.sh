@@ -6,6 +6,8 @@ if [[ -z $venv ]]; then
   shopt -s nullglob
   venv=$(printf '%s\n' "${HYPERPOD_OPT:-/opt}"/aws_neuronx_venv_pytorch_* | grep -E 'pytorch(_[0-9]+)+$' | sort -V | tail -n 1)
 fi
+# A container brings its own, on PATH.
+if [[ -z $venv && -n ${CONTAINER_IMAGE-} ]]; then exec "$@"; fi
 if [[ -z $venv || ! -x $venv/bin/$1 ]]; then
   echo "$(hostname): no Neuron environment with $1 here (${venv:-no /opt/aws_neuronx_venv_pytorch_*}); NEURON_VENV may name one" >&2
   exit 127

@@ -5,19 +5,17 @@ from __future__ import annotations
 import shutil
 import tarfile
 import tempfile
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.progress import Progress
 
 from components.kubernetes.charts import FOLDER, Chart, Dependency, faults
-from stack.failures import Failure, cannot_know
+from stack.failures import Failure
+
+from .download import fetch
 
 ROOT = Path(__file__).parents[2]
-_TIMEOUT_SECONDS = 60
-_CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +62,7 @@ def _made(folder: Path) -> Path:
 
 
 def _assemble(chart: Chart, scratch: Path, offline: Path | None, progress: Progress | None) -> Path:
-    archive = _fetch(chart.archive, f"{chart.name}.tar.gz", scratch, offline, progress)
+    archive = fetch(chart.archive, f"{chart.name}.tar.gz", scratch, offline, progress)
     unpacked = scratch / "archive"
     unpacked.mkdir()
     try:
@@ -84,32 +82,10 @@ def _assemble(chart: Chart, scratch: Path, offline: Path | None, progress: Progr
         (made / name).unlink(missing_ok=True)
     (made / "charts").mkdir(exist_ok=True)
     for dependency in chart.dependencies:
-        package_file = _fetch(dependency.url, _file_of(dependency), scratch, offline, progress)
+        package_file = fetch(dependency.url, _file_of(dependency), scratch, offline, progress)
         shutil.move(package_file, made / dependency.file)
     return made
 
 
 def _file_of(dependency: Dependency) -> str:
     return dependency.url.rsplit("/", 1)[1]
-
-
-def _fetch(url: str, name: str, scratch: Path, offline: Path | None, progress: Progress | None) -> Path:
-    target = scratch / name
-    if offline:
-        if not (offline / name).is_file():
-            raise Failure(f"{offline} has no {name}", f"download {url} to that name")
-        return Path(shutil.copy(offline / name, target))
-    try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer, target.open("wb") as file:
-            size = int(answer.headers.get("Content-Length") or 0) or None
-            task = progress.add_task(name, total=size) if progress else None
-            while block := answer.read(_CHUNK):
-                file.write(block)
-                if progress and task is not None:
-                    progress.update(task, advance=len(block))
-    except (urllib.error.URLError, OSError) as error:
-        raise cannot_know(
-            f"{url} cannot be downloaded: {error}",
-            f"check the network and proxy, or download it elsewhere as {name} and give that folder with --from",
-        ) from None
-    return target

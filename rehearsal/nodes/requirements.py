@@ -22,6 +22,10 @@ _PACKAGES = {
     "/usr/bin/patchelf": "patchelf",
     "/usr/bin/python3": "python3",
     "/usr/bin/mpirun": "openmpi-bin",
+    # HyperPod's image has a compiler; nodes with containers build plug-ins of Slurm's.
+    "/usr/bin/cc": "gcc",
+    "/usr/bin/make": "make",
+    "/usr/include/stdio.h": "libc6-dev",
     "/usr/lib/python3/dist-packages/torch": "python3-torch",
     "/usr/lib/*-linux-gnu/openblas-pthread": "libopenblas0-pthread",
     # promtool comes with the first, amtool with the second. Tests of alert rules use them, without root.

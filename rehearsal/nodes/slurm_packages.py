@@ -44,7 +44,7 @@ DEFAULT: ReleaseName = "24.11"
 _RPATH = ("--force-rpath", "--set-rpath", "/opt/slurm/lib:/opt/slurm/lib/slurm")
 _DAEMONS = ("slurmctld", "slurmd", "slurmdbd", "slurmstepd")
 _PAM = "libpam-slurm-adopt"
-_WANTED = ("slurmctld", "slurmd", "slurmdbd", "slurm-client")
+_WANTED = ("slurmctld", "slurmd", "slurmdbd", "slurm-client", "libslurm-dev")
 # Which dependencies to take: libraries and Slurm itself, but nothing that only terminals, X or GPU drivers need.
 _KEPT = re.compile(r"^(lib|slurm|zlib1g$)")
 _DROPPED = re.compile(r"^lib(x|newt|slang|debconf|semanage|sepol|pam|audit|text|debian|ocl|ze|proc)|perl")
@@ -154,6 +154,8 @@ def _arrange(unpacked: Path, root: Path) -> None:
     for path in libraries.glob("*.so*"):
         path.rename(slurm / "lib" / path.name)
     (libraries / "security").rename(slurm / "lib/security")
+    # For plug-ins that nodes build.
+    (unpacked / "usr/include").rename(slurm / "include")
     plugins = next(libraries.glob("slurm*"))
     plugins.rename(slurm / "lib/slurm")
     modules = sorted((slurm / "lib/security").iterdir())

@@ -85,6 +85,8 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"slurm.accounts": [LAB]},
         {"slurm.extraConf": None},
         {"slurm.qos": [{"name": "urgent"}]},
+        {"slurm.containers": False, "slurm.containerPackages": None},
+        {"slurm.containerPackages": None},
         {"slurm.qos": [URGENT, {"name": "late"}]},
         {"fsx.efa": False},
         {"fsx.throughput": 500, "fsx.storageGiB": 9600},

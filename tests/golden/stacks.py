@@ -61,6 +61,8 @@ GOLDEN: dict[str, Golden] = {
             "login": {"instanceType": "ml.m5.large", "count": 2},
             "controllerInstanceType": "ml.m5.4xlarge",
             "slurm": {
+                "containers": True,
+                "containerPackages": "tests/golden/containers",
                 "accounting": {"database": "local", "retentionMonths": 24},
                 "extraConf": "docs/slurm.conf.d",
                 "accounts": [

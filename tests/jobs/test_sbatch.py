@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -103,13 +104,35 @@ def test_on_hyperpod_srun_is_resumed_by_hyperpod(tmp_path: Path, name: str, hype
     assert ("--auto-resume=1" in submit(tmp_path, name, hyperpod=hyperpod)) is hyperpod
 
 
-def test_a_container_of_nemo_sees_where_its_ranks_tell_of_their_training(tmp_path: Path) -> None:
-    call = submit(tmp_path, "nemo.sbatch", NEMO_IMAGE="/fsx/nemo.sqsh")
-    (mounts,) = [word.partition("=")[2] for word in call if word.startswith("--container-mounts")]
-    lib, reports = mounts.split(",")[-2:]
-    assert lib.endswith("/training:ro")
-    # A node without that folder runs the job all the same: enroot's nofail.
-    assert reports == "/var/spool/hyperpod/training/7:/var/spool/hyperpod/training/7:nofail+silent"
+@pytest.mark.parametrize("name", [*TRAINERS, "sweep.sbatch"])
+def test_every_job_runs_in_a_container_that_has_its_files_and_otherwise_as_before(tmp_path: Path, name: str) -> None:
+    given = {"NEMO_PYTHON": "python", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0"}
+    bare = submit(tmp_path, name, "--steps", "7", hyperpod=False, **given)
+    for left in ("here", "calls"):
+        shutil.rmtree(tmp_path / left) if (tmp_path / left).is_dir() else (tmp_path / left).unlink()
+    image, mounts = "nvcr.io#nvidia/pytorch:25.10-py3", "/data:/data:ro"
+    given |= {"CONTAINER_IMAGE": image, "CONTAINER_MOUNTS": mounts}
+    call = submit(tmp_path, name, "--steps", "7", hyperpod=False, **given)
+    here = tmp_path / "here"
+    assert [word for word in call if word.startswith("--container")] == [
+        f"--container-image={image}",
+        f"--container-workdir={here}",
+        f"--container-mounts=/fsx:/fsx,{here}:{here},{mounts}",
+    ]
+    assert [word for word in call if not word.startswith("--container")] == bare
+
+
+def test_a_container_job_says_what_is_missing_before_it_starts_anything(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"none.sqsh cannot be read; hyperpod-import-image IMAGE /fsx/none.sqsh"):
+        submit(tmp_path, "nanogpt.sbatch", CONTAINER_IMAGE="/fsx/none.sqsh")
+    shutil.rmtree(tmp_path / "here")
+    with (
+        patch(f"{__name__}.SRUN", "#!/bin/sh\n"),
+        pytest.raises(
+            AssertionError, match=r"no Pyxis, which CONTAINER_IMAGE needs: is hyperpod:slurm.containers true"
+        ),
+    ):
+        submit(tmp_path, "nanogpt.sbatch", CONTAINER_IMAGE="image")
 
 
 @pytest.mark.parametrize("name", TRAINERS)

@@ -115,6 +115,27 @@ def test_where_the_image_mounts_the_disks_a_jobs_scratch_folder_is_made_behind_t
     assert (disks / "jobs/7").is_dir()
 
 
+def test_enroot_has_a_folder_of_the_user_alone_on_the_fastest_disk_and_follows_nobodys_link(tmp_path: Path) -> None:
+    for folder in ("scratch", "root", "theirs"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "scratch/enroot").symlink_to(tmp_path / "theirs")
+    containers, uid = tmp_path / "run", os.getuid()
+    facts = f"shared=''\ndevices=0\npattern=''\nscratch='{tmp_path}/scratch'\ncontainers='{containers}'\n"
+    (tmp_path / "prolog.env").write_text(facts)
+    mounts = tmp_path / "mounts"
+    mounts.write_text("")
+    given = {"HYPERPOD_STATE": str(tmp_path), "HYPERPOD_MOUNTS": str(mounts), "HYPERPOD_ROOT_DISK": f"{tmp_path}/root"}
+    for disk in ("root", "scratch", "scratch"):
+        assert run("prolog.sh", SLURM_JOB_UID=str(uid), SLURM_JOB_ID="7", **given).returncode == 0
+        made = tmp_path / disk / "enroot"
+        assert (containers / str(uid)).readlink() == made / str(uid)
+        assert made.lstat().st_mode & 0o170777 == 0o040711
+        assert (made / str(uid)).stat().st_mode & 0o777 == 0o700
+        mounts.write_text(f"/dev/md0 {tmp_path}/scratch ext4 rw 0 0\n")
+    assert list((tmp_path / "theirs").iterdir()) == []
+    assert run("prolog.sh", **given).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("claim", "known", "written"),
     [

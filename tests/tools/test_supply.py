@@ -153,6 +153,9 @@ def test_the_bill_of_materials_is_valid_and_has_every_locked_package() -> None:
         assert component["scope"] == ("required" if package.deployed else "optional")
         files = component["externalReferences"][0]["hashes"]
         assert {one["content"] for one in files} == set(package.digests)
+    for name in ("enroot", "enroot+caps", "pyxis"):
+        (found,) = [one for one in named.values() if one["name"] == name]
+        assert found["licenses"] == [{"license": {"id": "Apache-2.0"}}]
 
 
 def test_the_sample_workflow_names_actions_by_commit_with_their_release() -> None:

@@ -1,8 +1,8 @@
 """What this project consists of, as a software bill of materials (CycloneDX 1.6) and a list of licences: ``make sbom``.
 
-Components are the locked Python packages, ``required`` those that `pulumi up` needs, and the Helm charts of EKS stacks
-with their digests. The Go modules in ``tools/`` are not in it: nothing that is deployed has them, and ``go.sum`` locks
-them.
+Components are the locked Python packages, ``required`` those that `pulumi up` needs, the Helm charts of EKS stacks with
+their digests, and the packages of `hyperpod containers`. The Go modules in ``tools/`` are not in it: nothing that is
+deployed has them, and ``go.sum`` locks them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
 from components.kubernetes.charts import HYPERPOD, KUEUE
+from operations.deployment.containers import PACKAGES as CONTAINERS
 from tools.supply.licences import Package, licence, packages, refused
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +31,7 @@ _LICENCES = LicenseFactory()
 def bill(root: Path = ROOT) -> str:
     """The bill of materials, as JSON."""
     project = Component(name="hyperpod-pulumi", type=ComponentType.APPLICATION, licenses=_licensed("Apache-2.0"))
-    made = Bom(components=[*(_package(one) for one in packages(root)), *_charts()])
+    made = Bom(components=[*(_package(one) for one in packages(root)), *_charts(), *_containers()])
     made.metadata.component = project
     made.register_dependency(project, made.components)
     return JsonV1Dot6(made).output_as_string(indent=2)
@@ -60,6 +61,23 @@ def _charts() -> Iterator[Component]:
         yield _chart(chart.name, chart.version, chart.archive, ())
         for needed in chart.dependencies:
             yield _chart(needed.name, needed.version, needed.url, (_sha256(needed.sha256),))
+
+
+def _containers() -> Iterator[Component]:
+    """Where no digest is published, the user's folder has it (operations/deployment/containers.py)."""
+    for package in CONTAINERS:
+        address = PackageURL(
+            type="generic", name=package.name, version=package.version, qualifiers={"download_url": package.url}
+        )
+        yield Component(
+            name=package.name,
+            version=package.version,
+            bom_ref=str(address),
+            purl=address,
+            scope=ComponentScope.OPTIONAL,
+            licenses=_licensed(package.licence),
+            external_references=[ExternalReference(type=ExternalReferenceType.DISTRIBUTION, url=XsUri(package.url))],
+        )
 
 
 def _chart(name: str, version: str, url: str, hashes: Sequence[HashType]) -> Component:

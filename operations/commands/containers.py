@@ -1,0 +1,50 @@
+"""The verb ``containers``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import Progress
+
+from .. import console
+from ..deployment.containers import bring
+
+
+def containers_command(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to put them; made if it is missing.")],
+    offline: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FOLDER",
+            help="Take the files from this folder instead of the network.",
+            file_okay=False,
+            exists=True,
+        ),
+    ] = None,
+    as_json: console.Json = False,
+) -> None:
+    """Download Enroot and Pyxis for Slurm.
+
+    Only images of HyperPod that bring neither need them: with the folder as
+    hyperpod:slurm.containerPackages, nodes install them from the lifecycle
+    bucket. Both come from github.com/NVIDIA at a pinned version. SHA256SUMS in
+    the folder has their digests: keep it under version control. NVIDIA
+    publishes no digest of Enroot's packages, so the first download sets it.
+
+    \b
+      hyperpod containers packages/
+      hyperpod containers packages/ --from downloads/
+    """
+    with Progress(console=console.err(), transient=True) as progress:
+        found = bring(folder, offline, progress)
+    if as_json:
+        console.emit(found)
+        return
+    for one in found:
+        verified = "as known" if one.known else "new: compare it with another download"
+        console.say(f"{one.path}: sha256 {one.sha256}, {verified}")
+    console.say("pulumi config set --path hyperpod:slurm.containers true", "dim")
+    console.say(f"pulumi config set --path hyperpod:slurm.containerPackages {folder}", "dim")
