@@ -34,7 +34,7 @@ def new_app(epilog: str) -> typer.Typer:
 
 
 @cache
-def _command(app: typer.Typer) -> Any:
+def command(app: typer.Typer) -> Any:
     """Typer's reading of every verb's signature, which stays the same."""
     return typer.main.get_command(app)
 
@@ -44,15 +44,15 @@ def run(app: typer.Typer, words: Sequence[str], program: str, stacks: Sequence[s
 
     Raises Failure where the words are wrong, and whatever a verb raises.
     """
-    command = _command(app)
-    words = stack_first(words, command, stacks)
+    verbs = command(app)
+    words = stack_first(words, verbs, stacks)
     try:
-        code = command(args=words, prog_name=program, standalone_mode=False, obj=words)
+        code = verbs(args=words, prog_name=program, standalone_mode=False, obj=words)
         return code if isinstance(code, int) else Exit.GOOD
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else Exit.FAILED
     except typer.TyperException as refused:
-        verb = " ".join([program, *verb_of(words, command)[0]])
+        verb = " ".join([program, *verb_of(words, verbs)[0]])
         raise _in_our_words(refused, f"{verb} --help", stacks) from None
 
 

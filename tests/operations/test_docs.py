@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
 from operations import cli
 from rehearsal import cli as rehearsal
+from stack import command_line
 from stack.words import verb_of
 from tests.operations.aws import run
 from tests.support import ROOT
@@ -34,7 +34,7 @@ def check(line: str, capsys: pytest.CaptureFixture[str]) -> None:
         return
     if own[0] == "rehearse":
         own = ["rehearse", *rehearsal.arranged(own[1:])]
-    verb, command = verb_of(own, typer.main.get_command(cli.app))
+    verb, command = verb_of(own, command_line.command(cli.app))
     assert verb, f"there is no verb {own[0]}"
     code, out, _ = run(capsys, *verb, "--help")
     assert code == 0

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import typer
 import yaml
 
 import hyperpod
 from operations import cli
 from operations.aws import Aws
 from operations.manner import MANNER
+from stack import command_line
 from stack.failures import Exit
 from stack.words import stack_first
 from tests.operations.aws import StubbedAws, cluster, run
@@ -98,7 +98,7 @@ def test_a_wrong_command_line_is_2_and_is_told_what_was_meant(
     ),
 )
 def test_a_stack_may_be_named_anywhere(words: str, expected: str) -> None:
-    command = typer.main.get_command(cli.app)
+    command = command_line.command(cli.app)
     assert stack_first(words.split(), command, STACKS) == expected.split()
 
 
@@ -118,7 +118,7 @@ def test_a_variable_names_the_stack_where_no_word_does(
     words: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HYPERPOD_STACK", "eks-gpu")
-    assert stack_first(words.split(), typer.main.get_command(cli.app), STACKS) == expected.split()
+    assert stack_first(words.split(), command_line.command(cli.app), STACKS) == expected.split()
 
 
 def test_the_result_comes_as_json_or_yaml_wherever_that_is_asked(capsys: pytest.CaptureFixture[str]) -> None:

@@ -80,6 +80,7 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "secrets", lambda _: iter(()))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("clean")
 def test_a_known_vulnerability_is_red_and_says_what_mends_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -93,6 +94,7 @@ def test_a_known_vulnerability_is_red_and_says_what_mends_it(
         assert "no known vulnerability, no secrets" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("clean")
 def test_a_database_out_of_reach_is_said_and_never_passes_for_a_clean_answer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
