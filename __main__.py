@@ -107,7 +107,7 @@ outputs: dict[str, Any] = {
     **(metrics.outputs if metrics else {}),
     "clusterName": name.cluster,
     "clusterArn": cluster.arn,
-    "lifecycleBucket": lifecycle.bucket,
+    names.BUCKET: lifecycle.bucket,
     **({} if context.key is None else {"kmsKeyArn": context.key}),
     names.DEPLOYED_WITH: {**live.deployed_with(config), writers.OUTPUT: lifecycle_writers},
     "estimatedHourlyUsd": round(estimate.hourly_usd, 2),

@@ -15,7 +15,7 @@ import pulumi_aws as aws
 from . import writers
 from .config import Config, ConfigError, Problem
 from .encryption import KEY, key_problems
-from .names import CLUSTER_ID_TAG, DEPLOYED_WITH, Names
+from .names import BUCKET, CLUSTER_ID_TAG, DEPLOYED_WITH, Names
 from .observability.existing import existing_problems
 
 _ELSEWHERE = "destroy this stack first, or make another one beside it (pulumi stack init NAME)"
@@ -29,8 +29,10 @@ def require_possible(config: Config, names: Names, account: str, deployer: str) 
     Raises ConfigError with every value of ``config`` that the deployed stack cannot change to, or if ``deployer`` may
     not deploy it.
     """
-    before = _deployed_with() or {}
+    left = _left()
+    before = left.get(DEPLOYED_WITH) or {}
     problems = list(impossible(before, config)) if before else []
+    problems += [] if problems else renamed(left, names)
     problems += writers.locked_out(config.settings, before, deployer)
     problems += key_problems(config, account)
     problems += existing_problems(config, account)
@@ -62,16 +64,31 @@ def deployed_with(config: Config) -> dict[str, Any]:
     }
 
 
-def _deployed_with() -> Mapping[str, Any] | None:
-    """What the last deployment left; None before the first one, and if the backend does not answer."""
+def renamed(left: Mapping[str, Any], names: Names) -> Iterator[Problem]:
+    """Another name of the stack, its project or account, although nothing in its file has changed.
+
+    A stack keeps its outputs when it gets another name (`pulumi stack rename`). Names on AWS have a hash of it.
+    """
+    bucket = left.get(BUCKET)
+    if bucket and bucket != names.bucket:
+        yield Problem(
+            key="pulumi stack",
+            what=f"this stack is deployed under another name, project or account: its bucket is {bucket} and would "
+            f"become {names.bucket}; nearly every resource would be replaced, nodes and file system among them",
+            fix="give it its old name back (`pulumi stack rename OLD`); for a new name, deploy a second stack, move "
+            "the data, and destroy this one",
+        )
+
+
+def _left() -> Mapping[str, Any]:
+    """The outputs of the last deployment; empty before the first one, and if the backend does not answer."""
     name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
     try:
         answer = pulumi.runtime.invoke(_READ, {"name": name}).value
     except Exception as unreadable:  # A precaution: this must never stop a deployment.
         pulumi.log.debug(f"the outputs of {name} cannot be read: {unreadable}")
-        return None
-    found = ((answer or {}).get("outputs") or {}).get(DEPLOYED_WITH)
-    return found if isinstance(found, Mapping) else None
+        return {}
+    return (answer or {}).get("outputs") or {}
 
 
 def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:

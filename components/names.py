@@ -18,6 +18,8 @@ CLUSTER_LIMIT = 63
 
 # The output that later deployments of the stack are compared with (live.py).
 DEPLOYED_WITH = "deployedWith"
+# The output with the lifecycle bucket's name.
+BUCKET = "lifecycleBucket"
 _DIGEST_LENGTH = 8
 # The form of Names.bucket, whosever stack it is.
 LIFECYCLE_BUCKET = re.compile(rf"sagemaker-.+-[0-9a-f]{{{_DIGEST_LENGTH}}}")

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from components import writers
-from components.live import deployed_with, impossible
-from components.names import DEPLOYED_WITH
+from components.live import deployed_with, impossible, renamed
+from components.names import BUCKET, DEPLOYED_WITH, for_stack
+from rehearsal.account import Account
+from rehearsal.engines.deployment import up
+from rehearsal.engines.program import ProgramError
 from tests.golden.stacks import deployed, state_of
-from tests.support import config
+from tests.support import config, project
 
 ROLES = "arn:aws:iam::123456789012:role"
 DEPLOYER = "arn:aws:iam::123456789012:user/rehearsal"
@@ -108,6 +112,29 @@ def test_every_deployment_leaves_what_the_next_is_held_against() -> None:
     for stack in ("slurm-gpu", "eks-gpu"):
         left = deployed(stack).outputs[DEPLOYED_WITH]
         assert left == {**deployed_with(config(stack)), writers.OUTPUT: [DEPLOYER]}
+
+
+def test_a_renamed_stack_is_refused_before_all_of_it_is_replaced() -> None:
+    account, settings = {"account": "123456789012", "project": "hyperpod"}, config("dev")
+    cluster = {"cluster": settings.settings.cluster_name, "region": settings.region.name}
+    left = deployed("dev").outputs
+    same = for_stack(stack="dev", **account, **cluster)
+    assert left[BUCKET] == same.bucket
+    assert list(renamed(left, same)) == []
+    assert list(renamed({}, same)) == []
+    (problem,) = renamed(left, for_stack(stack="research", **account, **cluster))
+    assert "nearly every resource would be replaced" in str(problem)
+    assert "pulumi stack rename OLD" in str(problem)
+
+
+def test_the_preview_of_a_renamed_stack_says_so() -> None:
+    other, left = replace(project("dev"), stack="research"), deployed("dev").outputs
+    # Its state has kept the outputs, as after `pulumi stack rename`.
+    with (
+        Account("us-west-2") as account,
+        pytest.raises(ProgramError, match="pulumi stack: this stack is deployed under another name"),
+    ):
+        up(other, account, old_outputs=left, preview=True)
 
 
 def test_the_queue_of_a_team_that_is_added_later_waits_for_its_namespace() -> None:
