@@ -1,4 +1,5 @@
-"""Deploy a stack from Python, through Pulumi's Automation API: price, preview, deployment, outputs. Copy and change it.
+"""Deploy a stack from Python by Pulumi's Automation API: price, preview, deployment, outputs, a measurement of the
+network. Copy and change it.
 
 venv/bin/python docs/automation.py dev --rehearse      # on this machine, without an AWS account
 venv/bin/python docs/automation.py dev                 # for real
@@ -15,6 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from operations import target
+from operations.cluster import benchmark
 from operations.deployment import deploy, engines
 from operations.deployment.engines import Engine
 from operations.deployment.rehearse import rehearsed
@@ -53,7 +55,14 @@ def deploy_within_budget(stack: str, *, rehearse: bool) -> int:
         print(f"failed: {report.cause}\nnext: {report.next_step}")
         return int(report.code)
     print(f"{stack} is up for ${hourly:.2f} an hour: {report.outputs['clusterArn']}")
-    return 0
+    return 0 if rehearse else measure(chosen)
+
+
+def measure(chosen: Target) -> int:
+    """Whether the network is at line rate, by a job on all workers of the first group. Returns an exit code."""
+    result = benchmark.keep(chosen, benchmark.run(chosen, "all_reduce", None, 1800, print), None)
+    print(f"{result.peak:.1f} GB/s of at least {result.threshold or 0:.1f}", *result.reasons, sep="\n")
+    return 0 if result.passed else 1
 
 
 def main() -> int:

@@ -8,7 +8,9 @@ import subprocess
 import tomllib
 
 import pytest
+import yaml
 
+from components.config import parse
 from docs import reference
 from rehearsal.account.kinds import KINDS
 from stack import advice
@@ -121,3 +123,25 @@ def test_every_ready_stack_is_one_variant_and_says_so_in_its_name() -> None:
     for stack in READY_STACKS[1:]:
         outputs = plan(stack).outputs
         assert outputs["clusterName"] == stack
+
+
+def test_pulumi_new_makes_a_project_that_works_of_this_repository() -> None:
+    """What `pulumi new URL` does: it copies every file, replaces two words in them, and asks for the template's keys.
+
+    Source: pulumi/pulumi, sdk/go/common/workspace/templates.go (walkFiles, transform) and project.json (template).
+    """
+    description = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
+    template = description["template"]
+    assert template.keys() <= {"displayName", "description", "quickstart", "important", "metadata", "config"}
+    for key, asked in template["config"].items():
+        assert asked.keys() <= {"description", "default", "secret"}, key
+        # Keys are the project's: a template must not give it another name.
+        assert key.startswith(("aws:", f"{description['name']}:"))
+    assert parse({key: asked["default"] for key, asked in template["config"].items()}).region.name == "us-west-2"
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    words = ("${" + "PROJECT}", "${" + "DESCRIPTION}")
+    for name in listed.split("\0"):
+        path = ROOT / name
+        assert not any(word in name for word in words)
+        if path.is_file() and b"\0" not in (content := path.read_bytes())[:8000]:
+            assert not any(word.encode() in content for word in words), f"{name} would not be copied as it is"

@@ -9,12 +9,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
 from operations import cli
+from operations.cluster import benchmark
 from rehearsal import cli as rehearsal
 from stack import command_line
 from stack.words import verb_of
@@ -74,11 +76,31 @@ def test_the_workflow_gives_pull_requests_no_right_and_deploys_main_without_a_st
     assert deploy["permissions"] == {"contents": "read", "id-token": "write"}
     runs = {name: " ".join(step.get("run", "") for step in job["steps"]) for name, job in found["jobs"].items()}
     assert " deploy " not in runs["rehearse"]
-    assert " deploy " in runs["deploy"]
+    verbs = [
+        runs["deploy"].index(f"hyperpod {verb} ") for verb in ("quotas", "preview", "deploy", "validate", "benchmark")
+    ]
+    assert verbs == sorted(verbs)
+
+
+def test_who_comments_on_a_pull_request_runs_none_of_its_code_and_takes_its_words_for_no_command() -> None:
+    """GitHub Docs, "Security hardening for GitHub Actions": untrusted text goes through the environment."""
+    jobs = workflow()["jobs"]
+    comment = jobs["comment"]
+    assert comment["needs"] == "rehearse"
+    assert comment["permissions"] == {"pull-requests": "write"}
+    assert "head.repo.full_name == github.repository" in comment["if"]
+    assert not [step for step in comment["steps"] if "uses" in step], "no checkout, no artefact"
+    (step,) = comment["steps"]
+    assert "${{" not in step["run"]
+    assert step["env"]["TOLD"] == "${{ needs.rehearse.outputs.told }}"
+    assert jobs["rehearse"]["outputs"] == {"told": "${{ steps.told.outputs.text }}"}
+    assert any(one.get("id") == "told" for one in jobs["rehearse"]["steps"])
 
 
 def test_the_workflow_installs_the_command_that_it_calls() -> None:
-    for job in workflow()["jobs"].values():
+    for name, job in workflow()["jobs"].items():
+        if name == "comment":
+            continue
         runs = [step["run"] for step in job["steps"] if "run" in step]
         first = next(number for number, run in enumerate(runs) if "bin/hyperpod" in run)
         assert any("pip install --no-deps -e ." in run for run in runs[:first])
@@ -175,3 +197,15 @@ def test_the_python_example_refuses_what_is_too_dear_and_explains_a_bad_stack(
     example = runpy.run_path(str(ROOT / "docs" / "automation.py"))
     assert example["main"]() == code
     assert said in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(("passed", "code"), [(True, 0), (False, 1)])
+def test_the_python_example_takes_a_slow_network_for_a_failure(
+    passed: bool, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = SimpleNamespace(passed=passed, peak=20.0, threshold=40.0, reasons=["the peak is too low"])
+    monkeypatch.setattr(benchmark, "run", lambda *_: result)
+    monkeypatch.setattr(benchmark, "keep", lambda chosen, found, picture: found)
+    example = runpy.run_path(str(ROOT / "docs" / "automation.py"))
+    assert example["measure"](None) == code
+    assert "20.0 GB/s of at least 40.0\nthe peak is too low" in capsys.readouterr().out
