@@ -167,7 +167,7 @@ def _build_pyxis(host: Host, archives: List[Path]) -> None:
     with _workshop(host) as folder:
         host.run("tar", "-xzf", str(archives[0]), "-C", str(folder), "--strip-components=1", "--no-same-owner")
         # In the environment: as an argument it would replace the Makefile's own flags.
-        host.run("make", "-C", str(folder), PYXIS, timeout=120, env={"CPPFLAGS": headers})
+        host.run("make", "-j4", "-C", str(folder), PYXIS, timeout=120, env={"CPPFLAGS": headers})
         host.write_bytes(f"{PLACES[0]}/{PYXIS}", (folder / PYXIS).read_bytes())
 
 

@@ -302,6 +302,13 @@ def test_a_node_without_an_environment_says_how_to_name_one(tmp_path: Path) -> N
     assert "NEURON_VENV may name one" in done.stderr
 
 
+def test_a_container_brings_its_own_environment(tmp_path: Path) -> None:
+    (tmp_path / "torchrun").write_text('#!/bin/sh\necho "of the image $1"\n')
+    (tmp_path / "torchrun").chmod(0o755)
+    given = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HYPERPOD_OPT": str(tmp_path), "CONTAINER_IMAGE": "image"}
+    assert with_neuron(given).stdout == "of the image x\n"
+
+
 @pytest.fixture
 def port() -> Iterator[int]:
     """A port that is silent at 127.0.0.1, and that nobody listens at elsewhere."""
