@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 # Keep compiled bytecode even if the environment disables it: without it, importing the packages takes 10 s.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: rehearse test test-fast test-slow test-metrics test-nodes test-kubernetes fuzz mutants check audit digests checkov sbom requirements format golden docs docs-reference dashboards pictures node-packages kubernetes-tools clean
+.PHONY: rehearse test test-fast test-slow test-metrics test-nodes test-kubernetes fuzz mutants check audit digests checkov sbom requirements format golden docs docs-reference dashboards pictures recording node-packages kubernetes-tools clean
 
 ## Bring a stack up and down in an embedded AWS account, then rehearse its nodes or Kubernetes objects: make rehearse STACK=eks-gpu ARGS="--report report.html"
 rehearse: $(VENV)/.ready
@@ -94,6 +94,10 @@ dashboards: $(VENV)/.ready
 ## Renew the report's pictures in docs/pictures with Chromium, and let axe-core judge the pages, colours included
 pictures: $(VENV)/.ready
 	$(BIN)/python -m tools.pages.pictures
+
+## Renew the terminal recording of the README with asciinema and svg-term (tools/pages/recording.py has their versions)
+recording: $(VENV)/.ready
+	PATH=$(BIN):$$PATH $(BIN)/python -m tools.pages.recording
 
 format: $(VENV)/.ready
 	$(BIN)/ruff format .
