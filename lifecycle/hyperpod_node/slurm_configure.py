@@ -59,8 +59,10 @@ def configure(
     changed |= slurm_extra.write(host, extra)
     changed |= host.write(f"{etc}/{slurm_conf.INCLUDE}", ours + slurm_extra.includes(extra))
     changed |= slurm_extra.remove_others(host, extra)
-    settled, mapped = slurm_topology.settle(host, text)
-    settled = slurm_conf.with_future(settled, slurm_conf.login_nodes(conf, instances, groups))
+    login = slurm_conf.login_nodes(conf, instances, groups)
+    workers = {name for entry in conf.nodes for name in slurm_conf.expand(entry["nodename"])} - login
+    settled, mapped = slurm_topology.settle(host, text, workers)
+    settled = slurm_conf.with_future(settled, login)
     settled = slurm_conf.with_gres(settled, by_node, groups)
     carrier = slurm_conf.carrier(text)
     # Last, because the included files are complete now.

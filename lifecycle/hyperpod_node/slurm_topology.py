@@ -5,6 +5,11 @@ not start with that: 24.11 says "No switches configured", 25.11 crashes on the p
 by users of HyperPod in 2026, and that it starts without the plugin, the empty tree and that word. A map of our own
 would not do: a node that replaces another is not on it, and a job that is looked at in that moment never starts.
 
+The same holds for a map that lacks nodes. HyperPod selects and maintains a tree for p5, p5e and p5en, and blocks for
+UltraServers of p6e-gb200, by itself (AWS, "Amazon SageMaker HyperPod now supports automatic Slurm topology
+management", April 2026). While its tree lacks a node that slurm.conf has, a job that needs the node is refused, and one
+that waits for it fails with BadConstraints (seen with 24.11): until the node is on it, Slurm plans without it.
+
 The agent may write slurm.conf anew, with the plugin, and have it read before this is settled again. An empty
 topology.conf stays for that moment: 24.11 starts with it, and without the file it waits a minute for it and ends.
 """
@@ -12,8 +17,9 @@ topology.conf stays for that moment: 24.11 starts with it, and without the file 
 from __future__ import annotations
 
 import re
-from typing import Tuple
+from typing import Iterable, Set, Tuple
 
+from . import slurm_conf
 from .host import Host
 
 # Where there is a topology.yaml, Slurm does not read topology.conf (topology.yaml(5)).
@@ -29,10 +35,11 @@ _PLUGIN = r"TopologyPlugin\s*=\s*topology/(?!flat|default|none)\S+"
 _PARTITION = r"^(\s*PartitionName=.*?)[ \t]+Topology=\S+(.*)$"
 
 
-def settle(host: Host, text: str) -> Tuple[str, bool]:
-    """slurm.conf as slurmctld can start with it, and whether a file beside it was changed."""
+def settle(host: Host, text: str, nodes: Iterable[str]) -> Tuple[str, bool]:
+    """slurm.conf as slurmctld can start with it, and whether a file beside it was changed. ``nodes``: all workers."""
     names = {name: f"{host.settings.slurm_etc}/{name}" for name in MAPS}
     maps = {name: bool(re.search(_SAYS_SOMETHING[name], host.read(path) or "", re.M)) for name, path in names.items()}
+    maps[LINES] &= not lacking(host.read(names[LINES]) or "", nodes)
     # An empty tree would hide the other map.
     changed = not maps[TREE] and host.remove(names[TREE])
     if any(maps.values()):
@@ -41,6 +48,15 @@ def settle(host: Host, text: str) -> Tuple[str, bool]:
         changed |= host.write(names[LINES], "")
     text = re.sub(rf"^\s*({_PLUGIN})", rf"{PAUSED}\1", text, flags=re.M | re.I)
     return re.sub(_PARTITION, lambda line: f"{REPLACED}{line[0]}\n{line[1]}{line[2]}", text, flags=re.M | re.I), changed
+
+
+def lacking(lines: str, nodes: Iterable[str]) -> Set[str]:
+    """The nodes that a topology.conf with a tree lacks; none where it has blocks, or names that are not understood."""
+    found: Set[str] = set()
+    for names in re.findall(r"^[ \t]*SwitchName[ \t]*=.*?\bNodes[ \t]*=[ \t]*(\S+)", lines, re.M | re.I):
+        found.update(slurm_conf.expand(names))
+    understood = found and "ALL" not in found and not any("[" in name for name in found)
+    return set(nodes) - found if understood else set()
 
 
 def _restored(text: str) -> str:

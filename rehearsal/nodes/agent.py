@@ -48,7 +48,7 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 InactiveLimit=0
 Waittime=0
-TopologyPlugin=topology/tree
+TopologyPlugin={plugin}
 Include accounting.conf
 
 {nodes}
@@ -62,10 +62,16 @@ _CGROUP_CONF = "CgroupPlugin=disabled\n"
 
 @dataclass
 class Agent:
-    """One cluster's agent. ``munge_key``: the key that every node gets; empty for none."""
+    """One cluster's agent. ``munge_key``: the key that every node gets; empty for none.
+
+    ``leaf``: the workers that a switch of the made-up network has; 0 leaves the map empty, as users of HyperPod
+    reported of types that AWS's announcement names. ``blocks``: the switches are UltraServers.
+    """
 
     stack: Stack
     munge_key: bytes = field(default_factory=lambda: secrets.token_bytes(128))
+    leaf: int = 0
+    blocks: bool = False
 
     def resource_config(self, hosts: Iterable[Host]) -> str:
         """The file as HyperPod writes it, for the cluster's current hosts."""
@@ -98,11 +104,22 @@ class Agent:
         hosts = list(hosts)
         heads = [host for host in hosts if host.role == "controller"]
         return _SLURM_CONF.format(
+            plugin="topology/block" if self.blocks else "topology/tree",
             cluster=self.stack.cluster_name,
             controllers="\n".join(f"SlurmctldHost={host.hostname}({host.address})" for host in heads),
             nodes="\n".join(_node_line(host) for host in hosts if host.role != "controller"),
             partitions="\n".join(self._partition_lines(hosts)),
         )
+
+    def topology_conf(self, hosts: Iterable[Host]) -> str:
+        """The map as the agent maintains it (AWS, "automatic Slurm topology management"; topology.conf(5))."""
+        names = [host.hostname for host in hosts if host.role == "worker"]
+        groups = [names[start : start + self.leaf] for start in range(0, len(names), self.leaf)]
+        kind = "Block" if self.blocks else "Switch"
+        lines = [f"{kind}Name=nn-{number} Nodes={','.join(group)}" for number, group in enumerate(groups)]
+        if self.blocks:
+            return "\n".join([*lines, f"BlockSizes={self.leaf}"]) + "\n"
+        return "\n".join([*lines, f"SwitchName=nn-top Switches=nn-[0-{len(groups) - 1}]"]) + "\n"
 
     def _partition_lines(self, hosts: Iterable[Host]) -> list[str]:
         """The partitions that the groups name. Every node is also in "dev"."""
@@ -120,9 +137,16 @@ class Agent:
         host.write("/opt/slurm/etc/cgroup.conf", _CGROUP_CONF)
         if host.role == "controller":
             host.write(str(PurePosixPath(SLURM_CONF).with_name("accounting.conf")), _ACCOUNTING_CONF, owner="slurm")
+            self.map(host, hosts)
             host.write(SLURM_CONF, self.slurm_conf(hosts), owner="slurm")
         if self.munge_key:
             host.write("/etc/munge/munge.key", self.munge_key, mode=0o400, owner="munge")
+
+    def map(self, head: Host, hosts: Iterable[Host]) -> None:
+        """Write the controller's map of the network, where there is one."""
+        if self.leaf:
+            path = PurePosixPath(SLURM_CONF).with_name("topology.conf")
+            head.write(str(path), self.topology_conf(hosts), owner="slurm")
 
     def replace_node(self, gone: Host, fresh: Host, hosts: Iterable[Host]) -> None:
         """Tell the other nodes about a replacement: update both files, and have slurmctld reread its configuration.

@@ -55,6 +55,8 @@ class Options:
     environment: Mapping[str, str] = field(default_factory=dict)
     no_munge_key: bool = False
     slurm: str = slurm_packages.DEFAULT
+    # The workers of a switch on the map that HyperPod's agent makes; 0 for the empty map that users have reported.
+    leaf: int = 0
 
 
 class Cluster:
@@ -66,6 +68,7 @@ class Cluster:
         self.network = Network(self.sandbox, stack.cidr, stack.config.region.name)
         self.endpoint = Endpoint(stack.account, self._caller)
         self.agent = Agent(stack, b"") if self.options.no_munge_key else Agent(stack)
+        self.agent.leaf = self.options.leaf
         self.hosts: list[Host] = []
         self.scripts: dict[str, Lifecycle] = {}
         self.idle_seconds = 0.0

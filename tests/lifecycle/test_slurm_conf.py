@@ -200,6 +200,28 @@ def test_slurm_plans_by_a_tree_only_once_there_is_one(world: World, empty: dict[
     assert not configure(host)
 
 
+@pytest.mark.parametrize(
+    ("map_", "plans"),
+    [
+        ("SwitchName=nn-1 Nodes=ip-10-1-0-12\nSwitchName=nn-2 Switches=nn-1\n", False),
+        ("SwitchName=nn-1 Nodes=ip-10-1-0-12\nswitchname=nn-3 LinkSpeed=1 nodes=ip-10-1-0-13\n", True),
+        ("SwitchName=nn-1 Nodes=ip-10-1-0-[10-13]\n", True),
+        ("SwitchName=nn-1 Nodes=ALL\n", True),
+        # Not understood by us, and no reason to distrust it.
+        ("SwitchName=nn-1 Nodes=ip-10-[1-2]-0-[10-13]\n", True),
+        ("BlockName=b1 Nodes=ip-10-1-0-12\nBlockSizes=1\n", True),
+    ],
+)
+def test_slurm_plans_by_a_tree_only_while_every_worker_is_on_it(world: World, map_: str, plans: bool) -> None:
+    host = controller(world, TREE, topology_conf=map_)
+    configure(host)
+    assert bool(slurm_conf.parse(host.text("/opt/slurm/etc/slurm.conf")).get("TopologyPlugin")) is plans
+    assert host.text("/opt/slurm/etc/topology.conf") == map_
+    host.path("/opt/slurm/etc/topology.conf").write_text(SWITCHES)
+    configure(host)
+    assert slurm_conf.parse(host.text("/opt/slurm/etc/slurm.conf")).get("TopologyPlugin") == "topology/tree"
+
+
 def test_a_topology_that_needs_no_map_stays(world: World) -> None:
     host = controller(world, "TopologyPlugin=topology/flat\n")
     configure(host)
