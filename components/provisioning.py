@@ -22,6 +22,7 @@ from hyperpod_node.model import (
     Qos,
 )
 
+from .catalogue.accelerators import InstanceType
 from .config import Config, InstanceGroup
 from .config.slurm_extra import files as conf_files
 from .names import Names
@@ -124,7 +125,7 @@ def _group(config: Config, group: InstanceGroup) -> Group:
         accelerator_model=row.accelerator_model,
         accelerators=row.accelerators,
         neuron_cores=row.neuron_cores,
-        gres=config.accelerator.slurm_gres if row.accelerator else "",
+        gres=_gres(config, row) if row.accelerator else "",
         efa=row.efa,
         efa_interfaces=row.efa_interfaces,
         lustre_efa_interfaces=row.lustre_efa_interfaces,
@@ -133,3 +134,9 @@ def _group(config: Config, group: InstanceGroup) -> Group:
         nvme_disks=row.nvme_disks,
         taints=tuple(sorted({taint.key for taint in group.taints})),
     )
+
+
+def _gres(config: Config, row: InstanceType) -> str:
+    """The name of its accelerators in Slurm, with the model as type where the stack asks for types."""
+    name = config.accelerator.slurm_gres
+    return f"{name}:{row.accelerator_model.lower()}" if config.settings.slurm.typed_gres else name

@@ -75,3 +75,6 @@ class Slurm(Model):
     `hyperpod containers` fills it. Needs `containers`."""
     extra_conf: Annotated[str | None, _TRIED] = None
     """Folder with files called *.conf, relative to the project: lines that are added to slurm.conf. Default: none."""
+    typed_gres: Annotated[StrictBool, AT_BOOT] = False
+    """Let jobs ask for accelerators by their model, as in --gres=gpu:h100:8 or neuron:trainium2:16. --gres=gpu:8 means
+    any model then."""

@@ -54,7 +54,7 @@ def task_environment(state: str = STATE) -> Dict[str, str]:
 
 def devices(gres: str) -> int:
     """Accelerators in /dev."""
-    stem = {"gpu": "nvidia", "neuron": "neuron"}.get(gres)
+    stem = {"gpu": "nvidia", "neuron": "neuron"}.get(gres.partition(":")[0])
     return len([p for p in Path("/dev").glob(f"{stem}[0-9]*") if p.name[len(stem) :].isdigit()]) if stem else 0
 
 

@@ -30,7 +30,8 @@ NodeRole = Literal["controller", "login", "worker"]
 @dataclass(frozen=True)
 class Group:
     """One instance group of hyperpod_parameters.json: its role, and its row of the instance catalogue. ``taints``: the
-    keys of its Kubernetes nodes' taints."""
+    keys of its Kubernetes nodes' taints. ``gres``: the name of its accelerators in Slurm, with a type after a colon
+    where jobs may ask for one (``gpu:h100``)."""
 
     name: str = field(metadata=WORD)
     role: NodeRole
@@ -48,6 +49,11 @@ class Group:
     network_gbps: float
     nvme_disks: int
     taints: Tuple[str, ...] = field(metadata=WORD)
+
+    @property
+    def gres_name(self) -> str:
+        """``gres`` without a type."""
+        return self.gres.partition(":")[0]
 
 
 @dataclass(frozen=True)

@@ -177,7 +177,7 @@ def render(
     if contain:
         # A step of every job on each of its nodes, which sessions by ssh are made part of (ssh_jobs.py).
         wanted["PrologFlags"] = "Contain"
-    kinds = sorted({group.gres for group in workers if gres(group)})
+    kinds = sorted({group.gres_name for group in workers if gres(group)})
     if kinds:
         wanted["GresTypes"] = ",".join(kinds)
     if "enable_configless" not in conf.get("SlurmctldParameters") and not conf.get("SlurmctldParameters"):
@@ -226,6 +226,19 @@ def missing_keys(conf: SlurmConf, bin_folder: str) -> List[str]:
     if conf.get("JobRequeue") == "0":
         found.append("slurm.conf sets JobRequeue=0: a job whose node is lost is not put back into the queue")
     return found
+
+
+def untyped(conf: SlurmConf, groups: Mapping[str, Group]) -> List[str]:
+    """A warning where slurm.conf's own lines of nodes name accelerators without the type that jobs may ask for.
+
+    Slurm goes by these lines: a request with a type is refused then, one without is served (seen with 24.11). They are
+    HyperPod's agent's, which also reads them, so they stay as they are.
+    """
+    kinds = sorted({gres(group) for group in groups.values() if ":" in group.gres})
+    plain = sorted({entry["gres"] for entry in conf.nodes if re.fullmatch(r"\w+(:\d+)?", entry.get("gres", ""))})
+    if not kinds or not plain:
+        return []
+    return [f"slurm.conf gives nodes Gres={plain[0]}, so Slurm refuses --gres={kinds[0]}; without the type it works"]
 
 
 def not_contained(conf: SlurmConf) -> List[str]:
@@ -328,8 +341,9 @@ def render_gres(by_node: Mapping[str, Group]) -> str:
         if not kind or not count:
             continue
         nodes = "" if len(kinds) == 1 else _names(by_node, kind, count)
-        files = DEVICES[kind] + (f"[0-{count - 1}]" if count > 1 else "0")
-        lines.append(f"{nodes}Name={kind} File={files}")
+        name, _, model = kind.partition(":")
+        files = DEVICES[name] + (f"[0-{count - 1}]" if count > 1 else "0")
+        lines.append(f"{nodes}Name={name} {f'Type={model} ' if model else ''}File={files}")
     return HEADER + "\n".join(lines) + "\n"
 
 

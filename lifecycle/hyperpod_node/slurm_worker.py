@@ -165,7 +165,8 @@ def _settle(host: Host, name: str, why: str, refused_since: List[float]) -> None
 def _prolog_facts(node: Node) -> str:
     """The node's current devices and mounts, which hyperpod-prolog compares before each job."""
     group = node.identity.group
-    prefix, found = accelerators.DEVICES.get(group.gres, ""), accelerators.found(node.host, group.gres)
+    name = group.gres_name
+    prefix, found = accelerators.DEVICES.get(name, ""), accelerators.found(node.host, name)
     pattern = f"{prefix}[0-9]*" if prefix else ""
     facts = f"shared='{node.parameters.fsx_mount}'\ndevices={found}\npattern='{pattern}'\nscratch='/scratch'\n"
     return facts + (f"containers='{containers.USERS}'\n" if node.parameters.containers else "")

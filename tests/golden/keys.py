@@ -64,6 +64,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"nodeRecovery": "None"},
         {"slurm": {"accounting": {"database": "local"}}},
         {"slurm": {"extraConf": "docs/slurm.conf.d"}},
+        {"slurm": {"typedGres": True}},
         CONTINUOUS,
         {"tags": {"team": "research"}},
     ],

@@ -65,6 +65,7 @@ GOLDEN: dict[str, Golden] = {
                 "containerPackages": "tests/golden/containers",
                 "accounting": {"database": "local", "retentionMonths": 24},
                 "extraConf": "docs/slurm.conf.d",
+                "typedGres": True,
                 "accounts": [
                     {"name": "lab", "fairshare": 2, "maxGpus": 16},
                     {"name": "vision", "parent": "lab", "qos": ["normal", "urgent"], "users": ["research1"]},

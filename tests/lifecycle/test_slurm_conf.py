@@ -90,6 +90,20 @@ def test_workers_fetch_their_configuration_and_a_lost_nodes_job_goes_back_by_wha
     assert "SlurmctldParameters" not in slurm_conf.render(others, P5, ALL, BIN)
 
 
+def test_jobs_may_ask_for_a_model_unless_hyperpods_own_lines_name_none() -> None:
+    typed = {name: replace(group, gres="gpu:h100") for name, group in P5.items() if group.role == "worker"}
+    (workers,) = typed.values()
+    text = slurm_conf.render(slurm_conf.parse(SLURM_CONF), typed, {}, BIN)
+    assert "NodeName=DEFAULT Gres=gpu:h100:8\n" in text
+    assert "GresTypes=gpu\n" in text
+    assert slurm_conf.render_gres({"*": workers}).splitlines()[-1] == "Name=gpu Type=h100 File=/dev/nvidia[0-7]"
+    assert slurm_conf.untyped(slurm_conf.parse(SLURM_CONF), typed) == []
+    agents = slurm_conf.parse(SLURM_CONF.replace("CPUs=8", "CPUs=8 Gres=gpu:8"))
+    (warning,) = slurm_conf.untyped(agents, typed)
+    assert "gives nodes Gres=gpu:8, so Slurm refuses --gres=gpu:h100:8" in warning
+    assert slurm_conf.untyped(agents, P5) == []
+
+
 def test_nodes_of_one_group_get_gres_before_those_of_another_join() -> None:
     both = groups(big="ml.p5.48xlarge", small="ml.g5.16xlarge")
     text = "NodeName=ip-10-1-0-4 CPUs=8\n"

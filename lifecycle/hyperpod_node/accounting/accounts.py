@@ -45,7 +45,7 @@ def apply(host: Host, wanted: Accounting, shared: str) -> Tuple[List[str], List[
     last = f"{shared}/private/{LAST}"
     before = json.loads(host.read(last) or "{}")
     now: Dict[str, Any] = dataclasses.asdict(wanted)
-    kinds = sorted({group.gres for group in slurm_configure.known_groups(host).values() if slurm_conf.gres(group)})
+    kinds = sorted({group.gres_name for group in slurm_configure.known_groups(host).values() if slurm_conf.gres(group)})
     work = _Work(host, _cluster(host), [f"gres/{kind}" for kind in kinds])
     work.registered()
     work.qos(wanted.qos)

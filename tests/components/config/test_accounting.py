@@ -8,7 +8,8 @@ import pytest
 
 from components.config import Config
 from components.config.accounting_checks import strangers
-from components.provisioning import accounting
+from components.names import Names
+from components.provisioning import accounting, facts
 from tests.components.config.refusals import EKS, Cases, check, problems
 from tests.support import config
 
@@ -139,3 +140,14 @@ def test_members_whom_the_list_of_people_lacks_are_told_of_where_there_is_a_list
 def told(**keys: Any) -> Any:
     chosen: Config = config("slurm-gpu", **({"slurm": keys} if keys else {}))
     return accounting(chosen)
+
+
+@pytest.mark.parametrize(("stack", "gres"), [("slurm-gpu", "gpu:h100"), ("slurm-trainium", "neuron:trainium")])
+def test_accelerators_have_their_model_in_slurm_where_it_is_asked_for(stack: str, gres: str) -> None:
+    for typed in (False, True):
+        chosen = config(stack, slurm={"typedGres": typed})
+        found = {
+            group.gres
+            for group in facts(chosen, Names(cluster="mine", region="us-west-2", digest="12345678")).instance_groups
+        }
+        assert found == {"", gres if typed else gres.split(":")[0]}

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from rehearsal.checks import CheckFailed
 from rehearsal.nodes.checks import output, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.growth import until
@@ -18,14 +19,25 @@ pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean
 
 @pytest.mark.timeout(240)
 def test_jobs_are_planned_by_hyperpods_map_and_no_node_is_lost_to_it() -> None:
-    with deployed("slurm-gpu") as stack, Cluster(stack, Options(workers=3, leaf=2)) as cluster:
+    with (
+        deployed("slurm-gpu", 'slurm={"typedGres":true}') as stack,
+        Cluster(stack, Options(workers=3, leaf=2)) as cluster,
+    ):
         cluster.start_hosts()
         cluster.boot()
         scripts_succeeded(cluster)
         assert plans(cluster.controller) == "topology/tree"
+        jobs_ask_for_a_model(cluster.controller)
         a_job_waits_for_its_switch(cluster)
         a_node_that_the_map_lacks_runs_jobs(cluster)
         blocks_of_ultraservers_stay(cluster)
+
+
+def jobs_ask_for_a_model(head: Host) -> None:
+    for asked, shown in (("gpu:h100:8", "0,1,2,3,4,5,6,7"), ("gpu:h100:2", "0,1"), ("gpu:8", "0,1,2,3,4,5,6,7")):
+        assert output(head, f"srun -N1 --gres={asked} sh -c 'echo $CUDA_VISIBLE_DEVICES'").strip() == shown
+    with pytest.raises(CheckFailed, match="Requested node configuration is not available"):
+        output(head, "srun -N1 --gres=gpu:a100:1 hostname")
 
 
 def plans(head: Host) -> str:
