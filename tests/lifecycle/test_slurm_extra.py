@@ -91,8 +91,9 @@ def test_the_first_line_with_which_slurmctld_does_not_start_fails_the_step(world
     assert not host.path(slurm_trial.FOLDER).exists()
 
 
-def test_lines_are_not_blamed_where_slurmctld_starts_without_them_no_better(world: World) -> None:
-    host = controller(world, code=2)
+@pytest.mark.parametrize("code", [1, 2])
+def test_lines_are_not_blamed_where_slurmctld_starts_without_them_no_better(world: World, code: int) -> None:
+    host = controller(world, code=code)
     node = ready(host)
     slurm.run(node)
     assert "could not be tried" in node.warnings["slurm"][0]
