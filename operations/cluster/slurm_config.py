@@ -36,10 +36,10 @@ def apply(target: Target) -> Applied:
         raise bad_input(f"{target.stack} has no Slurm", "leave hyperpod:slurm out with orchestrator eks")
     if wrong := slurm_extra.problems(target.project.config):
         raise bad_input("; ".join(f"{problem.what} ({problem.fix})" for problem in wrong), "correct the lines")
+    head = cluster_nodes.controller(cluster_nodes.list_nodes(target))
     wanted = on_node.parse(provisioning.conf_text(target.config, target.names), "the configuration").files
     uri = f"s3://{target.names.bucket}/{PREFIX}/{provisioning.CONF_FILE}"
     words = [uri, "--region", target.aws.region] if wanted else []
-    head = cluster_nodes.controller(cluster_nodes.list_nodes(target))
     ran = sessions.run_remote(target, head, f"sudo -n {shlex.join([COMMAND, *words])}", timeout=_SECONDS)
     last = (ran.output.strip().splitlines() or ["no output"])[-1]
     if ran.code:

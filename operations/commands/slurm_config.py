@@ -7,7 +7,7 @@ from ..cluster import slurm_config
 
 
 def slurm_config_command(stack: console.Stack, as_json: console.Json = False) -> None:
-    """Bring the stack's own lines of slurm.conf to the running controller.
+    """Bring the stack's lines of slurm.conf to Slurm.
 
     They are the files of the folder that hyperpod:slurm.extraConf names.
     Deploy a change first: the controller takes them from the lifecycle
