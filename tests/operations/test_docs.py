@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import shlex
@@ -95,6 +96,32 @@ def test_who_comments_on_a_pull_request_runs_none_of_its_code_and_takes_its_word
     assert step["env"]["TOLD"] == "${{ needs.rehearse.outputs.told }}"
     assert jobs["rehearse"]["outputs"] == {"told": "${{ steps.told.outputs.text }}"}
     assert any(one.get("id") == "told" for one in jobs["rehearse"]["steps"])
+
+
+@pytest.mark.parametrize("told", ["Change 1\n$(touch made) `touch made`\nend-of it\n", ""])
+def test_what_a_pull_request_says_reaches_the_comment_as_it_is(told: str, tmp_path: Path) -> None:
+    """The two steps of the workflow, run in a shell; a gh that prints what it would write."""
+    jobs = workflow()["jobs"]
+    (keep,) = (step for step in jobs["rehearse"]["steps"] if step.get("id") == "told")
+    (post,) = jobs["comment"]["steps"]
+    (tmp_path / "gh").write_text("#!/bin/sh\ncat comment.md\n")
+    (tmp_path / "gh").chmod(0o755)
+    if told:
+        (tmp_path / "told.txt").write_text(told)
+    out = tmp_path / "output"
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_OUTPUT": str(out)}
+    shell = ["bash", "-eo", "pipefail", "-c"]
+    subprocess.run([*shell, keep["run"]], cwd=tmp_path, env=environment, check=True, stderr=subprocess.DEVNULL)
+    # GitHub Docs, "Workflow commands": NAME<<DELIMITER, the lines, the delimiter.
+    found = re.fullmatch(r"text<<(\S+)\n(.*)\n\1\n", out.read_text(), re.S)
+    assert found
+    assert found[2] == (told or "Nothing was compared.\n")
+    environment |= {"TOLD": found[2], "VERDICT": "success", "NUMBER": "3", "REPOSITORY": "owner/name"}
+    posted = subprocess.run(
+        [*shell, post["run"]], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+    )
+    assert posted.stdout == f"Rehearsal: **success**\n~~~text\n{found[2]}\n~~~\n"
+    assert not (tmp_path / "made").exists()
 
 
 def test_the_workflow_installs_the_command_that_it_calls() -> None:
