@@ -10,7 +10,6 @@ import pulumi_aws_native as aws_native
 from pulumi import ComponentResource, Input, ResourceOptions
 
 from .config import InstanceGroup
-from .names import Names
 from .orchestrator import GroupConfig, OrchestratorArgs
 from .storage import Storage
 
@@ -36,7 +35,7 @@ class Slurm(ComponentResource):
         super().__init__("hyperpod:index:Slurm", name, None, opts)
         context = args.context
         self._partition = context.config.accelerator.slurm_partition
-        self.ready, self.outputs = [], {"connect": connect_command(context.names)}
+        self.ready, self.outputs = [], {"connect": connect_command(pulumi.get_stack())}
         if key := context.settings.ssh_public_key:
             self.ready.append(
                 aws.ssm.Parameter(
@@ -69,8 +68,6 @@ class Slurm(ComponentResource):
         """Nothing: the nodes' scripts set up what Slurm's jobs need."""
 
 
-def connect_command(names: Names) -> str:
-    """How a person reaches the controller; HyperPod's Session Manager targets are not EC2's."""
-    target = "sagemaker-cluster:<cluster-id>_controller-<instance-id>"
-    listing = f"aws sagemaker list-cluster-nodes --region {names.region} --cluster-name {names.cluster}"
-    return f"aws ssm start-session --region {names.region} --target {target}  # instance-id from: {listing}"
+def connect_command(stack: str) -> str:
+    """How a person reaches the controller: the verb finds its instance, which comes with the cluster."""
+    return f"hyperpod connect {stack}"

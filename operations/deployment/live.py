@@ -1,23 +1,26 @@
-"""A deployment's live progress: a tree of components in a terminal, a line per resource elsewhere."""
+"""A deployment's live progress: a line per component in a terminal, one per resource that takes long elsewhere."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
-from rich.tree import Tree
 
+from stack.bars import progress
 from stack.clock import clock, duration
 from stack.events import Event, name_of
 
 _MARKS = {"start": ("…", "yellow"), "done": ("✓", "green"), "failed": ("✗", "red")}
 # Without a terminal, resources that take longer than this are announced when they start.
 _LONG_SECONDS = 60
-_ROWS_OF_A_COMPONENT = 4
+# ... and those that take less than this are only counted, by component.
+_SHORT_SECONDS = 10
 
 
 @dataclass
@@ -33,8 +36,15 @@ class _Row:
     def times(self, now: float) -> str:
         """The elapsed time, and the resource's usual time (stack/durations.csv)."""
         took = (self.ended or now) - self.began
-        about = f", usually {clock(self.predicted)}" if self.predicted and self.operation == "create" else ""
-        return f"{clock(took)}{about}"
+        if not self.predicted or self.operation != "create":
+            return clock(took)
+        words = "of about" if self.phase == "start" else "taken, usually"
+        return f"{clock(took)} {words} {clock(self.predicted)}"
+
+    @property
+    def short(self) -> bool:
+        """Whether a log need not tell of it."""
+        return self.predicted < _SHORT_SECONDS and self.phase == "done"
 
 
 class Progress:
@@ -60,6 +70,14 @@ class Progress:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._console.is_terminal:
             self._live.stop()
+        else:
+            self._count()
+
+    def _count(self) -> None:
+        """A line per component and operation for what was too short for a line of its own."""
+        counts = Counter((row.component, row.operation) for row in self._rows.values() if row.short)
+        for (component, operation), number in counts.items():
+            self._say(f"  ✓ {operation:<8} {number} in {component or 'the stack'} that took seconds")
 
     def event(self, event: Event) -> None:
         """Show that something happened to a resource."""
@@ -80,6 +98,8 @@ class Progress:
 
     def _line(self, row: _Row, event: Event) -> None:
         mark = _MARKS[event.phase][0]
+        if row.short:
+            return
         if event.phase != "start":
             error = f"  {event.error}" if event.error else ""
             self._say(f"  {mark} {row.operation:<8} {row.name:<40} {row.times(row.ended)}{error}")
@@ -94,17 +114,22 @@ class Progress:
         done = sum(row.phase == "done" for row in rows)
         of = f" of {self._total}" if self._total else ""
         so_far = "" if self._preview else f", {done}{of} done"
-        tree = Tree(Text(f"{self._title}  {clock(now - self._began)}{so_far}", style="bold"))
         components: dict[str, list[_Row]] = {}
         for row in rows:
             components.setdefault(row.component, []).append(row)
-        for component, members in components.items():
-            done = sum(row.phase == "done" for row in members)
-            branch = tree.add(Text(f"{component or 'stack'}  {done}/{len(members)}", style="bold"))
-            busy = [row for row in members if row.phase != "done"]
-            for row in busy[:_ROWS_OF_A_COMPONENT]:
-                mark, colour = _MARKS[row.phase]
-                branch.add(Text(f"{mark} {row.operation} {row.name}  {row.times(now)}", style=colour))
-            if len(busy) > _ROWS_OF_A_COMPONENT:
-                branch.add(Text(f"and {len(busy) - _ROWS_OF_A_COMPONENT} more in progress", style="dim"))
-        return tree
+        lines = [
+            (name or "stack", sum(row.phase == "done" for row in members), len(members), _slowest(members, now))
+            for name, members in components.items()
+        ]
+        return Group(Text(f"{self._title}  {clock(now - self._began)}{so_far}", style="bold"), progress(lines))
+
+
+def _slowest(members: Sequence[_Row], now: float) -> Text:
+    """What failed in a component, or else will take longest, with the elapsed and the usual time."""
+    busy = [row for row in members if row.phase != "done"]
+    if not busy:
+        return Text("")
+    row = max(busy, key=lambda one: (one.phase == "failed", one.predicted))
+    mark, colour = _MARKS[row.phase]
+    more = f", and {len(busy) - 1} more" if len(busy) > 1 else ""
+    return Text(f"{mark} {row.times(now)}, {row.name}{more}", style=f"not bold {colour}")

@@ -1,4 +1,4 @@
-"""The rehearsal in a terminal: a live tree while it runs, tables when it is done."""
+"""The rehearsal in a terminal: a line per component while it runs, tables when it is done."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
-from rich.tree import Tree
 
 from components.names import readable
 from stack.advice import about
+from stack.bars import Span, progress, spans
 from stack.clock import clock, delete_duration
 from stack.events import Event
 from stack.state import ResourceState
 
 from ..changes import Change
 from ..outcome import Outcome
+from .resources import critical_nodes, read
 
 _MARKS = {"start": ("…", "yellow"), "done": ("✓", "green"), "failed": ("✗", "red")}
 _LONG_LIST = 12
 
 
 class Progress:
-    """A tree of components that fills while resources are created and empties while they are destroyed."""
+    """A line per component while resources are created and destroyed. Elsewhere than in a terminal, what fails."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -63,34 +64,30 @@ class Progress:
         """Show an event of a resource."""
         resource = event.resource
         self._rows[resource.urn] = (event.phase, resource, event.error)
-        if not self.console.is_terminal and (
-            event.phase == "failed" or (event.phase == "done" and self.act != "destroy")
-        ):
-            mark, _ = _MARKS[event.phase]
-            at = clock(resource.finish) if event.operation != "delete" else self.act
-            tail = f"  {event.error}" if event.error else ""
-            self.console.print(
-                f"{mark} {at:>7}  {event.operation:7} {resource.name} [{resource.type}]{tail}",
-                markup=False,
-                soft_wrap=True,
-            )
+        if not self.console.is_terminal and event.phase == "failed":
+            # It takes seconds: all else is in the summary.
+            line = f"✗ {event.operation} {resource.name} [{resource.type}]  {event.error}"
+            self.console.print(line, markup=False, soft_wrap=True)
 
     def _render(self) -> RenderableType:
-        deleting = self.act == "destroy"
-        tree = Tree(Text(f"{self.act}  {time.monotonic() - self._began:.1f} s", style="bold"))
         groups: dict[str, list[tuple[str, ResourceState, str]]] = {}
         for row in list(self._rows.values()):
             parent = row[1].parent.rsplit("::", 1)[-1] if "::" in row[1].parent else ""
             groups.setdefault(parent, []).append(row)
-        for parent, rows in groups.items():
-            done = sum(phase == "done" for phase, *_ in rows)
-            branch = tree.add(f"[bold]{parent or 'stack'}[/]  {done}/{len(rows)}")
-            for phase, resource, error in rows[-3:]:
-                mark, colour = _MARKS[phase]
-                # A deletion has no time of its own in the state, which says when the resource was made.
-                at = f"takes {clock(delete_duration(resource.type))}" if deleting else clock(resource.finish)
-                branch.add(Text(f"{mark} {resource.name}  {at}  {error}", style=colour))
-        return tree
+        lines = [
+            (parent or "stack", sum(phase == "done" for phase, *_ in rows), len(rows), self._last(rows))
+            for parent, rows in groups.items()
+        ]
+        return Group(Text(f"{self.act}  {time.monotonic() - self._began:.1f} s here", style="bold"), progress(lines))
+
+    def _last(self, rows: list[tuple[str, ResourceState, str]]) -> Text:
+        """What failed in a component, or else went on last, with its time on AWS."""
+        phase, resource, error = next((row for row in rows if row[0] == "failed"), rows[-1])
+        mark, colour = _MARKS[phase]
+        # A deletion has no time of its own in the state, which says when the resource was made.
+        deleting = self.act == "destroy"
+        at = f"takes {clock(delete_duration(resource.type))}" if deleting else f"at {clock(resource.finish)}"
+        return Text(f"{mark} {at}, {resource.name} {error}".rstrip(), style=f"not bold {colour}")
 
 
 def summary(outcome: Outcome) -> RenderableType:
@@ -100,7 +97,7 @@ def summary(outcome: Outcome) -> RenderableType:
     if outcome.failures:
         parts.append(_block("Failed", outcome.failures, "red"))
     else:
-        parts += [_time(outcome), _cost(found), _quotas(found), _outputs(found)]
+        parts += [_time(outcome), _components(outcome), _cost(found), _quotas(found), _outputs(found)]
     parts += [changed(number, change) for number, change in enumerate(outcome.changes, start=1)]
     if outcome.next_step:
         parts.append(Text(f"  Next: {outcome.next_step}", style="bold"))
@@ -148,9 +145,9 @@ def _block(title: str, lines: list[str], colour: str) -> RenderableType:
 
 
 def _table(title: str, *columns: tuple[str, Literal["left", "right"]]) -> tuple[Text, Table]:
-    table = Table(box=None, padding=(0, 2, 0, 2), show_edge=False)
+    table = Table(box=None, padding=(0, 0, 0, 2), show_edge=False)
     for name, justify in columns:
-        table.add_column(name, justify=justify, overflow="fold")
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=justify == "right")
     return Text(f"\n{title}", style="bold"), table
 
 
@@ -170,6 +167,25 @@ def _time(outcome: Outcome) -> RenderableType:
             table.add_row("after the cluster:", "", "", "", style="dim")
         took = resource.finish - resource.start
         table.add_row(resource.name, clock(resource.start), clock(took), clock(resource.finish))
+    return Group(title, table)
+
+
+def _components(outcome: Outcome) -> RenderableType:
+    nodes, groups = read(outcome.resources)
+    critical_nodes(nodes, [one.name for one in outcome.critical_path])
+    title, table = _table(
+        "Components by start, in AWS's time (█ on the critical path)",
+        ("component", "left"),
+        ("made", "right"),
+        ("starts", "right"),
+        ("takes", "right"),
+        ("", "left"),
+    )
+    for group in groups:
+        parts = [Span(group.start, group.finish)]
+        parts += [Span(node.start, node.finish, critical=True) for node in group.nodes if node.critical]
+        took = clock(group.finish - group.start)
+        table.add_row(group.label, str(len(group.nodes)), clock(group.start), took, spans(parts, outcome.total_seconds))
     return Group(title, table)
 
 

@@ -28,13 +28,22 @@ def test_a_log_has_a_line_for_each_resource_with_elapsed_and_usual_time() -> Non
     lines = text.getvalue().splitlines()
     assert lines[0] == "up dev"
     assert lines[1].split() == ["…", "create", "nat", "usually", "takes", "1:45"]
-    assert lines[2].split() == ["✓", "create", "nat", "0:00,", "usually", "1:45"]
-    assert lines[3].split() == ["✗", "create", "rule", "0:00,", "usually", "0:12", "RouteAlreadyExists"]
+    assert lines[2].split() == ["✓", "create", "nat", "0:00", "taken,", "usually", "1:45"]
+    assert lines[3].split() == ["✗", "create", "rule", "0:00", "taken,", "usually", "0:12", "RouteAlreadyExists"]
     assert len(lines) == 4
 
 
-def test_a_terminal_has_a_tree_of_components_with_what_is_in_progress() -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+def test_a_log_counts_what_takes_seconds_by_component() -> None:
+    text = io.StringIO()
+    with Progress("up dev", Console(file=text, width=80)) as progress:
+        for number in range(56):
+            for phase in ("start", "done"):
+                progress.event(happened(phase, f"file-{number}", "aws:s3/bucketObjectv2:BucketObjectv2"))
+    assert text.getvalue().splitlines() == ["up dev", "  ✓ create   56 in network that took seconds"]
+
+
+def test_a_terminal_has_a_line_per_component_with_what_takes_longest() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=100)
     progress = Progress("up dev", console, total=9)
     progress.event(happened("start"))
     for number in range(6):
@@ -43,12 +52,23 @@ def test_a_terminal_has_a_tree_of_components_with_what_is_in_progress() -> None:
     progress.event(happened("done", "vpc", "aws:ec2/vpc:Vpc"))
     with console.capture() as captured:
         console.print(progress._render())
-    text = captured.get()
-    assert "up dev  0:00, 1 of 9 done" in text
-    assert "network  1/8" in text
-    assert "create nat  0:00, usually 1:45" in text
-    assert "and 3 more in progress" in text
-    assert "vpc" not in text.replace("endpoint", "")
+    lines = captured.get().splitlines()
+    assert lines[0].strip() == "up dev  0:00, 1 of 9 done"
+    assert lines[1].split()[:3] == ["network", "━━╌╌╌╌╌╌╌╌╌╌╌╌╌╌", "1/8"]
+    assert lines[1].endswith("… 0:00 of about 1:45, nat, and 6 more")
+    assert len(lines) == 2
+
+
+def test_a_terminal_of_80_columns_has_a_line_per_component_with_what_failed_first() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=80)
+    progress = Progress("up dev", console)
+    progress.event(happened("start"))
+    progress.event(happened("failed", "rule", "aws:ec2/route:Route", "RouteAlreadyExists"))
+    with console.capture() as captured:
+        console.print(progress._render())
+    _, line = captured.get().splitlines()
+    assert line.startswith("  network ╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌     0/2 ✗ 0:00 taken, usually 0:12, rule, and 1 more")
+    assert len(line) <= 80
 
 
 def test_a_preview_shows_only_what_fails() -> None:

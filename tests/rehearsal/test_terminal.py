@@ -1,17 +1,20 @@
-"""The rehearsal's tree of components."""
+"""The rehearsal in a terminal and in a log."""
 
 from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
+from rehearsal.cli import main
 from rehearsal.reports.terminal import Progress
 from stack.events import Event
 from stack.state import ResourceState
+from tests.support import few_files
 
 
-def test_the_tree_has_when_a_resource_is_made_and_how_long_its_deletion_takes() -> None:
+def test_a_component_has_when_a_resource_is_made_and_how_long_its_deletion_takes() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     progress = Progress(console)
     kind = "aws:fsx/lustreFileSystem:LustreFileSystem"
@@ -23,8 +26,23 @@ def test_the_tree_has_when_a_resource_is_made_and_how_long_its_deletion_takes() 
         return captured.get()
 
     progress.event(Event("done", "create", storage))
-    assert "lustre  11:12" in drawn()
+    assert "at 11:12, lustre" in drawn()
     progress.act = "destroy"
     progress.event(Event("start", "delete", storage))
-    assert "lustre  takes " in drawn()
+    assert ", lustre" in drawn().partition("takes ")[2]
     assert "11:12" not in drawn()
+
+
+def test_components_have_a_line_each_with_bars_on_one_axis_in_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    with few_files():
+        assert main(["dev"]) == 0
+    printed = capsys.readouterr().out
+    lines = printed.partition("Components by start")[2].split("\n\n")[0].splitlines()[2:]
+    assert [line.split()[0] for line in lines][-2:] == ["storage", "hyperpod"]
+    network = next(line for line in lines if "network" in line)
+    assert network.split()[2:] == ["0:00", "2:13", "████"]
+    assert lines[-1].split()[1:4] == ["1", "2:13", "16:00"]
+    assert lines[-1].index("█") == network.index("█") + 3, "where the network ends"
+    assert max(map(len, lines)) <= 80
+    assert "✗" not in printed
+    assert "lifecycle-on_create.sh" not in printed, "no line per resource"
