@@ -18,6 +18,7 @@ from pulumi.automation.errors import create_command_error
 
 from . import events
 from .events import Event
+from .inputs import changed
 from .state import STACK_TYPE
 
 Command = Literal["preview", "up", "refresh", "destroy"]
@@ -50,10 +51,13 @@ class CommandRun:
 
     ``predicted_seconds`` is how long AWS would take, 0 where only a clock measures.
     ``ended``: the type of each resource that is deleted, and ``replaced`` those of them that come anew.
+    ``components`` has the names of what changes, by component and operation, and ``inputs`` what changes of it.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
     changed: list[str] = field(default_factory=list)
+    components: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    inputs: dict[str, dict[str, tuple[str, str]]] = field(default_factory=dict)
     ended: dict[str, str] = field(default_factory=dict)
     replaced: list[str] = field(default_factory=list)
     causes: list[Cause] = field(default_factory=list)
@@ -63,10 +67,16 @@ class CommandRun:
     failed: bool = False
     cancelled: bool = False
 
-    def note_change(self, urn: str, operation: str) -> None:
-        """One change, as an engine announces it."""
+    def note_change(
+        self, urn: str, operation: str, parent: str = "", inputs: Mapping[str, tuple[str, str]] | None = None
+    ) -> None:
+        """One change, as an engine announces it. ``inputs`` are those that differ (stack/inputs.py)."""
         name = events.name_of(urn)
         self.changed.append(f"{name} ({operation})")
+        component = events.name_of(parent) if parent and events.type_of(parent) != STACK_TYPE else ""
+        self.components.setdefault(component, {}).setdefault(operation, []).append(name)
+        if inputs:
+            self.inputs[f"{name} ({events.type_of(urn)})"] = dict(inputs)
         if operation in ("replace", "delete"):
             self.ended[name] = events.type_of(urn)
         if operation == "replace":
@@ -180,7 +190,7 @@ def run_command(
         if event.diagnostic_event:
             _note(run, event.diagnostic_event)
         if (step := event.resource_pre_event) and _announces(step.metadata):
-            run.note_change(step.metadata.urn, events.text(step.metadata.op))
+            _note_change(run, step.metadata)
         if (heard := events.from_automation(event)) is not None:
             on_event(heard)
 
@@ -195,6 +205,14 @@ def run_command(
     run.causes = list(dict.fromkeys(run.causes))
     run.seconds = time.monotonic() - began
     return run
+
+
+def _note_change(run: CommandRun, metadata: Any) -> None:
+    old, new = metadata.old, metadata.new
+    differing = changed(old.inputs or {}, new.inputs or {}, said=metadata.diffs or ()) if old and new else {}
+    run.note_change(
+        metadata.urn, events.text(metadata.op), ((new or old).parent or "") if new or old else "", differing
+    )
 
 
 def _announces(metadata: Any) -> bool:

@@ -59,7 +59,8 @@ _WORDS = {
     "delete": "to delete",
     "same": "unchanged",
 }
-_LONG = 12
+# What a person wants to see named before agreeing.
+_NAMED = ("update", "replace", "delete")
 
 
 def deploy_command(
@@ -134,6 +135,9 @@ def settle(chosen: Target, engine: Engine, as_json: bool, *, rehearse: bool, los
 
 def preview_command(
     stack: console.Stack,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Also which input of which resource changes, from what to what.")
+    ] = False,
     rehearse: Rehearse = False,
     config: Set = None,
     install_cli: InstallCli = False,
@@ -141,8 +145,12 @@ def preview_command(
 ) -> None:
     """Show what a deployment would change. Changes nothing.
 
+    What is created is counted by component; what changes, or is replaced or
+    deleted, is named. Secrets are not shown.
+
     \b
       hyperpod preview dev
+      hyperpod preview dev --diff
       hyperpod preview slurm-gpu --json    in CI, on a pull request
     """
     chosen = _load(stack, rehearse, None, config)
@@ -153,7 +161,10 @@ def preview_command(
                 "refused. `deploy` refreshes the state first.",
                 "yellow",
             )
-        finish(chosen, deploy.run(chosen, engine, "preview"), as_json, rehearse=rehearse)
+        planned = deploy.run(chosen, engine, "preview")
+        if diff and not as_json:
+            _show_inputs(planned)
+        finish(chosen, planned, as_json, rehearse=rehearse)
 
 
 def destroy_command(
@@ -278,11 +289,31 @@ def counted(counts: dict[str, int]) -> str:
     return ", ".join(known + rest) or "nothing to do"
 
 
+def by_component(report: deploy.Report) -> list[str]:
+    """A line for each component: how many resources it creates, and the names of what else happens to some."""
+    width = max((len(name or "stack") for name in report.components), default=0)
+    lines = []
+    for component, operations in report.components.items():
+        parts = []
+        for operation, names in operations.items():
+            # Names that AWS's parts of one thing share are said once.
+            told = list(dict.fromkeys(names))
+            named = f": {', '.join(told)}" if operation in _NAMED or len(names) == 1 else ""
+            parts.append(f"{len(names)} {_WORDS.get(operation, operation)}{named}")
+        lines.append(f"{component or 'stack':{width}}  {'; '.join(parts)}")
+    return lines
+
+
+def _show_inputs(report: deploy.Report) -> None:
+    for resource, inputs in report.inputs.items():
+        console.say(f"  {resource}", "bold")
+        for path, (before, after) in inputs.items():
+            console.say(f"    {path}: {before} -> {after}")
+
+
 def show_plan(report: deploy.Report) -> None:
-    for line in report.changes[:_LONG]:
+    for line in by_component(report):
         console.note(f"  {line}", "")
-    if len(report.changes) > _LONG:
-        console.note(f"  and {len(report.changes) - _LONG} more")
     for name, what in report.lost.items():
         console.note(f"  {name} is removed: {what}", "bold red")
     console.note(counted(tally(report)), "bold")
@@ -317,7 +348,7 @@ def _show(report: deploy.Report) -> None:
 
 def _show_success(report: deploy.Report) -> None:
     if report.command == "preview":
-        for line in report.changes:
+        for line in by_component(report):
             console.say(f"  {line}")
         for name, what in report.lost.items():
             console.say(f"  {name} is removed: {what}", "bold red")

@@ -32,6 +32,7 @@ class Report:
     """A command's result. ``cause`` is what failed first; ``others`` failed later, mostly as a consequence.
 
     ``seconds`` have passed here; on AWS a rehearsed command takes about ``predicted_seconds``, 0 where nobody knows.
+    ``components`` names what changes, by component and operation; ``inputs`` what changes of it, from what to what.
     ``lost`` names each resource with data or running work that is replaced or deleted, and what is lost with it.
     ``guarded`` lists those whose removal no configuration key requests.
     """
@@ -45,6 +46,8 @@ class Report:
     predicted_seconds: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
+    components: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    inputs: dict[str, dict[str, tuple[str, str]]] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
     guarded: list[str] = field(default_factory=list)
     outputs: dict[str, Any] = field(default_factory=dict)
@@ -89,6 +92,8 @@ def run(target: Target, engine: Engine, command: Command, *, total: int = 0, dis
         predicted_seconds=ended.predicted_seconds,
         counts=ended.counts,
         changes=ended.changed,
+        components=ended.components,
+        inputs=ended.inputs,
         lost={name: PRECIOUS[kind].what for name, kind in precious.items()},
         guarded=[name for name, kind in precious.items() if name in ended.replaced or not PRECIOUS[kind].asked],
         warnings=ended.warnings,

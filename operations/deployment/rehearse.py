@@ -16,6 +16,7 @@ from operations.deployment.engines import Engine, HalfMade, PulumiEngine, half_m
 from operations.target import Target
 from stack.commands import Cause, Command, CommandRun, OnEvent
 from stack.failures import cannot_know
+from stack.inputs import changed
 from stack.state import SECRET
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class EmbeddedEngine:
         from rehearsal.engines.deployment import up
         from rehearsal.engines.program import ProgramError
 
+        before = self._state
         try:
             deployment = up(
                 self._project,
@@ -143,7 +145,10 @@ class EmbeddedEngine:
             ended = max([self._now, deployment.finish, *(one.finish for one in deployment.state.values())])
             run.predicted_seconds, self._now = ended - self._now, ended
         for urn, operation in deployment.changes.items():
-            run.note_change(urn, operation)
+            new, old = deployment.state.get(urn), before.get(urn)
+            secrets = (new.secrets if new else frozenset()) | (old.secrets if old else frozenset())
+            differing = changed(old.inputs, new.inputs, secrets) if old and new else {}
+            run.note_change(urn, operation, parent=new.parent if new else old.parent if old else "", inputs=differing)
         self._fail(run, [deployment.failure] if deployment.failure else [])
         return run
 
