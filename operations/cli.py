@@ -41,6 +41,7 @@ from .commands.quotas import quotas_command
 from .commands.slow_node import find_slow_node_command
 from .commands.slurm_config import slurm_config_command
 from .commands.stacks import list_command
+from .commands.status import status_command
 from .commands.usage import usage_command
 from .commands.validate import validate_command
 from .manner import MANNER, Output
@@ -66,6 +67,7 @@ app.command("cost")(cost_command)
 app.command("usage")(usage_command)
 app.command("policy")(policy_command)
 app.command("quotas")(quotas_command)
+app.command("status")(status_command)
 app.command("nodes")(nodes_command)
 app.command("connect")(connect_command)
 app.command("exec")(exec_command)

@@ -54,17 +54,24 @@ class Target:
         )
 
     @cached_property
-    def cluster(self) -> dict[str, Any]:
-        """SageMaker's description of the cluster. Raises Failure where there is none."""
+    def found_cluster(self) -> dict[str, Any] | None:
+        """SageMaker's description of the cluster, None where there is none."""
         try:
             return dict(self.aws.client("sagemaker").describe_cluster(ClusterName=self.cluster_name))
         except ClientError as error:
             if not is_missing(error):
                 raise
+            return None
+
+    @property
+    def cluster(self) -> dict[str, Any]:
+        """SageMaker's description of the cluster. Raises Failure where there is none."""
+        if self.found_cluster is None:
             raise bad_input(
                 f"there is no HyperPod cluster {self.cluster_name} in {self.aws.region}",
                 f"deploy it (`hyperpod deploy {self.stack}`), or check the credentials' account",
-            ) from None
+            )
+        return self.found_cluster
 
     @property
     def cluster_id(self) -> str:

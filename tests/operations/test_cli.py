@@ -24,6 +24,7 @@ from tests.support import ROOT
 ASKING = {
     "quotas": ("quotas", "dev"),
     "errors": ("errors", "dev"),
+    "status": ("status", "dev"),
     "nodes": ("nodes", "dev"),
     "connect": ("connect", "dev"),
     "exec": ("exec", "controller", "--stack", "dev", "--", "true"),
@@ -102,7 +103,7 @@ def test_no_error_of_aws_is_a_traceback_and_each_has_its_exit_code(
     assert lenient or "Next: " in err or exit_code is Exit.FAILED
 
 
-@pytest.mark.parametrize("verb", sorted(set(ASKING) - {"quotas", "errors", "cost", "kubeconfig", "image"}))
+@pytest.mark.parametrize("verb", sorted(set(ASKING) - {"quotas", "errors", "status", "cost", "kubeconfig", "image"}))
 def test_a_missing_cluster_is_bad_input_with_the_next_step(
     refusing: Callable[..., RefusingAws],
     verb: str,

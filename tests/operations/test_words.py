@@ -37,6 +37,7 @@ WRONG = (
     ("cost dev --config hyperpod:size=huge", "'huge'", "'small', 'medium' or 'large'"),
     ("cost dev -o xml", '"xml"', "json, yaml, wide"),
     ("cost dev -o", '""', "json, yaml, wide"),
+    ("status devv", "devv", "did you mean dev?"),
     ("nodes dev --watchh", "--watchh", "nodes --help"),
     ("connect dve", '"dve"', "did you mean dev?"),
     ("exec dev", "'NODE'", "exec --help"),

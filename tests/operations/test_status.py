@@ -1,0 +1,91 @@
+"""`hyperpod status`: what is there, is it healthy, what it costs, what happened last, and the next step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from operations import records
+from operations.aws import Aws
+from stack.failures import Exit
+from tests.operations.aws import StubbedAws, cluster, node, run, run_json, with_nodes
+
+On = Callable[[Aws], None]
+
+
+def test_a_healthy_stack_at_a_glance(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
+    with_nodes(aws, node("controller", 1), node("workers", 1), node("workers", 2))
+    on(aws)
+    code, out, _ = run(capsys, "status", "dev")
+    assert code == Exit.GOOD
+    lines = out.splitlines()
+    assert lines[:4] == [
+        "dev: healthy, InService in us-west-2",
+        "  controller  1 Running of 1 x ml.m5.2xlarge",
+        "  workers     2 Running of 2 x ml.g5.16xlarge",
+        "  cost   $11.37 an hour, as configured",
+    ]
+    assert lines[-1] == "Next: hyperpod validate dev, or hyperpod connect dev"
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_node_that_failed_is_1_and_named(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
+    with_nodes(aws, node("controller", 1), node("workers", 1), node("workers", 2, "Failure"))
+    on(aws)
+    code, found = run_json(capsys, "status", "dev")
+    assert (code, found["health"]) == (Exit.FAILED, "broken")
+    assert found["groups"][1]["nodes"] == {"Running": 1, "Failure": 1}
+    assert found["next_step"] == "hyperpod errors dev, or hyperpod replace dev workers-2"
+
+
+@pytest.mark.parametrize("status", ["Creating", "Updating", "InService"])
+def test_what_is_not_all_there_is_changing(
+    status: str, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    aws.answer("sagemaker", "describe_cluster", cluster(status))
+    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [node("controller", 1)]})
+    on(aws)
+    code, out, _ = run(capsys, "status", "dev")
+    assert code == Exit.GOOD
+    assert f"dev: changing, {status} in us-west-2" in out
+    assert "workers     none yet of 2 x ml.g5.16xlarge" in out
+    assert "Next: hyperpod nodes dev --watch" in out
+
+
+def test_a_cluster_that_failed_says_why(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
+    aws.answer("sagemaker", "describe_cluster", cluster("Failed") | {"FailureMessage": "no capacity"})
+    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": []})
+    on(aws)
+    code, out, _ = run(capsys, "status", "dev")
+    assert code == Exit.FAILED
+    assert "no capacity" in out
+    assert "Next: hyperpod errors dev" in out
+
+
+@pytest.mark.parametrize(
+    ("succeeded", "expected"),
+    [
+        (True, "Next: hyperpod deploy dev --rehearse, then hyperpod deploy dev"),
+        (False, "Next: hyperpod errors dev, then deploy again; what exists of it costs money"),
+    ],
+)
+def test_a_stack_that_is_not_there_says_what_was_done_last(
+    succeeded: bool,
+    expected: str,
+    aws: StubbedAws,
+    on: On,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cause = None if succeeded else {"resource": "hyperpod-cluster", "text": "no capacity"}
+    told = {"time": "2026-11-20T10:00:00+00:00", "command": "up", "succeeded": succeeded, "cause": cause}
+    monkeypatch.setattr(records, "read", lambda target, name: [told | {"command": "preview"}, told])
+    aws.refuse("sagemaker", "describe_cluster", "ResourceNotFound")
+    on(aws)
+    code, out, _ = run(capsys, "status", "dev")
+    assert code == Exit.GOOD
+    assert "dev: no cluster in us-west-2" in out
+    assert f"up {'succeeded' if succeeded else 'failed'}, 2026-11-20" in out
+    assert ("hyperpod-cluster: no capacity" in out) is not succeeded
+    assert out.splitlines()[-1] == expected
