@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import date, datetime
+from textwrap import wrap
 from typing import Annotated, Any, Literal
 
 import typer
@@ -62,11 +63,25 @@ def say(line: str = "", style: str = "") -> None:
     out().print(line, style=style, markup=False, highlight=False)
 
 
+def prose(line: str, style: str = "") -> None:
+    """Words to read: a terminal gets them wrapped between words. What people copy goes through ``say``."""
+    for part in _wrapped(line, out()):
+        say(part, style)
+
+
 def note(line: str, style: str = "dim") -> None:
     """A line on standard error, apart from the result; nothing with -q."""
     if MANNER.quiet:
         return
-    err().print(line, style=style, markup=False, highlight=False)
+    for part in _wrapped(line, err()):
+        err().print(part, style=style, markup=False, highlight=False)
+
+
+def _wrapped(line: str, console: Console) -> list[str]:
+    if not console.is_terminal or len(line) <= console.width:
+        return [line]
+    further = " " * (len(line) - len(line.lstrip()) + 2)
+    return wrap(line, console.width, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
 
 
 def complain(failure: Failure, as_json: bool) -> None:

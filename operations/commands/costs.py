@@ -54,9 +54,9 @@ def cost_command(
         ],
     )
     if found.warning:
-        console.say(f"Warning: {found.warning}", "yellow")
+        console.prose(f"Warning: {found.warning}", "yellow")
     for line in (*found.notes, *found.sources):
-        console.say(f"  {line}", "dim")
+        console.prose(f"  {line}", "dim")
 
 
 def _compare(one: Bill, two: Bill, stack: str, other: str, as_json: bool) -> None:

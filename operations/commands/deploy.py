@@ -335,7 +335,7 @@ def _show(report: deploy.Report) -> None:
         for line in log.lines:
             console.say(f"  {line}")
     for warning in report.warnings:
-        console.say(f"Warning: {warning}", "yellow")
+        console.prose(f"Warning: {warning}", "yellow")
     if report.succeeded:
         _show_success(report)
     if report.audit:
@@ -355,7 +355,8 @@ def _show_success(report: deploy.Report) -> None:
         console.say(f"{report.stack}: {counted(tally(report))}.", "bold")
         return
     number = _number(report)
-    did = f"{number} resources changed" if number else "no changes were needed"
+    what = "deleted" if report.command == "destroy" else "changed"
+    did = f"{number} resources {what}" if number else "no changes were needed"
     took = f"in {clock(report.seconds)}"
     if report.predicted_seconds:
         took = f"{took} here, in about {clock(report.predicted_seconds)} on AWS"

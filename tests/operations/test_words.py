@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -11,9 +12,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from rich.console import Console
 
 import hyperpod
-from operations import cli
+from operations import cli, console
 from operations.aws import Aws
 from operations.manner import MANNER
 from stack import command_line
@@ -182,3 +184,19 @@ def test_nodes_are_asked_for_again_until_ctrl_c(
     assert code == Exit.CANCELLED
     assert naps == [15, 15]
     assert out.count("hyperpod-dev: Creating, 0 nodes") == 2
+
+
+def test_prose_is_wrapped_between_words_in_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "  everything else: components/catalogue/prices.csv, figures of 2026-03-01 to 2026-09-28"
+    for terminal, expected in (
+        (
+            True,
+            "  everything else:\n    components/catalogue/prices.csv,\n    figures of 2026-03-01 to\n    2026-09-28\n",
+        ),
+        (False, f"{line}\n"),
+    ):
+        said = io.StringIO()
+        drawn = Console(file=said, force_terminal=terminal, color_system=None, width=36, soft_wrap=True)
+        monkeypatch.setattr(console, "out", lambda drawn=drawn: drawn)
+        console.prose(line)
+        assert said.getvalue() == expected
