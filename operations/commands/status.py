@@ -7,8 +7,8 @@ from datetime import datetime
 import typer
 
 from .. import console, target
-from ..cluster.status import ABSENT, Status
-from ..cluster.status import status as ask
+from ..deployment.status import ABSENT, Status
+from ..deployment.status import status as ask
 
 _COLOURS = {"healthy": "green", "changing": "yellow", "broken": "red"}
 

@@ -11,10 +11,10 @@ from components.estimates.cost import estimate
 from stack.failures import Exit
 
 from .. import records
-from ..deployment.errors import DEPLOYMENTS
+from ..cluster import nodes as cluster_nodes
+from ..cluster.node import Node
 from ..target import Target
-from . import nodes as cluster_nodes
-from .node import Node
+from .errors import DEPLOYMENTS
 
 ABSENT = "absent"
 # SageMaker API Reference, DescribeCluster: ClusterStatus. The others are on their way.
