@@ -22,8 +22,8 @@ class Slurm(ComponentResource):
     HyperPod's agent writes slurm.conf from each group's node type and partition. Its strategy is Merge: it keeps what
     our scripts and people add. With Managed, such an addition makes the next update fail and roll back. Continuous
     provisioning always merges, and refuses a request that names a strategy (SageMaker Developer Guide, "Migrating to
-    API-driven Slurm configuration"). Deliberately absent: a second controller, and accounting, which the nodes' scripts
-    set up.
+    API-driven Slurm configuration"). Deliberately absent: what a second controller needs beside its instance, and
+    accounting, which the nodes' scripts set up.
     """
 
     orchestrator: aws_native.sagemaker.ClusterOrchestratorArgs

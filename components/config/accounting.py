@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt
 
-from .fields import AT_BOOT, Change, Model
+from .fields import AT_BOOT, REFUSED, Change, Model
 from .people import CHARGED, AccountName, UserName
 
 DEFAULT_RETENTION_MONTHS = 13
@@ -58,7 +58,7 @@ class SlurmQos(Model):
 
 
 class Slurm(Model):
-    """Slurm's accounting, accounts and qualities of service, containers for its jobs, additions to slurm.conf."""
+    """Slurm's controllers, accounts and qualities of service, containers for its jobs, additions to slurm.conf."""
 
     accounting: Accounting | None = None
     """Keep account of jobs, and let only people who are in an account run any. Without it nothing is kept."""
@@ -78,3 +78,8 @@ class Slurm(Model):
     typed_gres: Annotated[StrictBool, AT_BOOT] = False
     """Let jobs ask for accelerators by their model, as in --gres=gpu:h100:8 or neuron:trainium2:16. --gres=gpu:8 means
     any model then."""
+    controllers: Annotated[StrictInt, REFUSED] = Field(1, ge=1, le=2)
+    """Number of Slurm controllers. With two of them the second takes over where the first is lost. docs/slurm.md says
+    what AWS does not say of it."""
+    shared_queue: Annotated[StrictBool, AT_BOOT] = False
+    """Keep the queue on the shared file system, where a replaced controller finds it. Always so with two of them."""

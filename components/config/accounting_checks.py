@@ -34,6 +34,12 @@ def accounting_problems(settings: Settings) -> Iterator[Problem]:
             if getattr(chosen, key):
                 fix = "add slurm.accounting: {database: local}, or leave it out"
                 yield Problem(key=f"{_KEY}.{key}", what="Slurm keeps no accounts", fix=fix)
+    elif chosen.controllers > 1 and chosen.accounting.database == "local":
+        yield Problem(
+            key=f"{_KEY}.controllers",
+            what="the accounting is on the first controller, and the second does not take over while it is away",
+            fix="one controller with sharedQueue, or no accounting",
+        )
     yield from _names(chosen)
     yield from _accounts(chosen)
     yield from _qos(chosen)

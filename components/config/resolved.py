@@ -104,7 +104,9 @@ class Config:
     def _head_groups(self) -> tuple[InstanceGroup, ...]:
         if self.settings.orchestrator != "slurm":
             return ()
-        heads: list[tuple[NodeRole, str, int]] = [("controller", self.settings.controller_instance_type, 1)]
+        heads: list[tuple[NodeRole, str, int]] = [
+            ("controller", self.settings.controller_instance_type, self.settings.slurm.controllers)
+        ]
         if login := self.settings.login:
             heads.append(("login", login.instance_type, login.count))
         return tuple(

@@ -121,6 +121,7 @@ def _facts(node: Node, found: transport.Probe) -> str:
         "ssh_only_with_job": parameters.ssh_only_with_job,
         "containers": parameters.containers,
         "accounting": parameters.accounting is not None,
+        "shared_queue": parameters.shared_queue,
     }
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
 

@@ -112,7 +112,7 @@ class Parameters:
     of AWS's exporters are. ``health_policy``: what is done about a node whose health checks find it bad
     (health/policy.py). ``ssh_only_with_job``: whether people need a job on a worker to log in there (ssh_jobs.py).
     ``containers``: whether jobs may run in them (containers.py). ``accounting``: None where Slurm keeps no account of
-    jobs.
+    jobs. ``shared_queue``: whether the queue is on the shared file system, for another controller (slurm_queue.py).
     """
 
     cluster_id: str = field(metadata=WORD)
@@ -134,6 +134,7 @@ class Parameters:
     ssh_only_with_job: bool
     containers: bool
     accounting: Optional[Accounting]
+    shared_queue: bool
 
     @property
     def groups(self) -> Dict[str, Group]:

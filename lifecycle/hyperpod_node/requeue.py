@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from . import liveness, slurm_conf, slurm_configure
+from . import liveness, slurm_conf, slurm_configure, slurm_controllers
 from .errors import StepError
 from .host import Host
 from .identity import read_instances
@@ -371,7 +371,7 @@ def main() -> None:
     # Apart: it looks at the shared file system, where a look may take minutes.
     threading.Thread(target=forever, args=(configuration.round, lambda: INTERVAL, _log), daemon=True).start()
     _log(f"watching; a node is lost after {watch.lost_after:g} s without an answer")
-    forever(watch.round, lambda: SOONER if watch.suspicious else INTERVAL, _log)
+    forever(slurm_controllers.in_turn(host, facts, watch.round), lambda: SOONER if watch.suspicious else INTERVAL, _log)
 
 
 def forever(look: Callable[[], None], interval: Callable[[], float], log: Callable[[str], None]) -> None:

@@ -14,9 +14,9 @@ from typing import Callable
 from .model import Node
 
 
-def make_once(node: Node, name: str, fill: Callable[[Path], None]) -> bool:
-    """Make the folder ``name`` of the private part, unless it is there. True when this node made it."""
-    final = node.host.path(f"{node.private}/{name}")
+def make_once(node: Node, name: str, fill: Callable[[Path], None], within: str = "") -> bool:
+    """Make the folder ``name`` of the private part, or of another, unless it is there. True when this node made it."""
+    final = node.host.path(f"{within or node.private}/{name}")
     if final.is_dir():
         return False
     own = final.with_name(f".{name}.{node.host.hostname()}")

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from typing import Any, Dict, Set
 
-from . import slurm_conf, slurm_configure, slurm_extra, slurm_trial, slurm_worker, units
+from . import (
+    slurm_conf,
+    slurm_configure,
+    slurm_controllers,
+    slurm_extra,
+    slurm_queue,
+    slurm_trial,
+    slurm_worker,
+    units,
+)
 from .errors import NotYet, StepError
 from .host import Host
 from .model import Node
@@ -25,11 +33,13 @@ RestartSec=2
 [Install]
 WantedBy=multi-user.target
 """
+# The queue may be on the file system: its mount comes with the first look at it.
+AFTER = "After=remote-fs.target\n"
 # systemd's default limit is 90 s. Before each start, root settles what HyperPod's agent has written meanwhile.
 SLURMCTLD = """# Made by the HyperPod lifecycle scripts.
 [Unit]
 StartLimitIntervalSec=0
-
+{after}
 [Service]
 ExecStartPre=-+{bin}/hyperpod-settle {conf}
 TimeoutStartSec={seconds}
@@ -51,9 +61,14 @@ def _controller(node: Node) -> str:
     name = f"{host.settings.slurm_etc}/slurm.conf"
     units.require(node, "slurmctld")
     await_agent(node)
-    took_over = _claim(node, slurm_conf.parse(host.read(name) or ""))
+    shared = node.parameters.shared_queue
+    if shared:
+        took_over = slurm_queue.keep_shared(node, slurm_configure.read(host))
+    else:
+        took_over = _claim(node, slurm_conf.parse(host.read(name) or ""))
     bin_folder = host.settings.install_folder + "/bin"
-    drop_in = SLURMCTLD.format(bin=bin_folder, conf=name, seconds=int(node.timeout("slurm")))
+    after = AFTER if shared else ""
+    drop_in = SLURMCTLD.format(bin=bin_folder, conf=name, seconds=int(node.timeout("slurm")), after=after)
     host.write(f"{units.UNITS}/slurmctld.service.d/20-hyperpod.conf", drop_in)
     slurm_extra.keep(host, slurm_extra.shipped(host), node.parameters.cluster_id)
     changed = slurm_configure.configure(host, node.parameters.groups, node.identity.instances, node.shared)
@@ -62,16 +77,20 @@ def _controller(node: Node) -> str:
     complaints += slurm_conf.untyped(conf, node.parameters.groups)
     for complaint in complaints + (slurm_conf.not_contained(conf) if node.parameters.ssh_only_with_job else []):
         node.warn(complaint)
-    _state_can_be_saved(host, conf)
+    _state_can_be_saved(host, slurm_queue.folder(node, conf))
     _await_accounting(node, conf)
     _try_own_lines(node)
     units.never(node, "slurmd")
+    if shared:
+        slurm_queue.await_first(node)
     was_running = units.start(node, "slurmctld", restart=changed, wait=False)
     began = host.now()
     host.poll("slurmctld did not answer `scontrol ping`", lambda: _up(host, began), node.timeout("slurm"), most=0.25)
     # slurmd keeps asking the controller that it knows until another one sends it a configuration.
     if took_over or (was_running and changed):
         host.run("scontrol", "reconfigure", check=not took_over)
+    if shared:
+        slurm_queue.workers_know(node)
     slurm_configure.hide_login_nodes(host, node.parameters.groups, node.identity.instances)
     slurm_configure.publish(host, node.shared)
     unit = REQUEUE_UNIT.format(bin=bin_folder)
@@ -106,9 +125,8 @@ def _names_us(node: Node, text: str) -> bool:
     return any(addresses & set(node.host.resolve(name)) for name in named)
 
 
-def _state_can_be_saved(host: Host, conf: slurm_conf.SlurmConf) -> None:
+def _state_can_be_saved(host: Host, folder: str) -> None:
     """slurmctld answers with a full disk too (seen with 24.11), and knows of no job when it starts the next time."""
-    folder = conf.get("StateSaveLocation", "/var/spool")
     left = host.free(folder)
     try:
         host.prove_writable(folder)
@@ -197,14 +215,16 @@ def _alias(node: Node, named: Set[str]) -> None:
 def _up(host: Host, began: float) -> bool:
     """Whether this node's own slurmctld answers. Raises NotYet with its last error where it does not run."""
     try:
-        return _ping(host)
+        return _ping(host, host.hostname())
     except NotYet as silent:
         raise units.not_yet(host, "slurmctld", str(silent), began) from None
 
 
-def _ping(host: Host) -> bool:
+def _ping(host: Host, own: str = "") -> bool:
+    """Whether a slurmctld answers; of several controllers, where one of them is this node, its own."""
     result = host.run("scontrol", "ping", check=False, timeout=10)
-    if result.code == 0 and re.search(r"\bUP\b", result.out):
+    known = slurm_controllers.answering(result.out)
+    if result.code == 0 and known.get(own, any(known.values())):
         return True
     raise NotYet(next((line for line in result.out.splitlines() if "DOWN" in line), result.reason).strip())
 

@@ -17,6 +17,7 @@ HEALTH_SECONDS = 300
 INCLUDE_LINE = f"include {INCLUDE}"
 # Limits that no cluster reaches: nodes in a range, and nested includes.
 MOST_NODES, MOST_INCLUDES = 65536, 4
+NOTHING: Mapping[str, str] = {}
 HEADER = "# Made by the HyperPod lifecycle scripts; what is set in slurm.conf itself is not repeated here.\n"
 
 
@@ -143,11 +144,12 @@ def render(
     contain: bool = False,
     database: str = "",
     containers: bool = False,
+    more: Mapping[str, str] = NOTHING,
 ) -> str:
     """hyperpod.conf: our settings that slurm.conf does not set. Slurm complains about a duplicate setting.
 
     ``database``: the address of slurmdbd, empty without accounting. ``containers``: whether a plug-in does what
-    TaskProlog does (containers.py).
+    TaskProlog does (containers.py). ``more``: further settings.
 
     If slurm.conf already has partitions, we add another only once it has nodes. Until then HyperPod's agent may still
     write it, and slurmctld exits if a partition is defined twice.
@@ -182,6 +184,7 @@ def render(
         wanted["GresTypes"] = ",".join(kinds)
     if "enable_configless" not in conf.get("SlurmctldParameters") and not conf.get("SlurmctldParameters"):
         wanted["SlurmctldParameters"] = "enable_configless"
+    wanted.update(more)
     if database:
         wanted.update(slurm_accounting.settings(database, kinds))
     lines = [f"{key}={value}" for key, value in wanted.items() if not conf.get(key)]

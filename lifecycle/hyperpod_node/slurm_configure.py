@@ -12,7 +12,7 @@ import threading
 from pathlib import PurePosixPath
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from . import containers, slurm_conf, slurm_extra, slurm_topology
+from . import containers, slurm_conf, slurm_controllers, slurm_extra, slurm_topology
 from .errors import StepError
 from .host import Host
 from .identity import read_instances
@@ -53,9 +53,11 @@ def configure(
     if in_containers:
         changed |= containers.settle(host)
     contain = bool(known.get("ssh_only_with_job"))
+    controllers = slurm_controllers.ordered(instances, groups) if known.get("shared_queue") else []
     database = str(known["address"] or host.hostname()) if known.get("accounting") else ""
+    more = slurm_controllers.settings(controllers) if known.get("shared_queue") else {}
     known_conf = slurm_extra.over(conf, extra)
-    ours = slurm_conf.render(known_conf, groups, by_node, bin_folder, contain, database, in_containers)
+    ours = slurm_conf.render(known_conf, groups, by_node, bin_folder, contain, database, in_containers, more)
     changed |= slurm_extra.write(host, extra)
     changed |= host.write(f"{etc}/{slurm_conf.INCLUDE}", ours + slurm_extra.includes(extra))
     changed |= slurm_extra.remove_others(host, extra)
@@ -64,6 +66,8 @@ def configure(
     settled, mapped = slurm_topology.settle(host, text, workers)
     settled = slurm_conf.with_future(settled, login)
     settled = slurm_conf.with_gres(settled, by_node, groups)
+    if len(controllers) > 1:
+        settled = slurm_controllers.with_all(settled, conf, controllers)
     carrier = slurm_conf.carrier(text)
     # Last, because the included files are complete now.
     if carrier:
@@ -135,6 +139,7 @@ def sources(host: Host, shared: str) -> List[str]:
         f"{etc}/accounting.conf",
         *(f"{etc}/{name}" for name in slurm_topology.MAPS),
         f"{shared}/slurm/nodes",
+        *([host.settings.resource_config] if facts(host).get("shared_queue") else []),
     ]
 
 

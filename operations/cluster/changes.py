@@ -61,7 +61,12 @@ def plan(target: Target, verb: Verb, nodes: Sequence[Node], affected: Sequence[N
         )
     found = Plan(verb=verb, nodes=list(affected), effects=list(_EFFECTS.get(verb, ())))
     if heads:
-        found.effects.append("it is the Slurm controller: meanwhile no job can be submitted; running jobs continue")
+        others = [node.name for node in nodes if node.role == "controller" and node.name not in heads]
+        found.effects.append(
+            f"{others[0]} takes over as Slurm controller within half a minute; running jobs continue"
+            if others
+            else "it is the Slurm controller: meanwhile no job can be submitted; running jobs continue"
+        )
     try:
         found.jobs = jobs_on_nodes.on_nodes(target, nodes, affected)
     except (Failure, ClientError, BotoCoreError) as error:

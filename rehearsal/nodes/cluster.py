@@ -47,7 +47,7 @@ class Options:
 
     workers: int | None = None
     efa: bool | None = None
-    controllers: int = 1
+    controllers: int | None = None
     # Groups that are added later.
     absent: frozenset[str] = frozenset()
     metadata: Metadata = field(default_factory=Metadata)

@@ -34,6 +34,13 @@ CHANGES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ),
     ("slurm-gpu", {}, {"network": {"cidr": "10.8.0.0/16"}}, "network.cidr: this stack is deployed with 10.0.0.0/16"),
     ("slurm-gpu", {}, {"network": {"secondaryCidr": ""}}, "network.secondaryCidr: this stack is deployed with"),
+    (
+        "slurm-gpu",
+        {},
+        {"slurm": {"controllers": 2}},
+        "slurm.controllers: this stack has 1, .* queue is on its own disk",
+    ),
+    ("slurm-gpu", {"slurm": {"controllers": 2}}, {"slurm": {}}, "slurm.controllers: this stack has 2, .* removes no"),
     ("slurm-gpu", {"size": "medium"}, {"size": "small"}, "fsx.storageGiB: 1200 GiB, and the file system has 4800 GiB"),
     (
         "slurm-gpu",

@@ -126,6 +126,7 @@ GOLDEN: dict[str, Golden] = {
             "network": VPC,
             "existingRoleArn": f"{ROLE}/team/hyperpod",
             "availabilityZoneId": "",
+            "slurm": {"controllers": 2, "sharedQueue": True},
             "usersFile": "docs/people.yaml",
             "fsx": {"retainOnDelete": True, "backupDays": 7, "homeFileSystemId": "fs-0123456789abcdef0"},
             "workers": [

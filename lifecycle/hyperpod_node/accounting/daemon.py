@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Dict
 
-from .. import slurm_conf, slurm_configure, units
+from .. import slurm_conf, slurm_configure, slurm_queue, units
 from ..errors import Skip, StepError
 from ..model import Accounting, Node
 from . import backup, database
@@ -75,7 +75,7 @@ def _own(node: Node, conf: slurm_conf.SlurmConf, wanted: Accounting) -> str:
     if taken != backup.KEPT:
         # slurmctld ends where this file has another id than the database, and says to remove it ("CLUSTER ID MISMATCH",
         # seen with 24.11). It makes an id up where it runs without a database first.
-        host.remove(f"{conf.get('StateSaveLocation', '/var/spool')}/clustername")
+        host.remove(f"{slurm_queue.folder(node, conf)}/clustername")
     user, etc = conf.get("SlurmUser", "root"), host.settings.slurm_etc
     fresh = host.write(f"{etc}/slurmdbd.conf", render(host.hostname(), user, wanted.retention_months), 0o600, user)
     host.write(f"{units.UNITS}/slurmdbd.service.d/20-hyperpod.conf", DROP_IN)

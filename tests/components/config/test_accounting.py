@@ -32,6 +32,13 @@ BAD: Cases = {
         "hyperpod:slurm.accounting.database",
         "local",
     ),
+    "an accounting that the second controller would wait for": (
+        slurm(controllers=2),
+        "hyperpod:slurm.controllers",
+        "one controller with sharedQueue",
+    ),
+    "three controllers": ({"slurm": {"controllers": 3}}, "hyperpod:slurm.controllers", "1 or 2"),
+    "controllers on EKS": ({**EKS, "slurm": {"controllers": 2}}, "hyperpod:slurm", "hyperpod:teams"),
     "no month": (
         {"slurm": {"accounting": {"retentionMonths": 0}}},
         "hyperpod:slurm.accounting.retentionMonths",
@@ -105,6 +112,13 @@ def test_nodes_are_told_of_accounting_only_where_it_is_configured() -> None:
     assert found
     assert (found.retention_months, found.accounts[0].parent, found.accounts[0].max_gpus) == (13, "root", 4)
     assert found.qos[0].priority == 0
+
+
+def test_two_controllers_share_their_queue_and_one_may() -> None:
+    for keys, count, shared in (({}, 1, False), ({"sharedQueue": True}, 1, True), ({"controllers": 2}, 2, True)):
+        found = config("slurm-gpu", slurm=keys)
+        assert found.instance_groups[0].count == count
+        assert facts(found, Names(cluster="mine", region="us-west-2", digest="12345678")).shared_queue == shared
 
 
 def test_people_in_no_account_may_run_jobs_too() -> None:
