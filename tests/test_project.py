@@ -145,3 +145,10 @@ def test_pulumi_new_makes_a_project_that_works_of_this_repository() -> None:
         assert not any(word in name for word in words)
         if path.is_file() and b"\0" not in (content := path.read_bytes())[:8000]:
             assert not any(word.encode() in content for word in words), f"{name} would not be copied as it is"
+
+
+def test_no_file_is_too_large_to_be_reviewed() -> None:
+    """What a tool left behind, such as a package, belongs into no commit."""
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    large = [name for name in tracked if name and (path := ROOT / name).is_file() and path.stat().st_size > 500_000]
+    assert large == []
