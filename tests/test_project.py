@@ -149,6 +149,6 @@ def test_pulumi_new_makes_a_project_that_works_of_this_repository() -> None:
 
 def test_no_file_is_too_large_to_be_reviewed() -> None:
     """What a tool left behind, such as a package, belongs into no commit."""
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    tracked = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).split("\0")
     large = [name for name in tracked if name and (path := ROOT / name).is_file() and path.stat().st_size > 500_000]
     assert large == []
