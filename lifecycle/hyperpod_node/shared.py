@@ -7,10 +7,13 @@ first one stays and everybody else takes it.
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Callable
 
+from . import places
+from .host import Host
 from .model import Node
 
 
@@ -31,4 +34,19 @@ def make_once(node: Node, name: str, fill: Callable[[Path], None], within: str =
             raise
         shutil.rmtree(str(own), ignore_errors=True)
         return False
+    return True
+
+
+def write_once(host: Host, name: str, text: str) -> bool:
+    """Write a file unless it is there. True for the one node that did: a link to a name that exists fails."""
+    aside = f"{name}.{host.hostname()}"
+    host.write(aside, text)
+    with places.place(host.settings.root, name, make=True) as path:
+        own = path.with_name(Path(aside).name)
+        try:
+            os.link(str(own), str(path))
+        except FileExistsError:
+            return False
+        finally:
+            own.unlink()
     return True

@@ -7,6 +7,7 @@ import json
 from typing import Any, Dict, Set
 
 from . import (
+    shared,
     slurm_conf,
     slurm_configure,
     slurm_controllers,
@@ -61,13 +62,13 @@ def _controller(node: Node) -> str:
     name = f"{host.settings.slurm_etc}/slurm.conf"
     units.require(node, "slurmctld")
     await_agent(node)
-    shared = node.parameters.shared_queue
-    if shared:
+    queue_is_shared = node.parameters.shared_queue
+    if queue_is_shared:
         took_over = slurm_queue.keep_shared(node, slurm_configure.read(host))
     else:
         took_over = _claim(node, slurm_conf.parse(host.read(name) or ""))
     bin_folder = host.settings.install_folder + "/bin"
-    after = AFTER if shared else ""
+    after = AFTER if queue_is_shared else ""
     drop_in = SLURMCTLD.format(bin=bin_folder, conf=name, seconds=int(node.timeout("slurm")), after=after)
     host.write(f"{units.UNITS}/slurmctld.service.d/20-hyperpod.conf", drop_in)
     slurm_extra.keep(host, slurm_extra.shipped(host), node.parameters.cluster_id)
@@ -81,7 +82,7 @@ def _controller(node: Node) -> str:
     _await_accounting(node, conf)
     _try_own_lines(node)
     units.never(node, "slurmd")
-    if shared:
+    if queue_is_shared:
         slurm_queue.await_first(node)
     was_running = units.start(node, "slurmctld", restart=changed, wait=False)
     began = host.now()
@@ -89,7 +90,7 @@ def _controller(node: Node) -> str:
     # slurmd keeps asking the controller that it knows until another one sends it a configuration.
     if took_over or (was_running and changed):
         host.run("scontrol", "reconfigure", check=not took_over)
-    if shared:
+    if queue_is_shared:
         slurm_queue.workers_know(node)
     slurm_configure.hide_login_nodes(host, node.parameters.groups, node.identity.instances)
     slurm_configure.publish(host, node.shared)
@@ -184,6 +185,10 @@ def _claim(node: Node, conf: slurm_conf.SlurmConf) -> bool:
     if named and not any(n in names or n.split(".")[0] in names for n in named):
         _alias(node, named)
     name = f"{node.shared}/slurm/controller.json"
+    claim = {"instance_id": own.instance_id, "hostname": host.hostname(), "address": own.address}
+    text = json.dumps(claim, sort_keys=True) + "\n"
+    if host.read(name) is None and shared.write_once(host, name, text):
+        return False
     other: Dict[str, Any] = json.loads(host.read(name) or "{}")
     alive = {i.instance_id for i in node.identity.in_role("controller", node.parameters.groups)}
     rival = other.get("instance_id")
@@ -192,10 +197,9 @@ def _claim(node: Node, conf: slurm_conf.SlurmConf) -> bool:
             f"two controllers claim the cluster: this one ({own.instance_id}, {host.hostname()}) "
             f"and {rival} ({other['hostname']}), which slurm.conf here does not name"
         )
-    claim = {"instance_id": own.instance_id, "hostname": host.hostname(), "address": own.address}
     if rival in alive and rival != own.instance_id:
         return False
-    host.write(name, json.dumps(claim, sort_keys=True) + "\n")
+    host.write(name, text)
     return bool(other) and other["address"] != own.address
 
 

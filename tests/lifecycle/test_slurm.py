@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hyperpod_node import slurm
+from hyperpod_node import shared, slurm
 from hyperpod_node.errors import StepError
 from hyperpod_node.host import Result
 
@@ -136,6 +136,15 @@ def test_two_controllers_that_each_name_only_themselves_are_refused(world: World
     claim.write_text('{"instance_id": "i-2", "hostname": "ip-10-1-0-20", "address": "10.1.0.20"}')
     with pytest.raises(StepError, match=r"two controllers claim the cluster: this one .* and i-2 \(ip-10-1-0-20\)"):
         slurm.run(node)
+
+
+def test_of_two_controllers_that_claim_at_the_same_time_one_has_the_claim(world: World) -> None:
+    host, name = world.node("controller"), "/var/lib/shared/controller.json"
+    # Both have looked, and found none.
+    assert shared.write_once(host, name, "one")
+    assert not shared.write_once(host, name, "other")
+    assert host.text(name) == "one"
+    assert [path.name for path in host.path(name).parent.iterdir()] == ["controller.json"]
 
 
 def test_two_controllers_that_slurm_conf_names_both_are_fine(world: World) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from itertools import cycle
 
 import pytest
 from hyperpod_node.steps import SLURM
 
-from rehearsal.nodes.checks import all_idle, hostname_everywhere, output
+from rehearsal.nodes.checks import all_idle, hostname_everywhere
 from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.stack import Stack
 from tests.rehearsal.nodes import faults
@@ -22,19 +21,6 @@ Usual = dict[str, dict[str, float]]
 # Every step is killed at its start on one kind of node, and halfway on another.
 MOMENTS = [(step, share) for step, share in zip((step.name for step in SLURM), cycle((0.0, 0.25)), strict=False)]
 OTHERS = [(step, 0.25 - share) for step, share in MOMENTS]
-TEAM = {
-    "users": [{"name": "ada", "uid": 2001, "account": "lab"}],
-    "slurm": {"accounting": {"database": "local"}, "accounts": [{"name": "lab"}]},
-    "security": {"sshOnlyWithJob": True},
-}
-# The steps that only a team's stack has, on a node where they do something.
-OF_A_TEAM = [
-    ("controller", "database", 0.25),
-    ("controller", "accounting", 0.25),
-    ("controller", "slurm-accounts", 0.0),
-    ("worker", "people", 0.25),
-    ("worker", "ssh-jobs", 0.0),
-]
 
 
 @pytest.fixture(scope="module")
@@ -75,20 +61,3 @@ def test_controller_killed_at_each_step(stack: Stack, step: str, share: float, u
         faults.killed_at(cluster, cluster.controller, step, share, usual[cluster.controller.name])
         assert cluster.script(cluster.workers[0]).wait(60) == 0
         all_idle(cluster)
-
-
-@pytest.mark.timeout(300)
-def test_a_node_of_a_team_killed_at_the_steps_for_people_and_accounting() -> None:
-    with (
-        deployed("dev", *(f"{key}={json.dumps(value)}" for key, value in TEAM.items())) as stack,
-        Cluster(stack, Options(workers=1)) as cluster,
-    ):
-        cluster.start_hosts()
-        usual = faults.usual_seconds(cluster)
-        for role, step, share in OF_A_TEAM:
-            (gone,) = cluster.of_role(role)
-            fresh = cluster.fresh_host(gone)
-            cluster.take_place(gone, fresh)
-            faults.killed_at(cluster, fresh, step, share, usual[fresh.name])
-        all_idle(cluster)
-        assert output(cluster.controller, "cd /fsx/home/ada; srun -N1 id -un", user="ada") == "ada\n"
