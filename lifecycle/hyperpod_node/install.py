@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Dict, Sequence, Tuple
 
+from . import logs
 from .host import Host
 from .model import Node
 
@@ -57,6 +58,7 @@ def run(node: Node) -> str:
     """Step ``commands``."""
     host, source, target = node.host, node.host.settings.source, node.host.settings.install_folder
     libraries(host)
+    logs.rotate(host)
     for name, script in SCRIPTS.items():
         host.write(f"{target}/bin/{script}", (source / name).read_text(encoding="utf-8"), mode=0o755)
     for name, (_, roles) in COMMANDS.items():

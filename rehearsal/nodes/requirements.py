@@ -19,6 +19,7 @@ _PACKAGES = {
     "/usr/bin/mount": "mount",
     "/usr/bin/pkill": "procps",
     "/usr/sbin/mariadbd": "mariadb-server",
+    "/usr/sbin/logrotate": "logrotate",
     "/usr/bin/patchelf": "patchelf",
     "/usr/bin/python3": "python3",
     "/usr/bin/mpirun": "openmpi-bin",

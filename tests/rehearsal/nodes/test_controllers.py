@@ -139,7 +139,24 @@ def test_the_queue_survives_a_replaced_controller() -> None:
         cluster.boot()
         scripts_succeeded(cluster)
         queue = fill(cluster.controller)
+        logs_are_rotated(cluster)
         replaced(cluster, cluster.controller, queue)
         output(cluster.controller, "scancel --state=PENDING; touch /fsx/end")
         until("the job that ran all the time ends", lambda: not jobs(cluster.controller))
         require(cluster.shared("running").read_text() == "started\nfinished\n", "the running job was disturbed")
+
+
+def logs_are_rotated(cluster: Cluster) -> None:
+    """The real logrotate; the same daemons go on in a new file."""
+    for host, daemon in ((cluster.controller, "slurmctld"), (cluster.workers[0], "slurmd")):
+        log, before = f"/var/log/slurm/{daemon}.log", main_process(host, daemon)
+        output(host, f"logrotate -f /etc/logrotate.d/hyperpod && test -s {log}.1")
+        # By its main process, which has the old one open under its new name until it is told.
+        opened = f"readlink /proc/{before}/fd/* | grep -qx {log}"
+        output(host, f"for i in $(seq 50); do {opened} && exit; sleep 0.1; done; false")
+        require(main_process(host, daemon) == before, f"{daemon} was started again")
+
+
+def main_process(host: Host, daemon: str) -> str:
+    """The number of a daemon's main process."""
+    return output(host, f"systemctl show --value -p MainPID {daemon}").strip()
