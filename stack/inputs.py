@@ -11,7 +11,7 @@ from .state import SECRET
 # What stands for a value that is only known afterwards, and what marks a secret, in Pulumi's own form
 # (pulumi/pulumi: sdk/go/common/resource/plugin/rpc.go, UnknownStringValue; sdk/go/common/resource, SigKey, SecretSig).
 _UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
-_MARK, _SECRET_MARK = "4dabf18193072939515e22adb298388d", "1b47061264138c4ac30d75fd1eb44270"
+MARK, _SECRET_MARK = "4dabf18193072939515e22adb298388d", "1b47061264138c4ac30d75fd1eb44270"
 _LATER = "known after the deployment"
 _NONE = "none"
 _LONGEST = 60
@@ -65,7 +65,7 @@ def _parsed(value: Any) -> Any:
 def _secret(value: Any) -> bool:
     """Whether it is a secret, or holds one anywhere."""
     if isinstance(value, Mapping):
-        return value.get(_MARK) == _SECRET_MARK or any(map(_secret, value.values()))
+        return value.get(MARK) == _SECRET_MARK or any(map(_secret, value.values()))
     return value == SECRET or (isinstance(value, list) and any(map(_secret, value)))
 
 

@@ -208,6 +208,7 @@ def _quotas(found: dict[str, Any]) -> RenderableType:
     )
     for quota in found["quotas"]:
         unit = "" if quota["unit"] == "count" else f" {quota['unit']}"
+        unit = unit.removesuffix("s") if quota["needed"] == 1 else unit
         table.add_row(quota["service"], quota["name"], quota["code"], f"{quota['needed']:g}{unit}")
     return Group(title, table)
 

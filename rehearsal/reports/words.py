@@ -6,9 +6,7 @@ import json
 from typing import Any
 
 from stack.clock import clock as whole_clock
-
-# How the engine marks an encrypted output in JSON.
-SECRET_SIGNATURE = "4dabf18193072939515e22adb298388d"
+from stack.inputs import MARK
 
 
 def clock(seconds: float) -> str:
@@ -29,4 +27,4 @@ def monthly(usd: float) -> str:
 def plain(value: Any) -> str:
     """A value as text: strings as they are, nested values as JSON, and nothing of a value that holds a secret."""
     text = value if isinstance(value, str) else json.dumps(value, indent=2, default=str, ensure_ascii=False)
-    return "[secret]" if SECRET_SIGNATURE in text else text
+    return "[secret]" if MARK in text else text

@@ -6,6 +6,7 @@ Needs asciinema (`pip install asciinema==2.4.0`) and svg-term (`npm install -g s
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,7 +32,11 @@ def paced(lines: Sequence[str]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Record, pace and draw."""
+    """Record, pace and draw. Raises SystemExit where a program is missing."""
+    if missing := [program for program in ("asciinema", "svg-term") if shutil.which(program) is None]:
+        raise SystemExit(
+            f"not on PATH: {', '.join(missing)} (`pip install asciinema==2.4.0`, `npm install -g svg-term-cli@2.1.1`)"
+        )
     with TemporaryDirectory() as folder:
         cast = Path(folder) / "rehearse.cast"
         size = ["--cols", str(COLUMNS), "--rows", str(ROWS)]
