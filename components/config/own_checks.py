@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from .folders import no_folder, visible, wrong_number
 from .model import Settings
 from .problems import Problem
 
@@ -23,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 def files(settings: Settings) -> list[Path]:
     """The checks, in a stable order."""
-    return _visible(Path(settings.health_checks)) if settings.health_checks else []
+    return visible(Path(settings.health_checks)) if settings.health_checks else []
 
 
 def problems(folder: object) -> list[Problem]:
@@ -31,16 +32,11 @@ def problems(folder: object) -> list[Problem]:
     return list(_problems(Path(folder))) if folder and isinstance(folder, str) else []
 
 
-def _visible(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-
-
 def _problems(folder: Path) -> Iterator[Problem]:
     if not folder.is_dir():
-        what = "is a file" if folder.exists() else "does not exist"
-        yield Problem(key=KEY, what=f"{folder} {what}", fix="a folder of executables, relative to the project's folder")
+        yield from no_folder(KEY, folder, "a folder of executables, relative to the project's folder")
         return
-    paths = _visible(folder)
+    paths = visible(folder)
     for path in paths:
         if not path.is_file():
             yield Problem(key=KEY, what=f"{path} is no file", fix="the folder has the executables themselves")
@@ -50,9 +46,6 @@ def _problems(folder: Path) -> Iterator[Problem]:
             fix = "at most 40 letters, digits, dots, hyphens and underscores"
             yield Problem(key=KEY, what=f"{path.name!r} cannot name a check", fix=fix)
     size = sum(path.stat().st_size for path in paths if path.is_file())
-    if not paths:
-        yield Problem(key=KEY, what=f"{folder} is empty", fix="put a check in it, or leave the key out")
-    if len(paths) > MOST_FILES:
-        yield Problem(key=KEY, what=f"{folder} has {len(paths)} files", fix=f"at most {MOST_FILES}")
+    yield from wrong_number(KEY, folder, len(paths), MOST_FILES, "check")
     if size > MOST_BYTES:
         yield Problem(key=KEY, what=f"{folder} has {size} bytes", fix=f"at most {MOST_BYTES}")

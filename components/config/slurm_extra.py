@@ -15,6 +15,7 @@ from typing import Any
 
 from ..catalogue.accelerators import ACCELERATORS
 from ..catalogue.slurm_parameters import PARAMETERS, RELEASE
+from .folders import no_folder, visible, wrong_number
 from .model import Settings
 from .problems import Problem
 
@@ -37,7 +38,7 @@ _PARTITIONS = {"dev", *(one.slurm_partition for one in ACCELERATORS.values())}
 
 def files(settings: Settings) -> list[Path]:
     """The files, in the order in which Slurm reads them."""
-    return _visible(Path(settings.slurm.extra_conf)) if settings.slurm.extra_conf else []
+    return visible(Path(settings.slurm.extra_conf)) if settings.slurm.extra_conf else []
 
 
 def problems(values: Mapping[str, Any]) -> list[Problem]:
@@ -52,21 +53,12 @@ def problems(values: Mapping[str, Any]) -> list[Problem]:
     return list(_problems(Path(folder))) if folder and isinstance(folder, str) else []
 
 
-def _visible(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-
-
 def _problems(folder: Path) -> Iterator[Problem]:
     if not folder.is_dir():
-        what = "is a file" if folder.exists() else "does not exist"
-        fix = "a folder of files called *.conf, relative to the project's folder"
-        yield Problem(key=KEY, what=f"{folder} {what}", fix=fix)
+        yield from no_folder(KEY, folder, "a folder of files called *.conf, relative to the project's folder")
         return
-    paths = _visible(folder)
-    if not paths:
-        yield Problem(key=KEY, what=f"{folder} is empty", fix="put a file in it, or leave the key out")
-    if len(paths) > MOST_FILES:
-        yield Problem(key=KEY, what=f"{folder} has {len(paths)} files", fix=f"at most {MOST_FILES}")
+    paths = visible(folder)
+    yield from wrong_number(KEY, folder, len(paths), MOST_FILES, "file")
     seen: dict[str, str] = {}
     size = 0
     for path in paths:

@@ -1,0 +1,27 @@
+"""Folders of files that a key names on the machine that deploys: what can be wrong with any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from .problems import Problem
+
+
+def visible(folder: Path) -> list[Path]:
+    """What is in the folder, in a stable order."""
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def no_folder(key: str, folder: Path, fix: str) -> Iterator[Problem]:
+    """That it is none."""
+    if not folder.is_dir():
+        yield Problem(key=key, what=f"{folder} {'is a file' if folder.exists() else 'does not exist'}", fix=fix)
+
+
+def wrong_number(key: str, folder: Path, count: int, most: int, thing: str) -> Iterator[Problem]:
+    """That it has no file, or more than that many. ``thing``: what each of its files is."""
+    if not count:
+        yield Problem(key=key, what=f"{folder} is empty", fix=f"put a {thing} in it, or leave the key out")
+    if count > most:
+        yield Problem(key=key, what=f"{folder} has {count} files", fix=f"at most {most}")
