@@ -19,6 +19,9 @@ from botocore.stub import Stubber
 from operations import target
 from operations.aws import Aws
 from operations.cli import main
+from operations.cluster import sessions
+from operations.cluster.node import Node
+from operations.cluster.sessions import Remote
 from operations.deployment.policy import questions
 from operations.target import Target
 from rehearsal.account.requests import action_of
@@ -333,3 +336,16 @@ if "Parameters" in asked:
     subprocess.run(words, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment)
 print("\\n\\nExiting session with sessionId: " + session["SessionId"] + ".\\n", flush=True)
 """
+
+
+def controller_says(monkeypatch: pytest.MonkeyPatch, output: str) -> dict[str, str]:
+    """What a command on the controller prints and ends with, to change; and what was asked of it."""
+    found = {"output": output, "code": "0"}
+
+    def run_remote(target: object, node: Node, line: str, timeout: float) -> Remote:
+        assert node.role == "controller"
+        found["asked"] = line
+        return Remote(code=int(found["code"]), output=found["output"])
+
+    monkeypatch.setattr(sessions, "run_remote", run_remote)
+    return found

@@ -11,11 +11,9 @@ from hyperpod_node import slurm_extra
 from hyperpod_node.model import ConfFile
 
 from operations.aws import Aws
-from operations.cluster import sessions, slurm_config
-from operations.cluster.node import Node
-from operations.cluster.sessions import Remote
+from operations.cluster import slurm_config
 from stack.failures import Exit, Failure
-from tests.operations.aws import StubbedAws, run, stack, with_nodes
+from tests.operations.aws import StubbedAws, controller_says, run, stack, with_nodes
 
 On = Callable[[Aws], None]
 LINES = "KillWait=11\n"
@@ -34,15 +32,7 @@ def said(monkeypatch: pytest.MonkeyPatch, aws: StubbedAws, on: On) -> dict[str, 
     on(aws)
     files = (ConfFile("a.conf", LINES),)
     document = {"files": ["a.conf"], "digest": slurm_extra.digest(files), "changed": True}
-    found = {"output": json.dumps(document), "code": "0"}
-
-    def run_remote(target: object, node: Node, line: str, timeout: float) -> Remote:
-        assert node.role == "controller"
-        found["asked"] = line
-        return Remote(code=int(found["code"]), output=found["output"])
-
-    monkeypatch.setattr(sessions, "run_remote", run_remote)
-    return found
+    return controller_says(monkeypatch, json.dumps(document))
 
 
 def test_the_controller_takes_the_lines_from_the_lifecycle_bucket(

@@ -14,12 +14,10 @@ from hyperpod_node.model import Accounting
 
 from components.catalogue.accelerators import lookup
 from operations.aws import Aws
-from operations.cluster import sessions, slurm_accounts
-from operations.cluster.node import Node
-from operations.cluster.sessions import Remote
+from operations.cluster import slurm_accounts
 from operations.spending import usage
 from stack.failures import Exit, Failure
-from tests.operations.aws import StubbedAws, run, run_json, stack, with_nodes
+from tests.operations.aws import StubbedAws, controller_says, run, run_json, stack, with_nodes
 
 On = Callable[[Aws], None]
 SLURM = ('slurm={"accounting":{},"accounts":[{"name":"lab","users":["ada"],"maxGpus":4}],"qos":[{"name":"late"}]}',)
@@ -36,15 +34,7 @@ PRICE = lookup("ml.g5.16xlarge").hourly_usd or 0.0
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """What the controller prints, to change; and what it was asked."""
-    found = {"output": SACCT, "code": "0"}
-
-    def run_remote(target: object, node: Node, line: str, timeout: float) -> Remote:
-        assert node.role == "controller"
-        found["asked"] = line
-        return Remote(code=int(found["code"]), output=found["output"])
-
-    monkeypatch.setattr(sessions, "run_remote", run_remote)
-    return found
+    return controller_says(monkeypatch, SACCT)
 
 
 def test_hours_and_dollars_are_those_of_the_accelerators_that_jobs_held(
