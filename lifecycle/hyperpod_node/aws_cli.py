@@ -7,7 +7,12 @@ import re
 from typing import Any
 
 from .errors import StepError
+from .host import Host, Result
 from .model import Node
+
+# The command's own limits are 60 s each, of which the first is all that a step waits. With these, all three attempts
+# that it makes fit (AWS CLI User Guide, "Command line options" and "AWS CLI retries").
+LIMITS = ("--cli-connect-timeout", "5", "--cli-read-timeout", "15")
 
 
 class Refused(Exception):
@@ -20,7 +25,7 @@ class Refused(Exception):
 
 def call(node: Node, *args: str) -> Any:
     """One call, its output parsed. Raises Refused, or StepError when the command is missing."""
-    command = ("aws", *args, "--region", node.parameters.region, "--output", "json")
+    command = ("aws", *args, "--region", node.parameters.region, "--output", "json", *LIMITS)
     result = node.host.run(
         *command,
         check=False,
@@ -34,3 +39,8 @@ def call(node: Node, *args: str) -> Any:
         return json.loads(result.out or "{}")
     except ValueError:
         raise StepError(f"`aws {' '.join(args[:2])}` printed no JSON: {result.out[:80]!r}") from None
+
+
+def copied(host: Host, uri: str, region: str, target: str) -> Result:
+    """An object of S3, written to a path on the node; "-" is the command's output. Raises StepError."""
+    return host.run("aws", "s3", "cp", "--only-show-errors", "--region", region, *LIMITS, uri, target, timeout=60)

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
-from . import accounts, environment, parameters, slurm_configure, ssh_folder, ssh_jobs
+from . import accounts, aws_cli, environment, parameters, slurm_configure, ssh_folder, ssh_jobs
 from .accounts import SUDOERS
 from .errors import NotYet, StepError
 from .host import Host
@@ -260,7 +260,7 @@ def fetched(host: Host, uri: str, region: str) -> People:
     name = f"{host.settings.state_folder}/{FILE_NAME}"
     target = host.path(name)
     host.remove(name)
-    host.run("aws", "s3", "cp", "--only-show-errors", "--region", region, uri, str(target), timeout=60)
+    aws_cli.copied(host, uri, region, str(target))
     return _read(target)
 
 

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Optional, Sequence, Tuple
 
-from . import slurm_configure, slurm_extra, slurm_trial
+from . import aws_cli, slurm_configure, slurm_extra, slurm_trial
 from .errors import NotYet, StepError
 from .host import Host
 from .identity import read_instances
@@ -59,7 +59,7 @@ def _use(host: Host, files: Tuple[ConfFile, ...], cluster_id: str) -> None:
 
 def fetched(host: Host, uri: str, region: str) -> Tuple[ConfFile, ...]:
     """The files as they are in the lifecycle bucket now. Raises StepError."""
-    done = host.run("aws", "s3", "cp", "--only-show-errors", "--region", region, uri, "-", timeout=60)
+    done = aws_cli.copied(host, uri, region, "-")
     found = slurm_extra.parse(done.out, uri)
     if found.cluster_id != slurm_configure.facts(host)["cluster_id"]:
         raise StepError(f"{uri} is of the cluster {found.cluster_id}")

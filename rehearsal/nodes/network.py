@@ -31,11 +31,15 @@ class Network:
         self._plugs: dict[str, str] = {}
 
     def build(self) -> None:
-        """Create the bridge with both addresses."""
+        """Create the bridge with both addresses.
+
+        Without a hardware address of its own it has one of its wires', and when that host's power is cut the others
+        look for it in vain until their ARP entries end (seen: 36 s).
+        """
         length = self.subnet.prefixlen
         self.sandbox.ip(
             [
-                "link add vpc type bridge",
+                f"link add vpc address {self.hardware_address(self.router)} type bridge",
                 f"link set vpc mtu {MTU} up",
                 f"addr add {self.router}/{length} dev vpc",
                 f"addr add {self.endpoint}/{length} dev vpc",

@@ -111,6 +111,17 @@ def test_a_denied_call_is_retried_for_a_minute_and_then_named(host: FakeHost, no
     assert 1060 <= host.clock < 1080
 
 
+def test_three_attempts_of_the_command_fit_into_the_time_that_a_call_has(
+    world: World, host: FakeHost, node: Node
+) -> None:
+    world.file_systems = [file_system("fs-0a")]
+    fsx.run(node)
+    call = next(call for call in host.calls if call[0] == "aws")
+    connect, read = (float(call[call.index(f"--cli-{name}-timeout") + 1]) for name in ("connect", "read"))
+    # A lost connection is noticed by one of both. The waits between attempts are 1 and 2 s.
+    assert 3 * max(connect, read) + 3 < node.timeout("aws")
+
+
 def test_a_throttled_call_is_asked_again(host: FakeHost, node: Node) -> None:
     host.fail["aws"] = Result(254, "", "An error occurred (ThrottlingException) when calling: Rate exceeded")
     host.on_sleep = lambda: host.fail.clear() if host.clock > 1005 else None

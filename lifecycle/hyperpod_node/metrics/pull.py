@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from ..aws_cli import LIMITS
 from ..errors import StepError
 from ..host import Host
 from ..settings import Settings
@@ -35,7 +36,7 @@ def ensure(host: Host, image: str) -> bool:
 
 def _token(host: Host, region: str) -> str:
     shown = host.run(
-        "aws", "ecr", "get-authorization-token", "--region", region, "--output", "json",
+        "aws", "ecr", "get-authorization-token", "--region", region, "--output", "json", *LIMITS,
         timeout=60, env={"AWS_PAGER": "", "AWS_EC2_METADATA_V1_DISABLED": "true"},
     )  # fmt: skip
     try:

@@ -7,8 +7,8 @@ import json
 import socket
 
 
-def ask(what, **payload):
-    """The answer to ``what``; a dictionary. Raises OSError where nothing answers."""
+def ask(what, connect=60.0, read=60.0, **payload):
+    """The answer to ``what``; a dictionary. Raises OSError where nothing answers within these seconds."""
     with open("/etc/rehearsal/machine.json") as file:
         address = json.load(file)["endpoint"]
     try:
@@ -18,7 +18,8 @@ def ask(what, **payload):
         payload["slept"] = 0.0
     body = json.dumps(payload).encode()
     head = f"POST /{what} HTTP/1.0\r\nHost: {address}\r\nContent-Length: {len(body)}\r\n\r\n"
-    with socket.create_connection((address, 80), 60) as channel:
+    with socket.create_connection((address, 80), connect) as channel:
+        channel.settimeout(read)
         channel.sendall(head.encode() + body)
         answer = b""
         while True:
