@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import nemo_run
+import torch
 from lightning.pytorch import Callback
 from nemo.collections import llm
 
@@ -39,11 +40,13 @@ class Figures(Callback):  # type: ignore[misc]
         """A step begins."""
         self._report.begin()
 
-    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: Any, module: Any, *_: Any) -> None:
         """A step ends. Reading the loss waits for the GPU, so it is read as often as NeMo logs it."""
         due = trainer.global_step % trainer.log_every_n_steps == 0
         loss = trainer.callback_metrics.get("reduced_train_loss") if due else None
         self._report.step(trainer.global_step, self._tokens, None if loss is None else float(loss))
+        if due:
+            self._report.alone(torch, module.device)
 
 
 def main() -> None:

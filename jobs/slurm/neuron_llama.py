@@ -76,6 +76,7 @@ class Trainer(NeuronTrainer):  # type: ignore[misc]
         if done > 0:
             self._report.step(self.state.global_step, self.tokens, logs.get("loss"), steps=done)
             self._told = self.state.global_step
+            self._report.alone(torch, xm.xla_device(), xm)
             self._report.begin()
 
     def _resume(self) -> None:

@@ -44,6 +44,7 @@ def main() -> None:
             mean = xm.mesh_reduce("loss", loss.item(), lambda values: sum(values) / len(values))
             if rank == 0:
                 print(f"iter {step}: loss {mean:.4f}", flush=True)
+            report.alone(torch, device, xm)
         if step == options.steps or (step > first and step % options.save_every == 0):
             with report.checkpoint():
                 _save(out, model, optimizer, step, rank)

@@ -129,12 +129,13 @@ def train(
         # One all-reduce for what all ranks must agree on: the mean loss, and whether any of them was asked to stop.
         both = torch.stack([loss.detach().float() / world, torch.tensor(float(bool(asked)), device=loss.device)])
         dist.all_reduce(both)
-        seconds = report.step(step, size, float(both[0]), steps=done)
+        mean, stopping = float(both[0]), bool(both[1] > 0)
+        seconds = report.step(step, size, mean, steps=done)
+        report.alone(torch, loss.device)
         if rank == 0:
             speed = size / seconds
-            print(f"step {step}: loss {float(both[0]):.4f}, {seconds * 1000:.0f} ms, {speed:,.0f} tokens/s", flush=True)
+            print(f"step {step}: loss {mean:.4f}, {seconds * 1000:.0f} ms, {speed:,.0f} tokens/s", flush=True)
         done = 0
-        stopping = bool(both[1] > 0)
         if due or stopping:
             with report.checkpoint():
                 save(step)

@@ -1,21 +1,29 @@
 """What a rank tells of its training: a small file in the folder that the node's metrics read (docs/metrics.md).
 And what it is told: that its time is nearly up.
 
-Without that folder, as outside of a Slurm job with metrics, it only measures. It never ends the training.
+In a pod nobody reads the folder, so a rank of the pod serves what all of them wrote, over HTTP. Without that folder, as
+outside of a Slurm job with metrics, a rank only measures. It never ends the training.
 """
 
 from __future__ import annotations
 
 import contextlib
+import http.server
 import json
 import os
 import signal
+import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, Mapping, Optional
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional
 
 # Seconds between two writes: the node reads every 30 s.
 INTERVAL = 2.0
+# Prometheus documentation, "Exposition formats": the text format's version.
+EXPOSITION = "text/plain; version=0.0.4"
+# A rank's own work: products of two square matrices of so many rows, the fastest of some rounds. With 300 TFLOPS a
+# round takes 2 ms, of the seconds that the steps between two reports take, and it needs 24 MiB.
+ROUNDS, PRODUCTS, ROWS, ROWS_ON_CPU = 3, 32, 2048, 128
 
 
 class Report:
@@ -23,15 +31,20 @@ class Report:
 
     def __init__(self, rank: int, environment: Mapping[str, str] = os.environ) -> None:
         folder = Path(environment.get("HYPERPOD_TRAINING_REPORTS") or "/nonexistent")
+        if port := environment.get("HYPERPOD_TRAINING_PORT"):
+            with contextlib.suppress(OSError):
+                folder.mkdir(parents=True, exist_ok=True)
+                if environment.get("LOCAL_RANK", "0") == "0":
+                    serve(folder, int(port))
         self._file: Optional[Path] = folder / f"rank-{rank}.json" if folder.is_dir() else None
         self._told: Dict[str, float] = {}
+        self._alone: Optional[Callable[[], None]] = None
         self._began = time.perf_counter()
         self._written = 0.0
 
     def begin(self) -> None:
         """A step begins."""
         self._began = time.perf_counter()
-        self._told.pop("compute_seconds", None)
 
     def computed(self, torch: Any = None) -> None:
         """The rank has done its own part of the step. With ``torch``, once its GPU has."""
@@ -52,6 +65,19 @@ class Report:
         self._write(time.monotonic())
         return seconds
 
+    def alone(self, torch: Any, device: Any, xm: Any = None) -> None:
+        """Between two steps: time a piece of work that is the same on every rank and waits for none.
+
+        Where a model is spread over ranks they wait for each other in every layer, so no part of a step is a rank's
+        own. ``xm``: torch_xla's model, on Neuron.
+        """
+        if self._file is None:
+            return
+        # The model may have left no memory.
+        with contextlib.suppress(RuntimeError):
+            self._alone = self._alone or _own_work(torch, device, xm)
+            self._told["compute_seconds"] = min(_seconds(self._alone) for _ in range(ROUNDS))
+
     @contextlib.contextmanager
     def checkpoint(self) -> Iterator[None]:
         """Around the writing of a checkpoint. One that failed is none."""
@@ -69,6 +95,72 @@ class Report:
         with contextlib.suppress(OSError, ValueError):
             aside.write_text(json.dumps(self._told), encoding="ascii")
             aside.replace(self._file)
+
+
+def _own_work(torch: Any, device: Any, xm: Any) -> Callable[[], None]:
+    rows, kind = (ROWS_ON_CPU, torch.float32) if device.type == "cpu" else (ROWS, torch.bfloat16)
+    # Its product with itself is the same again.
+    one = torch.full((rows, rows), 1 / rows, device=device, dtype=kind)
+
+    def work() -> None:
+        product = one
+        for _ in range(PRODUCTS):
+            product = product @ one
+        # XLA computes what somebody still has, at this point.
+        if xm is not None:
+            xm.mark_step()
+            xm.wait_device_ops()
+        elif device.type == "cuda":
+            torch.cuda.synchronize()
+
+    work()  # The first time loads libraries, and compiles.
+    return work
+
+
+def _seconds(work: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def serve(folder: Path, port: int) -> int:
+    """Serve the folder's reports on every address of the pod, from a thread that ends with the process. The port.
+
+    Raises OSError where the port is taken.
+    """
+    began = time.time()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            """Answer with all figures, whatever the path."""
+            body = exposition(folder, began).encode("ascii")
+            self.send_response(200)
+            self.send_header("Content-Type", EXPOSITION)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """The log is the training's."""
+
+    server = http.server.ThreadingHTTPServer(("", port), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return int(server.server_address[1])
+
+
+def exposition(folder: Path, since: float) -> str:
+    """The reports as Prometheus reads them. Those from before ``since`` are of ranks that ended: torchrun starts ranks
+    of a pod again, under other numbers."""
+    lines = []
+    for path in sorted(folder.glob("rank-*.json")):
+        rank = path.stem[len("rank-") :]
+        try:
+            told = json.loads(path.read_text(encoding="ascii")) if path.stat().st_mtime >= since else {}
+        except (OSError, ValueError):  # It has just ended.
+            continue
+        lines += [f'hyperpod_training_{field}{{rank="{rank}"}} {value!r}' for field, value in sorted(told.items())]
+    return "".join(f"{line}\n" for line in lines)
 
 
 class Asked:

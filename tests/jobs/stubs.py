@@ -29,6 +29,7 @@ def xla() -> None:
         xla_device=lambda: torch.device("cpu"),
         optimizer_step=lambda optimizer: optimizer.step(),
         mark_step=lambda: None,
+        wait_device_ops=lambda: None,
         rendezvous=lambda tag: None,
         is_master_ordinal=lambda: True,
         mesh_reduce=lambda tag, value, reduce: reduce([value]),
@@ -264,6 +265,8 @@ def nemo() -> None:
     """nemo, nemo_run and lightning: a recipe is said instead of run, its callbacks see two steps and a checkpoint."""
     import json
 
+    import torch
+
     def recipe(**given):
         parts = {"trainer": types.SimpleNamespace(callbacks=None), "resume": types.SimpleNamespace()}
         parts["data"] = types.SimpleNamespace(global_batch_size=512, seq_length=8192)
@@ -273,6 +276,7 @@ def nemo() -> None:
         trainer = types.SimpleNamespace(global_rank=3, global_step=0, log_every_n_steps=2, saved=[])
         trainer.callback_metrics = {"reduced_train_loss": 2.5}
         trainer.save_checkpoint = trainer.saved.append
+        model = types.SimpleNamespace(device=torch.device("cpu"))
         for callback in callbacks:
             callback.on_train_start(trainer, None)
         for index in range(2):
@@ -280,7 +284,7 @@ def nemo() -> None:
                 callback.on_train_batch_start(trainer, None, "batch", index)
             trainer.global_step += 1
             for callback in callbacks:
-                callback.on_train_batch_end(trainer, None, "outputs", "batch", index)
+                callback.on_train_batch_end(trainer, model, "outputs", "batch", index)
         trainer.save_checkpoint("here")
         assert trainer.saved == ["here"]
 

@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -107,6 +108,7 @@ def test_neuron_llama_tells_of_its_steps_when_it_logs_and_of_its_checkpoints(tmp
     # Four replicas of the model, each with three sequences of four tokens.
     assert told["tokens_per_second"] * told["step_seconds"] == pytest.approx(48)
     assert told["checkpoint_seconds"] >= 0
+    assert told["compute_seconds"] > 0
 
 
 def test_neuron_llama_reads_a_flat_file_of_tokens(tmp_path: Path) -> None:
@@ -197,6 +199,42 @@ def test_llama_trains_on_a_file_of_tokens_until_it_is_asked_to_stop(tmp_path: Pa
     assert "rates 0.1 1.0 1.0 0.55 0.1" in said
 
 
+SPREAD = """
+import os, sys, time
+sys.path.insert(0, os.environ["TRAINING"])
+import torch
+import llama, training_report
+
+rank = int(os.environ["RANK"])
+# A rank at a quarter of its clock: the same work takes it four times as long, in a step as alone.
+training_report.PRODUCTS *= 4 if rank == 1 else 1
+torch.distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=rank, world_size=3)
+
+def one(sequences, rate):
+    time.sleep(0.2 if rank == 1 else 0.0)
+    loss = sequences.float().mean()
+    torch.distributed.all_reduce(loss.clone())  # As in every layer of a model that is spread.
+    return loss
+
+options = llama.parser("x").parse_args(["--out", "x", "--steps", "3", "--log-every", "1", "--context", "8"])
+llama.train(options, 0, None, False, one, lambda step: None)
+"""
+
+
+def test_a_slow_rank_of_a_model_that_is_spread_is_told_by_its_own_work(tmp_path: Path) -> None:
+    given = {"TRAINING": str(ROOT / "lifecycle/training"), "HYPERPOD_TRAINING_REPORTS": str(tmp_path)}
+    command = [python_with_torch(), "-c", SPREAD, str(tmp_path / "store")]
+    world = [{**given, "RANK": str(rank), "OMP_NUM_THREADS": "1", "PATH": os.environ["PATH"]} for rank in range(3)]
+    ranks = [subprocess.Popen(command, env=one, stdout=subprocess.DEVNULL) for one in world]
+    assert [rank.wait(timeout=100) for rank in ranks] == [0, 0, 0]
+    told = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in range(3)]
+    steps, own = ([one[field] for one in told] for field in ("step_seconds", "compute_seconds"))
+    # All have the slow one's steps, which tell nothing.
+    assert min(steps) > 0.9 * steps[1]
+    # As the alert TrainingSlowRank compares them.
+    assert [rank for rank, seconds in enumerate(own) if seconds > 1.2 * statistics.median(own)] == [1]
+
+
 @pytest.mark.parametrize(
     ("data", "why"),
     [("none", "no such file or folder"), ("empty", "no tokens.json of a finished make_tokens.py"), ("few", "4 tokens")],
@@ -254,7 +292,7 @@ def test_nemo_runs_its_recipe_in_the_processes_that_slurm_started_and_resumes(tm
     (reports := tmp_path / "reports").mkdir()
     slurm = {"SLURM_NTASKS": "16", "SLURM_NTASKS_PER_NODE": "8", "HYPERPOD_TRAINING_REPORTS": str(reports)}
     options = ("--out", str(tmp_path), "--steps", "7", "--save-minutes", "5")
-    said = json.loads(train("nemo_pretrain.py", ("nemo",), *options, python=sys.executable, **slurm))
+    said = json.loads(train("nemo_pretrain.py", ("nemo",), *options, **slurm))
     assert (said["num_nodes"], said["num_gpus_per_node"], said["dir"]) == (2, 8, str(tmp_path))
     assert said["trainer"] == {"max_steps": 7}
     assert said["resume"] == {"resume_if_exists": True, "resume_ignore_no_checkpoint": True}
@@ -264,6 +302,7 @@ def test_nemo_runs_its_recipe_in_the_processes_that_slurm_started_and_resumes(tm
     assert (told["step"], told["loss"]) == (2, 2.5)
     assert told["tokens_per_second"] * told["step_seconds"] == pytest.approx(512 * 8192)
     assert {"checkpoint_seconds", "checkpoint_time_seconds", "updated_time_seconds"} <= told.keys()
+    assert told["compute_seconds"] > 0
 
 
 BAIT = """

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from urllib.request import urlopen
 
 import pytest
 from hyperpod_node.metrics import training, writer
@@ -79,6 +83,74 @@ def test_a_folder_that_goes_away_or_a_loss_that_is_no_number_does_not_end_the_tr
     folder.rmdir()
     report._written = 0.0
     report.step(2, 10, 1.0)
+
+
+def scraped(port: int) -> str:
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        assert answer.headers["Content-Type"] == "text/plain; version=0.0.4"
+        text: str = answer.read().decode()
+    return text
+
+
+def test_in_a_pod_one_rank_serves_what_all_of_them_told(reports: ModuleType, tmp_path: Path) -> None:
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    (folder / "rank-12.json").write_text('{"step": 3}')  # of the ranks that torchrun ended
+    os.utime(folder / "rank-12.json", (1, 1))
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    pod = {"HYPERPOD_TRAINING_REPORTS": str(folder), "HYPERPOD_TRAINING_PORT": str(port)}
+    ranks = [reports.Report(8 + local, {**pod, "LOCAL_RANK": str(local)}) for local in (0, 1)]
+    for rank in ranks:
+        rank.begin()
+        rank.computed()
+        rank.step(5, 1000, 2.5)
+        with rank.checkpoint():
+            pass
+    said = scraped(port).splitlines()
+    assert 'hyperpod_training_loss{rank="9"} 2.5' in said
+    assert {line.rsplit(" ", 1)[0] for line in said} == {
+        f'{metric}{{rank="{rank}"}}' for metric, _ in training.FIELDS.values() for rank in (8, 9)
+    }
+    (folder / "rank-9.json").write_text("{")
+    assert 'rank="9"' not in scraped(port)
+    # Taken: training goes on, and the other one goes on to answer.
+    assert reports.Report(8, pod).step(6, 10) >= 0
+    assert scraped(port)
+
+
+class Torch:
+    """As much of PyTorch as a rank's own work takes: each product costs this many seconds, or memory is short."""
+
+    float32 = bfloat16 = None
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def full(self, *_: object, **__: object) -> Torch:
+        if self.seconds < 0:
+            raise RuntimeError("CUDA out of memory")
+        return self
+
+    def __matmul__(self, _: Torch) -> Torch:
+        time.sleep(self.seconds)
+        return self
+
+
+def test_a_rank_times_its_own_work_beside_the_steps(reports: ModuleType, tmp_path: Path) -> None:
+    cpu, told = SimpleNamespace(type="cpu"), []
+    for rank, seconds in enumerate((0.0005, 0.005, -1)):
+        report = reports.Report(rank, {"HYPERPOD_TRAINING_REPORTS": str(tmp_path)})
+        report.begin()
+        report.alone(Torch(seconds), cpu)
+        report.step(1, 10)
+        told.append(json.loads((tmp_path / f"rank-{rank}.json").read_text()).get("compute_seconds"))
+    quick, slow, short = told
+    assert slow > 32 * 0.005 > 1.2 * quick
+    assert short is None
+    # Nobody reads it: no work.
+    reports.Report(0, {}).alone(None, None)
 
 
 def test_it_runs_on_the_python_that_trains_whatever_that_has(tmp_path: Path) -> None:

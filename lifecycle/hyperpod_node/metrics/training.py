@@ -24,7 +24,7 @@ FOLDER = "/var/spool/hyperpod/training"
 FIELDS: Mapping[str, Tuple[str, str]] = {
     "step": ("hyperpod_training_step", "The last finished step"),
     "step_seconds": ("hyperpod_training_step_seconds", "Duration of the last step"),
-    "compute_seconds": ("hyperpod_training_compute_seconds", "This rank's own time in it, before it waits for others"),
+    "compute_seconds": ("hyperpod_training_compute_seconds", "This rank's own work, without what it waits for others"),
     "tokens_per_second": ("hyperpod_training_tokens_per_second", "Tokens of all ranks together, by the last step"),
     "loss": ("hyperpod_training_loss", "Loss of the last step"),
     "checkpoint_seconds": ("hyperpod_training_checkpoint_seconds", "Duration of the last checkpoint"),
