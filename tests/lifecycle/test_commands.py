@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hyperpod_commands import bandwidth, benchmark, cluster, nccl_test, nccom_test, node_facts, validate
+from hyperpod_commands import bandwidth, benchmark, cluster, nccl_test, nccom_test, node_facts
 from hyperpod_commands.cluster import Trouble, Workers
 
 from tests.lifecycle.rig import group
@@ -344,12 +344,3 @@ def test_a_network_test_is_of_the_partition_that_is_asked_for(
     assert asked[0][0] == 2
     assert asked[0][1] == devices
     assert asked[0][3] == "own"
-
-
-def test_validation_fails_on_a_transport_below_the_instance_types(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = {"group": asdict(group("w", "ml.p5.48xlarge")), "transport": "tcp", "probe": {}}
-    assert validate._result(validate.transport, own) == (
-        False,
-        "tcp, but ml.p5.48xlarge should have efa-rdma; probe: {}",
-    )
-    assert validate._result(validate.transport, {**own, "transport": "efa-rdma"}) == (True, "efa-rdma")

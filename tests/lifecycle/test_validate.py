@@ -1,0 +1,220 @@
+"""``hyperpod-validate`` passes a healthy node and names what is wrong with a sick one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import namedtuple
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hyperpod_commands import validate
+from hyperpod_commands.cluster import Trouble
+
+from tests.lifecycle.rig import group
+
+_Usage = namedtuple("_Usage", "total used free")
+_PING = "Slurmctld(primary) at ip-10-1-0-10 is UP\n"
+
+
+class Node:
+    """A healthy worker, whose parts a test may break."""
+
+    def __init__(self, tmp_path: Path, patch: pytest.MonkeyPatch) -> None:
+        self.own: dict[str, Any] = {
+            "role": "worker",
+            "mount_point": str(tmp_path / "fsx"),
+            "group": asdict(group("workers", "ml.p5.48xlarge")),
+            "transport": "efa-rdma",
+            "probe": "all good",
+        }
+        self.state, self.ping, self.devices, self.credentials = "IDLE+CLOUD", _PING, 8, ["MUNGE:one"]
+        self.asked: list[list[str]] = []
+        self.mounted, self.commands = {str(tmp_path / "fsx")}, tmp_path / "bin"
+        self.summary = tmp_path / "summary.json"
+        self.step = {"name": "fsx", "result": "ok", "warnings": [], "detail": ""}
+        (tmp_path / "fsx").mkdir()
+        self.commands.mkdir()
+        for name in ("run-nccl-test", "run-nccom-test", "run-nanogpt"):
+            (self.commands / name).touch(0o755)
+        patch.setattr(validate, "SUMMARY", str(self.summary))
+        patch.setattr(validate, "BIN", str(self.commands))
+        patch.setattr(validate, "record", lambda: self.own)
+        patch.setattr(validate, "run", self._run)
+        patch.setattr(validate, "devices", lambda gres: self.devices if gres.startswith("gpu") else 0)
+        patch.setattr(os.path, "ismount", lambda path: str(path) in self.mounted)
+        patch.setattr(shutil, "disk_usage", lambda path: _Usage(100 << 30, 58 << 30, 42 << 30))
+        patch.setattr(subprocess, "run", self._unmunge)
+        patch.setattr(sys, "argv", ["hyperpod-validate", "--json"])
+
+    def _run(self, argv: list[str], **_: Any) -> str:
+        self.asked.append(argv)
+        name = os.uname().nodename.split(".")[0]
+        return {
+            "munge -n": self.credentials[0],
+            "scontrol ping": self.ping,
+            f"scontrol show node {name} -o": f"NodeName={name} Arch=x86_64 State={self.state} ThreadsPerCore=1\n",
+        }[" ".join(argv)]
+
+    def _unmunge(self, argv: list[str], *, input: str, check: bool, **_: Any) -> None:
+        assert argv == ["unmunge"]
+        assert check
+        if input != "MUNGE:one":
+            raise subprocess.CalledProcessError(15, argv)
+
+    def judged(self, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, tuple[bool, str]]]:
+        """The exit code, and what each check said."""
+        steps = {"status": "ok", "boot_seconds": 2.61, "steps": [self.step]}
+        self.summary.write_text(json.dumps(steps))
+        code = validate.main()
+        found = json.loads(capsys.readouterr().out)
+        assert found["passed"] is (code == 0)
+        assert (found["role"], found["hostname"]) == (self.own["role"], os.uname().nodename)
+        return code, {one["name"]: (one["passed"], one["detail"]) for one in found["checks"]}
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """A healthy worker."""
+    return Node(tmp_path, monkeypatch)
+
+
+def test_a_healthy_worker_passes_and_says_what_was_seen(
+    node: Node, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, found = node.judged(capsys)
+    assert code == 0
+    assert found == {
+        "boot": (True, "ok after 2.6 s"),
+        "shared file system": (True, f"{tmp_path}/fsx is writable, 42 GiB free"),
+        "munge": (True, "encoded and decoded a credential"),
+        "slurm": (True, "idle+cloud"),
+        "accelerators": (True, "8 gpu devices"),
+        "transport": (True, "efa-rdma"),
+        "commands": (True, f"{tmp_path}/bin"),
+    }
+    assert list(Path(node.own["mount_point"]).iterdir()) == []
+
+
+@pytest.mark.parametrize("state", ["IDLE", "MIXED+CLOUD", "ALLOCATED"])
+def test_a_worker_that_takes_jobs_passes(node: Node, capsys: pytest.CaptureFixture[str], state: str) -> None:
+    node.state = state
+    assert node.judged(capsys)[1]["slurm"] == (True, state.lower())
+
+
+@pytest.mark.parametrize("state", ["IDLE+DRAIN", "ALLOCATED+DRAIN", "DOWN", "IDLE*", "MIXED+FAIL", "FUTURE", "DOWN*"])
+def test_a_worker_that_takes_no_jobs_fails_with_its_state(
+    node: Node, capsys: pytest.CaptureFixture[str], state: str
+) -> None:
+    node.state = state
+    code, found = node.judged(capsys)
+    assert code == 1
+    assert [name for name, (good, _) in found.items() if not good] == ["slurm"]
+    assert found["slurm"] == (False, f"this node is {state}")
+
+
+def _unmounted(node: Node) -> None:
+    node.mounted.clear()
+
+
+def _foreign_credential(node: Node) -> None:
+    node.credentials[0] = "MUNGE:another"
+
+
+def _controller_down(node: Node) -> None:
+    node.ping = "Slurmctld(primary) at ip-10-1-0-10 is DOWN\n"
+
+
+def _seven_gpus(node: Node) -> None:
+    node.devices = 7
+
+
+def _on_tcp(node: Node) -> None:
+    node.own |= {"transport": "tcp", "probe": "no EFA device"}
+
+
+def _command_gone(node: Node) -> None:
+    (node.commands / "run-nanogpt").unlink()
+
+
+def _command_not_executable(node: Node) -> None:
+    (node.commands / "run-nccom-test").chmod(0o644)
+
+
+def _step_degraded(node: Node) -> None:
+    node.step |= {"result": "degraded", "warnings": ["home is on the root volume"]}
+
+
+def _step_failed(node: Node) -> None:
+    node.step |= {"result": "failed", "detail": "no file system"}
+
+
+@pytest.mark.parametrize(
+    ("broken", "check", "said"),
+    [
+        (_unmounted, "shared file system", "fsx is not mounted"),
+        (_foreign_credential, "munge", "exit status 15."),
+        (_controller_down, "slurm", "is DOWN"),
+        (_seven_gpus, "accelerators", "7 of 8 gpu devices in /dev"),
+        (_on_tcp, "transport", "tcp, but ml.p5.48xlarge should have efa-rdma; probe: no EFA device"),
+        (_command_gone, "commands", "bin: run-nanogpt"),
+        (_command_not_executable, "commands", "bin: run-nccom-test"),
+        (_step_degraded, "boot", "ok: fsx: home is on the root volume"),
+        (_step_failed, "boot", "ok: fsx: no file system"),
+    ],
+)
+def test_a_sick_worker_fails_by_the_one_check_with_the_reason(
+    node: Node, capsys: pytest.CaptureFixture[str], broken: Callable[[Node], None], check: str, said: str
+) -> None:
+    broken(node)
+    code, found = node.judged(capsys)
+    assert code == 1
+    assert [name for name, (good, _) in found.items() if not good] == [check]
+    assert found[check][1].endswith(said)
+
+
+def test_a_skipped_step_is_no_fault(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    node.step |= {"result": "skipped"}
+    assert node.judged(capsys)[0] == 0
+
+
+def test_a_controller_is_judged_by_its_daemon_and_has_no_accelerators(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node.own |= {"role": "controller", "group": asdict(group("controller", "ml.m5.xlarge")), "transport": "tcp"}
+    code, found = node.judged(capsys)
+    assert code == 0
+    assert found["slurm"] == (True, _PING.strip())
+    assert found["accelerators"] == (True, "none on this type")
+    assert found["transport"] == (True, "tcp")
+    assert not any(argv[1:2] == ["show"] for argv in node.asked)
+
+
+def test_people_get_a_line_for_each_check_and_the_verdict_last(
+    node: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["hyperpod-validate"])
+    node.summary.write_text(json.dumps({"status": "ok", "boot_seconds": 2.6, "steps": []}))
+    node.devices = 7
+    assert validate.main() == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["PASS"] * 4 + ["FAIL"] + ["PASS"] * 2 + ["FAIL"]
+    assert lines[4] == "FAIL  accelerators        7 of 8 gpu devices in /dev"
+    assert lines[-1] == "FAIL"
+
+
+def test_a_node_that_never_booted_is_told_apart(
+    node: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def record() -> dict[str, Any]:
+        raise Trouble("no record")
+
+    monkeypatch.setattr(validate, "record", record)
+    assert validate.main() == 2
+    assert capsys.readouterr().err == "hyperpod-validate: no record\n"
