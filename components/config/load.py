@@ -27,10 +27,11 @@ def load() -> Config:
     values = {**runtime_config.get_config_env(), **runtime_config.CONFIG.get()}
     secret = {*runtime_config.get_config_secret_keys_env(), *filter(runtime_config.is_config_secret, values)}
     secrets = [kept_secret(key) for key in sorted(secret) if key.startswith(f"{NAMESPACE}:")]
+    slurm = _decoded("slurm", values.get(f"{NAMESPACE}:slurm"))
     in_folders = [
         *own_checks.problems(values.get(own_checks.KEY)),
-        *container_packages.problems(_decoded("slurm", values.get(f"{NAMESPACE}:slurm"))),
-        *slurm_extra.problems(values),
+        *container_packages.problems(slurm),
+        *slurm_extra.problems(slurm),
     ]
     config = parse(values, [*secrets, *in_folders])
     if not config.region.hyperpod:

@@ -7,9 +7,8 @@ without Slurm. The controller itself tries every line before it uses any (lifecy
 from __future__ import annotations
 
 import difflib
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +40,8 @@ def files(settings: Settings) -> list[Path]:
     return visible(Path(settings.slurm.extra_conf)) if settings.slurm.extra_conf else []
 
 
-def problems(values: Mapping[str, Any]) -> list[Problem]:
-    """Everything that is wrong with the folder, if raw ``namespace:key`` values name one."""
-    slurm = values.get("hyperpod:slurm")
-    if isinstance(slurm, str):
-        try:
-            slurm = json.loads(slurm)
-        except ValueError:
-            return []
+def problems(slurm: Any) -> list[Problem]:
+    """Everything that is wrong with the folder, if the value of ``hyperpod:slurm`` names one."""
     folder = slurm.get("extraConf") if isinstance(slurm, dict) else None
     return list(_problems(Path(folder))) if folder and isinstance(folder, str) else []
 

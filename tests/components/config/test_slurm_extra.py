@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -22,7 +21,7 @@ def folder(tmp_path: Path) -> Path:
 
 def told(folder: Path) -> list[str]:
     """What is said of the folder, without its path."""
-    found = slurm_extra.problems({"hyperpod:slurm": json.dumps({"extraConf": str(folder)})})
+    found = slurm_extra.problems({"extraConf": str(folder)})
     assert all(problem.key == KEY for problem in found)
     return [f"{problem.what}; {problem.fix}".replace(f"{folder}/", "") for problem in found]
 
@@ -59,8 +58,10 @@ def test_all_lines_of_all_files_are_told_of_at_once(folder: Path) -> None:
 
 
 def test_the_folder_is_one_of_conf_files(folder: Path, tmp_path: Path) -> None:
-    assert "is empty" in told(folder)[0]
-    assert "does not exist" in told(tmp_path / "nowhere")[0]
+    assert told(folder) == [f"{folder} is empty; put a file in it, or leave the key out"]
+    nowhere = tmp_path / "nowhere"
+    fix = "a folder of files called *.conf, relative to the project's folder"
+    assert told(nowhere) == [f"{nowhere} does not exist; {fix}"]
     for name in ("README.md", "cgroup.conf", "-x.conf"):
         (folder / name).write_text("")
     assert [line.split(" ")[0] for line in told(folder)] == ["-x.conf", "README.md", "cgroup.conf"]
@@ -72,7 +73,7 @@ def test_the_folder_is_one_of_conf_files(folder: Path, tmp_path: Path) -> None:
 
 
 def test_without_the_key_nothing_is_said() -> None:
-    for raw in ({}, {"hyperpod:slurm": "{}"}, {"hyperpod:slurm": "no JSON"}, {"hyperpod:slurm": {"extraConf": ""}}):
+    for raw in (None, {}, "no JSON", {"extraConf": ""}):
         assert slurm_extra.problems(raw) == []
 
 
