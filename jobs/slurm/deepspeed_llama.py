@@ -75,7 +75,11 @@ def settings(options: Any) -> dict[str, Any]:
 
 
 def _model(options: Any) -> Any:
-    """The model, with stage 3 in parts from the beginning: no rank has memory for all of it."""
+    """The model. At stage 3 random weights are made in parts: no rank has memory for all of them.
+
+    Pretrained weights are not: until DeepSpeed shards them, every rank has all of them in its node's memory, 2 bytes a
+    parameter: with 8 ranks 112 GB for 7 billion, and 1.1 TB for 70 billion. fsdp_llama.py reads them in one rank.
+    """
     config = llama.configuration(options, LlamaConfig)
     if options.pretrained:
         model = AutoModelForCausalLM.from_pretrained(options.pretrained, dtype=torch.bfloat16, use_cache=False)
