@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import date, datetime
-from textwrap import wrap
 from typing import Annotated, Any, Literal
 
 import typer
@@ -65,7 +64,7 @@ def say(line: str = "", style: str = "") -> None:
 
 def prose(line: str, style: str = "") -> None:
     """Words to read: a terminal gets them wrapped between words. What people copy goes through ``say``."""
-    for part in _wrapped(line, out()):
+    for part in command_line.wrapped(line, out()):
         say(part, style)
 
 
@@ -73,15 +72,8 @@ def note(line: str, style: str = "dim") -> None:
     """A line on standard error, apart from the result; nothing with -q."""
     if MANNER.quiet:
         return
-    for part in _wrapped(line, err()):
+    for part in command_line.wrapped(line, err()):
         err().print(part, style=style, markup=False, highlight=False)
-
-
-def _wrapped(line: str, console: Console) -> list[str]:
-    if not console.is_terminal or len(line) <= console.width:
-        return [line]
-    further = " " * (len(line) - len(line.lstrip()) + 2)
-    return wrap(line, console.width, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
 
 
 def complain(failure: Failure, as_json: bool) -> None:
@@ -98,8 +90,9 @@ def table(
     drawn = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, title_justify="left")
     for column in columns:
         name, justify = column if isinstance(column, tuple) else (column, "left")
-        # In a narrow terminal, text is wrapped and numbers are not.
-        drawn.add_column(name, justify=justify, overflow="fold", no_wrap=justify == "right")
+        # In a narrow terminal, text is wrapped, but numbers and what a row is about are not.
+        whole = justify == "right" or not drawn.columns
+        drawn.add_column(name, justify=justify, overflow="fold", no_wrap=whole)
     for row in rows:
         drawn.add_row(*(Text(str(cell), style=MARKS.get(str(cell), "")) for cell in row))
     if title:

@@ -25,7 +25,7 @@ def _introduction() -> None:
     """Rehearse a stack on this machine, without an AWS account.
 
     \b
-      hyperpod rehearse dev              its deployment: `deployment` may be left out
+      hyperpod rehearse dev              its deployment (or: deployment dev)
       hyperpod rehearse nodes dev        its nodes, with a real Slurm
       hyperpod rehearse eks eks-gpu      its objects, in a real Kubernetes API
       hyperpod rehearse drill dev        what happens when something breaks

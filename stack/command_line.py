@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
+from textwrap import wrap
 from typing import Any
 
 import typer
@@ -29,7 +30,7 @@ def new_app(epilog: str) -> typer.Typer:
         add_completion=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
     )
 
 
@@ -70,7 +71,19 @@ def _in_our_words(refused: Any, usage: str, stacks: Sequence[str]) -> Failure:
 def complain(failure: Failure) -> None:
     """Why a verb ended, what to do next and where to read on, on standard error."""
     errors = Console(stderr=True, soft_wrap=True, emoji=False)
-    errors.print(failure.message, style="red", markup=False, highlight=False)
-    if failure.hint:
-        errors.print(f"Next: {failure.hint}", markup=False, highlight=False)
-    errors.print(failure.known.more, style="dim", markup=False, highlight=False)
+    hint = f"Next: {failure.hint}" if failure.hint else ""
+    for text, style in ((failure.message, "red"), (hint, ""), (failure.known.more, "dim")):
+        for line in wrapped(text, errors) if text else ():
+            errors.print(line, style=style, markup=False, highlight=False)
+
+
+def wrapped(text: str, console: Console) -> list[str]:
+    """The lines of words to read: in a terminal they are broken between words only, and indented from then on."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if not console.is_terminal or len(line) <= console.width:
+            lines.append(line)
+            continue
+        further = " " * (len(line) - len(line.lstrip()) + 2)
+        lines += wrap(line, console.width, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
+    return lines

@@ -326,10 +326,10 @@ def _show(report: deploy.Report) -> None:
         console.say(f"{report.command} of {report.stack} failed after {clock(report.seconds)}.", "bold red")
     if report.cause:
         console.say("What failed first:", "bold")
-        console.say(f"  {report.cause}")
+        console.prose(f"  {report.cause}")
     if report.others:
         names = ", ".join(dict.fromkeys(cause.resource or cause.text.splitlines()[0] for cause in report.others))
-        console.say(f"  Failed later, mostly as a consequence: {names}", "dim")
+        console.prose(f"  Failed later, mostly as a consequence: {names}", "dim")
     for log in report.node_logs:
         console.say(f"The end of {log.stream}:", "bold")
         for line in log.lines:
@@ -341,9 +341,9 @@ def _show(report: deploy.Report) -> None:
     if report.audit:
         _show_audit(report)
     if report.next_step:
-        console.say(f"Next: {report.next_step}")
+        console.prose(f"Next: {report.next_step}")
     if report.cause:
-        console.say(about(report.cause.text).more, "dim")
+        console.prose(about(report.cause.text).more, "dim")
 
 
 def _show_success(report: deploy.Report) -> None:

@@ -48,9 +48,9 @@ def errors_command(
     else:
         for one in problems.found:
             console.say(f"{one.time:%Y-%m-%d %H:%M:%S}  {one.source}: {one.what}", "bold")
-            console.say(f"  {one.message}")
-            console.say(f"  Next: {one.next_step}", "dim")
-            console.say(f"  {about(one.message).more}", "dim")
+            console.prose(f"  {one.message}")
+            console.prose(f"  Next: {one.next_step}", "dim")
+            console.prose(f"  {about(one.message).more}", "dim")
         for line in problems.unknown:
             console.say(f"could not query {line}", "yellow")
         if not problems.found:

@@ -55,21 +55,21 @@ def explain_command(
         return
     every = keys(yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"])
     if not key:
-        console.emit([asdict(one) for one in every]) if as_json else _list("hyperpod:", every)
+        console.emit([asdict(one) for one in every]) if as_json else _list("", every)
         return
     found = _find(key, every)
     if as_json:
         console.emit(asdict(found))
         return
     console.say(f"hyperpod:{found.path}", "bold")
-    console.say(f"  {found.meaning}")
+    console.prose(f"  {found.meaning}")
     for what, text in (
         ("Values", found.values),
         ("Default", found.default),
         ("A change in a deployed stack", found.change),
     ):
         if text:
-            console.say(f"  {what}: {text}")
+            console.prose(f"  {what}: {text}")
     if found.parts:
         console.say()
         _list(f"{found.path}.", found.parts)
@@ -85,9 +85,9 @@ def _explain_failure(code: str, as_json: bool) -> None:
         console.emit(asdict(found))
         return
     console.say(f"{found.code}: {found.name}", "bold")
-    console.say(f"  {found.seen}", "dim")
-    console.say(f"  {found.why}")
-    console.say(f"  Next: {found.step.format(stack='STACK')}")
+    console.prose(f"  {found.seen}", "dim")
+    console.prose(f"  {found.why}")
+    console.prose(f"  Next: {found.step.format(stack='STACK')}")
 
 
 def _schema() -> dict[str, Any]:

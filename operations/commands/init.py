@@ -51,7 +51,7 @@ def init_command(
 
     \b
       hyperpod init research
-      hyperpod init research --orchestrator eks --instance-type ml.p5en.48xlarge --nodes 4
+      hyperpod init research --instance-type ml.p5en.48xlarge --nodes 4
       hyperpod init trial --accelerator trainium --budget 60
     """
     path = ROOT / f"Pulumi.{name}.yaml"
@@ -88,9 +88,10 @@ def init_command(
             }
         )  # fmt: skip
         return
-    console.say(f"{path.name}: {wanted.nodes} x {kind} in {where} ({at}), ${price:,.2f} an hour by list prices", "bold")
+    price_of = f"{wanted.nodes} x {kind} in {where} ({at}), ${price:,.2f} an hour by list prices"
+    console.prose(f"{path.name}: {price_of}", "bold")
     where_else = f"EC2 offers {kind} in {', '.join(offered)}" if offered else f"no zone of {where} offers {kind}"
-    console.say(f"  {where_else if not unknown else f'which zones offer {kind} could not be asked: {unknown}'}")
+    console.prose(f"  {where_else if not unknown else f'which zones offer {kind} could not be asked: {unknown}'}")
     console.table(
         "Quotas",
         ["service", "quota", ("needed", "right")],

@@ -38,7 +38,7 @@ def _show(found: Status) -> None:
     else:
         console.say(f"{found.stack}: {found.health}, {found.cluster} in {found.region}", _COLOURS[found.health])
         if found.message:
-            console.say(f"  {found.message}", "red")
+            console.prose(f"  {found.message}", "red")
         width = max(len(group.name) for group in found.groups)
         for group in found.groups:
             there = ", ".join(f"{number} {status}" for status, number in group.nodes.items()) or "none yet"
@@ -49,5 +49,5 @@ def _show(found: Status) -> None:
         ended = "succeeded" if last["succeeded"] else "failed"
         console.say(f"  last   {last['command']} {ended}, {when:%Y-%m-%d %H:%M}")
         if cause := last.get("cause"):
-            console.say(f"         {cause['resource']}: {cause['text']}")
-    console.say(f"Next: {found.next_step}")
+            console.prose(f"         {cause['resource']}: {cause['text']}")
+    console.prose(f"Next: {found.next_step}")

@@ -86,7 +86,7 @@ def deployment_command(
     \b
       hyperpod rehearse dev
       hyperpod rehearse dev --fail hyperpod-cluster=capacity
-      hyperpod rehearse slurm-gpu --then hyperpod:size=large --report report.html --open
+      hyperpod rehearse slurm-gpu --then hyperpod:size=large --report out.html
     """
     project, chosen = load(stack, config)
     if to and (then or config):
@@ -145,8 +145,8 @@ def deployment_command(
                 )
         except ProgramError as refused:
             raise bad_input(str(refused)) from None
-    # Wrap lines only in a terminal, not in files and pipes.
-    console.print(summary(outcome), soft_wrap=not console.is_terminal)
+    # Wrap lines only in a terminal, not in files and pipes; and cut none.
+    console.print(summary(outcome), soft_wrap=not console.is_terminal, crop=False)
     found = outcome.as_json()
     write(found, result)
     if report:

@@ -28,7 +28,7 @@ def drill_command(
 
     \b
       hyperpod rehearse drill dev
-      hyperpod rehearse drill eks-gpu --only capacity --only two-deploys --json drills.json
+      hyperpod rehearse drill eks-gpu --only capacity --json drills.json
     """
     from ..drills.show import hold
 

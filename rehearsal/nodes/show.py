@@ -40,7 +40,7 @@ class Progress:
 
     def check(self, check: Check) -> None:
         """Show the result of a check."""
-        self.console.print(check.line(), soft_wrap=True)
+        self.console.print(check.line(), soft_wrap=not self.console.is_terminal)
 
     def close(self) -> None:
         """Stop drawing."""

@@ -56,11 +56,11 @@ def test_every_verb_is_tried_with_every_trouble() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_help_has_an_example_and_fits_into_100_columns(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_an_example_and_fits_into_80_columns(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, verb, "--help")
     assert code == Exit.GOOD
     assert f"hyperpod {verb}" in out.split("Options:")[0].split("\n", 1)[1]
-    assert max(map(len, out.splitlines())) <= 100
+    assert max(map(len, out.splitlines())) <= 80
     assert "\x08" not in out
 
 

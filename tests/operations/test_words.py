@@ -19,7 +19,7 @@ from operations import cli, console
 from operations.aws import Aws
 from operations.manner import MANNER
 from stack import command_line
-from stack.failures import Exit
+from stack.failures import Exit, bad_input
 from stack.words import stack_first
 from tests.operations.aws import StubbedAws, cluster, run
 from tests.rows import each
@@ -200,3 +200,28 @@ def test_prose_is_wrapped_between_words_in_a_terminal_only(monkeypatch: pytest.M
         monkeypatch.setattr(console, "out", lambda drawn=drawn: drawn)
         console.prose(line)
         assert said.getvalue() == expected
+
+
+def test_what_is_wrong_is_said_in_whole_words_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = io.StringIO()
+    drawn = Console(file=said, force_terminal=True, color_system=None, width=40, soft_wrap=True)
+    monkeypatch.setattr(command_line, "Console", lambda **_: drawn)
+    command_line.complain(
+        bad_input("1 problem:\n  hyperpod:size: unknown key; known here: size", "name one of dev, eks-gpu")
+    )
+    assert said.getvalue().splitlines() == [
+        "1 problem:",
+        "  hyperpod:size: unknown key; known",
+        "    here: size",
+        "Next: name one of dev, eks-gpu",
+        "More: hyperpod explain HP002, or",
+        "  docs/troubleshooting.md#hp002",
+    ]
+
+
+def test_every_key_is_whole_in_80_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = run(capsys, "explain")
+    assert all(f"\n{key} " in out for key in ("availabilityZoneId", "controllerInstanceType", "administratorRoleArns"))
+    assert max(map(len, out.splitlines()[1:])) <= 80

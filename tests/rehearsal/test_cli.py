@@ -137,7 +137,7 @@ def test_a_quota_and_a_kept_stack(capsys: pytest.CaptureFixture[str]) -> None:
     assert "The stack was left up, as requested." in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", [[], ["nodes"], ["eks"]])
+@pytest.mark.parametrize("command", [[], ["deployment"], ["nodes"], ["eks"], ["drill"]])
 @pytest.mark.parametrize("asked", ["-h", "--help"])
 def test_help_of_every_command_says_its_exit_codes(
     command: list[str], asked: str, capsys: pytest.CaptureFixture[str]
@@ -146,6 +146,7 @@ def test_help_of_every_command_says_its_exit_codes(
     said = capsys.readouterr().out
     assert f"Usage: {' '.join(['hyperpod rehearse', *command])} " in said
     assert "Exit code: 0" in said
+    assert max(map(len, said.splitlines())) <= 80
 
 
 def test_it_runs_as_a_module_and_its_help_explains_the_exit_codes() -> None:

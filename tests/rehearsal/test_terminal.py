@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -33,10 +34,14 @@ def test_a_component_has_when_a_resource_is_made_and_how_long_its_deletion_takes
     assert "11:12" not in drawn()
 
 
-def test_components_have_a_line_each_with_bars_on_one_axis_in_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_components_have_a_line_each_with_bars_on_one_axis_in_80_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terminal = Console(force_terminal=True, color_system=None, width=80)
+    monkeypatch.setattr("rehearsal.commands.deployment.console_beside", lambda _: terminal)
     with few_files():
         assert main(["dev"]) == 0
-    printed = capsys.readouterr().out
+    printed = capsys.readouterr().out.partition("Critical path")[2]
     lines = printed.partition("Components by start")[2].split("\n\n")[0].splitlines()[2:]
     assert [line.split()[0] for line in lines][-2:] == ["storage", "hyperpod"]
     network = next(line for line in lines if "network" in line)
@@ -44,5 +49,6 @@ def test_components_have_a_line_each_with_bars_on_one_axis_in_80_columns(capsys:
     assert lines[-1].split()[1:4] == ["1", "2:13", "16:00"]
     assert lines[-1].index("█") == network.index("█") + 3, "where the network ends"
     assert max(map(len, lines)) <= 80
+    assert re.search(r"clusterArn .*:cluster/[a-z0-9]{12}\n", printed), "what people copy is whole"
     assert "✗" not in printed
     assert "lifecycle-on_create.sh" not in printed, "no line per resource"
