@@ -31,6 +31,7 @@ COMMANDS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
     "hyperpod-accounting-backup": ("hyperpod_node.accounting.backup", ()),
     "hyperpod-metrics": ("hyperpod_node.metrics.writer", ()),
     "hyperpod-pull": ("hyperpod_node.metrics.pull", ()),
+    "hyperpod-munge-key": ("hyperpod_node.munge_rotation", ()),
     "hyperpod-users": ("hyperpod_node.people", ()),
     "hyperpod-health": ("hyperpod_node.health.run", ("worker",)),
 }
@@ -39,6 +40,7 @@ SCRIPTS = {
     "slurm/prolog.sh": "hyperpod-prolog",
     "slurm/epilog.sh": "hyperpod-epilog",
     "slurm/conf-server.sh": "hyperpod-conf-server",
+    "slurm/take-munge-key.sh": "hyperpod-take-munge-key",
     "slurm/settle.sh": "hyperpod-settle",
     "slurm/try-conf.sh": "hyperpod-try-conf",
     "slurm/health.sh": "hyperpod-health-check",

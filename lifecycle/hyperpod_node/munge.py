@@ -8,6 +8,7 @@ from pathlib import Path
 
 from . import shared, units
 from .errors import NotYet, StepError
+from .host import Host
 from .model import Node
 
 KEY = "/etc/munge/munge.key"
@@ -18,6 +19,21 @@ LEAST_BYTES = 32
 MODES = (0o400, 0o600)
 # Seconds for which the controller's digest may still be a predecessor's, with another key.
 STALE = 20.0
+# munged reads its key when it starts, and never again. A node that was off while the key was replaced takes the new one
+# before that; the file system may be mounted only then.
+MUNGED = """# Made by the HyperPod lifecycle scripts.
+[Unit]
+After=remote-fs.target
+
+[Service]
+ExecStartPre=-+{take}
+TimeoutStartSec=150
+"""
+
+
+def published(private: str) -> str:
+    """The cluster's own key on the shared file system. Where it is there, it holds, and not the agent's."""
+    return f"{private}/munge/munge.key"
 
 
 def run(node: Node) -> str:
@@ -29,67 +45,77 @@ def run(node: Node) -> str:
     origin = _controller(node) if node.role == "controller" else _other(node)
     # Another step may change its state; only the key and what belongs to it matter here.
     changed = any(name == KEY for name in host.changes[before:])
-    _daemon(node, changed)
-    return f"{origin}, sha256 {_digest(node)[:12]}"
+    take = f"{host.settings.install_folder}/bin/hyperpod-take-munge-key {published(node.private)}"
+    host.write(f"{units.UNITS}/munge.service.d/10-hyperpod.conf", MUNGED.format(take=take))
+    units.start(node, "munge", restart=changed)
+    accepts_its_own(host, node.timeout("munge"))
+    return f"{origin}, sha256 {digest(host)[:12]}"
 
 
 def _controller(node: Node) -> str:
-    """The key that HyperPod's agent put there, or the one made for the cluster, made now if there is none."""
-    host, published = node.host, f"{node.private}/munge/munge.key"
-    if host.path(KEY).exists():
+    """The cluster's own key, else the one that HyperPod's agent put there, or one made now if there is none."""
+    host = node.host
+    if _take(node):
+        origin = "the cluster's key"
+    elif host.path(KEY).exists():
         origin = "the key was there"
     else:
         made = shared.make_once(node, "munge", _new_key)
         # Published before it is used: a run that is killed in between finds it there and uses it.
-        _install(node, published)
+        _take(node)
         origin = "key made for the cluster" if made else "the cluster's key"
     _check(node)
-    host.write(f"{node.private}/munge.sha256", _digest(node) + "\n", mode=0o600)
+    publish_digest(host, node.private, digest(host))
     return origin
 
 
+def publish_digest(host: Host, private: str, own: str) -> None:
+    """What the other nodes compare their key with."""
+    host.write(f"{private}/munge.sha256", own + "\n", mode=0o600)
+
+
 def _other(node: Node) -> str:
-    """Check the key against the controller's; where HyperPod put none, take the one the controller published."""
-    host, published = node.host, f"{node.private}/munge/munge.key"
-    origin = "the key is the controller's"
-    if not host.path(KEY).exists():
+    """The key that the controller published, else the one that HyperPod put here; the same as the controller's."""
+    host = node.host
 
-        def there() -> bool:
-            if host.path(published).exists():
-                return True
-            if host.read(f"{node.private}/munge.sha256"):
-                raise StepError(
-                    f"no {KEY} here, and the controller's was put there by HyperPod's agent, "
-                    "which should have put the same one on this node"
-                )
-            raise NotYet("the controller has published none")
+    def there() -> str:
+        if _take(node):
+            return "key taken from the controller"
+        if host.path(KEY).exists():
+            return "the key is the controller's"
+        if host.read(f"{node.private}/munge.sha256"):
+            raise StepError(
+                f"no {KEY} here, and the controller's was put there by HyperPod's agent, "
+                "which should have put the same one on this node"
+            )
+        raise NotYet("the controller has published none")
 
-        host.poll(f"no {KEY} and no key from the controller", there, node.timeout("controller"))
-        _install(node, published)
-        origin = "key taken from the controller"
+    origin = host.poll(f"no {KEY} and no key from the controller", there, node.timeout("controller"))
     _check(node)
     _compare(node)
     return origin
 
 
 def _compare(node: Node) -> None:
-    host, own = node.host, _digest(node)
-    name = f"{node.private}/munge.sha256"
+    host = node.host
 
-    def published() -> str:
-        text = (host.read(name) or "").strip()
+    def theirs() -> str:
+        text = (host.read(f"{node.private}/munge.sha256") or "").strip()
         if not text:
             raise NotYet("it has published none")
         return text
 
-    theirs = host.poll("the digest of the controller's MUNGE key was not there", published, node.timeout("controller"))
-    if theirs == own:
+    found = host.poll("the digest of the controller's MUNGE key was not there", theirs, node.timeout("controller"))
+    if found == digest(host):
         return
 
     def same() -> bool:
-        if published() == own:
+        # It may be replaced at this moment (munge_rotation.py).
+        _take(node)
+        own = digest(host)
+        if theirs() == own:
             return True
-        raise NotYet(f"sha256 {own[:12]} here, {published()[:12]} there")
+        raise NotYet(f"sha256 {own[:12]} here, {theirs()[:12]} there")
 
     host.poll(f"{KEY} differs from the controller's", same, STALE)
 
@@ -100,9 +126,14 @@ def _new_key(folder: Path) -> None:
         file.write(os.urandom(KEY_BYTES))
 
 
-def _install(node: Node, published: str) -> None:
+def _take(node: Node) -> bool:
+    """Use the published key. False where there is none."""
+    key = node.host.read_bytes(published(node.private))
+    if key is None:
+        return False
     node.host.folder("/etc/munge", mode=0o700, owner=USER)
-    node.host.write_bytes(KEY, node.host.path(published).read_bytes(), mode=0o400, owner=USER)
+    node.host.write_bytes(KEY, key, mode=0o400, owner=USER)
+    return True
 
 
 def _check(node: Node) -> None:
@@ -117,14 +148,14 @@ def _check(node: Node) -> None:
         host.secure(KEY, 0o400, USER)
 
 
-def _digest(node: Node) -> str:
-    return hashlib.sha256(node.host.path(KEY).read_bytes()).hexdigest()
+def digest(host: Host, name: str = KEY) -> str:
+    """The SHA-256 of a key's file; empty where there is none."""
+    key = host.read_bytes(name)
+    return "" if key is None else hashlib.sha256(key).hexdigest()
 
 
-def _daemon(node: Node, changed: bool) -> None:
-    """The daemon runs with this key: something sealed here opens here."""
-    host = node.host
-    units.start(node, "munge", restart=changed)
+def accepts_its_own(host: Host, seconds: float) -> None:
+    """Wait until something sealed here opens here. Raises StepError."""
 
     def sealed() -> bool:
         credential = host.run("munge", "-n", check=False, timeout=5)
@@ -135,4 +166,4 @@ def _daemon(node: Node, changed: bool) -> None:
             raise NotYet(opened.reason)
         return True
 
-    host.poll("MUNGE does not accept its own credential", sealed, node.timeout("munge"))
+    host.poll("MUNGE does not accept its own credential", sealed, seconds)

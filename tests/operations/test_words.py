@@ -61,6 +61,7 @@ WRONG = (
     ("job nanogpt eks-gpu --nodes 99", "99 nodes", "ask for 1 to 2"),
     ("kubeconfig dev", "Slurm stack", "hyperpod connect dev"),
     ("slurm-config eks-gpu", "has no Slurm", "hyperpod:slurm"),
+    ("rotate-munge eks-gpu", "has no Slurm", "Kubernetes"),
     ("governance dev", "task governance", "hyperpod:charts.queues"),
     ("benchmark dev --nodes one", "'--nodes' / '-n': not a whole number", "benchmark --help"),
     ("update-software dev --batch 0", "at least 1", "update-software --help"),

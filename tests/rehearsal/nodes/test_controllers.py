@@ -16,6 +16,7 @@ from rehearsal.nodes.growth import until
 from rehearsal.nodes.hosts import Host
 from rehearsal.nodes.recovery import SAVED_WITHIN
 
+from . import rotation
 from .conftest import deployed
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
@@ -28,7 +29,7 @@ _TAKEN_BACK = 60.0
 
 
 @pytest.mark.timeout(300)
-def test_two_controllers_lose_nothing_when_one_is_lost_returns_and_is_replaced() -> None:
+def test_two_controllers_lose_nothing_when_one_is_lost_returns_and_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         deployed("dev", f"slurm={json.dumps(_SLURM)}", 'login={"instanceType":"ml.m5.large"}') as stack,
         Cluster(stack, Options(workers=1)) as cluster,
@@ -45,6 +46,8 @@ def test_two_controllers_lose_nothing_when_one_is_lost_returns_and_is_replaced()
         (login,) = cluster.of_role("login")
         queue = fill(login)
         primary, backup = cluster.of_role("controller")
+        require(rotation.rotate(cluster, monkeypatch).good, "not all nodes have another MUNGE key")
+        until_answered(login, queue, primary, _TAKEN_BACK)
         cluster.power_off(primary)
         until_answered(login, queue, backup, _TAKEN_OVER)
         late = output(login, "sbatch --parsable --exclusive -o /dev/null --wrap hostname").strip()

@@ -18,6 +18,7 @@ from rehearsal.nodes.checks import THREADS, all_idle, hostname_everywhere, outpu
 from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.growth import holds, reboot_others, until
 
+from . import rotation
 from .conftest import deployed
 
 # A worker's slurmd retries every two seconds, and the controller takes a moment to read its configuration.
@@ -34,7 +35,7 @@ _OWN_LINES = 'slurm={"extraConf":"docs/slurm.conf.d"}'
 
 
 @pytest.mark.timeout(400)
-def test_nodes_and_a_group_join_and_all_come_back_from_a_reboot() -> None:
+def test_nodes_and_a_group_join_and_all_come_back_from_a_reboot(monkeypatch: pytest.MonkeyPatch) -> None:
     options = Options(workers=0, absent=frozenset({"more"}))
     with (
         deployed("dev", f"workers={json.dumps(_GROUPS)}", 'login={"instanceType":"ml.m5.large"}', _OWN_LINES) as stack,
@@ -50,6 +51,7 @@ def test_nodes_and_a_group_join_and_all_come_back_from_a_reboot() -> None:
         own_lines_are_tried(cluster)
         join_late(cluster, "more", 1)
         name_the_slow(cluster)
+        rotation.while_jobs_run(cluster, monkeypatch)
         reboot_others(cluster)
         replace_controller(cluster)
 
