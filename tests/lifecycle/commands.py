@@ -71,6 +71,8 @@ def _aws(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
             return Result(
                 1, "", "fatal error: An error occurred (404) when calling the HeadObject operation: Not Found"
             )
+        if args[-1] == "-":
+            return Result(0, found)
         Path(args[-1]).write_text(found)
         return Result(0)
     name = args[args.index("--name") + 1]

@@ -151,3 +151,60 @@ def test_what_the_nodes_set_themselves_is_known_to_slurm() -> None:
     ours = [line.split("=")[0] for line in text.splitlines() if "=" in line and not line.startswith("PartitionName")]
     assert [name for name in ours if name.lower() not in PARAMETERS] == []
     assert all(PARAMETERS[name.lower()].instead for name in ("Prolog", "GresTypes", "HealthCheckProgram"))
+
+
+# hyperpod-slurm-config
+
+
+@pytest.fixture
+def living(world: World, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
+    """A controller that has booted with FILES; the bucket has others."""
+    host = booted(world)
+    files = (ConfFile("c.conf", "KillWait=78\n"),)
+    world.objects["s3://bucket/lines"] = parameters.render(ExtraConf("mine-12345678", files))
+    monkeypatch.setattr(slurm_change, "Host", lambda settings: host)
+    return host
+
+
+def test_a_living_controller_takes_the_lines_of_the_bucket_and_says_which(
+    living: FakeHost, capsys: pytest.CaptureFixture[str]
+) -> None:
+    digests = set()
+    for changed in (True, False):
+        assert slurm_change.main(["s3://bucket/lines", "--region", "us-west-2"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert (told["files"], told["changed"]) == (["c.conf"], changed)
+        digests.add(told["digest"])
+    assert digests == {slurm_extra.digest(slurm_extra.kept(living))}
+    assert slurm_change.main([]) == 0
+    assert json.loads(capsys.readouterr().out)["files"] == []
+    assert slurm_extra.kept(living) == ()
+
+
+def test_lines_that_are_missing_or_anothers_change_nothing(
+    living: FakeHost, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.objects["s3://bucket/other"] = world.objects["s3://bucket/lines"].replace("mine-1", "other-1")
+    world.objects["s3://bucket/half"] = world.objects["s3://bucket/lines"][:20]
+    before = living.tree()
+    for name, said in (
+        ("none", "404"),
+        ("other", "s3://bucket/other is of the cluster other-12345678"),
+        ("half", "s3://bucket/half cannot be read"),
+    ):
+        assert slurm_change.main([f"s3://bucket/{name}", "--region", "us-west-2"]) == 1
+        error = capsys.readouterr().err
+        assert error.startswith("hyperpod-slurm-config: ")
+        assert said in error
+    assert living.tree() == before
+
+
+def test_a_controller_that_does_not_answer_gets_the_lines_of_before(living: FakeHost) -> None:
+    scontrol = living.commands["scontrol"]
+    living.commands["scontrol"] = lambda host, args, stdin: (
+        Result(1, err="down") if "ping" in args else scontrol(host, args, stdin)
+    )
+    began = living.clock
+    assert slurm_change.main(["s3://bucket/lines", "--region", "us-west-2"]) == 1
+    assert slurm_extra.kept(living) == FILES
+    assert living.clock - began >= slurm_change.ANSWERS_SECONDS
