@@ -8,7 +8,7 @@ from typing import Any
 
 from components.config import Config
 from components.estimates import cost, quotas
-from stack.advice import REHEARSE_AGAIN, about, next_step
+from stack.advice import REHEARSE_AGAIN, Advice, about, next_step
 from stack.events import Event
 from stack.project import Project
 from stack.state import HYPERPOD_CLUSTER, SECRET, STACK_TYPE, ResourceState, critical_path
@@ -72,6 +72,11 @@ class Outcome:
         return str(self.refused.refused) if self.refused else self.failures[0] if self.failures else ""
 
     @property
+    def known(self) -> Advice | None:
+        """What the project knows of the cause; None for no cause."""
+        return about(self.cause) if self.cause else None
+
+    @property
     def next_step(self) -> str:
         """What to do about the cause; empty for none, and for a refusal that says it itself."""
         if not self.cause or (self.refused and self.refused.early):
@@ -88,7 +93,8 @@ class Outcome:
             "region": self.config.region.name,
             "passed": self.passed,
             "cause": self.cause,
-            "code": about(self.cause).code if self.cause else "",
+            "code": self.known.code if self.known else "",
+            "more": self.known.more if self.known else "",
             "next_step": self.next_step,
             "resources": self.resources,
             "critical_path": [resource.name for resource in self.critical_path],
@@ -111,7 +117,7 @@ class Outcome:
             "failures": self.failures,
             "failed": [event.resource.as_json() | {"operation": event.operation} for event in self.failed],
             "changes": [change.as_json() for change in self.changes],
-            "destroyed": self.destroyed,
+            "destroyed": None if self.kept_up else self.destroyed,
             "retained": self.retained,
             "leftovers": self.leftovers,
         }

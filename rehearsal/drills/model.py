@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 from components.config import Config
-from stack.advice import next_step
+from stack.advice import Advice, matching
 
 from ..checks import CheckFailed
 
@@ -32,11 +32,12 @@ class Finding:
 
 @dataclass
 class Result:
-    """A drill that was run. ``why`` it has failed; empty if it passed."""
+    """A drill that was run. ``known``: what is known of what was seen. ``why`` it has failed; empty if it passed."""
 
     name: str
+    stack: str
     seen: str = ""
-    step: str = ""
+    known: Advice | None = None
     lost: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -47,12 +48,18 @@ class Result:
         """Whether the user was told the cause, and nothing was lost or left."""
         return not (self.why or self.lost or self.left)
 
+    @property
+    def told(self) -> list[str]:
+        """What the user was told besides the cause: the next step, and where to read on."""
+        return [f"Next: {self.known.step.format(stack=self.stack)}", self.known.more] if self.known else []
+
     def as_json(self) -> dict[str, Any]:
-        """The documented form. ``seen`` has the cause, then the next step."""
+        """The documented form. ``seen`` has the cause, then the next step and where to read on."""
         return {
             "name": self.name,
             "passed": self.passed,
-            "seen": f"{self.seen}\nNext: {self.step}" if self.step else self.seen,
+            "seen": "\n".join([self.seen, *self.told]),
+            "code": self.known.code if self.known else "",
             "lost": self.lost,
             "left": self.left,
             "seconds": round(self.seconds, 1),
@@ -79,12 +86,13 @@ class Drill(Generic[Site]):
         try:
             found = self.act(site)
         except CheckFailed as failed:
-            return Result(self.name, seconds=time.monotonic() - began, why=f"it did not recover: {failed}")
+            return Result(self.name, stack, seconds=time.monotonic() - began, why=f"it did not recover: {failed}")
         told = re.search(self.tells, found.seen)
         return Result(
             self.name,
+            stack,
             found.seen,
-            next_step(found.seen, stack, otherwise=""),
+            matching(found.seen),
             found.lost,
             found.left,
             found.seconds,

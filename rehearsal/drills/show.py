@@ -39,9 +39,7 @@ class Progress:
 
     def end(self, result: Result) -> None:
         """Say what came of it."""
-        lines = [Text(result.seen, style="dim")] if result.seen else []
-        if result.step:
-            lines.append(Text(f"Next: {result.step}", style="dim"))
+        lines = [Text(line, style="dim") for line in (result.seen, *result.told) if line]
         bad = ("", result.why), ("lost: ", "; ".join(result.lost)), ("left: ", "; ".join(result.left))
         lines += [Text(title + text, style="red") for title, text in bad if text]
         mark = Text("  ✓ passed", style="green") if result.passed else Text("  ✗ failed", style="red")

@@ -25,6 +25,7 @@ ACCELERATED = re.compile(r"\b(?:gr?|p|trn|inf|dl)\d+[a-z]*(?:-\w+)?\.(?:\d*x?lar
 # What is asked for first, and may be refused: the others have defaults that suffice for one cluster.
 _FIRST_QUOTAS = 5
 _LONG_LIST = 8
+_OPERATIONS = {"created": "create", "updated": "update", "replaced": "replace", "deleted": "delete"}
 
 
 def write_report(result: Mapping[str, Any], path: Path) -> None:
@@ -36,6 +37,7 @@ def _page(result: Mapping[str, Any]) -> dict[str, Any]:
     """The template's variables."""
     # What failed may be in the account or not; its own entry says which operation it was.
     failed = [one | {"failed": one.get("operation"), "operation": ""} for one in result.get("failed") or []]
+    made = {one["urn"] for one in result.get("resources") or []}
     resources = {one["urn"]: one for one in [*(result.get("resources") or []), *failed]}
     nodes, groups = read(list(resources.values()))
     critical = critical_nodes(nodes, result.get("critical_path") or [])
@@ -49,6 +51,8 @@ def _page(result: Mapping[str, Any]) -> dict[str, Any]:
         "region": result.get("region") or "",
         "verdict": _verdict(result, nodes),
         "resource_count": sum(node.failed != "create" for node in nodes),
+        "half_made": sum(one["failed"] == "create" and one["urn"] in made for one in failed),
+        "added": sum(_count(one, "created") - _count(one, "deleted") for one in result.get("changes") or []),
         "component_count": sum(1 for group in groups if group.label != TOP_LEVEL),
         "total_seconds": total,
         "cluster_seconds": cluster,
@@ -73,6 +77,7 @@ def _page(result: Mapping[str, Any]) -> dict[str, Any]:
         "outputs": [(name, plain(value)) for name, value in readable(result.get("outputs") or {}).items()],
         "warnings": [plain(warning) for warning in result.get("warnings") or []],
         "destroyed": result.get("destroyed"),
+        "retained": len(result.get("retained") or []),
         "leftovers": [plain(leftover) for leftover in result.get("leftovers") or []],
     }
 
@@ -87,9 +92,16 @@ def _verdict(result: Mapping[str, Any], nodes: Sequence[Node]) -> dict[str, Any]
         "passed": not (failures or refused or result.get("leftovers")),
         "cause": cause,
         "next_step": plain(result.get("next_step") or ""),
+        "more": plain(result.get("more") or ""),
         "others": [failure for failure in failures if failure != cause],
         "failed_at": min(at, default=None),
     }
+
+
+def _count(change: Mapping[str, Any], word: str) -> int:
+    """How many resources were created, and so on. Parts of one thing share a name, which the lists have once."""
+    made = [one for one in change.get("resources") or [] if not one.get("failed")]
+    return sum(one.get("operation") == _OPERATIONS[word] for one in made)
 
 
 def _change(number: int, change: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,7 +109,7 @@ def _change(number: int, change: Mapping[str, Any]) -> dict[str, Any]:
     nodes, groups = read(change.get("resources") or [])
     seconds = float(change.get("seconds") or 0.0)
     on = axis(max([seconds, *(node.finish for node in nodes)]))
-    lists = [(word, list(change.get(word) or [])) for word in ("created", "updated", "replaced", "deleted")]
+    lists = [(word, list(change.get(word) or []), _count(change, word)) for word in _OPERATIONS]
     return {
         "number": number,
         "settings": [f"{key} = {plain(value)}" for key, value in (change.get("set") or {}).items()],
@@ -106,7 +118,7 @@ def _change(number: int, change: Mapping[str, Any]) -> dict[str, Any]:
         "seconds": seconds,
         "hourly": float(change.get("hourly_usd") or 0.0),
         "lost": list((change.get("lost") or {}).items()),
-        "lists": [(word, names[:_LONG_LIST], len(names)) for word, names in lists if names],
+        "lists": [(word, names[:_LONG_LIST], len(names), count) for word, names, count in lists if names],
         "axis": on,
         "timeline": timeline(groups, on),
     }

@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from components.names import readable
-from stack.advice import about
 from stack.bars import Span, progress, spans
 from stack.clock import clock, delete_duration
 from stack.events import Event
@@ -101,8 +100,8 @@ def summary(outcome: Outcome) -> RenderableType:
     parts += [changed(number, change) for number, change in enumerate(outcome.changes, start=1)]
     if outcome.next_step:
         parts.append(Text(f"  Next: {outcome.next_step}", style="bold"))
-    if outcome.cause:
-        parts.append(Text(f"  {about(outcome.cause).more}", style="dim"))
+    if outcome.known:
+        parts.append(Text(f"  {outcome.known.more}", style="dim"))
     if outcome.skipped:
         parts.append(Text(f"\n{outcome.skipped} further changes not rehearsed.", style="yellow"))
     if outcome.warnings:

@@ -135,6 +135,7 @@ def failed() -> dict[str, Any]:
         "failures": [refused, "network-subnet (aws:ec2/subnet:Subnet): delete failed: in use"],
         "cause": refused,
         "next_step": "deploy again later",
+        "more": "More: hyperpod explain HP017, or a page",
     }
 
 

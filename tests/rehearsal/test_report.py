@@ -144,6 +144,22 @@ def test_the_verdict_fits_on_two_lines(render: Render) -> None:
     assert page.text("ul", "facts") == ("ready in 16:16 $12.00 an hour 4 resources 7 destroyed, nothing left behind")
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            {"resources": [*failed()["resources"], failed()["failed"][0]]},
+            "3 resources created, 1 half-made 7 destroyed",
+        ),
+        ({"changes": [change(resources=change()["resources"][:2] * 3)]}, "4 resources +3 by changes 7 destroyed"),
+        ({"retained": ["storage (fs-1)"]}, "7 destroyed, 1 kept on purpose, nothing else left behind"),
+    ],
+)
+def test_counts_agree_or_say_why(more: dict[str, Any], said: str, render: Render) -> None:
+    page = render((failed() if "resources" in more else sample()) | more)
+    assert said in " ".join(page.all("ul", "facts")[0]["text"].split())
+
+
 def test_leftovers_are_shown_as_a_failure(render: Render) -> None:
     page = render(sample() | {"leftovers": ["bucket lifecycle-scripts", {"id": "vpc-1"}]})
     assert page.text("h1") == "✗ failed Rehearsal of dev"
@@ -157,7 +173,15 @@ def test_a_failed_rehearsal_opens_with_the_verdict_the_first_cause_and_the_next_
     page = render(failed())
     body = " ".join(re.sub(r"<[^>]+>", " ", page.html.split("<body>")[1]).split())
     assert body.startswith("✗ failed Rehearsal of dev failed after 0:16 ")
-    order = ("3 resources created", "What failed first", "no capacity", "Next: deploy again later", "Cost", "Quotas")
+    order = (
+        "3 resources created",
+        "What failed first",
+        "no capacity",
+        "Next: deploy again later",
+        "More: hyperpod",
+        "Cost",
+        "Quotas",
+    )
     places = [body.index(text) for text in (*order, "Critical path", "Timeline")]
     assert places == sorted(places)
     assert page.text("section", "verdict").endswith("delete failed: in use")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -15,6 +16,7 @@ from rehearsal.cli import main
 from rehearsal.drills import run
 from rehearsal.drills.deployer import Deployer, Ground
 from rehearsal.drills.model import Drill, Finding
+from stack.advice import matching
 from tests.support import ROOT, config, project
 
 IN_ACCOUNT = {drill.name: drill for drill in run.IN_ACCOUNT}
@@ -42,7 +44,11 @@ def test_a_drill_without_recovery_fails_with_the_reason() -> None:
 
 def test_what_is_seen_ends_with_the_next_step() -> None:
     result = drill(lambda site: Finding("the cause: Rate exceeded")).run("site", "dev")
-    assert result.as_json()["seen"].startswith("the cause: Rate exceeded\nNext: wait a few minutes")
+    found = result.as_json()
+    cause, step, more = found["seen"].splitlines()
+    assert cause == "the cause: Rate exceeded"
+    assert step.startswith("Next: wait a few minutes")
+    assert (more, found["code"]) == ("More: hyperpod explain HP013, or docs/troubleshooting.md#hp013", "HP013")
 
 
 def test_an_unknown_drill_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,10 +90,18 @@ def test_what_cannot_be_held_is_said_and_proves_nothing(
     assert f"{name}: {why}" in capsys.readouterr().out
 
 
+ROWS = [line.split(" | ") for line in (ROOT / "docs/drills.md").read_text().splitlines() if line.startswith("| `")]
+
+
 def test_the_docs_page_has_a_row_for_each_drill_with_what_it_breaks() -> None:
-    page = (ROOT / "docs/drills.md").read_text()
-    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
-    assert [(row[0].strip("| `"), row[1]) for row in rows] == [(one.name, one.breaks) for one in run.EVERY]
+    assert [(row[0].strip("| `"), row[1]) for row in ROWS] == [(one.name, one.breaks) for one in run.EVERY]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_the_docs_page_has_the_code_of_what_the_user_sees(row: list[str]) -> None:
+    known = matching(row[2])
+    code = f"[{known.code}](troubleshooting.md#{known.code.lower()})" if known else ""
+    assert re.findall(r"\[HP.*?\)", row[2]) == ([code] if code else [])
 
 
 # These try every type of resource in turn, so they take longest, and the smaller stack has most of the types.
@@ -100,7 +114,9 @@ def test_a_deployment_survives(name: str) -> None:
     stack = "dev" if name in _OF_EVERY_TYPE else "eks-gpu"
     result = IN_ACCOUNT[name].run(Ground(project(stack), config(stack)), stack)
     assert result.passed, result.as_json()
-    assert result.step or name in ("deleted-behind", "scripts-changed", "destroy-cut-short")
+    assert result.known or name in ("deleted-behind", "scripts-changed", "destroy-cut-short")
+    (seen,) = (row[2] for row in ROWS if row[0] == f"| `{name}`")
+    assert re.findall(r"\[(HP\d+)\]", seen) == ([result.known.code] if result.known else [])
 
 
 @pytest.mark.slow
