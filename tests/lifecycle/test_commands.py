@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import sys
 from argparse import Namespace
 from dataclasses import asdict
@@ -256,33 +255,6 @@ def test_nccom_test_runs_by_its_full_path_and_checks_values(monkeypatch: pytest.
     assert alone.endswith("--datatype fp32 --check --iters 1")
     with pytest.raises(Trouble, match=r"the Neuron tools are not installed"):
         nccom_test.command(Namespace(collective="all_reduce", nodes=1), Workers([fact("n1", nccom_test="")]), 32, ())
-
-
-def test_root_goes_on_as_ubuntu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    became: list[Any] = []
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(os, "execvp", lambda program, words: became.append(words))
-    monkeypatch.setattr(os, "environ", {})
-    monkeypatch.setattr(sys, "argv", ["anything", "4", "--json"])
-    monkeypatch.setattr(pwd, "getpwnam", lambda user: {"ubuntu": Namespace(pw_dir=str(tmp_path))}[user])
-    monkeypatch.chdir("/")
-    cluster.as_person("run-nccl-test")
-    assert became == [["runuser", "-u", "ubuntu", "--", "/opt/hyperpod/bin/run-nccl-test", "4", "--json"]]
-    assert (os.environ["HOME"], Path.cwd()) == (str(tmp_path), tmp_path)
-    monkeypatch.setattr(cluster, "PERSON", "nobody-of-that-name")
-    with pytest.raises(Trouble, match=r"cannot continue as nobody-of-that-name"):
-        cluster.as_person("run-nccl-test")
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    cluster.as_person("run-nccl-test")
-    assert len(became) == 1
-
-
-def test_workers_that_do_not_answer_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = {"srun": json.dumps(fact("n1")) + "\n", "scontrol": "n1\nn2\n"}
-    monkeypatch.setattr(cluster, "run", lambda command, **_: answers[command[0]])
-    with pytest.raises(Trouble, match=r"1 of 2 workers answered: n1"):
-        cluster.ask_workers(2)
-    assert cluster.ask_workers(1).names == ["n1"]
 
 
 def test_a_missing_record_points_to_the_summary(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
+import time
 from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
@@ -84,3 +86,81 @@ def test_a_growing_log_is_shown_in_whole_lines(tmp_path: Path, capsys: pytest.Ca
     log.write_text("iter 0: loss 4.1\niter 10: ü\n")
     nanogpt._show(log, position)
     assert capsys.readouterr().out == "iter 0: loss 4.1\niter 10: ü\n"
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """A job that writes its log as it goes. What it is in next, first one first."""
+    states = ["PENDING", "RUNNING", "RUNNING", "COMPLETED"]
+    out = tmp_path / "run"
+    own = {"groups": [], "mount_point": str(tmp_path)}
+    monkeypatch.setattr(nanogpt, "record", lambda: own)
+    row = {**asdict(group("workers", "ml.p5.48xlarge")), "partition": None}
+    monkeypatch.setattr(nanogpt, "worker_group", lambda record, partition: row)
+    monkeypatch.setattr(nanogpt, "_closed", lambda folder: None)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(sys, "argv", ["run-nanogpt", "2", "--out", str(out)])
+
+    def run(command: list[str], **_: Any) -> str:
+        if command[0] == "sbatch":
+            return "42;cluster\n"
+        assert command == ["scontrol", "show", "job", "42", "-o"]
+        state = states.pop(0)
+        with (out / "train.log").open("a") as log:
+            log.write(f"a line of {state}\n")
+        return f"JobId=42 JobState={state} Reason=None\n"
+
+    monkeypatch.setattr(nanogpt, "run", run)
+    return states
+
+
+def test_a_job_is_followed_to_its_end_and_an_earlier_runs_log_is_not_shown_again(
+    job: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/train.log").write_text("of the run before\n")
+    result = {"first_loss": 4.1, "last_loss": 2.5, "steps": 200, "ms_per_step": 143.0, "backend": "nccl"}
+    (tmp_path / "run/result.json").write_text(json.dumps({**result, "world_size": 16, "checkpoint": "c"}))
+    assert nanogpt.entry() == 0
+    shown = re.sub(r"\[\d\d:\d\d:\d\d\]", "[time]", capsys.readouterr().out).splitlines()
+    assert shown[:7] == [
+        f"job 42: 2 nodes x 8, log {tmp_path}/run/train.log",
+        "a line of PENDING",
+        "[time] job 42 pending",
+        "a line of RUNNING",
+        "[time] job 42 running",
+        "a line of RUNNING",
+        "a line of COMPLETED",
+    ]
+    assert shown[-1] == "PASS"
+    assert job == []
+
+
+def test_a_job_that_slurm_no_longer_knows_is_given_up_after_a_while(
+    job: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job[:] = ["UNKNOWN"] * 30
+    assert nanogpt.entry() == 1
+    assert "the job is UNKNOWN" in capsys.readouterr().out
+    assert len(job) == 9
+
+
+def test_a_detached_job_is_only_named(
+    job: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    monkeypatch.setattr(sys, "argv", ["run-nanogpt", "--out", str(out), "--detach", "--json"])
+    assert nanogpt.entry() == 0
+    assert json.loads(capsys.readouterr().out) == {"job": "42", "log": f"{out}/train.log", "out": str(out)}
+    assert len(job) == 4
+
+
+def test_a_new_folder_is_made_for_every_run(
+    job: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["run-nanogpt", "--detach"])
+    monkeypatch.setattr(time, "strftime", lambda form: "20260101-000000")
+    assert nanogpt.entry() == 0
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["nanogpt-20260101-000000"]
+    assert nanogpt.entry() == 2
+    assert "already exists; try again, or choose a folder with --out" in capsys.readouterr().err

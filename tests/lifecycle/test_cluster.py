@@ -1,0 +1,100 @@
+"""What the nodes' commands share: who runs them, on which workers, and what they say where that fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hyperpod_commands import cluster
+from hyperpod_commands.cluster import Trouble
+
+from tests.lifecycle.test_commands import fact
+
+
+def test_root_goes_on_as_ubuntu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    became: list[Any] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "execvp", lambda program, words: became.append(words))
+    monkeypatch.setattr(os, "environ", {})
+    monkeypatch.setattr(sys, "argv", ["anything", "4", "--json"])
+    monkeypatch.setattr(pwd, "getpwnam", lambda user: {"ubuntu": Namespace(pw_dir=str(tmp_path))}[user])
+    monkeypatch.chdir("/")
+    cluster.as_person("run-nccl-test")
+    assert became == [["runuser", "-u", "ubuntu", "--", "/opt/hyperpod/bin/run-nccl-test", "4", "--json"]]
+    assert (os.environ["HOME"], Path.cwd()) == (str(tmp_path), tmp_path)
+    monkeypatch.setattr(cluster, "PERSON", "nobody-of-that-name")
+    with pytest.raises(Trouble, match=r"cannot continue as nobody-of-that-name"):
+        cluster.as_person("run-nccl-test")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    cluster.as_person("run-nccl-test")
+    assert len(became) == 1
+
+
+def test_workers_that_do_not_answer_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {"srun": json.dumps(fact("n1")) + "\n", "scontrol": "n1\nn2\n"}
+    monkeypatch.setattr(cluster, "run", lambda command, **_: answers[command[0]])
+    with pytest.raises(Trouble, match=r"1 of 2 workers answered: n1"):
+        cluster.ask_workers(2)
+    assert cluster.ask_workers(1).names == ["n1"]
+
+
+def test_a_worker_without_a_record_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {"srun": json.dumps({"hostname": "n1", "error": "no node.json"}) + "\n", "scontrol": "n1\n"}
+    monkeypatch.setattr(cluster, "run", lambda command, **_: answers[command[0]])
+    with pytest.raises(Trouble, match=r"^n1: no node\.json$"):
+        cluster.ask_workers(1)
+
+
+def test_the_worker_group_is_the_first_or_the_first_of_the_partition() -> None:
+    groups = [
+        {"role": role, "partition": partition, "name": name}
+        for name, role, partition in (("c", "controller", "b"), ("w1", "worker", "a"), ("w2", "worker", "b"))
+    ]
+    assert cluster.worker_group({"groups": groups}, None)["name"] == "w1"
+    assert cluster.worker_group({"groups": groups}, "b")["name"] == "w2"
+    for found, partition, said in (
+        (groups, "x", "no worker group has the partition x"),
+        (groups[:1], None, "the cluster has no workers"),
+    ):
+        with pytest.raises(Trouble, match=f"^{said}$"):
+            cluster.worker_group({"groups": found}, partition)
+
+
+def test_whole_nodes_are_allocated_and_the_command_goes_on_inside(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    became: list[list[str]] = []
+    monkeypatch.setattr(os, "execvp", lambda program, words: became.append(words))
+    cluster.allocate(2, 8, "gpu", "dev", ["/opt/hyperpod/bin/run-nccl-test", "2"])
+    cluster.allocate(1, 1, "", None, ["x"])
+    assert became == [
+        ["salloc", "--quiet", "--nodes=2", "--ntasks-per-node=8", "--exclusive", "--gres=gpu:8", "--partition=dev",
+         "/opt/hyperpod/bin/run-nccl-test", "2"],
+        ["salloc", "--quiet", "--nodes=1", "--ntasks-per-node=1", "--exclusive", "x"],
+    ]  # fmt: skip
+    assert "waiting for 2 idle nodes of partition dev; " in capsys.readouterr().out
+    monkeypatch.undo()
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(Trouble, match="salloc; run this on the controller or a login node"):
+        cluster.allocate(1, 1, "", None, ["x"])
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["sh", "-c", "echo first >&2; echo the reason >&2; exit 3"], r"^`sh -c .*` failed: the reason$"),
+        (["sh", "-c", "echo the reason; exit 3"], r"failed: the reason$"),
+        (["sh", "-c", "exit 3"], r"failed: exit status 3$"),
+        (["no-such-command"], r"^command not found: no-such-command$"),
+        (["sleep", "9"], r"^`sleep 9` did not end within 0 s$"),
+    ],
+)
+def test_a_command_that_fails_says_why(command: list[str], said: str) -> None:
+    with pytest.raises(Trouble, match=said):
+        cluster.run(command, timeout=0.1 if command[0] == "sleep" else 5)
