@@ -42,11 +42,34 @@ def observability_problems(settings: Settings, region: Region | None) -> Iterato
             what="the add-on that sends logs needs a Prometheus workspace",
             fix="set observability.prometheus to create, or leave logs out",
         )
+    yield from _scraper(settings)
     if chosen.detail != "basic" and not chosen.with_prometheus:
         yield Problem(
             key=f"{_KEY}.detail",
             what="no metrics are collected without a Prometheus workspace",
             fix="set observability.prometheus to create, or leave detail out",
+        )
+
+
+def _scraper(settings: Settings) -> Iterator[Problem]:
+    chosen, key = settings.observability, f"{_KEY}.scraper"
+    if chosen.scraper == "none":
+        return
+    if settings.orchestrator == "slurm":
+        yield Problem(key=key, what="reads pods, and nodes of Slurm send by themselves", fix="leave it out")
+    elif not chosen.with_prometheus:
+        yield Problem(
+            key=key,
+            what="there is no Prometheus workspace to write to",
+            fix="set observability.prometheus to create, or leave scraper out",
+        )
+    elif chosen.prometheus == "create" and settings.security.kms_key:
+        # Amazon Managed Service for Prometheus User Guide, "Creating scraper for workspaces enabled with customer
+        # managed keys": roles whose trust policies name the collector, which is made after them.
+        yield Problem(
+            key=key,
+            what="does not write to a workspace that is encrypted with a customer key (security.kmsKey)",
+            fix="leave one of the two out, or let observability.prometheus be a workspace without such a key",
         )
 
 

@@ -104,6 +104,8 @@ def _notes(config: Config, rates: Rates) -> Iterator[str]:
         yield notice
     if settings.observability.with_prometheus:
         yield "managed Prometheus is billed by sample"
+    if settings.observability.scraper != "none":
+        yield "the collector of managed Prometheus is billed by hour and sample"
     if settings.observability.grafana == "create":
         yield "managed Grafana is billed by user"
     if settings.alerts.wanted:

@@ -19,6 +19,7 @@ from ..image_repository import ImageRepository, ImageRepositoryArgs
 from ..names import Names
 from ..orchestrator import GroupConfig, OrchestratorArgs
 from ..storage import Storage
+from . import metrics_scraper
 from .access import EksAccess, EksAccessArgs
 from .addons import EksAddons, EksAddonsArgs
 from .directories import FileSystem
@@ -112,6 +113,8 @@ class Eks(ComponentResource):
             ResourceOptions(parent=self),
         )
         self.volume_role = addons.ebs_role
+        if context.prometheus and settings.observability.scraper != "none":
+            metrics_scraper.scraper(f"{name}-scraper", args, context.prometheus, cluster.eks_cluster.arn, self._child)
         self.orchestrator = aws_native.sagemaker.ClusterOrchestratorArgs(
             eks=aws_native.sagemaker.ClusterOrchestratorEksConfigArgs(cluster_arn=cluster.eks_cluster.arn)
         )

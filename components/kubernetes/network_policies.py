@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pulumi_kubernetes as kubernetes
 from pulumi import Resource, ResourceOptions
 
 from ..config import Charts
 from ..security import HTTPS
+from .metrics_scraper import PORT
 
 network, meta = kubernetes.networking.v1, kubernetes.meta.v1
 
@@ -15,8 +18,10 @@ _POD_IDENTITY = "169.254.170.23/32"
 _DNS, _HTTP = 53, 80
 
 
-def of_team(name: str, namespace: str, opts: ResourceOptions) -> None:
+def of_team(name: str, namespace: str, scraped_from: Sequence[str] | None, opts: ResourceOptions) -> None:
     """Pods reach each other, DNS and HTTPS, and only they reach each other.
+
+    ``scraped_from``: the addresses from which their figures are read, at one port; empty where these are not known.
 
     Not the file system: the node mounts it, in no pod's network (aws-fsx-csi-driver, pkg/driver/node.go), and a pod
     that spoke Lustre's protocol itself would get around the directory that its volume has.
@@ -34,6 +39,9 @@ def of_team(name: str, namespace: str, opts: ResourceOptions) -> None:
         network.NetworkPolicyEgressRuleArgs(to=[agent], ports=[_port("TCP", _HTTP)]),
     ]
     ingress = [network.NetworkPolicyIngressRuleArgs(from_=[everyone_here])]
+    if scraped_from is not None:
+        blocks = [network.NetworkPolicyPeerArgs(ip_block=network.IPBlockArgs(cidr=block)) for block in scraped_from]
+        ingress.append(network.NetworkPolicyIngressRuleArgs(from_=blocks or None, ports=[_port("TCP", PORT)]))
     _policy(name, namespace, "training", ingress, egress, opts)
 
 

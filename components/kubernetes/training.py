@@ -11,6 +11,7 @@ from pulumi import ComponentResource, Input, ResourceOptions
 from ..config import Config
 from .admission import Admission
 from .directories import Directories, DirectoriesArgs, FileSystem
+from .metrics_scraper import sources
 from .queues import Queues, QueuesArgs, shares
 from .storage import KubernetesStorage, KubernetesStorageArgs
 from .training_namespace import TrainingNamespace, TrainingNamespaceArgs
@@ -71,6 +72,7 @@ class Training(ComponentResource):
                     separate=bool(settings.teams),
                     linked_data=bool(settings.fsx.linked_bucket),
                     network_policy=settings.charts.network_policies,
+                    scraped_from=sources(args.config),
                     pod_security=settings.security.pod_security,
                 ),
                 child,

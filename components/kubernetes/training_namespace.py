@@ -44,7 +44,8 @@ class TrainingNamespaceArgs:
     """What a namespace is made from.
 
     ``accelerators`` limits the devices of all its pods together. ``separate``: the team sees only its own directory of
-    the file system, and with ``linked_data`` the linked bucket's, which it can only read.
+    the file system, and with ``linked_data`` the linked bucket's, which it can only read. ``scraped_from``: as in
+    ``of_team``.
     """
 
     namespace: str
@@ -55,6 +56,7 @@ class TrainingNamespaceArgs:
     separate: bool
     linked_data: bool
     network_policy: bool = True
+    scraped_from: Sequence[str] | None = None
     pod_security: PodSecurity
 
 
@@ -84,7 +86,7 @@ class TrainingNamespace(ComponentResource):
         self._inside = ResourceOptions(parent=self, depends_on=[self.namespace], deleted_with=self.namespace)
         self._limits()
         if args.network_policy:
-            of_team(f"{name}-network", args.namespace, self._inside)
+            of_team(f"{name}-network", args.namespace, args.scraped_from, self._inside)
         self._rights()
         self._environment()
         self._storage()

@@ -42,6 +42,10 @@ _KINDS = {
         "Prometheus workspace", "amp", "describe_workspace", lambda arn, one: {"workspaceId": one},
         "workspace.status.statusCode != 'DELETING'", "aws amp delete-workspace --workspace-id {id}",
     ),
+    "aps:scraper": _Kind(
+        "Prometheus collector", "amp", "describe_scraper", lambda arn, one: {"scraperId": one},
+        "scraper.status.statusCode != 'DELETING'", "aws amp delete-scraper --scraper-id {id}",
+    ),
     "grafana:workspaces": _Kind(
         "Grafana workspace", "grafana", "describe_workspace", lambda arn, one: {"workspaceId": one},
         "workspace.status != 'DELETING'", "aws grafana delete-workspace --workspace-id {id}",

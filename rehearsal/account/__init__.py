@@ -13,7 +13,20 @@ from typing import Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 from moto import mock_aws
 
-from . import access_entries, ec2, eks, hyperpod, iam, kubernetes, moto_settings, notices, records, s3, services
+from . import (
+    access_entries,
+    ec2,
+    eks,
+    hyperpod,
+    iam,
+    kubernetes,
+    moto_settings,
+    notices,
+    records,
+    s3,
+    scrapers,
+    services,
+)
 from .audit import Inventory, take_inventory
 from .books import ACCOUNT_ID, Books, HalfMade, Live, Refused
 from .callers import Caller, calling
@@ -33,7 +46,7 @@ T = TypeVar("T")
 RETRIES = 5
 
 moto_settings.apply()
-for _module in (access_entries, ec2, eks, hyperpod, iam, kubernetes, notices, records, s3, services):
+for _module in (access_entries, ec2, eks, hyperpod, iam, kubernetes, notices, records, s3, scrapers, services):
     _module.register_kinds()
 
 

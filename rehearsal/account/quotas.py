@@ -25,6 +25,8 @@ COUNTED = {
     "aws:ec2/natGateway:NatGateway": Counted("nat-gateways", 5, "NatGatewayLimitExceeded"),
     "aws:eks/cluster:Cluster": Counted("eks-clusters", 100, "ResourceLimitExceededException"),
     "aws:amp/workspace:Workspace": Counted("prometheus-workspaces", 25, "ServiceQuotaExceededException"),
+    # Amazon Managed Service for Prometheus User Guide, "Scraper limitations".
+    "aws:amp/scraper:Scraper": Counted("prometheus-scrapers", 10, "ServiceQuotaExceededException"),
     "aws:grafana/workspace:Workspace": Counted("grafana-workspaces", 5, "ServiceQuotaExceededException"),
 }
 

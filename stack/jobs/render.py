@@ -12,6 +12,7 @@ import jinja2
 
 from components.config import Config, InstanceGroup
 from components.kubernetes.helm import NEURON_SCHEDULER
+from components.kubernetes.metrics_scraper import GROUP_LABEL, PORT, PORT_NAME
 from components.kubernetes.pod_environment import config_map_name
 from components.kubernetes.pod_resources import efa_interfaces, pod_request, tolerations
 from components.kubernetes.queues import LOCAL_QUEUE
@@ -37,6 +38,11 @@ _SYSTEM_FILES = {
     "sshd_config": "/etc/ssh/sshd_config",
 }
 _HOME = {"name": "HOME", "value": SCRATCH}
+# lifecycle/training/training_report.py.
+_REPORTS = [
+    {"name": "HYPERPOD_TRAINING_REPORTS", "value": f"{SCRATCH}/training-reports"},
+    {"name": "HYPERPOD_TRAINING_PORT", "value": str(PORT)},
+]
 # PyTorchJob's default port.
 _PORT = "23456"
 # Half of the memory that the pod asks for may be shared memory; it counts towards the pod's own limit.
@@ -98,6 +104,8 @@ def render(
     processes = cores if workers.type.accelerator == "trainium" and job.template != "device-check" else count
     plan = Plan(name=name, group=workers, nodes=nodes, processes=processes, arguments=arguments)
     team = next(one for one in settings.namespaces if settings.namespace_of(one.name) == namespace)
+    # Trainers tell of themselves where somebody reads it.
+    told = bool(job.scripts) and settings.observability.scraper != "none"
     system_files = dict(_SYSTEM_FILES if job.template == "mpi" else {"passwd": _SYSTEM_FILES["passwd"]})
     text = (
         _environment()
@@ -108,8 +116,15 @@ def render(
             image=image,
             command=job.command(plan),
             node=_node(workers, processes, devices, efa),
-            labels={NAME_LABEL: name},
-            env=[_HOME, *(_token() if job.token else []), *(_rank(name) if job.template == "pytorch" else [])],
+            labels={NAME_LABEL: name, **({GROUP_LABEL: workers.name} if told else {})},
+            reports=PORT_NAME if told else "",
+            reports_port=PORT,
+            env=[
+                _HOME,
+                *(_REPORTS if told else []),
+                *(_token() if job.token else []),
+                *(_rank(name) if job.template == "pytorch" else []),
+            ],
             files=(files := f"{name}-files"),
             scripts=bool(job.scripts),
             system_files=system_files,

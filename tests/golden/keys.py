@@ -143,6 +143,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"workers": [FAST, OLD | {"taints": [OLD["taints"][0] | {"effect": "NoExecute"}]}]},
         {"administratorRoleArns": [f"{ROLE}/admin"]},
         {"observability.logs": False},
+        {"observability.scraper": "none"},
         {"teams": [VISION | {"roleArns": [f"{ROLE}/vision"]}, SPEECH]},
         {"teams": [VISION | {"volumesGiB": 100}, SPEECH]},
         {"teams": [VISION | {"fileSystemsGiB": 2400}, SPEECH]},

@@ -9,7 +9,7 @@ from ..shipped import BY_NAME
 
 # On Slurm a job has a number, on EKS a namespace and pods.
 _JOB = "cluster, hpc_job, namespace"
-_NAMED = "{{hpc_job}}{{namespace}}"
+_NAMED = "{{hpc_job}} {{namespace}}"
 _RANK = f"{_NAMED}, rank {{{{rank}}}} on {{{{node}}}}"
 _ABOUT = """
 The project's own trainers report these figures (docs/metrics.md says how yours can). A job that stopped keeps its

@@ -63,6 +63,30 @@ BAD: Cases = {
         f"{KEY}.logs",
         "needs a Prometheus workspace",
     ),
+    "a collector of pods with Slurm": (
+        {"observability": {"prometheus": "create", "scraper": "training"}},
+        f"{KEY}.scraper",
+        "nodes of Slurm send by themselves; leave it out",
+    ),
+    "a collector without a workspace": (
+        {"orchestrator": "eks", "observability": {"scraper": "training"}},
+        f"{KEY}.scraper",
+        "there is no Prometheus workspace to write to",
+    ),
+    "a collector for a workspace with a customer key": (
+        {
+            "orchestrator": "eks",
+            "observability": {"prometheus": "create", "scraper": "training"},
+            "security": {"kmsKey": "create"},
+        },
+        f"{KEY}.scraper",
+        "encrypted with a customer key (security.kmsKey)",
+    ),
+    "a collector of something else": (
+        {"orchestrator": "eks", "observability": {"prometheus": "create", "scraper": "everything"}},
+        f"{KEY}.scraper",
+        "one of 'none' or 'training'",
+    ),
     "collectors without a connection": (
         {
             "orchestrator": "eks",
