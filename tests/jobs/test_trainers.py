@@ -327,8 +327,9 @@ def test_nanogpt_resumes_with_the_same_losses_as_an_uninterrupted_run(tmp_path: 
     assert "resumed after iter 4" in again
     losses = re.findall(r"^iter (?:5|6): loss ([\d.]+)", whole, re.M)
     assert re.findall(r"^iter \d+: loss ([\d.]+)", again, re.M) == losses
-    history = json.loads((tmp_path / "result.json").read_text())["history"]
-    assert [step for step, _ in history] == list(range(7))
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert [step for step, _ in result["history"]] == list(range(7))
+    assert result["checkpoint"] == str(tmp_path / "checkpoint-00000006.pt")
 
 
 @pytest.mark.parametrize(("trainer", "stubs"), [("neuron_train.py", ("xla",)), (NANOGPT, ())])
