@@ -28,6 +28,9 @@ def main() -> int:
     except ModuleNotFoundError as missing:
         sys.stderr.write(f"{missing.name} is missing in {sys.executable}: `make` in {folder} installs what is needed\n")
         return 3
+    except KeyboardInterrupt:
+        sys.stderr.write("Cancelled.\n")
+        return 130
     return verbs()
 
 

@@ -144,6 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.note("Aborted.")
         return Exit.FAILED
     except KeyboardInterrupt:
+        console.note("Cancelled.", "yellow")
         return Exit.CANCELLED
     except BrokenPipeError:
         return Exit.GOOD

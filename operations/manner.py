@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -13,14 +14,16 @@ Output = Literal["json", "yaml", "wide"]
 
 @dataclass
 class Manner:
-    """What this command line asked for."""
+    """What this command line asked for. ``line``: the command line itself, to be run again."""
 
+    line: str = ""
     output: Output | None = None
     quiet: bool = False
     verbose: bool = False
 
     def take(self, words: Sequence[str]) -> list[str]:
         """The words without -o, -q and -v, which may be anywhere before ``--``. Raises Failure for another format."""
+        self.line = shlex.join(["hyperpod", *words])
         self.output, self.quiet, self.verbose = None, False, False
         end = words.index("--") if "--" in words else len(words)
         own, rest = iter(words[:end]), list(words[end:])

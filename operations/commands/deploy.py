@@ -24,6 +24,7 @@ from ..dashboards.importing import import_dashboards
 from ..deployment import charts, deploy
 from ..deployment.engines import Engine, open_stack
 from ..deployment.leftovers import Audit
+from ..manner import MANNER
 from ..target import Target
 
 if TYPE_CHECKING:
@@ -225,9 +226,14 @@ def open_engine(
                 _bring_charts()
         yield open_stack(chosen, create=create, install_cli=install_cli), None
         return
-    with rehearsed(chosen, fail=fail or ()) as (engine, account):
-        console.note(f"Rehearsing on {engine.title}.")
-        yield engine, account
+    console.note(f"Rehearsing {chosen.stack}: {chosen.config.title} in {chosen.config.region.name} ...")
+    try:
+        with rehearsed(chosen, fail=fail or ()) as (engine, account):
+            console.note(f"Rehearsing on {engine.title}.")
+            yield engine, account
+    except KeyboardInterrupt:
+        console.note(f"Cancelled.\nNext: {_again()}", "yellow")
+        raise
 
 
 def _require_aws_cli() -> None:
@@ -261,10 +267,7 @@ def _number(report: deploy.Report) -> int:
 def finish(chosen: Target, report: deploy.Report, as_json: bool, *, rehearse: bool) -> NoReturn:
     """Show a report, record it for a real stack, and exit with its code."""
     if rehearse and report.cancelled:
-        report.next_step = (
-            "AWS was not touched, and the embedded account is gone with all that was made in it; run the same command "
-            "to rehearse again"
-        )
+        report.next_step = _again()
     elif rehearse and report.cause and not report.audit:
         report.next_step = next_step(report.cause.text, report.stack, REHEARSE_AGAIN)
     if not rehearse and report.command != "preview":
@@ -272,8 +275,13 @@ def finish(chosen: Target, report: deploy.Report, as_json: bool, *, rehearse: bo
     if as_json:
         console.emit(document(report))
     else:
-        _show(report)
+        _show(report, rehearse=rehearse)
     raise typer.Exit(report.code)
+
+
+def _again() -> str:
+    """The command that was cancelled."""
+    return f"{MANNER.line}    # AWS was not touched, and the embedded account is gone with all that was made in it"
 
 
 def document(report: deploy.Report) -> dict[str, Any]:
@@ -319,11 +327,13 @@ def show_plan(report: deploy.Report) -> None:
     console.note(counted(tally(report)), "bold")
 
 
-def _show(report: deploy.Report) -> None:
+def _show(report: deploy.Report, *, rehearse: bool) -> None:
+    what = f"{'rehearsed ' if rehearse else ''}{report.command} of {report.stack}"
+    took = f"{clock(report.seconds)}{' here' if rehearse else ''}"
     if report.cancelled:
-        console.say(f"Cancelled {report.command} of {report.stack} after {clock(report.seconds)}.", "bold yellow")
+        console.say(f"Cancelled {what} after {took}.", "bold yellow")
     elif not report.succeeded:
-        console.say(f"{report.command} of {report.stack} failed after {clock(report.seconds)}.", "bold red")
+        console.say(f"{what[0].upper()}{what[1:]} failed after {took}.", "bold red")
     if report.cause:
         console.say("What failed first:", "bold")
         console.prose(f"  {report.cause}")
@@ -337,7 +347,7 @@ def _show(report: deploy.Report) -> None:
     for warning in report.warnings:
         console.prose(f"Warning: {warning}", "yellow")
     if report.succeeded:
-        _show_success(report)
+        _show_success(report, took, rehearse=rehearse)
     if report.audit:
         _show_audit(report)
     if report.next_step:
@@ -346,7 +356,7 @@ def _show(report: deploy.Report) -> None:
         console.prose(about(report.cause.text).more, "dim")
 
 
-def _show_success(report: deploy.Report) -> None:
+def _show_success(report: deploy.Report, took: str, *, rehearse: bool) -> None:
     if report.command == "preview":
         for line in by_component(report):
             console.say(f"  {line}")
@@ -357,10 +367,11 @@ def _show_success(report: deploy.Report) -> None:
     number = _number(report)
     what = "deleted" if report.command == "destroy" else "changed"
     did = f"{number} resources {what}" if number else "no changes were needed"
-    took = f"in {clock(report.seconds)}"
     if report.predicted_seconds:
-        took = f"{took} here, in about {clock(report.predicted_seconds)} on AWS"
-    console.say(f"{report.stack} is {_DONE[report.command]}: {did} {took}.", "bold green")
+        took = f"{took}, in about {clock(report.predicted_seconds)} on AWS"
+    done = _DONE[report.command]
+    ended = f"was rehearsed, not {done}" if rehearse else f"is {done}"
+    console.prose(f"{report.stack} {ended}: {did} in {took}.", "bold green")
     outputs = readable(report.outputs)
     width = max(map(len, outputs), default=0)
     for key, value in outputs.items():

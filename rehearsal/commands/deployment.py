@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 EPILOG = (
     "Exit code: 0 all good, 1 the deployment, a change or destroy failed or left something, "
-    "2 invalid input, or a change that is refused before anything happens, 3 the Pulumi CLI is missing."
+    "2 invalid input, or a change that is refused before anything happens, 3 the Pulumi CLI is missing, 130 Ctrl-C."
 )
 
 
@@ -109,7 +109,10 @@ def deployment_command(
             "--then and --to are for the embedded engine, which knows AWS's times; for changes on the Pulumi engine "
             "use --serve"
         )
-    # Imported only once the configuration is valid.
+    console = console_beside(result)
+    title = f"{stack}: {chosen.title} in {chosen.region.name}, in an embedded AWS account"
+    console.print(f"[bold]Rehearsing[/] {title}", highlight=False)
+    # Imported only once the configuration is valid, which takes seconds.
     from ..account import Account
     from ..engines.program import ProgramError
     from ..existing import prepare
@@ -118,7 +121,6 @@ def deployment_command(
     from ..reports.html import write_report
     from ..reports.terminal import Progress, summary
 
-    console = console_beside(result)
     planned = [(project, chosen), *((step.project, step.config) for step in steps)]
     with _ended_early(serve), interruptible():
         faults, quotas = injected(fail or (), quota or (), *planned)
@@ -165,7 +167,7 @@ def _ended_early(serve: bool) -> Iterator[None]:
         yield
     except Interrupted as signalled:
         if not serve:
-            raise Failure(f"ended by {signalled}: {gone}") from None
+            raise Failure(f"ended by {signalled}: {gone}", "run the same command again", Exit.CANCELLED) from None
         Console().print(f"\nEnded: {gone}.")
         raise typer.Exit from None
 

@@ -48,10 +48,7 @@ class Progress:
     def begin(self, act: str, outcome: Outcome) -> None:
         """Begin a new phase, such as up, destroy or audit."""
         self.act = act
-        if act == "up":
-            title = f"{outcome.project.stack}: {outcome.config.title} in {outcome.config.region.name}"
-            self.console.print(f"[bold]Rehearsing[/] {title}, in an embedded AWS account")
-        elif self._rows:
+        if self._rows:
             if self._acts == 1:
                 self.console.print(
                     f"[green]✓[/] up: {outcome.created} resources" if not outcome.failures else "[red]✗[/] up failed"

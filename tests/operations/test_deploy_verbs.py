@@ -46,7 +46,7 @@ def small(monkeypatch: pytest.MonkeyPatch, project: Callable[..., Target]) -> Ta
 def test_the_verbs_rehearse_from_preview_to_audit(small: Target, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "deploy", "dev", "--rehearse")
     assert code == Exit.GOOD
-    assert "dev is deployed: 2 resources changed in 0:0" in out
+    assert "dev was rehearsed, not deployed: 2 resources changed in 0:0" in out
     assert " here, in about 0:0" in out, "what passes here is told from what AWS takes"
     assert "create" not in err.split("up dev")[0], "a preview makes nothing"
     assert "password  [secret]" in out
@@ -63,7 +63,7 @@ def test_a_failed_deployment_reads_well(small: Target, capsys: pytest.CaptureFix
     code, out, _ = run(capsys, "deploy", "dev", "--rehearse", "--fail", "later=capacity")
     assert code == Exit.FAILED
     lines = out.splitlines()
-    assert lines[0].startswith("up of dev failed after")
+    assert lines[0].startswith("Rehearsed up of dev failed after 0:0")
     assert lines[1] == "What failed first:"
     assert lines[2].strip().startswith(f"later ({LOGS}): InsufficientInstanceCapacity")
     assert lines[-2].startswith("Next: AWS has no such instances in this zone now")
@@ -75,10 +75,24 @@ def test_an_interrupted_rehearsal_does_not_send_anyone_to_the_real_stack(
 ) -> None:
     cancelled = CommandRun(causes=[Cause(text="declined")], failed=True, cancelled=True)
     monkeypatch.setattr(EmbeddedEngine, "_up", lambda *_: cancelled)
-    code, out, _ = run(capsys, "deploy", "dev", "--rehearse")
+    code, out, _ = run(capsys, "deploy", "dev", "--rehearse", "--config", "hyperpod:tags={}")
     assert code == Exit.CANCELLED
-    assert "run the same command to rehearse again" in out
+    assert "\nNext: hyperpod deploy dev --rehearse --config 'hyperpod:tags={}'    # AWS was not touched" in out
+    assert "Cancelled rehearsed up of dev after" in out
     assert "hyperpod destroy" not in out
+
+
+def test_an_interrupt_outside_of_the_engine_names_the_same_command(
+    small: Target, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(EmbeddedEngine, "unsure", interrupted)
+    code, _, err = run(capsys, "deploy", "dev", "--rehearse")
+    assert code == Exit.CANCELLED
+    assert "\nCancelled.\nNext: hyperpod deploy dev --rehearse    # AWS was not touched" in err
+    assert "Traceback" not in err
 
 
 def test_what_nobody_has_foreseen_is_mended_and_rehearsed_again(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -157,6 +158,18 @@ def test_the_command_works_on_the_project_of_the_current_folder(tmp_path: Path) 
         cwd=ROOT / "docs", capture_output=True, text=True, check=False, env={**os.environ, "NO_COLOR": "1"},
     )  # fmt: skip
     assert (ran.returncode, ran.stdout) == (0, f"hyperpod {hyperpod.VERSION}\n")
+
+
+def test_ctrl_c_before_anything_is_loaded_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted(ModuleType):
+        def __getattr__(self, name: str) -> object:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "operations.cli", Interrupted("operations.cli"))
+    assert hyperpod.main() == Exit.CANCELLED
+    assert capsys.readouterr().err == "Cancelled.\n"
 
 
 def test_the_shell_completes_verbs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

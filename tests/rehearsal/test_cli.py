@@ -78,7 +78,7 @@ def test_an_interrupted_run_says_so_and_that_nothing_is_left(
 ) -> None:
     monkeypatch.setattr("rehearsal.outcome.rehearse", lambda *_, **__: os.kill(os.getpid(), signal.SIGINT))
     before = signal.getsignal(signal.SIGINT)
-    assert main(["--stack", "dev"]) == 1
+    assert main(["--stack", "dev"]) == 130
     assert "ended by SIGINT: the embedded account" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGINT) is before
 
