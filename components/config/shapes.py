@@ -103,6 +103,10 @@ def _nearest(path: Path) -> str:
     if last.startswith("capacityReservation"):
         # SageMaker API Reference, ClusterInstanceGroupSpecification: it has no field for EC2's.
         return "HyperPod cannot use EC2 reservations: reserve a SageMaker training plan and set trainingPlanArn"
+    whole, _, part = last.partition(".")
+    if part and whole in names:
+        # Without --path, `pulumi config set` takes the dot for a part of the name.
+        return f"pulumi config set --path '{NAMESPACE}:{last}' VALUE; as JSON, {whole}={{\"{part}\": VALUE}}"
     near = difflib.get_close_matches(last, names, n=1)
     return f"did you mean {near[0]}?" if near else f"known here: {', '.join(names)}"
 

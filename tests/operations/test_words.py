@@ -37,6 +37,7 @@ WRONG = (
     ("cost dev --config", "requires an argument", "cost --help"),
     ("cost dev --config size", '"size"', "--config hyperpod:size=large"),
     ("cost dev --config hyperpod:siez=large", "hyperpod:siez", "did you mean size?"),
+    ("cost dev --config fsx.storageGiB=2400", "fsx.storageGiB", "--path 'hyperpod:fsx.storageGiB' VALUE"),
     ("cost dev --config hyperpod:size=huge", "'huge'", "'small', 'medium' or 'large'"),
     ("cost dev -o xml", '"xml"', "json, yaml, wide"),
     ("cost dev -o", '""', "json, yaml, wide"),
