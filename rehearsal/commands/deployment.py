@@ -111,7 +111,7 @@ def deployment_command(
         )
     console = console_beside(result)
     title = f"{stack}: {chosen.title} in {chosen.region.name}, in an embedded AWS account"
-    console.print(f"[bold]Rehearsing[/] {title}", highlight=False)
+    console.print(f"[bold]Rehearsing[/] {title}", highlight=False, soft_wrap=not console.is_terminal)
     # Imported only once the configuration is valid, which takes seconds.
     from ..account import Account
     from ..engines.program import ProgramError
