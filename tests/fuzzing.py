@@ -13,7 +13,9 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture import providers
 
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "short")
 _ALWAYS: dict[str, Any] = {
     "deadline": None,
     "database": None,
@@ -21,7 +23,11 @@ _ALWAYS: dict[str, Any] = {
 }
 settings.register_profile("short", max_examples=100, derandomize=True, **_ALWAYS)
 settings.register_profile("long", max_examples=10_000, print_blob=True, **_ALWAYS)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "short"))
+settings.load_profile(PROFILE)
+if PROFILE == "short":
+    # Hypothesis tries constants of every module that is loaded: reading them takes seconds, and the cases would differ
+    # with what ran before.
+    providers._get_local_constants = lambda: providers._local_constants
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
