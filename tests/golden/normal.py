@@ -144,6 +144,8 @@ class _Names:
                         texts.setdefault(text, reference)
         self._texts = texts
         self._any = re.compile("|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True)))
+        # Most texts have none of them, which is seen faster than by trying hundreds.
+        self._sign = re.compile(f"{_MADE_UP.pattern}|{re.escape(str(name))}", re.IGNORECASE)
 
     def key(self, resource: ResourceState) -> str:
         """What a resource is called here."""
@@ -156,14 +158,17 @@ class _Names:
                 return self.of(value.text)
             case str():
                 inside = structure(value)
-                return self._any.sub(lambda m: self._texts[m[0]], value) if inside is None else self.of(inside)
+                return self._named(value) if inside is None else self.of(inside)
             case Mapping():
-                return {self._any.sub(lambda m: self._texts[m[0]], key): self.of(item) for key, item in value.items()}
+                return {self._named(key): self.of(item) for key, item in value.items()}
             case list() | tuple():
                 return [self.of(item) for item in value]
             case float() if value.is_integer():
                 return int(value)
         return value
+
+    def _named(self, text: str) -> str:
+        return self._any.sub(lambda m: self._texts[m[0]], text) if self._sign.search(text) else text
 
 
 def sorted_keys(value: Any) -> Any:
