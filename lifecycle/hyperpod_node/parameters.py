@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -17,6 +18,8 @@ FILE_NAME = "hyperpod_parameters.json"
 _LINE = r"[ -~]*"
 # No number of ours is as large; a float holds every whole number below it.
 _MOST = 2**53
+# A class's types are read from their text, which takes longer than all else here.
+_types = functools.lru_cache(maxsize=None)(get_type_hints)
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false"}
 
 
@@ -91,7 +94,7 @@ def _object(kind: Any, value: Any, key: str) -> Any:
     """A dataclass from an object with all of its fields; whatever else is there stays unread."""
     if not isinstance(value, dict):
         raise ValueError(f"{key} is {short(value)}, and should be an object")
-    types = get_type_hints(kind)
+    types = _types(kind)
     fields = {field.name: (f"{key}.{field.name}" if key else field.name, field) for field in dataclasses.fields(kind)}
     if lacking := [where for name, (where, _) in fields.items() if name not in value]:
         raise ValueError(f"lacks {', '.join(lacking)}")
