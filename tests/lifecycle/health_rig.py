@@ -6,6 +6,7 @@ import copy
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -36,23 +37,28 @@ def subject(host: FakeHost, **more: object) -> Subject:
 
 def gpus(host: FakeHost, links: str = "26.562 GB/s", **second: str) -> None:
     """Let nvidia-smi show eight GPUs, of which the second differs."""
-    shown = ElementTree.parse(SHOWN).getroot()
-    (whole,) = shown.findall("gpu")
-    shown.remove(whole)
-    for number in range(8):
-        gpu = copy.deepcopy(whole)
-        gpu.set("id", f"0000:{number:02x}:00.0")
-        for name, text in second.items() if number == 1 else ():
-            (element,) = gpu.findall(PLACES[name])
-            element.text = text
-        shown.append(gpu)
-    document = ElementTree.tostring(shown, encoding="unicode")
+    document = _shown(tuple(second.items()))
     nvlink = f"GPU 0: NVIDIA H100 (UUID: x)\n\t Link 0: 26.562 GB/s\n\t Link 1: {links}\n"
 
     def smi(_: FakeHost, args: Sequence[str], __: str | None) -> Result:
         return Result(0, nvlink if "nvlink" in args else document)
 
     host.commands["nvidia-smi"] = smi
+
+
+@cache
+def _shown(second: tuple[tuple[str, str], ...]) -> str:
+    shown = ElementTree.parse(SHOWN).getroot()
+    (whole,) = shown.findall("gpu")
+    shown.remove(whole)
+    for number in range(8):
+        gpu = copy.deepcopy(whole)
+        gpu.set("id", f"0000:{number:02x}:00.0")
+        for name, text in second if number == 1 else ():
+            (element,) = gpu.findall(PLACES[name])
+            element.text = text
+        shown.append(gpu)
+    return ElementTree.tostring(shown, encoding="unicode")
 
 
 def put(host: FakeHost, name: str, text: str = "") -> None:
