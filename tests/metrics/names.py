@@ -58,13 +58,12 @@ def selectors(expr: Any) -> Iterator[promql.VectorSelector]:
 
 def walk(expr: Any) -> Iterator[Any]:
     """An expression and every part of it."""
-    yield expr
-    for name in ("lhs", "rhs", "expr", "param", "vector_selector"):
-        part = getattr(expr, name, None)
-        if part is not None:
-            yield from walk(part)
-    for part in getattr(expr, "args", ()):
-        yield from walk(part)
+    rest = [expr]
+    while rest:
+        yield (one := rest.pop())
+        inside = (getattr(one, name, None) for name in ("lhs", "rhs", "expr", "param", "vector_selector"))
+        parts = [part for part in inside if part is not None] + list(getattr(one, "args", ()))
+        rest += reversed(parts)
 
 
 def matchers(selector: promql.VectorSelector) -> Mapping[str, str]:
