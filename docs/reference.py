@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
-
 from components.config.keys import Key, keys
+from components.documents import load
 from stack import advice
 
 ROOT = Path(__file__).parents[1]
@@ -22,7 +21,7 @@ _HEAD = "| Key | Values | Default | Meaning | A change in a deployed stack |\n|-
 
 def found() -> tuple[Key, ...]:
     """Every key."""
-    return keys(yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"])
+    return keys(load((ROOT / "Pulumi.yaml").read_text())["config"])
 
 
 def reference() -> str:

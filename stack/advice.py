@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import yaml
+from components.documents import load
 
 PAGE = "docs/troubleshooting.md"
 # What to do after a rehearsal, of which `hyperpod errors` knows nothing.
@@ -37,7 +37,7 @@ class Advice:
 @cache
 def known() -> tuple[Advice, ...]:
     """Every failure that the project knows, in the order in which they are looked for."""
-    rows = yaml.load(Path(__file__).with_suffix(".yaml").read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    rows = load(Path(__file__).with_suffix(".yaml").read_text())
     return tuple(Advice(**row) for row in rows)
 
 

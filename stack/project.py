@@ -13,8 +13,7 @@ from typing import Any
 import yaml
 
 from components.config import is_kept_secret, kept_secret, mistyped, parse
-
-from .documents import load
+from components.documents import load
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "string": str,

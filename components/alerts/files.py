@@ -14,6 +14,7 @@ import yaml
 
 from ..catalogue.accelerators import CATALOGUE
 from ..config import Config
+from ..documents import load
 from . import eks_labels
 
 Group: TypeAlias = dict[str, Any]
@@ -41,7 +42,7 @@ def namespace(config: Config, cluster: str) -> str:
 def _shipped(config: Config, cluster: str) -> Iterator[Group]:
     for name in names(config.settings.orchestrator, config.settings.accelerator):
         text = Path(__file__).with_name(f"{name}.yaml").read_text()
-        yield from yaml.safe_load(text.replace('"$cluster"', f'"{cluster}"'))["groups"]
+        yield from load(text.replace('"$cluster"', f'"{cluster}"'))["groups"]
 
 
 def _facts(config: Config, cluster: str) -> Iterator[Group]:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from components.config import Config
-from stack.documents import load
+from components.documents import load
 
 FOLDER = Path(__file__).parent
 

@@ -10,11 +10,11 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-import yaml
 
 from components.catalogue.regions import REGIONS
 from components.config.keys import Key, keys
 from components.config.model import Settings
+from components.documents import load
 from stack import advice
 from stack.failures import bad_input
 
@@ -53,7 +53,7 @@ def explain_command(
     if re.fullmatch(r"(?i)hp\d+", key):
         _explain_failure(key.upper(), as_json)
         return
-    every = keys(yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"])
+    every = keys(load((ROOT / "Pulumi.yaml").read_text())["config"])
     if not key:
         console.emit([asdict(one) for one in every]) if as_json else _list("", every)
         return

@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from components.documents import load
+
 from .books import Books, Inputs, Live, Refused
 from .kinds import Kind, register
 
@@ -108,7 +110,7 @@ def _check_manager(i: Inputs) -> None:
     """Amazon Managed Service for Prometheus User Guide, "Creating an alert manager configuration": one text under one
     key; every receiver is SNS, signed for a region; repeat_interval is at most five days."""
     try:
-        inner = yaml.safe_load(yaml.safe_load(i["definition"])["alertmanager_config"])
+        inner = load(load(i["definition"])["alertmanager_config"])
         receivers = {one["name"]: one for one in inner["receivers"]}
         wanted = {inner["route"]["receiver"], *(one["receiver"] for one in inner["route"].get("routes", []))}
         complete = wanted <= receivers.keys() and all(

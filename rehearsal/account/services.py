@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from components.documents import load
+
 from .books import Books, Inputs, Live, Refused
 from .keys import check_logs
 from .kinds import Kind, register
@@ -143,7 +145,7 @@ def _workspace(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
 def _rules(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     # moto accepts any text; managed Prometheus validates the file like Prometheus.
     try:
-        groups = yaml.safe_load(i["data"])["groups"]
+        groups = load(i["data"])["groups"]
         complete = all(
             rule.get("expr") and (rule.get("alert") or rule.get("record")) for g in groups for rule in g["rules"]
         )

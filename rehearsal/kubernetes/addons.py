@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stack.documents import load
+from components.documents import load
 from stack.state import ResourceState
 
 from .kubectl import Manifest

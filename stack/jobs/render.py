@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 
 from components.config import Config, InstanceGroup
+from components.documents import load_all
 from components.kubernetes.helm import NEURON_SCHEDULER
 from components.kubernetes.metrics_scraper import GROUP_LABEL, PORT, PORT_NAME
 from components.kubernetes.pod_environment import config_map_name
@@ -18,7 +19,6 @@ from components.kubernetes.pod_resources import efa_interfaces, pod_request, tol
 from components.kubernetes.queues import LOCAL_QUEUE
 from components.kubernetes.storage import CLAIM_NAME, DATA_CLAIM
 
-from ..documents import load_all
 from .specs import IMAGE_ARCHITECTURE, SCRATCH, TOKEN_KEY, TOKEN_SECRET, Plan
 from .specs import JOBS as SPECS
 

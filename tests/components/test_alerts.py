@@ -10,9 +10,9 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-import yaml
 from moto.events.models import EventPattern
 
+from components.documents import load
 from components.observability.alert_manager import LOST_NODE
 from components.observability.existing import existing_problems
 from rehearsal.account import Account
@@ -92,12 +92,12 @@ def test_a_key_of_the_stack_lets_every_publisher_use_it() -> None:
 
 
 def manager(state: State) -> str:
-    return str(yaml.safe_load(one(state, "alerts-manager").inputs["definition"])["alertmanager_config"])
+    return str(load(one(state, "alerts-manager").inputs["definition"])["alertmanager_config"])
 
 
 def test_alert_manager_groups_by_alert_and_node_and_leaves_out_the_warnings_of_a_lost_node() -> None:
     state = state_of("slurm-closed")
-    found = yaml.safe_load(manager(state))
+    found = load(manager(state))
     assert {"alertname", "node"} <= set(found["route"]["group_by"])
     (receiver,) = found["receivers"]
     (sns,) = receiver["sns_configs"]

@@ -6,15 +6,14 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-import yaml
-
 from components.config import Settings
 from components.config.fields import Model
 from components.config.keys import keys
+from components.documents import load
 from tests.golden.stacks import GOLDEN, KEY, ROLE
 from tests.support import ROOT
 
-_SCHEMA = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
+_SCHEMA = load((ROOT / "Pulumi.yaml").read_text())["config"]
 _KEYS = [one for key in keys(_SCHEMA) for one in (key, *key.below())]
 KINDS = {key.path: key.kind for key in _KEYS if key.kind}
 # Those that hold a value, and not keys of their own.

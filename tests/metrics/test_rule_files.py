@@ -11,9 +11,9 @@ from typing import Any
 
 import promql_parser as promql
 import pytest
-import yaml
 
 from components.alerts import eks_labels, files
+from components.documents import load
 from tests.metrics import cases
 from tests.metrics.names import FOLDER, matchers, named, problems, published, rows, selectors
 from tests.support import config
@@ -26,7 +26,7 @@ Rule = Mapping[str, Any]
 @cache
 def groups(variant: str) -> list[dict[str, Any]]:
     """The groups that a stack of this variant gives its workspace."""
-    found: list[dict[str, Any]] = yaml.safe_load(files.namespace(config(variant), "demo"))["groups"]
+    found: list[dict[str, Any]] = load(files.namespace(config(variant), "demo"))["groups"]
     return found
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import jsonschema
 import pytest
-import yaml
 
 from components.config.keys import keys
+from components.documents import load
 from components.estimates.cost import estimate
 from operations import target
 from operations.deployment import new_stack
@@ -64,7 +64,7 @@ def test_a_new_stack_is_what_was_wanted(other: dict[str, Any]) -> None:
 
 def test_the_examples_in_its_comments_are_valid_too() -> None:
     text = new_stack.text(wanted(orchestrator="eks")).replace("ADDRESS", "8.8.8.8")
-    every = yaml.safe_load("\n".join(line.replace("# hyperpod:", "hyperpod:", 1) for line in text.splitlines()))
+    every = load("\n".join(line.replace("# hyperpod:", "hyperpod:", 1) for line in text.splitlines()))
     assert {"hyperpod:fsx", "hyperpod:alerts", "hyperpod:protect", "hyperpod:kubernetesApiCidrs"} <= every[
         "config"
     ].keys()
@@ -80,10 +80,7 @@ def test_a_budget_is_filled_and_not_exceeded(folder: Path, capsys: pytest.Captur
     assert found["hourly_usd"] <= 300
     more = new_stack.planned(wanted(nodes=found["nodes"] + 1)).config
     assert estimate(more).hourly_usd > 300
-    assert (
-        yaml.safe_load((folder / "Pulumi.trial.yaml").read_text())["config"]["hyperpod:workers"][0]["count"]
-        == found["nodes"]
-    )
+    assert load((folder / "Pulumi.trial.yaml").read_text())["config"]["hyperpod:workers"][0]["count"] == found["nodes"]
     assert {"service": "sagemaker", "name": "ml.p5.48xlarge for cluster usage"}.items() <= found["quotas"][1].items()
 
 
@@ -172,7 +169,7 @@ def test_a_key_is_explained_with_its_parts(capsys: pytest.CaptureFixture[str]) -
 
 def test_every_key_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     _, found = run_json(capsys, "explain")
-    schema = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
+    schema = load((ROOT / "Pulumi.yaml").read_text())["config"]
     assert [one["path"] for one in found] == [one.path for one in keys(schema)]
     assert {one["path"] for one in found} == schema.keys()
 
@@ -182,6 +179,6 @@ def test_the_schema_for_editors_takes_every_ready_stack_and_refuses_what_is_wron
 ) -> None:
     schema = json.loads(run(capsys, "explain", "--schema")[1])
     for stack in READY_STACKS:
-        jsonschema.validate(yaml.safe_load((ROOT / f"Pulumi.{stack}.yaml").read_text()), schema)
+        jsonschema.validate(load((ROOT / f"Pulumi.{stack}.yaml").read_text()), schema)
     with pytest.raises(jsonschema.ValidationError, match="'huge' is not one of"):
         jsonschema.validate({"config": {"aws:region": "us-west-2", "hyperpod:size": "huge"}}, schema)
