@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 
@@ -23,6 +24,8 @@ def main() -> int:
         sys.stderr.write("there is no HyperPod project here\nNext: cd to the folder that has its Pulumi.yaml\n")
         return 2
     sys.path.insert(0, str(folder))
+    # A command lives for seconds, and a rehearsal makes a million objects: looking for garbage would take a quarter.
+    gc.set_threshold(1_000_000, 50)
     try:
         from operations.cli import main as verbs
     except ModuleNotFoundError as missing:
@@ -31,7 +34,10 @@ def main() -> int:
     except KeyboardInterrupt:
         sys.stderr.write("Cancelled.\n")
         return 130
-    return verbs()
+    try:
+        return verbs()
+    finally:
+        gc.freeze()
 
 
 if __name__ == "__main__":
