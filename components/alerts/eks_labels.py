@@ -8,6 +8,7 @@ workspace was read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,14 @@ _NODE_OF: Mapping[str, str] = {
     # Not of a node, or told of it by another: the label is enough.
     "cluster": "METRIC",
 }
+
+
+def read() -> set[str]:
+    """The metrics of kube-state-metrics, node and DCGM exporters that rules and dashboards read, also those that rules
+    read by the add-on's own labels."""
+    by_exporters = {one.metric for one in METRICS.values() if one.exporter in ("cluster", "dcgm", "node")}
+    own = Path(__file__).with_name("eks.yaml").read_text() + "".join(_NODE_OF.values())
+    return by_exporters | set(re.findall(r"\bkube_[a-z_]+", own))
 
 
 def rules(cluster: str, accelerator: str) -> list[Rule]:

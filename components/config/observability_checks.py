@@ -43,6 +43,7 @@ def observability_problems(settings: Settings, region: Region | None) -> Iterato
             fix="set observability.prometheus to create, or leave logs out",
         )
     yield from _scraper(settings)
+    yield from _without_addon(chosen)
     if chosen.detail != "basic" and not chosen.with_prometheus:
         yield Problem(
             key=f"{_KEY}.detail",
@@ -71,6 +72,18 @@ def _scraper(settings: Settings) -> Iterator[Problem]:
             what="does not write to a workspace that is encrypted with a customer key (security.kmsKey)",
             fix="leave one of the two out, or let observability.prometheus be a workspace without such a key",
         )
+
+
+def _without_addon(chosen: Observability) -> Iterator[Problem]:
+    if chosen.scraper != "everything":
+        return
+    for key, given in (("logs", chosen.logs), ("detail", chosen.detail != "basic")):
+        if given:
+            yield Problem(
+                key=f"{_KEY}.{key}",
+                what="is a setting of the add-on, in whose place the collector is (observability.scraper everything)",
+                fix="leave one of the two out",
+            )
 
 
 def alert_problems(settings: Settings, region: Region | None) -> Iterator[Problem]:

@@ -94,7 +94,7 @@ class EksAddons(ComponentResource):
         switched = {
             TRAINING_OPERATOR: charts.hyperpod_training_operator,
             TASK_GOVERNANCE: charts.queues == "task-governance",
-            metrics_addon.ADDON: args.context.prometheus is not None,
+            metrics_addon.ADDON: metrics_addon.workspace(args.context) is not None,
         }
         sagemaker = tuple(addon for addon, wanted in switched.items() if wanted)
         for addon in (*NODE_ADDONS, *POD_ADDONS, *sagemaker):

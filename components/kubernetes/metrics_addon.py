@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ..config import Config
-from ..context import Context
+from ..context import Context, Prometheus
 from ..policies import Statement, allow
 
 ADDON = "amazon-sagemaker-hyperpod-observability"
@@ -14,6 +14,11 @@ ADDON = "amazon-sagemaker-hyperpod-observability"
 # namespace is hyperpod-observability, where EKS makes the association.
 SERVICE_ACCOUNT = "hyperpod-observability-operator-otel-collector"
 _SCRAPE_SECONDS = 30
+
+
+def workspace(context: Context) -> Prometheus | None:
+    """The workspace that it writes to; None without one, and where another collector takes its place."""
+    return None if context.settings.observability.scraper == "everything" else context.prometheus
 
 
 def configuration(config: Config, workspace: str, endpoint: str) -> str:

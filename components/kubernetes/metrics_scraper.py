@@ -7,12 +7,14 @@ it its targets, at most every 30 seconds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pulumi_aws as aws
 import yaml
 from pulumi import Output, ResourceOptions
 
+from ..alerts import eks_labels
 from ..config import Config
 from ..config.network_plan import plan_subnets
 from ..context import Prometheus
@@ -25,6 +27,11 @@ GROUP_LABEL = "sagemaker.amazonaws.com/instance-group-name"
 # What Kubeflow's training operator and the project's jobs call a pod's job, the better one last.
 _JOB_LABELS = ("app_kubernetes_io_name", "training_kubeflow_org_job_name")
 _SECONDS = 30
+# The guide, "Scraper configuration": the only credentials and the only name that it knows.
+_API, _TOKEN = "kubernetes.default.svc:443", "/var/run/secrets/kubernetes.io/serviceaccount/token"
+# What the charts of exporters label their pods with, app.kubernetes.io/name: kube-state-metrics and
+# prometheus-node-exporter (github.com/prometheus-community/helm-charts), dcgm-exporter (github.com/NVIDIA).
+EXPORTERS = ("kube-state-metrics", "prometheus-node-exporter", "dcgm-exporter")
 # CreateScraper, EksConfiguration, securityGroupIds.
 _MOST_GROUPS = 5
 
@@ -33,11 +40,15 @@ def scraper(
     name: str, args: OrchestratorArgs, prometheus: Prometheus, cluster_arn: Output[str], child: ResourceOptions
 ) -> aws.amp.Scraper:
     """A collector with the nodes' security groups: pods and the API let those in."""
-    context = args.context
+    context, settings = args.context, args.context.settings
     return aws.amp.Scraper(
         name,
         alias=context.names.cluster,
-        scrape_configuration=configuration(context.names.cluster),
+        scrape_configuration=configuration(
+            context.names.cluster,
+            everything=settings.observability.scraper == "everything",
+            teams=[settings.namespace_of(team.name) for team in settings.namespaces],
+        ),
         source=aws.amp.ScraperSourceArgs(
             eks=aws.amp.ScraperSourceEksArgs(
                 cluster_arn=cluster_arn,
@@ -50,11 +61,16 @@ def scraper(
     )
 
 
-def configuration(cluster: str) -> str:
-    """Prometheus' own configuration: pods with a port of that name, and of them the figures of training alone."""
+def configuration(cluster: str, *, everything: bool, teams: Sequence[str] = ()) -> str:
+    """Prometheus' own configuration. With ``everything`` also what the add-on would collect, labelled as by it: the
+    same recording rules read it (``eks_labels``). ``teams`` are the namespaces in which people run what they like."""
+    jobs = [_training(cluster), *((_kubelets(cluster), _exporters(cluster, teams)) if everything else ())]
+    return yaml.safe_dump({"global": {"scrape_interval": f"{_SECONDS}s"}, "scrape_configs": jobs}, sort_keys=False)
+
+
+def _training(cluster: str) -> dict[str, Any]:
+    """Pods with a port of that name, and of them the figures of training alone."""
     kept = {"source_labels": ["__meta_kubernetes_pod_container_port_name"], "regex": PORT_NAME, "action": "keep"}
-    # A pod that has ended is listed until it is deleted.
-    running = {"source_labels": ["__meta_kubernetes_pod_phase"], "regex": "Running", "action": "keep"}
     group = f"pod_label_{GROUP_LABEL}".translate(str.maketrans("./-", "___"))
     labels = [("pod_node_name", "node"), ("namespace", "namespace"), ("pod_name", "pod"), (group, "group")]
     labels += [(f"pod_label_{one}", "hpc_job") for one in _JOB_LABELS]
@@ -62,15 +78,58 @@ def configuration(cluster: str) -> str:
         {"source_labels": [f"__meta_kubernetes_{source}"], "regex": "(.+)", "target_label": label}
         for source, label in labels
     ]
-    job = {
+    return {
         "job_name": "training",
         "kubernetes_sd_configs": [{"role": "pod"}],
-        "relabel_configs": [kept, running, *named, {"target_label": "cluster", "replacement": cluster}],
-        "metric_relabel_configs": [
-            {"source_labels": ["__name__"], "regex": "hyperpod_training_.+", "action": "keep"},
-        ],
+        "relabel_configs": [kept, _running(), *named, {"target_label": "cluster", "replacement": cluster}],
+        "metric_relabel_configs": [_only("hyperpod_training_.+")],
     }
-    return yaml.safe_dump({"global": {"scrape_interval": f"{_SECONDS}s"}, "scrape_configs": [job]}, sort_keys=False)
+
+
+def _kubelets(cluster: str) -> dict[str, Any]:
+    """Which nodes there are: what each kubelet says of itself, through the API, with the node's labels."""
+    labels = "|".join(("node_kubernetes_io_instance_type", "sagemaker_amazonaws_com_instance_group_name"))
+    path = {"target_label": "__metrics_path__", "replacement": "/api/v1/nodes/$1/proxy/metrics"}
+    return {
+        "job_name": "kubelet",
+        "scheme": "https",
+        "authorization": {"type": "Bearer", "credentials_file": _TOKEN},
+        "kubernetes_sd_configs": [{"role": "node"}],
+        "relabel_configs": [
+            {"action": "labelmap", "regex": f"__meta_kubernetes_node_label_({labels})"},
+            {"source_labels": ["__meta_kubernetes_node_name"], "regex": "(.+)", **path},
+            {"target_label": "__address__", "replacement": _API},
+            {"target_label": "cluster_name", "replacement": cluster},
+        ],
+        "metric_relabel_configs": [_only("kubelet_node_name")],
+    }
+
+
+def _exporters(cluster: str, teams: Sequence[str]) -> dict[str, Any]:
+    """What rules and dashboards read of exporters that are there. Their own labels say which pod or GPU is meant, so a
+    pod of a team's could speak for any node, and is not asked."""
+    name = {"source_labels": ["__meta_kubernetes_pod_label_app_kubernetes_io_name"], "regex": "|".join(EXPORTERS)}
+    return {
+        "job_name": "exporters",
+        "honor_labels": True,
+        "kubernetes_sd_configs": [{"role": "pod"}],
+        "relabel_configs": [
+            {**name, "action": "keep"},
+            {"source_labels": ["__meta_kubernetes_namespace"], "regex": "|".join(teams) or "^$", "action": "drop"},
+            _running(),
+            {"target_label": "cluster_name", "replacement": cluster},
+        ],
+        "metric_relabel_configs": [_only("|".join(sorted(eks_labels.read())))],
+    }
+
+
+def _running() -> dict[str, Any]:
+    """A pod that has ended is listed until it is deleted."""
+    return {"source_labels": ["__meta_kubernetes_pod_phase"], "regex": "Running", "action": "keep"}
+
+
+def _only(names: str) -> dict[str, Any]:
+    return {"source_labels": ["__name__"], "regex": names, "action": "keep"}
 
 
 def sources(config: Config) -> tuple[str, ...] | None:

@@ -12,7 +12,7 @@ from components.kubernetes.metrics_scraper import PORT, configuration, sources
 from rehearsal.account import Account, Refused
 from stack.jobs.render import render
 from tests.golden.stacks import state_of
-from tests.support import config, of_type, one
+from tests.support import config, of_type, one, plan
 
 ON = {"prometheus": "create", "scraper": "training"}
 SUBNETS = [("10.0.0.0/24", "usw2-az1"), ("10.0.1.0/24", "usw2-az2"), ("10.0.2.0/24", "usw2-az2")]
@@ -39,6 +39,16 @@ def test_pods_let_it_in_at_one_port_from_where_it_is() -> None:
         policies = [policy.inputs for policy in of_type(state_of(stack), "NetworkPolicy")]
         for policy in (inputs for inputs in policies if inputs["metadata"]["name"] == "training"):
             assert [rule.get("ports", []) for rule in policy["spec"]["ingress"]] == ports
+
+
+def test_it_takes_the_add_ons_place_where_it_reads_everything() -> None:
+    made = plan("eks-gpu", observability={"prometheus": "create", "scraper": "everything"}).state
+    text = one(made, "eks-scraper").inputs["scrapeConfiguration"]
+    assert [job["job_name"] for job in yaml.safe_load(text)["scrape_configs"]] == ["training", "kubelet", "exporters"]
+    # Not every parser of YAML knows aliases.
+    assert "&id" not in text
+    assert not [addon for addon in of_type(made, "Addon") if "observability" in addon.inputs["addonName"]]
+    assert [addon for addon in of_type(state_of("eks-teams"), "Addon") if "observability" in addon.inputs["addonName"]]
 
 
 def told(**settings: Any) -> list[str]:
@@ -83,7 +93,11 @@ def ready() -> Iterator[tuple[Account, dict[str, Any], list[str]]]:
         _, cluster = account.create(CLUSTER, "demo", {**made, "roleArn": role["arn"], "vpcConfig": network})
         _, workspace = account.create(WORKSPACE, "demo", {"alias": "demo"})
         eks, amp = {"clusterArn": cluster["arn"], "subnetIds": subnets[:2]}, {"workspaceArn": workspace["arn"]}
-        inputs = {"source": {"eks": eks}, "destination": {"amp": amp}, "scrapeConfiguration": configuration("demo")}
+        inputs = {
+            "source": {"eks": eks},
+            "destination": {"amp": amp},
+            "scrapeConfiguration": configuration("demo", everything=False),
+        }
         yield account, inputs, subnets
 
 

@@ -13,7 +13,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -63,12 +63,12 @@ def reports() -> ModuleType:
 
 
 @contextmanager
-def answering(text: str) -> Iterator[str]:
-    """An HTTP server on loopback; its address."""
+def answering(text: str, path: str = "") -> Iterator[str]:
+    """An HTTP server on loopback that says the same wherever, or at ``path`` alone; its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(200)
+            self.send_response(200 if self.path.endswith(path) else 404)
             self.end_headers()
             self.wfile.write(text.encode())
 
@@ -115,16 +115,20 @@ def discovered(pods: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def prometheus(folder: Path, pods: Sequence[Mapping[str, Any]], addon: str) -> list[str]:
     """The collector and the ruler of a stack's workspace in one."""
-    given = yaml.safe_load(configuration(CLUSTER))
+    given = yaml.safe_load(configuration(CLUSTER, everything=False))
     assert given["global"].pop("scrape_interval") == "30s"
     (training,) = given["scrape_configs"]
     assert training.pop("kubernetes_sd_configs") == [{"role": "pod"}]
     (folder / "pods.json").write_text(json.dumps(discovered(pods)))
     training["file_sd_configs"] = [{"files": ["pods.json"]}]
     told_by_addon = {"job_name": "addon", "honor_labels": True, "static_configs": [{"targets": [addon]}]}
-    every = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    return started(folder, [training, told_by_addon])
+
+
+def started(folder: Path, jobs: Sequence[Mapping[str, Any]]) -> list[str]:
     (folder / "rules.yaml").write_text(files.namespace(STACK, CLUSTER))
-    whole = {**given, "global": every, "rule_files": ["rules.yaml"], "scrape_configs": [training, told_by_addon]}
+    every = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    whole = {"global": every, "rule_files": ["rules.yaml"], "scrape_configs": list(jobs)}
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(whole))
     return ["prometheus", f"--config.file={folder}/prometheus.yaml", f"--storage.tsdb.path={folder}/data"]
 
@@ -181,3 +185,63 @@ def test_a_pods_figures_arrive_with_the_contracts_labels_and_rules_answer(tmp_pa
         until(lambda: found(address, 'ALERTS{alertname="TrainingSlowRank"}'))
         slow = found(address, 'ALERTS{alertname="TrainingSlowRank"}')
         assert [(one["rank"], one["node"], one["pod"]) for one in slow] == [("3", NODES[1], "nanogpt-worker-1")]
+
+
+# Of kube-state-metrics, node exporter and DCGM exporter (tests/metrics/published), and what nobody reads.
+OF_EXPORTERS = {
+    "kube-state-metrics": (
+        'kube_node_info{{node="{node}",internal_ip="127.0.0.1"}} 1\n'
+        'kube_node_status_capacity{{node="{node}",resource="nvidia_com_gpu"}} 8\n'
+        'kube_configmap_info{{namespace="vision"}} 1\n'
+    ),
+    "prometheus-node-exporter": "node_load1 3\nnode_forks_total 9\n",
+    "dcgm-exporter": 'DCGM_FI_DEV_GPU_UTIL{{gpu="5",Hostname="{node}",namespace="vision",pod="mine"}} 71\n',
+}
+
+
+def test_in_the_add_ons_place_nodes_and_exporters_are_known_as_by_it(tmp_path: Path) -> None:
+    node = NODES[0]
+    given = yaml.safe_load(configuration(CLUSTER, everything=True, teams=["speech", "vision"]))
+    _, kubelet, exporters = given["scrape_configs"]
+    assert (kubelet.pop("scheme"), kubelet.pop("authorization")["type"]) == ("https", "Bearer")
+    assert [kubelet.pop("kubernetes_sd_configs"), exporters.pop("kubernetes_sd_configs")] == [
+        [{"role": "node"}],
+        [{"role": "pod"}],
+    ]
+    path = f"/api/v1/nodes/{node}/proxy/metrics"
+    with ExitStack() as stack:
+        api = stack.enter_context(answering(f'kubelet_node_name{{node="{node}"}} 1\ngo_threads 9\n', path))
+        (place,) = (rule for rule in kubelet["relabel_configs"] if rule.get("target_label") == "__address__")
+        assert place["replacement"] == "kubernetes.default.svc:443"
+        place["replacement"] = api
+        labels = {"node_name": node, "node_label_sagemaker_amazonaws_com_instance_group_name": "workers"}
+        labels |= {
+            "node_label_node_kubernetes_io_instance_type": "ml.p5.48xlarge",
+            "node_label_topology_kubernetes_io_zone": "a",
+        }
+        about = {f"__meta_kubernetes_{key}": value for key, value in labels.items()}
+        kubelet["static_configs"] = [{"targets": ["10.0.0.1:10250"], "labels": about}]
+        exporters["static_configs"] = []
+        # The last two: not an exporter that is known, and a pod of a team's that would speak for the node.
+        forged = OF_EXPORTERS["dcgm-exporter"].replace("71", "0")
+        pods = [*((name, "kube-system", text) for name, text in OF_EXPORTERS.items())]
+        pods += [("somebodys", "kube-system", "node_load1 4\n"), ("dcgm-exporter", "vision", forged)]
+        for name, namespace, text in pods:
+            address = stack.enter_context(answering(text.format(node=node)))
+            seen = {"pod_label_app_kubernetes_io_name": name, "pod_phase": "Running", "namespace": namespace}
+            about = {f"__meta_kubernetes_{key}": value for key, value in seen.items()}
+            exporters["static_configs"].append({"targets": [address], "labels": about})
+        address = stack.enter_context(running(started(tmp_path, [kubelet, exporters]), free_port()))
+        until(lambda: found(address, 'node_load1{cluster="demo"}') and found(address, "hyperpod:accelerators"))
+        here = {"cluster": CLUSTER, "node": node, "group": "workers"}
+        for expression, value in (
+            ('node_load1{cluster="demo"}', "3"),
+            ('DCGM_FI_DEV_GPU_UTIL{cluster="demo", gpu="5", pod="mine"}', "71"),
+            ("hyperpod:accelerators", "8"),
+            ('hyperpod_node_info{instance_type="ml.p5.48xlarge", instance_id="i-0123456789abcdef0"}', "1"),
+            ("hyperpod_accelerators_expected", "8"),
+        ):
+            until(lambda expression=expression: found(address, expression))  # type: ignore[misc]
+            (series,) = found(address, expression)
+            assert {**here, "value": value}.items() <= series.items()
+        assert found(address, '{__name__=~"go_threads|node_forks_total|kube_configmap_info"}') == []

@@ -83,9 +83,22 @@ BAD: Cases = {
         "encrypted with a customer key (security.kmsKey)",
     ),
     "a collector of something else": (
-        {"orchestrator": "eks", "observability": {"prometheus": "create", "scraper": "everything"}},
+        {"orchestrator": "eks", "observability": {"prometheus": "create", "scraper": "all"}},
         f"{KEY}.scraper",
-        "one of 'none' or 'training'",
+        "one of 'none', 'training' or 'everything'",
+    ),
+    "logs without the add-on": (
+        {"orchestrator": "eks", "observability": {"prometheus": "create", "scraper": "everything", "logs": True}},
+        f"{KEY}.logs",
+        "in whose place the collector is",
+    ),
+    "detail without the add-on": (
+        {
+            "orchestrator": "eks",
+            "observability": {"prometheus": "create", "scraper": "everything", "detail": "advanced"},
+        },
+        f"{KEY}.detail",
+        "in whose place the collector is",
     ),
     "collectors without a connection": (
         {
