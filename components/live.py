@@ -57,6 +57,7 @@ def deployed_with(config: Config) -> dict[str, Any]:
             "securityGroupIds": list(net.security_group_ids),
         },
         "fsx": {"storageGiB": config.fsx_gib, "efa": settings.fsx.efa, "throughput": settings.fsx.throughput},
+        **({"homeStorageGiB": settings.fsx.home_storage_gib} if settings.fsx.home_storage_gib else {}),
         **({"controllers": settings.slurm.controllers} if settings.slurm.controllers > 1 else {}),
         **({"kmsKey": settings.security.kms_key} if settings.security.kms_key else {}),
         "instanceTypes": {group.name: group.type.name for group in config.instance_groups},
@@ -128,6 +129,7 @@ def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
         )
     yield from _network(before["network"], after["network"])
     yield from _file_system(before["fsx"], after["fsx"])
+    yield from _home(int(before.get("homeStorageGiB", 0)), after.get("homeStorageGiB", 0))
     yield from _instance_types(before["instanceTypes"], after["instanceTypes"])
     yield from _kubernetes(before, after)
 
@@ -171,6 +173,17 @@ def _network(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Pr
                 "a different value would replace the file system and the cluster",
                 fix=f"keep it; otherwise {_ELSEWHERE}",
             )
+
+
+def _home(has: int, wanted: int) -> Iterator[Problem]:
+    """UpdateFileSystem, StorageCapacity: OpenZFS only grows, by a tenth at least."""
+    if not has or not wanted or wanted == has or wanted * 10 >= has * 11:
+        return
+    yield Problem(
+        key="hyperpod:fsx.homeStorageGiB",
+        what=f"{wanted} GiB, and the file system for /home has {has} GiB: it can only grow, by a tenth at least",
+        fix=f"{has}, or at least {-(-has * 11 // 10)}",
+    )
 
 
 def _file_system(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Problem]:

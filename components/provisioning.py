@@ -10,6 +10,7 @@ from __future__ import annotations
 from hyperpod_node import parameters, people, slurm_extra
 from hyperpod_node.accounting.accounts import OWN_ACCOUNT, with_users
 from hyperpod_node.model import (
+    HOME_MADE,
     Account,
     Accounting,
     ConfFile,
@@ -48,7 +49,7 @@ def facts(config: Config, names: Names, remote_write_url: str | None = None) -> 
         instance_groups=tuple(_group(config, group) for group in config.instance_groups),
         fsx_mount="/fsx",
         fsx_efa=settings.fsx.efa,
-        home_fsx_id=settings.fsx.home_file_system_id,
+        home_fsx_id=HOME_MADE if settings.fsx.home_storage_gib else settings.fsx.home_file_system_id,
         ssh_public_key_parameter=f"/hyperpod/{names.cluster}/ssh-public-key" if settings.ssh_public_key else None,
         imds_v1=settings.imds_v1,
         cidrs=tuple(cidr for cidr in (net.cidr, net.secondary_cidr) if cidr) if not net.vpc_id else (),
@@ -94,7 +95,7 @@ def people_text(config: Config, names: Names) -> str:
     return parameters.render(
         People(
             cluster_id=names.cluster_id,
-            homes="/home" if settings.fsx.home_file_system_id else "/fsx/home",
+            homes="/home" if settings.fsx.own_home else "/fsx/home",
             people=tuple(
                 Person(
                     name=user.name,

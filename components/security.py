@@ -13,6 +13,9 @@ from .network import Network
 
 # Amazon FSx for Lustre User Guide, "File system access control with Amazon VPC": 988 and 1018-1023.
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
+# Amazon FSx for OpenZFS User Guide, "File system access control with Amazon VPC". Its other ports, 111 and 20001-20003,
+# are those of NFS 3; the nodes speak 4.1, which needs no others (nfs(5)).
+NFS_PORTS = (2049, 2049)
 HTTP, HTTPS = 80, 443
 
 
@@ -62,6 +65,9 @@ class SecurityGroups(ComponentResource):
                 self._rule(f"storage-{direction}-nodes-{which}", storage, direction, title, peer=nodes, ports=ports)
                 self._rule(f"storage-{direction}-self-{which}", storage, direction, title, peer=storage, ports=ports)
                 self._rule(f"nodes-{direction}-storage-{which}", nodes, direction, title, peer=storage, ports=ports)
+            if settings.fsx.home_storage_gib:
+                self._rule(f"storage-{direction}-nodes-nfs", storage, direction, "NFS", peer=nodes, ports=NFS_PORTS)
+                self._rule(f"nodes-{direction}-storage-nfs", nodes, direction, "NFS", peer=storage, ports=NFS_PORTS)
         if settings.network.closed:
             for which, cidr in zip(("primary", "secondary"), network.cidr_blocks, strict=False):
                 self._rule(

@@ -1,4 +1,4 @@
-"""The shared file system: FSx for Lustre, found by the nodes through an exact tag."""
+"""The shared file systems, found by the nodes through an exact tag: FSx for Lustre, and for homes FSx for OpenZFS."""
 
 from __future__ import annotations
 
@@ -16,6 +16,13 @@ from .names import CLUSTER_ID_TAG
 LUSTRE_VERSION = "2.15"
 DEPLOYMENT_TYPE = "PERSISTENT_2"
 LINK_PATH = "/data"
+# Of FSx for OpenZFS's single-zone types the one that every region with OpenZFS has (FSx for OpenZFS User Guide,
+# "Deployment type availability"). It repairs itself within about 30 minutes ("Availability and durability").
+HOME_DEPLOYMENT_TYPE = "SINGLE_AZ_1"
+# Root of the nodes makes the people's folders. "crossmnt" shows snapshots, and with "sync", FSx's default as well, what
+# is written is on disk (Amazon FSx API Reference, OpenZFSClientConfiguration; exports(5)). Who reaches it at all is up
+# to the security groups.
+HOME_OPTIONS = ("rw", "crossmnt", "sync", "no_root_squash")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +44,11 @@ class Storage(ComponentResource):
     The cluster does not wait for it: it takes about ten minutes, as instances do, and nodes look for the one file
     system whose tag is exactly this stack's cluster id. FSx always encrypts, by default with a key that AWS owns. EFA
     is fixed at creation, and with it the throughput. New and changed files are written back to the bucket. An object is
-    deleted with its file only with ``export_deletes``, so that a job's ``rm`` does not delete a data set. Deliberately
-    absent: the linked bucket (it is the user's, and outlives the stack) and a second file system.
+    deleted with its file only with ``export_deletes``, so that a job's ``rm`` does not delete a data set. Where the
+    configuration gives homes a size, it owns a second file system for them, on OpenZFS. The nodes mount that, too, by
+    themselves: HyperPod's own FsxOpenZfsConfig (SageMaker API Reference, ClusterInstanceStorageConfig) needs its DNS
+    name in CreateCluster, so that the cluster would wait for it, and says nothing of what happens where a mount fails.
+    Deliberately absent: the linked bucket (it is the user's, and outlives the stack).
     """
 
     file_system_id: Output[str]
@@ -99,4 +109,43 @@ class Storage(ComponentResource):
             file_system.mount_name,
         )
         self.outputs = {"fsxId": self.file_system_id, "fsxDnsName": self.dns_name, "fsxMountName": self.mount_name}
+        if fsx.home_storage_gib:
+            self.outputs["homeFsxId"] = self._home(name, args).id
         self.register_outputs(self.outputs)
+
+    def _home(self, name: str, args: StorageArgs) -> aws.fsx.OpenZfsFileSystem:
+        """The file system for /home. By its type the nodes tell it from the other one, which has the same tag."""
+        context, fsx = args.context, args.context.settings.fsx
+        return aws.fsx.OpenZfsFileSystem(
+            f"{name}-home",
+            deployment_type=HOME_DEPLOYMENT_TYPE,
+            storage_capacity=fsx.home_storage_gib,
+            throughput_capacity=fsx.home_throughput,
+            root_volume_configuration=aws.fsx.OpenZfsFileSystemRootVolumeConfigurationArgs(
+                data_compression_type="LZ4",
+                nfs_exports=aws.fsx.OpenZfsFileSystemRootVolumeConfigurationNfsExportsArgs(
+                    client_configurations=[
+                        aws.fsx.OpenZfsFileSystemRootVolumeConfigurationNfsExportsClientConfigurationArgs(
+                            clients="*", options=list(HOME_OPTIONS)
+                        )
+                    ]
+                ),
+            ),
+            kms_key_id=context.key,
+            automatic_backup_retention_days=fsx.backup_days,
+            copy_tags_to_backups=True if fsx.backup_days else None,
+            skip_final_backup=True,
+            # Snapshots that people have made do not keep it from being deleted.
+            delete_options=["DELETE_CHILD_VOLUMES_AND_SNAPSHOTS"],
+            subnet_ids=args.subnet_id,
+            security_group_ids=list(args.security_group_ids),
+            tags={"Name": f"{context.names.cluster}-home", CLUSTER_ID_TAG: context.names.cluster_id},
+            opts=ResourceOptions(
+                parent=self,
+                protect=context.settings.protect,
+                retain_on_delete=fsx.retain_on_delete,
+                # FSx sets it once, as with Lustre.
+                ignore_changes=["copyTagsToBackups"],
+                depends_on=list(args.ready),
+            ),
+        )

@@ -14,9 +14,9 @@ from .state import HYPERPOD_CLUSTER
 
 # A control-plane call, for types without a figure in the table.
 _CALL_SECONDS = 3.0
-_FILE_SYSTEM = "aws:fsx/lustreFileSystem:LustreFileSystem"
+_FILE_SYSTEMS = ("aws:fsx/lustreFileSystem:LustreFileSystem", "aws:fsx/openZfsFileSystem:OpenZfsFileSystem")
 # What moves a file system's data or servers; days of backups and the like are taken at once.
-_REBUILDS = {"storageCapacity", "perUnitStorageThroughput"}
+_REBUILDS = {"storageCapacity", "perUnitStorageThroughput", "throughputCapacity"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ def update_duration(type_token: str, old: Mapping[str, Any], new: Mapping[str, A
     changed = {key for key in {*old, *new} if old.get(key) != new.get(key)}
     if changed <= {"tags", "tagsAll"} or (type_token == HYPERPOD_CLUSTER and not _adds_nodes(old, new)):
         return _CALL_SECONDS
-    if type_token == _FILE_SYSTEM and not changed & _REBUILDS:
+    if type_token in _FILE_SYSTEMS and not changed & _REBUILDS:
         return _CALL_SECONDS
     row = _changes().get(type_token)
     return row.update if row and row.update is not None else _CALL_SECONDS

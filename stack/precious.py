@@ -21,6 +21,7 @@ class Loss:
 PRECIOUS: Mapping[str, Loss] = MappingProxyType(
     {
         "aws:fsx/lustreFileSystem:LustreFileSystem": Loss("every file on it is lost"),
+        "aws:fsx/openZfsFileSystem:OpenZfsFileSystem": Loss("every home on it is lost"),
         "aws:eks/cluster:Cluster": Loss("everything that runs on it ends"),
         HYPERPOD_CLUSTER: Loss("every node ends, with all jobs"),
         # AWS KMS Developer Guide, "Delete an AWS KMS key".

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from .rows import table
 
-Unit: TypeAlias = Literal["hour", "month", "GB-month", "GB", "10M samples"]
+Unit: TypeAlias = Literal["hour", "month", "GB-month", "MBps-month", "GB", "10M samples"]
 
 # The regions whose list prices the tables have; others cost more or less.
 PRICED_REGIONS = ("us-east-1", "us-west-2")
@@ -43,10 +43,10 @@ class Price:
 
     @property
     def hourly_usd(self) -> float | None:
-        """USD per hour for one permanent unit (a gateway, a key, a GB); None where usage is billed instead."""
+        """USD per hour for one permanent unit (a gateway, a key, a GB, a MB/s); None where usage is billed instead."""
         if self.unit == "hour":
             return self.usd
-        return self.usd / HOURS_PER_MONTH if self.unit in ("month", "GB-month") else None
+        return self.usd / HOURS_PER_MONTH if self.unit in ("month", "GB-month", "MBps-month") else None
 
 
 PRICES: Mapping[str, Price] = table(Path(__file__).with_name("prices.csv"), Price, "item")

@@ -207,6 +207,24 @@ def _fsx(settings: Settings) -> Iterator[Problem]:
             what="there is no bucket to delete objects from",
             fix="leave it out, or set linkedBucket",
         )
+    if fsx.home_storage_gib and settings.orchestrator == "eks":
+        yield Problem(
+            key="hyperpod:fsx.homeStorageGiB",
+            what="pods have no home directories",
+            fix="leave it out with orchestrator eks",
+        )
+    elif fsx.home_storage_gib and fsx.home_file_system_id:
+        yield Problem(
+            key="hyperpod:fsx.homeStorageGiB",
+            what=f"/home is {fsx.home_file_system_id} already",
+            fix="one of it and homeFileSystemId",
+        )
+    if fsx.home_storage_gib is None and fsx.home_throughput != 64:
+        yield Problem(
+            key="hyperpod:fsx.homeThroughput",
+            what="there is no file system for /home whose throughput it could be",
+            fix="leave it out, or set homeStorageGiB",
+        )
     if fsx.home_file_system_id and settings.orchestrator == "eks":
         yield Problem(
             key="hyperpod:fsx.homeFileSystemId",

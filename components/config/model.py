@@ -231,6 +231,18 @@ class Fsx(Model):
     home_file_system_id: Annotated[FileSystemId | None, AT_BOOT] = None
     """Existing FSx file system, Lustre or OpenZFS, that the nodes mount at /home. It must be in `network.vpcId`, and
     its security groups must admit the nodes on TCP 988 and 1018-1023 for Lustre, or 2049 for OpenZFS. Slurm only."""
+    home_storage_gib: Annotated[
+        StrictInt | None, Change("in part", "grows in place, by a tenth at least and every 6 hours; less is refused")
+    ] = Field(None, alias="homeStorageGiB", ge=64, le=524288)
+    """Capacity in GiB of an FSx for OpenZFS file system that the stack makes and the nodes mount at /home, 64 to
+    524288. Default: none. `backupDays`, `retainOnDelete` and the stack's key hold for it too. Slurm only."""
+    home_throughput: Annotated[Literal[64, 128, 256, 512, 1024, 2048, 3072, 4096], IN_PLACE] = 64
+    """Throughput of that file system in MB/s. While a change is made it does not answer for minutes."""
+
+    @property
+    def own_home(self) -> bool:
+        """Whether /home is a file system of its own."""
+        return bool(self.home_file_system_id or self.home_storage_gib)
 
 
 class NetworkConfig(Model):

@@ -73,6 +73,11 @@ def quantities(config: Config) -> dict[str, dict[str, float]]:
     volumes = sum(group.count * group.volume_gib for group in config.instance_groups)
     held["node volumes"] = {"sagemaker_volume": volumes}
     held["FSx for Lustre"] = {f"fsx_lustre_{settings.fsx.throughput}": config.fsx_gib}
+    if settings.fsx.home_storage_gib:
+        held["FSx for OpenZFS"] = {
+            "fsx_openzfs": settings.fsx.home_storage_gib,
+            "fsx_openzfs_throughput": settings.fsx.home_throughput,
+        }
     if not settings.network.vpc_id:
         held["VPC endpoints"] = {"interface_endpoint_hour": len(interface_services(config))}
         if not settings.network.closed:

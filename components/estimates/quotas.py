@@ -102,6 +102,11 @@ def _storage(config: Config) -> Iterator[Quota]:
         unit="GiB",
     )
     yield Quota(service="fsx", name="Lustre Persistent_2 file systems", code="L-FD6F2F22", needed=1)
+    if gib := config.settings.fsx.home_storage_gib:
+        speed = config.settings.fsx.home_throughput
+        yield Quota(service="fsx", name="OpenZFS file systems", code="L-59D0763F", needed=1)
+        yield Quota(service="fsx", name="OpenZFS SSD storage capacity", code="L-88479C21", needed=gib, unit="GiB")
+        yield Quota(service="fsx", name="OpenZFS throughput capacity", code="L-4EDE4065", needed=speed, unit="MB/s")
 
 
 def _network(config: Config) -> Iterator[Quota]:

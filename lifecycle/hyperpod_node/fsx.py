@@ -21,14 +21,14 @@ NFS_OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,timeo=600,hard"
 
 def run(node: Node) -> str:
     """Step ``fsx``."""
-    detail = mount(node, _wanted(node), node.parameters.fsx_mount)
+    detail = mount(node, tagged(node, "LUSTRE"), node.parameters.fsx_mount)
     _folders(node)
     node.facts["fsx"] = True
     return detail
 
 
 def mount(node: Node, wanted: Mapping[str, str], mount_point: str) -> str:
-    """Wait for the file system with an ``id``, or with a tag of ``key`` and ``value``; mount it and write to it."""
+    """Wait for the file system with an ``id``, or of a ``type`` with a tag; mount it and write to it."""
     if _in_place(node, mount_point):
         detail = f"{node.host.mounts()[mount_point][0]} is mounted at {mount_point}"
     else:
@@ -42,8 +42,9 @@ def _in_place(node: Node, mount_point: str) -> bool:
     return mount_point in node.host.mounts() and fstab.source(node.host, mount_point) is not None
 
 
-def _wanted(node: Node) -> Dict[str, str]:
-    return {"key": CLUSTER_ID_TAG, "value": node.parameters.cluster_id}
+def tagged(node: Node, kind: str) -> Dict[str, str]:
+    """The stack's own file system of a type, of which it has one at most."""
+    return {"key": CLUSTER_ID_TAG, "value": node.parameters.cluster_id, "type": kind}
 
 
 def _wait(node: Node, wanted: Mapping[str, str]) -> Mapping[str, Any]:
@@ -95,7 +96,7 @@ def _pick(systems: List[Mapping[str, Any]], wanted: Mapping[str, str], what: str
 def _matches(system: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
     if "id" in wanted:
         return system.get("FileSystemId") == wanted["id"]
-    return {"Key": wanted["key"], "Value": wanted["value"]} in [
+    return system.get("FileSystemType") == wanted["type"] and {"Key": wanted["key"], "Value": wanted["value"]} in [
         {"Key": tag.get("Key"), "Value": tag.get("Value")} for tag in system.get("Tags") or []
     ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import fsx
-from .model import Node
+from .model import HOME_MADE, Node
 from .ssh import PERSON
 
 FOLDER = "/home"
@@ -12,9 +12,9 @@ SKELETON = "/etc/skel"
 
 def run(node: Node) -> str:
     """Step ``home``."""
-    wanted = node.parameters.home_fsx_id
-    assert wanted is not None, "the step is only there when one is configured"
-    detail = fsx.mount(node, {"id": wanted}, FOLDER)
+    known = node.parameters.home_fsx_id
+    assert known is not None, "the step is only there when one is configured"
+    detail = fsx.mount(node, fsx.tagged(node, "OPENZFS") if known == HOME_MADE else {"id": known}, FOLDER)
     home = node.host.home(PERSON)
     if home and home.startswith(f"{FOLDER}/"):
         _make(node, PERSON, home)

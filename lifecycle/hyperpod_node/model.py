@@ -11,6 +11,8 @@ from .host import Host
 
 # What the stack's own file system is tagged with, and the cluster id that is the tag's value.
 CLUSTER_ID_TAG = "hyperpod:cluster-id"
+# In the place of an id: the stack makes the file system for /home, whose id is not known before the nodes start.
+HOME_MADE = "openzfs"
 # Forms of texts: a name that other files can have in a line, a path without spaces, an address on the web, a name in
 # Slurm's database, an address block.
 WORD = {"form": r"[!-~]+"}
@@ -107,9 +109,9 @@ class Parameters:
     """hyperpod_parameters.json: its keys are the fields. The stack's program makes one, nodes read it back.
 
     ``cidrs``: the address blocks of the nodes, empty where they are not known. ``fsx_efa``: whether the file system
-    speaks EFA. ``home_fsx_id``: another file system that is mounted at /home. ``remote_write_url``: where metrics go,
-    None where nothing collects any; ``metrics_detail``: how many are collected. ``images_registry``: where the images
-    of AWS's exporters are. ``health_policy``: what is done about a node whose health checks find it bad
+    speaks EFA. ``home_fsx_id``: another file system that is mounted at /home, or HOME_MADE. ``remote_write_url``: where
+    metrics go, None where nothing collects any; ``metrics_detail``: how many are collected. ``images_registry``: where
+    the images of AWS's exporters are. ``health_policy``: what is done about a node whose health checks find it bad
     (health/policy.py). ``ssh_only_with_job``: whether people need a job on a worker to log in there (ssh_jobs.py).
     ``containers``: whether jobs may run in them (containers.py). ``accounting``: None where Slurm keeps no account of
     jobs. ``shared_queue``: whether the queue is on the shared file system, for another controller (slurm_queue.py).

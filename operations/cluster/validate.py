@@ -134,7 +134,8 @@ class Validation:
         """The file system that the nodes look for exists and is available."""
         tag = {"Key": CLUSTER_ID_TAG, "Value": self._target.names.cluster_id}
         systems = list(self._aws.pages("fsx", "describe_file_systems", "FileSystems"))
-        found = [one for one in systems if tag in one.get("Tags", [])]
+        ours = [one for one in systems if tag in one.get("Tags", [])]
+        found = [one for one in ours if one.get("FileSystemType") != "OPENZFS"]
         states = ", ".join(f"{one['FileSystemId']} {one['Lifecycle']}" for one in found) or "none has the stack's tag"
         good = [one["Lifecycle"] for one in found] == ["AVAILABLE"]
         yield _check("FSx for Lustre", good, states, "nodes find it by the tag hyperpod:cluster-id")
@@ -143,6 +144,11 @@ class Validation:
             states = ", ".join(f"{s['Lifecycle']} in {s['VpcId']}" for s in systems if s["FileSystemId"] == home)
             good = states == f"AVAILABLE in {settings.network.vpc_id}"
             yield _check("home file system", good, states or f"there is no {home}", "hyperpod:fsx.homeFileSystemId")
+
+        if settings.fsx.home_storage_gib:
+            homes = [one["Lifecycle"] for one in ours if one.get("FileSystemType") == "OPENZFS"]
+            good = homes == ["AVAILABLE"]
+            yield _check("home file system", good, ", ".join(homes) or "none has the stack's tag", "hyperpod deploy")
 
     def slurm(self) -> Iterator[Check]:
         """Slurm sees every worker with all its accelerators."""

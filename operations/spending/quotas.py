@@ -145,12 +145,20 @@ class _Usage:
         return counts
 
     @cached_property
+    def _all_file_systems(self) -> list[dict[str, Any]]:
+        return [one for one in self._aws.pages("fsx", "describe_file_systems", "FileSystems") if not self._ours(one)]
+
+    @property
     def _file_systems(self) -> list[dict[str, Any]]:
         return [
             one
-            for one in self._aws.pages("fsx", "describe_file_systems", "FileSystems")
-            if one.get("LustreConfiguration", {}).get("DeploymentType") == "PERSISTENT_2" and not self._ours(one)
+            for one in self._all_file_systems
+            if one.get("LustreConfiguration", {}).get("DeploymentType") == "PERSISTENT_2"
         ]
+
+    @property
+    def _openzfs(self) -> list[dict[str, Any]]:
+        return [one for one in self._all_file_systems if one.get("FileSystemType") == "OPENZFS"]
 
     def _count(self, operation: str, key: str, **arguments: Any) -> float:
         return sum(not self._ours(one) for one in self._aws.pages("ec2", operation, key, **arguments))
@@ -190,6 +198,9 @@ _MEASURES: dict[str, Callable[[_Usage], float]] = {
     "L-97A2C724": lambda usage: usage._instances["spot"],
     "L-8F1B9C74": lambda usage: sum(one["StorageCapacity"] for one in usage._file_systems),
     "L-FD6F2F22": lambda usage: len(usage._file_systems),
+    "L-59D0763F": lambda usage: len(usage._openzfs),
+    "L-88479C21": lambda usage: sum(one["StorageCapacity"] for one in usage._openzfs),
+    "L-4EDE4065": lambda usage: sum(one["OpenZFSConfiguration"]["ThroughputCapacity"] for one in usage._openzfs),
     "L-F678F1CE": lambda usage: usage._count("describe_vpcs", "Vpcs"),
     "L-1B52E74A": lambda usage: usage._count("describe_vpc_endpoints", "VpcEndpoints", Filters=_GATEWAY_ENDPOINTS),
     "L-A4707A72": lambda usage: usage._count("describe_internet_gateways", "InternetGateways"),

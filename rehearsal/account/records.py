@@ -10,7 +10,7 @@ from .books import Books, Inputs, Live, Refused
 from .ec2 import lacks_rule_to_itself
 from .kinds import Check, Kind, register
 from .schemas import check_shape, check_valid, replacing_properties, to_cloudformation
-from .updates import check_lustre
+from .updates import check_lustre, check_openzfs, check_openzfs_update
 
 Outputs = Callable[["Books", Inputs], tuple[str, dict[str, Any]]]
 Translate = Callable[[Inputs], dict[str, Any]]
@@ -95,6 +95,43 @@ def _lustre(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
         "arn": account.arn("fsx", f"file-system/{system}"),
         "dnsName": f"{system}.fsx.{account.region}.amazonaws.com",
         "mountName": system[-8:],
+        "vpcId": next(s.inputs["vpcId"] for s in account.find("aws:ec2/subnet:Subnet") if s.id == _subnet_of(i)),
+    }
+
+
+def _home_properties(i: Inputs) -> dict[str, Any]:
+    clients = [
+        {"Clients": one["clients"], "Options": one["options"]}
+        for one in i["rootVolumeConfiguration"]["nfsExports"]["clientConfigurations"]
+    ]
+    root = {"DataCompressionType": i["rootVolumeConfiguration"].get("dataCompressionType")}
+    zfs = {
+        "DeploymentType": i.get("deploymentType"),
+        "ThroughputCapacity": _int(i.get("throughputCapacity")),
+        "AutomaticBackupRetentionDays": _int(i.get("automaticBackupRetentionDays")),
+        "CopyTagsToBackups": i.get("copyTagsToBackups"),
+        "RootVolumeConfiguration": {**root, "NfsExports": [{"ClientConfigurations": clients}]},
+    }
+    properties = {
+        "FileSystemType": "OPENZFS",
+        "StorageCapacity": _int(i.get("storageCapacity")),
+        "SubnetIds": [i["subnetIds"]] if isinstance(i["subnetIds"], str) else i["subnetIds"],
+        "SecurityGroupIds": i.get("securityGroupIds"),
+        "KmsKeyId": i.get("kmsKeyId"),
+        "Tags": _tag_list(i),
+        "OpenZFSConfiguration": {key: value for key, value in zfs.items() if value is not None},
+    }
+    return {key: value for key, value in properties.items() if value is not None}
+
+
+def _home(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
+    check_shape("fsx", "CreateFileSystemRequest", _home_properties(i))
+    check_openzfs(i)
+    system = account.new_id("fs")
+    return system, {
+        "arn": account.arn("fsx", f"file-system/{system}"),
+        "dnsName": f"{system}.fsx.{account.region}.amazonaws.com",
+        "rootVolumeId": account.new_id("fsvol"),
         "vpcId": next(s.inputs["vpcId"] for s in account.find("aws:ec2/subnet:Subnet") if s.id == _subnet_of(i)),
     }
 
@@ -193,6 +230,15 @@ def register_kinds() -> None:
             _lustre,
             translate=_lustre_properties,
             on_update=_update_lustre,
+        )
+    )
+    register(
+        record(
+            "aws:fsx/openZfsFileSystem:OpenZfsFileSystem",
+            "AWS::FSx::FileSystem",
+            _home,
+            translate=_home_properties,
+            on_update=lambda account, live, inputs: check_openzfs_update(live, inputs, account.now),
         )
     )
     register(

@@ -26,6 +26,29 @@ def check_lustre(live: Live, i: Inputs, now: float) -> None:
     live.notes["grownAt"] = str(now)
 
 
+# CreateFileSystemOpenZFSConfiguration, ThroughputCapacity, MB/s.
+_OPENZFS_THROUGHPUT = {"SINGLE_AZ_1": (64, 128, 256, 512, 1024, 2048, 3072, 4096)}
+
+
+def check_openzfs(i: Inputs) -> None:
+    """CreateFileSystem, StorageCapacity of OpenZFS: 64 to 524,288 GiB. What each deployment type takes."""
+    if not 64 <= int(i["storageCapacity"]) <= 524288:
+        raise Refused("BadRequest", f"{i['storageCapacity']} GiB is not a capacity of OpenZFS: 64 to 524288")
+    speed, kind = int(i["throughputCapacity"]), str(i["deploymentType"])
+    if speed not in _OPENZFS_THROUGHPUT.get(kind, ()):
+        raise Refused("BadRequest", f"{speed} MB/s is not a throughput capacity of {kind}")
+
+
+def check_openzfs_update(live: Live, i: Inputs, now: float) -> None:
+    """UpdateFileSystem: storage grows by 10 percent at least, and increases are 6 hours apart (FSx for OpenZFS User
+    Guide, "Managing SSD storage capacity and provisioned IOPS")."""
+    check_openzfs(i)
+    before, after = int(live.inputs["storageCapacity"]), int(i["storageCapacity"])
+    if before < after < before * 1.1:
+        raise Refused("BadRequest", f"{after} GiB is not at least 10 percent more than the file system's {before} GiB")
+    check_lustre(live, i, now)
+
+
 def check_control_plane(live: Live, i: Inputs) -> None:
     """Amazon EKS User Guide: "Update existing cluster to new Kubernetes version", "Rollback cluster to previous
     Kubernetes version", "Change authentication mode to use access entries"; API reference, UpdateClusterConfig."""

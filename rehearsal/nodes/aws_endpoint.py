@@ -12,7 +12,7 @@ from typing import Any
 from ..account import Account
 from .aws_cli import Caller, Cli
 from .http_service import Handler, Service
-from .lustre import file_systems_of
+from .lustre import FileSystem, file_systems_of
 
 # The command's exit code where the service refuses (AWS CLI User Guide, "Command line return codes").
 _REFUSED = 254
@@ -76,6 +76,8 @@ class Endpoint:
 
     def _mount(self, source: str, address: str, now: float) -> dict[str, Any]:
         """The folder behind a Lustre source. Errors are the Lustre client's."""
+        if ":/fsx" in source:
+            return self._mount_nfs(source, address, now)
         server, _, name = source.partition("@tcp:/")
         system = next((one for one in self.file_systems if one.dns_name == server), None)
         if system is None:
@@ -84,7 +86,20 @@ class Endpoint:
             return {"rc": 2, "error": "No such file or directory\nIs the MGS specification correct?"}
         if system.lifecycle(now) != "AVAILABLE":
             return {"rc": 5, "error": "Input/output error\nIs the MGS running?"}
-        if system.hangs_once and address not in system.hung:
-            system.hung.add(address)
-            return {"rc": 0, "hangs": True}
-        return {"rc": 0, "folder": system.id, "read_only": system.read_only}
+        return _reached(system, address)
+
+    def _mount_nfs(self, source: str, address: str, now: float) -> dict[str, Any]:
+        """The same for OpenZFS. Errors are those of nfs-utils' mount.nfs."""
+        system = next((one for one in self.file_systems if one.source == source), None)
+        if system is None:
+            return {"rc": 32, "error": f"Failed to resolve server {source.split(':')[0]}: Name or service not known"}
+        if system.lifecycle(now) != "AVAILABLE":
+            return {"rc": 32, "error": "Connection refused"}
+        return _reached(system, address)
+
+
+def _reached(system: FileSystem, address: str) -> dict[str, Any]:
+    if system.hangs_once and address not in system.hung:
+        system.hung.add(address)
+        return {"rc": 0, "hangs": True}
+    return {"rc": 0, "folder": system.id, "read_only": system.read_only}

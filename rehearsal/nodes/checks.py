@@ -107,7 +107,7 @@ def ssh_from_a_worker(cluster: Cluster) -> str:
     """Root on a worker finds no key that opens the controller, a login node, or root on any node."""
     worker, heads = cluster.workers[0], [cluster.controller, *cluster.of_role("login")]
     # On a shared home folder, root of every node can read the keys.
-    users = ["root"] if cluster.stack.config.settings.fsx.home_file_system_id else ["root", "ubuntu"]
+    users = ["root"] if cluster.stack.config.settings.fsx.own_home else ["root", "ubuntu"]
     logins = [f"{user}@{host.address}" for host in heads for user in users]
     logins += [f"root@{host.address}" for host in cluster.workers[1:2]]
     said = output(worker, _ALL_KEYS.format(logins=" ".join(logins)), timeout=120).splitlines()

@@ -116,7 +116,7 @@ class Cluster:
         snapshot_sysctl(self.sandbox.path("sysctl"))
         shutil.copy(Path(__file__).parent / "stubs/boot.sh", self.sandbox.path("boot.sh"))
         for system in self.endpoint.file_systems:
-            self.sandbox.share(system.id, f"{system.dns_name}@tcp:/{system.mount_name}")
+            self.sandbox.share(system.id, system.source)
         self._files = self.options.files if self.options.files is not None else self.stack.lifecycle_files()
         for group in self.stack.config.instance_groups:
             count = {"worker": self.options.workers, "controller": self.options.controllers}.get(group.role)

@@ -1,4 +1,4 @@
-"""Lustre file systems as FSx describes them to nodes."""
+"""File systems as FSx describes them to nodes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from typing import Any
 
 from ..account import Account
 
+OPENZFS = "aws:fsx/openZfsFileSystem:OpenZfsFileSystem"
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 
 
 @dataclass
 class FileSystem:
-    """A Lustre file system as FSx describes it. ``ready_after``: virtual seconds until it is AVAILABLE, None: never."""
+    """One of them; ``mount_name`` is empty for OpenZFS.
+
+    ``ready_after``: virtual seconds until it is AVAILABLE, None: never.
+    """
 
     id: str
     dns_name: str
@@ -32,11 +36,16 @@ class FileSystem:
         """The file system's state at a virtual second."""
         return "AVAILABLE" if self.ready_after is not None and now >= self.ready_after else "CREATING"
 
+    @property
+    def source(self) -> str:
+        """What clients mount (FSx for Lustre and FSx for OpenZFS User Guides, "Mounting")."""
+        return f"{self.dns_name}@tcp:/{self.mount_name}" if self.mount_name else f"{self.dns_name}:/fsx"
+
     def description(self, now: float) -> dict[str, Any]:
         """The file system in DescribeFileSystems' form."""
         return {
             "FileSystemId": self.id,
-            "FileSystemType": "LUSTRE",
+            "FileSystemType": "LUSTRE" if self.mount_name else "OPENZFS",
             "Lifecycle": self.lifecycle(now),
             "StorageCapacity": self.capacity_gib,
             "StorageType": "SSD",
@@ -45,6 +54,13 @@ class FileSystem:
             "VpcId": self.vpc_id,
             "SubnetIds": self.subnet_ids,
             "Tags": [{"Key": key, "Value": value} for key, value in sorted(self.tags.items())],
+            **self._of_its_type(),
+        }
+
+    def _of_its_type(self) -> dict[str, Any]:
+        if not self.mount_name:
+            return {"OpenZFSConfiguration": {"DeploymentType": "SINGLE_AZ_1"}}
+        return {
             "LustreConfiguration": {"MountName": self.mount_name, "DeploymentType": "PERSISTENT_2"},
             "FileSystemTypeVersion": "2.15",
         }
@@ -56,7 +72,7 @@ def file_systems_of(account: Account) -> list[FileSystem]:
         FileSystem(
             id=live.id,
             dns_name=live.outputs["dnsName"],
-            mount_name=live.outputs["mountName"],
+            mount_name=live.outputs.get("mountName", ""),
             tags=dict(live.inputs.get("tags") or {}),
             capacity_gib=int(live.inputs["storageCapacity"]),
             arn=live.outputs["arn"],
@@ -65,5 +81,6 @@ def file_systems_of(account: Account) -> list[FileSystem]:
             if isinstance(live.inputs["subnetIds"], str)
             else live.inputs["subnetIds"],
         )
-        for live in account.find(LUSTRE)
+        for kind in (LUSTRE, OPENZFS)
+        for live in account.find(kind)
     ]

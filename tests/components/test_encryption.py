@@ -25,6 +25,7 @@ GIVEN = "arn:aws:kms:us-west-2:123456789012:key/1234abcd-12ab-34cd-56ef-12345678
 # Every type that stores something at rest, with where its key is. StorageClass: what its driver makes.
 ENCRYPTED = {
     "lustreFileSystem:LustreFileSystem": "kmsKeyId",
+    "openZfsFileSystem:OpenZfsFileSystem": "kmsKeyId",
     "logGroup:LogGroup": "kmsKeyId",
     "repository:Repository": "encryptionConfigurations.0.kmsKey",
     "amp/workspace:Workspace": "kmsKeyArn",
@@ -48,8 +49,8 @@ def volumes(state: State) -> list[list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("kind", ENCRYPTED)
 def test_everything_at_rest_is_encrypted_with_the_key_of_the_stack(kind: str) -> None:
-    state = state_of("eks-spot")
-    key = one(state, "encryption-key").outputs["arn"]
+    state = state_of("slurm-govcloud" if "openZfs" in kind else "eks-spot")
+    key = GOVCLOUD_KEY if "openZfs" in kind else one(state, "encryption-key").outputs["arn"]
     found = of_type(state, kind)
     assert found
     assert [resource.name for resource in found if at(resource.inputs, ENCRYPTED[kind]) != key] == []

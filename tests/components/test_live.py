@@ -72,6 +72,18 @@ CHANGES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("eks-gpu", {"kubernetesVersion": "1.33"}, {"kubernetesVersion": "1.35"}, r"kubernetesVersion: .* to 1\.34 first"),
     ("eks-gpu", {"kubernetesVersion": "1.34"}, {"kubernetesVersion": "1.33"}, "kubernetesVersion: .*within 7 days"),
     (
+        "dev",
+        {"fsx": {"homeStorageGiB": 128}},
+        {"fsx": {"homeStorageGiB": 64}},
+        "homeStorageGiB: .*; 128, or at least 141",
+    ),
+    (
+        "dev",
+        {"fsx": {"homeStorageGiB": 128}},
+        {"fsx": {"homeStorageGiB": 140}},
+        "homeStorageGiB: .*by a tenth at least",
+    ),
+    (
         "eks-gpu",
         {},
         {"authenticationMode": "API_AND_CONFIG_MAP", "kubernetesApiCidrs": ["52.94.76.1/32"]},
@@ -99,6 +111,8 @@ def test_an_impossible_change_is_refused_with_the_way_that_works(
         ("slurm-gpu", {}, {"workers": [P5 | {"count": 5}, P5 | {"name": "more"}]}),
         ("slurm-gpu", {"workers": [P5, P5 | {"name": "more"}]}, {"workers": [P5 | {"name": "more"}]}),
         ("slurm-gpu", {}, {"fsx": {"backupDays": 7, "throughput": 500, "compression": "NONE"}}),
+        ("slurm-gpu", {}, {"fsx": {"homeStorageGiB": 64}}),
+        ("slurm-gpu", {"fsx": {"homeStorageGiB": 128}}, {"fsx": {"homeStorageGiB": 141}}),
         ("slurm-gpu", {}, {"network": {"egress": "vpc-only"}, "protect": True, "tags": {"a": "b"}}),
         ("eks-gpu", {"kubernetesVersion": "1.33"}, {"kubernetesVersion": "1.34"}),
     ],

@@ -126,7 +126,12 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"charts.strictNetworkPolicies": True},
         {"security.podSecurity": "restricted"},
     ],
-    "slurm-govcloud": [{"security.kmsKey": "create"}],
+    "slurm-govcloud": [
+        {"security.kmsKey": "create"},
+        {"fsx.homeStorageGiB": 2048},
+        {"fsx.homeStorageGiB": 512},
+        {"fsx.homeThroughput": 256},
+    ],
     "eks-trainium": [{"charts.neuronScheduler": True}],
     "eks-closed": [
         {"authenticationMode": "API"},

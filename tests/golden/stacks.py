@@ -156,6 +156,7 @@ GOLDEN: dict[str, Golden] = {
             "size": "medium",
             "nodeProvisioning": "Continuous",
             "security": {"kmsKey": GOVCLOUD_KEY},
+            "fsx": {"homeStorageGiB": 1024, "homeThroughput": 128},
         },
         base="dev",
     ),

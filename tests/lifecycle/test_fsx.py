@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from hyperpod_node import fsx, home, steps
-from hyperpod_node.errors import StepError
+from hyperpod_node.errors import StepError, TooSlow
 from hyperpod_node.host import Result
 from hyperpod_node.model import Node
 
@@ -185,6 +186,47 @@ def test_a_second_file_system_serves_home_folders_when_configured(tmp_path: Path
     assert host.ran("mount", "-t", "nfs")
     assert host.path("/home/ubuntu").is_dir()
     assert host.ran("chown", "-R", "ubuntu:")
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> World:
+    """A stack that makes the file system for /home: both have its tag."""
+    homes = {**file_system("fs-0b"), "FileSystemType": "OPENZFS"}
+    world = World(tmp_path, file_systems=[homes, file_system("fs-0a")], settings={"fsx": {"homeStorageGiB": 64}})
+    world.node("worker").path("/home").rename(world.node("worker").path("/home.old"))
+    world.node("worker").path("/home").mkdir()
+    return world
+
+
+def test_the_stacks_two_file_systems_are_told_apart_by_their_types(made: World) -> None:
+    host = made.node("worker")
+    assert home.run(host.node()) == "fs-0b mounted at /home"
+    assert fsx.run(host.node()) == "fs-0a mounted at /fsx"
+    assert f"fs-0b.fsx.us-west-2.amazonaws.com:/fsx /home nfs {fsx.NFS_OPTIONS},_netdev,x-systemd.automount 0 0" in (
+        host.text("/etc/fstab").splitlines()
+    )
+
+
+@pytest.mark.parametrize(("step", "kind"), [(fsx.run, "lustre"), (home.run, "nfs")])
+def test_a_mount_that_hangs_once_is_tried_again_and_one_that_is_refused_is_told(
+    made: World, step: Callable[[Node], str], kind: str
+) -> None:
+    host = made.node("worker")
+    mount, tried = host.commands["mount"], list[str]()
+
+    def hangs(one: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+        tried.append(args[2])
+        if len(tried) == 1:
+            raise TooSlow("`mount` did not end within 60 s")
+        return mount(one, args, stdin)
+
+    host.commands["mount"] = hangs
+    step(host.node())
+    assert tried == [kind, kind]
+    other = made.node("worker", address="10.1.0.13")
+    other.fail["mount"] = Result(32, "", "mount: Connection refused")
+    with pytest.raises(StepError, match=r"was not mounted at /\w+ within 120 s: mount: Connection refused"):
+        step(other.node())
 
 
 def test_keys_wait_for_the_home_folders_that_stay(tmp_path: Path) -> None:

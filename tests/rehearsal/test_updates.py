@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from rehearsal.account import Live, Refused
-from rehearsal.account.updates import check_control_plane, check_groups, check_lustre
+from rehearsal.account.updates import (
+    check_control_plane,
+    check_groups,
+    check_lustre,
+    check_openzfs,
+    check_openzfs_update,
+)
 from stack.clock import update_duration
 
 
@@ -45,6 +52,24 @@ def test_a_file_system_grows_again_after_six_hours() -> None:
 def test_only_growing_and_throughput_keep_a_file_system_busy(changed: str, seconds: float) -> None:
     kind = "aws:fsx/lustreFileSystem:LustreFileSystem"
     assert update_duration(kind, {changed: 1}, {changed: 2}) == seconds
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [(64, 71, ""), (64, 64, ""), (64, 70, "10 percent"), (128, 64, "only grow"), (64, 524289, "64 to 524288")],
+)
+def test_a_file_system_on_openzfs_grows_by_a_tenth_at_least(before: int, after: int, refused: str) -> None:
+    kind = {"deploymentType": "SINGLE_AZ_1", "throughputCapacity": 64}
+    system = live({"storageCapacity": before, **kind})
+    with pytest.raises(Refused, match=refused) if refused else nullcontext():
+        check_openzfs_update(system, {"storageCapacity": after, **kind}, 0.0)
+
+
+def test_openzfs_has_its_own_throughputs_and_a_change_of_one_takes_time() -> None:
+    with pytest.raises(Refused, match="160 MB/s is not a throughput capacity of SINGLE_AZ_1"):
+        check_openzfs({"storageCapacity": 64, "deploymentType": "SINGLE_AZ_1", "throughputCapacity": 160})
+    kind = "aws:fsx/openZfsFileSystem:OpenZfsFileSystem"
+    assert update_duration(kind, {"throughputCapacity": 64}, {"throughputCapacity": 128}) == 600
 
 
 def test_kubernetes_is_upgraded_by_one_version_and_rolled_back_only_by_that_one() -> None:

@@ -33,6 +33,27 @@ BAD: Cases = {
         "hyperpod:fsx.homeFileSystemId",
         "hyperpod:network.vpcId",
     ),
+    "a made home file system on EKS": (
+        {"orchestrator": "eks", "fsx": {"homeStorageGiB": 64}},
+        "hyperpod:fsx.homeStorageGiB",
+        "leave it out",
+    ),
+    "two home file systems": (
+        {"fsx": {"homeStorageGiB": 64, "homeFileSystemId": "fs-0123456789abcdef0"}},
+        "hyperpod:fsx.homeStorageGiB",
+        "one of it and homeFileSystemId",
+    ),
+    "a home file system that is too small": ({"fsx": {"homeStorageGiB": 63}}, "hyperpod:fsx.homeStorageGiB", "64"),
+    "a throughput that OpenZFS does not have": (
+        {"fsx": {"homeStorageGiB": 64, "homeThroughput": 160}},
+        "hyperpod:fsx.homeThroughput",
+        "64, 128, 256",
+    ),
+    "a throughput of no home file system": (
+        {"fsx": {"homeThroughput": 128}},
+        "hyperpod:fsx.homeThroughput",
+        "homeStorageGiB",
+    ),
     "EFA to a file system too small for it": (
         {"fsx": {"efa": True}, "workers": [{**GROUP, "instanceType": "ml.p5.48xlarge"}]},
         "hyperpod:fsx.storageGiB",

@@ -31,6 +31,8 @@ _GROUPS = [
     {"name": "workers", "instanceType": "ml.g5.16xlarge", "count": 2},
     {"name": "more", "instanceType": "ml.g5.48xlarge", "count": 1},
 ]
+# Every node mounts it, whenever it joins and after each reboot.
+_HOME = 'fsx={"homeStorageGiB":64}'
 _OWN_LINES = 'slurm={"extraConf":"docs/slurm.conf.d"}'
 
 
@@ -38,7 +40,9 @@ _OWN_LINES = 'slurm={"extraConf":"docs/slurm.conf.d"}'
 def test_nodes_and_a_group_join_and_all_come_back_from_a_reboot(monkeypatch: pytest.MonkeyPatch) -> None:
     options = Options(workers=0, absent=frozenset({"more"}))
     with (
-        deployed("dev", f"workers={json.dumps(_GROUPS)}", 'login={"instanceType":"ml.m5.large"}', _OWN_LINES) as stack,
+        deployed(
+            "dev", f"workers={json.dumps(_GROUPS)}", 'login={"instanceType":"ml.m5.large"}', _OWN_LINES, _HOME
+        ) as stack,
         Cluster(stack, options) as cluster,
     ):
         cluster.start_hosts()
@@ -51,9 +55,22 @@ def test_nodes_and_a_group_join_and_all_come_back_from_a_reboot(monkeypatch: pyt
         own_lines_are_tried(cluster)
         join_late(cluster, "more", 1)
         name_the_slow(cluster)
+        homes_are_shared(cluster)
         rotation.while_jobs_run(cluster, monkeypatch)
         reboot_others(cluster)
         replace_controller(cluster)
+        homes_are_shared(cluster)
+
+
+def homes_are_shared(cluster: Cluster) -> None:
+    """/home is the same on all nodes, by NFS from the file system that the stack has made, and not /fsx."""
+    for host in cluster.hosts:
+        output(host, "touch ~/from-$(hostname)", user="ubuntu")
+        source, kind = output(host, "awk '$2 == \"/home\" {print $1, $3}' /etc/fstab").split()
+        assert (source.split(":")[1], kind) == ("/fsx", "nfs")
+    for host in cluster.hosts:
+        assert {f"from-{one.hostname}" for one in cluster.hosts} <= set(output(host, "ls /home/ubuntu").split())
+    assert not cluster.shared("ubuntu").exists()
 
 
 def join_late(cluster: Cluster, group: str, count: int, *, whole: bool = False) -> str:
