@@ -48,6 +48,12 @@ def load(stack: str, config: Sequence[str] | None) -> tuple[Project, Config]:
     return project, parse(project.config)
 
 
+def announce(console: Console, what: str, stack: str, config: Config, where: str = "") -> None:
+    """Say what is rehearsed, before the imports that take seconds."""
+    title = f"{what}{stack}: {config.title} in {config.region.name}{where}"
+    console.print(f"[bold]Rehearsing[/] {title}", highlight=False, soft_wrap=not console.is_terminal)
+
+
 def note(line: str) -> None:
     """A line beside the result."""
     Console(stderr=True).print(line, soft_wrap=True)

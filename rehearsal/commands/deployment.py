@@ -16,7 +16,7 @@ from stack.interrupts import Interrupted, interruptible
 from stack.project import Project, ProjectError
 
 from ..files import check_folders, console_beside, write
-from . import ROOT, Engine, Json, Report, Set, Stack, load, note
+from . import ROOT, Engine, Json, Report, Set, Stack, announce, load, note
 
 if TYPE_CHECKING:
     from ..account import Account
@@ -110,9 +110,8 @@ def deployment_command(
             "use --serve"
         )
     console = console_beside(result)
-    title = f"{stack}: {chosen.title} in {chosen.region.name}, in an embedded AWS account"
-    console.print(f"[bold]Rehearsing[/] {title}", highlight=False, soft_wrap=not console.is_terminal)
-    # Imported only once the configuration is valid, which takes seconds.
+    announce(console, "", stack, chosen, ", in an embedded AWS account")
+    # Imported only once the configuration is valid.
     from ..account import Account
     from ..engines.program import ProgramError
     from ..existing import prepare

@@ -12,7 +12,7 @@ from stack.failures import bad_input
 from stack.interrupts import interruptible
 
 from ..files import check_folders, console_beside, write
-from . import Engine, Json, Set, Stack, end, load, note
+from . import Engine, Json, Set, Stack, announce, end, load, note
 
 
 def eks_command(
@@ -48,15 +48,19 @@ def eks_command(
         if if_possible:
             return
         raise bad_input(f"stack {stack} runs Slurm", f"hyperpod rehearse nodes {stack}")
-    from ..kubernetes import binaries, network
+    from ..kubernetes import network
+
+    check_folders(None, result)
+    console = console_beside(result)
+    if not network.isolated():
+        announce(console, "Kubernetes of ", stack, chosen)
+    from ..kubernetes import binaries
     from ..kubernetes.control_plane import ControlPlane
     from ..kubernetes.nodes import names_of
     from ..kubernetes.outcome import Outcome
     from ..kubernetes.rehearse import lacking, run
     from ..kubernetes.show import ending
 
-    check_folders(None, result)
-    console = console_beside(result)
     unbuilt = binaries.missing() if if_possible else []
     why = f"not built yet: {', '.join(unbuilt)} (make kubernetes-tools)" if unbuilt else lacking(engine)
     if why and if_possible:

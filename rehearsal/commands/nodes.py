@@ -13,7 +13,7 @@ from stack.interrupts import interruptible
 from ..files import check_folders, console_beside, write
 from ..nodes.slurm_packages import DEFAULT as DEFAULT_SLURM
 from ..nodes.slurm_packages import ReleaseName
-from . import Json, Report, Set, Stack, end, load, note
+from . import Json, Report, Set, Stack, announce, end, load, note
 
 
 def nodes_command(
@@ -58,6 +58,7 @@ def nodes_command(
     project, chosen = load(stack, config)
     if if_possible and chosen.settings.orchestrator != "slurm":
         return
+    announce(console, "the nodes of ", stack, chosen)
     from ..nodes.cluster import Options
     from ..nodes.outcome import Outcome
     from ..nodes.rehearse import run

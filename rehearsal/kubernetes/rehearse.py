@@ -58,7 +58,6 @@ def run(
     """Run the whole rehearsal. Results go into ``outcome``, including an interruption and leftovers."""
     progress = Progress(console)
     try:
-        console.print(f"[bold]Rehearsing Kubernetes[/] of {project.stack}: {config.title} in {config.region.name}")
         progress.say("the program, in the embedded account")
         objects = declare(project, config)
         progress.say("the control plane")

@@ -44,9 +44,9 @@ class Progress:
 
 def ending(outcome: Outcome, seconds: float) -> RenderableType:
     """The table of checks, and how the run ended."""
-    table = Table(
-        title=f"Kubernetes {outcome.version}, {outcome.stack}: {len(outcome.checks)} checks", title_justify="left"
-    )
+    # An interrupted run may not know the version.
+    of = f"{f'Kubernetes {outcome.version}'.strip()}, {outcome.stack}"
+    table = Table(title=f"{of}: {len(outcome.checks)} checks", title_justify="left")
     for column in ("check", "passed", "seconds"):
         table.add_column(column, justify="right" if column == "seconds" else "left")
     for check in outcome.checks:

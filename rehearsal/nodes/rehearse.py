@@ -35,7 +35,6 @@ def run(
     run_id = ""
     try:
         with Account(config.region.name) as account:
-            console.print(f"[bold]Rehearsing the nodes[/] of {project.stack}: {config.title} in {config.region.name}")
             stack = bring_up(project, config, account)
             with Cluster(stack, asked) as cluster:
                 run_id = cluster.sandbox.run_id

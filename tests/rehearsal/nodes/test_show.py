@@ -60,5 +60,6 @@ def test_sentences_are_not_broken_in_a_pipe(
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["nodes"]) == 0
     said = [line for line in capsys.readouterr().out.splitlines() if line]
-    assert len(said) == 2
-    assert said[0].endswith("training again after 3.0 s, 0 steps lost.")
+    assert len(said) == 3
+    assert said[0] == "Rehearsing the nodes of dev: Slurm with GPUs in us-west-2"
+    assert said[1].endswith("training again after 3.0 s, 0 steps lost.")
