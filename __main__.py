@@ -9,6 +9,7 @@ import pulumi_aws as aws
 import pulumi_aws_native as aws_native
 
 from components import live, names, writers
+from components.accounting import AccountingDatabase, AccountingDatabaseArgs
 from components.config import load
 from components.context import Context
 from components.encryption import customer_key
@@ -74,6 +75,18 @@ storage = Storage(
     ),
     shared,
 )
+accounting = None
+if settings.slurm.on_rds:
+    accounting = AccountingDatabase(
+        "accounting",
+        AccountingDatabaseArgs(
+            context=context,
+            subnet_ids=network.database_subnet_ids,
+            security_group_ids=security.database,
+            controllers=identity.controller,
+        ),
+        shared,
+    )
 lifecycle = LifecycleBucket(
     "lifecycle", LifecycleBucketArgs(context=context, folder=Path("lifecycle"), writers=lifecycle_writers), shared
 )
@@ -105,6 +118,7 @@ outputs: dict[str, Any] = {
     **network.outputs,
     **storage.outputs,
     **(metrics.outputs if metrics else {}),
+    **(accounting.outputs if accounting else {}),
     "clusterName": name.cluster,
     "clusterArn": cluster.arn,
     names.BUCKET: lifecycle.bucket,

@@ -109,6 +109,11 @@ def use_through(context: Context, key: str, service: str) -> list[Statement]:
     ]
 
 
+def decrypt_through(context: Context, key: str, service: str) -> list[Statement]:
+    """What a role needs to read what a service has encrypted with the key."""
+    return [allow(["kms:Decrypt"], [key], _via(context, service))]
+
+
 def node_statements(context: Context, key: str) -> list[Statement]:
     """What a node's role needs of the key: HyperPod's grants for its volumes, and the scripts in the bucket.
 
@@ -118,7 +123,7 @@ def node_statements(context: Context, key: str) -> list[Statement]:
     return [
         allow(["kms:CreateGrant"], [key], sagemaker | _GRANTS_OF_AWS),
         allow(["kms:DescribeKey"], [key], sagemaker),
-        allow(["kms:Decrypt"], [key], _via(context, "s3")),
+        *decrypt_through(context, key, "s3"),
     ]
 
 

@@ -64,9 +64,12 @@ class Identity(ComponentResource):
     account is narrowed to this stack's; ``security.nodePermissions`` goes back to the guide's own words, should a node
     be refused something (UnauthorizedOperation or AccessDenied in CloudTrail). Deliberately absent:
     ``AmazonSSMManagedInstanceCore``, which would allow reading every parameter of the account, and any write to SSM.
+
+    ``controller`` is the name of the controllers' role, None where the stack makes none.
     """
 
     role_arns: Mapping[str, Output[str]]
+    controller: Output[str] | None
     ready: list[pulumi.Resource]
 
     def __init__(self, name: str, args: IdentityArgs, opts: ResourceOptions | None = None) -> None:
@@ -75,9 +78,11 @@ class Identity(ComponentResource):
         settings, kinds = args.context.settings, args.context.config.node_kinds
         self._narrow = settings.security.node_permissions == "narrow"
         if existing := settings.existing_role_arn:
-            self.role_arns = {kind: Output.from_input(existing) for kind in kinds}
+            self.role_arns, self.controller = {kind: Output.from_input(existing) for kind in kinds}, None
         else:
-            self.role_arns = {kind: self._role(kind).arn for kind in kinds}
+            roles = {kind: self._role(kind) for kind in kinds}
+            self.role_arns = {kind: role.arn for kind, role in roles.items()}
+            self.controller = roles["controller"].name if "controller" in roles else None
         self.register_outputs({"roleArns": dict(self.role_arns)})
 
     def _role(self, kind: NodeRole) -> aws.iam.Role:

@@ -14,6 +14,7 @@ import pulumi_aws as aws
 
 from . import writers
 from .config import Config, ConfigError, Problem
+from .config.accounting import Accounting
 from .encryption import KEY, key_problems
 from .names import BUCKET, CLUSTER_ID_TAG, DEPLOYED_WITH, Names
 from .observability.existing import existing_problems
@@ -59,6 +60,7 @@ def deployed_with(config: Config) -> dict[str, Any]:
         "fsx": {"storageGiB": config.fsx_gib, "efa": settings.fsx.efa, "throughput": settings.fsx.throughput},
         **({"homeStorageGiB": settings.fsx.home_storage_gib} if settings.fsx.home_storage_gib else {}),
         **({"controllers": settings.slurm.controllers} if settings.slurm.controllers > 1 else {}),
+        **_accounting_of(settings.slurm.accounting),
         **({"kmsKey": settings.security.kms_key} if settings.security.kms_key else {}),
         "instanceTypes": {group.name: group.type.name for group in config.instance_groups},
         "kubernetesVersion": settings.kubernetes_version if settings.orchestrator == "eks" else "",
@@ -127,11 +129,46 @@ def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
             ),
             fix=f"keep {has}; otherwise {_ELSEWHERE}",
         )
+    yield from _accounting(before.get("accounting"), after.get("accounting"))
     yield from _network(before["network"], after["network"])
     yield from _file_system(before["fsx"], after["fsx"])
     yield from _home(int(before.get("homeStorageGiB", 0)), after.get("homeStorageGiB", 0))
     yield from _instance_types(before["instanceTypes"], after["instanceTypes"])
     yield from _kubernetes(before, after)
+
+
+def _accounting_of(accounting: Accounting | None) -> dict[str, Any]:
+    """What cannot change of the accounting: only a database of its own is a resource of the stack's."""
+    if accounting is None or accounting.database == "local":
+        return {}
+    return {"accounting": {"storageGiB": accounting.storage_gib, "subnetIds": sorted(accounting.subnet_ids)}}
+
+
+def _accounting(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Iterator[Problem]:
+    """ModifyDBInstance, AllocatedStorage; a subnet group that a database is in keeps its zones."""
+    key = "hyperpod:slurm.accounting"
+    if before is None:
+        return
+    if after is None:
+        yield Problem(
+            key=f"{key}.database",
+            what="the history of jobs is in a database on RDS, which would be deleted under the controller",
+            fix=f"keep rds; otherwise save it (mariadb-dump) and {_ELSEWHERE}",
+        )
+        return
+    has = int(before["storageGiB"])
+    if after["storageGiB"] < has:
+        yield Problem(
+            key=f"{key}.storageGiB",
+            what=f"{after['storageGiB']} GiB, and the database has {has} GiB: it can only grow",
+            fix=f"at least {has}",
+        )
+    if after["subnetIds"] != before["subnetIds"]:
+        yield Problem(
+            key=f"{key}.subnetIds",
+            what=f"the database is in {', '.join(before['subnetIds'])}",
+            fix=f"keep them; otherwise {_ELSEWHERE}",
+        )
 
 
 def _key_in_words(key: str) -> str:

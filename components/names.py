@@ -66,6 +66,11 @@ class Names:
         """
         return f"hyperpod-{self.cluster_id}-{script}"
 
+    @property
+    def database(self) -> str:
+        """The name of the database of Slurm's accounting: it begins with a letter (RDS, CreateDBInstance)."""
+        return f"hyperpod-{self.cluster_id}"
+
     def role(self, kind: RoleKind) -> str:
         """A role's name. Roles are global to the account, so their names contain the region."""
         return self._role(kind)

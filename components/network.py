@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pulumi
 import pulumi_aws as aws
 from pulumi import ComponentResource, Input, Output, ResourceOptions
@@ -31,6 +33,7 @@ class Network(ComponentResource):
     private_subnet_id: Output[str]
     outputs: dict[str, Output[str]]
     eks_subnet_ids: list[Output[str]]
+    database_subnet_ids: list[Output[str]]
     cidr_blocks: list[str]
     s3_prefix_list_id: Output[str] | None
     ready: list[pulumi.Resource]
@@ -45,6 +48,8 @@ class Network(ComponentResource):
             self.vpc_id = Output.from_input(net.vpc_id)
             self.private_subnet_id = Output.from_input(net.private_subnet_id)
             self.eks_subnet_ids = [Output.from_input(subnet) for subnet in net.eks_subnet_ids]
+            accounting = context.settings.slurm.accounting
+            self.database_subnet_ids = [Output.from_input(one) for one in accounting.subnet_ids] if accounting else []
         else:
             self._make_vpc()
         self.outputs = {"vpcId": self.vpc_id, "privateSubnetId": self.private_subnet_id}
@@ -73,6 +78,8 @@ class Network(ComponentResource):
         aws.ec2.DefaultSecurityGroup(f"{self._name}-default", vpc_id=vpc.id, ingress=[], egress=[], opts=child)
         self._flow_logs(vpc)
         self._subnets(vpc, plan)
+        # In no route table of ours: nothing but the VPC reaches the database, and it reaches nothing else.
+        self.database_subnet_ids = self._in_two_zones(vpc, "database", plan, self._context.config.database_zone_ids)
         table = aws.ec2.RouteTable(f"{self._name}-private", vpc_id=vpc.id, tags=self._tags("private"), opts=child)
         self._associate("private", self.private_subnet_id, table)
         for index, subnet in enumerate(self.eks_subnet_ids):
@@ -92,16 +99,22 @@ class Network(ComponentResource):
             opts=ResourceOptions(parent=self, depends_on=self.blocks),
         )
         self.private_subnet_id = private.id
-        self.eks_subnet_ids = [
+        self.eks_subnet_ids = self._in_two_zones(vpc, "eks", plan, self._context.config.eks_zone_ids, inside)
+
+    def _in_two_zones(
+        self, vpc: aws.ec2.Vpc, what: str, plan: SubnetPlan, zones: Sequence[str], tags: dict[str, str] | None = None
+    ) -> list[Output[str]]:
+        """A subnet in each of the two zones; none without zones."""
+        return [
             aws.ec2.Subnet(
-                f"{self._name}-eks-{letter}",
+                f"{self._name}-{what}-{letter}",
                 vpc_id=vpc.id,
                 cidr_block=cidr,
                 availability_zone_id=zone,
-                tags=self._tags(f"eks-{letter}", inside),
+                tags=self._tags(f"{what}-{letter}", tags),
                 opts=self._child,
             ).id
-            for letter, cidr, zone in zip("ab", plan.eks, self._context.config.eks_zone_ids, strict=False)
+            for letter, cidr, zone in zip("ab", plan.two_zones, zones, strict=False)
         ]
 
     def _nat_gateway(self, vpc: aws.ec2.Vpc, plan: SubnetPlan, private: aws.ec2.RouteTable) -> None:

@@ -82,6 +82,7 @@ def accounting(config: Config) -> Accounting | None:
         there = {user for account in accounts if account.name == one.account for user in account.users}
         accounts = with_users(accounts, one.account, () if one.user in there else (one.user,))
     return Accounting(
+        database=slurm.accounting.database,
         retention_months=slurm.accounting.retention_months,
         accounts=tuple(accounts),
         qos=tuple(Qos(**qos.model_dump()) for qos in slurm.qos),

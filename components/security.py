@@ -16,6 +16,8 @@ LUSTRE_PORTS = ((988, 988), (1018, 1023))
 # Amazon FSx for OpenZFS User Guide, "File system access control with Amazon VPC". Its other ports, 111 and 20001-20003,
 # are those of NFS 3; the nodes speak 4.1, which needs no others (nfs(5)).
 NFS_PORTS = (2049, 2049)
+# MariaDB's own port, RDS's default for it.
+DATABASE_PORT = 3306
 HTTP, HTTPS = 80, 443
 
 
@@ -28,7 +30,7 @@ class SecurityGroupsArgs:
 
 
 class SecurityGroups(ComponentResource):
-    """Owns the nodes' and the file system's groups; with existing groups it owns nothing.
+    """Owns the groups of the nodes, the file system and the database; with existing groups it owns nothing.
 
     All traffic between nodes is allowed, in both directions: EFA's health checks fail without an egress rule to the
     group itself, even beside 0.0.0.0/0 (SageMaker Developer Guide, "Prerequisites for using SageMaker HyperPod"). Nodes
@@ -40,13 +42,14 @@ class SecurityGroups(ComponentResource):
 
     nodes: list[Output[str]]
     storage: list[Output[str]]
+    database: list[Output[str]]
     ready: list[pulumi.Resource]
 
     def __init__(self, name: str, args: SecurityGroupsArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:SecurityGroups", name, None, opts)
         self._name, self._args, self.ready = name, args, []
         if existing := args.context.settings.network.security_group_ids:
-            self.nodes = self.storage = [Output.from_input(group) for group in existing]
+            self.nodes = self.storage = self.database = [Output.from_input(group) for group in existing]
         else:
             self._make_groups()
         self.register_outputs({"nodes": self.nodes, "storage": self.storage})
@@ -57,7 +60,12 @@ class SecurityGroups(ComponentResource):
         storage = self._group(
             "storage", "FSx for Lustre", ResourceOptions(parent=self, retain_on_delete=settings.fsx.retain_on_delete)
         )
-        self.nodes, self.storage = [nodes.id], [storage.id]
+        self.nodes, self.storage, self.database = [nodes.id], [storage.id], []
+        if settings.slurm.on_rds:
+            database = self._group("database", "Slurm's accounting", ResourceOptions(parent=self))
+            self.database, own = [database.id], (DATABASE_PORT, DATABASE_PORT)
+            self._rule("database-ingress-nodes", database, "ingress", "MariaDB", peer=nodes, ports=own)
+            self._rule("nodes-egress-database", nodes, "egress", "MariaDB", peer=database, ports=own)
         for direction in ("ingress", "egress"):
             self._rule(f"nodes-{direction}-self", nodes, direction, "EFA and MPI between nodes", peer=nodes)
             for ports in (None,) if settings.fsx.efa else LUSTRE_PORTS:

@@ -85,8 +85,10 @@ def _network(account: Account, config: Config) -> None:
     assert net.private_subnet_id, "checked with the configuration"
     with _next_id(account, "vpc", net.vpc_id):
         account.create("aws:ec2/vpc:Vpc", "existing VPC", {"cidrBlock": _CIDR, "enableDnsSupport": True})
-    zones = [config.zone_id, *islice(cycle(config.eks_zone_ids), len(net.eks_subnet_ids))]
-    for number, (subnet, zone) in enumerate(zip([net.private_subnet_id, *net.eks_subnet_ids], zones, strict=True)):
+    accounting = config.settings.slurm.accounting
+    pair = net.eks_subnet_ids or (accounting.subnet_ids if accounting else ())
+    zones = [config.zone_id, *islice(cycle(config.eks_zone_ids or config.database_zone_ids), len(pair))]
+    for number, (subnet, zone) in enumerate(zip([net.private_subnet_id, *pair], zones, strict=True)):
         place = {"vpcId": net.vpc_id, "cidrBlock": f"10.0.{number + 1}.0/24", "availabilityZoneId": zone}
         with _next_id(account, "subnet", subnet):
             account.create("aws:ec2/subnet:Subnet", "existing subnet", place)

@@ -22,6 +22,7 @@ PRECIOUS: Mapping[str, Loss] = MappingProxyType(
     {
         "aws:fsx/lustreFileSystem:LustreFileSystem": Loss("every file on it is lost"),
         "aws:fsx/openZfsFileSystem:OpenZfsFileSystem": Loss("every home on it is lost"),
+        "aws:rds/instance:Instance": Loss("the history of all jobs is lost, with its backups"),
         "aws:eks/cluster:Cluster": Loss("everything that runs on it ends"),
         HYPERPOD_CLUSTER: Loss("every node ends, with all jobs"),
         # AWS KMS Developer Guide, "Delete an AWS KMS key".

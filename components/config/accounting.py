@@ -6,19 +6,37 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt
 
-from .fields import AT_BOOT, REFUSED, Change, Model
+from .fields import AT_BOOT, IN_PLACE, REFUSED, Change, Model, SubnetId
 from .people import CHARGED, AccountName, UserName
 
 DEFAULT_RETENTION_MONTHS = 13
 _TRIED = Change("at boot", "in place, by `hyperpod slurm-config`, or by the next controller")
+_MOVED = Change(
+    "in part", "to rds in place, and a controller that boots afterwards takes the last copy; back is refused"
+)
+_STAY = Change("in part", "refused for a database that is there")
+_GROWS = Change("in part", "grows in place; less is refused")
 _KEPT = Change("at boot", "in place, by `hyperpod accounts`; what is removed is kept, and told")
 
 
 class Accounting(Model):
-    """Slurm's record of jobs, in a database on the controller."""
+    """Slurm's record of jobs, in a database."""
 
-    database: Annotated[Literal["local"], AT_BOOT] = "local"
-    """Where it is. local: MariaDB on the controller, with an hourly copy on the file system."""
+    database: Annotated[Literal["local", "rds"], _MOVED] = "local"
+    """Where it is. local: MariaDB on the controller, with an hourly copy on the file system. rds: a MariaDB of Amazon
+    RDS, with its own backups, which outlives every controller."""
+    instance_class: Annotated[
+        Literal["db.t4g.medium", "db.t4g.large", "db.m6g.large", "db.m6g.xlarge"],
+        Change("in place", "in place; the database is away for some minutes, and Slurm catches up"),
+    ] = "db.t4g.medium"
+    """Instance class of the database. Needs `database` rds."""
+    storage_gib: Annotated[StrictInt, _GROWS] = Field(20, alias="storageGiB", ge=20, le=6144)
+    """Its storage in GiB, gp3. A million jobs take about one. Needs `database` rds."""
+    backup_days: Annotated[StrictInt, IN_PLACE] = Field(7, ge=0, le=35)
+    """Retention of its automatic backups in days; 0 turns them off. They go with the stack. Needs `database` rds."""
+    subnet_ids: Annotated[tuple[SubnetId, ...], _STAY] = ()
+    """Two subnets of the existing VPC, in different zones, for the database. Needs `database` rds and
+    `network.vpcId`."""
     retention_months: Annotated[StrictInt, AT_BOOT] = Field(DEFAULT_RETENTION_MONTHS, ge=1, le=120)
     """Months for which finished jobs and their use are kept."""
 
@@ -83,3 +101,8 @@ class Slurm(Model):
     what AWS does not say of it."""
     shared_queue: Annotated[StrictBool, AT_BOOT] = False
     """Keep the queue on the shared file system, where a replaced controller finds it. Always so with two of them."""
+
+    @property
+    def on_rds(self) -> bool:
+        """Whether the accounting is in a database of Amazon RDS."""
+        return self.accounting is not None and self.accounting.database == "rds"

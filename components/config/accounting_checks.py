@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from .accounting import Slurm
+from ..catalogue.regions import Region
+from .accounting import Accounting, Slurm
+from .fields import Model
 from .model import Settings
 from .problems import Problem
 
 _KEY = "hyperpod:slurm"
 # Both are there in every database of Slurm's (sacctmgr(1)).
 ROOT, NORMAL = "root", "normal"
+# Amazon RDS User Guide, "Working with a DB instance in a VPC": a subnet group has two zones at least.
+_SUBNETS = 2
+# What only a database on RDS has.
+_OF_RDS = ("instance_class", "storage_gib", "backup_days", "subnet_ids")
 # Users of every node.
 _OWN = {"root", "ubuntu"}
 
 
-def accounting_problems(settings: Settings) -> Iterator[Problem]:
+def accounting_problems(settings: Settings, region: Region | None) -> Iterator[Problem]:
     """Everything wrong with the keys of Slurm, but for the folder of packages."""
     chosen = settings.slurm
     yield from _people(settings)
@@ -34,15 +40,40 @@ def accounting_problems(settings: Settings) -> Iterator[Problem]:
             if getattr(chosen, key):
                 fix = "add slurm.accounting: {database: local}, or leave it out"
                 yield Problem(key=f"{_KEY}.{key}", what="Slurm keeps no accounts", fix=fix)
-    elif chosen.controllers > 1 and chosen.accounting.database == "local":
-        yield Problem(
-            key=f"{_KEY}.controllers",
-            what="the accounting is on the first controller, and the second does not take over while it is away",
-            fix="one controller with sharedQueue, or no accounting",
-        )
+    else:
+        yield from _database(settings, chosen.accounting, region)
     yield from _names(chosen)
     yield from _accounts(chosen)
     yield from _qos(chosen)
+
+
+def _database(settings: Settings, accounting: Accounting, region: Region | None) -> Iterator[Problem]:
+    key, existing = f"{_KEY}.accounting", bool(settings.network.vpc_id)
+    if settings.slurm.controllers > 1:
+        yield Problem(
+            key=f"{_KEY}.controllers",
+            what="slurmdbd is on the first controller, and the second does not take over while it is away",
+            fix="one controller with sharedQueue, or no accounting",
+        )
+    if accounting.database == "local":
+        for name in sorted(accounting.model_fields_set.intersection(_OF_RDS)):
+            fix = "add database: rds, or leave it out"
+            yield Problem(key=f"{key}.{_alias(accounting, name)}", what="is of a database on RDS", fix=fix)
+        return
+    if region and region.partition != "aws":
+        what = f"the lifecycle scripts have no certificate of RDS's authority in {region.name}"
+        yield Problem(key=f"{key}.database", what=what, fix="local")
+    given = accounting.subnet_ids
+    if given and not existing:
+        yield Problem(key=f"{key}.subnetIds", what="set without network.vpcId", fix="leave it out: the stack makes two")
+    elif existing and (len(given) != _SUBNETS or len(set(given)) != _SUBNETS):
+        what = "is missing" if not given else f"has {len(set(given))} subnets"
+        fix = "two subnets of the existing VPC, in different zones, as RDS wants them"
+        yield Problem(key=f"{key}.subnetIds", what=what, fix=fix)
+
+
+def _alias(model: Model, name: str) -> str:
+    return type(model).model_fields[name].alias or name
 
 
 def strangers(settings: Settings) -> list[str]:

@@ -34,7 +34,7 @@ def check(settings: Settings, region: Region | None) -> list[Problem]:
         _zone(settings, region),
         _workers(settings, region),
         _head_nodes(settings),
-        accounting_problems(settings),
+        accounting_problems(settings, region),
         kubernetes_problems(settings, region),
         _fsx(settings),
         _fsx_efa(settings),

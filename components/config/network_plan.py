@@ -13,10 +13,10 @@ from .problems import Problem
 # Amazon VPC User Guide, "VPC CIDR blocks": a block is /16 to /28, and AWS reserves 5 addresses of every subnet.
 _LARGEST_PREFIX, _SMALLEST_PREFIX = 16, 28
 _RESERVED_ADDRESSES = 5
-# Public and control-plane subnets are /24s at fixed places of the first block. Without a second block, its upper half
-# is for the nodes.
+# The public subnet and those in two zones are /24s at fixed places of the first block. Without a second block, its
+# upper half is for the nodes.
 _PRIMARY_PREFIX = 20
-_PUBLIC_SLOT, _EKS_SLOTS = 0, (2, 3)
+_PUBLIC_SLOT, _TWO_ZONES_SLOTS = 0, (2, 3)
 # Amazon SageMaker Developer Guide, "Prerequisites for using SageMaker HyperPod": a p5 takes 32 addresses with Slurm
 # (one per EFA interface) and 81 with EKS, whose CNI holds 49 more for pods.
 _POD_ADDRESSES = 49
@@ -26,11 +26,12 @@ _PRIVATE_RANGES = tuple(IPv4Network(r) for r in ("10.0.0.0/8", "172.16.0.0/12", 
 
 @dataclass(frozen=True, kw_only=True)
 class SubnetPlan:
-    """CIDR blocks of the subnets. ``private`` holds the nodes and the file system."""
+    """CIDR blocks of the subnets. ``private`` holds the nodes and the file system, ``two_zones`` what needs two zones:
+    the EKS control plane, or with Slurm a database of Amazon RDS."""
 
     public: str
     private: str
-    eks: tuple[str, str]
+    two_zones: tuple[str, str]
 
 
 def plan_subnets(cidr: str, secondary_cidr: str | None) -> SubnetPlan:
@@ -38,8 +39,9 @@ def plan_subnets(cidr: str, secondary_cidr: str | None) -> SubnetPlan:
     primary = IPv4Network(cidr)
     slots = list(primary.subnets(new_prefix=24))
     private = secondary_cidr or str(list(primary.subnets(prefixlen_diff=1))[1])
-    first, second = _EKS_SLOTS
-    return SubnetPlan(public=str(slots[_PUBLIC_SLOT]), private=private, eks=(str(slots[first]), str(slots[second])))
+    first, second = _TWO_ZONES_SLOTS
+    pair = (str(slots[first]), str(slots[second]))
+    return SubnetPlan(public=str(slots[_PUBLIC_SLOT]), private=private, two_zones=pair)
 
 
 def addresses_needed(settings: Settings) -> int:

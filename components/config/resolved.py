@@ -60,8 +60,15 @@ class Config:
     @property
     def eks_zone_ids(self) -> tuple[str, ...]:
         """Two zones for the EKS control plane, the workers' own and another; none with Slurm."""
-        if self.settings.orchestrator != "eks":
-            return ()
+        return self._two_zones if self.settings.orchestrator == "eks" else ()
+
+    @property
+    def database_zone_ids(self) -> tuple[str, ...]:
+        """Two zones for the database of Slurm's accounting; none where the stack makes none."""
+        return self._two_zones if self.settings.slurm.on_rds else ()
+
+    @property
+    def _two_zones(self) -> tuple[str, str]:
         return self.zone_id, self.region.other_eks_zone(self.zone_id)
 
     @property

@@ -78,6 +78,9 @@ def quantities(config: Config) -> dict[str, dict[str, float]]:
             "fsx_openzfs": settings.fsx.home_storage_gib,
             "fsx_openzfs_throughput": settings.fsx.home_throughput,
         }
+    if (database := settings.slurm.accounting) and settings.slurm.on_rds:
+        kind = database.instance_class.removeprefix("db.").replace(".", "_")
+        held["accounting database"] = {f"rds_{kind}": 1, "rds_gp3": database.storage_gib, "secret": 1}
     if not settings.network.vpc_id:
         held["VPC endpoints"] = {"interface_endpoint_hour": len(interface_services(config))}
         if not settings.network.closed:

@@ -39,6 +39,8 @@ def needed(config: Config) -> list[Quota]:
         quotas += _network(config)
     if settings.orchestrator == "eks":
         quotas.append(Quota(service="eks", name="Clusters", code="L-1194D53C", needed=1))
+    if settings.slurm.on_rds:
+        quotas.append(Quota(service="rds", name="DB instances", code="L-7B6409FD", needed=1))
     if settings.observability.prometheus == "create":
         quotas.append(Quota(service="aps", name="Workspaces per region per account", code="L-8873DB23", needed=1))
     if settings.observability.grafana == "create":

@@ -138,4 +138,4 @@ def sources(config: Config) -> tuple[str, ...] | None:
     network = config.settings.network
     if config.settings.observability.scraper == "none":
         return None
-    return () if network.vpc_id else plan_subnets(network.cidr, network.secondary_cidr).eks
+    return () if network.vpc_id else plan_subnets(network.cidr, network.secondary_cidr).two_zones

@@ -24,12 +24,16 @@ class Refused(Exception):
 
 
 def call(node: Node, *args: str) -> Any:
-    """One call, its output parsed. Raises Refused, or StepError when the command is missing."""
-    command = ("aws", *args, "--region", node.parameters.region, "--output", "json", *LIMITS)
-    result = node.host.run(
-        *command,
+    """One call by a step, its output parsed. Raises Refused, or StepError when the command is missing."""
+    return ask(node.host, node.parameters.region, node.timeout("aws"), *args)
+
+
+def ask(host: Host, region: str, timeout: float, *args: str) -> Any:
+    """``call`` by a command of its own."""
+    result = host.run(
+        *("aws", *args, "--region", region, "--output", "json", *LIMITS),
         check=False,
-        timeout=node.timeout("aws"),
+        timeout=timeout,
         env={"AWS_PAGER": "", "AWS_EC2_METADATA_V1_DISABLED": "true"},
     )
     if result.code != 0:

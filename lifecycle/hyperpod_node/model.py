@@ -96,8 +96,10 @@ class Default:
 @dataclass(frozen=True)
 class Accounting:
     """What Slurm keeps of jobs, for how long, and who may use how much (accounting/). ``defaults`` has only people
-    whose default is configured; for others it is the first account that they came into."""
+    whose default is configured; for others it is the first account that they came into. ``database``: where it is kept,
+    on the controller or in a database of Amazon RDS (accounting/remote.py)."""
 
+    database: Literal["local", "rds"]
     retention_months: int
     accounts: Tuple[Account, ...]
     qos: Tuple[Qos, ...]

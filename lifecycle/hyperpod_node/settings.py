@@ -16,6 +16,9 @@ TIMEOUTS: Mapping[str, float] = {
     # A Lustre file system takes about ten minutes, and may start after the cluster does.
     "fsx": 1800,
     "mount": 120,
+    # A database of RDS takes about ten minutes, too, and its password may reach the controller's role a minute later.
+    "database": 1800,
+    "database-login": 180,
     # The controller may still be waiting for the file system when a worker is done with it.
     "controller": 900,
     "agent": 300,

@@ -54,6 +54,8 @@ SLURM: List[Step] = [
 ]
 # slurmctld ends where slurm.conf names a slurmdbd that does not answer.
 DATABASE = Step("database", database.run, 900, ("identity",))
+# The client needs the authorities' certificates, which come with the commands.
+REMOTE = Step("database", database.run, LIMIT, ("commands",))
 ACCOUNTING = Step("accounting", daemon.run, LIMIT, ("database", "munge", "commands", "environment"))
 ACCOUNTS = Step("slurm-accounts", accounts.run, 300, ("slurm",), required=False)
 HOME = Step("home", home.run, LIMIT, ("fsx",))
@@ -87,7 +89,8 @@ def for_orchestrator(node: Node) -> List[Step]:
     if people.shipped(node.host):
         steps = _before(("slurm",), PEOPLE, steps)
     if found.accounting:
-        steps = [DATABASE, *_before(("slurm",), ACCOUNTING, steps), ACCOUNTS]
+        first = REMOTE if found.accounting.database == "rds" else DATABASE
+        steps = [first, *_before(("slurm",), ACCOUNTING, steps), ACCOUNTS]
     if found.containers:
         steps = _before(("slurm",), CONTAINERS, steps)
     if found.home_fsx_id:

@@ -75,6 +75,19 @@ _KINDS = {
         "SSM parameter", "ssm", "get_parameter", lambda arn, one: {"Name": one},
         "Parameter", "aws ssm delete-parameter --name {id}",
     ),
+    "rds:db": _Kind(
+        "database", "rds", "describe_db_instances", lambda arn, one: {"DBInstanceIdentifier": one},
+        "DBInstances[?DBInstanceStatus != 'deleting']",
+        "aws rds delete-db-instance --skip-final-snapshot --db-instance-identifier {id}    # and its data",
+    ),
+    "rds:subgrp": _Kind(
+        "DB subnet group", "rds", "describe_db_subnet_groups", lambda arn, one: {"DBSubnetGroupName": one},
+        "DBSubnetGroups", "aws rds delete-db-subnet-group --db-subnet-group-name {id}",
+    ),
+    "rds:pg": _Kind(
+        "DB parameter group", "rds", "describe_db_parameter_groups", lambda arn, one: {"DBParameterGroupName": one},
+        "DBParameterGroups", "aws rds delete-db-parameter-group --db-parameter-group-name {id}",
+    ),
     "ec2:volume": _Kind(
         "EBS volume", "ec2", "describe_volumes", lambda arn, one: {"VolumeIds": [one]},
         "Volumes[?State != 'deleting']", "aws ec2 delete-volume --volume-id {id}    # and its data",

@@ -180,6 +180,10 @@ class _Usage:
         names: Iterator[str] = self._aws.pages("eks", "list_clusters", "clusters")
         return sum(name != self._target.cluster_name for name in names)
 
+    def _databases(self) -> float:
+        listed: Iterator[dict[str, Any]] = self._aws.pages("rds", "describe_db_instances", "DBInstances")
+        return float(sum(one["DBInstanceIdentifier"] != self._target.names.database for one in listed))
+
     def _workspaces(self, service: str) -> float:
         listed = self._aws.pages(service, "list_workspaces", "workspaces")
         return float(sum(one.get("tags", {}).get(CLUSTER_ID_TAG) != self._target.names.cluster_id for one in listed))
@@ -208,6 +212,7 @@ _MEASURES: dict[str, Callable[[_Usage], float]] = {
     "L-0263D0A3": lambda usage: usage._count("describe_addresses", "Addresses"),
     _ENIS: _Usage._interfaces,
     "L-1194D53C": _Usage._kubernetes,
+    "L-7B6409FD": lambda usage: usage._databases(),
     "L-8873DB23": lambda usage: usage._workspaces("amp"),
     "L-2C2D5119": lambda usage: usage._workspaces("grafana"),
 }

@@ -22,6 +22,7 @@ from . import (
     kubernetes,
     moto_settings,
     notices,
+    rds,
     records,
     s3,
     scrapers,
@@ -46,7 +47,7 @@ T = TypeVar("T")
 RETRIES = 5
 
 moto_settings.apply()
-for _module in (access_entries, ec2, eks, hyperpod, iam, kubernetes, notices, records, s3, scrapers, services):
+for _module in (access_entries, ec2, eks, hyperpod, iam, kubernetes, notices, rds, records, s3, scrapers, services):
     _module.register_kinds()
 
 

@@ -35,7 +35,13 @@ _QUERIES = (
     ("cloudwatch", "describe_alarms", "MetricAlarms[].AlarmName"),
     ("cloudwatch", "list_dashboards", "DashboardEntries[].DashboardName"),
     ("amp", "list_workspaces", "workspaces[].workspaceId"),
+    ("rds", "describe_db_instances", "DBInstances[].DBInstanceIdentifier"),
+    ("rds", "describe_db_subnet_groups", "DBSubnetGroups[].DBSubnetGroupName"),
+    ("rds", "describe_db_parameter_groups", "DBParameterGroups[].DBParameterGroupName"),
+    ("rds", "describe_db_snapshots", "DBSnapshots[].DBSnapshotIdentifier"),
+    ("secretsmanager", "list_secrets", "SecretList[].Name"),
 )
+_KEYS_OF_AWS = "Aliases[?starts_with(AliasName, 'alias/aws/')].TargetKeyId"
 
 
 def take_inventory(account: Books) -> Inventory:
@@ -47,7 +53,9 @@ def take_inventory(account: Books) -> Inventory:
         what = f"{service} {operation.split('_', 1)[1].replace('_', '-')}"
         found[what] = set(_names(account, service, operation, path)) if service in asked else set()
     keys = _names(account, "kms", "list_keys", "Keys[].KeyId") if "kms" in asked else []
-    found["kms keys"] = {key for key in keys if _usable(account, key)}
+    # moto calls those of AWS's own customers' too.
+    own = set(_names(account, "kms", "list_aliases", _KEYS_OF_AWS)) if keys else set()
+    found["kms keys"] = {key for key in keys if key not in own and _usable(account, key)}
     found["record"] = {live.id for live in account.live.values() if live.ours}
     return found
 

@@ -40,6 +40,11 @@ _PARTS: Mapping[str, Mapping[str, str]] = {
     "sns": {"Name": "TopicName"},
     "cloudwatch": {"AlarmNames": "AlarmName", "DashboardNames": "DashboardName"},
     "eks": {"Name": "ClusterName"},
+    "rds": {
+        "DBInstanceIdentifier": "DbInstanceName",
+        "DBParameterGroupName": "ParameterGroupName",
+        "DBSubnetGroupName": "SubnetGroupName",
+    },
 }
 # IAM User Guide, "Grant a user permissions to pass a role to an AWS service": calls that pass one, and to whom.
 _PASSING = {"DeliverLogsPermissionArn": "vpc-flow-logs.amazonaws.com"}

@@ -239,7 +239,11 @@ def test_deleting_a_file_deletes_its_object_only_where_the_stack_asks_for_it(sta
 
 def test_protect_covers_cluster_and_data_and_retain_covers_the_file_system() -> None:
     state = state_of("slurm-existing")
-    assert {r.name for r in state.values() if r.protect} == {"hyperpod-cluster", "storage-lustre"}
+    assert {r.name for r in state.values() if r.protect} == {
+        "hyperpod-cluster",
+        "storage-lustre",
+        "accounting-database",
+    }
     assert {r.name for r in state.values() if r.retain} == {"storage-lustre"}
     assert not [r for r in state_of("dev").values() if r.protect or r.retain]
 

@@ -15,7 +15,8 @@ from components.names import BUCKET, DEPLOYED_WITH, for_stack
 from rehearsal.account import Account
 from rehearsal.engines.deployment import up
 from rehearsal.engines.program import ProgramError
-from tests.golden.stacks import deployed, state_of
+from tests.golden.stacks import DATABASE_SUBNETS, deployed, state_of
+from tests.golden.stacks import VPC as EXISTING
 from tests.support import config, project
 
 ROLES = "arn:aws:iam::123456789012:role"
@@ -24,6 +25,8 @@ P5 = {"name": "workers", "instanceType": "ml.p5.48xlarge", "count": 2}
 VPC = {"vpcId": "vpc-0123456789abcdef0", "privateSubnetId": "subnet-0123456789abcdef0"}
 CONTINUOUS = {"nodeProvisioning": "Continuous"}
 CREATED = {**CONTINUOUS, "security": {"kmsKey": "create"}}
+RDS = {"slurm": {"accounting": {"database": "rds"}}}
+OTHERS = ["subnet-0bbbbbbbbbbbbbbb3", "subnet-0bbbbbbbbbbbbbbb2"]
 CHANGES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("slurm-gpu", {}, {"clusterName": "other"}, 'clusterName: the cluster is called "slurm-gpu'),
     (
@@ -41,6 +44,25 @@ CHANGES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         "slurm.controllers: this stack has 1, .* queue is on its own disk",
     ),
     ("slurm-gpu", {"slurm": {"controllers": 2}}, {"slurm": {}}, "slurm.controllers: this stack has 2, .* removes no"),
+    ("slurm-gpu", RDS, {"slurm": {}}, "accounting.database: the history of jobs is in a database on RDS"),
+    (
+        "slurm-gpu",
+        RDS,
+        {"slurm": {"accounting": {}}},
+        "accounting.database: the history of jobs is in a database on RDS",
+    ),
+    (
+        "slurm-gpu",
+        {"slurm": {"accounting": {"database": "rds", "storageGiB": 40}}},
+        RDS,
+        "accounting.storageGiB: 20 GiB, and the database has 40 GiB",
+    ),
+    (
+        "slurm-gpu",
+        {"network": EXISTING, "slurm": {"accounting": {"database": "rds", "subnetIds": DATABASE_SUBNETS}}},
+        {"network": EXISTING, "slurm": {"accounting": {"database": "rds", "subnetIds": OTHERS}}},
+        "accounting.subnetIds: the database is in subnet-0bbbbbbbbbbbbbbb1",
+    ),
     ("slurm-gpu", {"size": "medium"}, {"size": "small"}, "fsx.storageGiB: 1200 GiB, and the file system has 4800 GiB"),
     (
         "slurm-gpu",
@@ -114,6 +136,14 @@ def test_an_impossible_change_is_refused_with_the_way_that_works(
         ("slurm-gpu", {}, {"fsx": {"homeStorageGiB": 64}}),
         ("slurm-gpu", {"fsx": {"homeStorageGiB": 128}}, {"fsx": {"homeStorageGiB": 141}}),
         ("slurm-gpu", {}, {"network": {"egress": "vpc-only"}, "protect": True, "tags": {"a": "b"}}),
+        ("slurm-gpu", {}, RDS),
+        ("slurm-gpu", {"slurm": {"accounting": {}}}, RDS),
+        ("slurm-gpu", RDS, {"slurm": {"accounting": {"database": "rds", "storageGiB": 40}}}),
+        (
+            "slurm-gpu",
+            {"network": EXISTING, "slurm": {"accounting": {"database": "rds", "subnetIds": DATABASE_SUBNETS}}},
+            {"slurm": {"accounting": {"database": "rds", "subnetIds": DATABASE_SUBNETS[::-1]}}},
+        ),
         ("eks-gpu", {"kubernetesVersion": "1.33"}, {"kubernetesVersion": "1.34"}),
     ],
 )

@@ -10,7 +10,7 @@ from components.config import Settings
 from components.config.fields import Model
 from components.config.keys import keys
 from components.documents import load
-from tests.golden.stacks import GOLDEN, KEY, ROLE
+from tests.golden.stacks import DATABASE_SUBNETS, GOLDEN, KEY, ROLE
 from tests.support import ROOT
 
 _SCHEMA = load((ROOT / "Pulumi.yaml").read_text())["config"]
@@ -27,6 +27,8 @@ RESERVED = GOLDEN["slurm-existing"].settings["workers"][0]
 PERSON = GOLDEN["slurm-closed"].settings["users"][0]
 LAB, VISION_ACCOUNT = GOLDEN["slurm-closed"].settings["slurm"]["accounts"]
 (URGENT,) = GOLDEN["slurm-closed"].settings["slurm"]["qos"]
+RDS = GOLDEN["slurm-closed"].settings["slurm"]["accounting"]
+OTHER = "subnet-0bbbbbbbbbbbbbbb3"
 CONTINUOUS = {"nodeProvisioning": "Continuous"}
 PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/other"
 
@@ -61,7 +63,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"healthPolicy": "report"},
         {"healthChecks": "docs/health-checks"},
         {"nodeRecovery": "None"},
-        {"slurm": {"accounting": {"database": "local"}}},
+        {"slurm": {"accounting": {"database": "rds"}}},
         {"slurm": {"extraConf": "docs/slurm.conf.d"}},
         {"slurm": {"typedGres": True}},
         {"slurm": {"sharedQueue": True}},
@@ -80,7 +82,12 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"users": [PERSON | {"account": "vision"}]},
         {"network.trusted": []},
         {"login.count": 3},
-        {"slurm.accounting": {"retentionMonths": 12}},
+        {"slurm.accounting": RDS | {"retentionMonths": 12}},
+        {"slurm.accounting": {"database": "local", "retentionMonths": 24}},
+        {"slurm.accounting": RDS | {"instanceClass": "db.m6g.xlarge"}},
+        {"slurm.accounting": RDS | {"storageGiB": 100}},
+        {"slurm.accounting": RDS | {"storageGiB": 20}},
+        {"slurm.accounting": RDS | {"backupDays": 0}},
         {"slurm.accounts": [LAB | {"fairshare": 1, "maxGpus": 8}, VISION_ACCOUNT]},
         {"slurm.accounts": [LAB, VISION_ACCOUNT | {"parent": "root", "qos": ["normal"], "users": ["bob"]}]},
         {"slurm.accounts": [LAB]},
@@ -105,7 +112,12 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"workers": [RESERVED | {"trainingPlanArn": PLAN}]},
         {"fsx.retainOnDelete": False},
         {"alerts.topicArn": "arn:aws:sns:us-west-2:123456789012:others"},
-        {"slurm": {"controllers": 1, "sharedQueue": True}},
+        {
+            "slurm": {
+                "sharedQueue": True,
+                "accounting": {"database": "rds", "subnetIds": [*DATABASE_SUBNETS[1:], OTHER]},
+            }
+        },
         {"fsx.homeFileSystemId": "fs-0123456789abcdef1"},
         {"network.vpcId": "vpc-0123456789abcdef1"},
         {"network.privateSubnetId": "subnet-0123456789abcdef1"},
@@ -131,6 +143,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"fsx.homeStorageGiB": 2048},
         {"fsx.homeStorageGiB": 512},
         {"fsx.homeThroughput": 256},
+        {"slurm.controllers": 1},
     ],
     "eks-trainium": [{"charts.neuronScheduler": True}],
     "eks-closed": [

@@ -38,6 +38,7 @@ VPC = {
     "privateSubnetId": "subnet-0123456789abcdef0",
     "securityGroupIds": ["sg-0123456789abcdef0"],
 }
+DATABASE_SUBNETS = ["subnet-0bbbbbbbbbbbbbbb1", "subnet-0bbbbbbbbbbbbbbb2"]
 WORKSPACE = "arn:aws:aps:us-west-2:123456789012:workspace/ws-01234567-89ab-cdef-0123-456789abcdef"
 TOPIC = "arn:aws:sns:us-west-2:123456789012:pages"
 DEPLOYMENTS = Path(__file__).parent / "deployments"
@@ -63,7 +64,13 @@ GOLDEN: dict[str, Golden] = {
             "slurm": {
                 "containers": True,
                 "containerPackages": "tests/golden/containers",
-                "accounting": {"database": "local", "retentionMonths": 24},
+                "accounting": {
+                    "database": "rds",
+                    "retentionMonths": 24,
+                    "instanceClass": "db.m6g.large",
+                    "storageGiB": 50,
+                    "backupDays": 30,
+                },
                 "extraConf": "docs/slurm.conf.d",
                 "typedGres": True,
                 "accounts": [
@@ -126,7 +133,7 @@ GOLDEN: dict[str, Golden] = {
             "network": VPC,
             "existingRoleArn": f"{ROLE}/team/hyperpod",
             "availabilityZoneId": "",
-            "slurm": {"controllers": 2, "sharedQueue": True},
+            "slurm": {"sharedQueue": True, "accounting": {"database": "rds", "subnetIds": DATABASE_SUBNETS}},
             "usersFile": "docs/people.yaml",
             "fsx": {"retainOnDelete": True, "backupDays": 7, "homeFileSystemId": "fs-0123456789abcdef0"},
             "workers": [
@@ -155,6 +162,7 @@ GOLDEN: dict[str, Golden] = {
             "workers": [],
             "size": "medium",
             "nodeProvisioning": "Continuous",
+            "slurm": {"controllers": 2},
             "security": {"kmsKey": GOVCLOUD_KEY},
             "fsx": {"homeStorageGiB": 1024, "homeThroughput": 128},
         },

@@ -311,9 +311,7 @@ def test_a_file_of_accounts_from_outside_is_checked_before_anything_is_changed(
 ) -> None:
     booted(world, tables)
     before = list(tables.commands)
-    assert (
-        accounts.main(lambda: '{"retention_months": 13, "accounts": [{"name": "Bad Name"}], "qos": [], "defaults": []}')
-        == 1
-    )
+    wrong = {"database": "local", "retention_months": 13, "accounts": [{"name": "Bad Name"}], "qos": [], "defaults": []}
+    assert accounts.main(lambda: json.dumps(wrong)) == 1
     assert "accounting.accounts[0]" in capsys.readouterr().err
     assert tables.commands == before

@@ -164,15 +164,9 @@ def test_what_nobody_has_asked_to_go_is_guarded(kind: str, project: Callable[...
 
 def test_file_system_clusters_buckets_images_and_keys_never_go_unasked() -> None:
     guarded = {kind.split(":")[1] for kind, loss in PRECIOUS.items() if not loss.asked}
-    assert guarded == {
-        "fsx/lustreFileSystem",
-        "fsx/openZfsFileSystem",
-        "eks/cluster",
-        "sagemaker",
-        "s3/bucket",
-        "ecr/repository",
-        "kms/key",
-    }
+    file_systems = {"fsx/lustreFileSystem", "fsx/openZfsFileSystem"}
+    data = {*file_systems, "rds/instance", "s3/bucket", "ecr/repository", "kms/key"}
+    assert guarded == {*data, "eks/cluster", "sagemaker"}
     asked = {kind.split(":")[1] for kind, loss in PRECIOUS.items() if loss.asked}
     assert asked == {"amp/workspace", "grafana/workspace", "core/v1", "cloudwatch/logGroup"}
 

@@ -13,16 +13,16 @@ import json
 import os
 import shutil
 import sys
-from typing import Any, Dict
+from typing import Any, Callable, Dict
 
 from .. import slurm_configure, units
 from ..errors import StepError
 from ..host import Host
 from ..model import Node
 from ..settings import Settings
-from . import database
+from . import database, remote
 
-FOLDER = "/var/lib/hyperpod/accounting"
+FOLDER = remote.FOLDER
 # What ``settle`` says where nothing changed.
 KEPT = "kept"
 # The last line of a whole one (mariadb-dump(1), --comments).
@@ -65,7 +65,7 @@ def settle(node: Node, name: str) -> str:
         said = KEPT if record else "new"
     elif known in {one.instance_id for one in node.identity.in_role("controller", node.parameters.groups)}:
         raise StepError(f"the accounting is {known}'s, a controller that is still there; this node is {own}")
-    elif _load(host, node.private, name):
+    elif _load(host, node.private, lambda sql: database.execute(host, sql, name, timeout=PATIENCE)):
         said = f"taken over from {known}"
     else:
         said = "new"
@@ -73,6 +73,21 @@ def settle(node: Node, name: str) -> str:
     _write_record(host, node.shared, {"instance_id": own, "database": name})
     _units(node)
     return said
+
+
+def hand_over(node: Node, place: remote.Place, login: remote.Login) -> str:
+    """Bring the last copy of a controller's own database into the one on RDS, the first time that it is used. What was
+    done, in words. A run that is killed before it is recorded brings all of it again."""
+    host, record = node.host, _record(node.host, node.shared)
+    if record.get("host") == place.host:
+        return KEPT
+    remote.execute(host, place, login, f"CREATE DATABASE IF NOT EXISTS `{remote.NAME}`;")
+    own = record.get("instance_id")
+    loaded = own is not None and _load(
+        host, node.private, lambda sql: remote.execute(host, place, login, sql, remote.NAME, PATIENCE)
+    )
+    _write_record(host, node.shared, {"host": place.host})
+    return f"taken over from {own}" if loaded else "new"
 
 
 def _units(node: Node) -> None:
@@ -94,7 +109,7 @@ def _write_record(host: Host, shared: str, record: Dict[str, Any]) -> None:
     host.write(f"{shared}/private/slurm-accounting.json", json.dumps(record, sort_keys=True) + "\n", mode=0o600)
 
 
-def _load(host: Host, private: str, name: str) -> bool:
+def _load(host: Host, private: str, execute: Callable[[str], str]) -> bool:
     """Put the copy into the database; running it twice ends the same. False where there is none."""
     data = host.read_bytes(_file(private))
     if data is None:
@@ -109,7 +124,7 @@ def _load(host: Host, private: str, name: str) -> bool:
                 shutil.copyfileobj(packed, file)
         except (OSError, EOFError) as error:
             raise StepError(f"the copy of the accounting, {_file(private)}, cannot be read: {error}") from None
-        database.execute(host, f"source {host.path(text)}\n", name, timeout=PATIENCE)
+        execute(f"source {host.path(text)}\n")
     finally:
         host.remove(text)
     return True

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Dict
+from typing import Dict, Tuple
 
 from .. import slurm_conf, slurm_configure, slurm_queue, units
 from ..errors import Skip, StepError
 from ..model import Accounting, Node
-from . import backup, database
+from . import backup, database, remote
 
 PORT = 6819
 # Where HyperPod's image has it; the unit names it by its whole path.
@@ -16,8 +16,8 @@ PROGRAM = "/opt/slurm/sbin/slurmdbd"
 UNIT_TEXT = """# Made by the HyperPod lifecycle scripts.
 [Unit]
 Description=Slurm database daemon
-After=munge.service mariadb.service network-online.target
-Wants=mariadb.service network-online.target
+After=munge.service{mariadb} network-online.target
+Wants=network-online.target{mariadb}
 
 [Service]
 Type=simple
@@ -30,11 +30,11 @@ WantedBy=multi-user.target
 """
 DROP_IN = """# Made by the HyperPod lifecycle scripts.
 [Unit]
-After=munge.service mariadb.service
+After=munge.service{mariadb}
 StartLimitIntervalSec=0
 
 [Service]
-Restart=on-failure
+{before}Restart=on-failure
 RestartSec=2
 """
 
@@ -45,7 +45,8 @@ def run(node: Node) -> str:
     if node.role != "controller" or wanted is None:
         raise Skip("the controller has it")
     conf = slurm_configure.read(node.host)
-    if "slurmdbd" in conf.get("AccountingStorageType"):
+    # One that HyperPod has set up keeps the jobs in its own database; ours on RDS takes its place.
+    if wanted.database == "local" and "slurmdbd" in conf.get("AccountingStorageType"):
         return _of_hyperpod(node, conf)
     return _own(node, conf, wanted)
 
@@ -70,17 +71,21 @@ def _own(node: Node, conf: slurm_conf.SlurmConf, wanted: Accounting) -> str:
     host = node.host
     if host.which("slurmdbd") is None:
         raise StepError("Slurm has no accounting daemon: command not found: slurmdbd")
+    user, etc, on_rds = conf.get("SlurmUser", "root"), host.settings.slurm_etc, wanted.database == "rds"
     # Before the daemon makes tables of its own.
-    taken = backup.settle(node, database.NAME)
+    taken, storage = _on_rds(node) if on_rds else _on_the_controller(node, user)
     if taken != backup.KEPT:
         # slurmctld ends where this file has another id than the database, and says to remove it ("CLUSTER ID MISMATCH",
         # seen with 24.11). It makes an id up where it runs without a database first.
         host.remove(f"{slurm_queue.folder(node, conf)}/clustername")
-    user, etc = conf.get("SlurmUser", "root"), host.settings.slurm_etc
-    fresh = host.write(f"{etc}/slurmdbd.conf", render(host.hostname(), user, wanted.retention_months), 0o600, user)
-    host.write(f"{units.UNITS}/slurmdbd.service.d/20-hyperpod.conf", DROP_IN)
+    text = render(host.hostname(), user, wanted.retention_months, storage)
+    fresh = host.write(f"{etc}/slurmdbd.conf", text, 0o600, user)
+    mariadb = "" if on_rds else " mariadb.service"
+    renews = f"ExecStartPre=-+{host.settings.install_folder}/bin/{remote.COMMAND} renew\n" if on_rds else ""
+    drop_in = DROP_IN.format(mariadb=mariadb, before=renews)
+    host.write(f"{units.UNITS}/slurmdbd.service.d/20-hyperpod.conf", drop_in)
     if not units.exists(host, "slurmdbd"):
-        host.write(f"{units.UNITS}/slurmdbd.service", UNIT_TEXT.format(program=PROGRAM))
+        host.write(f"{units.UNITS}/slurmdbd.service", UNIT_TEXT.format(program=PROGRAM, mariadb=mariadb))
     units.start(node, "slurmdbd", restart=fresh, wait=False)
     began = host.now()
 
@@ -89,12 +94,26 @@ def _own(node: Node, conf: slurm_conf.SlurmConf, wanted: Accounting) -> str:
             return True
         raise units.not_yet(host, "slurmdbd", "nothing listens", began)
 
+    if on_rds:
+        remote.watch(node)
     host.poll(f"slurmdbd did not listen on port {PORT}", answers, node.timeout("slurm"))
     return f"slurmdbd up, the database is {taken}, jobs are kept for {wanted.retention_months} months"
 
 
-def render(hostname: str, user: str, months: int) -> str:
-    """slurmdbd.conf. A password is absent on purpose (database.py); the daemon refuses a file that others may read."""
+def _on_the_controller(node: Node, user: str) -> Tuple[str, str]:
+    """Where the history is from, and the lines of slurmdbd.conf about the database."""
+    return backup.settle(node, database.NAME), f"StorageHost=localhost\nStorageUser={user}"
+
+
+def _on_rds(node: Node) -> Tuple[str, str]:
+    """The same for the database that the step ``database`` has found."""
+    place, login = remote.place(node.host), remote.login(node)
+    return backup.hand_over(node, place, login), remote.storage(node.host, place, login)
+
+
+def render(hostname: str, user: str, months: int, storage: str) -> str:
+    """slurmdbd.conf. The daemon refuses a file that others may read. ``storage``: the lines about its database, which
+    have a password only where it is not on the controller (database.py, remote.py)."""
     kept = "\n".join(
         f"Purge{what}After={months}months" for what in ("Event", "Job", "Resv", "Step", "Suspend", "TXN", "Usage")
     )
@@ -104,8 +123,7 @@ DbdHost={hostname}
 DbdPort={PORT}
 SlurmUser={user}
 StorageType=accounting_storage/mysql
-StorageHost=localhost
-StorageUser={user}
+{storage}
 StorageLoc={database.NAME}
 LogFile=/var/log/slurm/slurmdbd.log
 PidFile=/run/slurmdbd.pid

@@ -11,9 +11,10 @@ from .. import slurm, slurm_configure, units
 from ..errors import Skip, StepError
 from ..host import Host
 from ..model import Node
+from . import remote
 
 UNIT = "mariadb"
-NAME = "slurm_acct_db"
+NAME = remote.NAME
 SETTINGS = "/etc/mysql/mariadb.conf.d/90-hyperpod.cnf"
 # slurm.schedmd.com/accounting.html, "Slurm Accounting Configuration After Build": both for slurmdbd's long changes.
 # The pool is memory that is taken as it is used; a controller has 32 GiB.
@@ -43,6 +44,9 @@ def run(node: Node) -> str:
     """Step ``database``: apart, because it waits for nothing on the file system."""
     if node.role != "controller":
         raise Skip("the controller has it")
+    wanted = node.parameters.accounting
+    if wanted is not None and wanted.database == "rds":
+        return remote.settle(node)
     slurm.await_agent(node)
     conf = slurm_configure.read(node.host)
     if "slurmdbd" in conf.get("AccountingStorageType"):

@@ -5,19 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.x509.oid import NameOID
 
+from components.catalogue.regions import REGIONS
 from components.config import Config
 from components.config.accounting_checks import strangers
 from components.names import Names
 from components.provisioning import accounting, facts
 from tests.components.config.refusals import EKS, Cases, check, problems
-from tests.support import config
+from tests.golden.stacks import VPC
+from tests.support import ROOT, config
 
 ON: dict[str, Any] = {"accounting": {"database": "local"}}
+KEY = "hyperpod:slurm.accounting"
+SUBNETS = ["subnet-0bbbbbbbbbbbbbbb1", "subnet-0bbbbbbbbbbbbbbb2"]
 
 
 def slurm(**keys: Any) -> dict[str, Any]:
     return {"slurm": ON | keys}
+
+
+def rds(**keys: Any) -> dict[str, Any]:
+    return {"slurm": {"accounting": {"database": "rds", **keys}}}
 
 
 BAD: Cases = {
@@ -27,10 +37,31 @@ BAD: Cases = {
         "hyperpod:slurm.accounts",
         "accounting: {database: local}",
     ),
-    "a database elsewhere": (
-        {"slurm": {"accounting": {"database": "rds"}}},
+    "a database of another kind": (
+        {"slurm": {"accounting": {"database": "aurora"}}},
         "hyperpod:slurm.accounting.database",
-        "local",
+        "'local' or 'rds'",
+    ),
+    "a class for the controller's own database": (
+        {"slurm": {"accounting": {"instanceClass": "db.m6g.large"}}},
+        "hyperpod:slurm.accounting.instanceClass",
+        "add database: rds",
+    ),
+    "a class without a price": (rds(instanceClass="db.t2.micro"), f"{KEY}.instanceClass", "db.t4g.medium"),
+    "a small disk": (rds(storageGiB=10), f"{KEY}.storageGiB", "20 to 6144"),
+    "backups for years": (rds(backupDays=400), f"{KEY}.backupDays", "0 to 35"),
+    "subnets in our own VPC": (rds(subnetIds=SUBNETS), f"{KEY}.subnetIds", "the stack makes two"),
+    "an existing VPC without them": ({"network": VPC, **rds()}, f"{KEY}.subnetIds", "two subnets of the existing VPC"),
+    "one subnet twice": ({"network": VPC, **rds(subnetIds=SUBNETS[:1] * 2)}, f"{KEY}.subnetIds", "has 1 subnets"),
+    "a region without certificates": (
+        {"region": "us-gov-west-1", "availabilityZoneId": "usgw1-az1", **rds()},
+        f"{KEY}.database",
+        "no certificate of RDS's authority in us-gov-west-1; local",
+    ),
+    "RDS that the second controller would wait for": (
+        rds() | {"slurm": {"accounting": {"database": "rds"}, "controllers": 2}},
+        "hyperpod:slurm.controllers",
+        "one controller with sharedQueue",
     ),
     "an accounting that the second controller would wait for": (
         slurm(controllers=2),
@@ -149,6 +180,15 @@ def test_members_whom_the_list_of_people_lacks_are_told_of_where_there_is_a_list
     assert strangers(config("slurm-gpu", **accounts).settings) == []
     people = [{"name": name, "uid": 2000 + number} for number, name in enumerate(("ada", "bob"))]
     assert strangers(config("slurm-gpu", users=people, **accounts).settings) == ["bbo"]
+
+
+def test_every_region_that_hyperpod_is_in_has_its_authority_and_none_ends_soon() -> None:
+    text = (ROOT / "lifecycle/hyperpod_node/accounting/rds-ca.pem").read_bytes()
+    found = x509.load_pem_x509_certificates(text)
+    names = {str(one.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value) for one in found}
+    wanted = {f"Amazon RDS {one.name} Root CA RSA2048 G1" for one in REGIONS.values() if one.partition == "aws"}
+    assert names == wanted
+    assert min(one.not_valid_after_utc.year for one in found) > 2060
 
 
 def told(**keys: Any) -> Any:

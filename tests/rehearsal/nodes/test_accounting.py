@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hyperpod_node import parameters
 from hyperpod_node.accounting import backup
 
 from operations.spending import usage
@@ -17,12 +18,14 @@ from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.hosts import Host
 
 from .conftest import deployed
+from .rds import AUTHORITY, PASSWORD, Rds
 from .test_people import key, ssh
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
 # Two workers with a GPU each.
 SLURM = {
-    "accounting": {"database": "local"},
+    # The stack has a database on RDS, and its first controllers one of their own (``files``): the way of who moves.
+    "accounting": {"database": "rds"},
     "accounts": [
         {"name": "guests", "users": ["bob", "ada"], "maxGpus": 1},
         {"name": "lab", "qos": ["normal", "urgent", "small"]},
@@ -31,8 +34,8 @@ SLURM = {
 }
 # Ada is in both accounts, and charged to the second one.
 PEOPLE = [{"name": "ada", "uid": 2000, "account": "lab"}, {"name": "bob", "uid": 2001}]
-# Ada's jobs that ran had two nodes with a GPU each; one had to begin twice.
-_SECONDS = "sacct -XDn -P -u ada -o nnodes,elapsedraw | grep '^2|'"
+# Each of Ada's jobs had one GPU of every node; one had to begin twice.
+_SECONDS = "sacct -XDn -P -u ada -o nnodes,elapsedraw"
 
 
 def until(what: str, seen: Callable[[], str], wanted: str, seconds: float = 20.0) -> None:
@@ -77,7 +80,7 @@ def cluster(keys: Path) -> Iterator[Cluster]:
     settings = {"slurm": SLURM, "users": people, "security": {"sshOnlyWithJob": True}}
     with (
         deployed("dev", *(f"{name}={json.dumps(value)}" for name, value in settings.items())) as stack,
-        Cluster(stack, Options(workers=2)) as found,
+        Cluster(stack, Options(workers=2, files=before_rds(stack.lifecycle_files()))) as found,
     ):
         found.start_hosts()
         for host in found.hosts:
@@ -87,13 +90,22 @@ def cluster(keys: Path) -> Iterator[Cluster]:
         yield found
 
 
+def before_rds(files: dict[str, bytes]) -> dict[str, bytes]:
+    """The files of the same stack with its database on the controller."""
+    told = json.loads(files[parameters.FILE_NAME])
+    told["accounting"]["database"] = "local"
+    return {**files, parameters.FILE_NAME: json.dumps(told).encode()}
+
+
 def a_stranger(host: Host) -> None:
     """Eve is a user of every node, and nobody of the stack's."""
     output(host, "useradd -u 2002 eve")
 
 
-@pytest.mark.timeout(180)
-def test_shares_limits_and_preemption_hold_and_the_record_survives(cluster: Cluster, keys: Path) -> None:
+@pytest.mark.timeout(240)
+def test_shares_limits_and_preemption_hold_and_the_record_survives(
+    cluster: Cluster, keys: Path, tmp_path: Path
+) -> None:
     head = cluster.controller
     who_has_no_job_stays_outside(cluster, keys)
     nobody_else_reads_it(head)
@@ -118,6 +130,77 @@ def test_shares_limits_and_preemption_hold_and_the_record_survives(cluster: Clus
     assert "taken over from" in said or backup.KEPT in said
     again = submit(fresh, "ada", 0, "-N1")
     until("a job after it", lambda: output(fresh, f"sacct -Xn -o state -j {again}"), "COMPLETED")
+    rds = Rds(cluster, cluster.workers[1], tmp_path)
+    rds.start()
+    moved = moved_to_rds(cluster, fresh, rds)
+    the_password_is_nowhere_else(cluster, moved)
+    a_new_password_and_a_restart_are_survived(moved, rds)
+    before = history(moved)
+    last = replaced(cluster, moved, rds)
+    assert cluster.script(last, files=files_of(cluster, rds)).wait(60) == 0, cluster.scripts[last.name].last_line
+    assert history(last) == before
+    assert associations(last) == allowed
+
+
+def files_of(cluster: Cluster, rds: Rds) -> dict[str, bytes]:
+    """The stack's files, with who has signed this database's certificate in place of RDS's authorities."""
+    return {**cluster.stack.lifecycle_files(), AUTHORITY: rds.authority}
+
+
+def replaced(cluster: Cluster, gone: Host, rds: Rds) -> Host:
+    fresh = cluster.fresh_host(gone)
+    a_stranger(fresh)
+    rds.found_by(fresh)
+    cluster.take_place(gone, fresh)
+    return fresh
+
+
+def moved_to_rds(cluster: Cluster, gone: Host, rds: Rds) -> Host:
+    """The next controller brings the history there, once the password is the right one."""
+    output(gone, "systemctl restart mariadb")
+    until("slurmdbd", lambda: str(bool(history_of(gone))), "True")
+    before, allowed = history(gone), associations(gone)
+    fresh = replaced(cluster, gone, rds)
+    rds.password("not in the secret", told=False)
+    run = cluster.script(fresh, {"HYPERPOD_TIMEOUT_DATABASE_LOGIN": "2"}, files_of(cluster, rds))
+    assert run.wait(60) == 1
+    said = "\n".join(run.lines)
+    assert f"step database failed: the database at {rds.place.host}:3306 did not let us in with the password of" in said
+    assert "Access denied for user 'slurm'@" in said
+    rds.password(PASSWORD)
+    run = cluster.script(fresh, files=files_of(cluster, rds))
+    assert run.wait(60) == 0, run.last_line
+    assert any("taken over from" in line for line in run.lines if line.startswith("step accounting "))
+    assert history(fresh) == before
+    assert associations(fresh) == allowed
+    return fresh
+
+
+def the_password_is_nowhere_else(cluster: Cluster, head: Host) -> None:
+    conf = "/opt/slurm/etc/slurmdbd.conf"
+    assert output(head, f"stat -c '%a %U' {conf}") == "600 slurm\n"
+    # Without what slurmdbd.conf has a backslash before.
+    part = PASSWORD[6:20]
+    head.write("/root/part", part, mode=0o600)
+    places = "/etc /opt /run /var/lib/hyperpod /var/log /var/spool /tmp /fsx /proc/[0-9]*/cmdline /proc/[0-9]*/environ"
+    found = output(head, f"grep -rslFf /root/part {places} || true")
+    assert found.split() == [conf]
+    assert part not in "\n".join(cluster.scripts[head.name].lines)
+
+
+def a_new_password_and_a_restart_are_survived(head: Host, rds: Rds) -> None:
+    before = history(head)
+    assert rds.execute("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'slurm_acct_db';") != "0\n"
+    rds.password(PASSWORD[::-1])
+    with pytest.raises(CheckFailed):
+        history(head)
+    # What its timer does every minute.
+    output(head, "systemctl start hyperpod-accounting-password.service")
+    until("slurmdbd with a new password", lambda: str(history_of(head) == before), "True")
+    rds.restart()
+    until("slurmdbd after a restart of the database", lambda: str(history_of(head) == before), "True")
+    number = submit(head, "ada", 0, "-N1")
+    until("a job after it", lambda: output(head, f"sacct -Xn -o state -j {number}"), "COMPLETED")
 
 
 def killed_while_it_takes_over(cluster: Cluster, host: Host) -> None:
@@ -134,8 +217,8 @@ def what_was_used_adds_up(cluster: Cluster, head: Host) -> None:
     lines = output(head, usage.SACCT.format(since="2026-01-01")).splitlines()
     found = usage.read(cluster.stack.config, [], lines, "")
     by_user = {use.user: use for use in found.uses}
-    wanted = sum(int(line.split("|")[1]) for line in output(head, _SECONDS).splitlines())
-    assert by_user["ada"].gpu_hours == pytest.approx(2 * wanted / 3600, abs=0.001)
+    held = (map(int, line.split("|")) for line in output(head, _SECONDS).splitlines())
+    assert by_user["ada"].gpu_hours == pytest.approx(sum(nodes * seconds for nodes, seconds in held) / 3600, abs=0.001)
     assert by_user["ada"].usd > 0
     # Neither ran.
     assert "eve" not in by_user

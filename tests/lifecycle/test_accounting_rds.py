@@ -1,0 +1,159 @@
+"""Slurm's accounting in a database of RDS that is not there: it is waited for, its password read, kept and renewed."""
+
+# ruff: noqa: ARG002 (fakes have the signatures of what they stand for)
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hyperpod_node import fsx, steps
+from hyperpod_node.accounting import backup, daemon, database, remote
+from hyperpod_node.errors import StepError
+from hyperpod_node.host import Result
+from hyperpod_node.model import Node
+
+from tests.lifecycle.accounting_rig import Database, with_accounting
+from tests.lifecycle.commands import COMMANDS
+from tests.lifecycle.rig import FakeHost, World
+
+CONF = "/opt/slurm/etc/slurmdbd.conf"
+PLACE = {"host": "db.example.rds.amazonaws.com", "port": 3306, "secret": "arn:aws:secretsmanager:us-west-2:1:secret:x"}
+NAME = "/hyperpod/mine/accounting-database"
+
+
+class Rds:
+    """What RDS, its secret and its client say: which password is right, and which one the secret has."""
+
+    def __init__(self) -> None:
+        self.right = self.told = r"a#b\c"
+        self.loaded = ""
+        self.refused_by_role = False
+
+    def aws(self, host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+        if args[1] != "secretsmanager":
+            return COMMANDS["aws"](host, args, stdin)
+        if self.refused_by_role:
+            return Result(254, "", "An error occurred (AccessDeniedException) when calling GetSecretValue: no")
+        assert args[args.index("--secret-id") + 1] == PLACE["secret"]
+        return Result(0, json.dumps({"SecretString": json.dumps({"username": "slurm", "password": self.told})}))
+
+    def mariadb(self, host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+        path = Path(args[1].removeprefix("--defaults-file="))
+        assert path.stat().st_mode & 0o777 == 0o600
+        text = path.read_text()
+        assert "\nssl-verify-server-cert\n" in text
+        given = text.split('password="')[1].split('"\n')[0].replace("\\\\", "\\")
+        if given != self.right:
+            return Result(1, "", "ERROR 1045 (28000): Access denied for user 'slurm'@'10.1.0.10' (using password: YES)")
+        if stdin and stdin.startswith("source "):
+            self.loaded = Path(stdin.removeprefix("source ").strip()).read_text()
+        return Result(0, "1\n")
+
+
+@pytest.fixture
+def rds() -> Rds:
+    return Rds()
+
+
+@pytest.fixture
+def node(tmp_path: Path, rds: Rds) -> Node:
+    world = World(
+        tmp_path,
+        settings={"slurm": {"accounting": {"database": "rds"}}},
+        parameters={NAME: json.dumps(PLACE)},
+    )
+    found = at(world, rds)
+    fsx.run(found)
+    found.enter("accounting")
+    return found
+
+
+def at(world: World, rds: Rds) -> Node:
+    host = with_accounting(world, Database())
+    host.commands |= {"aws": rds.aws, "mariadb": rds.mariadb}
+    return host.node()
+
+
+def text_of(node: Node, name: str) -> str:
+    return node.host.read(name) or ""
+
+
+def test_slurmdbd_gets_the_place_the_password_and_the_authority_and_nobody_else_does(node: Node) -> None:
+    assert database.run(node) == "db.example.rds.amazonaws.com lets us in"
+    assert "the database is new" in daemon.run(node)
+    text, path = text_of(node, CONF), node.host.path(CONF)
+    assert "StorageHost=db.example.rds.amazonaws.com\nStoragePort=3306\nStorageUser=slurm\n" in text
+    assert "StoragePass=a\\#b\\\\c\nStorageParameters=SSL_CA=/" in text
+    assert (path.stat().st_mode & 0o777, node.host.owner(CONF)) == (0o600, "slurm")
+    assert {"slurmdbd", "hyperpod-accounting-password.timer"} <= node.host.active  # type: ignore[attr-defined]
+    assert "mariadb" not in node.host.active  # type: ignore[attr-defined]
+    drop_in = text_of(node, "/etc/systemd/system/slurmdbd.service.d/20-hyperpod.conf")
+    assert "ExecStartPre=-+/opt/hyperpod/bin/hyperpod-accounting-password renew\n" in drop_in
+    assert not [name for name in node.host.tree() if name.endswith(".cnf")]  # type: ignore[attr-defined]
+    assert daemon.run(node).startswith("slurmdbd up, the database is kept")
+
+
+def test_a_password_that_is_refused_is_told_of_without_the_password(node: Node, rds: Rds) -> None:
+    rds.told = "an old one"
+    with pytest.raises(StepError, match=r"did not let us in with the password of arn:.*Access denied") as refused:
+        database.run(node)
+    assert "an old one" not in str(refused.value)
+
+
+def test_a_role_that_may_not_read_the_password_is_told_of(node: Node, rds: Rds) -> None:
+    rds.refused_by_role = True
+    with pytest.raises(StepError, match="may not read the password"):
+        database.run(node)
+
+
+def test_a_database_that_the_stack_has_not_made_is_waited_for(node: Node) -> None:
+    node.host.world.parameters.clear()  # type: ignore[attr-defined]
+    with pytest.raises(StepError, match=rf"was not ready: no parameter {NAME}.*ParameterNotFound"):
+        database.run(node)
+
+
+def test_the_last_copy_of_a_controllers_own_database_is_brought_once(node: Node, rds: Rds) -> None:
+    private = node.host.path(node.private)
+    (private / "slurm-accounting.json").write_text(json.dumps({"instance_id": "i-gone", "database": "slurm_acct_db"}))
+    node.host.write_bytes(backup._file(node.private), gzip.compress(b"jobs of a year"))
+    database.run(node)
+    assert "the database is taken over from i-gone" in daemon.run(node)
+    assert rds.loaded == "jobs of a year"
+    rds.loaded = ""
+    assert "the database is kept" in daemon.run(node)
+    assert rds.loaded == ""
+
+
+def test_a_new_password_is_read_only_where_the_old_one_is_refused(node: Node, rds: Rds) -> None:
+    database.run(node)
+    daemon.run(node)
+    node.host.write("/etc/hyperpod/node.json", json.dumps({"region": "us-west-2"}))
+    before = text_of(node, CONF)
+    rds.told = "not needed yet"
+    assert remote.renew(node.host) == "kept"
+    assert remote.check(node.host) == "taken"
+    rds.right = rds.told = r"new\#one"
+    assert remote.check(node.host) == "refused: slurmdbd started again"
+    assert remote.renew(node.host) == "renewed"
+    assert text_of(node, CONF) == before.replace(r"a\#b\\c", r"new\\\#one")
+    assert remote.known(node.host)[1] == remote.Login("slurm", r"new\#one")
+    assert node.host.owner(CONF) == "slurm"
+
+
+def test_a_database_that_is_away_starts_nothing_again(node: Node, rds: Rds) -> None:
+    database.run(node)
+    daemon.run(node)
+    node.host.commands["mariadb"] = lambda host, args, stdin: Result(1, "", "ERROR 2002 (HY000): Can't connect")  # type: ignore[attr-defined]
+    calls = len(node.host.calls)  # type: ignore[attr-defined]
+    assert "2002" in remote.check(node.host)
+    assert remote.renew(node.host) == "kept"
+    assert not any(call[:2] == ("systemctl", "restart") for call in node.host.calls[calls:])  # type: ignore[attr-defined]
+
+
+def test_the_step_waits_for_the_certificates_and_as_long_as_a_database_takes(node: Node) -> None:
+    found = {one.name: one for one in steps.for_orchestrator(node)}
+    assert found["database"].needs == ("commands",)
+    assert found["database"].limit > node.timeout("database") + node.timeout("database-login")
