@@ -45,15 +45,15 @@ def ask(url: str, body: Any = None) -> Any:
 
 
 @contextmanager
-def running(command: Sequence[str], port: int) -> Iterator[str]:
-    """A program that answers on loopback; its address."""
+def running(command: Sequence[str], port: int, *, ready: str = "-/ready") -> Iterator[str]:
+    """A program that answers on loopback; its address. ``ready``: the path that answers from when it is."""
     address = f"http://127.0.0.1:{port}"
     process = subprocess.Popen([*command, f"--web.listen-address=127.0.0.1:{port}"], stderr=subprocess.PIPE, text=True)
     try:
         for _ in range(300):
             assert process.poll() is None, process.stderr.read() if process.stderr else ""
             try:
-                ask(f"{address}/-/ready")
+                ask(f"{address}/{ready}")
                 break
             except OSError:
                 time.sleep(0.1)
