@@ -3,6 +3,7 @@
 # ruff: noqa: ARG002 (fakes have the signatures of what they stand for)
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from hyperpod_node.model import Node
 
 from tests.lifecycle.accounting_rig import Database, with_accounting
 from tests.lifecycle.commands import COMMANDS
-from tests.lifecycle.rig import FakeHost, World
+from tests.lifecycle.rig import FakeHost, Killed, World
 
 CONF = "/opt/slurm/etc/slurmdbd.conf"
 PLACE = {"host": "db.example.rds.amazonaws.com", "port": 3306, "secret": "arn:aws:secretsmanager:us-west-2:1:secret:x"}
@@ -157,3 +158,37 @@ def test_the_step_waits_for_the_certificates_and_as_long_as_a_database_takes(nod
     found = {one.name: one for one in steps.for_orchestrator(node)}
     assert found["database"].needs == ("commands",)
     assert found["database"].limit > node.timeout("database") + node.timeout("database-login")
+
+
+def test_steps_that_are_killed_anywhere_end_right_and_bring_the_copy_once(tmp_path: Path) -> None:
+    def all_steps(folder: Path, rds: Rds, kill_at: int | None) -> FakeHost:
+        settings = {"slurm": {"accounting": {"database": "rds"}}}
+        found = at(World(folder, settings=settings, parameters={NAME: json.dumps(PLACE)}), rds)
+        host: FakeHost = found.host  # type: ignore[assignment]
+        if not host.path("/fsx").is_symlink():
+            host.path("/fsx").symlink_to(host.world.shared)
+        found.enter("accounting")
+        private = host.path(found.private)
+        if not (private / "slurm-accounting.json").exists():
+            private.mkdir(parents=True, exist_ok=True)
+            (private / "slurm-accounting.json").write_text(
+                json.dumps({"instance_id": "i-gone", "database": "slurm_acct_db"})
+            )
+            (host.path(backup._file(found.private))).write_bytes(gzip.compress(b"jobs of a year"))
+        host.operations, host.kill_at = 0, kill_at
+        for run in (database.run, daemon.run):
+            run(found)
+        return host
+
+    clean = all_steps(tmp_path / "whole", Rds(), None)
+    assert clean.operations > 15
+    for number in range(1, clean.operations + 1):
+        rds = Rds()
+        with contextlib.suppress(Killed):
+            all_steps(tmp_path / str(number), rds, number)
+        again = all_steps(tmp_path / str(number), rds, None)
+        assert rds.loaded == "jobs of a year"
+        # What the client read while it was killed is in memory, and only root's.
+        left = {name: told for name, told in again.tree().items() if not name.endswith(".cnf")}
+        assert left == clean.tree()
+        assert again.active == clean.active
