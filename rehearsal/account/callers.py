@@ -186,7 +186,7 @@ class Watch:
         named = [text for text in texts(self._inputs) if text.startswith("arn:")]
         found: list[str] = []
         for kind in action.types:
-            by_arn = action.name.startswith(("eks:", "kms:")) and kind.arn != "*"
+            by_arn = action.name.startswith(("aps:", "eks:", "kms:")) and kind.arn != "*"
             found += [arn for arn in named if by_arn and kind.fits(arn)] or self._arns(kind, values)
         for arn in found or ["*"]:
             self._caller.decide(action.name, arn, {**context, **self._tags(arn)})
@@ -245,6 +245,9 @@ class Watch:
         buckets = [text.removeprefix("s3://").split("/")[0] for text in texts(params) if text.startswith("s3://")]
         if service == "s3" and buckets:
             values["BucketName"] = buckets
+        clusters = [text.rpartition("/")[2] for text in texts(params) if re.match(r"arn:[\w-]+:eks:.*:cluster/", text)]
+        if service == "eks" and clusters:
+            values.setdefault("ClusterName", clusters)
         if service == "ssm" and "Name" in params:
             values["ParameterNameWithoutLeadingSlash"] = [params["Name"].removeprefix("/")]
         if service == "sns" and "TopicArn" in params:
