@@ -112,7 +112,7 @@ def changed(number: int, change: Change) -> RenderableType:
     settings = " ".join(
         f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in change.set.items()
     )
-    text = Text(f"\nChange {number}: {settings}\n", style="bold")
+    text = Text(f"\nChange {number}: {settings or 'no setting differs'}\n", style="bold")
     if change.refused is not None:
         when = "before anything happens" if change.early else f"after {clock(change.seconds)}"
         text.append(f"  refused {when}: {change.refused}\n", "red")

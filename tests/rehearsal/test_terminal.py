@@ -8,8 +8,9 @@ import re
 import pytest
 from rich.console import Console
 
+from rehearsal.changes import Change
 from rehearsal.cli import main
-from rehearsal.reports.terminal import Progress
+from rehearsal.reports.terminal import Progress, changed
 from stack.events import Event
 from stack.state import ResourceState
 from tests.support import few_files
@@ -52,3 +53,13 @@ def test_components_have_a_line_each_with_bars_on_one_axis_in_80_columns(
     assert re.search(r"clusterArn .*:cluster/[a-z0-9]{12}\n", printed), "what people copy is whole"
     assert "✗" not in printed
     assert "lifecycle-on_create.sh" not in printed, "no line per resource"
+
+
+def test_a_comparison_of_equal_stacks_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    Console(width=80).print(changed(1, Change(set={})))
+    assert capsys.readouterr().out.split("\n")[1:] == [
+        "Change 1: no setting differs",
+        "  takes 0:00, +0.00 $ an hour",
+        "  nothing changes",
+        "",
+    ]
