@@ -33,6 +33,7 @@ def policy_command(
     if account and not (account.isdecimal() and len(account) == 12):
         raise bad_input(f"--account: {account} is no AWS account", "an account's id has 12 digits")
     chosen = target.load(stack)
+    console.note(f"Rehearsing {stack}, to see what it deploys ...")
     written = policy.write(chosen, account or chosen.aws.account_id)
     if as_json:
         console.emit(written)

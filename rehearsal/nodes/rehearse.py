@@ -35,7 +35,8 @@ def run(
     run_id = ""
     try:
         with Account(config.region.name) as account:
-            stack = bring_up(project, config, account)
+            with progress.doing("the stack comes up in the embedded AWS account"):
+                stack = bring_up(project, config, account)
             with Cluster(stack, asked) as cluster:
                 run_id = cluster.sandbox.run_id
                 made.note([cluster.sandbox.pid])
@@ -53,7 +54,8 @@ def run(
 
 
 def _rehearse(cluster: Cluster, outcome: Outcome, progress: Progress, made: audit.Namespaces) -> None:
-    cluster.start_hosts()
+    with progress.doing("the hosts start"):
+        cluster.start_hosts()
     made.note([host.pid for host in cluster.hosts])
     cluster.boot(progress.booting)
     outcome.nodes = nodes_of(cluster)
@@ -81,7 +83,8 @@ def _performer(cluster: Cluster, outcome: Outcome, progress: Progress) -> Callab
     def perform(name: str, act: Act) -> bool:
         took = max((run.seconds for run in cluster.scripts.values()), default=0.0)
         own = took if act is scripts_succeeded else None
-        return outcome.perform(name, lambda: act(cluster), progress.check, own)
+        with progress.doing(name):
+            return outcome.perform(name, lambda: act(cluster), progress.check, own)
 
     return perform
 

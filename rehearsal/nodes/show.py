@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -37,6 +40,15 @@ class Progress:
         self.close()
         self.console.print(timeline(nodes))
         self.console.print(f"{len(nodes)} nodes: all scripts ended within [bold]{seconds:.2f} s[/]\n")
+
+    @contextmanager
+    def doing(self, what: str) -> Iterator[None]:
+        """Name in a terminal what takes its time, while nothing else is drawn there."""
+        if not self.console.is_terminal or self._live is not None:
+            yield
+            return
+        with self.console.status(what):
+            yield
 
     def check(self, check: Check) -> None:
         """Show the result of a check."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +15,7 @@ from rehearsal.nodes.checks import scripts_succeeded
 from rehearsal.nodes.outcome import Node, Outcome
 from rehearsal.nodes.recovery import Recovery
 from rehearsal.nodes.rehearse import _performer
-from rehearsal.nodes.show import timeline
+from rehearsal.nodes.show import Progress, timeline
 
 
 def node(name: str, seconds: float, began: float, took: float) -> Node:
@@ -41,7 +42,9 @@ def test_the_check_of_the_scripts_has_the_scripts_own_time() -> None:
     runs = {"a": SimpleNamespace(code=0, seconds=3.2), "b": SimpleNamespace(code=0, seconds=5.5)}
     shown: list[Check] = []
     outcome = Outcome(stack="dev")
-    perform = _performer(SimpleNamespace(scripts=runs), outcome, SimpleNamespace(check=shown.append))  # type: ignore[arg-type]
+    progress = Progress(Console(file=io.StringIO()))
+    progress.check = shown.append  # type: ignore[method-assign]
+    perform = _performer(SimpleNamespace(scripts=runs), outcome, progress)  # type: ignore[arg-type]
     assert perform("scripts", scripts_succeeded)
     assert perform("another", lambda cluster: "well")
     assert [check.seconds for check in shown] == [5.5, shown[1].seconds]
@@ -63,3 +66,12 @@ def test_sentences_are_not_broken_in_a_pipe(
     assert len(said) == 3
     assert said[0] == "Rehearsing the nodes of dev: Slurm with GPUs in us-west-2"
     assert said[1].endswith("training again after 3.0 s, 0 steps lost.")
+
+
+def test_a_terminal_names_what_takes_its_time_and_a_log_has_no_line_of_it() -> None:
+    for terminal in (True, False):
+        written = io.StringIO()
+        progress = Progress(Console(file=written, force_terminal=terminal, width=80))
+        with progress.doing("loss of a worker"):
+            time.sleep(0.15)
+        assert ("loss of a worker" in written.getvalue()) is terminal
