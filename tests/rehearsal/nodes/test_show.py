@@ -38,12 +38,12 @@ def test_boots_are_bars_on_one_scale_with_the_longest_step_in_its_place() -> Non
     assert (slow.count("─") + slow.count("━"), fast.count("─") + fast.count("━")) == (13, 4)
 
 
-def test_the_check_of_the_scripts_has_the_scripts_own_time() -> None:
+def test_the_check_of_the_scripts_has_the_scripts_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = {"a": SimpleNamespace(code=0, seconds=3.2), "b": SimpleNamespace(code=0, seconds=5.5)}
     shown: list[Check] = []
     outcome = Outcome(stack="dev")
     progress = Progress(Console(file=io.StringIO()))
-    progress.check = shown.append  # type: ignore[method-assign]
+    monkeypatch.setattr(progress, "check", shown.append)
     perform = _performer(SimpleNamespace(scripts=runs), outcome, progress)  # type: ignore[arg-type]
     assert perform("scripts", scripts_succeeded)
     assert perform("another", lambda cluster: "well")
