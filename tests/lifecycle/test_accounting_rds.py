@@ -119,7 +119,7 @@ def test_a_database_that_the_stack_has_not_made_is_waited_for(node: Node) -> Non
 def test_the_last_copy_of_a_controllers_own_database_is_brought_once(node: Node, rds: Rds) -> None:
     private = node.host.path(node.private)
     (private / "slurm-accounting.json").write_text(json.dumps({"instance_id": "i-gone", "database": "slurm_acct_db"}))
-    node.host.write_bytes(backup._file(node.private), gzip.compress(b"jobs of a year"))
+    node.host.write_bytes(backup._file(node.private), gzip.compress(b"jobs of a year", mtime=0))
     database.run(node)
     assert "the database is taken over from i-gone" in daemon.run(node)
     assert rds.loaded == "jobs of a year"
@@ -174,7 +174,7 @@ def test_steps_that_are_killed_anywhere_end_right_and_bring_the_copy_once(tmp_pa
             (private / "slurm-accounting.json").write_text(
                 json.dumps({"instance_id": "i-gone", "database": "slurm_acct_db"})
             )
-            (host.path(backup._file(found.private))).write_bytes(gzip.compress(b"jobs of a year"))
+            (host.path(backup._file(found.private))).write_bytes(gzip.compress(b"jobs of a year", mtime=0))
         host.operations, host.kill_at = 0, kill_at
         for run in (database.run, daemon.run):
             run(found)
