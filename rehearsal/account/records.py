@@ -69,8 +69,13 @@ def _lustre_properties(i: Inputs) -> dict[str, Any]:
     if metadata := i.get("metadataConfiguration"):
         given = {"Mode": metadata.get("mode"), "Iops": _int(metadata.get("iops"))}
         lustre["MetadataConfiguration"] = {key: value for key, value in given.items() if value is not None}
+    return _file_system_properties(i, "LUSTRE", "LustreConfiguration", lustre)
+
+
+def _file_system_properties(i: Inputs, kind: str, key: str, own: dict[str, Any]) -> dict[str, Any]:
+    """What file systems of every type have, and ``own`` under its ``key``."""
     properties = {
-        "FileSystemType": "LUSTRE",
+        "FileSystemType": kind,
         "FileSystemTypeVersion": i.get("fileSystemTypeVersion"),
         "StorageCapacity": _int(i.get("storageCapacity")),
         "StorageType": i.get("storageType"),
@@ -79,9 +84,9 @@ def _lustre_properties(i: Inputs) -> dict[str, Any]:
         "SecurityGroupIds": i.get("securityGroupIds"),
         "KmsKeyId": i.get("kmsKeyId"),
         "Tags": _tag_list(i),
-        "LustreConfiguration": {key: value for key, value in lustre.items() if value is not None},
+        key: {name: value for name, value in own.items() if value is not None},
     }
-    return {key: value for key, value in properties.items() if value is not None}
+    return {name: value for name, value in properties.items() if value is not None}
 
 
 def _lustre(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
@@ -112,16 +117,7 @@ def _home_properties(i: Inputs) -> dict[str, Any]:
         "CopyTagsToBackups": i.get("copyTagsToBackups"),
         "RootVolumeConfiguration": {**root, "NfsExports": [{"ClientConfigurations": clients}]},
     }
-    properties = {
-        "FileSystemType": "OPENZFS",
-        "StorageCapacity": _int(i.get("storageCapacity")),
-        "SubnetIds": [i["subnetIds"]] if isinstance(i["subnetIds"], str) else i["subnetIds"],
-        "SecurityGroupIds": i.get("securityGroupIds"),
-        "KmsKeyId": i.get("kmsKeyId"),
-        "Tags": _tag_list(i),
-        "OpenZFSConfiguration": {key: value for key, value in zfs.items() if value is not None},
-    }
-    return {key: value for key, value in properties.items() if value is not None}
+    return _file_system_properties(i, "OPENZFS", "OpenZFSConfiguration", zfs)
 
 
 def _home(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
