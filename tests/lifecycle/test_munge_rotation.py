@@ -86,6 +86,8 @@ def test_all_nodes_have_another_key_and_slurmctld_is_stopped_while_they_change(b
         ("start", "slurmctld"),
     ]
     assert not booted.worker.ran("systemctl", "restart", "slurmd"), "its jobs would notice"
+    digest = (booted.world.shared / ".hyperpod/private/munge.sha256").read_text().strip()
+    assert digest == munge.digest(booted.worker), "a node that boots later compares its key with this"
 
 
 def test_no_key_is_in_a_command_or_in_what_is_told(booted: Booted, capsys: pytest.CaptureFixture[str]) -> None:
