@@ -160,7 +160,9 @@ def _copy_of_the_tree(place: Path) -> Path:
         if (ROOT / name).is_file():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, place / name)
+    # Tests ask git which files there are.
     subprocess.run(["git", "init", "-q", "."], cwd=place, check=True)
+    subprocess.run(["git", "add", "--all", "."], cwd=place, check=True)
     return place
 
 

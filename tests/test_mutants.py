@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,14 @@ def test_a_mistake_is_one_place_and_the_case_of_a_string_is_none(file: Path) -> 
     assert {(mutant.file, mutant.line, mutant.before) for mutant in chosen} == {
         ("components/one.py", 2, 'return call("a", tags=2)')
     }
+
+
+def test_a_copy_of_the_tree_has_what_git_has_and_says_so(tmp_path: Path) -> None:
+    copy = mutants._copy_of_the_tree(tmp_path)
+    listed = subprocess.check_output(["git", "ls-files"], cwd=copy, text=True).splitlines()
+    assert {"__main__.py", "components/policies.py", "lifecycle/on_create.sh"} <= set(listed)
+    assert (copy / "components" / "policies.py").is_file()
+    assert not [name for name in listed if name.startswith("venv/")]
 
 
 def test_a_seed_says_which(file: Path) -> None:
