@@ -1,4 +1,4 @@
-"""YAML, read by libyaml, which is ten times as fast as PyYAML's own code; PyYAML's wheels include it."""
+"""YAML, by libyaml, which is ten times as fast as PyYAML's own code; PyYAML's wheels include it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def load(text: str) -> Any:
@@ -17,3 +18,8 @@ def load(text: str) -> Any:
 def load_all(text: str) -> list[Any]:
     """A text's documents, without those that are empty. Raises yaml.YAMLError."""
     return [document for document in yaml.load_all(text, _LOADER) if document]
+
+
+def dump(document: Any, width: int = 80) -> str:
+    """A document's text, its keys in their order."""
+    return str(yaml.dump(document, Dumper=_DUMPER, sort_keys=False, width=width))

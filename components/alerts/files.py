@@ -10,11 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import yaml
-
 from ..catalogue.accelerators import CATALOGUE
 from ..config import Config
-from ..documents import load
+from ..documents import dump, load
 from . import eks_labels
 
 Group: TypeAlias = dict[str, Any]
@@ -36,7 +34,7 @@ def namespace(config: Config, cluster: str) -> str:
     groups = [*_shipped(config, cluster), *_facts(config, cluster)]
     if config.settings.orchestrator == "eks":
         groups += _batches("labels", eks_labels.rules(cluster, config.settings.accelerator))
-    return yaml.safe_dump({"groups": groups}, sort_keys=False, width=120)
+    return dump({"groups": groups}, width=120)
 
 
 def _shipped(config: Config, cluster: str) -> Iterator[Group]:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeAlias
 import yaml
 from pydantic import Field, StrictBool, StrictInt
 
+from ..documents import load
 from .fields import Change, Model, form
 from .problems import NAMESPACE, Problem
 
@@ -89,7 +90,7 @@ def with_file(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]
         return dict(values), [Problem(key=FILE_KEY, what=f"{KEY} is set as well", fix=fix)]
     fix = "a YAML file with a list of {name, uid, sshKeys}, relative to the project's folder"
     try:
-        people = yaml.safe_load(Path(name).read_text(encoding="utf-8"))
+        people = load(Path(name).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         why = f"line {mark.line + 1} is not YAML" if (mark := getattr(error, "problem_mark", None)) else str(error)
         why = getattr(error, "strerror", None) or why

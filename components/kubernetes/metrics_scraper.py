@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pulumi_aws as aws
-import yaml
 from pulumi import Output, ResourceOptions
 
 from ..alerts import eks_labels
 from ..config import Config
 from ..config.network_plan import plan_subnets
 from ..context import Prometheus
+from ..documents import dump
 from ..orchestrator import OrchestratorArgs
 
 # The name of a container's port that is read, at most 15 characters, and the port where the project's trainers answer.
@@ -65,7 +65,7 @@ def configuration(cluster: str, *, everything: bool, teams: Sequence[str] = ()) 
     """Prometheus' own configuration. With ``everything`` also what the add-on would collect, labelled as by it: the
     same recording rules read it (``eks_labels``). ``teams`` are the namespaces in which people run what they like."""
     jobs = [_training(cluster), *((_kubelets(cluster), _exporters(cluster, teams)) if everything else ())]
-    return yaml.safe_dump({"global": {"scrape_interval": f"{_SECONDS}s"}, "scrape_configs": jobs}, sort_keys=False)
+    return dump({"global": {"scrape_interval": f"{_SECONDS}s"}, "scrape_configs": jobs})
 
 
 def _training(cluster: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import yaml
+from ..documents import dump
 
 # The label of an alert that says that its node is gone (components/alerts): while it fires, that node's warnings say
 # nothing new.
@@ -16,7 +16,7 @@ def definition(topic: str, region: str) -> str:
 
     Amazon Managed Service for Prometheus User Guide, "Creating an alert manager configuration": only SNS receives.
     """
-    return yaml.safe_dump({"alertmanager_config": yaml.safe_dump(configuration(topic, region), sort_keys=False)})
+    return dump({"alertmanager_config": dump(configuration(topic, region))})
 
 
 def configuration(topic: str, region: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import base64
 import re
 from typing import Any
 
-import yaml
+from components.documents import load
 
 from .books import Books, Inputs, Live, Refused
 from .eks import CLUSTER
@@ -71,7 +71,7 @@ def _check_destination(account: Books, i: Inputs) -> None:
 
 def _check_configuration(text: str) -> None:
     """The guide, "Scraper configuration": what it takes of Prometheus' own, which Prometheus itself checks in tests."""
-    given = yaml.safe_load(text)
+    given = load(text)
     if not isinstance(given, dict) or not given.keys() <= _SECTIONS or not given.get("scrape_configs"):
         raise Refused("ValidationException", f"the scrape configuration has {', '.join(sorted(_SECTIONS))} alone")
     for part in (given.get("global") or {}, *given["scrape_configs"]):

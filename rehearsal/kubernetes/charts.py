@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import yaml
+from components.documents import dump, load
 
 from .binaries import folder
 from .kubectl import Manifest
@@ -61,9 +61,9 @@ class Charts:
             # The MPI operator installs its own, newer MPIJob schema.
             if "mpijobs" not in path.name:
                 shutil.copy(path, chart / "crds")
-        schema = yaml.safe_load((mpi / "kubeflow.org_mpijobs.yaml").read_text())
+        schema = load((mpi / "kubeflow.org_mpijobs.yaml").read_text())
         _prune_volumes(schema)
-        (chart / "templates" / "mpijob-crd.yaml").write_text(yaml.safe_dump(schema))
+        (chart / "templates" / "mpijob-crd.yaml").write_text(dump(schema))
         return chart
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,9 @@ def write(folder: Path, files: Files, title: str) -> None:
         (folder / f"{name}.yaml").write_text(f"# {title}\n{text}")
 
 
+@cache
 def read(folder: Path) -> dict[str, dict[str, Any]]:
-    """Every file of a folder."""
+    """Every file of a folder. Read once, for those that look at it."""
     return {path.stem: yaml.load(path.read_text(), Loader=yaml.CSafeLoader) for path in sorted(folder.glob("*.yaml"))}
 
 
