@@ -25,7 +25,10 @@ def place(root: Path, name: str, make: bool = False) -> Iterator[Path]:
     """
     top, ours, rest = name.partition(f"/{SHARED}/")
     if not ours:
-        path = Path(os.path.realpath(root / name.lstrip("/")))
+        path = root / name.lstrip("/")
+        # Resolving asks for every folder of a path. Only a last part that is a link needs it, or a folder that is one.
+        if path.is_symlink() or (make and not path.parent.is_dir()):
+            path = Path(os.path.realpath(path))
         if make:
             path.parent.mkdir(parents=True, exist_ok=True)
         yield path
