@@ -129,8 +129,10 @@ class Books:
 @cache
 def _client(service: str, region: str) -> Any:
     """Creating clients is slow, and moto's patches also reach clients that are older than the account."""
-    # With a fixed user agent, because botocore spends a tenth of each request on composing its own.
-    client = boto3.client(service, region_name=region, config=Config(user_agent="rehearsal"))
+    # With a fixed user agent, because botocore spends a tenth of each request on composing its own, and one attempt:
+    # what moto refuses once it refuses again, after a pause.
+    config = Config(user_agent="rehearsal", retries={"total_max_attempts": 1})
+    client = boto3.client(service, region_name=region, config=config)
     client.meta.events.register("before-parameter-build.*.*", before_call)
     return client
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest.mock import patch
 
@@ -371,14 +372,21 @@ def test_a_failure_with_a_silent_node_waits_for_the_queue_and_no_longer_than_its
     assert 4 <= seconds < 9
 
 
-@pytest.mark.parametrize("by", ["sinfo -h -N -n n[1-2] -o %o", "scontrol show hostnames n[1-2]"])
-def test_a_node_that_the_kernel_no_longer_finds_is_silent_too_also_by_name(tmp_path: Path, port: int, by: str) -> None:
+def test_a_node_that_the_kernel_no_longer_finds_is_silent_too_also_by_name(tmp_path: Path, port: int) -> None:
     """After some tries a host that is gone is "No route to host" at once, where others refuse."""
-    (tmp_path / "timeout").write_text("#!/bin/sh\necho 'bash: connect: No route to host' >&2\nexit 1\n")
-    (tmp_path / "timeout").chmod(0o755)
-    said, seconds = wait_for_requeue(tmp_path, port, "127.0.0.2", seconds=2, by=by)
-    assert said == "127.0.0.2 does not answer; waiting for this job to go back into the queue\n"
-    assert seconds >= 1
+
+    def waited(by: str) -> tuple[str, float]:
+        (folder := tmp_path / by.split()[0]).mkdir()
+        (folder / "timeout").write_text("#!/bin/sh\necho 'bash: connect: No route to host' >&2\nexit 1\n")
+        (folder / "timeout").chmod(0o755)
+        return wait_for_requeue(folder, port, "127.0.0.2", seconds=2, by=by)
+
+    # Both at a time: each waits for seconds.
+    with ThreadPoolExecutor() as pool:
+        answers = list(pool.map(waited, ["sinfo -h -N -n n[1-2] -o %o", "scontrol show hostnames n[1-2]"]))
+    for said, seconds in answers:
+        assert said == "127.0.0.2 does not answer; waiting for this job to go back into the queue\n"
+        assert seconds >= 1
 
 
 def test_the_documentation_names_every_job_and_no_other() -> None:

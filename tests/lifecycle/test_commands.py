@@ -191,7 +191,7 @@ def test_a_test_is_shown_as_it_runs_and_ended_when_it_takes_too_long(
     deaf = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('\\xff', flush=True); time.sleep(60)"
     )
-    assert nccl_test.run_test([sys.executable, "-c", deaf], 0.5)[0] == nccl_test.TIMED_OUT
+    assert nccl_test.run_test([sys.executable, "-c", deaf], 0.3)[0] == nccl_test.TIMED_OUT
     assert nccl_test.run_test(["printf", "\\377"], 10)[1].endswith("\ufffd")
     assert nccl_test.failure(*nccl_test.run_test(["false"], 10)) == "the test ended with status 1: no output"
     assert nccl_test.failure(0, "fine") == ""

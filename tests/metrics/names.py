@@ -116,11 +116,9 @@ def _groupings(expr: Any, known: Mapping[str, frozenset[str]]) -> list[str]:
     """Labels that a ``by``, ``on`` or ``group_left`` names and no metric below has."""
     said = []
     for node in walk(expr):
-        modifier = getattr(node, "modifier", None)
-        if modifier is None:
-            continue
-        has = COMMON.union(*(labels_of(one, known) for one in selectors(node))) | _made(node)
-        said += [f"nothing below has the label {label}" for label in _grouped(modifier) if label not in has]
+        if asked := _grouped(getattr(node, "modifier", None)):
+            has = COMMON.union(*(labels_of(one, known) for one in selectors(node))) | _made(node)
+            said += [f"nothing below has the label {label}" for label in asked if label not in has]
     return said
 
 

@@ -71,7 +71,7 @@ def test_a_nodes_script_runs_here_and_every_section_ends_in_time(monkeypatch: py
         "processes": "seq 90000",
     }
     monkeypatch.setattr(diagnose, "SECTIONS", sections)
-    monkeypatch.setattr(diagnose, "_SECTION_SECONDS", 1)
+    monkeypatch.setattr(diagnose, "_SECTION_SECONDS", 0.4)
     done = subprocess.run(["bash"], input=diagnose.script(), capture_output=True, text=True, timeout=20, check=True)
     found = diagnose.parse(done.stdout)
     assert list(found) == list(sections)

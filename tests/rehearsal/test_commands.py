@@ -83,7 +83,7 @@ def test_a_cli_that_does_not_stop_is_asked_again_and_then_killed(
     patience: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commands, "_FINISHES_SECONDS", 0.2)
-    monkeypatch.setattr(commands, "_ABANDONS_SECONDS", 1.0)
+    monkeypatch.setattr(commands, "_ABANDONS_SECONDS", 0.5)
     cli = play_cli(tmp_path, patience)
     interrupt_when_it_works(tmp_path)
     with interruptible(), pytest.raises(Interrupted):
