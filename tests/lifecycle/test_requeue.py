@@ -28,6 +28,7 @@ class Cluster:
         self.begins: dict[str, str] = {}
         self.requeued = self.time()
         self.gone: set[str] = set()
+        self.threads: set[threading.Thread] = set()
         self.lines: list[str] = []
         self.scripts: dict[str, str] = {}
         # A login node, and workers without a job.
@@ -84,6 +85,11 @@ class Cluster:
         end = self.host.clock + seconds
         while self.host.clock < end:
             self.watch.round()
+            # The clock is made up, and threads are not: those that nothing holds end before it goes on.
+            begun = {thread for ending in self.watch.ending.values() for thread in ending.values()}
+            for thread in begun - self.threads:
+                thread.join(0.05)
+            self.threads |= begun
             self.host.clock += 0.3 if self.watch.suspicious else requeue.INTERVAL
 
     def downed(self) -> bool:
