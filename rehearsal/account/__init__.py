@@ -209,8 +209,9 @@ class Account(Books):
         """Treat everything that is now in the account as existing before the stack."""
         for live in self.live.values():
             live.ours = False
-        self._creates = 0
-        self._note()
+        self.creates = 0
+        # Recorded before the next call: a preview makes none.
+        self._noted = False
 
     def _check_exist(self, named: frozenset[str]) -> None:
         if not named:

@@ -79,3 +79,7 @@ def test_what_existed_before_the_stack_neither_fails_nor_counts(small: tuple[Pro
         prepare(account, existing)
         assert "net (aws:ec2/vpc:Vpc): create failed" in up(small[0], account).failure
         assert faults[0].hits == 1
+    faults, _ = injected(["#1=error"], [], (small[0], existing))
+    with Account("us-west-2", faults=faults) as account:
+        prepare(account, existing)
+        assert "create failed" in up(small[0], account).failure
