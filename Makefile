@@ -44,7 +44,7 @@ test-kubernetes: $(VENV)/.ready
 	$(BIN)/python -m pytest -m kubernetes --dist load --maxschedchunk 1 \
 		--tx '2*popen//python=$(BIN)/python -m rehearsal.kubernetes.network $(BIN)/python'
 
-## Ten thousand random inputs for everything that parses files from others; the fast suite tries a hundred
+## Ten thousand random inputs for everything that parses files from others; the fast suite tries fifty
 fuzz: $(VENV)/.ready
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n auto -m fuzz --timeout 7000 -o faulthandler_timeout=7200
 

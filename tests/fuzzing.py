@@ -1,6 +1,6 @@
 """Made-up input: how many cases are tried, JSON of any kind, and what is left of a good document or text after damage.
 
-HYPOTHESIS_PROFILE=long (``make fuzz``) tries ten thousand cases, others each time; without it a hundred, always
+HYPOTHESIS_PROFILE=long (``make fuzz``) tries ten thousand cases, others each time; without it fifty, always
 the same ones.
 """
 
@@ -21,7 +21,7 @@ _ALWAYS: dict[str, Any] = {
     "database": None,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 }
-settings.register_profile("short", max_examples=100, derandomize=True, **_ALWAYS)
+settings.register_profile("short", max_examples=50, derandomize=True, **_ALWAYS)
 settings.register_profile("long", max_examples=10_000, print_blob=True, **_ALWAYS)
 settings.load_profile(PROFILE)
 if PROFILE == "short":

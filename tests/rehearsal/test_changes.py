@@ -16,7 +16,7 @@ from rehearsal.cli import main
 from rehearsal.engines.deployment import destroy, up
 from stack.project import Project
 from stack.state import State
-from tests.support import ROOT, config
+from tests.support import ROOT, config, few_files
 
 HEADER = "import pulumi\nimport pulumi_aws as aws\nfrom pulumi import ResourceOptions\n"
 KEYS = {"set", "created", "updated", "replaced", "deleted", "lost", "refused", "early", "seconds", "resources"}
@@ -192,7 +192,8 @@ def test_the_command_makes_one_change_after_the_other(tmp_path: Path, capsys: py
         "--then",
         'observability={"prometheus":"create","grafana":"create"}',
     ]
-    assert main(["--stack", "dev", *then, "--json", str(result)]) == 0
+    with few_files():
+        assert main(["--stack", "dev", *then, "--json", str(result)]) == 0
     found: dict[str, Any] = json.loads(result.read_text())
     grown, observed = found["changes"]
     assert set(grown) == KEYS
