@@ -15,6 +15,7 @@ from components.config import Charts, ConfigError
 from components.kubernetes import charts
 from components.kubernetes.charts import (
     HYPERPOD,
+    KUEUE,
     UNVERIFIED,
     UNVERIFIED_VARIABLE,
     Chart,
@@ -131,6 +132,12 @@ def values(region: str, accelerator: str = "gpu", **switches: Any) -> dict[str, 
     return chart_values(
         HyperPodChartArgs(region=REGIONS[region], accelerator=accelerator, charts=Charts.model_validate(switches))
     )
+
+
+def test_a_pins_version_is_the_one_in_its_address() -> None:
+    for dependency in HYPERPOD.dependencies:
+        assert dependency.url.endswith(f"/{dependency.name}-{dependency.version}.tgz"), dependency.name
+    assert KUEUE.archive.endswith(f"/v{KUEUE.version}")
 
 
 @pytest.mark.parametrize("region", REGIONS)

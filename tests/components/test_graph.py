@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-import pulumi
 import pytest
 
-from components.hyperpod import _made
 from components.kubernetes.addons import POD_ADDONS
+from rehearsal.account import Account
+from rehearsal.engines.deployment import up
 from stack.state import STACK_TYPE
 from tests.golden.stacks import KEY, deployed, state_of
-from tests.support import METRICS, VARIANTS, everything_before, of_type, one, plan
+from tests.support import METRICS, VARIANTS, everything_before, of_type, one, plan, project
 
 BOTH = ("slurm-gpu", "eks-gpu")
 EVERYTHING = ("slurm-closed", "eks-teams")
@@ -352,11 +353,10 @@ def test_who_else_is_trusted_is_let_through() -> None:
     ]
 
 
-def test_a_cluster_that_aws_failed_to_make_stops_every_update_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pulumi.get_stack", lambda: "dev")
-    urn = "urn:pulumi:dev::hyperpod::aws-native:sagemaker:Cluster::hyperpod-cluster"
-    assert _made(("arn:of:it", "InService", urn)) == "arn:of:it"
-    with pytest.raises(pulumi.RunError) as told:
-        _made(("arn:of:it", "Failed", urn))
-    for way in ("hyperpod deploy dev --lose hyperpod-cluster", f"--target-dependents --target '{urn}'"):
-        assert way in str(told.value)
+def test_a_cluster_that_aws_failed_to_make_stops_every_update_with_the_way_out() -> None:
+    state = dict(state_of("dev"))
+    cluster = one(state, "hyperpod-cluster")
+    state[cluster.urn] = replace(cluster, outputs={**cluster.outputs, "clusterStatus": "Failed"})
+    failed = up(project("dev"), Account("us-west-2"), old=state, preview=True).failure
+    for way in ("hyperpod deploy dev --lose hyperpod-cluster", f"--target-dependents --target '{cluster.urn}'"):
+        assert way in failed
