@@ -137,9 +137,59 @@ def test_the_command_tests_pairs_with_every_gpu_of_both_and_names_the_slow_node(
     # 70 % of p5's 3,200 Gbit/s.
     assert document["limit"] == pytest.approx(max(280.0, 0.8 * document["fastest"]))
     hosts = {command[command.index("--host") + 1] for command in allocation["commands"]}
+    assert hosts == {",".join(f"{node}:8" for node in pair["nodes"]) for pair in document["pairs"]}
     assert "n1:8,n4:8" in hosts
     assert all(command[command.index("-np") + 1] == "16" for command in allocation["commands"])
-    assert all(command[-8:-4] == ["-b", "1G", "-e", "1G"] or "1G" in command for command in allocation["commands"])
+    assert {" ".join(command).partition("_perf ")[2] for command in allocation["commands"]} == {
+        "-b 1G -e 1G -f 2 -g 1 -c 1 -n 20"
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "limit", "began", "ended"),
+    [
+        ("ml.trn1.32xlarge", {}, 35.0, "srun --mpi=none --nodes=1 --ntasks=1 --nodelist=n1 --overlap env ",
+         " allr --nworkers 64 --nnodes 2 --hosts n1 n2 --minbytes 128mb --maxbytes 128mb --datatype bf16 --iters 20"),
+        ("ml.g5.16xlarge", {"transport": "tcp", "nccl_tests": ""}, 0.625, "srun --mpi=none --nodes=2 --ntasks=2 ",
+         "/gloo_sweep.py all_reduce --min 16M --max 16M --master 10.1.0.12 --iterations 5"),
+    ],
+)  # fmt: skip
+def test_pairs_of_other_workers_run_their_own_test(
+    kind: str,
+    more: dict[str, str],
+    limit: float,
+    began: str,
+    ended: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ran: list[str] = []
+
+    def run_test(command: list[str], timeout: float, show: object) -> tuple[int, str]:
+        ran.append(" ".join(command))
+        assert timeout == 7
+        return 0, f"{ran[0]}\n 134217728  67108864  bf16  7025.52  19.10  37.01\nAvg bus bandwidth: 37.01\n"
+
+    monkeypatch.setattr(nccl_test, "run_test", run_test)
+    tester = slow_node.Tester(Workers([fact(name, kind, **more) for name in ("n1", "n2")]), "trn" in kind, 7)
+    found = tester.run()
+    assert tester.threshold == pytest.approx(limit)
+    assert ran[0].startswith(began)
+    assert ran[0].endswith(ended)
+    assert [pair.nodes for pair in found] == [("n1", "n2")]
+    assert found[0].busbw == (37.01 if "trn" in kind else None), "gloo prints nccl-tests' columns"
+    assert capsys.readouterr().out.startswith("round 1 of 1: n1 - n2 ")
+
+
+@pytest.mark.parametrize("slurm", ["24.11's tree", "25.11's blocks"])
+def test_the_topology_is_slurms_leaves_or_blocks(slurm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = {
+        "24.11's tree": "SwitchName=a Level=0 LinkSpeed=1 Nodes=n[1-2]\nSwitchName=top Level=1 Nodes=n[1-3]\n",
+        "25.11's blocks": "BlockName=a BlockIndex=0 Nodes=n[1-2] BlockSize=2\nBlockName=empty BlockIndex=1\n",
+    }[slurm]
+    asked = {"topology": shown, "hostnames": "n1\nn2\n"}
+    monkeypatch.setattr(slow_node, "run", lambda command, **_: asked[command[2]])
+    assert slow_node.topology() == {"n1": "a", "n2": "a"}
 
 
 def test_a_healthy_allocation_passes(
@@ -165,7 +215,8 @@ def test_a_test_that_ends_early_says_why(
 def test_it_allocates_all_idle_workers_whole(allocation: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HYPERPOD_INSIDE")
     monkeypatch.setattr(sys, "argv", [slow_node.NAME, "--json"])
-    monkeypatch.setattr(slow_node, "idle_workers", lambda group: 6)
+    idle = {"workers": 6}
+    monkeypatch.setattr(slow_node, "idle_workers", lambda group: idle[group["name"]])
     ran: list[list[str]] = []
 
     def exec_(program: str, command: list[str]) -> None:
@@ -178,7 +229,7 @@ def test_it_allocates_all_idle_workers_whole(allocation: dict[str, Any], monkeyp
     assert ran[0][:5] == ["salloc", "--quiet", "--nodes=6", "--ntasks-per-node=8", "--exclusive"]
     assert ran[0][-2:] == ["/opt/hyperpod/bin/hyperpod-find-slow-node", "--json"]
     monkeypatch.delenv("HYPERPOD_INSIDE")
-    monkeypatch.setattr(slow_node, "idle_workers", lambda group: 1)
+    idle["workers"] = 1
     with pytest.raises(Trouble, match="a pair needs two idle workers, and there is 1"):
         slow_node.main()
 
