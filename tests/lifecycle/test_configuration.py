@@ -98,6 +98,8 @@ def test_nodes_that_slurm_drained_between_two_configurations_return_to_service_i
     configuration.round()
     updates = [call for call in host.calls if call[:2] == ("scontrol", "update")]
     assert updates == [("scontrol", "update", "NodeName=ip-10-1-0-[12-13]", "State=RESUME")]
+    assert [call for call in host.calls if call[0] == "sinfo"] == [("sinfo", "-h", "-R", "-o", "%N|%E")]
+    assert lines[1:] == ["ip-10-1-0-[12-13] is back: its accelerators were counted between two configurations"]
 
 
 def test_what_runs_before_slurmctld_settles_the_same(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,8 @@ def test_a_whole_node_passes_every_check(host: FakeHost) -> None:
     well(host)
     statuses = {name: one.status for name, one in found(host).items()}
     assert statuses == dict.fromkeys([name for name in checks.CHECKS if name != "dcgm"], "ok")
+    # nvidia-smi holds a GPU for a moment, so it is asked once for all checks.
+    assert sorted(host.calls) == [("nvidia-smi", "-q", "-x"), ("nvidia-smi", "nvlink", "-s")]
 
 
 def test_a_missing_tool_or_file_is_unknown_and_never_bad(host: FakeHost) -> None:
@@ -232,6 +234,7 @@ def test_dcgm_runs_on_idle_nodes_only_and_not_all_the_time(host: FakeHost) -> No
     assert gpu.dcgm(one) == Finding("bad", "dcgmi diag -r 1 failed: Inforom")
     host.clock += 2 * gpu.DCGM_EVERY
     assert checks.run(one)[-1].finding.status == "unknown"
+    assert [call for call in host.calls if call[0] == "dcgmi"] == [("dcgmi", "diag", "-r", "1", "-j")] * 2
 
 
 # The run

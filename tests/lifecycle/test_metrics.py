@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -185,6 +186,24 @@ def test_slurms_figures_have_the_names_that_slurmctld_gives_itself(host: FakeHos
     assert 'slurm_node_memory_free_bytes{node="ip-10-1-0-13",group="workers"}' not in found, "Slurm has no figure"
     # Eligible at ...900, and the clock says ...1000. Jobs that wait for their user count for nothing.
     assert found[f'{ours}{{partition="dev"}}'] == found[f'{ours}{{partition="gpu"}}'] == 100
+
+
+def test_slurm_is_asked_for_every_column_and_for_times_in_seconds(host: FakeHost) -> None:
+    execute, asked = host.execute, []
+
+    def noted(args: tuple[str, ...], timeout: float, stdin: str | None, env: Mapping[str, str]) -> Result:
+        if args[0] != "systemctl":
+            asked.append((" ".join(args), env["SLURM_TIME_FORMAT"], env["SLURM_BITSTR_LEN"]))
+        return execute(args, timeout, stdin, env)
+
+    host.execute = noted  # type: ignore[method-assign]
+    writer.write(host, "node")
+    nodes = "NodeList:|,PartitionName:|,StateComplete:|,CPUsState:|,Gres:|,GresUsed:|,Memory:|,AllocMem:|,FreeMem:|"
+    assert asked == [
+        (f"sinfo -h -a -N -O {nodes}", "%s", "0"),
+        ("squeue -h -a -t all -O JobArrayID:|,State:|,Partition:|,NumCPUs:|,EligibleTime:|,Reason:|", "%s", "0"),
+        ("sdiag", "%s", "0"),
+    ]
 
 
 def test_only_the_controller_asks_slurm(host: FakeHost) -> None:

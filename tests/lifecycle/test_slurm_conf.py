@@ -250,7 +250,8 @@ def test_an_empty_tree_and_the_partitions_that_name_it_are_removed(world: World)
     assert configure(host)
     assert not host.path("/opt/slurm/etc/topology.yaml").exists()
     assert host.text("/opt/slurm/etc/topology.conf") == ""
-    assert "\nPartitionName=gpu Nodes=ALL State=UP\n" in conf.read_text()
+    waits = "#with-a-map# PartitionName=gpu Nodes=ALL Topology=tree State=UP\nPartitionName=gpu Nodes=ALL State=UP\n"
+    assert f"\n{waits}" in conf.read_text()
     assert not configure(host)
     host.path("/opt/slurm/etc/topology.conf").write_text(SWITCHES)
     assert configure(host)
