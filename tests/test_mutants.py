@@ -38,6 +38,7 @@ def test_a_mistake_is_one_place_and_the_case_of_a_string_is_none(file: Path) -> 
     }
 
 
+@pytest.mark.slow
 def test_a_copy_of_the_tree_has_what_git_has_and_says_so(tmp_path: Path) -> None:
     copy = mutants._copy_of_the_tree(tmp_path)
     listed = subprocess.check_output(["git", "ls-files"], cwd=copy, text=True).splitlines()

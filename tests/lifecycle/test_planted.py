@@ -14,8 +14,9 @@ from hyperpod_node import fsx, install, kernel, ssh
 from hyperpod_node.errors import StepError
 from hyperpod_node.model import Node
 
-from tests.lifecycle.rig import LIFECYCLE, World
+from tests.lifecycle.rig import LIFECYCLE, FakeHost, World
 from tests.lifecycle.test_scripts import run
+from tests.rows import each
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs files of another user")
 
@@ -182,17 +183,26 @@ def environment(planted: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(planted), "PYTHONPATH": str(planted)}
 
 
-@pytest.mark.parametrize("command", sorted(install.COMMANDS))
-def test_a_command_imports_nothing_from_where_it_is_started(tmp_path: Path, planted: Path, command: str) -> None:
+@pytest.fixture
+def installed(tmp_path: Path) -> FakeHost:
+    """A node with its commands, once for all of them."""
     host = World(tmp_path / "world").node("controller")
     install.run(host.node())
-    text = host.text(f"/opt/hyperpod/bin/{command}").replace("/opt/hyperpod", str(host.path("/opt/hyperpod")))
+    return host
+
+
+@each(sorted(install.COMMANDS))
+def test_a_command_imports_nothing_from_where_it_is_started(
+    command: str, tmp_path: Path, planted: Path, installed: FakeHost
+) -> None:
+    top = str(installed.path("/opt/hyperpod"))
+    text = installed.text(f"/opt/hyperpod/bin/{command}").replace("/opt/hyperpod", top)
     done = subprocess.run(
         ["sh", "-c", text, command, "--help"], cwd=planted, env=environment(planted), capture_output=True, timeout=60
     )
     assert not (tmp_path / "imported").exists(), done.stderr
     assert b"No module named" not in done.stderr
-    assert not list(host.path("/opt/hyperpod").rglob("__pycache__"))
+    assert not list(Path(top).rglob("__pycache__"))
 
 
 def test_on_create_imports_nothing_from_where_it_is_started(tmp_path: Path, planted: Path) -> None:

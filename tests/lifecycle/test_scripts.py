@@ -254,6 +254,7 @@ def test_on_create_says_what_is_missing_in_its_last_line(tmp_path: Path) -> None
     assert not list(source.rglob("__pycache__"))
 
 
+@pytest.mark.slow
 def test_shell_scripts_are_clean() -> None:
     # Of the environment that runs the tests, which need not be on PATH.
     shellcheck = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")

@@ -145,6 +145,7 @@ def test_a_licence_is_accepted_by_what_its_expression_asks_for(expression: str, 
     assert licences.refused("another", expression) == refused
 
 
+@pytest.mark.slow
 def test_the_bill_of_materials_is_valid_and_has_every_locked_package() -> None:
     made = bill()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(made) is None
