@@ -23,8 +23,10 @@ _NEURON_TAINT = ("aws.amazon.com/neuron", "NoSchedule")
 # Kubernetes' own namespaces, and those that the charts and EKS create.
 _KUBERNETES_OWN = ("default", "kube-system", "kube-public", "kube-node-lease")
 _OF_CHARTS = ("aws-hyperpod", "kubeflow", "mpi-operator", "kueue-system", "cert-manager", "hyperpod-observability")
-# What components/kubernetes/directories.py makes.
-_OWN = ("hyperpod-storage",)
+# What components/kubernetes/directories.py and node_health.py make.
+_OWN = ("hyperpod-storage", "hyperpod-health")
+# Namespaces that no team can have.
+RESERVED = _KUBERNETES_OWN + _OF_CHARTS + _OWN
 
 
 def kubernetes_problems(settings: Settings, region: Region | None) -> Iterator[Problem]:
@@ -231,7 +233,7 @@ def _teams(settings: Settings) -> Iterator[Problem]:
                 what=f'"{team.name}" has {len(team.name)} characters',
                 fix=f"at most {limit} with task governance, where namespace and quota carry it",
             )
-        elif team.name in _KUBERNETES_OWN + _OF_CHARTS + _OWN:
+        elif team.name in RESERVED:
             yield Problem(
                 key=f"{key}.name",
                 what=f'"{team.name}" is taken by Kubernetes, a chart or this program',

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from components.config.kubernetes_checks import RESERVED
 from tests.components.config.refusals import EKS, ROLE, Cases, check
+from tests.golden.stacks import GOLDEN, state_of
+from tests.support import ROOT, config
 
 BAD: Cases = {
     "Kubernetes version": ({**EKS, "kubernetesVersion": "1.29"}, "hyperpod:kubernetesVersion", "1.34"),
@@ -30,9 +35,8 @@ BAD: Cases = {
         "hyperpod:teams[0].name",
         "lower-case",
     ),
-    "team with a taken name": ({**EKS, "teams": [{"name": "kube-system"}]}, "hyperpod:teams[0].name", "another name"),
-    "team with the program's own name": (
-        {**EKS, "teams": [{"name": "hyperpod-storage"}]},
+    "teams with the names of what else there is": (
+        {**EKS, "teams": [{"name": name} for name in RESERVED]},
         "hyperpod:teams[0].name",
         "another name",
     ),
@@ -73,6 +77,11 @@ BAD: Cases = {
         "hyperpod:administratorRoleArns",
         "partition aws-cn",
     ),
+    "team of another partition": (
+        {**EKS, "teams": [{"name": "a", "roleArns": [ROLE.replace(":aws:", ":aws-cn:")]}]},
+        "hyperpod:teams[0].roleArns",
+        "partition aws-cn",
+    ),
     "more accelerators promised than there are": (
         {**EKS, "teams": [{"name": "a", "accelerators": 3}]},
         "hyperpod:teams",
@@ -98,6 +107,11 @@ BAD: Cases = {
         "quay.io",
     ),
     "unknown chart": ({**EKS, "charts": {"kubeflow": True}}, "hyperpod:charts.kubeflow", "mpiOperator"),
+    "charts and administrators with Slurm": (
+        {"charts": {"mpiOperator": False}, "administratorRoleArns": [ROLE]},
+        "hyperpod:charts",
+        "orchestrator slurm",
+    ),
     "teams with Slurm": ({"teams": [{"name": "a"}]}, "hyperpod:teams", "orchestrator slurm"),
     "bad API block": ({**EKS, "kubernetesApiCidrs": ["anywhere"]}, "hyperpod:kubernetesApiCidrs", "checkip"),
     "private API block": ({**EKS, "kubernetesApiCidrs": ["10.0.0.0/8"]}, "hyperpod:kubernetesApiCidrs", "not public"),
@@ -128,3 +142,15 @@ BAD: Cases = {
 @pytest.mark.parametrize("case", BAD)
 def test_is_refused_with_key_reason_and_remedy(case: str) -> None:
     check(BAD[case])
+
+
+def test_no_team_has_a_namespace_of_what_else_a_stack_has() -> None:
+    templates = (ROOT / "rehearsal/kubernetes/stand_in_chart/templates").glob("*.yaml")
+    of_chart = [re.findall(r"kind: Namespace\nmetadata: {name: ([a-z-]+)", path.read_text()) for path in templates]
+    used = {name for names in of_chart for name in names}
+    assert "mpi-operator" in used
+    chosen = config(GOLDEN["eks-closed"].stack, **GOLDEN["eks-closed"].settings).settings
+    for resource in state_of("eks-closed").values():
+        if resource.type.startswith("kubernetes:") and (metadata := resource.inputs.get("metadata")):
+            used.add(metadata["name"] if resource.type.endswith(":Namespace") else metadata.get("namespace"))
+    assert used - {None, *(team.name for team in chosen.teams)} <= set(RESERVED)
