@@ -5,22 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from moto.events.models import EventPattern
 
 from components.documents import load
 from components.observability.alert_manager import LOST_NODE
-from components.observability.existing import existing_problems
-from rehearsal.account import Account
 from rehearsal.account.grants import granted
-from rehearsal.engines.deployment import up
 from stack.state import State
-from tests.golden.stacks import TOPIC, WORKSPACE, state_of
-from tests.support import ROOT, config, of_type, one, project
+from tests.golden.stacks import TOPIC, state_of
+from tests.support import ROOT, of_type, one
 
 # The services that publish: User Guides of EventBridge, CloudWatch and Amazon Managed Service for Prometheus.
 PUBLISHERS = ("aps", "cloudwatch", "events")
@@ -140,37 +135,3 @@ def test_the_dashboard_shows_the_alarms_and_the_events_that_are_recorded() -> No
         assert any(widget["type"] == "log" for widget in widgets) is recorded
         spots = [(widget["x"], widget["y"]) for widget in widgets]
         assert len(spots) == len(set(spots))
-
-
-GIVEN = {"observability": {"prometheus": WORKSPACE, "grafana": "g-0123456789"}, "alerts": {"topicArn": TOPIC}}
-
-
-def looked_at(account: str = "123456789012", status: str = "ACTIVE", topic: Any = None) -> list[str]:
-    there = SimpleNamespace(status=status)
-    with (
-        patch("pulumi_aws.amp.get_workspace", lambda *, workspace_id: there),
-        patch("pulumi_aws.grafana.get_workspace", lambda *, workspace_id: there),
-        patch("pulumi_aws.sns.get_topic", topic or (lambda *, name: there)),
-    ):
-        return [str(problem) for problem in existing_problems(config("dev", **GIVEN), account)]
-
-
-def test_what_is_given_is_looked_at_before_anything_is_made() -> None:
-    def gone(*, name: str) -> None:
-        raise LookupError(f"no matching SNS Topic found: {name}")
-
-    assert looked_at() == []
-    prometheus, grafana = looked_at(status="DELETING")
-    assert prometheus.startswith("hyperpod:observability.prometheus: ")
-    assert "hyperpod:observability.grafana: g-0123456789 is not active (DELETING)" in grafana
-    (missing,) = looked_at(topic=gone)
-    assert missing.startswith("hyperpod:alerts.topicArn: ")
-    assert "no matching SNS Topic found: pages" in missing
-    elsewhere = looked_at(account="210987654321")
-    assert ["is of account 123456789012; one of 210987654321" in problem for problem in elsewhere] == [True, True]
-
-
-def test_what_is_given_and_not_there_stops_the_program() -> None:
-    given = {"observability": GIVEN["observability"]}
-    with Account("us-west-2") as account, pytest.raises(Exception, match="AWS does not describe arn:aws:aps:us-west-2"):
-        up(project("dev", **given), account, preview=True)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import tarfile
+from contextlib import chdir
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -24,6 +28,7 @@ from components.kubernetes.charts import (
     tree_digest,
 )
 from components.kubernetes.helm import HyperPodChartArgs, chart_values
+from tests.rows import each
 from tests.support import config
 
 
@@ -37,17 +42,16 @@ def package(path: Path, name: str, version: str) -> None:
         archive.addfile(member, io.BytesIO(text))
 
 
-@pytest.fixture
-def chart(tmp_path: Path) -> tuple[Chart, Path]:
+def pinned(place: Path) -> tuple[Chart, Path]:
     """A small chart as pinned, and where it is."""
-    folder = tmp_path / "charts" / "small"
+    folder = place / "charts" / "small"
     (folder / "templates").mkdir(parents=True)
     (folder / "Chart.yaml").write_text("apiVersion: v2\nname: small\nversion: 1.0.0\n")
     (folder / "templates" / "one.yaml").write_text("kind: ConfigMap\n")
     dependency = folder / "charts" / "other-2.0.0.tgz"
     package(dependency, "other", "v2.0.0")
     digest = hashlib.sha256(dependency.read_bytes()).hexdigest()
-    pinned = Chart(
+    chart = Chart(
         name="small",
         version="1.0.0",
         archive="https://example.com/small.tar.gz",
@@ -56,11 +60,11 @@ def chart(tmp_path: Path) -> tuple[Chart, Path]:
         dependencies=(Dependency(name="other", version="v2.0.0", url="https://example.com/other.tgz", sha256=digest),),
         left_out=("charts/old.tgz",),
     )
-    return pinned, folder
+    return chart, folder
 
 
-def test_what_the_pin_says_has_no_fault(chart: tuple[Chart, Path]) -> None:
-    assert faults(*chart) == []
+def test_what_the_pin_says_has_no_fault(tmp_path: Path) -> None:
+    assert faults(*pinned(tmp_path)) == []
 
 
 def spoil(folder: Path, what: str) -> None:
@@ -83,24 +87,37 @@ def spoil(folder: Path, what: str) -> None:
             (folder / "Chart.yaml").unlink()
 
 
-SPOILT = {
-    "changed file": "the content is not that of version 1.0.0",
-    "added file": "the content is not that of version 1.0.0",
-    "removed file": "the content is not that of version 1.0.0",
-    "no dependency": "charts/other-2.0.0.tgz is missing",
-    "other version": "the content of charts/other-2.0.0.tgz is not what was published",
-    "no package": "the content of charts/other-2.0.0.tgz is not what was published",
-    "left-out file": "charts/old.tgz is there besides",
-    "no chart": "the chart is not there",
+# By what happened to the chart, which is the case itself, what is said.
+BAD = {
+    what: (what, said)
+    for what, said in {
+        "changed file": "the content is not that of version 1.0.0",
+        "added file": "the content is not that of version 1.0.0",
+        "removed file": "the content is not that of version 1.0.0",
+        "no dependency": "charts/other-2.0.0.tgz is missing",
+        "other version": "the content of charts/other-2.0.0.tgz is not what was published",
+        "no package": "the content of charts/other-2.0.0.tgz is not what was published",
+        "left-out file": "charts/old.tgz is there besides",
+        "no chart": "the chart is not there",
+    }.items()
 }
 
 
-@pytest.mark.parametrize("what", SPOILT)
-def test_any_other_content_is_a_fault(chart: tuple[Chart, Path], what: str) -> None:
-    pinned, folder = chart
-    spoil(folder, what)
-    (fault,) = faults(pinned, folder)
-    assert fault.startswith(SPOILT[what])
+def told(what: str) -> list[str]:
+    """Everything that is said of a chart to which that happened."""
+    with TemporaryDirectory() as place, chdir(place), patch.dict(os.environ):
+        chart, folder = pinned(Path())
+        spoil(folder, what)
+        os.environ.pop(UNVERIFIED_VARIABLE, None)
+        with patch.object(charts, "needed", lambda _: (chart,)), pytest.raises(ConfigError) as refused:
+            charts.require(config("eks-gpu"))
+        return [str(problem) for problem in refused.value.problems]
+
+
+@each(BAD)
+def test_any_other_content_is_a_fault(what: str, said: str) -> None:
+    (fault,) = told(what)
+    assert fault.startswith(f"charts/small: {said}")
 
 
 def test_without_the_charts_nothing_is_created_and_the_command_is_named(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -18,6 +18,7 @@ from rehearsal.engines.deployment import up
 from rehearsal.existing import prepare
 from stack.state import State
 from tests.golden.stacks import GOVCLOUD_KEY, state_of
+from tests.rows import each
 from tests.support import config, few_files, of_type, one, plan, project
 
 CONTINUOUS = {"nodeProvisioning": "Continuous"}
@@ -148,32 +149,40 @@ def test_a_role_uses_the_key_through_its_service_alone(
     assert not granted(statements, (), action, GIVEN, context)
 
 
-@pytest.mark.parametrize(
-    ("described", "said"),
-    [
-        ({}, ""),
-        ({"key_state": "PendingDeletion"}, "the key is not enabled (PendingDeletion); enable it"),
-        ({"key_usage": "SIGN_VERIFY"}, "the key does not encrypt (SIGN_VERIFY)"),
-        ({"customer_master_key_spec": "RSA_4096"}, "the key is not symmetric (RSA_4096)"),
-        ({"key_manager": "AWS"}, "the key is managed by AWS (AWS); a key of your own"),
-    ],
-)
-def test_a_given_key_that_cannot_encrypt_is_refused_before_anything_is_made(
-    described: dict[str, str], said: str
-) -> None:
+OTHERS = GIVEN.replace("123456789012", "210987654321")
+# The given key, what KMS answers, and what is said.
+BAD: dict[str, tuple[tuple[str, dict[str, str] | Exception], str]] = {
+    "a key that is not enabled": (
+        (GIVEN, {"key_state": "PendingDeletion"}),
+        "the key is not enabled (PendingDeletion); enable it",
+    ),
+    "a key that signs": ((GIVEN, {"key_usage": "SIGN_VERIFY"}), "the key does not encrypt (SIGN_VERIFY)"),
+    "a key pair": ((GIVEN, {"customer_master_key_spec": "RSA_4096"}), "the key is not symmetric (RSA_4096)"),
+    "a key of AWS's": ((GIVEN, {"key_manager": "AWS"}), "the key is managed by AWS (AWS); a key of your own"),
+    "no key": ((GIVEN, LookupError("NotFoundException")), f"KMS does not describe {GIVEN}: NotFoundException; an exis"),
+    "a key of another account": ((OTHERS, {}), "the key is of account 210987654321; a key of 123456789012"),
+}
+
+
+def told(given: tuple[str, dict[str, str] | Exception]) -> list[str]:
+    """What is said of a key of which KMS answers that."""
+    key, answer = given
     good = {"key_manager": "CUSTOMER", "key_state": "Enabled", "key_usage": "ENCRYPT_DECRYPT"}
-    answer = SimpleNamespace(**{**good, "customer_master_key_spec": "SYMMETRIC_DEFAULT", **described})
-    chosen = config("dev", security={"kmsKey": GIVEN}, **CONTINUOUS)
-    with patch("pulumi_aws.kms.get_key", lambda *, key_id: answer):
-        problems = [str(problem) for problem in key_problems(chosen, "123456789012")]
-    assert len(problems) == bool(said)
-    assert all(said in problem and problem.startswith("hyperpod:security.kmsKey: ") for problem in problems)
+    good["customer_master_key_spec"] = "SYMMETRIC_DEFAULT"
+    found = [answer] if isinstance(answer, Exception) else [SimpleNamespace(**good | answer)]
+    with patch("pulumi_aws.kms.get_key", Mock(side_effect=found)):
+        chosen = config("dev", security={"kmsKey": key}, **CONTINUOUS)
+        return [str(problem) for problem in key_problems(chosen, "123456789012")]
 
 
-def test_a_given_key_is_of_the_stacks_own_account() -> None:
-    chosen = config("dev", security={"kmsKey": GIVEN}, **CONTINUOUS)
-    (problem,) = key_problems(chosen, "210987654321")
-    assert "the key is of account 123456789012; a key of 210987654321" in str(problem)
+@each(BAD)
+def test_a_given_key_that_cannot_encrypt_is_refused_before_anything_is_made(given: Any, said: str) -> None:
+    (problem,) = told(given)
+    assert problem.startswith(f"hyperpod:security.kmsKey: {said}")
+
+
+def test_a_given_key_that_can_encrypt_is_taken() -> None:
+    assert told((GIVEN, {})) == []
 
 
 def test_a_given_key_that_is_not_there_stops_the_program() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from unittest.mock import patch
 
 import pytest
 
@@ -15,12 +16,14 @@ from components.catalogue.kubernetes_versions import (
     addon_version,
     extended_support_notice,
 )
-from components.config import ConfigError
 from components.estimates.cost import estimate
 from components.kubernetes import metrics_addon
 from components.kubernetes.addons import NODE_ADDONS, POD_ADDONS, TASK_GOVERNANCE, TRAINING_OPERATOR
 from rehearsal.account import Account
 from rehearsal.engines.deployment import up
+from tests.components.config import refusals
+from tests.components.config.refusals import EKS
+from tests.rows import each
 from tests.support import config, few_files, project
 
 
@@ -94,12 +97,31 @@ def test_extended_support_ends_a_year_after_standard_support() -> None:
             assert version.extended_support_until == standard.replace(year=standard.year + 1)
 
 
-def test_a_version_is_taken_until_its_last_day_and_refused_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.catalogue.kubernetes_versions.today", lambda: date(2027, 3, 23))
-    assert config("eks-gpu", kubernetesVersion="1.32").settings.kubernetes_version == "1.32"
-    monkeypatch.setattr("components.catalogue.kubernetes_versions.today", lambda: date(2027, 3, 24))
-    with pytest.raises(ConfigError, match=r"hyperpod:kubernetesVersion: EKS ended its support of 1\.32 1 days ago"):
-        config("eks-gpu", kubernetesVersion="1.32")
+BAD: dict[str, tuple[tuple[date, str], str]] = {
+    "the day after support ends": (
+        (date(2027, 3, 24), "1.32"),
+        "EKS ended its support of 1.32 1 days ago; a newer one",
+    ),
+    "a version that EKS has no more": ((date(2027, 3, 24), "1.30"), "one of 1.33, 1.34, 1.35"),
+}
+
+
+def told(chosen: tuple[date, str]) -> list[str]:
+    """What is said of that version on that day."""
+    day, version = chosen
+    with patch("components.catalogue.kubernetes_versions.today", lambda: day):
+        return refusals.told({**EKS, "kubernetesVersion": version})
+
+
+@each(BAD)
+def test_a_version_without_support_is_refused(chosen: tuple[date, str], said: str) -> None:
+    (problem,) = told(chosen)
+    assert problem.startswith("hyperpod:kubernetesVersion: ")
+    assert said in problem
+
+
+def test_a_version_is_taken_until_its_last_day() -> None:
+    assert told((date(2027, 3, 23), "1.32")) == []
 
 
 def test_the_end_of_a_versions_support_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:

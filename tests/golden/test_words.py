@@ -1,10 +1,23 @@
-"""Estimates and refusals of configurations match the golden files."""
+"""Estimates and refusals of configurations match the golden files, and no problem is missing among the refusals."""
 
 from __future__ import annotations
 
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from components.config import Problem
+from components.config.fields import FORMS
 from tests.golden import files
 from tests.golden.stacks import on_the_day
 from tests.golden.words import ESTIMATES, REFUSALS, estimates, refusals
+from tests.support import ROOT
+
+# A call of Problem: the file, its first and its last line.
+Site = tuple[str, int, int]
 
 
 def test_estimates_of_configurations_match_the_golden_files() -> None:
@@ -13,7 +26,35 @@ def test_estimates_of_configurations_match_the_golden_files() -> None:
     assert not difference, f"tests/golden/estimates:\n{difference}"
 
 
-def test_refusals_of_configurations_match_the_golden_files() -> None:
-    with on_the_day():
-        difference = files.told(files.read(REFUSALS), refusals())
+def test_refusals_match_the_golden_files_which_have_every_problem_of_the_program() -> None:
+    called: set[tuple[str, int]] = set()
+    made = Problem.__init__
+
+    def recorded(problem: Problem, **words: Any) -> None:
+        caller = sys._getframe(1)
+        called.add((caller.f_code.co_filename, caller.f_lineno))
+        made(problem, **words)
+
+    with on_the_day(), patch.object(Problem, "__init__", recorded):
+        found = refusals()
+    difference = files.told(files.read(REFUSALS), found)
     assert not difference, f"tests/golden/refusals:\n{difference}"
+    missing = [
+        f"{Path(path).relative_to(ROOT)}, line {first}"
+        for path, first, last in problems()
+        if not any(file == path and first <= line <= last for file, line in called)
+    ]
+    assert missing == [], "no case of a BAD among those of tests/golden/words.py has these problems"
+    said = "\n".join(problem for cases in found.values() for case in cases.values() for problem in case)
+    assert [form for form in FORMS.values() if f"{form.what}; {form.fix}" not in said] == []
+
+
+def problems() -> Iterator[Site]:
+    """Every place in components/ that makes a problem."""
+    for path in sorted((ROOT / "components").rglob("*.py")):
+        text = path.read_text()
+        if "Problem(" not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "Problem":
+                yield str(path), node.lineno, node.end_lineno or node.lineno

@@ -6,15 +6,34 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from components.config import ConfigError
 from components.estimates import cost, quotas
 from components.estimates.endpoints import interface_services
+from tests.components.config.refusals import told
 from tests.golden.stacks import GOLDEN
 from tests.support import config
 
 ESTIMATES, REFUSALS = Path(__file__).parent / "estimates", Path(__file__).parent / "refusals"
-# Each has its cases in BAD.
-_REFUSED = ("config", "kubernetes", "network_and_storage", "observability", "people", "workers")
+# The tests that have bad cases, in BAD: by their names what is bad, and a part of what is said of it. What is bad is a
+# configuration; where it is something else, the module's own ``told`` has all that is said of it.
+_REFUSED = (
+    "config.accounting",
+    "config.config",
+    "config.container_packages",
+    "config.kubernetes",
+    "config.network_and_storage",
+    "config.observability",
+    "config.own_checks",
+    "config.people",
+    "config.secrets",
+    "config.slurm_extra",
+    "config.workers",
+    "charts",
+    "encryption",
+    "existing",
+    "kubernetes_versions",
+    "live",
+    "writers",
+)
 
 
 def estimates() -> dict[str, dict[str, Any]]:
@@ -34,17 +53,11 @@ def estimates() -> dict[str, dict[str, Any]]:
 
 
 def refusals() -> dict[str, dict[str, Any]]:
-    """Everything that the tests' bad configurations are told, by the subject and the name of the case."""
+    """Everything that the tests' bad cases are told, by the subject and the name of the case."""
     found: dict[str, dict[str, Any]] = {}
-    for subject in _REFUSED:
-        cases = import_module(f"tests.components.config.test_{subject}").BAD
-        found[subject] = {name: _told(settings) for name, (settings, _, _) in cases.items()}
+    for name in _REFUSED:
+        folder, _, subject = name.rpartition(".")
+        module = import_module(".".join(filter(None, ("tests.components", folder, f"test_{subject}"))))
+        tells = getattr(module, "told", told)
+        found[subject] = {case: tells(bad) for case, (bad, *_) in module.BAD.items()}
     return found
-
-
-def _told(settings: dict[str, Any]) -> list[str]:
-    try:
-        config("dev", **settings)
-    except ConfigError as refused:
-        return sorted(str(problem) for problem in refused.problems)
-    return []

@@ -19,14 +19,12 @@ from typing import Any
 
 import pytest
 
-from components.config import ConfigError
 from operations.cli import main as operate
 from rehearsal.account import Account
 from rehearsal.cli import main as rehearse
 from rehearsal.engines import eks_component
 from rehearsal.engines.deployment import destroy, refresh, up
 from stack.failures import Exit
-from stack.project import load_project
 from stack.state import State, texts
 from tests.golden.stacks import deployed
 from tests.operations.aws import run
@@ -140,20 +138,6 @@ def test_what_eks_hands_out_has_no_credential() -> None:
     """Neither a token, nor a password, nor a client's key: kubectl asks the AWS CLI for one each time."""
     user = json.loads(str(deployed("eks-gpu").outputs["kubeconfig"]))["users"][0]["user"]
     assert user.keys() == {"exec"}
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("sshPublicKey", {"secure": "AAABAcipher"}), ("tags", {"owner": {"secure": "AAABAcipher"}})],
-)
-def test_a_secret_in_the_stacks_file_is_refused_and_not_quoted(key: str, value: Any, tmp_path: Path) -> None:
-    (tmp_path / "Pulumi.yaml").write_text((ROOT / "Pulumi.yaml").read_text())
-    config = {"aws:region": "us-west-2", f"hyperpod:{key}": value}
-    (tmp_path / "Pulumi.dev.yaml").write_text(json.dumps({"config": config}))
-    with pytest.raises(ConfigError) as refused:
-        load_project(tmp_path, "dev")
-    assert f"hyperpod:{key}: is set as a secret" in str(refused.value)
-    assert "AAABAcipher" not in str(refused.value)
 
 
 def test_the_program_refuses_what_pulumi_decrypted_for_it() -> None:

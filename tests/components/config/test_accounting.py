@@ -37,6 +37,26 @@ BAD: Cases = {
         "hyperpod:slurm.accounts",
         "accounting: {database: local}",
     ),
+    "packages without containers": (
+        {"slurm": {"containerPackages": "mine"}},
+        "hyperpod:slurm.containerPackages",
+        "no job may run in a container; add slurm.containers: true, or leave it out",
+    ),
+    "packages in no folder": (
+        {"slurm": {"containers": True, "containerPackages": ""}},
+        "hyperpod:slurm.containerPackages",
+        "should have at least 1 character",
+    ),
+    "qualities without accounting": (
+        {"slurm": {"qos": [{"name": "late"}]}},
+        "hyperpod:slurm.qos",
+        "accounting: {database: local}",
+    ),
+    "a person's account where there is none": (
+        slurm() | {"users": [{"name": "ada", "uid": 2001, "account": "lab"}]},
+        "hyperpod:users[0].account",
+        "add it there, or leave it out",
+    ),
     "a database of another kind": (
         {"slurm": {"accounting": {"database": "aurora"}}},
         "hyperpod:slurm.accounting.database",
@@ -78,6 +98,7 @@ BAD: Cases = {
     "capitals": (slurm(accounts=[{"name": "Lab"}]), "hyperpod:slurm.accounts[0].name", "lower-case"),
     "root": (slurm(accounts=[{"name": "root"}]), "hyperpod:slurm.accounts[0].name", "Slurm's own account"),
     "one name twice": (slurm(accounts=[{"name": "lab"}, {"name": "lab"}]), "hyperpod:slurm.accounts", 'named "lab"'),
+    "one quality twice": (slurm(qos=[{"name": "late"}, {"name": "late"}]), "hyperpod:slurm.qos", 'named "late"'),
     "no such parent": (
         slurm(accounts=[{"name": "lab", "parent": "labs"}]),
         "hyperpod:slurm.accounts[0].parent",
@@ -89,9 +110,9 @@ BAD: Cases = {
         "b is above itself",
     ),
     "no such QOS": (
-        slurm(accounts=[{"name": "lab", "qos": ["urgent"]}]),
+        slurm(accounts=[{"name": "lab", "qos": ["urgent"]}], qos=[{"name": "late"}]),
         "hyperpod:slurm.accounts[0].qos",
-        "one of normal",
+        "one of late, normal",
     ),
     "a person twice": (
         slurm(accounts=[{"name": "lab", "users": ["ada", "ada"]}]),
@@ -109,9 +130,10 @@ BAD: Cases = {
         "add slurm.accounting",
     ),
     "a person's account that is none": (
-        slurm(accounts=[{"name": "lab"}]) | {"users": [{"name": "ada", "uid": 2001, "account": "labs"}]},
+        slurm(accounts=[{"name": "lab"}, {"name": "guests"}])
+        | {"users": [{"name": "ada", "uid": 2001, "account": "labs"}]},
         "hyperpod:users[0].account",
-        "one of lab",
+        "one of lab, guests",
     ),
     "a QOS that preempts itself": (
         slurm(qos=[{"name": "urgent", "preempts": ["urgent"]}]),
@@ -137,9 +159,9 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 
 
 def test_nodes_are_told_of_accounting_only_where_it_is_configured() -> None:
-    assert told() is None
-    assert told(accounting={}).accounts == ()
-    found = told(**ON, accounts=[{"name": "lab", "maxGpus": 4}], qos=[{"name": "late"}])
+    assert of_nodes() is None
+    assert of_nodes(accounting={}).accounts == ()
+    found = of_nodes(**ON, accounts=[{"name": "lab", "maxGpus": 4}], qos=[{"name": "late"}])
     assert found
     assert (found.retention_months, found.accounts[0].parent, found.accounts[0].max_gpus) == (13, "root", 4)
     assert found.qos[0].priority == 0
@@ -191,7 +213,7 @@ def test_every_region_that_hyperpod_is_in_has_its_authority_and_none_ends_soon()
     assert min(one.not_valid_after_utc.year for one in found) > 2060
 
 
-def told(**keys: Any) -> Any:
+def of_nodes(**keys: Any) -> Any:
     chosen: Config = config("slurm-gpu", **({"slurm": keys} if keys else {}))
     return accounting(chosen)
 

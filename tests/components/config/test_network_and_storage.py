@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.components.config.refusals import EKS, GROUP, Cases, check, problems
+from tests.components.config.refusals import EKS, GROUP, Cases, check
+from tests.golden.stacks import VPC
 
+WHOLE = {**VPC, "eksSubnetIds": ["subnet-0aaaaaaaaaaaaaaa1", "subnet-0aaaaaaaaaaaaaaa2"]}
 CONTINUOUS = {"nodeProvisioning": "Continuous"}
 BAD: Cases = {
     "unknown key inside": ({"fsx": {"storageGib": 1200}}, "hyperpod:fsx.storageGib", "did you mean storageGiB?"),
@@ -101,6 +103,11 @@ BAD: Cases = {
         "hyperpod:network.secondaryCidr",
         "addresses",
     ),
+    "block too small for the pods": (
+        {**EKS, "network": {"secondaryCidr": "10.1.0.0/26"}},
+        "hyperpod:network.secondaryCidr",
+        "64 addresses for nodes that take 1",
+    ),
     "not a block": ({"network": {"cidr": "10.0.0.1/16"}}, "hyperpod:network.cidr", "host bits"),
     "blocks AWS will not join": (
         {"network": {"secondaryCidr": "172.16.0.0/16"}},
@@ -111,6 +118,48 @@ BAD: Cases = {
         {"network": {"vpcId": "vpc-0123456789abcdef0"}},
         "hyperpod:network.privateSubnetId",
         "missing",
+    ),
+    "half an existing network for EKS": ({**EKS, "network": VPC}, "hyperpod:network.eksSubnetIds", "is missing"),
+    "one subnet for EKS": (
+        {**EKS, "network": {**VPC, "eksSubnetIds": ["subnet-0123456789abcdef0"]}},
+        "hyperpod:network.eksSubnetIds",
+        "EKS needs two",
+    ),
+    "a part of an existing network": (
+        {**EKS, "network": {key: ids for key, ids in WHOLE.items() if key.endswith("Ids")}},
+        "hyperpod:network.securityGroupIds",
+        "name the existing VPC too",
+    ),
+    "egress of an existing network": (
+        {"network": {**VPC, "egress": "vpc-only"}},
+        "hyperpod:network.egress",
+        "you own its routes and endpoints",
+    ),
+    "blocks of an existing network": (
+        {"network": {**VPC, "cidr": "10.0.0.0/16", "secondaryCidr": "10.1.0.0/16"}},
+        "hyperpod:network.secondaryCidr",
+        "either create a VPC or use an existing one",
+    ),
+    "block larger than AWS allows": ({"network": {"cidr": "10.0.0.0/8"}}, "hyperpod:network.cidr", "/16 to /28"),
+    "ids that are none": (
+        {"network": {"vpcId": "mine", "privateSubnetId": "mine", "securityGroupIds": ["mine"]}},
+        "hyperpod:network.securityGroupIds[0]",
+        "not an id",
+    ),
+    "a public registry": (
+        {**EKS, "network": {"egress": "vpc-only", "imageRegistry": "public.ecr.aws/mirror"}},
+        "hyperpod:network.imageRegistry",
+        "not a private ECR registry",
+    ),
+    "Neuron's device plugin in a closed network": (
+        {
+            **EKS,
+            "accelerator": "trainium",
+            "workers": [{**GROUP, "instanceType": "ml.trn1.32xlarge"}],
+            "network": {"egress": "vpc-only", "imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"},
+        },
+        "hyperpod:network.egress",
+        "only from public.ecr.aws",
     ),
     "bad subnet id": (
         {
@@ -184,9 +233,3 @@ BAD: Cases = {
 @pytest.mark.parametrize("case", BAD)
 def test_is_refused_with_key_reason_and_remedy(case: str) -> None:
     check(BAD[case])
-
-
-def test_a_closed_eks_with_trainium_is_refused_since_its_chart_pulls_from_a_public_registry() -> None:
-    registry = "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"
-    found = problems("eks-trainium", network={"egress": "vpc-only", "imageRegistry": registry})
-    assert "Neuron device plugin" in found["hyperpod:network.egress"]

@@ -2,60 +2,45 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from components.config import load, own_checks
 from components.config.problems import ConfigError
+from tests.components.config.refusals import Tree, told_of
+from tests.rows import each
+
+SCRIPT = "#!/bin/sh\n"
+BAD: dict[str, tuple[Tree, str]] = {
+    "no folder": (None, "mine does not exist; a folder of executables, relative to the project's folder"),
+    "a file": (SCRIPT, "mine is a file; a folder of executables"),
+    "an empty folder": ({}, "mine is empty; put a check in it, or leave the key out"),
+    "what is not executable": ({"one": "no script"}, "mine/one is not executable; chmod +x mine/one"),
+    "a folder inside": ({"one": {}}, "mine/one is no file"),
+    "two words": ({"two words": SCRIPT}, "'two words' cannot name a check; at most 40 letters"),
+    "too many": ({f"check-{number}": SCRIPT for number in range(17)}, "mine has 17 files; at most 16"),
+    "too large": ({"large": SCRIPT + "x" * own_checks.MOST_BYTES}, "bytes; at most 1048576"),
+}
 
 
-def check(folder: Path, name: str, text: str = "#!/bin/sh\n", mode: int = 0o755) -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text(text)
-    (folder / name).chmod(mode)
+def told(tree: Tree) -> list[str]:
+    """Everything that is said of such a folder."""
+    return told_of(tree, own_checks.problems)
 
 
-def told(folder: Path) -> list[str]:
-    return [f"{problem.what}; {problem.fix}" for problem in own_checks.problems(str(folder))]
+@each(BAD)
+def test_a_folder_that_could_not_run_is_refused(tree: Tree, said: str) -> None:
+    (problem,) = told(tree)
+    assert problem.startswith("hyperpod:healthChecks: ")
+    assert said in problem
 
 
-def test_a_folder_of_executables_is_taken(tmp_path: Path) -> None:
-    check(tmp_path / "mine", "disk-3.sh")
-    check(tmp_path / "mine", ".gitignore", mode=0o644)
-    assert told(tmp_path / "mine") == []
+def test_a_folder_of_executables_is_taken() -> None:
+    assert told({"disk-3.sh": SCRIPT, ".gitignore": ""}) == []
     assert own_checks.problems("") == own_checks.problems(None) == []
 
 
-def test_what_is_no_folder_or_empty_is_refused(tmp_path: Path) -> None:
-    wanted = "a folder of executables, relative to the project's folder"
-    (tmp_path / "file").write_text("")
-    (tmp_path / "empty").mkdir()
-    assert told(tmp_path / "none") == [f"{tmp_path}/none does not exist; {wanted}"]
-    assert told(tmp_path / "file") == [f"{tmp_path}/file is a file; {wanted}"]
-    assert told(tmp_path / "empty") == [f"{tmp_path}/empty is empty; put a check in it, or leave the key out"]
-
-
-def test_every_file_that_could_not_run_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / "mine"
-    check(folder, "one", mode=0o644)
-    check(folder, "two words")
-    (folder / "three").mkdir()
-    assert told(folder) == [
-        f"{folder}/one is not executable; chmod +x {folder}/one, or move it elsewhere",
-        f"{folder}/three is no file; the folder has the executables themselves",
-        "'two words' cannot name a check; at most 40 letters, digits, dots, hyphens and underscores",
-    ]
-
-
-def test_too_many_or_too_large_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "mine"
-    for number in range(own_checks.MOST_FILES + 1):
-        check(folder, f"check-{number}")
-    check(folder, "large", "x" * own_checks.MOST_BYTES)
-    count, size = told(folder)
-    assert count == f"{folder} has 18 files; at most 16"
-    assert size.endswith("bytes; at most 1048576")
+def test_every_file_that_could_not_run_is_named() -> None:
+    assert len(told({"one": "", "two words": SCRIPT, "three": {}})) == 3
 
 
 def test_a_deployment_reports_it_beside_everything_else(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ BAD: Cases = {
         "hyperpod:users[0].sshKeys[0]",
         "of another type than it says",
     ),
-    "people of an EKS cluster": ({**EKS, "users": [ONE]}, "hyperpod:users", "hyperpod:teams"),
+    "people of an EKS cluster": ({**EKS, "users": [{**ONE, "account": "lab"}]}, "hyperpod:users", "hyperpod:teams"),
     "sessions as oneself without a document": (
         {"security": {"sessionRunAs": True}},
         "hyperpod:security.sessionRunAs",

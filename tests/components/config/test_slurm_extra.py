@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-
-import pytest
 
 from components.config import slurm_extra
-from components.config.slurm_extra import KEY, MOST_BYTES, MOST_FILES
+from components.config.slurm_extra import KEY, MOST_BYTES
+from tests.components.config.refusals import Tree, told_of
+from tests.rows import each
 from tests.support import ROOT, config
 
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    found = tmp_path / "slurm.conf.d"
-    found.mkdir()
-    return found
-
-
-def told(folder: Path) -> list[str]:
-    """What is said of the folder, without its path."""
-    found = slurm_extra.problems({"extraConf": str(folder)})
-    assert all(problem.key == KEY for problem in found)
-    return [f"{problem.what}; {problem.fix}".replace(f"{folder}/", "") for problem in found]
-
-
 # By the line, what is said of it.
-BAD = {
+LINES = {
     "MaxJobCont=5": "Slurm 24.11 has no parameter MaxJobCont; did you mean MaxJobCount?",
     "Zzzzz=1": "Slurm 24.11 has no parameter Zzzzz; a parameter of slurm.conf(5)",
     "slurmctldhost=x": "SlurmctldHost cannot be set here; HyperPod's agent writes it",
@@ -35,41 +19,48 @@ BAD = {
     "AccountingStoragePass=x": "AccountingStoragePass cannot be set here; hyperpod:slurm.accounting sets it",
     "NodeName=x CPUs=4": "HyperPod's agent writes the lines of nodes; leave it out",
     "PartitionName=gpu Nodes=ALL": "the cluster has a partition gpu already; another name; PartitionName=DEFAULT sets",
-    "KillWait=1\nkillwait=2": "KillWait is set already: a.conf, line 2; set it once",
+    "KillWait=1\nkillwait=2": "KillWait is set already: mine/a.conf, line 2; set it once",
     "include other.conf": '"include" is not of the form Parameter=Value; one or more of them; files of the folder',
     "KillWait 5": '"KillWait" is not of the form Parameter=Value',
     "MailProg=/bin/é": "has a character that is not plain ASCII",
 }
 
 
-@pytest.mark.parametrize("lines", BAD)
-def test_a_line_that_cannot_be_is_refused_with_file_and_line(folder: Path, lines: str) -> None:
-    (folder / "a.conf").write_text(f"# first\n{lines}\n")
-    (said,) = told(folder)
-    assert said.startswith(f"a.conf, line {1 + len(lines.splitlines())}: {BAD[lines]}")
+BAD: dict[str, tuple[Tree, str]] = {
+    **{
+        lines.replace("\n", ", then "): (
+            {"a.conf": f"# first\n{lines}\n"},
+            f"mine/a.conf, line {1 + len(lines.splitlines())}: {said}",
+        )
+        for lines, said in LINES.items()
+    },
+    "no folder": (None, "mine does not exist; a folder of files called *.conf, relative to the project's folder"),
+    "an empty folder": ({}, "mine is empty; put a file in it, or leave the key out"),
+    "another of Slurm's files": ({"cgroup.conf": ""}, "mine/cgroup.conf is none of its files; lines of slurm.conf"),
+    "a file of another kind": ({"README.md": ""}, "mine/README.md is none of its files"),
+    "a name that begins with a hyphen": ({"-x.conf": ""}, "mine/-x.conf is none of its files"),
+    "too many": ({f"{number}.conf": "" for number in range(17)}, "mine has 17 files; at most 16"),
+    "too large": ({"a.conf": "#" * (MOST_BYTES + 1)}, "mine has 65537 bytes; at most 65536"),
+}
 
 
-def test_all_lines_of_all_files_are_told_of_at_once(folder: Path) -> None:
-    (folder / "a.conf").write_text("MaxJobCount=5\\\n\nNope=1 # Nope=2\n")
-    (folder / "b.conf").write_text("maxjobcount=6\nSlurmUser=root\n")
-    assert [re.match(r"[ab]\.conf, line \d", line) and line[:14] for line in told(folder)] == [
+def told(tree: Tree) -> list[str]:
+    """Everything that is said of such a folder."""
+    return told_of(tree, lambda folder: slurm_extra.problems({"extraConf": folder}))
+
+
+@each(BAD)
+def test_what_slurm_could_not_take_is_refused_with_file_and_line(tree: Tree, said: str) -> None:
+    (problem,) = told(tree)
+    assert problem.startswith(f"{KEY}: {said}")
+
+
+def test_all_lines_of_all_files_are_told_of_at_once() -> None:
+    first, second = "MaxJobCount=5\\\n\nNope=1 # Nope=2\n", "maxjobcount=6\nSlurmUser=root\n"
+    found = told({"a.conf": first, "b.conf": second})
+    assert [re.search(r"[ab]\.conf, line \d", line).group() for line in found] == [  # type: ignore[union-attr]
         "a.conf, line 3", "b.conf, line 1", "b.conf, line 2",
     ]  # fmt: skip
-
-
-def test_the_folder_is_one_of_conf_files(folder: Path, tmp_path: Path) -> None:
-    assert told(folder) == [f"{folder} is empty; put a file in it, or leave the key out"]
-    nowhere = tmp_path / "nowhere"
-    fix = "a folder of files called *.conf, relative to the project's folder"
-    assert told(nowhere) == [f"{nowhere} does not exist; {fix}"]
-    for name in ("README.md", "cgroup.conf", "-x.conf"):
-        (folder / name).write_text("")
-    assert [line.split(" ")[0] for line in told(folder)] == ["-x.conf", "README.md", "cgroup.conf"]
-    for path in folder.iterdir():
-        path.unlink()
-    for number in range(MOST_FILES + 1):
-        (folder / f"{number}.conf").write_text("#" * (MOST_BYTES // MOST_FILES))
-    assert len(told(folder)) == 2
 
 
 def test_without_the_key_nothing_is_said() -> None:
@@ -78,5 +69,5 @@ def test_without_the_key_nothing_is_said() -> None:
 
 
 def test_the_example_is_a_good_one() -> None:
-    assert told(ROOT / "docs/slurm.conf.d") == []
+    assert slurm_extra.problems({"extraConf": str(ROOT / "docs/slurm.conf.d")}) == []
     assert [path.name for path in slurm_extra.files(config("dev", slurm={"extraConf": "docs/slurm.conf.d"}).settings)]

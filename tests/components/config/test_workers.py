@@ -74,6 +74,26 @@ BAD: Cases = {
         "hyperpod:security.accessLogBucket",
         "lifecycle scripts",
     ),
+    "a group's name with a line below": (
+        {"workers": [{**GROUP, "name": "my_workers"}]},
+        "hyperpod:workers[0].name",
+        "letters, digits and inner hyphens",
+    ),
+    "a group's name of 64 characters": (
+        {"workers": [{**GROUP, "name": "w" * 64}]},
+        "hyperpod:workers[0].name",
+        "has 64 characters; at most 63",
+    ),
+    "more groups than a cluster has": (
+        {"workers": [{**GROUP, "name": f"w{number}"} for number in range(99)]},
+        "hyperpod:workers",
+        "99 groups; HyperPod takes 100",
+    ),
+    "a plan of another region": (
+        {"workers": [{**GROUP, "trainingPlanArn": PLAN.replace("us-west-2", "us-east-1")}]},
+        "hyperpod:workers[0].trainingPlanArn",
+        "the plan is in us-east-1; the cluster is in us-west-2",
+    ),
     "malformed plan ARN": (
         {"workers": [{**GROUP, "trainingPlanArn": "plan"}]},
         "hyperpod:workers[0].trainingPlanArn",
@@ -89,12 +109,23 @@ BAD: Cases = {
         "hyperpod:workers[0].capacity",
         "nodeProvisioning",
     ),
+    "negative minimum": (
+        {"workers": [{**GROUP, "minCount": -1}], "nodeProvisioning": "Continuous"},
+        "hyperpod:workers[0].minCount",
+        "0 or more",
+    ),
     "minimum above count": (
         {"workers": [{**GROUP, "count": 2, "minCount": 3}], "nodeProvisioning": "Continuous"},
         "hyperpod:workers[0].minCount",
         "0 to 2",
     ),
     "labels with Slurm": ({"workers": [{**GROUP, "labels": {"a": "b"}}]}, "hyperpod:workers[0].labels", "Kubernetes"),
+    "taints with Slurm": ({"workers": [{**GROUP, "taints": [TAINT]}]}, "hyperpod:workers[0].taints", "Kubernetes"),
+    "minimum without continuous": (
+        {"workers": [{**GROUP, "count": 2, "minCount": 1}]},
+        "hyperpod:workers[0].minCount",
+        "nodeProvisioning",
+    ),
     "login nodes with EKS": ({**EKS, "login": {"instanceType": "ml.m5.large"}}, "hyperpod:login", "Slurm"),
     "lost nodes with EKS": ({**EKS, "lostNodeSeconds": 20}, "hyperpod:lostNodeSeconds", "is for Slurm; leave it out"),
     "controller with EKS": (
