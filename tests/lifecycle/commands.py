@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hyperpod_node import aws_cli
 from hyperpod_node.host import Result
 
 from components.catalogue.accelerators import lookup
@@ -15,6 +16,19 @@ if TYPE_CHECKING:
     from tests.lifecycle.rig import FakeHost
 
 Command = Callable[["FakeHost", Sequence[str], "str | None"], Result]
+# systemd knows more of them, and the scripts use none.
+VERBS = {
+    "is-active",
+    "show",
+    "daemon-reload",
+    "start",
+    "restart",
+    "reload",
+    "stop",
+    "enable",
+    "disable",
+    "reset-failed",
+}
 
 
 def _mdadm(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
@@ -28,6 +42,7 @@ def _mdadm(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
 
 def _systemctl(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
     verb, units = args[1], [word for word in args[2:] if not word.startswith("--")]
+    assert verb in VERBS, args
     if verb == "is-active":
         return Result(0 if set(units) <= host.active else 3)
     if verb == "show":
@@ -65,7 +80,8 @@ def _unit_files(host: FakeHost, unit: str) -> dict[str, str]:
 def _aws(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
     if args[1] == "fsx":
         return Result(0, json.dumps({"FileSystems": host.world.file_systems}))
-    if args[1:3] == ("s3", "cp"):
+    if args[1] == "s3":
+        assert args[2:-2] == ("cp", "--only-show-errors", "--region", "us-west-2", *aws_cli.LIMITS)
         found = host.world.objects.get(args[-2])
         if found is None:
             return Result(
@@ -129,6 +145,16 @@ def _yes(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
     return Result(0, "credential")
 
 
+def _yes_to(*words: str) -> Command:
+    """A command that knows these options alone, besides what it is about."""
+
+    def answer(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+        assert tuple(args[1 : len(words) + 1]) == words, args
+        return Result(0, "credential")
+
+    return answer
+
+
 COMMANDS: dict[str, Command] = {
     "systemctl": _systemctl,
     "aws": _aws,
@@ -142,12 +168,12 @@ COMMANDS: dict[str, Command] = {
     "chown": _yes,
     "cp": _yes,
     "ssh": _yes,
-    "munge": _yes,
+    "munge": _yes_to("-n"),
     "unmunge": _yes,
     "chronyc": _yes,
     "chronyd": _yes,
     "mdadm": _mdadm,
-    "visudo": _yes,
+    "visudo": _yes_to("-c", "-f"),
     "scancel": _yes,
     "pkill": lambda host, args, stdin: Result(1),
     "blkid": lambda host, args, stdin: Result(2),

@@ -105,6 +105,8 @@ class Controller:
             state, reason = self.nodes[args[3]]
             more = f" Reason={reason} [root@2026-11-22T17:00:00]" if reason else ""
             return Result(0, f"NodeName={args[3]} Arch=x86_64 State={state} CPUs=8{more}\n")
+        if args[1] != "update":
+            return Result(1, "", f"invalid keyword: {args[1]}")
         self.updates.append(tuple(args[2:]))
         words = dict(word.split("=", 1) for word in args[2:])
         was, reason = self.nodes[words["NodeName"]]

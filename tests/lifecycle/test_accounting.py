@@ -167,11 +167,17 @@ def test_a_new_controller_begins_with_the_last_copy(world: World, tables: Databa
     backup.settle(node, "slurm_acct_db")
     node.host.write("/etc/hyperpod/node.json", json.dumps({"instance_id": node.identity.instance.instance_id}))
     backup.save(node.host, node.shared)
+    dump = f"--result-file={node.host.path(backup.FOLDER)}/dump.sql"
+    # A copy of one moment, while slurmdbd writes on.
+    saved = ("mariadb-dump", "--single-transaction", "--quick", dump, "slurm_acct_db")
+    assert node.host.calls[-1] == saved  # type: ignore[attr-defined]
     owner(world, "i-gone")
     fresh = Database()
-    node.host = with_accounting(world, fresh)
+    node.host = host = with_accounting(world, fresh)
     assert backup.settle(node, "slurm_acct_db") == "taken over from i-gone"
     assert fresh.text == tables.text
+    loaded = ("mariadb", "--batch", "--skip-column-names", "slurm_acct_db")
+    assert host.calls[:2] == [("systemctl", "stop", "slurmdbd"), loaded]
     assert backup.settle(node, "slurm_acct_db") == "kept"
     assert not list(node.host.path(backup.FOLDER).iterdir())
 

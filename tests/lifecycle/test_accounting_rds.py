@@ -123,6 +123,8 @@ def test_the_last_copy_of_a_controllers_own_database_is_brought_once(node: Node,
     database.run(node)
     assert "the database is taken over from i-gone" in daemon.run(node)
     assert rds.loaded == "jobs of a year"
+    calls: list[tuple[str, ...]] = node.host.calls  # type: ignore[attr-defined]
+    assert calls.count(("systemctl", "stop", "slurmdbd")) == 1, "what it does meanwhile would be lost"
     rds.loaded = ""
     assert "the database is kept" in daemon.run(node)
     assert rds.loaded == ""
@@ -138,6 +140,7 @@ def test_a_new_password_is_read_only_where_the_old_one_is_refused(node: Node, rd
     assert remote.check(node.host) == "taken"
     rds.right = rds.told = r"new\#one"
     assert remote.check(node.host) == "refused: slurmdbd started again"
+    assert node.host.calls[-1] == ("systemctl", "restart", "slurmdbd")  # type: ignore[attr-defined]
     assert remote.renew(node.host) == "renewed"
     assert text_of(node, CONF) == before.replace(r"a\#b\\c", r"new\\\#one")
     assert remote.known(node.host)[1] == remote.Login("slurm", r"new\#one")

@@ -148,6 +148,15 @@ def test_an_image_without_them_gets_the_packages(world: World, made: Callable[..
     assert not run(host).warnings
     (call,) = [call for call in host.calls if call[:2] == ("dpkg", "--install")]
     assert {Path(word).name for word in call if word.endswith(".deb")} == set(NAMES[:2])
+    assert host.calls[host.calls.index(call) - 1] == ("dpkg", "--configure", "-a")
+    build, source = (str(host.path(containers.BUILD)), str(host.settings.source))
+    assert [call for call in host.calls if call[0] in ("tar", "make", "cc")] == [
+        ("tar", "-xzf", f"{source}/{containers.FOLDER}/{NAMES[2]}", "-C", build, "--strip-components=1",
+         "--no-same-owner"),
+        ("make", "-j4", "-C", build, "spank_pyxis.so"),
+        ("cc", "-O2", "-shared", "-fPIC", f"-I{host.path('/opt/slurm/include')}", "-o", f"{build}/made.so",
+         f"{source}/{containers.TASK_SOURCE}"),
+    ]  # fmt: skip
     assert host.text(PYXIS) == "built"
     assert host.text(PLUGSTACK) == f"{OURS}required {PYXIS}\n"
     assert not host.path(containers.BUILD).exists()

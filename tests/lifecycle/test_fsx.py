@@ -185,7 +185,10 @@ def test_a_second_file_system_serves_home_folders_when_configured(tmp_path: Path
     assert home.run(host.node()) == f"{HOME} mounted at /home"
     assert host.ran("mount", "-t", "nfs")
     assert host.path("/home/ubuntu").is_dir()
-    assert host.ran("chown", "-R", "ubuntu:")
+    assert host.calls[-2:] == [
+        ("cp", "-r", f"{host.path('/etc/skel')}/.", str(host.path("/home/ubuntu"))),
+        ("chown", "-R", "ubuntu:", str(host.path("/home/ubuntu"))),
+    ]
 
 
 @pytest.fixture
@@ -232,5 +235,6 @@ def test_a_mount_that_hangs_once_is_tried_again_and_one_that_is_refused_is_told(
 def test_keys_wait_for_the_home_folders_that_stay(tmp_path: Path) -> None:
     world = World(tmp_path, settings=WITH_HOME)
     needs = {step.name: step.needs for step in steps.for_orchestrator(world.node("worker").node())}
+    assert needs["home"] == ("fsx",)
     assert "home" in needs["ssh"]
     assert "home" in needs["users-key"]

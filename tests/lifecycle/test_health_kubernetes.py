@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -203,8 +204,11 @@ def test_a_node_without_a_credential_or_with_a_wrong_one_says_so_and_files_what_
     assert once(host).endswith("refuses: Unauthorized")
     host.commands["aws-iam-authenticator"] = lambda *_: Result(1, json.dumps({"status": {"token": "other"}}), "denied")
     assert once(host) == "`aws-iam-authenticator` ended with 1: denied"
-    put(host, kubelet.KUBECONFIG, "users: []\n")
-    assert once(host).startswith("/var/lib/kubelet/kubeconfig names no server")
+    whole = KUBECONFIG.format(server="https://127.0.0.1:1")
+    for key in ("server", "certificate-authority", "command"):
+        put(host, kubelet.KUBECONFIG, re.sub(rf"^.*\b{key}: .*\n", "", whole, flags=re.MULTILINE))
+        said = "/var/lib/kubelet/kubeconfig names no server, certificate-authority and command of a credential"
+        assert once(host) == said, key
     host.path(kubelet.KUBECONFIG).unlink()
     assert once(host).startswith("no /var/lib/kubelet/kubeconfig")
     assert host.text(health.REASON) == f"{REASON}\n"

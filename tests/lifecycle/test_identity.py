@@ -218,3 +218,11 @@ def test_a_resource_configuration_that_the_agent_is_writing_is_read_again(world:
 
     host.on_sleep = later
     assert identified(host).role == "worker"
+
+
+def test_what_a_step_asks_for_before_it_is_known_is_a_failure_of_the_step(host: FakeHost) -> None:
+    fresh = Node(host)
+    with pytest.raises(StepError, match=r"^the parameters are not known$"):
+        assert fresh.parameters
+    with pytest.raises(StepError, match=r"^this node's identity is not known$"):
+        assert fresh.role

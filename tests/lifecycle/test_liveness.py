@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 
+import pytest
 from hyperpod_node import liveness
 
 from tests.sockets import silent_port
@@ -32,3 +34,15 @@ def test_a_refused_connection_is_an_answer_and_an_accepted_one_too() -> None:
         assert liveness.connect(["127.0.0.1"], closed, 0.2) == {"127.0.0.1"}
         server.listen()
         assert liveness.connect(["127.0.0.1"], closed, 0.2) == {"127.0.0.1"}
+
+
+def test_an_answer_that_the_kernel_has_at_once_is_taken_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = {"10.0.0.1": 0, "10.0.0.2": errno.ECONNREFUSED, "10.0.0.3": errno.EHOSTUNREACH, "10.0.0.4": errno.EPERM}
+
+    class AtOnce(socket.socket):
+        def connect_ex(self, address: tuple[str, int]) -> int:  # type: ignore[override]
+            assert address[1] == 6818
+            return codes[address[0]]
+
+    monkeypatch.setattr(socket, "socket", AtOnce)
+    assert liveness.connect(list(codes), liveness.SLURMD_PORT, 0.2) == {"10.0.0.1", "10.0.0.2"}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -219,6 +221,32 @@ def test_slurm_that_does_not_answer_leaves_no_old_figures(host: FakeHost) -> Non
     assert host.read(f"{writer.FOLDER}/slurm.prom") is None
 
 
+def test_a_run_says_which_file_it_could_not_write_and_leaves_one_that_still_runs_alone(
+    host: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command, as the timer starts it."""
+    monkeypatch.setattr(writer, "Host", lambda settings: host)
+    monkeypatch.setattr(writer, "Path", lambda name: tmp_path / Path(name).name)
+
+    def command(*words: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["hyperpod-metrics", *words])
+        code, said = writer.main(), capsys.readouterr()
+        assert said.out == ""
+        return code, said.err
+
+    assert command("node") == (0, "")
+    host.fail["squeue"] = Result(1, "", "slurm_load_jobs error: Unable to contact slurm controller")
+    code, said = command("node")
+    assert (code, said.partition(": `")[0]) == (1, "hyperpod-metrics: no slurm.prom")
+    assert said.endswith("Unable to contact slurm controller\n")
+    with (tmp_path / "hyperpod-metrics-node.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert command("node") == (1, "hyperpod-metrics: node is still being read\n")
+        assert command("lustre") == (0, "")
+    for words in ((), ("other",), ("node", "lustre")):
+        assert command(*words) == (2, "usage: hyperpod-metrics node|lustre\n")
+
+
 def test_a_node_says_what_it_is_what_it_should_have_and_which_exporters_run(host: FakeHost) -> None:
     promised(host, "node")
     found = written(host, "node", "node")
@@ -230,6 +258,7 @@ def test_a_node_says_what_it_is_what_it_should_have_and_which_exporters_run(host
         'hyperpod_exporter_up{exporter="dcgm"}': 1,
         'hyperpod_exporter_up{exporter="node"}': 0,
     }
+    assert ("systemctl", "is-active", "b", "a") in host.calls
 
 
 def test_array_tasks_and_accelerators_are_counted_as_slurm_writes_them() -> None:
@@ -266,7 +295,8 @@ def test_a_rank_is_known_by_its_job_and_number(host: FakeHost, job: Path) -> Non
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "5", '{"step": "1"}', '{"step": true}', '{"step": NaN}', '{"step": 1e999}', '{"step": [1]}',
+    ["", "[]", "5", '{"step": -1000000000000000000}', '{"step": 1000000000000000000}',
+     '{"step": "1"}', '{"step": true}', '{"step": NaN}', '{"step": 1e999}', '{"step": [1]}',
      '{"step": ' + "9" * 400 + "}", DEEP[:4000], '{"loss": 1, ' + " " * 5000 + "}", "\x00"],
 )  # fmt: skip
 def test_a_file_that_is_no_small_object_of_numbers_says_nothing(host: FakeHost, job: Path, text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -246,6 +247,29 @@ def test_an_image_is_pulled_once_and_its_token_is_in_no_command_and_on_no_disk(h
     assert list(host.path("/run").iterdir()) == []
     commands(host, here=True)
     assert not pull.ensure(host, IMAGE)
+
+
+def test_the_command_says_whether_it_pulled_or_why_not(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pull, "Host", lambda settings: host)
+    for words, here, code, out, err in (
+        ([IMAGE], False, 0, "hyperpod-pull: pulled\n", ""),
+        ([IMAGE], True, 0, "hyperpod-pull: already here\n", ""),
+        ([IMAGE, IMAGE], True, 1, "", "hyperpod-pull:  is no image of Amazon ECR\n"),
+    ):
+        commands(host, here)
+        monkeypatch.setattr(sys, "argv", ["hyperpod-pull", *words])
+        assert pull.main() == code
+        assert capsys.readouterr() == (out, err)
+    asked = [" ".join(call) for call in host.calls if call[0] in ("docker", "aws")]
+    assert re.sub(r"(--config) \S+", r"\1 FOLDER", "\n".join(asked)).splitlines() == [
+        f"docker image inspect --format {{{{.Id}}}} {IMAGE}",
+        "aws ecr get-authorization-token --region us-west-2 --output json --cli-connect-timeout 5 "
+        "--cli-read-timeout 15",
+        f"docker --config FOLDER pull --quiet {IMAGE}",
+        f"docker image inspect --format {{{{.Id}}}} {IMAGE}",
+    ]
 
 
 @pytest.mark.parametrize("image", ["", "docker.io/prom/node-exporter:latest", f"{IMAGE} --privileged", "-v"])

@@ -86,6 +86,14 @@ def test_all_nodes_have_another_key_and_slurmctld_is_stopped_while_they_change(b
         ("start", "slurmctld"),
     ]
     assert not booted.worker.ran("systemctl", "restart", "slurmd"), "its jobs would notice"
+    (wanted,) = {munge.digest(host) for host in (booted.controller, booted.worker)}
+    # In a unit of its own, and none of an earlier run: it outlives what has started it.
+    unit, command = munge_rotation.UNIT, "/opt/hyperpod/bin/hyperpod-munge-key"
+    assert booted.worker.calls[:2] == [
+        ("systemctl", "stop", unit),
+        ("systemd-run", "--quiet", "--collect", f"--unit={unit}", command, "follow", wanted),
+    ]
+    assert ("sinfo", "-h", "-N", "-o", "%n %T") in booted.controller.calls
     digest = (booted.world.shared / ".hyperpod/private/munge.sha256").read_text().strip()
     assert digest == munge.digest(booted.worker), "a node that boots later compares its key with this"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from hyperpod_node import slurm, slurm_worker
+from hyperpod_node import accelerators, slurm, slurm_worker
 from hyperpod_node.errors import StepError
 from hyperpod_node.host import Result
 
@@ -170,3 +170,7 @@ def test_a_full_disk_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(host, "free", lambda name: 4096)
     with pytest.raises(StepError, match=r"slurmd is not running: the disk of /var/spool/slurmd is full"):
         slurm.run(ready(host))
+
+
+def test_accelerators_of_a_kind_that_is_not_known_are_none(host: FakeHost) -> None:
+    assert [accelerators.found(host, kind) for kind in ("gpu", "neuron", "", "other")] == [8, 0, 0, 0]
