@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from hyperpod_commands import bandwidth
 
 from tests.lifecycle.rig import LIFECYCLE
 
@@ -45,16 +47,20 @@ def test_a_rank_ends_at_once_whatever_its_destructors_wait_for(ending: str, code
     assert ("ValueError: lost a peer" in done.stderr) == bool(code)
 
 
-@pytest.fixture(scope="module")
-def nanogpt() -> ModuleType:
+def script(name: str) -> ModuleType:
     # As for a script: its neighbours are found.
     sys.path.append(str(LIFECYCLE / "training"))
-    spec = importlib.util.spec_from_file_location("nanogpt", LIFECYCLE / "training/nanogpt.py")
+    spec = importlib.util.spec_from_file_location(name, LIFECYCLE / f"training/{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def nanogpt() -> ModuleType:
+    return script("nanogpt")
 
 
 @pytest.mark.parametrize(
@@ -126,3 +132,109 @@ def test_a_checkpoint_without_space_is_said_and_leaves_no_half_of_one(nanogpt: M
     with pytest.raises(RuntimeError, match=r"checkpoint of iter 40 was not saved in .*: \[Errno 28\] No space left"):
         nanogpt._save(torch, tmp_path, part, part, 40, [])
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-00000020.pt"]
+
+
+def test_the_result_says_where_the_loss_began_and_ended_and_where_the_newest_checkpoint_is(
+    nanogpt: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for step in (20, 40):
+        (tmp_path / f"checkpoint-{step:08}.pt").touch()
+    history = [(0, 4.25), (20, 3.5), (40, 2.5)]
+    nanogpt._result(tmp_path, SimpleNamespace(steps=40), history, [100.0, 150.0], "nccl", 16)
+    assert json.loads((tmp_path / "result.json").read_text()) == {
+        "steps": 40,
+        "first_loss": 4.25,
+        "last_loss": 2.5,
+        "history": [list(one) for one in history],
+        "ms_per_step": 125.0,
+        "backend": "nccl",
+        "world_size": 16,
+        "checkpoint": str(tmp_path / "checkpoint-00000040.pt"),
+    }
+    assert capsys.readouterr().out == "done: 40 iterations, loss 4.2500 -> 2.5000\n"
+
+
+# Gloo's sweep
+
+
+def swept(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rank: int, collective: str) -> str:
+    """What a rank of four prints where every round takes a millisecond; PyTorch is not needed for that."""
+    sweep, joined = script("gloo_sweep"), []
+    distributed = SimpleNamespace(
+        TCPStore=lambda *given, **_: given, init_process_group=lambda *given, **more: joined.append((given, more))
+    )
+    torch = SimpleNamespace(set_num_threads=lambda number: None, __version__="2.9", distributed=distributed)
+    monkeypatch.setitem(sys.modules, "torch", torch)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "torch.distributed", distributed)  # type: ignore[arg-type]
+    monkeypatch.setattr(sweep, "_measure", lambda *_: (0.001, 0))
+    monkeypatch.setattr(sweep, "end", lambda code: None)
+    for name, value in (("PROCID", str(rank)), ("NTASKS", "4"), ("JOB_ID", "4007"), ("STEP_ID", "1")):
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    monkeypatch.setattr(sys, "argv", ["x", collective, "--min", "1M", "--max", "4M", "--master", "10.1.0.12"])
+    sweep.main()
+    # Of the ranks one keeps the store, and every job and step has its own port.
+    assert joined == [(("gloo",), {"store": ("10.1.0.12", 28050, 4, rank == 0), "rank": rank, "world_size": 4})]
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("collective", "factor"), [("all_reduce", 1.5), ("all_gather", 0.75), ("broadcast", 1.0), ("sendrecv", 1.0)]
+)
+def test_a_sweep_is_rated_as_nccl_tests_are(
+    collective: str, factor: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = swept(monkeypatch, capsys, 0, collective)
+    rating = bandwidth.rate("nccl", said, None)
+    sizes = [1 << 20, 2 << 20, 4 << 20]
+    assert [(row.size, row.count, row.type, row.time_us, row.wrong) for row in rating.rows] == [
+        (size, size // 4, "float", 1000.0, 0) for size in sizes
+    ]
+    assert [row.busbw for row in rating.rows] == pytest.approx([size / 1e6 * factor for size in sizes], abs=0.006)
+    assert rating.average == pytest.approx(sum(sizes) / 3e6 * factor, abs=0.001)
+    assert (rating.passed, rating.reasons) == (True, [])
+
+
+def test_of_a_sweep_the_first_rank_alone_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert swept(monkeypatch, capsys, 3, "all_reduce") == ""
+
+
+@pytest.mark.parametrize(("text", "size"), [("8", 8), ("64K", 1 << 16), ("32M", 1 << 25), ("1gb", 1 << 30)])
+def test_sizes_of_a_sweep_are_those_of_nccl_tests(text: str, size: int) -> None:
+    assert script("gloo_sweep")._bytes(text) == size
+
+
+# Llama's tokens
+
+
+def test_a_folder_of_tokens_says_their_type_and_vocabulary_and_a_flat_file_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llama, opened = script("llama"), []
+
+    def memmap(path: str, dtype: str, mode: str) -> range:
+        opened.append((path, dtype, mode))
+        return range(5000)
+
+    monkeypatch.setitem(sys.modules, "numpy", SimpleNamespace(memmap=memmap))  # type: ignore[arg-type]
+    record = {"tokens": 5000, "type": "uint32", "vocabulary": 71_000, "end": 0}
+    (tmp_path / "tokens.json").write_text(json.dumps(record))
+    file = tmp_path / "tokens.bin"
+    file.write_bytes(b"some")
+    vocabularies = []
+    for data, more in ((tmp_path, ()), (file, ()), (file, ("--data-type", "uint32"))):
+        options = llama.parser("x").parse_args(["--out", "x", "--data", str(data), *more])
+        llama.tokens(options)
+        vocabularies.append(options.vocabulary)
+    assert opened == [(str(file), kind, "r") for kind in ("uint32", "uint16", "uint32")]
+    assert vocabularies == [71_000, 32_000, 32_000]
+    (tmp_path / "tokens.json").unlink()
+    with pytest.raises(SystemExit, match=r"no tokens\.json of a finished make_tokens\.py"):
+        llama.tokens(llama.parser("x").parse_args(["--out", "x", "--data", str(tmp_path)]))
+
+
+def test_the_learning_rate_rises_and_falls_along_a_cosine_to_a_tenth() -> None:
+    llama = script("llama")
+    options = SimpleNamespace(rate=1.0, warmup=10, steps=110)
+    assert [round(llama.rate(options, step), 4) for step in (0, 9, 10, 60, 110, 200)] == [0.1, 1, 1, 0.55, 0.1, 0.1]
