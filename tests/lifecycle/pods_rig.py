@@ -39,6 +39,7 @@ def _cp(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
 
 
 def _rm(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    assert tuple(args[1:-1]) == ("--recursive", "--force", "--one-file-system")
     shutil.rmtree(args[-1])
     return Result(0)
 

@@ -31,6 +31,10 @@ def controller(world: World, files: Sequence[ConfFile] = FILES, code: int = 0) -
 
     def unshare(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
         folder = Path(args[3]).parent
+        address, seconds = "10.1.0.10", str(slurm_trial.SECONDS)
+        script = "/opt/hyperpod/bin/hyperpod-try-conf"
+        assert tuple(args) == ("unshare", "--net", script, f"{folder}/slurm.conf", address, seconds)
+        assert host.calls[-2] == ("chown", "-R", "root", str(folder))
         assert "StateSaveLocation" in Path(args[3]).read_text()
         included = [
             line.split()[1] for line in (folder / "hyperpod.conf").read_text().splitlines() if "include" in line
@@ -45,6 +49,7 @@ def controller(world: World, files: Sequence[ConfFile] = FILES, code: int = 0) -
 
 
 def remove(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    assert args[1] == "-rf"
     assert args[2].endswith(slurm_trial.FOLDER)
     shutil.rmtree(args[2], ignore_errors=True)
     return Result(0)

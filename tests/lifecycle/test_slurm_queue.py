@@ -76,6 +76,18 @@ def test_a_queue_that_was_on_the_disk_is_taken_along_wherever_the_script_is_kill
     assert host.path(STATE).is_symlink()
 
 
+def test_a_queue_that_slurmctld_writes_to_is_not_copied_before_it_has_stopped(sharing: World) -> None:
+    host = controller(sharing, saved=True)
+    host.active.add("slurmctld")
+    slurm.run(ready(host))
+    asked = [call for call in host.calls if "slurmctld" in call and call[1] in ("stop", "start", "restart")]
+    assert asked[0] == ("systemctl", "stop", "slurmctld")
+    (made,) = [call for call in host.calls if call[0] == "chown"]
+    assert made[:3] == ("chown", "-R", "root:")
+    assert host.calls.index(asked[0]) < host.calls.index(made) < host.calls.index(asked[1])
+    assert "slurmctld" in host.active
+
+
 def test_the_shared_queue_wins_over_that_of_a_fresh_disk(sharing: World) -> None:
     slurm.run(ready(controller(sharing, saved=True)))
     state = sharing.shared / ".hyperpod/slurm/state/job_state"
