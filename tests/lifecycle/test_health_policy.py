@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import stat
+from pathlib import Path
 
 import pytest
 from hyperpod_node.errors import StepError
 from hyperpod_node.health import policy
 from hyperpod_node.health import run as health
+from hyperpod_node.health.model import FACTS
 from hyperpod_node.health.setup import run as prepare_step
 
 from tests.lifecycle.health_rig import Controller, prepare, put, slurm, well
@@ -242,3 +246,46 @@ def test_users_own_checks_become_executable_and_go_when_they_are_no_longer_shipp
     (shipped / "two").unlink()
     prepare(host)
     assert host.read("/opt/hyperpod/checks/two") is None
+
+
+def test_the_command_shows_every_check_and_logs_a_bad_node(
+    host: FakeHost,
+    controller: Controller,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    open_, lock, locks = os.open, tmp_path / "lock", []
+
+    def elsewhere(name: str, *how: int, **more: int) -> int:
+        if name != "/run/hyperpod-health.lock":
+            return open_(name, *how, **more)
+        locks.append(open_(lock, *how, **more))
+        return locks[-1]
+
+    def command() -> tuple[int, str, str]:
+        code = health.main()
+        # As the end of the process does.
+        os.close(locks.pop())
+        return (code, *capsys.readouterr())
+
+    monkeypatch.setattr(os, "open", elsewhere)
+    monkeypatch.setattr(os, "umask", lambda mask: 0)
+    monkeypatch.setattr(health, "Host", lambda settings: host)
+    monkeypatch.setattr(health, "LOG", str(tmp_path / "log/health.log"))
+    code, out, _ = command()
+    lines = out.splitlines()
+    assert (code, lines[0], lines[-1]) == (0, "accelerators  ok       8 devices", "nothing to do")
+    assert not (tmp_path / "log").exists()
+    lose_a_gpu(host)
+    code, out, _ = command()
+    assert (code, out.splitlines()[-1]) == (1, "drained")
+    when, _, said = (tmp_path / "log/health.log").read_text().partition(" ")
+    wrong = {"accelerators": "7 of 8 devices /dev/nvidia*"}
+    assert (int(when), json.loads(said)) == (int(host.wall()), {"wrong": wrong, "done": "drained"})
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert command() == (0, "hyperpod-health: it is already running here\n", "")
+    host.path(f"/etc/hyperpod/{FACTS}").unlink()
+    code, _, err = command()
+    assert (code, "the lifecycle scripts have not run here" in err) == (2, True)
