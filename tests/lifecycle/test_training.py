@@ -238,3 +238,34 @@ def test_the_learning_rate_rises_and_falls_along_a_cosine_to_a_tenth() -> None:
     llama = script("llama")
     options = SimpleNamespace(rate=1.0, warmup=10, steps=110)
     assert [round(llama.rate(options, step), 4) for step in (0, 9, 10, 60, 110, 200)] == [0.1, 1, 1, 0.55, 0.1, 0.1]
+
+
+def test_nanogpt_trains_with_its_published_optimizer(nanogpt: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AdamW with 0.9, 0.95 and a decay of 0.1 (github.com/karpathy/nanoGPT, train.py)."""
+
+    class Enough(Exception):
+        pass
+
+    given: dict[str, object] = {}
+
+    def adamw(parameters: str, **more: object) -> None:
+        given.update(more)
+        raise Enough(parameters)
+
+    model = SimpleNamespace(to=lambda device: "model")
+    for name, answer in (
+        ("Asked", None),
+        ("_place", (0, 1, 0)),
+        ("_join", "gloo"),
+        ("_device", "cpu"),
+        ("_encode", []),
+        ("build", model),
+        ("_distributed", SimpleNamespace(parameters=lambda: "parameters")),
+        ("_torch", SimpleNamespace(optim=SimpleNamespace(AdamW=adamw), set_num_threads=int, manual_seed=int)),
+    ):
+        monkeypatch.setattr(nanogpt, name, lambda *_, answer=answer: answer)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr(sys, "argv", ["x", "--out", "x", "--rate", "0.002"])
+    with pytest.raises(Enough, match=r"^parameters$"):
+        nanogpt.main()
+    assert given == {"lr": 0.002, "betas": (0.9, 0.95), "weight_decay": 0.1}
