@@ -95,11 +95,16 @@ def _lustre(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     _check_capacity(i)
     if i.get("efaEnabled"):
         _check_efa(account, i)
+    system, made = _file_system(account, i)
+    return system, {**made, "mountName": system[-8:]}
+
+
+def _file_system(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
+    """What a new file system of either kind answers."""
     system = account.new_id("fs")
     return system, {
         "arn": account.arn("fsx", f"file-system/{system}"),
         "dnsName": f"{system}.fsx.{account.region}.amazonaws.com",
-        "mountName": system[-8:],
         "vpcId": next(s.inputs["vpcId"] for s in account.find("aws:ec2/subnet:Subnet") if s.id == _subnet_of(i)),
     }
 
@@ -123,13 +128,8 @@ def _home_properties(i: Inputs) -> dict[str, Any]:
 def _home(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     check_shape("fsx", "CreateFileSystemRequest", _home_properties(i))
     check_openzfs(i)
-    system = account.new_id("fs")
-    return system, {
-        "arn": account.arn("fsx", f"file-system/{system}"),
-        "dnsName": f"{system}.fsx.{account.region}.amazonaws.com",
-        "rootVolumeId": account.new_id("fsvol"),
-        "vpcId": next(s.inputs["vpcId"] for s in account.find("aws:ec2/subnet:Subnet") if s.id == _subnet_of(i)),
-    }
+    system, made = _file_system(account, i)
+    return system, {**made, "rootVolumeId": account.new_id("fsvol")}
 
 
 def _check_capacity(i: Inputs) -> None:
