@@ -76,8 +76,11 @@ def addon_version(addon: str, kubernetes: str) -> str | None:
 
 def extended_support_notice(kubernetes: str) -> str:
     """A warning that the version costs extended support, or soon will; otherwise empty."""
-    days = KUBERNETES_VERSIONS[kubernetes].standard_days_left(today())
+    version = KUBERNETES_VERSIONS[kubernetes]
+    days = version.standard_days_left(today())
     if days is None or days >= WARNED_DAYS:
         return ""
-    what = f"Kubernetes {kubernetes} {'is' if days < 0 else 'will be'} under extended support"
-    return f"{what}{'' if days < 0 else f' in {days + 1} days'}, at six times the price of the control plane"
+    when = "is under extended support"
+    if days >= 0:
+        when = f"will be under extended support after {version.standard_support_until}"
+    return f"Kubernetes {kubernetes} {when}, at six times the price of the control plane"

@@ -34,18 +34,18 @@ def kubernetes_problems(settings: Settings, region: Region | None) -> Iterator[P
     if settings.orchestrator != "eks":
         yield from _without_kubernetes(settings)
         return
-    today = kubernetes_versions.today()
-    if settings.kubernetes_version not in KUBERNETES_VERSIONS:
+    today, asked = kubernetes_versions.today(), KUBERNETES_VERSIONS.get(settings.kubernetes_version)
+    if asked is None:
         there = [name for name, row in KUBERNETES_VERSIONS.items() if (row.days_left(today) or 0) >= 0]
         yield Problem(
             key="hyperpod:kubernetesVersion",
             what=f'"{settings.kubernetes_version}" is not supported',
             fix=f"one of {', '.join(there)} (in quotes, or YAML makes 1.30 a number)",
         )
-    elif (days := KUBERNETES_VERSIONS[settings.kubernetes_version].days_left(today)) and days < 0:
+    elif (asked.days_left(today) or 0) < 0:
         yield Problem(
             key="hyperpod:kubernetesVersion",
-            what=f"EKS ended its support of {settings.kubernetes_version} {-days} days ago",
+            what=f"EKS ended its support of {settings.kubernetes_version} on {asked.extended_support_until}",
             fix="a newer one; for an existing cluster the one `aws eks describe-cluster` shows, as EKS upgraded it",
         )
     yield from _api_cidrs(settings)

@@ -209,8 +209,8 @@ class Eks(ComponentResource):
             pulumi.log.warn(f"{ends}: set hyperpod:kubernetesVersion to a newer one", self)
         if days is not None and days < WARNED_DAYS:
             pulumi.log.warn(
-                f"EKS ends its support of Kubernetes {version} in {days} days, and upgrades the cluster by itself "
-                "then: set hyperpod:kubernetesVersion to a newer one before",
+                f"EKS ends its support of Kubernetes {version} on {row.extended_support_until}, and upgrades the "
+                "cluster by itself then: set hyperpod:kubernetesVersion to a newer one before",
                 self,
             )
         if not row.hyperpod:

@@ -55,8 +55,8 @@ def test_the_default_is_under_standard_support_for_months() -> None:
     ("day", "notice"),
     [
         (date(2026, 9, 3), ""),
-        (date(2026, 9, 4), "Kubernetes 1.34 will be under extended support in 90 days"),
-        (date(2026, 12, 2), "Kubernetes 1.34 will be under extended support in 1 days"),
+        (date(2026, 9, 4), "Kubernetes 1.34 will be under extended support after 2026-12-02"),
+        (date(2026, 12, 2), "Kubernetes 1.34 will be under extended support after 2026-12-02"),
         (date(2026, 12, 3), "Kubernetes 1.34 is under extended support"),
     ],
 )
@@ -100,7 +100,7 @@ def test_extended_support_ends_a_year_after_standard_support() -> None:
 BAD: dict[str, tuple[tuple[date, str], str]] = {
     "the day after support ends": (
         (date(2027, 3, 24), "1.32"),
-        "EKS ended its support of 1.32 1 days ago; a newer one",
+        "EKS ended its support of 1.32 on 2027-03-23; a newer one",
     ),
     "a version that EKS has no more": ((date(2027, 3, 24), "1.30"), "one of 1.33, 1.34, 1.35"),
 }
@@ -132,5 +132,5 @@ def test_the_end_of_a_versions_support_is_announced(monkeypatch: pytest.MonkeyPa
     with few_files():
         deployment = up(chosen, Account("us-west-2"), preview=True)
     assert not deployment.failure
-    assert [text for text in said if "support of Kubernetes 1.32 in 60 days" in text]
+    assert [text for text in said if "support of Kubernetes 1.32 on 2027-03-23" in text]
     assert [text for text in said if text.startswith("Kubernetes 1.32 is under extended support")]
