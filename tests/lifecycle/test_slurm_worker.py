@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from hyperpod_node import accelerators, slurm, slurm_worker
+from hyperpod_node import accelerators, slurm, slurm_worker, units
 from hyperpod_node.errors import StepError
 from hyperpod_node.host import Result
 
@@ -161,6 +161,9 @@ def test_a_slurmd_that_does_not_run_says_its_own_reason(world: World) -> None:
     reason = r"IDLE\+CLOUD\+POWERED_DOWN; slurmd is not running: slurmd: fatal: Unable to bind listen port"
     with pytest.raises(StepError, match=reason):
         slurm.run(ready(host))
+    lines = str(units.LOG_LINES)
+    (asked,) = {call for call in host.calls if call[0] == "journalctl"}
+    assert asked[1:] == ("--unit", "slurmd", "--boot", "--lines", lines, "--output", "cat", "--no-pager")
 
 
 def test_a_full_disk_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
