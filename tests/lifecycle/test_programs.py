@@ -1,0 +1,158 @@
+"""The programs of the nodes' services: what they say, with which status they end, and who may read what they make."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from hyperpod_node import __main__ as on_create
+from hyperpod_node import liveness, munge_rotation, requeue
+from hyperpod_node.accounting import backup, remote
+from hyperpod_node.errors import StepError
+
+from tests.lifecycle.rig import FakeHost, World
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> FakeHost:
+    return World(tmp_path).node("controller")
+
+
+@pytest.fixture(autouse=True)
+def mask() -> Iterator[None]:
+    before = os.umask(0o007)
+    yield
+    os.umask(before)
+
+
+def masked() -> int:
+    """The mask of the process, which asking for changes."""
+    now = os.umask(0)
+    os.umask(now)
+    return now
+
+
+def refuse(*_: Any) -> str:
+    raise StepError("not today")
+
+
+# Module, its function that does the work, and the program with its words.
+PROGRAMS: dict[str, tuple[ModuleType, str, Callable[[], int]]] = {
+    "hyperpod-accounting-backup": (backup, "save", backup.main),
+    "hyperpod-accounting-password": (remote, "renew", lambda: remote.main(["renew"])),
+    "hyperpod-munge-key": (munge_rotation, "prepare", lambda: munge_rotation.main(["prepare"])),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_could_not_be_done_is_said_by_name_with_status_1(
+    name: str, host: FakeHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, work, program = PROGRAMS[name]
+    monkeypatch.setattr(module, "Host", lambda _: host)
+    monkeypatch.setattr(module, work, refuse)
+    monkeypatch.setattr("hyperpod_node.slurm_configure.facts", lambda _: {"shared": "/fsx/.hyperpod"})
+    assert program() == 1
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"{name}: not today\n")
+
+
+def test_a_copy_of_the_accounting_is_for_root_alone_and_beside_what_the_nodes_share(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(backup, "Host", lambda _: host)
+    monkeypatch.setattr("hyperpod_node.slurm_configure.facts", lambda _: {"shared": "/fsx/.hyperpod"})
+    monkeypatch.setattr(backup, "save", lambda found, shared: f"{found is host} {shared} {masked():o}")
+    assert backup.main() == 0
+    assert capsys.readouterr().out == "hyperpod-accounting-backup: True /fsx/.hyperpod 77\n"
+
+
+@pytest.mark.parametrize("word", ["check", "renew"])
+def test_the_password_of_the_database_is_checked_or_renewed_as_it_is_asked(
+    word: str, host: FakeHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(remote, "Host", lambda _: host)
+    for one in ("check", "renew"):
+        monkeypatch.setattr(remote, one, lambda found, one=one: f"{one} {found is host} {masked():o}")
+    assert remote.main([word]) == 0
+    assert capsys.readouterr().out == f"hyperpod-accounting-password: {word} True 77\n"
+
+
+@pytest.mark.parametrize("part", ["wait", "follow", "switch"])
+def test_a_rotation_does_the_part_that_it_is_asked_for_and_answers_in_json(
+    part: str, host: FakeHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(munge_rotation, "Host", lambda _: host)
+    for one in munge_rotation.PARTS:
+
+        def done(_: Any, digest: str, one: str = one) -> dict[str, Any]:
+            return {one: digest, "mask": masked()}
+
+        monkeypatch.setitem(munge_rotation.PARTS, one, done)
+    assert munge_rotation.main([part, "abc"]) == 0
+    assert json.loads(capsys.readouterr().out) == {part: "abc", "mask": 0o022}
+
+
+def test_the_requeue_service_asks_the_other_nodes_at_slurmds_port(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host.write("/opt/slurm/etc/slurm.conf", "ClusterName=c\nSlurmdPort=7000\n")
+    probed: list[Any] = []
+    looks: list[Any] = []
+    begun = threading.Event()
+    facts = {"address": "10.1.0.10", "lost_after_seconds": 7, "shared": "/fsx/.hyperpod", "groups": []}
+
+    def probe(found: Sequence[str], port: int) -> set[str]:
+        probed.append((found, port))
+        return set(found)
+
+    def in_turn(*given: Any) -> Any:
+        looks.append(given)
+        return given[2]
+
+    monkeypatch.setattr(requeue, "Host", lambda _: host)
+    monkeypatch.setattr("hyperpod_node.slurm_configure.facts", lambda _: facts)
+    monkeypatch.setattr(liveness, "probe", probe)
+    monkeypatch.setattr("hyperpod_node.slurm_controllers.in_turn", in_turn)
+
+    def forever(look: Callable[[], None], interval: Callable[[], float], log: Callable[[str], None]) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            begun.set()
+            return
+        watch: requeue.Watch = look.__self__  # type: ignore[attr-defined]
+        assert sorted(watch.others()) == ["10.1.0.11", "10.1.0.12", "10.1.0.13"]
+        assert (watch.lost_after, interval()) == (7.0, requeue.INTERVAL)
+        assert watch.probe(["10.1.0.12"]) == {"10.1.0.12"}
+
+    monkeypatch.setattr(requeue, "forever", forever)
+    requeue.main()
+    assert begun.wait(5), "nobody looks at the configuration"
+    assert looks[0][:2] == (host, facts)
+    assert probed == [(["10.1.0.12"], 7000)]
+    assert "a node is lost after 7 s without an answer" in "".join(capsys.readouterr())
+
+
+def test_on_create_runs_once_at_a_time_and_as_root(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = SimpleNamespace(lock=str(tmp_path / "lock"))
+    monkeypatch.setattr("hyperpod_node.settings.Settings.from_environment", lambda: settings)
+    monkeypatch.setattr(on_create, "Host", lambda given: given)
+    monkeypatch.setattr(on_create, "boot", lambda given: 40 + 2 * (given is settings) + masked() - 0o022)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert on_create.main() == 1
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert on_create.main() == 42
+    with Path(settings.lock).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        assert on_create.main() == 1
+    said = "".join(capsys.readouterr())
+    assert "step parameters failed: must run as root" in said
+    assert "step parameters failed: on_create is already running on this node" in said
