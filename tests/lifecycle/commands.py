@@ -49,14 +49,14 @@ def _systemctl(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result
         return Result(0, "\n\n".join("\n".join(_shown(host, unit)) for unit in units))
     if verb == "daemon-reload":
         host.loaded.update({unit: _unit_files(host, unit) for unit in host.active})
-    if verb in ("start", "restart"):
+    if verb in ("start", "restart") or (verb == "enable" and "--now" in args):
         host.active.update(units)
         host.loaded.update({unit: _unit_files(host, unit) for unit in units if unit not in host.loaded})
     if verb == "enable":
         host.enabled.update(units)
     if verb == "disable":
         host.enabled.difference_update(units)
-    if verb == "stop" or "--now" in args:
+    if verb == "stop" or (verb == "disable" and "--now" in args):
         host.active.difference_update(units)
     return Result(0)
 
@@ -120,6 +120,9 @@ def _ssh_keygen(host: FakeHost, args: Sequence[str], stdin: str | None) -> Resul
         path.write_text(f"PRIVATE {user} {host.hostname()}\n")
         path.chmod(0o600)
         path.with_name(path.name + ".pub").write_text(f"ssh-ed25519 CLUSTER-{user}-{host.hostname()} {comment}\n")
+        return Result(0)
+    assert tuple(args[1:]) == ("-A",), args
+    (host.path("/etc/ssh") / "ssh_host_ed25519_key.pub").write_text(f"ssh-ed25519 HOSTKEY{host.address} made\n")
     return Result(0)
 
 
@@ -130,6 +133,7 @@ def _scontrol(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
     if args[1] == "show":
         up = "slurmd" in host.active
         return Result(0, f"NodeName={args[3]} State={'IDLE' if up else 'UNKNOWN'} CPUs=8\n")
+    assert args[1] in ("reconfigure", "update"), args
     return Result(0)
 
 
@@ -162,7 +166,7 @@ COMMANDS: dict[str, Command] = {
     "ssh-keygen": _ssh_keygen,
     "scontrol": _scontrol,
     "neuron-ls": _neuron_ls,
-    "sinfo": _yes,
+    "sinfo": _yes_to("-h"),
     "journalctl": _yes,
     "docker": _yes,
     "chown": _yes,

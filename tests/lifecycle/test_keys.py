@@ -324,6 +324,13 @@ def test_a_replaced_node_of_the_same_name_is_known_by_its_new_key(world: World) 
     assert "HOSTKEY10.1.0.12" not in known
 
 
+def test_a_node_whose_image_has_no_host_keys_makes_and_publishes_its_own(world: World) -> None:
+    host = world.node("worker")
+    host.path("/etc/ssh/ssh_host_ed25519_key.pub").unlink()
+    ssh.run(ready(host))
+    assert "HOSTKEY10.1.0.12" in (world.shared / ".hyperpod/known_hosts").read_text()
+
+
 def test_the_cluster_key_works_from_the_clusters_addresses_alone_where_they_are_known(tmp_path: Path) -> None:
     world = World(tmp_path, settings={"network": {"cidr": "10.1.0.0/16", "secondaryCidr": ""}})
     host = world.node("worker")

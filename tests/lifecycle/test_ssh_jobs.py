@@ -63,6 +63,7 @@ def test_the_rule_is_the_last_about_accounts_and_comes_after_those_who_are_alway
     assert about[3][3:] == ["action_adopt_failure=deny", "action_generic_failure=deny"]
     assert host.text(ssh_jobs.ACCESS) == "+:root ubuntu research2:ALL\n-:ALL:ALL\n"
     assert "UsePAM yes" in host.text(ssh_jobs.SERVER)
+    assert host.calls[-1] == ("systemctl", "reload", "ssh")
 
 
 def test_a_session_is_not_moved_out_of_the_job_and_others_keep_their_sessions(host: FakeHost) -> None:
@@ -76,8 +77,10 @@ def test_a_second_run_changes_nothing(host: FakeHost) -> None:
     run(host)
     before = host.tree()
     host.changes.clear()
+    host.calls.clear()
     run(host)
     assert (host.tree(), host.changes) == (before, [])
+    assert not host.ran("systemctl"), "sshd is reloaded for nothing"
 
 
 @pytest.mark.parametrize(
