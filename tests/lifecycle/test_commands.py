@@ -59,6 +59,25 @@ def options(**changes: Any) -> Namespace:
     return found
 
 
+def test_nccl_tests_are_found_where_images_and_people_put_them_the_newest_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_facts, "Path", lambda top: tmp_path if top == "/" else Path(top))
+    assert node_facts.nccl_tests() == ""
+    for folder in (
+        "usr/local/bin",
+        "usr/local/nccl-tests/build",
+        "opt/nccl-tests/build",
+        "usr/local/cuda-12.8/efa/test-cuda-12.8",
+        "usr/local/cuda-13.0/efa/test-cuda-13.0",
+    ):
+        (program := tmp_path / folder / "all_reduce_perf").parent.mkdir(parents=True, exist_ok=True)
+        program.touch(mode=0o755)
+        assert node_facts.nccl_tests() == str(tmp_path / folder)
+    program.chmod(0o644)
+    assert node_facts.nccl_tests() == str(tmp_path / "usr/local/cuda-12.8/efa/test-cuda-12.8"), "it is no program"
+
+
 def test_both_forms_of_nccl_tests_output_are_read() -> None:
     new = bandwidth.rate("nccl", NCCL, 1.0)
     assert [(row.size, row.busbw, row.wrong) for row in new.rows] == [(8, 0.0, 0), (134217728, 48.30, 0)]
