@@ -94,8 +94,7 @@ def neuron_cores(node: Node) -> Optional[int]:
     """NeuronCores that neuron-ls shows, None when it cannot be asked."""
     command = NEURON_LS if node.host.path(NEURON_LS).exists() else "neuron-ls"
     try:
-        result = node.host.run(command, "--json-output", check=False, timeout=30)
-        devices = json.loads(result.out) if result.code == 0 else []
+        devices = json.loads(node.host.run(command, "--json-output", timeout=30).out)
         return sum(int(device["nc_count"]) for device in devices) or None
     except (StepError, ValueError, KeyError, TypeError):
         return None

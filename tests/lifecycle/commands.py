@@ -138,6 +138,7 @@ def _scontrol(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
 
 
 def _neuron_ls(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    assert tuple(args[1:]) == ("--json-output",), args
     row = lookup(host.world.worker_type)
     if not row.neuron_cores:
         return Result(1, "", "no neuron device found")
