@@ -106,7 +106,9 @@ GOLDEN: dict[str, Golden] = {
             "lostNodeSeconds": 30,
             "healthPolicy": "replace",
             "healthChecks": "docs/health-checks",
+            "nodeProvisioning": "Continuous",
             "security": {
+                "kmsKey": "create",
                 "lifecycleWriters": ["arn:aws:iam::123456789012:user/rehearsal", f"{ROLE}/deployers/*"],
                 "nodePermissions": "published",
                 "workerSecrets": True,
