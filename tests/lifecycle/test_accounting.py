@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import gzip
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,23 @@ def ready(world: World, tables: Database) -> Node:
     fsx.run(node)
     node.enter("accounting")
     return node
+
+
+def test_a_database_that_the_image_started_is_restarted_to_close_its_network(world: World, tables: Database) -> None:
+    node = ready(world, tables)
+    host = node.host
+    assert isinstance(host, FakeHost)
+    host.active.add("mariadb")
+
+    def mariadb(one: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+        asked = stdin is not None and "@@skip_networking" in stdin
+        return Result(0, f"{int(one.ran('systemctl', 'restart', 'mariadb'))}\n" if asked else "")
+
+    host.commands["mariadb"] = mariadb
+    database.run(node)
+    assert host.calls.count(("systemctl", "restart", "mariadb")) == 1
+    database.run(node)
+    assert host.calls.count(("systemctl", "restart", "mariadb")) == 1, "and not again"
 
 
 def test_a_controller_boots_with_the_database_before_slurmctld_and_the_accounts_after(

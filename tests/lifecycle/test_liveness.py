@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import struct
 
 import pytest
 from hyperpod_node import liveness
@@ -25,6 +26,31 @@ def test_a_name_without_an_address_is_ignored_and_the_others_are_still_used() ->
 def test_an_address_that_says_nothing_is_silent() -> None:
     with silent_port() as port:
         assert liveness.connect(["127.0.0.1"], port, 0.1) == set()
+
+
+@pytest.mark.parametrize("process", [7, 0xFFFF])
+def test_an_echo_request_has_the_checksum_that_kernels_want(process: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RFC 792 and 1071: the one's complement sum over the message, its checksum included, has every bit set."""
+    sent: list[bytes] = []
+
+    class Raw:
+        def __enter__(self) -> Raw:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def sendto(self, request: bytes, _: tuple[str, int]) -> None:
+            sent.append(request)
+
+        def settimeout(self, _: float) -> None:
+            raise OSError
+
+    monkeypatch.setattr("os.getpid", lambda: process)
+    monkeypatch.setattr("socket.socket", lambda *_: Raw())
+    assert liveness.echo(["10.0.0.1"], 0.1) == set()
+    total = sum(struct.unpack("!4H", sent[0]))
+    assert (total & 0xFFFF) + (total >> 16) == 0xFFFF
 
 
 def test_a_refused_connection_is_an_answer_and_an_accepted_one_too() -> None:

@@ -332,7 +332,8 @@ def test_a_job_that_slurm_shows_as_completing_meanwhile_is_ended_again_too(clust
     cluster.watch.round()
     cluster.requeue()
     cluster.run(3)
-    assert [call[5] for call in cluster.host.calls if call[0] == "ssh"] == ["10.0.0.1"]
+    (ended,) = (call for call in cluster.host.calls if call[0] == "ssh")
+    assert (ended[5], ended[-1].split()[-1]) == ("10.0.0.1", "7"), ended
     assert cluster.jobs["7"] == ("RUNNING", "None")
 
 

@@ -205,6 +205,13 @@ def test_sizes_of_a_sweep_are_those_of_nccl_tests(text: str, size: int) -> None:
     assert script("gloo_sweep")._bytes(text) == size
 
 
+def test_a_sweep_takes_a_number_of_iterations_and_else_as_many_as_fit() -> None:
+    parser = script("gloo_sweep")._options()
+    given = ["all_reduce", "--master", "10.1.0.12"]
+    assert parser.parse_args(given).iterations is None
+    assert parser.parse_args([*given, "--iterations", "3"]).iterations == 3
+
+
 # Llama's tokens
 
 
