@@ -26,7 +26,8 @@ def place(root: Path, name: str, make: bool = False) -> Iterator[Path]:
     top, ours, rest = name.partition(f"/{SHARED}/")
     if not ours:
         path = root / name.lstrip("/")
-        # Resolving asks for every folder of a path. Only a last part that is a link needs it, or a folder that is one.
+        # Resolving asks for every folder of a path. Only a file that is a link needs it, and a folder that is missing:
+        # it may be a link to where it is to be made.
         if path.is_symlink() or (make and not path.parent.is_dir()):
             path = Path(os.path.realpath(path))
         if make:

@@ -254,6 +254,14 @@ def test_a_link_to_a_file_stays_a_link_when_the_file_is_written(tmp_path: Path) 
     assert host.read("/opt/slurm/etc/slurm.conf") == "b\n"
 
 
+def test_a_folder_that_is_a_link_to_none_is_made_where_it_leads(tmp_path: Path) -> None:
+    host = real(tmp_path)
+    (tmp_path / "log").symlink_to("data/log")
+    host.write("/log/one", "a\n")
+    assert (tmp_path / "log").is_symlink()
+    assert (tmp_path / "data/log/one").read_text() == "a\n"
+
+
 def test_a_command_that_takes_too_long_is_ended_and_named(tmp_path: Path) -> None:
     with pytest.raises(StepError, match=r"`sleep 5` did not end within 0 s"):
         real(tmp_path).run("sleep", "5", timeout=0.05)
