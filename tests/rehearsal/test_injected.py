@@ -82,4 +82,5 @@ def test_what_existed_before_the_stack_neither_fails_nor_counts(small: tuple[Pro
     faults, _ = injected(["#1=error"], [], (small[0], existing))
     with Account("us-west-2", faults=faults) as account:
         prepare(account, existing)
+        assert account.creates == 0, "what existed before counts"
         assert "create failed" in up(small[0], account).failure
