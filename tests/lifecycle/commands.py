@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hyperpod_node import aws_cli
 from hyperpod_node.host import Result
 
 from components.catalogue.accelerators import lookup
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from tests.lifecycle.rig import FakeHost
 
 Command = Callable[["FakeHost", Sequence[str], "str | None"], Result]
+CREDENTIAL = "MUNGE:AwQFAAA:\n"
 # systemd knows more of them, and the scripts use none.
 VERBS = {
     "is-active",
@@ -78,10 +78,10 @@ def _unit_files(host: FakeHost, unit: str) -> dict[str, str]:
 
 
 def _aws(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    assert args[args.index("--region") + 1] == "us-west-2", args
     if args[1] == "fsx":
         return Result(0, json.dumps({"FileSystems": host.world.file_systems}))
     if args[1] == "s3":
-        assert args[2:-2] == ("cp", "--only-show-errors", "--region", "us-west-2", *aws_cli.LIMITS)
         found = host.world.objects.get(args[-2])
         if found is None:
             return Result(
@@ -150,6 +150,11 @@ def _yes(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
     return Result(0, "credential")
 
 
+def _unmunge(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    """munge(1) gives a credential a line, and this one has opened nothing else."""
+    return Result(0) if stdin == CREDENTIAL else Result(2, "", "unmunge: Error: No credential specified")
+
+
 def _yes_to(*words: str) -> Command:
     """A command that knows these options alone, besides what it is about."""
 
@@ -173,8 +178,8 @@ COMMANDS: dict[str, Command] = {
     "chown": _yes,
     "cp": _yes,
     "ssh": _yes,
-    "munge": _yes_to("-n"),
-    "unmunge": _yes,
+    "munge": lambda host, args, stdin: Result(0, CREDENTIAL),
+    "unmunge": _unmunge,
     "chronyc": _yes,
     "chronyd": _yes,
     "mdadm": _mdadm,

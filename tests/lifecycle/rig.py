@@ -22,6 +22,7 @@ from hyperpod_node.settings import TIMEOUTS, Settings
 from components import provisioning
 from components.catalogue.accelerators import lookup
 from components.names import Names
+from tests.lifecycle import forms
 from tests.lifecycle.commands import COMMANDS, Command
 from tests.support import config
 
@@ -284,6 +285,7 @@ class FakeHost(Host):
     def execute(self, args: tuple[str, ...], timeout: float, stdin: str | None, env: Mapping[str, str]) -> Result:
         self.tick()
         name = Path(args[0]).name
+        forms.check(args)
         with self.lock:
             self.calls.append(args)
         if name in self.fail:
