@@ -119,9 +119,11 @@ def _edit(
     changes: Mapping[str, Callable[[List[str]], List[str]]],
 ) -> None:
     """Change lines, and append those that are missing. Everybody else's stay as they are, byte by byte."""
-    text = host.read(name) or ""
+    # Names in it may be of any encoding, and of ours each byte is a character.
+    text = (host.read_bytes(name) or b"").decode("latin-1")
     lines, seen = [], set()
-    for line in text.splitlines():
+    *whole, rest = text.split("\n")
+    for line in [*whole, rest] if rest else whole:
         row = line.split(":")
         if row[0] in changes and len(row) == width:
             line = ":".join(changes[row[0]](row))
@@ -130,18 +132,18 @@ def _edit(
     lines += [":".join([key, *row]) for key, row in wanted.items() if key not in seen]
     changed = "".join(line + "\n" for line in lines)
     if changed != text:
-        _replace(host, name, changed)
+        _replace(host, name, changed.encode("latin-1"))
 
 
-def _replace(host: Host, name: str, text: str) -> None:
+def _replace(host: Host, name: str, data: bytes) -> None:
     """Replace a file at once, with its mode and owners: on Debian the group shadow may read two of them."""
     path = host.path(name)
     before, temporary = path.stat(), path.with_name(f"{path.name}+")
     with contextlib.suppress(FileNotFoundError):
         temporary.unlink()
     descriptor = os.open(str(temporary), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
         file.flush()
         os.fsync(descriptor)
         os.fchown(descriptor, before.st_uid, before.st_gid)

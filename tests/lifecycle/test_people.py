@@ -86,6 +86,29 @@ def test_sudo_is_for_those_who_are_named_and_not_before_visudo_has_looked(world:
     assert applied(world, ONE).host.read(accounts.SUDOERS) is None
 
 
+def test_what_others_have_in_the_files_of_accounts_stays_byte_by_byte(world: World) -> None:
+    applied(world, ONE)
+    host = world.node()
+    lines = {
+        # A name in Latin 1, an empty line, one of NIS's, and the shell that somebody has taken (chsh(1)).
+        "passwd": b"ren\xe9:x:1500:1500:Ren\xe9\x85:/home/rene:/bin/sh\n\n+::::::\n",
+        # A password that an administrator has set, and an account that never ends.
+        "shadow": b"ren\xe9:$6$x:19000:0:99999:7::20000:\n",
+        "group": b"caf\xe9:x:1500:ren\xe9",
+    }
+    for name, text in lines.items():
+        with host.path(f"/etc/{name}").open("ab") as file:
+            file.write(text)
+    own = host.path("/etc/passwd").read_text("latin-1").replace("research1:/bin/bash", "research1:/bin/zsh")
+    host.path("/etc/passwd").write_text(own, "latin-1")
+    node = applied(world, ONE, TWO)
+    for name, text in lines.items():
+        assert text in host.path(f"/etc/{name}").read_bytes(), name
+    assert row(node, "passwd", "research1")[-1] == "/bin/zsh"
+    before = tree(node)
+    assert tree(applied(world, ONE, TWO)) == before
+
+
 def test_a_second_run_changes_nothing(world: World) -> None:
     before = tree(applied(world, ONE, TWO))
     again = applied(world, ONE, TWO)
@@ -210,9 +233,9 @@ def test_a_run_that_is_killed_anywhere_ends_right_when_it_is_run_again(
 ) -> None:
     replace = accounts._replace
 
-    def ticking(host: FakeHost, name: str, text: str) -> None:
+    def ticking(host: FakeHost, name: str, data: bytes) -> None:
         host.tick()
-        replace(host, name, text)
+        replace(host, name, data)
 
     monkeypatch.setattr(accounts, "_replace", ticking)
     clean = World(tmp_path / "clean")
