@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import json
+import runpy
 import shutil
+import struct
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hyperpod_node import environment, transport
@@ -189,3 +194,84 @@ def test_without_neuron_ls_the_catalogue_counts_and_it_is_said(tmp_path: Path) -
     environment.run(node)
     assert variables(host)["NEURON_RT_NUM_CORES"] == "32"
     assert "neuron-ls told nothing" in node.warnings["environment"][0]
+
+
+class Verbs:
+    """libibverbs and libefa with three devices: one of another maker, one that does not open, and one of EFA.
+
+    Structures and constants are those of rdma-core's infiniband/verbs.h and infiniband/efadv.h.
+    """
+
+    def __init__(self, capabilities: int) -> None:
+        self.opened: list[int] = []
+        names = {7 << 40: b"mlx5_0", 8 << 40: b"gone", 9 << 40: b"rdmap0s27"}
+
+        def listed(count: Any) -> list[int]:
+            count._obj.value = len(names)
+            return list(names)
+
+        def opens(device: int) -> int | None:
+            self.opened += [] if names[device] == b"gone" else [device]
+            return None if names[device] == b"gone" else device + 1
+
+        def closes(context: int) -> int:
+            self.opened.remove(context - 1)
+            return 0
+
+        def query(context: int, attributes: Any, size: int) -> int:
+            told = struct.pack("=QIIHHH2xII", 0, 1, 2, 3, 4, 5, capabilities, 6)
+            assert size == len(told)
+            ctypes.memmove(attributes, told, size)
+            return 95 if names[context - 1] == b"mlx5_0" else 0
+
+        self.libraries = {
+            "libibverbs.so.1": SimpleNamespace(
+                ibv_get_device_list=listed,
+                ibv_get_device_name=lambda device: names[device],
+                ibv_open_device=opens,
+                ibv_close_device=closes,
+            ),
+            "libefa.so.1": SimpleNamespace(efadv_query_device=query),
+        }
+
+    def pointers(self) -> bool:
+        """Whether all addresses are told to be addresses: ctypes makes an int of others, which is half of one."""
+        verbs, address = self.libraries["libibverbs.so.1"], ctypes.c_void_p
+        returned = (verbs.ibv_get_device_list, verbs.ibv_get_device_name, verbs.ibv_open_device)
+        given = (verbs.ibv_get_device_name, verbs.ibv_open_device, verbs.ibv_close_device)
+        asks = self.libraries["libefa.so.1"].efadv_query_device.argtypes
+        return (
+            [one.restype for one in returned] == [ctypes.POINTER(address), ctypes.c_char_p, address]
+            and all(one.argtypes == [address] for one in given)
+            and (asks[0], asks[1]._type_.__name__, asks[2]) == (address, "DeviceAttributes", ctypes.c_uint32)
+        )
+
+    def load(self, name: str, *, use_errno: bool) -> SimpleNamespace:
+        assert use_errno
+        return self.libraries[name]
+
+
+@pytest.mark.parametrize(("capabilities", "read"), [(0b1, True), (0b110, False), (0b111, True)])
+def test_every_efa_device_is_asked_whether_it_has_rdma_read_and_closed(
+    capabilities: int, read: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verbs = Verbs(capabilities)
+    monkeypatch.setattr(ctypes, "CDLL", verbs.load)
+    runpy.run_module("hyperpod_node.efa_capabilities", run_name="__main__")
+    assert json.loads(capsys.readouterr().out) == {"devices": [{"name": "rdmap0s27", "rdma_read": read}]}
+    assert verbs.opened == []
+    assert verbs.pointers()
+
+
+def test_a_node_without_efas_libraries_says_which_one_it_lacks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(name: str, **_: bool) -> None:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("hyperpod_node.efa_capabilities", run_name="__main__")
+    assert ended.value.code == 1
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "cannot ask: libibverbs.so.1: cannot open shared object file\n")
