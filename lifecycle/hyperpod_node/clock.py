@@ -17,7 +17,8 @@ NOTABLE_SKEW = 5.0
 
 def run(node: Node) -> str:
     """Step ``clock``: the clock against the instance metadata's, which runs outside the node."""
-    ahead = _at_boot(node)
+    # By the answer that the identity step had already.
+    ahead = _ahead(node.facts["imds_date"], node.facts["imds_date_at"])
     if ahead is None:
         raise Skip("instance metadata gives no time to compare with")
     if abs(ahead) > NOTABLE_SKEW and node.host.which("chronyc"):
@@ -48,11 +49,6 @@ def synchronised(node: Node) -> str:
 
 def _unit(node: Node, folder: str, unit: str) -> bool:
     return node.host.path(f"{folder}/systemd/system/{unit}.service").exists()
-
-
-def _at_boot(node: Node) -> "float | None":
-    """Seconds the clock is ahead by the answer that the identity step had already."""
-    return _ahead(node.facts.get("imds_date", ""), node.facts.get("imds_date_at", 0.0))
 
 
 def _ahead(date: str, here: float) -> "float | None":

@@ -188,20 +188,68 @@ def test_a_clock_that_chrony_puts_right_passes(world: World) -> None:
     assert clock.run(identified(host)).startswith("within 0 s")
 
 
-def test_a_clock_that_is_off_by_seconds_is_a_warning(world: World) -> None:
+@pytest.mark.parametrize(
+    ("skew", "said"),
+    [
+        # A second is as exact as the metadata's clock is told, and nobody is told of five.
+        (5, []),
+        (-5, []),
+        (30, ["the clock is +30 s off the instance metadata's"]),
+        # Half of what a credential of MUNGE's lives.
+        (-150, ["the clock is -150 s off the instance metadata's"]),
+    ],
+)
+def test_a_clock_that_is_off_by_seconds_is_a_warning(world: World, skew: int, said: list[str]) -> None:
     host = world.node("worker")
-    host.skew = 30
+    host.skew = skew
     node = identified(host)
     node.enter("clock")
-    clock.run(node)
-    assert node.warnings["clock"] == ["the clock is +30 s off the instance metadata's"]
+    assert clock.run(node) == f"within {abs(skew)} s of the instance metadata's"
+    assert node.warnings.get("clock", []) == said
+    assert host.ran("chronyc") == (abs(skew) > 5)
 
 
 def test_without_metadata_there_is_nothing_to_compare_the_clock_with(world: World) -> None:
     host = world.node("worker")
     host.imds = {"mode": "down"}
-    with pytest.raises(Skip):
+    with pytest.raises(Skip, match=r"^instance metadata gives no time to compare with$"):
         clock.run(identified(host))
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ("down", "instance metadata did not answer at http://169.254.169.254/latest/api/token: timed out"),
+        ("dateless", "instance metadata gives no time to compare with"),
+    ],
+)
+def test_a_clock_that_cannot_be_compared_any_more_after_it_was_put_right_is_a_failure(
+    world: World, mode: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = world.node("worker")
+    host.skew = 30
+    node = identified(host)
+    host.imds = {"mode": "down" if mode == "down" else "v2"}
+    monkeypatch.setattr(host, "_date", lambda: "")
+    with pytest.raises(StepError, match=f"^{said}$"):
+        clock.run(node)
+
+
+@pytest.mark.parametrize("known", ["/lib", "/usr/lib", "/etc", ""])
+def test_chrony_is_started_by_the_name_that_its_unit_has_here(host: FakeHost, node: Node, known: str) -> None:
+    host.path("/lib/systemd/system/chrony.service").unlink()
+    if known:
+        host.path(f"{known}/systemd/system").mkdir(parents=True, exist_ok=True)
+        host.path(f"{known}/systemd/system/chrony.service").write_text("[Service]\n")
+    name = "chrony" if known else "chronyd"
+    assert clock.synchronised(node) == f"{name} runs"
+    assert host.active == {name}
+
+
+def test_a_node_without_chrony_fails_and_says_what_that_means(host: FakeHost, node: Node) -> None:
+    host.missing.add("chronyd")
+    with pytest.raises(StepError, match=r"^chrony is not installed; nothing keeps the clock right$"):
+        clock.synchronised(node)
 
 
 @pytest.mark.parametrize("early", ["", '{"InstanceGroups": [{"Name": "wor', '{"InstanceGroups": []}'])

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hyperpod_node import clock, fstab, install, kernel, scratch
+from hyperpod_node import fstab, install, kernel, scratch
 from hyperpod_node.errors import NotYet, Skip, StepError
 from hyperpod_node.host import Host, Result
 from hyperpod_node.model import Node
@@ -42,11 +42,6 @@ def test_a_small_mtu_is_a_warning(host: FakeHost, node: Node, monkeypatch: pytes
     monkeypatch.setattr(host, "mtu", lambda interface: 1500)
     kernel.run(node)
     assert "ens6 has an MTU of 1500, not 9001" in node.warnings["step"][0]
-
-
-def test_chrony_is_started_where_it_does_not_run(host: FakeHost, node: Node) -> None:
-    assert clock.synchronised(node) == "chrony runs"
-    assert "chrony" in host.active
 
 
 # Scratch
