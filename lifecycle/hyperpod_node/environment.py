@@ -94,7 +94,7 @@ def neuron_cores(node: Node) -> Optional[int]:
     """NeuronCores that neuron-ls shows, None when it cannot be asked."""
     command = NEURON_LS if node.host.path(NEURON_LS).exists() else "neuron-ls"
     try:
-        devices = json.loads(node.host.run(command, "--json-output", timeout=30).out)
+        devices = json.loads(node.host.run(command, "--json-output").out)
         return sum(int(device["nc_count"]) for device in devices) or None
     except (StepError, ValueError, KeyError, TypeError):
         return None

@@ -87,7 +87,7 @@ def switch(host: Host, wanted: str) -> Dict[str, object]:
     if munge.digest(host, _next(host)) != wanted:
         raise StepError("the shared file system has another next key: somebody else replaces it, too")
     nodes = sorted(_told(host))
-    host.run("systemctl", "stop", "slurmctld", timeout=90)
+    host.run("systemctl", "stop", "slurmctld", timeout=120)
     try:
         host.folder(f"{where}/munge", mode=0o700)
         host.path(_next(host)).replace(host.path(munge.published(where)))

@@ -41,7 +41,7 @@ def keep_shared(node: Node, conf: SlurmConf) -> bool:
     running = own and units.active(host, "slurmctld")
     if running:
         # The queue may not change while it is copied.
-        host.run("systemctl", "stop", "slurmctld", check=False)
+        host.run("systemctl", "stop", "slurmctld", check=False, timeout=120)
 
     def fill(made: Path) -> None:
         if own:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hyperpod_node import aws_cli
@@ -33,7 +33,42 @@ FORMS = {
 }
 
 
-def check(args: Sequence[str]) -> None:
-    """Fail where a program is asked in words of another form, whatever it is that answers for it."""
-    form = FORMS.get(Path(args[0]).name)
-    assert form is None or re.fullmatch(form, " ".join(args[1:])), f"no such words: {' '.join(args)}"
+# Seconds that a program may take, at least and at most, by its first words.
+PATIENCE = {
+    # What asks a daemon that runs has its answer at once, and each of munge's two is asked again within its 20 s.
+    "chronyc": (1, 10),
+    "munge": (1, 10),
+    "unmunge": (1, 10),
+    # On a fresh node's disk, which gives its blocks for the first time.
+    "dpkg": (60, 300),
+    "make": (60, 300),
+    "cc": (60, 300),
+    "modprobe": (60, 300),
+    "mariadb-dump": (1800, 3600),
+    # TimeoutStartSec of munged's drop-in, in which it may wait for the file system.
+    "systemctl restart munge": (151, 300),
+    # systemd-system.conf(5): a daemon has 90 s to end.
+    "systemctl stop slurmctld": (91, 300),
+    "systemctl stop slurmdbd": (91, 300),
+    "systemctl restart slurmdbd": (91, 300),
+}
+# What a program's environment has besides: no pager, and no metadata without a session token (AWS CLI User Guide,
+# "Environment variables"); where Slurm's headers are.
+ENVIRONMENT = {
+    r"aws (?!eks|s3)": r"AWS_PAGER= AWS_EC2_METADATA_V1_DISABLED=true",
+    r"make ": r"CPPFLAGS=-I/\S+/include",
+}
+
+
+def check(args: Sequence[str], timeout: float, env: Mapping[str, str]) -> None:
+    """Fail where a program is asked in another way than it should be, whatever it is that answers for it."""
+    name, words = Path(args[0]).name, " ".join(args[1:])
+    form = FORMS.get(name)
+    assert form is None or re.fullmatch(form, words), f"no such words: {name} {words}"
+    for begin, (least, most) in PATIENCE.items():
+        if f"{name} {words} ".startswith(f"{begin} "):
+            assert least <= timeout <= most, f"{name} {words} has {timeout} s"
+    given = " ".join(f"{key}={value}" for key, value in env.items())
+    for begin, wanted in ENVIRONMENT.items():
+        if re.match(begin, f"{name} {words}"):
+            assert re.fullmatch(wanted, given), f"{name} {words} has {given}"

@@ -285,7 +285,7 @@ class FakeHost(Host):
     def execute(self, args: tuple[str, ...], timeout: float, stdin: str | None, env: Mapping[str, str]) -> Result:
         self.tick()
         name = Path(args[0]).name
-        forms.check(args)
+        forms.check(args, timeout, env)
         with self.lock:
             self.calls.append(args)
         if name in self.fail:

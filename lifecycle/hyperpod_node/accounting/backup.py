@@ -115,7 +115,7 @@ def _load(host: Host, private: str, execute: Callable[[str], str]) -> bool:
     if data is None:
         return False
     # One that HyperPod started has made tables of its own.
-    host.run("systemctl", "stop", "slurmdbd", check=False)
+    host.run("systemctl", "stop", "slurmdbd", check=False, timeout=120)
     host.folder(FOLDER, mode=0o700)
     text = f"{FOLDER}/dump.sql"
     try:
@@ -162,9 +162,9 @@ def main() -> int:
     os.umask(0o077)
     host = Host(Settings.from_environment())
     try:
-        print(f"hyperpod-accounting-backup: {save(host, str(slurm_configure.facts(host)['shared']))}", flush=True)
+        print(f"hyperpod-accounting-backup: {save(host, str(slurm_configure.facts(host)['shared']))}")
     except (StepError, OSError, ValueError, KeyError) as error:
-        print(f"hyperpod-accounting-backup: {error}", file=sys.stderr, flush=True)
+        print(f"hyperpod-accounting-backup: {error}", file=sys.stderr)
         return 1
     return 0
 

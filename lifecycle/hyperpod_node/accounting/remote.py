@@ -241,9 +241,9 @@ def main(arguments: Sequence[str]) -> int:
     os.umask(0o077)
     host = Host(Settings.from_environment())
     try:
-        print(f"{COMMAND}: {(check if arguments == ['check'] else renew)(host)}", flush=True)
+        print(f"{COMMAND}: {(check if arguments == ['check'] else renew)(host)}")
     except (StepError, aws_cli.Refused, OSError, ValueError, KeyError, TypeError) as error:
-        print(f"{COMMAND}: {error}", file=sys.stderr, flush=True)
+        print(f"{COMMAND}: {error}", file=sys.stderr)
         return 1
     return 0
 
