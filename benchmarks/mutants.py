@@ -2,9 +2,10 @@
 
 mutmut says which mistakes there are to make; a random sample of them, by a seed, is made in a copy of the tree, one
 after the other. The tests that run the changed line come first, by coverage.py's record of one run without mistakes,
-then those nearest to the file, and the rest of the fast suite last. The first failure ends it. mutmut's own runner is
-not used: it plants every mutant in the source at once, behind a switch, and the nodes' scripts are shipped, compiled
-and read as text here.
+then those nearest to the file, and the rest of the fast suite last. The first failure ends it. What survives all that
+below ``lifecycle/training/`` is tried with the slow tests of the trainers too, because only they run a model: that
+takes a Python with PyTorch (``make node-packages``). mutmut's own runner is not used: it plants every mutant in the
+source at once, behind a switch, and the nodes' scripts are shipped, compiled and read as text here.
 
 What a run found is appended to ``mutants.csv``, and what survived to ``mutants-survivors.csv``, where a reader says why
 a survivor is no mistake at all, or which test kills it now.
@@ -35,6 +36,8 @@ ROOT = Path(__file__).parent.parent
 HERE = Path(__file__).parent
 FOLDERS = ("components", "lifecycle")
 FAST = "not slow and not root and not kubernetes"
+# The folder whose mistakes the fast suite cannot all notice, and the slow tests that run what is in it.
+TRAINING, TRAINERS = "lifecycle/training/", "tests/jobs/test_trainers.py"
 # What coverage.py writes in a tree, and how: which test ran a line, not only that one did.
 RECORD = ".coverage"
 _COVERAGE = (
@@ -110,8 +113,10 @@ def nearest(file: str, root: Path) -> list[str]:
     return [str(path.relative_to(root)) for path in dict.fromkeys((*named, *mirror)) if path.exists()]
 
 
-def _pytest(root: Path, *arguments: str, under: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    options = ["-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-m", FAST]
+def _pytest(
+    root: Path, *arguments: str, under: tuple[str, ...] = (), marked: str = FAST
+) -> subprocess.CompletedProcess[str]:
+    options = ["-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-m", marked]
     command = [sys.executable, "-m", *under, "pytest", *options, *arguments]
     return subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=_SECONDS, stdin=subprocess.DEVNULL)
 
@@ -133,16 +138,25 @@ def running(root: Path, file: str, line: int) -> list[str]:
 
 
 def survives(root: Path, mutant: Mutant, only_near: bool) -> bool:
-    """Whether no test of the fast suite, or of those that run the line or are nearest, fails with the mistake."""
+    """Whether no test of the fast suite, or of those that run the line or are nearest, fails with the mistake.
+
+    Nor any of the trainers' slow tests, where it is theirs.
+    """
     file = root / mutant.file
     original = file.read_text(encoding="utf-8")
     file.write_text(mutant.text, encoding="utf-8")
     near = nearest(mutant.file, root)
     rest = [] if only_near else ["tests", *(f"--ignore={one}" for one in near)]
+    slow = [TRAINERS] if mutant.file.startswith(TRAINING) else []
     try:
         return all(
-            _pytest(root, *where).returncode == 0
-            for where in (running(root, mutant.file, mutant.line), near, rest)
+            _pytest(root, *where, marked=marked).returncode == 0
+            for where, marked in (
+                (running(root, mutant.file, mutant.line), FAST),
+                (near, FAST),
+                (rest, FAST),
+                (slow, "slow"),
+            )
             if where
         )
     except subprocess.TimeoutExpired:
@@ -221,9 +235,10 @@ def main() -> int:
         copies = [_copy_of_the_tree(Path(temporary, str(number))) for number in range(asked.workers)]
         print("One run without mistakes, which records the lines of each test: minutes ...", flush=True)
         near = ["tests/components", "tests/lifecycle", "tests/golden"] if asked.near else ["tests"]
-        if (baseline := _recorded(copies, near)).returncode:
-            print(f"The fast suite fails without any mistake:\n{baseline.stdout}", file=sys.stderr)
-            return 1
+        for baseline in (_recorded(copies, near), _pytest(copies[0], TRAINERS, marked="slow")):
+            if baseline.returncode:
+                print(f"Tests fail without any mistake:\n{baseline.stdout}", file=sys.stderr)
+                return 1
         for folder in asked.folder or FOLDERS:
             began = time.monotonic()
             every, chosen = sample(folder, asked.sample, asked.seed)
@@ -234,6 +249,8 @@ def main() -> int:
             killed = len(found) - len(alive)
             percent, seconds = round(100 * killed / max(len(found), 1)), round(time.monotonic() - began)
             tests = "nearest" if asked.near else "fast suite"
+            if TRAINING.startswith(f"{folder}/"):
+                tests += " and trainers"
             row = (
                 today,
                 commit.strip(),

@@ -73,7 +73,7 @@ def test_the_tests_that_run_a_line_come_first_and_are_known_by_their_files(file:
 def test_a_mistake_is_made_while_tests_run_and_never_after(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def pytest_run(root: Path, *where: str) -> object:
+    def pytest_run(root: Path, *where: str, marked: str) -> object:
         seen.append((root / "components/one.py").read_text())
         return type("Done", (), {"returncode": 1})()
 
@@ -84,3 +84,24 @@ def test_a_mistake_is_made_while_tests_run_and_never_after(file: Path, monkeypat
     assert not mutants.survives(file.parents[1], mutant, only_near=False)
     assert seen == [mutant.text]
     assert file.read_text() == original
+
+
+def test_what_the_fast_tests_miss_of_the_trainers_is_tried_with_the_slow_tests_of_these(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[tuple[str, ...], str]] = []
+
+    def pytest_run(root: Path, *where: str, marked: str) -> object:
+        asked.append((where, marked))
+        return type("Done", (), {"returncode": int(marked == "slow")})()
+
+    monkeypatch.setattr(mutants, "_pytest", pytest_run)
+    monkeypatch.setattr(mutants, "running", lambda *_: ["tests/test_one.py::test_it"])
+    root = file.parents[1]
+    (root / "lifecycle/training").mkdir(parents=True)
+    (root / "lifecycle/training/one.py").write_text(file.read_text())
+    of_a_component, of_a_trainer = (mutants.sample(folder, 1, seed=1)[1][0] for folder in ("components", "lifecycle"))
+    assert mutants.survives(root, of_a_component, only_near=False)
+    assert {marked for _, marked in asked} == {mutants.FAST}
+    assert not mutants.survives(root, of_a_trainer, only_near=False)
+    assert asked[-1] == (("tests/jobs/test_trainers.py",), "slow")
