@@ -97,11 +97,16 @@ CHECKS: List[Check] = [
 ]  # fmt: skip
 
 
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    found = argparse.ArgumentParser(prog="hyperpod-validate", description=(__doc__ or "").split("\n")[0])
+    found.add_argument("--json", action="store_true")
+    return found
+
+
 def main() -> int:
     """Run the checks."""
-    parser = argparse.ArgumentParser(prog="hyperpod-validate", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    options = parser().parse_args()
     try:
         own = record()
     except Trouble as trouble:

@@ -12,6 +12,7 @@ from tests.golden import changes, files
 from tests.golden.jobs import JOBS, STACKS, rendered
 from tests.golden.nodes import CLUSTERS, NODES, Nodes, booted
 from tests.golden.normal import Normal
+from tests.golden.options import OPTIONS, options
 from tests.golden.stacks import DEPLOYMENTS, GOLDEN, on_the_day, told
 from tests.golden.words import ESTIMATES, REFUSALS, estimates, refusals
 
@@ -61,6 +62,7 @@ def words() -> None:
     with on_the_day():
         files.write(ESTIMATES, estimates(), "What a configuration implies; `make golden` writes this file.")
         files.write(REFUSALS, refusals(), "What bad configurations are told; `make golden` writes this file.")
+    files.write(OPTIONS, options(), "What it can be told; `make golden` writes this file.")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Estimates and refusals of configurations match the golden files, and no problem is missing among the refusals."""
+"""Estimates and refusals of configurations match the golden files, and no problem is missing among the refusals.
+
+So do the options of what runs on nodes.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from unittest.mock import patch
 from components.config import Problem
 from components.config.fields import FORMS
 from tests.golden import files
+from tests.golden.options import OPTIONS, options
 from tests.golden.stacks import on_the_day
 from tests.golden.words import ESTIMATES, REFUSALS, estimates, refusals
 from tests.support import ROOT
@@ -47,6 +51,11 @@ def test_refusals_match_the_golden_files_which_have_every_problem_of_the_program
     assert missing == [], "no case of a BAD among those of tests/golden/words.py has these problems"
     said = "\n".join(problem for cases in found.values() for case in cases.values() for problem in case)
     assert [form for form in FORMS.values() if f"{form.what}; {form.fix}" not in said] == []
+
+
+def test_options_of_the_nodes_commands_and_trainers_match_the_golden_files() -> None:
+    difference = files.told(files.read(OPTIONS), options())
+    assert not difference, f"tests/golden/options:\n{difference}"
 
 
 def problems() -> Iterator[Site]:
