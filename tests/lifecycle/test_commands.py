@@ -1,32 +1,31 @@
-"""What people run: bandwidth read and rated, commands built from what the workers say."""
+"""What people run: commands built from what the workers say."""
 
 from __future__ import annotations
 
 import json
 import os
+import socket
+import subprocess
 import sys
 from argparse import Namespace
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hyperpod_commands import bandwidth, benchmark, cluster, nccl_test, nccom_test, node_facts
+from hyperpod_commands import benchmark, cluster, nccl_test, nccom_test, node_facts
 from hyperpod_commands.cluster import Trouble, Workers
 
 from tests.lifecycle.rig import group
 
-# As nccl-tests print it: a release with a root column and both halves, and an old one with one half.
+# As nccl-tests print it: a release with a root column and both halves.
 NCCL = """# nThread 1 nGpus 1 minBytes 8 maxBytes 17179869184 step: 2(factor) warmup iters: 5 iters: 100 agg iters: 1
 #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
            8             2     float     sum      -1    65.20    0.00    0.00      0    64.90    0.00    0.00      0
    134217728      33554432     float     sum      -1   5230.1   25.66   48.12      0   5210.4   25.76   48.30      0
 # Out of bounds values : 0 OK
 # Avg bus bandwidth    : 24.1050
-"""
-OLD = """   134217728      33554432     float     sum    44510.9    3.02    3.02  1e-07
-  4294967296    1073741824     float     sum    1427063    3.01    3.01      0
-# Avg bus bandwidth: 1.18
 """
 NCCOM = """ size(B)  count(elems)  type  time:avg(us)  algbw(GB/s)  busbw(GB/s)
  1048576        524288  bf16        145.12         7.23        14.00
@@ -50,6 +49,16 @@ def fact(name: str, kind: str = "ml.p5.48xlarge", transport: str = "efa-rdma", *
         "python": "/usr/bin/python3",
         **changes,
     }
+
+
+def answering(said: Mapping[str, str], seconds: float = 120) -> Callable[..., str]:
+    """Stands for ``run`` of the commands' modules: knows these commands, by every word, and how long they may take."""
+
+    def run(command: list[str], timeout: float = 120, stdin: str = "") -> str:
+        assert (timeout, stdin) == (seconds, "")
+        return said[" ".join(command)]
+
+    return run
 
 
 def options(**changes: Any) -> Namespace:
@@ -76,127 +85,6 @@ def test_nccl_tests_are_found_where_images_and_people_put_them_the_newest_first(
         assert node_facts.nccl_tests() == str(tmp_path / folder)
     program.chmod(0o644)
     assert node_facts.nccl_tests() == str(tmp_path / "usr/local/cuda-12.8/efa/test-cuda-12.8"), "it is no program"
-
-
-def test_both_forms_of_nccl_tests_output_are_read() -> None:
-    new = bandwidth.rate("nccl", NCCL, 1.0)
-    assert [(row.size, row.busbw, row.wrong) for row in new.rows] == [(8, 0.0, 0), (134217728, 48.30, 0)]
-    assert (new.passed, new.average, new.wrong) == (True, 24.105, 0)
-    old = bandwidth.rate("nccl", OLD, 1.0)
-    assert [(row.time_us, row.busbw) for row in old.rows] == [(44510.9, 3.02), (1427063.0, 3.01)]
-    # The first release's last column is the largest error, which is never quite 0.
-    assert (old.passed, old.average, old.wrong) == (True, 1.18, 0)
-
-
-def test_nccom_tests_output_is_read() -> None:
-    found = bandwidth.rate("nccom", NCCOM, 1.0)
-    assert [(row.size, row.type, row.busbw) for row in found.rows] == [
-        (1048576, "bf16", 14.0),
-        (134217728, "bf16", 37.01),
-    ]
-    assert (found.passed, found.average) == (True, 13.29)
-
-
-@pytest.mark.parametrize(
-    ("kind", "healthy", "sick"),
-    [
-        ("ml.p5.48xlarge", 350, 100),
-        ("ml.p4d.24xlarge", 35, 10),
-        ("ml.g5.48xlarge", 12, 4),
-        ("ml.g5.16xlarge", 3.02, 1),
-    ],
-)
-def test_the_threshold_lies_between_healthy_and_sick_nodes(kind: str, healthy: float, sick: float) -> None:
-    limit = bandwidth.threshold("all_reduce", "nccl", group("w", kind).network_gbps, 2, 8)
-    assert limit is not None
-    assert sick < limit <= healthy
-
-
-def test_the_threshold_follows_from_the_wire_the_share_of_gpus_and_the_collective() -> None:
-    assert bandwidth.threshold("all_reduce", "nccl", 3200, 2, 8) == pytest.approx(280)
-    assert bandwidth.threshold("all_reduce", "nccl", 3200, 16, 8) == pytest.approx(280)
-    assert bandwidth.threshold("all_reduce", "nccl", 3200, 2, 4, 0.5) == pytest.approx(140)
-    assert bandwidth.threshold("alltoall", "nccl", 3200, 2, 8) == pytest.approx(280 / 8 * 15 / 8)
-    assert bandwidth.threshold("sendrecv", "nccl", 3200, 2, 8) is None
-    assert bandwidth.threshold("all_reduce", "nccl", 3200, 1, 8) is None
-
-
-def test_the_reported_trn1_result_passes() -> None:
-    limit = bandwidth.threshold("all_reduce", "nccom", 800, 2, 32)
-    assert bandwidth.rate("nccom", NCCOM, limit).passed
-
-
-@pytest.mark.parametrize(
-    ("text", "limit", "reason"),
-    [
-        (NCCL, 50.0, "peak 48.30 GB/s is below 50.00 GB/s"),
-        ("nothing", 1.0, "the test printed no result"),
-        (NCCL.replace("48.30      0", "48.30      3"), 1.0, "3 wrong values: data was corrupted in transit"),
-        # What nccl-tests prints of a million and more.
-        (NCCL.replace("48.30      0", "48.30 2.68435e+08"), 1.0,
-         "268435000 wrong values: data was corrupted in transit"),
-        (NCCL.replace("0 OK", "4 FAILED"), 1.0, "out of bounds values: 4"),
-        (NCCL.replace("48.30", "nan"), 1.0, "a row cannot be read: 134217728"),
-        (NCCL.replace("48.30", "inf"), 1.0, "a row cannot be read: 134217728"),
-        (NCCL.replace("24.1050", "-nan"), 1.0, "the average bus bandwidth is -nan"),
-        # Another rank's words in the middle of a row, as they come from mpirun.
-        (NCCL.replace("-1   5230.1", "-1ip-10-1-0-1:51001:51040 [0] NCCL WARN NET/OFI Request completed with error"),
-         1.0, "a row cannot be read: 134217728"),
-        (NCCL.rpartition("#")[0], 1.0, "the output is incomplete: it has no average bus bandwidth"),
-        (NCCL.replace("48.30      0", "48.30    N/A").replace("48.12      0", "48.12    N/A")
-         .replace("0.00      0", "0.00    N/A"), None,
-         "nothing to rate: no threshold is known, and the test did not check its values"),
-    ],
-)  # fmt: skip
-def test_what_is_slow_silent_wrong_or_unrated_fails_with_the_reason(
-    text: str, limit: float | None, reason: str
-) -> None:
-    rating = bandwidth.rate("nccl", text, limit)
-    assert not rating.passed
-    # Of a row its first column.
-    assert rating.reasons[0].partition("  ")[0] == reason
-    lines = bandwidth.verdict(rating, bandwidth.hints("tcp"))
-    assert lines[-1] == "FAIL"
-    assert any("EFA expected" in line for line in lines)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "mpirun noticed that process rank 3 with PID 4242 on node n2 exited on signal 6 (Aborted).",
-        "n1:51001:51040 [0] NCCL WARN NET/OFI Request completed with error. RC: 4",
-        "n2: Test NCCL failure common.cu:958 'remote process exited or there was a network error'",
-    ],
-)
-def test_a_result_does_not_hide_other_errors(line: str) -> None:
-    rating = bandwidth.rate("nccl", f"{NCCL}{line}\n", 1.0)
-    assert (rating.passed, rating.reasons) == (False, [line])
-
-
-def test_values_that_have_no_place_are_not_counted_as_wrong() -> None:
-    """alltoall has no in-place form to check."""
-    rating = bandwidth.rate("nccl", NCCL.replace("48.30      0", "48.30    N/A"), None)
-    assert (rating.passed, rating.wrong) == (True, 0)
-
-
-@pytest.mark.parametrize(
-    ("text", "passed"),
-    [
-        (NCCOM, False),  # nobody knows whether values were checked, and one node has no threshold
-        (f"nccom-test allr --nworkers 32 --datatype fp32 --check\n{NCCOM}", True),
-        (f"nccom-test allr\n{NCCOM}nccom-test allr --check\n{NCCOM}", True),
-        (f"nccom-test allr\n{NCCOM}nccom-test allr --check\n", False),  # the check said nothing
-        (f"nccom-test allr\n{NCCOM}nccom-test allr --check\n{NCCOM.split('Avg')[0]}", False),  # nor got to its end
-        ("nccom-test allr --check\n 33554432   Failure running neuron-bench - log file /tmp/a.log\n", False),
-        (f"nccom-test allr --check\n{NCCOM}1 errors found - test failed\n", False),
-    ],
-)
-def test_nccom_test_passes_only_where_something_was_rated(text: str, passed: bool) -> None:
-    rating = bandwidth.rate("nccom", text, None)
-    assert rating.passed is passed
-    assert not passed or rating.wrong == 0
-    shown = "\n".join(bandwidth.verdict(rating, []))
-    assert ("not checked" in shown) is (rating.wrong is None)
 
 
 def test_a_test_is_shown_as_it_runs_and_ended_when_it_takes_too_long(
@@ -245,20 +133,40 @@ def test_a_lost_gpu_of_a_worker_is_named() -> None:
 def test_gloo_is_used_only_where_the_workers_have_nothing_better() -> None:
     assert nccl_test.choose(Workers([fact("n1")])) == "nccl"
     assert nccl_test.choose(Workers([fact("n1", transport="tcp", nccl_tests="")])) == "gloo"
-    with pytest.raises(Trouble, match=r"the workers \(n1\) have no nccl-tests: all_reduce_perf is not in"):
-        nccl_test.choose(Workers([fact("n1", nccl_tests="")]))
+    with pytest.raises(Trouble) as refused:
+        nccl_test.choose(Workers([fact("n1", nccl_tests=""), fact("n2")]))
+    assert str(refused.value) == (
+        "the workers (n1, n2) have no nccl-tests: all_reduce_perf is not in "
+        "/usr/local/cuda*/efa/test-*, /opt/nccl-tests/build or /usr/local/bin; --backend gloo tests their Ethernet"
+    )
 
 
-def test_gloo_without_pytorch_names_the_nodes() -> None:
-    workers = Workers([fact("n1", python=""), fact("n2")])
-    with pytest.raises(Trouble, match=r"no Python with PyTorch on n1"):
-        nccl_test.gloo(options(nodes=2), workers)
-    with pytest.raises(Trouble, match=r"gloo has no alltoall"):
-        nccl_test.gloo(options(nodes=2, collective="alltoall"), workers)
+@pytest.mark.parametrize(
+    ("pythons", "named"),
+    [
+        (("", "/usr/bin/python3", ""), "n1, n3"),
+        (("/usr/bin/python3", "/opt/conda/bin/python3", "/usr/bin/python3"), "the same path of all nodes"),
+    ],
+)
+def test_gloo_without_pytorch_names_the_nodes(pythons: tuple[str, ...], named: str) -> None:
+    workers = Workers([fact(f"n{number}", python=python) for number, python in enumerate(pythons, 1)])
+    with pytest.raises(Trouble, match=rf"^no Python with PyTorch on {named}; set HYPERPOD_PYTHON$"):
+        nccl_test.gloo(options(nodes=3), workers)
 
 
-def test_all_nine_collectives_are_known() -> None:
-    assert len(nccl_test.COLLECTIVES) == 9
+def test_gloo_sweeps_seven_of_the_nine_collectives() -> None:
+    """It has no reduce_scatter and no alltoall (PyTorch's documentation, "Distributed communication": backends)."""
+    missing = {"reduce_scatter", "alltoall"}
+    assert (len(nccl_test.COLLECTIVES), missing - {*nccl_test.COLLECTIVES}) == (9, set())
+    for name in nccl_test.COLLECTIVES:
+        if name not in missing:
+            assert f"/gloo_sweep.py {name} " in " ".join(
+                nccl_test.gloo(options(collective=name), Workers([fact("n1")]))
+            )
+            continue
+        has = "all_reduce, all_gather, broadcast, reduce, scatter, gather, sendrecv"
+        with pytest.raises(Trouble, match=f"^gloo has no {name}; it has {has}$"):
+            nccl_test.gloo(options(collective=name), Workers([fact("n1")]))
 
 
 def test_nccom_test_runs_by_its_full_path_and_checks_values(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,23 +183,100 @@ def test_nccom_test_runs_by_its_full_path_and_checks_values(monkeypatch: pytest.
     assert "NEURON_RT_ROOT_COMM_ID" not in alone
     assert " allg --nworkers 32 --minbytes" in alone
     assert alone.endswith("--datatype fp32 --check --iters 1")
-    with pytest.raises(Trouble, match=r"the Neuron tools are not installed"):
+    missing = r"^n1 has no /opt/aws/neuron/bin/nccom-test: the Neuron tools are not installed$"
+    with pytest.raises(Trouble, match=missing):
         nccom_test.command(Namespace(collective="all_reduce", nodes=1), Workers([fact("n1", nccom_test="")]), 32, ())
 
 
-def test_a_missing_record_points_to_the_summary(tmp_path: Path) -> None:
-    with pytest.raises(Trouble, match=r"did on_create.sh succeed here"):
-        cluster.record(str(tmp_path / "node.json"))
+def test_a_record_is_read_and_a_missing_one_points_to_the_summary(tmp_path: Path) -> None:
+    path = tmp_path / "node.json"
+    path.write_text('{"role": "wörker"}')
+    assert cluster.record(str(path)) == {"role": "wörker"}
+    path.write_text("{")
+    where = r"node\.json: .*; did on_create\.sh succeed here\? See /var/log/hyperpod/summary\.json$"
+    for wrong in (path, tmp_path / "none/node.json"):
+        with pytest.raises(Trouble, match=where):
+            cluster.record(str(wrong))
 
 
-def test_a_nodes_facts_come_from_its_own_files(tmp_path: Path) -> None:
-    (tmp_path / "task.env").write_text("FI_PROVIDER=efa\nNEURON_CC_FLAGS=--a=b\n")
+def test_a_nodes_facts_come_from_its_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "task.env").write_text("FI_PROVIDER=efa\n\nNEURON_CC_FLAGS=--a=b\nGREETING=grüß\n")
     row = asdict(group("workers", "ml.m5.large"))
-    (tmp_path / "node.json").write_text(json.dumps({"address": "1.2.3.4", "group": row, "transport": "tcp"}))
+    text = json.dumps(
+        {"address": "1.2.3.4", "group": {**row, "name": "größte"}, "transport": "tcp"}, ensure_ascii=False
+    )
+    (tmp_path / "node.json").write_text(text)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("mpirun", "nccom-test"):
+        (programs / name).touch(0o755)
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.setattr(socket, "gethostname", lambda: "n1.cluster.internal")
+    monkeypatch.setattr(node_facts, "nccl_tests", lambda: "/opt/nccl-tests/build")
+    monkeypatch.setattr(node_facts, "python", lambda: "/usr/bin/python3")
+    assert node_facts.facts(str(tmp_path)) == {
+        "hostname": "n1", **json.loads(text), "devices": 0, "nccl_tests": "/opt/nccl-tests/build", "python": "/usr/bin/python3",
+        "environment": {"FI_PROVIDER": "efa", "NEURON_CC_FLAGS": "--a=b", "GREETING": "grüß"},
+        "mpirun": f"{programs}/mpirun", "nccom_test": f"{programs}/nccom-test",
+    }  # fmt: skip
+    # The images' own come before any other.
+    images = {"/opt/amazon/openmpi/bin/mpirun", "/opt/aws/neuron/bin/nccom-test"}
+    monkeypatch.setattr(os, "access", lambda path, mode: path in images and mode == os.X_OK)
+    (tmp_path / "task.env").unlink()
     found = node_facts.facts(str(tmp_path))
-    assert found["environment"] == {"FI_PROVIDER": "efa", "NEURON_CC_FLAGS": "--a=b"}
-    assert found["devices"] == 0
-    assert "node.json" in node_facts.facts(str(tmp_path / "none"))["error"]
+    assert {found["mpirun"], found["nccom_test"]} == images
+    assert found["environment"] == {}
+    none = node_facts.facts(str(tmp_path / "none"))
+    assert (none["hostname"], none["error"].partition(": ")[0]) == ("n1", f"{tmp_path}/none/node.json")
+
+
+def test_devices_are_counted_by_their_number(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("nvidia0", "nvidia1", "nvidia10", "nvidia0-cap", "nvidiactl", "nvidia-uvm", "neuron0"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(node_facts, "Path", lambda folder: {"/dev": tmp_path}[folder])
+    assert [node_facts.devices(gres) for gres in ("gpu", "gpu:h100", "neuron", "")] == [3, 3, 1, 0]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_the_first_python_that_has_pytorch_is_found_and_a_jobs_own_before_all(
+    own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def call(command: list[str], stderr: int) -> int:
+        assert command[1:] == ["-c", node_facts.HAS_TORCH]
+        assert stderr == subprocess.DEVNULL
+        asked.append(command[0])
+        return 1
+
+    if own:
+        monkeypatch.setenv("HYPERPOD_PYTHON", "/home/me/python")
+    else:
+        monkeypatch.delenv("HYPERPOD_PYTHON", raising=False)
+    monkeypatch.setattr(subprocess, "call", call)
+    monkeypatch.setattr("shutil.which", lambda name: name)
+    assert node_facts.python() == ""
+    found = ["python3", "/opt/pytorch/bin/python3", "/opt/conda/bin/python3", "/usr/bin/python3"]
+    assert asked == ["/home/me/python"] * own + found
+    monkeypatch.setattr(subprocess, "call", lambda command, **_: int(command[0] != "/opt/conda/bin/python3"))
+    assert node_facts.python() == "/opt/conda/bin/python3"
+
+
+@pytest.fixture
+def cluster_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
+    """A cluster of such workers for hyperpod-benchmark, in such states. What the command becomes."""
+
+    def make(kind: str, partition: str | None, given: list[str], states: str, role: str = "controller") -> list[Any]:
+        row = {**asdict(group("workers", kind)), "partition": partition}
+        monkeypatch.setattr(benchmark, "record", lambda: {"role": role, "groups": [row]})
+        question = f"sinfo -h -o %D %t -p {partition}" if partition else "sinfo -h -o %D %t"
+        monkeypatch.setattr(benchmark, "run", answering({question: states}))
+        monkeypatch.setattr(sys, "argv", ["hyperpod-benchmark", *given])
+        became: list[Any] = []
+        monkeypatch.setattr(os, "execv", lambda path, words: became.append((path, words)))
+        return became
+
+    return make
 
 
 @pytest.mark.parametrize(
@@ -303,38 +288,69 @@ def test_a_nodes_facts_come_from_its_own_files(tmp_path: Path) -> None:
     ],
 )
 def test_a_benchmark_runs_the_accelerators_test_on_the_idle_workers(
-    given: list[str], wanted: list[str], monkeypatch: pytest.MonkeyPatch
+    given: list[str], wanted: list[str], cluster_of: Callable[..., list[Any]]
 ) -> None:
-    row = asdict(group("workers", "ml.trn1.32xlarge"))
-    monkeypatch.setattr(benchmark, "record", lambda: {"role": "controller", "groups": [row]})
-    monkeypatch.setattr(benchmark, "run", lambda command: "1 drain\n2 alloc\n2 idle\n1 idle\n4 idle*\n")
-    monkeypatch.setattr(sys, "argv", ["hyperpod-benchmark", *given])
-    became: list[Any] = []
-    monkeypatch.setattr(os, "execv", lambda path, words: became.append((path, words)))
-    benchmark.main()
-    assert became == [("/opt/hyperpod/bin/run-nccom-test", ["run-nccom-test", *wanted])]
+    for kind, partition, command in (
+        ("ml.trn1.32xlarge", None, "run-nccom-test"),
+        ("ml.p5.48xlarge", "gpu", "run-nccl-test"),
+    ):
+        became = cluster_of(kind, partition, given, "1 drain\n2 alloc\n2 idle\n1 idle\n4 idle*\n")
+        benchmark.main()
+        assert became == [(f"/opt/hyperpod/bin/{command}", [command, *wanted])]
 
 
 @pytest.mark.parametrize(
-    ("module", "kind", "devices"), [(nccl_test, "ml.p4d.24xlarge", 8), (nccom_test, "ml.trn1.32xlarge", 16)]
+    ("states", "role", "said"),
+    [
+        ("2 alloc\n", "controller", "no worker is idle; see sinfo"),
+        ("2 idle\n", "worker", "run this on the controller or a login node; it allocates the workers"),
+    ],
 )
-def test_a_network_test_is_of_the_partition_that_is_asked_for(
-    module: Any, kind: str, devices: int, monkeypatch: pytest.MonkeyPatch
+def test_a_benchmark_without_workers_to_allocate_says_so(
+    states: str,
+    role: str,
+    said: str,
+    cluster_of: Callable[..., list[Any]],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    groups = [asdict(group("other", "ml.g5.8xlarge")), {**asdict(group("own", kind)), "partition": "own"}]
-    monkeypatch.setattr(module, "record", lambda: {"role": "controller", "groups": groups})
-    monkeypatch.setattr(module, "as_person", lambda name: None)
-    monkeypatch.setattr(sys, "argv", ["run", "2", "--partition", "own"])
-    monkeypatch.setenv("HYPERPOD_INSIDE", "")
-    asked: list[tuple[Any, ...]] = []
+    became = cluster_of("ml.p5.48xlarge", None, [], states, role)
+    assert benchmark.main() == 2
+    assert (became, capsys.readouterr().err) == ([], f"hyperpod-benchmark: {said}\n")
 
-    def allocate(*words: Any) -> None:
-        asked.append(words)
-        raise SystemExit
 
-    monkeypatch.setattr(module, "allocate", allocate)
-    with pytest.raises(SystemExit):
-        module.main()
-    assert asked[0][0] == 2
-    assert asked[0][1] == devices
-    assert asked[0][3] == "own"
+@pytest.mark.parametrize(
+    ("name", "kind", "devices", "gres"),
+    [
+        ("run-nccl-test", "ml.p4d.24xlarge", 8, "gpu"),
+        ("run-nccl-test", "ml.m5.2xlarge", 1, ""),
+        ("run-nccom-test", "ml.trn1.32xlarge", 16, "neuron"),
+    ],
+)
+def test_a_network_test_allocates_its_partition_or_that_of_the_first_workers(
+    name: str, kind: str, devices: int, gres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module: Any = {"run-nccl-test": nccl_test, "run-nccom-test": nccom_test}[name]
+    own, other, alone = (
+        {**asdict(group("workers", one)), "partition": partition, "role": "worker"}
+        for one, partition in ((kind, "own"), ("ml.g5.8xlarge", "other"), (kind, None))
+    )
+    monkeypatch.setattr(module, "as_person", {name: None}.__getitem__)
+    for groups, more, partition in (
+        ([other, own], ["--partition", "own"], "own"),
+        ([own, other], [], "own"),
+        ([alone], [], None),
+    ):
+        monkeypatch.setattr(module, "record", lambda groups=groups: {"role": "controller", "groups": groups})
+        monkeypatch.setattr(sys, "argv", ["run", "3", *more])
+        monkeypatch.setenv("HYPERPOD_INSIDE", "")
+        asked: list[tuple[Any, ...]] = []
+
+        def allocate(*words: Any, asked: list[tuple[Any, ...]] = asked) -> None:
+            assert os.environ["HYPERPOD_INSIDE"], "salloc hands it on, and inside nothing is allocated again"
+            asked.append(words)
+            raise SystemExit
+
+        monkeypatch.setattr(module, "allocate", allocate)
+        with pytest.raises(SystemExit):
+            module.main()
+        assert asked == [(3, devices, gres, partition, [f"/opt/hyperpod/bin/{name}", "3", *more])]
