@@ -14,41 +14,55 @@ import pytest
 from hyperpod_commands import cluster
 from hyperpod_commands.cluster import Trouble
 
-from tests.lifecycle.test_commands import fact
+from tests.lifecycle.test_commands import answering, fact
 
 
 def test_root_goes_on_as_ubuntu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     became: list[Any] = []
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(os, "execvp", lambda program, words: became.append(words))
+    monkeypatch.setattr(os, "execvp", lambda program, words: became.append([{"runuser": ()}[program], *words][1:]))
     monkeypatch.setattr(os, "environ", {})
     monkeypatch.setattr(sys, "argv", ["anything", "4", "--json"])
     monkeypatch.setattr(pwd, "getpwnam", lambda user: {"ubuntu": Namespace(pw_dir=str(tmp_path))}[user])
     monkeypatch.chdir("/")
     cluster.as_person("run-nccl-test")
     assert became == [["runuser", "-u", "ubuntu", "--", "/opt/hyperpod/bin/run-nccl-test", "4", "--json"]]
-    assert (os.environ["HOME"], Path.cwd()) == (str(tmp_path), tmp_path)
+    assert dict(os.environ) == {"HOME": str(tmp_path), "USER": "ubuntu", "LOGNAME": "ubuntu"}
+    assert Path.cwd() == tmp_path
     monkeypatch.setattr(cluster, "PERSON", "nobody-of-that-name")
-    with pytest.raises(Trouble, match=r"cannot continue as nobody-of-that-name"):
+    said = r"^cannot continue as nobody-of-that-name \(.*\); run it as a user with a home folder here$"
+    with pytest.raises(Trouble, match=said):
         cluster.as_person("run-nccl-test")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     cluster.as_person("run-nccl-test")
     assert len(became) == 1
 
 
-def test_workers_that_do_not_answer_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = {"srun": json.dumps(fact("n1")) + "\n", "scontrol": "n1\nn2\n"}
-    monkeypatch.setattr(cluster, "run", lambda command, **_: answers[command[0]])
-    with pytest.raises(Trouble, match=r"1 of 2 workers answered: n1"):
+def test_workers_that_do_not_answer_are_counted_and_one_without_record_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def answer(*lines: str) -> None:
+        asked = f"srun --mpi=none --nodes={number} --ntasks={number} --ntasks-per-node=1 --gres=none"
+        answers = {f"{asked} /opt/hyperpod/bin/hyperpod-node-facts": "\n".join(lines), "scontrol show hostnames": order}
+        monkeypatch.setattr(cluster, "run", answering(answers))
+
+    number, order = 2, "n1\nn2\n"
+    one, two = (json.dumps(fact(name)) for name in ("n1", "n2"))
+    answer(two, "srun: a word of warning", one)
+    assert cluster.ask_workers(2).names == ["n1", "n2"], "in Slurm's order"
+    answer(one, one)
+    with pytest.raises(Trouble, match=r"^1 of 2 workers answered: n1$"):
         cluster.ask_workers(2)
+    answer("")
+    with pytest.raises(Trouble, match=r"^0 of 2 workers answered: none$"):
+        cluster.ask_workers(2)
+    answer(one, json.dumps({"hostname": "n2", "error": "no node.json"}))
+    with pytest.raises(Trouble, match=r"^n2: no node\.json$"):
+        cluster.ask_workers(2)
+    # Slurm's names are not the nodes' own.
+    number, order = 1, "worker-1\n"
+    answer(one)
     assert cluster.ask_workers(1).names == ["n1"]
-
-
-def test_a_worker_without_a_record_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = {"srun": json.dumps({"hostname": "n1", "error": "no node.json"}) + "\n", "scontrol": "n1\n"}
-    monkeypatch.setattr(cluster, "run", lambda command, **_: answers[command[0]])
-    with pytest.raises(Trouble, match=r"^n1: no node\.json$"):
-        cluster.ask_workers(1)
 
 
 def test_the_worker_group_is_the_first_or_the_first_of_the_partition() -> None:
@@ -70,7 +84,7 @@ def test_whole_nodes_are_allocated_and_the_command_goes_on_inside(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     became: list[list[str]] = []
-    monkeypatch.setattr(os, "execvp", lambda program, words: became.append(words))
+    monkeypatch.setattr(os, "execvp", lambda program, words: became.append([{"salloc": ()}[program], *words][1:]))
     cluster.allocate(2, 8, "gpu", "dev", ["/opt/hyperpod/bin/run-nccl-test", "2"])
     cluster.allocate(1, 1, "", None, ["x"])
     assert became == [
@@ -78,10 +92,14 @@ def test_whole_nodes_are_allocated_and_the_command_goes_on_inside(
          "/opt/hyperpod/bin/run-nccl-test", "2"],
         ["salloc", "--quiet", "--nodes=1", "--ntasks-per-node=1", "--exclusive", "x"],
     ]  # fmt: skip
-    assert "waiting for 2 idle nodes of partition dev; " in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines() == [
+        "waiting for 2 idle nodes of partition dev; `squeue` shows who has them, Ctrl-C cancels",
+        "waiting for 1 idle nodes; `squeue` shows who has them, Ctrl-C cancels",
+    ]
     monkeypatch.undo()
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(Trouble, match="salloc; run this on the controller or a login node"):
+    said = r"^command not found: salloc; run this on the controller or a login node$"
+    with pytest.raises(Trouble, match=said):
         cluster.allocate(1, 1, "", None, ["x"])
 
 
@@ -98,3 +116,7 @@ def test_whole_nodes_are_allocated_and_the_command_goes_on_inside(
 def test_a_command_that_fails_says_why(command: list[str], said: str) -> None:
     with pytest.raises(Trouble, match=said):
         cluster.run(command, timeout=0.1 if command[0] == "sleep" else 5)
+
+
+def test_a_command_reads_what_it_is_given_and_its_output_is_text() -> None:
+    assert cluster.run(["sh", "-c", "cat; echo aside >&2"], stdin="größer\n") == "größer\n"

@@ -108,26 +108,39 @@ def test_a_test_is_shown_as_it_runs_and_ended_when_it_takes_too_long(
 
 
 def test_mpirun_keeps_mpi_on_sockets_and_gives_ranks_the_workers_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NCCL_DEBUG", raising=False)
+    for name in ("NCCL_DEBUG", "LD_LIBRARY_PATH"):
+        monkeypatch.delenv(name, raising=False)
     workers = Workers([fact("n1"), fact("n2")])
-    command = " ".join(nccl_test.mpirun(options(nodes=2), workers, 8))
-    assert command.startswith("/opt/amazon/openmpi/bin/mpirun -np 16 --map-by ppr:8:node")
-    assert "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_exclude lo,docker0" in command
-    assert "-x FI_PROVIDER=efa -x NCCL_DEBUG=WARN" in command
-    assert command.endswith("/all_reduce_perf -b 8 -e 16G -f 2 -g 1 -c 1 -n 100")
-    assert "HYPERPOD" not in command
+    hosts = "--map-by ppr:8:node --bind-to none --host n1:8,n2:8"
+    sockets = "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_exclude lo,docker0"
+    program = "/usr/local/cuda/efa/test-cuda-12/all_reduce_perf"
+    assert " ".join(nccl_test.mpirun(options(nodes=2), workers, 8)) == (
+        f"/opt/amazon/openmpi/bin/mpirun -np 16 {hosts} {sockets} -x FI_PROVIDER=efa -x NCCL_DEBUG=WARN "
+        f"{program} -b 8 -e 16G -f 2 -g 1 -c 1 -n 100"
+    )
+    # The person's own variables come before the workers', and none but these two are handed on.
+    for name, value in (("NCCL_DEBUG", "INFO"), ("LD_LIBRARY_PATH", "/my/lib"), ("NCCL_ALGO", "Tree")):
+        monkeypatch.setenv(name, value)
+    wanted = options(nodes=1, min="1M", max="2M", iterations=5)
+    assert " ".join(nccl_test.mpirun(wanted, Workers([fact("n1", mpirun="/usr/bin/mpirun")]), 8)) == (
+        f"/usr/bin/mpirun -np 8 --map-by ppr:8:node --bind-to none --host n1:8 {sockets} "
+        f"-x FI_PROVIDER=efa -x LD_LIBRARY_PATH=/my/lib -x NCCL_DEBUG=INFO {program} -b 1M -e 2M -f 2 -g 1 -c 1 -n 5"
+    )
+    without = nccl_test.mpirun(options(nodes=1), Workers([fact("n1", mpirun="")]), 8)
+    assert without[0] == "/opt/amazon/openmpi/bin/mpirun"
 
 
-def test_one_node_without_efa_makes_all_use_tcp_and_is_named() -> None:
-    slow = fact("n2", transport="tcp", environment={"NCCL_NET_PLUGIN": "none"})
-    workers = Workers([fact("n1"), slow])
+def test_one_node_without_efa_makes_all_use_tcp_and_is_named_and_so_is_a_lost_gpu() -> None:
+    slow = fact("n2", transport="tcp", environment={"NCCL_NET_PLUGIN": "none"}, devices=7)
+    workers = Workers([fact("n1"), slow, fact("n3", transport="efa-sendrecv")])
     assert workers.transport == "tcp"
     assert workers.environment == {"NCCL_NET_PLUGIN": "none"}
-    assert "n2 tcp" in workers.complaints()[0]
-
-
-def test_a_lost_gpu_of_a_worker_is_named() -> None:
-    assert Workers([fact("n1", devices=7)]).complaints() == ["n1 has 7 of 8 devices"]
+    assert workers.complaints() == [
+        "the nodes' transports differ (n1 efa-rdma, n2 tcp, n3 efa-sendrecv): all use tcp",
+        "n2 has 7 of 8 devices",
+    ]
+    assert Workers([fact("n1"), fact("n3", transport="efa-sendrecv")]).transport == "efa-sendrecv"
+    assert Workers([fact("n1"), fact("n2")]).complaints() == []
 
 
 def test_gloo_is_used_only_where_the_workers_have_nothing_better() -> None:
@@ -215,7 +228,8 @@ def test_a_nodes_facts_come_from_its_own_files(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(node_facts, "nccl_tests", lambda: "/opt/nccl-tests/build")
     monkeypatch.setattr(node_facts, "python", lambda: "/usr/bin/python3")
     assert node_facts.facts(str(tmp_path)) == {
-        "hostname": "n1", **json.loads(text), "devices": 0, "nccl_tests": "/opt/nccl-tests/build", "python": "/usr/bin/python3",
+        **json.loads(text), "hostname": "n1", "devices": 0,
+        "nccl_tests": "/opt/nccl-tests/build", "python": "/usr/bin/python3",
         "environment": {"FI_PROVIDER": "efa", "NEURON_CC_FLAGS": "--a=b", "GREETING": "grüß"},
         "mpirun": f"{programs}/mpirun", "nccom_test": f"{programs}/nccom-test",
     }  # fmt: skip

@@ -32,7 +32,8 @@ def inside(
 
     monkeypatch.setenv("HYPERPOD_INSIDE", "1")
     monkeypatch.setattr(module, "record", lambda: {"role": "controller", "groups": groups})
-    monkeypatch.setattr(module, "as_person", lambda name: None)
+    names = {nccl_test: "run-nccl-test", nccom_test: "run-nccom-test"}
+    monkeypatch.setattr(module, "as_person", {names[module]: None}.__getitem__)
     monkeypatch.setattr(module, "ask_workers", ask)
     monkeypatch.setattr(module, "run_test", run_test)
     monkeypatch.setattr(sys, "argv", ["run", *arguments])
@@ -122,7 +123,9 @@ def test_nccom_measures_in_one_run_and_checks_values_in_a_second(
     assert started == [
         (nccom_test.command(options, trn1(), 32, sizes), 60) for sizes in (nccom_test.SWEEP, nccom_test.CHECK)
     ]
-    document = json.loads(capsys.readouterr().out)
+    shown = capsys.readouterr()
+    assert shown.err == "all_reduce, 2 nodes x 32 NeuronCores, efa-rdma, ['n1', 'n2']\n"
+    document = json.loads(shown.out)
     assert len(document.pop("rows")) == 4
     assert document == {
         "test": "nccom", "collective": "all_reduce", "transport": "efa-rdma", "nodes": ["n1", "n2"],
@@ -155,3 +158,30 @@ def test_a_measurement_that_failed_is_not_followed_by_a_check(
     out = capsys.readouterr().out.splitlines()
     assert "  the test ended with status 1: no device" in out
     assert out[-1] == "FAIL"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "passed", "needed"),
+    [
+        (["2"], True, "35.00 GB/s"),
+        (["2", "--threshold", "38"], False, "38.00 GB/s"),
+        (["2", "--threshold", "0"], True, "none (only correctness is rated)"),
+        # One node has no wire.
+        (["1"], True, "none (only correctness is rated)"),
+    ],
+)
+def test_nccom_tells_people_the_verdict_too(
+    arguments: list[str],
+    passed: bool,
+    needed: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    facts = [fact("n1", "ml.trn1.32xlarge", devices=15), fact("n2", "ml.trn1.32xlarge")]
+    inside(monkeypatch, nccom_test, Workers(facts[: int(arguments[0])]), arguments, NCCOM, NCCOM)
+    assert nccom_test.main() == int(not passed)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "WARNING: n1 has 15 of 16 devices"
+    assert f"Threshold:             {needed}" in lines
+    assert ("  - all nodes must be in one Availability Zone: EFA traffic cannot leave it" in lines) is not passed
+    assert lines[-1] == ("PASS" if passed else "FAIL")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from hyperpod_commands import nccl_test, pairs, slow_node
 from hyperpod_commands.cluster import Trouble, Workers
 from hyperpod_commands.pairs import Pair
 
-from tests.lifecycle.test_commands import fact
+from tests.lifecycle.test_commands import answering, fact
 
 FAST, SLOW = 40.0, 12.0
 Slow = Callable[[str, str], bool]
@@ -78,12 +79,20 @@ def test_a_slow_switch_is_not_blamed_on_nodes_or_links() -> None:
 def test_a_pair_whose_test_fails_counts_as_slow() -> None:
     found = pairs.judge([Pair(("a", "b"), None, "no route"), Pair(("a", "c"), None), Pair(("b", "c"), FAST)], None, {})
     assert found.nodes == ("a",)
+    assert pairs.verdict(found) == [
+        "Fastest pair: 40.00 GB/s; slow is below 32.00 GB/s",
+        "slow node: a, in most of its pairs",
+        "FAIL",
+    ]
 
 
 def test_where_every_pair_is_below_the_wires_threshold_no_node_is_blamed() -> None:
     found = pairs.judge(measured(names(8), lambda *pair: False), 100.0, {})
     assert (found.common, found.nodes, found.good) == (True, (), False)
-    assert "the cause is common to all" in pairs.verdict(found)[-2]
+    assert pairs.verdict(found)[1:] == [
+        "every pair is below 100.00 GB/s: the cause is common to all, not one node",
+        "FAIL",
+    ]
 
 
 def test_a_healthy_cluster_passes() -> None:
@@ -103,24 +112,24 @@ def allocation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any
     asked: dict[str, Any] = {"commands": []}
     groups = [{**facts[0]["group"], "role": "worker"}]
     monkeypatch.setattr(slow_node, "record", lambda: {"role": "controller", "groups": groups})
-    monkeypatch.setattr(slow_node, "as_person", lambda name: None)
+    monkeypatch.setattr(slow_node, "as_person", {"hyperpod-find-slow-node": None}.__getitem__)
     monkeypatch.setattr(slow_node, "ask_workers", lambda nodes: Workers(facts[:nodes]))
     monkeypatch.setenv("HYPERPOD_INSIDE", "4")
 
-    def run(command: list[str], **_: Any) -> str:
-        if command[:3] == ["scontrol", "show", "topology"]:
-            return (
-                "SwitchName=leaf-0 Level=0 LinkSpeed=1 Nodes=n[1,3]\n"
-                "SwitchName=leaf-1 Level=0 LinkSpeed=1 Nodes=n[2,4]\nSwitchName=root Level=1 Nodes=n[1-4]\n"
-            )
-        return {"n[1,3]": "n1\nn3", "n[2,4]": "n2\nn4"}[command[-1]]
+    leaf_0, leaf_1 = (f"SwitchName=leaf-{one} Level=0 LinkSpeed=1 Nodes=n[{one + 1},{one + 3}]\n" for one in (0, 1))
+    slurm = {
+        "scontrol show topology": f"{leaf_0}{leaf_1}SwitchName=root Level=1 Nodes=n[1-4]\n",
+        "scontrol show hostnames n[1,3]": "n1\nn3",
+        "scontrol show hostnames n[2,4]": "n2\nn4",
+    }
 
     def run_test(command: list[str], timeout: float, show: object) -> tuple[int, str]:
         asked["commands"].append(command)
+        assert timeout == 180
         hosts = command[command.index("--host") + 1]
         return 0, output(120.0 if "n3" in hosts else 400.0)
 
-    monkeypatch.setattr(slow_node, "run", run)
+    monkeypatch.setattr(slow_node, "run", answering(slurm, seconds=20))
     monkeypatch.setattr(nccl_test, "run_test", run_test)
     return asked
 
@@ -133,7 +142,11 @@ def test_the_command_tests_pairs_with_every_gpu_of_both_and_names_the_slow_node(
     document = json.loads(capsys.readouterr().out)
     assert document["tested"] == ["n1", "n3", "n2", "n4"], "neighbours come first"
     assert (document["nodes"], document["links"], document["passed"]) == (["n3"], [], False)
-    assert len(document["pairs"]) == 6
+    assert [sorted(pair) for pair in document["pairs"]] == [["busbw", "nodes", "reason"]] * 6
+    assert sorted(document) == [
+        "common", "fastest", "limit", "links", "nodes", "pairs", "passed", "switches", "test", "tested",
+    ]  # fmt: skip
+    assert (document["test"], document["common"], document["switches"]) == ("nccl", False, [])
     # 70 % of p5's 3,200 Gbit/s.
     assert document["limit"] == pytest.approx(max(280.0, 0.8 * document["fastest"]))
     hosts = {command[command.index("--host") + 1] for command in allocation["commands"]}
@@ -187,8 +200,8 @@ def test_the_topology_is_slurms_leaves_or_blocks(slurm: str, monkeypatch: pytest
         "24.11's tree": "SwitchName=a Level=0 LinkSpeed=1 Nodes=n[1-2]\nSwitchName=top Level=1 Nodes=n[1-3]\n",
         "25.11's blocks": "BlockName=a BlockIndex=0 Nodes=n[1-2] BlockSize=2\nBlockName=empty BlockIndex=1\n",
     }[slurm]
-    asked = {"topology": shown, "hostnames": "n1\nn2\n"}
-    monkeypatch.setattr(slow_node, "run", lambda command, **_: asked[command[2]])
+    asked = {"scontrol show topology": shown, "scontrol show hostnames n[1-2]": "n1\nn2\n"}
+    monkeypatch.setattr(slow_node, "run", answering(asked, seconds=20))
     assert slow_node.topology() == {"n1": "a", "n2": "a"}
 
 
@@ -209,12 +222,13 @@ def test_a_test_that_ends_early_says_why(
     monkeypatch.setattr(nccl_test, "run_test", lambda *_: (1, "mpirun\nssh: no route to host"))
     monkeypatch.setattr(sys, "argv", [slow_node.NAME])
     assert slow_node.main() == 1
-    assert "failed: the test printed no result" in capsys.readouterr().out
+    assert "round 1 of 3: n1 - n4 failed: the test printed no result\n" in capsys.readouterr().out
 
 
-def test_it_allocates_all_idle_workers_whole(allocation: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_allocates_idle_workers_whole_all_or_as_many_as_asked_for(
+    allocation: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("HYPERPOD_INSIDE")
-    monkeypatch.setattr(sys, "argv", [slow_node.NAME, "--json"])
     idle = {"workers": 6}
     monkeypatch.setattr(slow_node, "idle_workers", lambda group: idle[group["name"]])
     ran: list[list[str]] = []
@@ -224,14 +238,40 @@ def test_it_allocates_all_idle_workers_whole(allocation: dict[str, Any], monkeyp
         raise SystemExit
 
     monkeypatch.setattr("os.execvp", exec_)
-    with pytest.raises(SystemExit):
-        slow_node.main()
-    assert ran[0][:5] == ["salloc", "--quiet", "--nodes=6", "--ntasks-per-node=8", "--exclusive"]
-    assert ran[0][-2:] == ["/opt/hyperpod/bin/hyperpod-find-slow-node", "--json"]
+    for words, nodes, partition in ([], 6, "gpu"), (["2", "-p", "gpu"], 2, "gpu"):
+        monkeypatch.setattr(sys, "argv", [slow_node.NAME, *words])
+        with pytest.raises(SystemExit):
+            slow_node.main()
+        assert ran.pop() == [
+            "salloc", "--quiet", f"--nodes={nodes}", "--ntasks-per-node=8", "--exclusive", "--gres=gpu:8",
+            f"--partition={partition}", "/opt/hyperpod/bin/hyperpod-find-slow-node", *words,
+        ]  # fmt: skip
+        assert os.environ.pop("HYPERPOD_INSIDE") == str(nodes)
+
+
+@pytest.mark.parametrize(
+    ("role", "words", "said"),
+    [
+        ("controller", [], "a pair needs two idle workers, and there is 1; see sinfo"),
+        ("controller", ["-p", "other"], "no worker group has the partition other"),
+        ("worker", [], "run this on the controller or a login node; it allocates the workers"),
+    ],
+)
+def test_what_cannot_be_tested_is_said_in_one_line(
+    role: str,
+    words: list[str],
+    said: str,
+    allocation: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.delenv("HYPERPOD_INSIDE")
-    idle["workers"] = 1
-    with pytest.raises(Trouble, match="a pair needs two idle workers, and there is 1"):
-        slow_node.main()
+    groups = [{**fact("n1")["group"], "role": "worker"}]
+    monkeypatch.setattr(slow_node, "record", lambda: {"role": role, "groups": groups})
+    monkeypatch.setattr(slow_node, "idle_workers", lambda group: 1)
+    monkeypatch.setattr(sys, "argv", [slow_node.NAME, *words])
+    assert slow_node.entry() == 2
+    assert capsys.readouterr().err == f"hyperpod-find-slow-node: {said}\n"
 
 
 def test_without_a_topology_every_node_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

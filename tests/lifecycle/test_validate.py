@@ -27,6 +27,7 @@ class Node:
     """A healthy worker, whose parts a test may break."""
 
     def __init__(self, tmp_path: Path, patch: pytest.MonkeyPatch) -> None:
+        self.patch = patch
         self.own: dict[str, Any] = {
             "role": "worker",
             "mount_point": str(tmp_path / "fsx"),
@@ -53,18 +54,21 @@ class Node:
         patch.setattr(subprocess, "run", self._unmunge)
         patch.setattr(sys, "argv", ["hyperpod-validate", "--json"])
 
-    def _run(self, argv: list[str], **_: Any) -> str:
+    def _run(self, argv: list[str], timeout: float = 120) -> str:
         self.asked.append(argv)
         name = os.uname().nodename.split(".")[0]
-        return {
-            "munge -n": self.credentials[0],
-            "scontrol ping": self.ping,
-            f"scontrol show node {name} -o": f"NodeName={name} Arch=x86_64 State={self.state} ThreadsPerCore=1\n",
+        shown = f"NodeName={name} Arch=x86_64 State={self.state} ThreadsPerCore=1\n"
+        seconds, answer = {
+            "munge -n": (10, self.credentials[0]),
+            "scontrol ping": (20, self.ping),
+            f"scontrol show node {name} -o": (20, shown if self.state else "\n"),
         }[" ".join(argv)]
+        assert timeout == seconds
+        return answer
 
-    def _unmunge(self, argv: list[str], *, input: str, check: bool, **_: Any) -> None:
+    def _unmunge(self, argv: list[str], *, input: str, **more: Any) -> None:
         assert argv == ["unmunge"]
-        assert check
+        assert more == {"check": True, "timeout": 10, "stdout": subprocess.DEVNULL, "universal_newlines": True}
         if input != "MUNGE:one":
             raise subprocess.CalledProcessError(15, argv)
 
@@ -108,7 +112,9 @@ def test_a_worker_that_takes_jobs_passes(node: Node, capsys: pytest.CaptureFixtu
     assert node.judged(capsys)[1]["slurm"] == (True, state.lower())
 
 
-@pytest.mark.parametrize("state", ["IDLE+DRAIN", "ALLOCATED+DRAIN", "DOWN", "IDLE*", "MIXED+FAIL", "FUTURE", "DOWN*"])
+@pytest.mark.parametrize(
+    "state", ["IDLE+DRAIN", "ALLOCATED+DRAIN", "DOWN", "IDLE*", "MIXED+FAIL", "IDLE+DOWN", "FUTURE", "DOWN*", ""]
+)
 def test_a_worker_that_takes_no_jobs_fails_with_its_state(
     node: Node, capsys: pytest.CaptureFixture[str], state: str
 ) -> None:
@@ -116,7 +122,7 @@ def test_a_worker_that_takes_no_jobs_fails_with_its_state(
     code, found = node.judged(capsys)
     assert code == 1
     assert [name for name, (good, _) in found.items() if not good] == ["slurm"]
-    assert found["slurm"] == (False, f"this node is {state}")
+    assert found["slurm"] == (False, f"this node is {state or 'UNKNOWN'}")
 
 
 def _unmounted(node: Node) -> None:
@@ -139,8 +145,9 @@ def _on_tcp(node: Node) -> None:
     node.own |= {"transport": "tcp", "probe": "no EFA device"}
 
 
-def _command_gone(node: Node) -> None:
-    (node.commands / "run-nanogpt").unlink()
+def _commands_gone(node: Node) -> None:
+    for name in ("run-nanogpt", "run-nccl-test"):
+        (node.commands / name).unlink()
 
 
 def _command_not_executable(node: Node) -> None:
@@ -155,18 +162,23 @@ def _step_failed(node: Node) -> None:
     node.step |= {"result": "failed", "detail": "no file system"}
 
 
+def _nothing_recorded(node: Node) -> None:
+    node.patch.setattr(validate, "SUMMARY", str(node.summary.with_name("none")))
+
+
 @pytest.mark.parametrize(
     ("broken", "check", "said"),
     [
-        (_unmounted, "shared file system", "fsx is not mounted"),
-        (_foreign_credential, "munge", "exit status 15."),
-        (_controller_down, "slurm", "is DOWN"),
+        (_unmounted, "shared file system", "{node}/fsx is not mounted"),
+        (_foreign_credential, "munge", "Command '['unmunge']' returned non-zero exit status 15."),
+        (_controller_down, "slurm", "Slurmctld(primary) at ip-10-1-0-10 is DOWN"),
         (_seven_gpus, "accelerators", "7 of 8 gpu devices in /dev"),
         (_on_tcp, "transport", "tcp, but ml.p5.48xlarge should have efa-rdma; probe: no EFA device"),
-        (_command_gone, "commands", "bin: run-nanogpt"),
-        (_command_not_executable, "commands", "bin: run-nccom-test"),
+        (_commands_gone, "commands", "missing in {node}/bin: run-nccl-test, run-nanogpt"),
+        (_command_not_executable, "commands", "missing in {node}/bin: run-nccom-test"),
         (_step_degraded, "boot", "ok: fsx: home is on the root volume"),
         (_step_failed, "boot", "ok: fsx: no file system"),
+        (_nothing_recorded, "boot", "[Errno 2] No such file or directory: '{node}/none'"),
     ],
 )
 def test_a_sick_worker_fails_by_the_one_check_with_the_reason(
@@ -176,7 +188,7 @@ def test_a_sick_worker_fails_by_the_one_check_with_the_reason(
     code, found = node.judged(capsys)
     assert code == 1
     assert [name for name, (good, _) in found.items() if not good] == [check]
-    assert found[check][1].endswith(said)
+    assert found[check][1] == said.format(node=node.summary.parent)
 
 
 def test_a_skipped_step_is_no_fault(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,12 +213,13 @@ def test_people_get_a_line_for_each_check_and_the_verdict_last(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["hyperpod-validate"])
     node.summary.write_text(json.dumps({"status": "ok", "boot_seconds": 2.6, "steps": []}))
+    assert validate.main() == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "PASS"
     node.devices = 7
     assert validate.main() == 1
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["PASS"] * 4 + ["FAIL"] + ["PASS"] * 2 + ["FAIL"]
     assert lines[4] == "FAIL  accelerators        7 of 8 gpu devices in /dev"
-    assert lines[-1] == "FAIL"
 
 
 def test_a_node_that_never_booted_is_told_apart(
