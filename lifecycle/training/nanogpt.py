@@ -286,7 +286,7 @@ def _step(
 ) -> float:
     """Train one step; return the mean loss of all ranks."""
     generator = torch.Generator().manual_seed(options.seed + step * 100_003 + rank)
-    starts = torch.randint(len(data) - options.block - 1, (options.batch,), generator=generator)
+    starts = torch.randint(len(data) - options.block, (options.batch,), generator=generator)
     x = torch.stack([data[i : i + options.block] for i in starts]).to(device)
     y = torch.stack([data[i + 1 : i + 1 + options.block] for i in starts]).to(device)
     loss = model(x, y)

@@ -341,3 +341,24 @@ def test_a_checkpoint_that_somebody_planted_runs_no_code(tmp_path: Path, trainer
     said = train(trainer, stubs, *small)
     assert "checkpoint-00000009.pt cannot be read" in said
     assert not ran.exists()
+
+
+# What the trainers compute
+
+FORMULAS = Path(__file__).with_name("formulas.py")
+
+
+@pytest.mark.parametrize("formula", ["gpt", "step"])
+def test_nanogpt_is_the_published_model_and_trains_it_on_its_own_part_of_the_text(formula: str) -> None:
+    python_says(python_with_torch(), FORMULAS.read_text(), formula)
+
+
+def test_a_sweep_of_three_ranks_exchanges_values_checks_them_and_times_the_slowest(tmp_path: Path) -> None:
+    given = {"TRAINING": str(ROOT / "lifecycle/training"), "OMP_NUM_THREADS": "1", "PATH": os.environ["PATH"]}
+    command = [python_with_torch(), str(FORMULAS), "sweep", str(tmp_path / "store")]
+    ranks = [
+        subprocess.Popen(command, env={**given, "RANK": str(rank)}, stderr=subprocess.PIPE, text=True)
+        for rank in range(3)
+    ]
+    said = [rank.communicate(timeout=100)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0, 0], said

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import importlib.util
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -157,29 +159,48 @@ def test_the_result_says_where_the_loss_began_and_ended_and_where_the_newest_che
 # Gloo's sweep
 
 
-def swept(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rank: int, collective: str) -> str:
+def swept(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    rank: int,
+    collective: str,
+    sizes: tuple[str, str] = ("1M", "4M"),
+    job: tuple[str, str] | None = ("4007", "1"),
+) -> str:
     """What a rank of four prints where every round takes a millisecond; PyTorch is not needed for that."""
     sweep, joined = script("gloo_sweep"), []
     distributed = SimpleNamespace(
-        TCPStore=lambda *given, **_: given, init_process_group=lambda *given, **more: joined.append((given, more))
+        TCPStore=lambda *given, timeout: (*given, timeout),
+        init_process_group=lambda *given, **more: joined.append((given, more)),
     )
-    torch = SimpleNamespace(set_num_threads=lambda number: None, __version__="2.9", distributed=distributed)
+    # More threads than one would only wait for each other.
+    torch = SimpleNamespace(set_num_threads={1: None}.__getitem__, __version__="2.9", distributed=distributed)
     monkeypatch.setitem(sys.modules, "torch", torch)  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "torch.distributed", distributed)  # type: ignore[arg-type]
     monkeypatch.setattr(sweep, "_measure", lambda *_: (0.001, 0))
-    monkeypatch.setattr(sweep, "end", lambda code: None)
-    for name, value in (("PROCID", str(rank)), ("NTASKS", "4"), ("JOB_ID", "4007"), ("STEP_ID", "1")):
+    monkeypatch.setattr(sweep, "end", {0: None}.__getitem__)
+    for name, value in (("PROCID", str(rank)), ("NTASKS", "4")):
         monkeypatch.setenv(f"SLURM_{name}", value)
-    monkeypatch.setattr(sys, "argv", ["x", collective, "--min", "1M", "--max", "4M", "--master", "10.1.0.12"])
+    for name, value in zip(("JOB_ID", "STEP_ID"), job or ("", ""), strict=True):
+        if job:
+            monkeypatch.setenv(f"SLURM_{name}", value)
+        else:
+            monkeypatch.delenv(f"SLURM_{name}", raising=False)
+    monkeypatch.setattr(sys, "argv", ["x", collective, "--min", sizes[0], "--max", sizes[1], "--master", "10.1.0.12"])
     sweep.main()
     # Of the ranks one keeps the store, and every job and step has its own port.
-    assert joined == [(("gloo",), {"store": ("10.1.0.12", 28050, 4, rank == 0), "rank": rank, "world_size": 4})]
+    store = ("10.1.0.12", 28050 if job else 20000, 4, rank == 0, datetime.timedelta(minutes=2))
+    assert joined == [(("gloo",), {"store": store, "rank": rank, "world_size": 4})]
     return capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("collective", "factor"), [("all_reduce", 1.5), ("all_gather", 0.75), ("broadcast", 1.0), ("sendrecv", 1.0)]
-)
+    ("collective", "factor"),
+    [
+        ("all_reduce", 1.5), ("all_gather", 0.75), ("scatter", 0.75), ("gather", 0.75),
+        ("broadcast", 1.0), ("reduce", 1.0), ("sendrecv", 1.0),
+    ],
+)  # fmt: skip
 def test_a_sweep_is_rated_as_nccl_tests_are(
     collective: str, factor: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,11 +219,24 @@ def test_of_a_sweep_the_first_rank_alone_prints(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert swept(monkeypatch, capsys, 3, "all_reduce") == ""
+    # Too small for a value of four bytes: one is sent. Without Slurm's numbers of job and step there is a port too.
+    assert swept(monkeypatch, capsys, 0, "reduce", ("2", "8"), None).splitlines() == [
+        "# reduce, gloo, 4 ranks, PyTorch 2.9",
+        "#       size        count     type  redop   root      time   algbw   busbw #wrong",
+        "           4            1    float    sum     -1    1000.0    0.00    0.00      0",
+        "           4            1    float    sum     -1    1000.0    0.00    0.00      0",
+        "           8            2    float    sum     -1    1000.0    0.00    0.00      0",
+        "# Avg bus bandwidth    : 0.0000",
+    ]
+    said = swept(monkeypatch, capsys, 0, "all_gather", ("8", "8")).splitlines()
+    assert said[2] == "           8            2    float   none     -1    1000.0    0.00    0.00      0"
 
 
 @pytest.mark.parametrize(("text", "size"), [("8", 8), ("64K", 1 << 16), ("32M", 1 << 25), ("1gb", 1 << 30)])
 def test_sizes_of_a_sweep_are_those_of_nccl_tests(text: str, size: int) -> None:
     assert script("gloo_sweep")._bytes(text) == size
+    with pytest.raises(SystemExit, match=r"^8T is no size; 8, 64K, 32M or 1G are$"):
+        script("gloo_sweep")._bytes("8T")
 
 
 def test_a_sweep_takes_a_number_of_iterations_and_else_as_many_as_fit() -> None:
@@ -237,14 +271,73 @@ def test_a_folder_of_tokens_says_their_type_and_vocabulary_and_a_flat_file_is_to
     assert opened == [(str(file), kind, "r") for kind in ("uint32", "uint16", "uint32")]
     assert vocabularies == [71_000, 32_000, 32_000]
     (tmp_path / "tokens.json").unlink()
-    with pytest.raises(SystemExit, match=r"no tokens\.json of a finished make_tokens\.py"):
-        llama.tokens(llama.parser("x").parse_args(["--out", "x", "--data", str(tmp_path)]))
+    file.write_bytes(b"")
+    for path, why in (
+        (tmp_path, r"no tokens\.json of a finished make_tokens\.py \(\[Errno 2\] No such file or directory: .*\)"),
+        (tmp_path / "none", "no such file or folder"),
+        # Nothing can be mapped of an empty file.
+        (file, "0 tokens, fewer than one sequence of --context has"),
+    ):
+        with pytest.raises(SystemExit, match=rf"^--data {path}: {why}$"):
+            llama.tokens(llama.parser("x").parse_args(["--out", "x", "--data", str(path)]))
+    monkeypatch.setitem(sys.modules, "numpy", SimpleNamespace(memmap=lambda *_, **__: range(8)))  # type: ignore[arg-type]
+    file.write_bytes(b"some")
+    enough, few = (["--out", "x", "--data", str(file), "--context", str(context)] for context in (7, 8))
+    assert llama.tokens(llama.parser("x").parse_args(enough)) == range(8)
+    with pytest.raises(SystemExit, match="8 tokens, fewer than one sequence"):
+        llama.tokens(llama.parser("x").parse_args(few))
+    assert llama.tokens(llama.parser("x").parse_args(["--out", "x"])) is None
 
 
 def test_the_learning_rate_rises_and_falls_along_a_cosine_to_a_tenth() -> None:
     llama = script("llama")
     options = SimpleNamespace(rate=1.0, warmup=10, steps=110)
     assert [round(llama.rate(options, step), 4) for step in (0, 9, 10, 60, 110, 200)] == [0.1, 1, 1, 0.55, 0.1, 0.1]
+
+
+# huggingface.co: config.json of Llama-3.2-1B, Llama-2-7b-hf, Meta-Llama-3-8B, Llama-2-13b-hf and Meta-Llama-3-70B.
+LLAMAS = {
+    "1b": {"num_hidden_layers": 16, "hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 32,
+           "num_key_value_heads": 8},
+    "7b": {"num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 11008, "num_attention_heads": 32,
+           "num_key_value_heads": 32},
+    "8b": {"num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
+           "num_key_value_heads": 8},
+    "13b": {"num_hidden_layers": 40, "hidden_size": 5120, "intermediate_size": 13824, "num_attention_heads": 40,
+            "num_key_value_heads": 40},
+    "70b": {"num_hidden_layers": 80, "hidden_size": 8192, "intermediate_size": 28672, "num_attention_heads": 64,
+            "num_key_value_heads": 8},
+}  # fmt: skip
+
+
+def test_a_llama_has_its_published_size() -> None:
+    llama = script("llama")
+    assert sorted(LLAMAS) == sorted(llama.SIZES)
+    for size, published in LLAMAS.items():
+        given = llama.parser("x").parse_args(["--out", "x", "--model", size, "--context", "8", "--vocabulary", "9"])
+        rest = {"vocab_size": 9, "max_position_embeddings": 8, "use_cache": False}
+        assert llama.configuration(given, dict) == {**published, **rest}
+    # A trainer that has other sizes.
+    assert llama.parser("x", ("8b", "70b")).parse_args(["--out", "x"]).model == "8b"
+    assert llama.parser("x", ("70b", "7b")).parse_args(["--out", "x"]).model == "7b"
+
+
+@pytest.mark.parametrize("trainer", ["llama.place", "nanogpt._place"])
+def test_a_ranks_place_is_torchruns_or_slurms(trainer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, _, function = trainer.partition(".")
+    place = getattr(script(name), function)
+    torchrun, slurm = ("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")
+    monkeypatch.setattr(os, "environ", dict(zip(slurm, ("9", "16", "1"), strict=True)))
+    assert place() == (9, 16, 1)
+    if name == "llama":
+        assert [os.environ[name] for name in torchrun] == ["9", "16", "1"], "PyTorch reads these"
+    os.environ.update(zip(torchrun, ("3", "8", "2"), strict=True))
+    assert place() == (3, 8, 2)
+    if name == "nanogpt":
+        del os.environ["LOCAL_RANK"]
+        assert place() == (9, 16, 1)
+        del os.environ["SLURM_LOCALID"]
+        assert place() == (0, 1, 0)
 
 
 def test_nanogpt_trains_with_its_published_optimizer(nanogpt: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
