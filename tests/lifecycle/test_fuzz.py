@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 
 from tests.fuzzing import DEEP, as_text, damaged
 from tests.lifecycle.rig import SLURM_CONF, FakeHost, World, facts, group
-from tests.lifecycle.test_commands import NCCL, NCCOM, OLD
+from tests.lifecycle.test_bandwidth import OLD
+from tests.lifecycle.test_commands import NCCL, NCCOM
 
 pytestmark = pytest.mark.fuzz
 
