@@ -3,6 +3,7 @@
 # ruff: noqa: ARG002 (fakes have the signatures of what they stand for)
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,14 @@ SLURM: dict[str, Any] = {
     ],
     "qos": [{"name": "urgent", "priority": 10, "preempts": ["normal"], "maxGpusPerUser": 8, "maxHours": 48}],
 }
+# sacctmgr(1), LIST/SHOW ... FORMAT OPTIONS: those of them that are asked for. It refuses others.
+_FIELDS = {
+    "cluster": {"Cluster"},
+    "tres": {"Type", "Name"},
+    "qos": {"Name", "Priority", "Preempt", "GrpTRES", "MaxTRESPU", "MaxWall"},
+    "assoc": {"Account", "User", "ParentName", "Share", "GrpTRES", "QOS", "DefaultQOS"},
+    "user": {"User", "DefaultAccount"},
+}
 _KEYS = {"parent": "ParentName", "fairshare": "Share", "qos": "QOS", "MaxTRESPerUser": "MaxTRESPU"}
 
 
@@ -36,13 +45,18 @@ class Database:
     defaults: dict[str, str] = field(default_factory=dict)
     commands: list[str] = field(default_factory=list)
     text: str = "-- Dump completed\n"
+    clusters: list[str] = field(default_factory=lambda: ["mine"])
+    tres: list[str] = field(default_factory=lambda: ["cpu/", "gres/gpu"])
 
     def sacctmgr(self, host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
         words = [word for word in args[1:] if not word.startswith("-")]
         shows = words[0] == "show"
         assert list(args[1 : -len(words)]) == (["--noheader", "--parsable2"] if shows else ["--immediate"]), args
         if shows:
+            # A field is cut after a few characters where it has no width, which a minus sets to the left.
+            assert re.fullmatch(r"format=\w+%-256(,\w+%-256)*", words[-1]), args
             fields = words[-1].removeprefix("format=").replace("%-256", "").split(",")
+            assert set(fields) <= _FIELDS[words[1]], args
             shown = self._show(words[1], fields)
             if words[1] == "assoc" and "cluster=mine" not in words:
                 # A database may have those of other clusters, whose accounts are called the same.
@@ -69,8 +83,8 @@ class Database:
 
     def _show(self, what: str, fields: Sequence[str]) -> str:
         tables: dict[str, list[dict[str, str]]] = {
-            "cluster": [{"Cluster": "mine"}],
-            "tres": [{"Type": "cpu"}, {"Type": "gres", "Name": "gpu"}],
+            "cluster": [{"Cluster": name} for name in self.clusters],
+            "tres": [dict(zip(("Type", "Name"), one.split("/"), strict=True)) for one in self.tres],
             "qos": list(self.qos.values()),
             "assoc": list(self.associations.values()),
             "user": [{"User": user, "DefaultAccount": account} for user, account in self.defaults.items()],

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hyperpod_node import fsx, parameters
+from hyperpod_node import fsx
 from hyperpod_node.__main__ import boot
 from hyperpod_node.accounting import accounts, backup, daemon, database
 from hyperpod_node.errors import Skip, StepError
 from hyperpod_node.host import Result
-from hyperpod_node.model import Default, Node
+from hyperpod_node.model import Node
 
 from tests.lifecycle.accounting_rig import SLURM, Database, with_accounting
 from tests.lifecycle.rig import FakeHost, Killed, World
@@ -134,22 +134,6 @@ def all_steps(folder: Path, tables: Database, kill_at: int | None) -> FakeHost:
     for run in (database.run, daemon.run, accounts.run):
         run(node)
     return host
-
-
-def test_a_persons_default_account_is_set_where_it_is_another(world: World, tables: Database) -> None:
-    host = booted(world, tables)
-    assert tables.defaults["ada"] == "vision"
-    known = host.node().parameters.accounting
-    assert known
-    members = [dataclasses.replace(one, users=("ada",)) if one.name == "lab" else one for one in known.accounts]
-    wanted = dataclasses.replace(known, accounts=tuple(members), defaults=(Default("ada", "lab"),))
-    done, _ = accounts.apply(host, wanted, "/fsx/.hyperpod")
-    assert done == [
-        "add user ada account=lab cluster=mine",
-        "modify user where name=ada cluster=mine set DefaultAccount=lab",
-    ]
-    assert tables.defaults["ada"] == "lab"
-    assert accounts.apply(host, wanted, "/fsx/.hyperpod")[0] == []
 
 
 def test_workers_and_login_nodes_have_none(world: World) -> None:
@@ -271,71 +255,3 @@ def test_the_daemon_that_hyperpod_has_set_up_is_kept_as_it_is_and_copied(world: 
     assert json.loads((world.shared / PRIVATE / "slurm-accounting.json").read_text())["database"] == "theirs"
     own.write_text("StorageHost=db.example.com\n")
     assert "db.example.com" in daemon.run(node)
-
-
-# Accounts and limits
-
-
-def applied(world: World, tables: Database, **changes: object) -> tuple[list[str], list[str]]:
-    world.render(slurm=SLURM | changes)
-    host = with_accounting(world, tables)
-    wanted = parameters.parse(parameters.load(Node(host)), "").accounting
-    assert wanted is not None
-    return accounts.apply(host, wanted, "/fsx/.hyperpod")
-
-
-def test_what_people_changed_is_kept_unless_the_configuration_names_it(world: World, tables: Database) -> None:
-    booted(world, tables)
-    tables.associations["lab", ""]["GrpTRES"] = "cpu=100,gres/gpu=2"
-    tables.associations["lab", ""]["Share"] = "9"
-    tables.associations["theirs", ""] = {"Account": "theirs"}
-    tables.associations["vision", "eve"] = {"Account": "vision", "User": "eve"}
-    tables.associations["default", ""]["GrpTRES"] = "gres/gpu=4"
-    done, told = applied(world, tables)
-    assert done == ["modify account where name=lab cluster=mine set GrpTRES=gres/gpu=16 fairshare=1"]
-    assert tables.associations["lab", ""]["GrpTRES"] == "cpu=100,gres/gpu=16"
-    assert ("vision", "eve") in tables.associations
-    assert tables.associations["default", ""]["GrpTRES"] == "gres/gpu=4"
-    assert not [line for line in told if "kept" in line]
-
-
-def test_what_the_configuration_names_no_more_is_told_and_kept(world: World, tables: Database) -> None:
-    booted(world, tables)
-    done, told = applied(world, tables, accounts=[{"name": "lab"}], qos=[])
-    assert done == []
-    said = "\n".join(told)
-    assert "sacctmgr delete account vision" in said
-    assert "sacctmgr delete qos urgent" in said
-    assert "account lab: max_gpus is not configured any more, and stays 16" in said
-    assert ("vision", "") in tables.associations
-
-
-def test_people_who_have_no_user_yet_are_named_and_slurm_learns_of_them_later(
-    world: World, tables: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    host = booted(world, tables)
-    assert "refuses their jobs: ada" in str(summary(host)["slurm-accounts"]["warnings"])
-    monkeypatch.setattr(FakeHost, "home", lambda host, user: f"/home/{user}")
-    asked: list[tuple[str, ...]] = []
-    monkeypatch.setattr(FakeHost, "execute", recording(FakeHost.execute, asked))
-    assert applied(world, tables)[1] == []
-    assert ("scontrol", "reconfigure") in asked
-
-
-def recording(execute: object, asked: list[tuple[str, ...]]) -> object:
-    def run(host: FakeHost, args: tuple[str, ...], *more: object) -> Result:
-        asked.append(args)
-        return execute(host, args, *more)  # type: ignore[operator, no-any-return]
-
-    return run
-
-
-def test_a_file_of_accounts_from_outside_is_checked_before_anything_is_changed(
-    world: World, tables: Database, capsys: pytest.CaptureFixture[str]
-) -> None:
-    booted(world, tables)
-    before = list(tables.commands)
-    wrong = {"database": "local", "retention_months": 13, "accounts": [{"name": "Bad Name"}], "qos": [], "defaults": []}
-    assert accounts.main(lambda: json.dumps(wrong)) == 1
-    assert "accounting.accounts[0]" in capsys.readouterr().err
-    assert tables.commands == before

@@ -150,7 +150,7 @@ class _Work:
             )
             if int(row.get("Priority") or 0) != qos.priority:
                 changes.append(f"Priority={qos.priority}")
-            if _names(row.get("Preempt", "")) != set(qos.preempts) and (qos.preempts or row.get("Preempt")):
+            if _names(row.get("Preempt", "")) != set(qos.preempts):
                 changes.append(f"Preempt={','.join(qos.preempts)}")
             if qos.max_hours is not None and _hours(row.get("MaxWall", "")) != qos.max_hours:
                 changes.append(f"MaxWall={qos.max_hours}:00:00")
