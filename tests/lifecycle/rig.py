@@ -22,7 +22,7 @@ from hyperpod_node.settings import TIMEOUTS, Settings
 from components import provisioning
 from components.catalogue.accelerators import lookup
 from components.names import Names
-from tests.lifecycle import forms
+from tests.lifecycle import forms, words
 from tests.lifecycle.commands import COMMANDS, Command
 from tests.support import config
 
@@ -90,6 +90,8 @@ class World:
     enabled: dict[str, set[str]] = field(default_factory=dict)
     loaded: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
     names: dict[str, list[str]] = field(default_factory=dict)
+    # Lines of commands that no command knows (words.py).
+    strange: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.file_systems = self.file_systems or [file_system("fs-0a")]
@@ -286,6 +288,7 @@ class FakeHost(Host):
         self.tick()
         name = Path(args[0]).name
         forms.check(args, timeout, env)
+        words.check(self, args, timeout, env)
         with self.lock:
             self.calls.append(args)
         if name in self.fail:

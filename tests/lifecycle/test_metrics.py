@@ -110,9 +110,8 @@ def host(tmp_path: Path) -> FakeHost:
     for mount in ("abcdefgh-ffff8e4f3b2a1000", "abcdefgh-ffff8e4f3b2a2000"):
         put(f"/sys/fs/lustre/llite/{mount}/kbytesavail", "1024\n")
         put(f"/sys/kernel/debug/lustre/llite/{mount}/stats", STATS)
-    facts = node.Facts(
-        "mine", "ip-10-1-0-12", "workers", "controller", "i-1", "ml.p5.48xlarge", 8, 32, {"dcgm": "b", "node": "a"}
-    )
+    units = {"dcgm": "hyperpod-b", "node": "hyperpod-a"}
+    facts = node.Facts("mine", "ip-10-1-0-12", "workers", "controller", "i-1", "ml.p5.48xlarge", 8, 32, units)
     put(facts_file(host), facts.text())
     outputs = {"sinfo": SINFO, "squeue": SQUEUE, "sdiag": SDIAG, "systemctl": "active\nfailed\n"}
     for command in outputs:
@@ -258,7 +257,7 @@ def test_a_node_says_what_it_is_what_it_should_have_and_which_exporters_run(host
         'hyperpod_exporter_up{exporter="dcgm"}': 1,
         'hyperpod_exporter_up{exporter="node"}': 0,
     }
-    assert ("systemctl", "is-active", "b", "a") in host.calls
+    assert ("systemctl", "is-active", "hyperpod-b", "hyperpod-a") in host.calls
 
 
 def test_array_tasks_and_accelerators_are_counted_as_slurm_writes_them() -> None:
