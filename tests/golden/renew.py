@@ -9,6 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "lifecycle"))
 
 from tests.golden import changes, files
+from tests.golden.figures import FIGURES, given
 from tests.golden.jobs import JOBS, STACKS, rendered
 from tests.golden.nodes import CLUSTERS, NODES, Nodes, booted
 from tests.golden.normal import Normal
@@ -40,6 +41,11 @@ def nodes() -> None:
         files.write(NODES / cluster, changes, f"{title}; `make golden` writes this file.")
 
 
+def figures() -> None:
+    """Have a node write its figures, where everything there is has one."""
+    files.write(FIGURES, given(), "What nodes give of their figures; `make golden` writes this file.")
+
+
 def jobs() -> None:
     """Render every job of the EKS stacks and write it, less what the base has too."""
     for name in STACKS:
@@ -69,5 +75,6 @@ if __name__ == "__main__":
     words()
     jobs()
     nodes()
+    figures()
     living()
     deployments()

@@ -1,10 +1,11 @@
-"""What a first boot leaves on every kind of node is what is written down: files, modes, units, commands."""
+"""What a first boot leaves on every kind of node is what is written down: files, modes, units, commands, figures."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.golden import files
+from tests.golden.figures import FIGURES, given
 from tests.golden.nodes import CLUSTERS, NODES, Nodes, booted
 
 
@@ -18,3 +19,8 @@ def written(cluster: str) -> Nodes:
 def test_every_kind_of_node_boots_to_what_is_written_down(cluster: str) -> None:
     difference = files.told(written(cluster), booted(cluster))
     assert not difference, f"tests/golden/nodes/{cluster}:\n{difference}"
+
+
+def test_every_figure_of_a_node_is_what_is_written_down() -> None:
+    difference = files.told(files.read(FIGURES), given())
+    assert not difference, f"tests/golden/figures:\n{difference}"

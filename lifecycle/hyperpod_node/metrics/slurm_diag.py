@@ -47,6 +47,7 @@ def parse_diag(text: str) -> List[Family]:
             metric = LINES.get((section, pair.group(1)))
             if metric:
                 found.setdefault(metric, int(pair.group(2)))
-        elif line and not line[0].isspace() and ": " not in line:
-            section = line.split(" (")[0].strip(" :*")
+        # In brackets, sdiag warns of figures that it has taken in the middle of a cycle.
+        elif (heading := line.split(" (")[0]) and not heading[0].isspace() and ": " not in heading:
+            section = heading.strip(" :*")
     return [one(metric, f"{key} of sdiag", found[metric]) for (_, key), metric in LINES.items() if metric in found]
