@@ -342,7 +342,7 @@ class Configuration:
         if done.code == 0:
             self._log("slurm.conf changed, Slurm reads it again")
             return
-        again = self._host.run("systemctl", "restart", "slurmctld", check=False, timeout=60)
+        again = self._host.run("systemctl", "restart", "slurmctld", check=False, timeout=120)
         # What is started anew does not tell the nodes what changed.
         self._host.run("scontrol", "reconfigure", check=False)
         self._log(f"slurm.conf changed: {done.reason}; " + ("restarted" if again.code == 0 else again.reason))

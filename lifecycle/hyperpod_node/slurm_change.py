@@ -38,7 +38,7 @@ def apply(host: Host, files: Tuple[ConfFile, ...]) -> bool:
     except StepError as error:
         slurm_extra.keep(host, before, cluster_id)
         slurm_configure.configure_again(host)
-        host.run("systemctl", "restart", "slurmctld")
+        host.run("systemctl", "restart", "slurmctld", timeout=120)
         raise StepError(f"{error}; the lines of before are back") from None
     slurm_configure.publish(host, shared)
     return True

@@ -32,7 +32,7 @@ _LINKS = {"SYSTEMCTL_SKIP_SYSV": "1"}
 _COLUMNS = "NodeList:|,PartitionName:|,StateComplete:|,CPUsState:|,Gres:|,GresUsed:|,Memory:|,AllocMem:|,FreeMem:|"
 _OF_JOBS = "JobArrayID:|,State:|,Partition:|,NumCPUs:|,EligibleTime:|,Reason:|"
 _NODE = r"NodeName=\S+"
-_DAEMONS = "slurmctld|slurmd|slurmdbd|munge|chrony|mariadb|ssh|sshd|containerd|kubelet"
+_DAEMONS = "slurmctld|slurmd|slurmdbd|munge|chronyd?|mariadb|ssh|sshd|containerd|kubelet"
 _OURS = r"hyperpod-[a-z-]+(@(node|lustre))?(\.(service|timer|target))?"
 _UNIT = f"({_DAEMONS}|{_OURS})"
 
@@ -88,11 +88,11 @@ LINES: Sequence[Line] = (
     Line("systemctl reload ssh(d)?"),
     Line(f"systemctl restart {_UNIT}", ("slurm",)),
     Line("systemctl start slurmctld", (320,)),
-    Line("systemctl restart (slurmctld|slurmdbd)", (30, 60, 120)),
+    # systemd-system.conf(5): a daemon has 90 s to end.
+    Line("systemctl (stop|restart) (slurmctld|slurmdbd)", (120,)),
     Line("systemctl restart munge", (180,)),
     Line("systemctl (stop|restart) (containerd|kubelet)", (120,)),
-    Line("systemctl stop slurmctld", (30, 90)),
-    Line("systemctl stop (slurmdbd|hyperpod-munge-key)"),
+    Line("systemctl stop hyperpod-munge-key"),
     Line(rf"systemctl restart --no-block( {_UNIT})+"),
     Line(r"systemctl start --no-block hyperpod-metrics\.timer"),
     Line(rf"systemctl stop hyperpod-metrics\.timer hyperpod-metrics\.target( {_UNIT})+"),
