@@ -20,6 +20,8 @@ MASK = "SECRET"
 # Part of an id that AWS or a provider makes up: hexadecimal digits of which no two runs have the same.
 _MADE_UP = re.compile(r"[0-9a-f]{7}", re.IGNORECASE)
 _OBJECT = "aws:s3/bucketObjectv2:BucketObjectv2"
+# The entry of all lifecycle objects that differ in their path alone.
+FILES = "files BucketObjectv2"
 _USUAL_PROVIDERS = ("aws", "aws-native")
 
 # Component, resource, what there is to say of it.
@@ -123,7 +125,7 @@ def _objects_by_path(component: Mapping[str, Any]) -> dict[str, Any]:
             continue
         shared = common
         paths.append(inputs["key"])
-    return {**rest, "files BucketObjectv2": {**shared, "paths": sorted(paths)}}
+    return {**rest, FILES: {**shared, "paths": sorted(paths)}}
 
 
 class _Names:

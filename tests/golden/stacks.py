@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import date
@@ -16,9 +16,9 @@ from rehearsal.account import Account, Live
 from rehearsal.engines.deployment import Deployment, up
 from rehearsal.existing import prepare
 from stack.state import State
-from tests.golden.normal import Normal, normal
+from tests.golden.normal import FILES, Normal, normal
 from tests.shared import made_once
-from tests.support import project
+from tests.support import few_files, project
 
 
 @dataclass(frozen=True)
@@ -277,8 +277,14 @@ def on_the_day() -> AbstractContextManager[object]:
 
 @cache
 def told(name: str) -> Normal:
-    """A golden configuration's deployment in the form that is written down."""
-    return normal(deployed(name), str(GOLDEN[name].settings))
+    """A golden configuration's deployment in the form that is written down.
+
+    A configuration with a base ships its base's files: no key has a say in which. Deploying them once is enough.
+    """
+    found, base = normal(deployed(name), str(GOLDEN[name].settings)), GOLDEN[name].base
+    if base:
+        found["lifecycle"][FILES]["paths"] = told(base)["lifecycle"][FILES]["paths"]
+    return found
 
 
 def deployed(name: str) -> Deployment:
@@ -307,7 +313,8 @@ def _deploy(name: str) -> tuple[Deployment, dict[tuple[str, str], Live]]:
     chosen = GOLDEN[name]
     loaded = project(chosen.stack, **chosen.settings)
     config = parse(loaded.config)
-    with Account(config.region.name) as account, on_the_day():
+    files = few_files() if chosen.base else nullcontext()
+    with Account(config.region.name) as account, on_the_day(), files:
         prepare(account, config)
         deployment = up(loaded, account)
     assert not deployment.failure, deployment.failure
