@@ -53,7 +53,8 @@ def estimate(config: Config, rates: Rates = _NO_RATES) -> Cost:
     where = "" if len(listed) == len(held) else f" for {', '.join(listed)}"
     priced = " and ".join(PRICED_REGIONS)
     notes = [f"list prices of {priced}{where}"] if listed else []
-    notes += ["data transfer and other usage is billed on top", *_notes(config, rates)]
+    by_use = [f"{what} ({' and '.join(_in_words(item) for item in of)})" for what, of in usage(config).items()]
+    notes += [f"on top, by use, in {priced}: {', '.join([*by_use, 'other data transfer'])}", *_notes(config, rates)]
     region = config.region.name
     elsewhere = listed and region not in PRICED_REGIONS
     warning = f"the prices are those of {priced}, not of {region}: `hyperpod cost --live` asks AWS"
@@ -87,10 +88,45 @@ def quantities(config: Config) -> dict[str, dict[str, float]]:
             held["NAT gateway"] = {"nat_gateway_hour": 1, "public_ipv4_hour": 1}
     if settings.orchestrator == "eks":
         held["EKS control plane"] = {"eks_extended_hour" if _extended(config) else "eks_hour": 1}
+    if settings.observability.scraper != "none":
+        held["metrics collector"] = {"amp_collector_hour": 1}
+    if settings.observability.grafana == "create":
+        # Each workspace has an administrator.
+        held["managed Grafana"] = {"amg_editor": 1}
     created = settings.security.kms_key == "create"
     if created or (settings.orchestrator == "eks" and not settings.security.kms_key):
         held["KMS key"] = {"kms_key": 1}
     return held
+
+
+def usage(config: Config) -> dict[str, tuple[str, ...]]:
+    """What the stack pays for as much as it uses, and the items of prices.csv that each is billed at."""
+    settings = config.settings
+    found: dict[str, tuple[str, ...]] = {}
+    if not settings.network.vpc_id:
+        if not settings.network.closed:
+            found["traffic through the NAT gateway"] = ("nat_gateway_gb",)
+        found["traffic through VPC endpoints"] = ("interface_endpoint_gb",)
+    found["CloudWatch Logs"] = ("cloudwatch_logs_ingest",)
+    if settings.orchestrator == "eks":
+        found["volumes that pods claim"] = ("ebs_gp3",)
+    if settings.observability.with_prometheus:
+        found["managed Prometheus"] = ("amp_ingest", "amp_storage")
+    if settings.observability.scraper != "none":
+        found["its collector"] = ("amp_collector_samples",)
+    if settings.observability.grafana == "create":
+        found["more editors of Grafana"] = ("amg_editor",)
+        found["its viewers"] = ("amg_viewer",)
+    if settings.alerts.wanted:
+        found["each metric with an alarm"] = ("cloudwatch_alarm",)
+        found["CloudWatch's dashboard"] = ("cloudwatch_dashboard",)
+    return found
+
+
+def _in_words(item: str) -> str:
+    one = price(item)
+    per = "for 10 million samples" if one.unit == "10M samples" else f"a {one.unit}"
+    return f"${one.usd:.{2 if round(one.usd, 2) == one.usd else 3}f} {per}"
 
 
 def _group_part(group: InstanceGroup) -> str:
@@ -110,14 +146,6 @@ def _notes(config: Config, rates: Rates) -> Iterator[str]:
             yield f"{group.name}: shown at the on-demand rate; spot and training plans cost what AWS says then"
     if settings.orchestrator == "eks" and (notice := extended_support_notice(settings.kubernetes_version)):
         yield notice
-    if settings.observability.with_prometheus:
-        yield "managed Prometheus is billed by sample"
-    if settings.observability.scraper != "none":
-        yield "the collector of managed Prometheus is billed by hour and sample"
-    if settings.observability.grafana == "create":
-        yield "managed Grafana is billed by user"
-    if settings.alerts.wanted:
-        yield "alarms and dashboards of CloudWatch are billed by the month"
 
 
 def _hourly(item: str, rates: Rates) -> float:

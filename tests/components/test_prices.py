@@ -5,8 +5,13 @@ from typing import get_args
 
 import pytest
 
+from components.catalogue.kubernetes_versions import KUBERNETES_VERSIONS
 from components.catalogue.prices import HOURS_PER_MONTH, PRICES, Price, Unit, UnknownPrice, price
+from components.config import parse
+from components.estimates.cost import quantities, usage
+from tests.golden.stacks import GOLDEN, on_the_day
 from tests.rows import each
+from tests.support import config, project
 
 
 @each(PRICES)
@@ -45,6 +50,18 @@ def test_a_month_is_730_hours() -> None:
 @each(PRICES)
 def test_only_usage_has_no_hourly_rate(row: Price) -> None:
     assert (row.hourly_usd is None) == (row.unit in ("GB", "10M samples"))
+
+
+def test_every_price_is_that_of_something_a_stack_pays_for() -> None:
+    stacks = [parse(project(one.stack, **one.settings).config) for one in GOLDEN.values()]
+    with on_the_day():
+        old = config("eks-gpu", kubernetesVersion=min(KUBERNETES_VERSIONS))
+        held = {item for one in [*stacks, old] for of in quantities(one).values() for item in of}
+    by_use = {item for one in stacks for of in usage(one).values() for item in of}
+    # Of an instance class and of a file system's throughput a stack has one.
+    choices = tuple(item for item in PRICES if item.startswith(("rds_t4g", "rds_m6g", "fsx_lustre_")))
+    assert sorted(set(PRICES) - held - by_use - set(choices)) == []
+    assert {price(item).unit for item in by_use} == {"GB", "GB-month", "10M samples", "month"}
 
 
 def test_an_unknown_item_is_answered_with_the_nearest() -> None:

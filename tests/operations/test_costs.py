@@ -85,7 +85,8 @@ def test_live_prices_take_the_place_of_the_tables(aws: StubbedAws, on: On, capsy
     # What is still at listed prices is named, and where they are from.
     assert found["sources"][1] == "from the tables, as without --live: VPC endpoints, NAT gateway"
     assert "list prices of us-east-1 and us-west-2 for VPC endpoints, NAT gateway" in found["notes"]
-    assert "data transfer and other usage is billed on top" in found["notes"]
+    traffic = "on top, by use, in us-east-1 and us-west-2: traffic through the NAT gateway ($0.045 a GB)"
+    assert any(note.startswith(traffic) for note in found["notes"])
     aws.assert_all_asked()
 
 
