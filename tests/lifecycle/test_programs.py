@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
+import runpy
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,6 +19,7 @@ from hyperpod_node import __main__ as on_create
 from hyperpod_node import liveness, munge_rotation, requeue
 from hyperpod_node.accounting import backup, remote
 from hyperpod_node.errors import StepError
+from hyperpod_node.settings import Settings
 
 from tests.lifecycle.rig import FakeHost, World
 
@@ -62,6 +66,30 @@ def test_what_could_not_be_done_is_said_by_name_with_status_1(
     assert program() == 1
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"{name}: not today\n")
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("accounting.backup", "hyperpod-accounting-backup"),
+        ("accounting.remote", "hyperpod-accounting-password"),
+        ("accounting.accounts", "hyperpod-slurm-accounts"),
+        ("munge_rotation", "hyperpod-munge-key"),
+    ],
+)
+def test_a_program_ends_with_the_status_of_its_work(
+    module: str, name: str, host: FakeHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a node where nothing is known yet."""
+    monkeypatch.setattr(Settings, "from_environment", lambda: host.settings)
+    monkeypatch.setattr(sys, "argv", [name, "prepare"])
+    monkeypatch.setattr(sys, "stdin", io.StringIO("{"))
+    monkeypatch.delitem(sys.modules, f"hyperpod_node.{module}")
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(f"hyperpod_node.{module}", run_name="__main__")
+    assert ended.value.code == 1
+    out, err = capsys.readouterr()
+    assert (out, err[: len(name) + 2]) == ("", f"{name}: ")
 
 
 def test_a_copy_of_the_accounting_is_for_root_alone_and_beside_what_the_nodes_share(
