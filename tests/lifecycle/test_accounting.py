@@ -253,5 +253,24 @@ def test_the_daemon_that_hyperpod_has_set_up_is_kept_as_it_is_and_copied(world: 
     assert daemon.run(node) == "HyperPod's, new"
     assert own.read_text() == "StorageHost=localhost\nStorageLoc=theirs\nStoragePass=x\n"
     assert json.loads((world.shared / PRIVATE / "slurm-accounting.json").read_text())["database"] == "theirs"
+    address = node.identity.instance.address
+    for name in ("", "127.0.0.1", node.host.hostname(), address):
+        own.write_text(f"storagehost = {name} # ours\n" if name else "DbdPort=6819\n")
+        assert daemon.run(node) == "HyperPod's, kept"
     own.write_text("StorageHost=db.example.com\n")
-    assert "db.example.com" in daemon.run(node)
+    assert daemon.run(node) == "HyperPod's, in the database db.example.com, which keeps its own copies"
+    for text, host in (("", "localhost"), ("AccountingStorageHost=other\n", "other")):
+        own.write_text("")
+        conf.write_text(text + conf.read_text())
+        assert daemon.run(node) == f"slurm.conf names {host}, which keeps its own copies"
+
+
+def test_slurmdbd_is_waited_for_until_it_listens(
+    world: World, tables: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = ready(world, tables)
+    monkeypatch.setattr(FakeHost, "answers", lambda host, address, port: (address, port) != ("127.0.0.1", 6819))
+    with pytest.raises(StepError, match=r"^slurmdbd did not listen on port 6819 within 300 s: nothing listens$"):
+        daemon.run(node)
+    monkeypatch.undo()
+    assert daemon.run(node) == "slurmdbd up, the database is kept, jobs are kept for 13 months"

@@ -22,6 +22,7 @@ from tests.lifecycle.rig import FakeHost, Killed, World
 
 CONF = "/opt/slurm/etc/slurmdbd.conf"
 PLACE = {"host": "db.example.rds.amazonaws.com", "port": 3306, "secret": "arn:aws:secretsmanager:us-west-2:1:secret:x"}
+AUTHORITY = "/opt/hyperpod/lib/hyperpod_node/accounting/rds-ca.pem"
 NAME = "/hyperpod/mine/accounting-database"
 
 
@@ -45,7 +46,10 @@ class Rds:
         path = Path(args[1].removeprefix("--defaults-file="))
         assert path.stat().st_mode & 0o777 == 0o600
         text = path.read_text()
-        assert "\nssl-verify-server-cert\n" in text
+        assert text.splitlines()[:4] == ["[client]", f"host={PLACE['host']}", f"port={PLACE['port']}", "user=slurm"]
+        # MariaDB, "mariadb Command-Line Client": no name but that of the authority's certificate.
+        end = f"\nssl-ca={AUTHORITY}\nssl-verify-server-cert\nconnect-timeout=10\n"
+        assert text.endswith(end)
         given = text.split('password="')[1].split('"\n')[0].replace("\\\\", "\\")
         if given != self.right:
             return Result(1, "", "ERROR 1045 (28000): Access denied for user 'slurm'@'10.1.0.10' (using password: YES)")
@@ -105,15 +109,47 @@ def test_a_password_that_is_refused_is_told_of_without_the_password(node: Node, 
 
 
 def test_a_role_that_may_not_read_the_password_is_told_of(node: Node, rds: Rds) -> None:
+    database.run(node)
     rds.refused_by_role = True
-    with pytest.raises(StepError, match="may not read the password"):
+    said = r"^may not read the password: An error occurred \(AccessDeniedException\) when calling GetSecretValue: no$"
+    with pytest.raises(StepError, match=said):
+        remote.login(node)
+    began = node.host.now()
+    with pytest.raises(StepError, match=said):
         database.run(node)
+    # IAM is eventually consistent.
+    assert 60 < node.host.now() - began < 70
+
+
+def test_a_role_that_may_not_look_for_the_database_is_told_of(node: Node) -> None:
+    refused = "An error occurred (AccessDeniedException) when calling GetParameter: no"
+    node.host.commands["aws"] = lambda host, args, stdin: Result(254, "", refused)  # type: ignore[attr-defined]
+    began = node.host.now()
+    with pytest.raises(StepError) as error:
+        database.run(node)
+    assert str(error.value) == f"may not look for the database: {refused}"
+    assert 60 < node.host.now() - began < 70
+
+
+def test_a_password_is_only_put_where_the_scripts_have_put_one(node: Node, rds: Rds) -> None:
+    database.run(node)
+    node.host.write("/etc/hyperpod/node.json", json.dumps({"region": "us-west-2"}))
+    for text in ("", "StorageUser=slurm\nStoragePass=other\n"):
+        node.host.write(CONF, text)
+        with pytest.raises(StepError, match=rf"^{CONF} is not the lifecycle scripts' any more$"):
+            remote.renew(node.host)
+        assert text_of(node, CONF) == text
+        assert remote.check(node.host) == "refused: slurmdbd started again"
 
 
 def test_a_database_that_the_stack_has_not_made_is_waited_for(node: Node) -> None:
     node.host.world.parameters.clear()  # type: ignore[attr-defined]
-    with pytest.raises(StepError, match=rf"was not ready: no parameter {NAME}.*ParameterNotFound"):
+    began = node.host.now()
+    with pytest.raises(
+        StepError, match=rf"^the database of slurm.accounting was not ready: no parameter {NAME} within "
+    ):
         database.run(node)
+    assert node.host.now() - began == pytest.approx(node.timeout("database"))
 
 
 def test_the_last_copy_of_a_controllers_own_database_is_brought_once(node: Node, rds: Rds) -> None:

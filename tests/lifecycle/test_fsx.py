@@ -103,6 +103,19 @@ def test_a_failed_one_ends_the_wait_at_once(world: World, host: FakeHost, node: 
     assert host.clock == 1000
 
 
+def test_one_that_the_api_describes_by_halves_is_named_with_what_it_lacks(world: World, node: Node) -> None:
+    world.file_systems = [{key: value for key, value in file_system("fs-0a").items() if key != "DNSName"}]
+    with pytest.raises(StepError, match=r"^file system fs-0a has no 'DNSName'$"):
+        fsx.run(node)
+
+
+def test_an_answer_that_is_no_json_is_shown_by_its_beginning(host: FakeHost, node: Node) -> None:
+    host.commands["aws"] = lambda *_: Result(0, "<html>" + "x" * 100)
+    with pytest.raises(StepError) as refused:
+        fsx.run(node)
+    assert str(refused.value) == f"`aws fsx describe-file-systems` printed no JSON: '<html>{'x' * 74}'"
+
+
 def test_a_denied_call_is_retried_for_a_minute_and_then_named(host: FakeHost, node: Node) -> None:
     host.fail["aws"] = Result(
         254, "", "An error occurred (AccessDeniedException) when calling DescribeFileSystems: not authorized"
@@ -185,10 +198,20 @@ def test_a_second_file_system_serves_home_folders_when_configured(tmp_path: Path
     assert home.run(host.node()) == f"{HOME} mounted at /home"
     assert host.ran("mount", "-t", "nfs")
     assert host.path("/home/ubuntu").is_dir()
-    assert host.calls[-2:] == [
+    filled = [
         ("cp", "-r", f"{host.path('/etc/skel')}/.", str(host.path("/home/ubuntu"))),
         ("chown", "-R", "ubuntu:", str(host.path("/home/ubuntu"))),
     ]
+    assert host.calls[-2:] == filled
+    assert "/home/ubuntu" in host.changes
+    # Another node finds the folder there, and leaves it to whom it belongs to.
+    host.calls.clear()
+    home.run(host.node())
+    assert not {call[0] for call in host.calls} & {"cp", "chown"}
+    host.path("/home/ubuntu").rmdir()
+    host.path("/etc/skel").rename(host.path("/etc/none"))
+    home.run(host.node())
+    assert host.calls[-1:] == filled[1:]
 
 
 @pytest.fixture

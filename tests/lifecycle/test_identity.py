@@ -12,7 +12,9 @@ from hyperpod_node import clock, identity, parameters
 from hyperpod_node.errors import Skip, StepError
 from hyperpod_node.model import Node
 
-from tests.lifecycle.rig import FakeHost, World, group
+from tests.lifecycle.rig import FakeHost, World, group, instance_id
+
+OWN = instance_id("10.1.0.12")
 
 
 def identified(host: FakeHost) -> Node:
@@ -101,6 +103,24 @@ def test_a_group_without_parameters_fails_naming_both(world: World) -> None:
         ("{}", "lacks the key 'InstanceGroups'"),
         ('{"InstanceGroups": [{"Name": "workers", "Instances": [{}]}]}', "lacks the key 'InstanceId'"),
         ('{"InstanceGroups": 7}', "is malformed"),
+        (
+            '{"InstanceGroups": [{"Name": "a b", "Instances": [{"InstanceId": "i-1"}]}]}',
+            "resource_config.json is malformed: Name is 'a b', and should be one word",
+        ),
+        (
+            json.dumps({"InstanceGroups": [{"Name": "w", "Instances": [{"InstanceId": i} for i in (None, 7)]}]}),
+            "is malformed: InstanceId is None, and should be one word",
+        ),
+        (
+            json.dumps(
+                {
+                    "InstanceGroups": [
+                        {"Name": "w", "Instances": [{"InstanceId": OWN, "InstanceName": n} for n in ("one", "two")]}
+                    ]
+                }
+            ),
+            "resource_config.json has this node more than once: one, two",
+        ),
     ],
 )
 def test_a_bad_resource_configuration_is_named(world: World, text: str | None, said: str) -> None:

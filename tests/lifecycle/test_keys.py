@@ -146,6 +146,14 @@ def test_a_running_daemon_with_an_unchanged_key_is_left_alone(world: World) -> N
     assert not host.ran("systemctl", "restart", "munge")
 
 
+def test_an_image_without_munge_is_named(world: World) -> None:
+    host = world.node("controller")
+    node = ready(host)
+    host.home = lambda user: None  # type: ignore[method-assign]
+    with pytest.raises(StepError, match=r"^MUNGE is not installed: there is no user munge$"):
+        munge.run(node)
+
+
 # Made once
 
 

@@ -23,6 +23,11 @@ def test_a_name_without_an_address_is_ignored_and_the_others_are_still_used() ->
     assert there == {"127.0.0.1"}
 
 
+def test_nobody_is_asked_where_there_is_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.socket", None)
+    assert liveness.probe([]) == set()
+
+
 def test_an_address_that_says_nothing_is_silent() -> None:
     with silent_port() as port:
         assert liveness.connect(["127.0.0.1"], port, 0.1) == set()

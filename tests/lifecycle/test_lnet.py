@@ -170,6 +170,12 @@ def test_devices_that_are_not_there_are_said(host: FakeHost, kernel: Lnet) -> No
     assert "no EFA device" in warned(host.node())
 
 
+def test_a_node_without_a_default_route_uses_no_efa(host: FakeHost, kernel: Lnet) -> None:
+    host.path("/proc/net/route").unlink()
+    assert warned(host.node()) == "the file system is used over TCP, not EFA: there is no default route"
+    assert not host.ran("modprobe")
+
+
 def test_tcp_stays_where_lnet_takes_no_efa(host: FakeHost, kernel: Lnet) -> None:
     kernel.refused = set(CHOSEN)
     assert "LNet took none of 8 EFA interfaces (rdmap0s27: cannot add rdmap0s27)" in warned(host.node())

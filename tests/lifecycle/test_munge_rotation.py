@@ -131,6 +131,30 @@ def test_two_rotations_at_once_are_refused(booted: Booted) -> None:
     assert booted.keys() == {OLD}
 
 
+def test_a_key_that_is_not_published_is_given_up_after_a_quarter_of_an_hour(booted: Booted) -> None:
+    wanted = str(munge_rotation.prepare(booted.controller)["digest"])
+    with pytest.raises(StepError, match=r"^the key was not published within 900 s: it was not$"):
+        munge_rotation.follow(booted.worker, wanted)
+    assert not booted.worker.ran("systemctl"), "munged is left as it is"
+
+
+def test_a_munged_that_has_started_without_the_key_is_named(booted: Booted) -> None:
+    wanted = str(munge_rotation.prepare(booted.controller)["digest"])
+    munge_rotation.wait(booted.worker, wanted)
+    booted.waiting.clear()
+    booted.worker.commands["systemctl"] = lambda h, args, stdin: Result(0)
+    munge_rotation.switch(booted.controller, wanted)
+    with pytest.raises(StepError, match=rf"^munged has started without the key of {PUBLISHED}$"):
+        munge_rotation.follow(booted.worker, wanted)
+
+
+def test_a_slurmctld_that_does_not_answer_after_it_is_named(booted: Booted) -> None:
+    booted.controller.fail["sinfo"] = Result(1, "", "slurm_load_partitions: Unable to contact slurm controller")
+    began = booted.controller.clock
+    assert booted.rotate() == {"late": [], "silent": ["slurmctld"]}
+    assert 120 <= booted.controller.clock - began < 151
+
+
 def test_cut_off_anywhere_the_next_run_ends_well(world: World) -> None:
     cut = 0
     for at in range(1, 100):

@@ -44,6 +44,12 @@ def test_a_small_mtu_is_a_warning(host: FakeHost, node: Node, monkeypatch: pytes
     assert "ens6 has an MTU of 1500, not 9001" in node.warnings["step"][0]
 
 
+def test_a_node_without_a_default_route_says_so(host: FakeHost, node: Node) -> None:
+    host.path("/proc/net/route").unlink()
+    assert kernel.run(node).startswith("no default route; this kernel has no ")
+    assert node.warnings["step"] == ["there is no default route"]
+
+
 # Scratch
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import threading
 from pathlib import Path
@@ -107,6 +108,25 @@ def test_what_others_have_in_the_files_of_accounts_stays_byte_by_byte(world: Wor
     assert row(node, "passwd", "research1")[-1] == "/bin/zsh"
     before = tree(node)
     assert tree(applied(world, ONE, TWO)) == before
+
+
+def test_another_program_that_changes_accounts_is_waited_for_as_it_waits_for_us(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """lckpwdf(3): a lock of fcntl(2) on /etc/.pwd.lock, for 15 s."""
+    asked: list[tuple[str, int]] = []
+
+    def lockf(file: Any, how: int) -> None:
+        asked.append((Path(file.name).name, how))
+        raise BlockingIOError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "lockf", lockf)
+        with pytest.raises(StepError, match=r"^another program kept the accounts locked within 15 s$"):
+            applied(world, ONE)
+    assert set(asked) == {(".pwd.lock", fcntl.LOCK_EX | fcntl.LOCK_NB)}
+    host = applied(world, ONE).host
+    assert host.path("/etc/.pwd.lock").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_second_run_changes_nothing(world: World) -> None:
