@@ -275,11 +275,16 @@ def on_the_day() -> AbstractContextManager[object]:
     return patch("components.catalogue.kubernetes_versions.date", Mock(today=lambda: DAY, wraps=date))
 
 
+def files_of(name: str) -> AbstractContextManager[object]:
+    """The lifecycle files that a golden configuration is deployed with: all, or with a base the entry point alone."""
+    return few_files() if GOLDEN[name].base else nullcontext()
+
+
 @cache
 def told(name: str) -> Normal:
     """A golden configuration's deployment in the form that is written down.
 
-    A configuration with a base ships its base's files: no key has a say in which. Deploying them once is enough.
+    All ship the same files: no key has a say in which.
     """
     found, base = normal(deployed(name), str(GOLDEN[name].settings)), GOLDEN[name].base
     if base:
@@ -313,8 +318,7 @@ def _deploy(name: str) -> tuple[Deployment, dict[tuple[str, str], Live]]:
     chosen = GOLDEN[name]
     loaded = project(chosen.stack, **chosen.settings)
     config = parse(loaded.config)
-    files = few_files() if chosen.base else nullcontext()
-    with Account(config.region.name) as account, on_the_day(), files:
+    with Account(config.region.name) as account, on_the_day(), files_of(name):
         prepare(account, config)
         deployment = up(loaded, account)
     assert not deployment.failure, deployment.failure

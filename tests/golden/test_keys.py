@@ -16,7 +16,7 @@ from stack.precious import PRECIOUS
 from tests.golden.changes import CHANGES, STORIES
 from tests.golden.files import read
 from tests.golden.keys import KINDS, LEAVES, UPDATES, changed, laid
-from tests.golden.stacks import GOLDEN, deployed, on_the_day
+from tests.golden.stacks import GOLDEN, deployed, files_of, on_the_day
 from tests.support import config, project
 
 # What nodes read when they boot.
@@ -105,7 +105,7 @@ def test_a_change_of_a_key_does_what_the_model_says(stack: str, number: int) -> 
     loaded = project(chosen.stack, **laid(chosen.settings, update))
     was, after = both(stack, update)
     keys = changed(was.settings, after.settings)
-    with Account(after.region.name) as account, on_the_day():
+    with Account(after.region.name) as account, on_the_day(), files_of(stack):
         prepare(account, after)
         try:
             planned = up(loaded, account, old=before.state, old_outputs=before.outputs, preview=True, began=10.0**6)
