@@ -271,13 +271,18 @@ def listed(host: Host) -> Dict[str, Any]:
     return {"people": found, "digest": state["digest"]}
 
 
+def parser() -> argparse.ArgumentParser:
+    """What ``hyperpod-users`` takes."""
+    found = argparse.ArgumentParser(prog="hyperpod-users", description="The stack's people on this node.")
+    found.add_argument("uri", nargs="?", help="the list in the lifecycle bucket, to be applied first")
+    found.add_argument("--region", help="the bucket's region")
+    found.add_argument("--nobody", action="store_true", help="apply a list without anybody")
+    return found
+
+
 def main(words: Optional[Sequence[str]] = None) -> int:
     """``hyperpod-users``: print who is here as JSON, after applying a list where one is named."""
-    parser = argparse.ArgumentParser(prog="hyperpod-users", description="The stack's people on this node.")
-    parser.add_argument("uri", nargs="?", help="the list in the lifecycle bucket, to be applied first")
-    parser.add_argument("--region", help="the bucket's region")
-    parser.add_argument("--nobody", action="store_true", help="apply a list without anybody")
-    asked = parser.parse_args(words)
+    asked = parser().parse_args(words)
     host = Host(Settings.from_environment())
     os.umask(0o022)
     host.begin(300)

@@ -41,7 +41,7 @@ def write_once(host: Host, name: str, text: str) -> bool:
     """Write a file unless it is there. True for the one node that did: a link to a name that exists fails."""
     aside = f"{name}.{host.hostname()}"
     host.write(aside, text)
-    with places.place(host.settings.root, name, make=True) as path:
+    with places.place(host.settings.root, name) as path:
         own = path.with_name(Path(aside).name)
         try:
             os.link(str(own), str(path))

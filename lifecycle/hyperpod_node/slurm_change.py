@@ -66,12 +66,17 @@ def fetched(host: Host, uri: str, region: str) -> Tuple[ConfFile, ...]:
     return found.files
 
 
+def parser() -> argparse.ArgumentParser:
+    """What ``hyperpod-slurm-config`` takes."""
+    found = argparse.ArgumentParser(prog="hyperpod-slurm-config", description="The stack's lines of slurm.conf.")
+    found.add_argument("uri", nargs="?", help="the files in the lifecycle bucket; none removes all")
+    found.add_argument("--region", help="the bucket's region")
+    return found
+
+
 def main(words: Optional[Sequence[str]] = None) -> int:
     """Apply what is in the bucket, and print what is used now as JSON."""
-    parser = argparse.ArgumentParser(prog="hyperpod-slurm-config", description="The stack's lines of slurm.conf.")
-    parser.add_argument("uri", nargs="?", help="the files in the lifecycle bucket; none removes all")
-    parser.add_argument("--region", help="the bucket's region")
-    asked = parser.parse_args(words)
+    asked = parser().parse_args(words)
     host = Host(Settings.from_environment())
     os.umask(0o022)
     host.begin(240)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from . import slurm_accounting
 from .accelerators import DEVICES
@@ -126,14 +126,19 @@ def groups_of_nodes(
     workers = {name: group for name, group in groups.items() if group.role == "worker"}
     only = next(iter(workers)) if len(workers) == 1 else ""
     found = {}
-    for entry in conf.nodes:
-        addresses = expand(entry.get("nodeaddr", "")) if entry.get("nodeaddr") else []
-        for index, name in enumerate(expand(entry["nodename"])):
-            address = addresses[index] if index < len(addresses) else ""
-            group = by_address.get(address) or by_address.get(name) or recorded.get(name) or only
-            if group in workers:
-                found[name] = workers[group]
+    for name, address in _addressed(conf):
+        group = by_address.get(address) or by_address.get(name) or recorded.get(name) or only
+        if group in workers:
+            found[name] = workers[group]
     return found
+
+
+def _addressed(conf: SlurmConf) -> Iterator[Tuple[str, str]]:
+    """Each node's name and address, which is empty where its line has none."""
+    for entry in conf.nodes:
+        addresses = expand(entry["nodeaddr"]) if "nodeaddr" in entry else []
+        for index, name in enumerate(expand(entry["nodename"])):
+            yield name, addresses[index] if index < len(addresses) else ""
 
 
 def render(
@@ -310,13 +315,7 @@ def login_nodes(conf: SlurmConf, instances: Sequence[Instance], groups: Mapping[
     """Slurm's names of the login nodes, found by their addresses or by HyperPod's names."""
     ours = [i for i in instances if i.group in groups and groups[i.group].role == "login"]
     known = {i.name for i in ours} | {i.address for i in ours} | {host_name(i.address) for i in ours if i.address}
-    found = set()
-    for entry in conf.nodes:
-        addresses = expand(entry.get("nodeaddr", "")) if entry.get("nodeaddr") else []
-        for index, name in enumerate(expand(entry["nodename"])):
-            if name in known or (index < len(addresses) and addresses[index] in known):
-                found.add(name)
-    return found
+    return {name for name, address in _addressed(conf) if {name, address} & known - {""}}
 
 
 def with_gres(text: str, by_node: Mapping[str, Group], groups: Mapping[str, Group]) -> str:

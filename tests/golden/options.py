@@ -10,10 +10,19 @@ from typing import Any
 from unittest.mock import patch
 
 from hyperpod_commands import nanogpt, nccl_test, nccom_test, slow_node, validate
+from hyperpod_node import people, slurm_change
 
 OPTIONS = Path(__file__).parent / "options"
 TRAINING = Path(__file__).parents[2] / "lifecycle/training"
-COMMANDS = (nanogpt._options, nccl_test.parser, nccom_test.parser, slow_node.parser, validate.parser)
+COMMANDS = (
+    nanogpt._options,
+    nccl_test.parser,
+    nccom_test.parser,
+    people.parser,
+    slow_node.parser,
+    slurm_change.parser,
+    validate.parser,
+)
 
 
 def options() -> dict[str, dict[str, Any]]:

@@ -27,8 +27,11 @@ def bad(host: FakeHost) -> dict[str, str]:
 
 def test_a_whole_node_passes_every_check(host: FakeHost) -> None:
     well(host)
-    statuses = {name: one.status for name, one in found(host).items()}
-    assert statuses == dict.fromkeys([name for name in checks.CHECKS if name != "dcgm"], "ok")
+    details = {
+        "accelerators": "8 devices", "efa": "32 devices", "ecc": "", "xid": "", "nvlink": "2 links",
+        "lustre": "1 mounts", "disk": "", "clock": "+0 s", "affinity": "8 GPUs", "pcie": "16 lanes",
+    }  # fmt: skip
+    assert found(host) == {name: Finding("ok", detail) for name, detail in details.items()}
     # nvidia-smi holds a GPU for a moment, so it is asked once for all checks.
     assert sorted(host.calls) == [("nvidia-smi", "-q", "-x"), ("nvidia-smi", "nvlink", "-s")]
 
@@ -40,10 +43,14 @@ def test_a_missing_tool_or_file_is_unknown_and_never_bad(host: FakeHost) -> None
         host.path(name).unlink(missing_ok=True)
     put(host, "/sys/bus/pci/devices/0000:00:00.0/numa_node", "-1\n")
     host.imds = {"mode": "down"}
-    statuses = {name: one.status for name, one in found(host).items()}
-    unknown = {name for name, status in statuses.items() if status == "unknown"}
-    assert unknown == {"ecc", "xid", "nvlink", "pcie", "affinity", "clock"}
-    assert "bad" not in statuses.values()
+    now = found(host)
+    assert {name: one.detail for name, one in now.items() if one.status == "unknown"} == {
+        **dict.fromkeys(("ecc", "nvlink", "pcie"), "command not found: nvidia-smi"),
+        "xid": "the kernel's log cannot be read",
+        "affinity": "the kernel does not say on which NUMA node the devices are",
+        "clock": "instance metadata did not answer at http://169.254.169.254/latest/api/token: timed out",
+    }
+    assert "bad" not in [one.status for one in now.values()]
 
 
 def test_a_lost_accelerator_and_lost_efa_devices_are_bad(host: FakeHost) -> None:
@@ -297,4 +304,4 @@ def test_results_are_metrics_and_unknown_has_no_value() -> None:
 
 def test_metadata_without_a_date_leaves_the_clock_unknown(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "http", lambda *_: Reply(200, "x"))
-    assert system.time(subject(host)).status == "unknown"
+    assert system.time(subject(host)) == Finding("unknown", "instance metadata gives no time to compare with")

@@ -112,9 +112,11 @@ def test_hyperpod_gets_a_drained_node_only_once_its_jobs_have_ended(
     health.once(host)
     health.once(host)
     assert state(host, controller) == ["MIXED+DRAIN", REASON]
-    controller.nodes[host.hostname()][0] = "IDLE+DRAIN"
+    # As scontrol marks a node that does not answer.
+    controller.nodes[host.hostname()][0] = "IDLE*+DRAIN*"
     health.once(host)
     assert state(host, controller) == ["FAIL", order]
+    assert done(host) == f"drained and idle: {order}"
     get_it_back(host)
     health.once(host)
     assert state(host, controller) == ["FAIL", order]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import stat
 from pathlib import Path
 
 import pytest
@@ -152,39 +152,6 @@ def test_an_image_without_munge_is_named(world: World) -> None:
     host.home = lambda user: None  # type: ignore[method-assign]
     with pytest.raises(StepError, match=r"^MUNGE is not installed: there is no user munge$"):
         munge.run(node)
-
-
-# Made once
-
-
-def test_nodes_that_start_together_make_a_thing_once(world: World) -> None:
-    nodes = [ready(world.node("worker", address=f"10.1.0.{n}")) for n in (12, 13)] + [ready(world.node("controller"))]
-    barrier, made = threading.Barrier(len(nodes)), []
-
-    def start(node: Node, number: int) -> None:
-        def fill(folder: Path) -> None:
-            (folder / "who").write_text(str(number))
-            barrier.wait()
-
-        made.append(shared.make_once(node, "thing", fill))
-
-    threads = [threading.Thread(target=start, args=(node, n)) for n, node in enumerate(nodes)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    private = world.shared / ".hyperpod/private"
-    assert sorted(made) == [False, False, True]
-    assert [path.name for path in private.iterdir()] == ["thing"]
-
-
-def test_what_a_killed_node_left_half_made_is_made_anew(world: World) -> None:
-    node = ready(world.node("worker"))
-    half = world.shared / ".hyperpod/private/.thing.ip-10-1-0-12"
-    half.mkdir()
-    (half / "half").touch()
-    assert shared.make_once(node, "thing", lambda folder: (folder / "whole").touch())
-    assert [path.name for path in (world.shared / ".hyperpod/private/thing").iterdir()] == ["whole"]
 
 
 # SSH
@@ -363,6 +330,18 @@ def test_passwords_are_refused(world: World) -> None:
     ssh.run(ready(host))
     assert "PasswordAuthentication no" in host.text(ssh.SERVER)
     assert host.ran("systemctl", "reload", "ssh")
+    assert stat.S_IMODE(host.path(ssh.SERVER).stat().st_mode) == 0o600
+    # Red Hat's name for it; a server that reads no folder of settings is told of.
+    host.path("/lib/systemd/system/ssh.service").unlink()
+    host.path("/etc/ssh/sshd_config").write_text("Port 22\n")
+    node = ready(host)
+    ssh.run(node)
+    assert host.ran("systemctl", "start", "sshd")
+    assert node.warnings == {"keys": ["sshd reads no /etc/ssh/sshd_config.d; its own settings stay in force"]}
+    host.active.add("sshd")
+    host.path(ssh.SERVER).write_text("")
+    ssh.run(node)
+    assert host.ran("systemctl", "reload", "sshd")
 
 
 def test_a_persons_key_from_parameter_store_lets_them_in_as_ubuntu(tmp_path: Path) -> None:
@@ -371,6 +350,12 @@ def test_a_persons_key_from_parameter_store_lets_them_in_as_ubuntu(tmp_path: Pat
     ssh.users_key(ready(host))
     assert "ssh-ed25519 PERSON me@laptop\n" in host.text("/home/ubuntu/.ssh/authorized_keys")
     assert host.read("/root/.ssh/authorized_keys") is None
+    # The same key is there once, by the stack's words for it; another's, of whatever kind, stays.
+    keys = host.path("/home/ubuntu/.ssh/authorized_keys")
+    others = "ssh-ed25519 OTHER me@laptop\necdsa-sha2 PERSON x\nsk-ssh PERSON x\n# ssh-ed25519\n"
+    keys.write_text(f'{others}from="10.0.0.0/8" ssh-ed25519 PERSON old\nssh-ed25519 PERSON\n')
+    assert ssh.users_key(ready(host)) == "/hyperpod/mine/ssh-public-key may log in as ubuntu"
+    assert keys.read_text() == f"{others}ssh-ed25519 PERSON me@laptop\n"
 
 
 def test_without_a_configured_key_there_is_nothing_to_fetch(world: World) -> None:

@@ -345,6 +345,15 @@ def test_nobody_is_locked_because_the_list_cannot_be_read(living: FakeHost, caps
 
 
 def test_nobody_left_is_said_explicitly(living: FakeHost, capsys: pytest.CaptureFixture[str]) -> None:
+    # Their jobs may have ended by themselves, and slurmctld may be away.
+    living.fail["scancel"] = Result(1, "", "scancel: error: Unable to contact slurm controller")
     assert people.main(["--nobody"]) == 0
     assert not told(capsys)["people"]["research1"]["enabled"]
     assert keys(Node(living)) == ""
+
+
+def test_a_node_that_never_had_people_may_be_told_so(living: FakeHost, capsys: pytest.CaptureFixture[str]) -> None:
+    living.path("/etc/hyperpod/people.json").unlink()
+    assert people.main(["--nobody"]) == 0
+    assert told(capsys)["people"] == {}
+    assert json.loads(living.text("/etc/hyperpod/people.json"))["homes"] == "/home"

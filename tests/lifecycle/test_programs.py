@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from hyperpod_node import __main__ as on_create
-from hyperpod_node import liveness, munge_rotation, requeue
+from hyperpod_node import liveness, munge_rotation, people, requeue, slurm_change
 from hyperpod_node.accounting import backup, remote
 from hyperpod_node.errors import StepError
 from hyperpod_node.settings import Settings
@@ -100,6 +100,23 @@ def test_a_copy_of_the_accounting_is_for_root_alone_and_beside_what_the_nodes_sh
     monkeypatch.setattr(backup, "save", lambda found, shared: f"{found is host} {shared} {masked():o}")
     assert backup.main() == 0
     assert capsys.readouterr().out == "hyperpod-accounting-backup: True /fsx/.hyperpod 77\n"
+
+
+@pytest.mark.parametrize(("module", "seconds"), [(people, 300), (slurm_change, 240)])
+def test_what_a_stack_sends_is_applied_in_minutes_and_what_is_written_is_for_everybody_to_read(
+    module: ModuleType, seconds: float, host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, float]] = []
+
+    def apply(found: FakeHost, _: Any) -> Any:
+        seen.append((masked(), found.remaining()))
+        raise StepError("enough")
+
+    monkeypatch.setattr(module, "Host", lambda _: host)
+    monkeypatch.setattr(module, "apply", apply)
+    monkeypatch.setattr("hyperpod_node.slurm_configure.facts", lambda _: {"cluster_id": "c"})
+    assert module.main(["--nobody"] if module is people else []) == 1
+    assert seen == [(0o022, seconds)]
 
 
 @pytest.mark.parametrize("word", ["check", "renew"])

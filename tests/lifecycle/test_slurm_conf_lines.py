@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from hyperpod_node import slurm_conf
+from hyperpod_node import slurm_accounting, slurm_conf
 from hyperpod_node.model import Group, Instance
 from hyperpod_node.slurm_conf import SlurmConf
 
@@ -128,7 +129,7 @@ PartitionName=more Nodes=ALL Default=NO MaxTime=INFINITE State=UP
 def test_everything_that_may_be_added_is_added_where_slurm_conf_says_nothing() -> None:
     controller = {"controller": replace(group("controller", "ml.m5.large"), partition="none")}
     groups = {**controller, **P5, "twins": replace(P5["workers"], partition="more")}
-    ask = (groups, {}, BIN, True, "10.1.0.10", True, {"Extra": "1"})
+    ask: Any = (groups, {}, BIN, True, "10.1.0.10", True, {"Extra": "1"})
     assert slurm_conf.render(slurm_conf.parse("ClusterName=x\n"), *ask) == OURS
     # What a person has decided stays, and their program runs as they have it run.
     own = slurm_conf.parse("HealthCheckProgram=/x\n" + "".join(OURS.splitlines(keepends=True)[1:7]))
@@ -139,10 +140,22 @@ def test_everything_that_may_be_added_is_added_where_slurm_conf_says_nothing() -
     assert f"TaskProlog={BIN}/hyperpod-task-prolog\n" in without
 
 
+def test_accelerators_of_two_kinds_are_counted_and_cost_by_their_names() -> None:
+    kinds = ["gpu", "neuron"]
+    assert slurm_accounting.settings("h", kinds)["AccountingStorageTRES"] == "gres/gpu,gres/neuron"
+    weights = 'PartitionName=DEFAULT TRESBillingWeights="CPU=0.001,GRES/gpu=1.0,GRES/neuron=1.0"'
+    assert slurm_accounting.partition_defaults(kinds) == [weights]
+    both = {**P5, "other": replace(P5["workers"], gres="neuron", accelerators=16)}
+    assert "GresTypes=gpu,neuron\n" in slurm_conf.render(slurm_conf.parse(""), both, {}, BIN)
+
+
 def test_a_worker_group_without_accelerators_changes_no_line_and_has_no_device() -> None:
     plain = replace(P5["workers"], gres="", accelerators=0)
     assert slurm_conf.gres(plain) == ""
     assert slurm_conf.render_gres({"a": plain}).splitlines()[1:] == ["AutoDetect=off"]
+    assert slurm_conf.render_gres({"a": plain, "b": P5["workers"]}).splitlines()[2:] == [
+        "NodeName=b Name=gpu File=/dev/nvidia[0-7]"
+    ]
     text = "NodeName=a CPUs=8\nNodeName=b CPUs=8\n"
     both = {"plain": plain, **P5}
     assert slurm_conf.with_gres(text, {"a": plain, "b": P5["workers"]}, both) == text[:-1] + " Gres=gpu:8\n"
