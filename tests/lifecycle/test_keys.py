@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from hyperpod_node import fsx, munge, shared, ssh
+from hyperpod_node import fsx, munge, shared, ssh, ssh_folder
 from hyperpod_node.errors import Skip, StepError
 from hyperpod_node.host import Result
 from hyperpod_node.model import Node
@@ -270,6 +270,19 @@ def test_a_folder_or_a_lock_that_is_a_link_is_not_used_and_nothing_behind_it_is_
     assert (list(outside.iterdir()), outside.stat().st_mode & 0o777) == ([], 0o755)
 
 
+def test_a_link_that_is_planted_in_the_last_moment_is_not_written_through(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    host = world.node("worker")
+    with ssh_folder.opened(host, "ubuntu") as folder:
+        new = f".authorized_keys.{host.hostname()}.new"
+        host.path(f"/home/ubuntu/.ssh/{new}").symlink_to(tmp_path / "made")
+        monkeypatch.setattr(Path, "unlink", lambda _: None)
+        with pytest.raises(FileExistsError):
+            folder.write("authorized_keys", "x", 0o600)
+    assert not (tmp_path / "made").exists()
+
+
 def test_host_keys_are_always_checked_and_only_ours_are_meant(world: World) -> None:
     host = world.node("worker")
     ssh.run(ready(host))
@@ -279,6 +292,11 @@ def test_host_keys_are_always_checked_and_only_ours_are_meant(world: World) -> N
     every = "".join(text for _, text in host.tree().values())
     assert "StrictHostKeyChecking no" not in every
     assert "Host *" not in every
+
+
+def test_keys_that_are_there_are_taken(world: World) -> None:
+    assert ssh.run(ready(world.node("controller"))) == "keys made for the controller, ubuntu"
+    assert ssh.run(ready(world.node("worker"))) == "keys taken"
 
 
 def test_a_client_takes_no_settings_from_where_other_nodes_may_write(world: World) -> None:

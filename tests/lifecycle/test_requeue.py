@@ -349,8 +349,11 @@ def test_a_job_that_runs_again_is_not_ended_by_a_restarted_service(cluster: Clus
 
 
 def test_a_memory_that_cannot_be_read_is_none(cluster: Cluster) -> None:
-    cluster.host.write(requeue.MEMORY, '{"running"')
-    cluster.watch.recall()
+    known = set(cluster.watch.running)
+    for text in ('{"running"', "[]", "{}"):
+        cluster.host.write(requeue.MEMORY, text)
+        cluster.watch.recall()
+    assert (cluster.watch.running, cluster.watch.unfinished) == (known, {})
 
 
 def test_what_one_look_meets_does_not_end_the_service_and_is_said_once() -> None:

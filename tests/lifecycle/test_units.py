@@ -105,3 +105,24 @@ def test_a_unit_that_failed_may_start_again(world: World) -> None:
     said = systemctl(host)
     assert said.index("reset-failed munge") < said.index("start munge")
     assert not host.ran("systemctl", "enable")
+
+
+@pytest.mark.parametrize(("seconds", "running"), [(4.9, False), (5.0, False), (60.0, True)])
+def test_why_a_daemon_does_not_run_is_asked_once_it_could_have_started(
+    host: FakeHost, seconds: float, running: bool
+) -> None:
+    if running:
+        host.active.add("slurmd")
+    host.commands["journalctl"] = lambda h, args, stdin: Result(0, "a: fatal:  one \na: error: two\n")
+    said = str(units.not_yet(host, "slurmd", "nothing", host.now() - seconds))
+    wanted = "nothing; slurmd is not running: slurmd: fatal: one" if seconds == 5.0 else "nothing"
+    assert said == wanted
+    # Without a word in the journal, slurmd's own log may have one; of its end alone.
+    host.commands["journalctl"] = lambda h, args, stdin: Result(0, "a: info\n")
+    host.write("/var/log/slurm/slurmd.log", "error: old\n" + "x\n" * 40)
+    assert units.complaint(host, "slurmd") == ""
+    host.write("/var/log/slurm/slurmd.log", "error: old\n" + "x\n" * 39)
+    assert units.complaint(host, "slurmd") == "slurmd: error: old"
+    free = {"/var/spool/slurmd": 1 << 20, "/var/log/slurm": (1 << 20) - 1}
+    host.free = lambda name: free[name]  # type: ignore[method-assign]
+    assert units.complaint(host, "slurmd") == "the disk of /var/log/slurm is full"
