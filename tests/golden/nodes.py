@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 import sys
 import tempfile
@@ -55,12 +56,14 @@ def booted(cluster: str) -> Nodes:
 def _boot(host: FakeHost) -> dict[str, Any]:
     before = _files(host)
     assert boot(host) == 0, host.text("/var/log/hyperpod/summary.json")
+    steps = json.loads(host.text("/var/log/hyperpod/summary.json"))["steps"]
     left = {name: told for name, told in _files(host).items() if told != before.get(name) or name.startswith("/fsx/")}
     copies = [name for name, told in left.items() if told.get("text") == _COPY]
     commands = {re.sub(rf"{host.settings.root}|{LIFECYCLE.parent}", "", " ".join(call)) for call in host.calls}
     return {
         "active units": sorted(host.active),
         "commands": sorted(command for command in commands if not _QUESTIONS.match(command)),
+        "steps": {step["name"]: f"{step['result']}: {step['detail']}" for step in steps},
         "copies of lifecycle files": sorted(f"{name} {left[name]['mode']}" for name in copies),
         **{name: told for name, told in sorted(left.items()) if name not in copies},
     }
