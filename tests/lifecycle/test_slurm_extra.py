@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hyperpod_node import parameters, slurm, slurm_change, slurm_conf, slurm_configure, slurm_extra, slurm_trial
@@ -213,3 +214,19 @@ def test_a_controller_that_does_not_answer_gets_the_lines_of_before(living: Fake
     assert slurm_change.main(["s3://bucket/lines", "--region", "us-west-2"]) == 1
     assert slurm_extra.kept(living) == FILES
     assert living.clock - began >= slurm_change.ANSWERS_SECONDS
+
+
+def test_lines_are_tried_with_this_clusters_groups_nodes_and_what_workers_have_noted(
+    living: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    def refusal(*given: Any) -> str:
+        seen.append(given)
+        return "not these"
+
+    monkeypatch.setattr(slurm_trial, "refusal", refusal)
+    assert slurm_change.main(["s3://bucket/lines", "--region", "us-west-2"]) == 1
+    ((host, groups, instances, shared, files),) = seen
+    assert (host, shared, files) == (living, "/fsx/.hyperpod", (ConfFile("c.conf", "KillWait=78\n"),))
+    assert (set(groups), len(instances)) == ({"controller", "login", "workers"}, 4)

@@ -62,8 +62,10 @@ def test_the_rule_is_the_last_about_accounts_and_comes_after_those_who_are_alway
     assert about[3][:2] == ["-account", "required"]
     assert about[3][3:] == ["action_adopt_failure=deny", "action_generic_failure=deny"]
     assert host.text(ssh_jobs.ACCESS) == "+:root ubuntu research2:ALL\n-:ALL:ALL\n"
-    assert "UsePAM yes" in host.text(ssh_jobs.SERVER)
+    assert host.text(ssh_jobs.SERVER) == "# Made by the HyperPod lifecycle scripts.\nUsePAM yes\n"
+    assert {host.path(name).stat().st_mode & 0o777 for name in (ssh_jobs.ACCESS, ssh_jobs.SERVER)} == {0o600}
     assert host.calls[-1] == ("systemctl", "reload", "ssh")
+    assert ssh_jobs.run(host.node()) == "besides root, ubuntu, research2, only people with a job here"
 
 
 def test_a_session_is_not_moved_out_of_the_job_and_others_keep_their_sessions(host: FakeHost) -> None:
@@ -83,10 +85,16 @@ def test_a_second_run_changes_nothing(host: FakeHost) -> None:
     assert not host.ran("systemctl"), "sshd is reloaded for nothing"
 
 
+NO_MODULE = (
+    "pam_slurm_adopt.so is in none of /lib/security, /lib64/security, /lib/x86_64-linux-gnu/security, "
+    "/lib/aarch64-linux-gnu/security; it has to be of the node's own release of Slurm"
+)
+
+
 @pytest.mark.parametrize(
     ("lacking", "said"),
     [
-        ("module", "pam_slurm_adopt.so is in none of /lib/security, "),
+        ("module", NO_MODULE),
         ("flags", "the controller has PrologFlags=Alloc, without Contain"),
         ("controller", "the controller did not say its PrologFlags within 30 s: no answer"),
         ("pam", "there is no /etc/pam.d/sshd"),
@@ -102,8 +110,10 @@ def test_nobody_is_locked_out_where_it_cannot_work(host: FakeHost, lacking: str,
         answers(host, "Alloc")
     else:
         host.fail["scontrol"] = Result(1, "", "no answer")
-    (warning,) = run(host).warnings["ssh-jobs"]
-    assert warning.startswith(f"ssh to this node needs no job: {said}")
+    node = host.node()
+    node.enter("ssh-jobs")
+    assert ssh_jobs.run(node) == "not in force"
+    assert node.warnings == {"ssh-jobs": [f"ssh to this node needs no job: {said}"]}
     assert (host.read(ssh_jobs.PAM) or SSHD) == SSHD
 
 
