@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -109,3 +110,18 @@ def test_what_runs_before_slurmctld_settles_the_same(host: FakeHost, monkeypatch
     slurm_configure.main()
     assert "\nTopologyPlugin" not in "\n" + conf.read_text()
     assert "include hyperpod.conf" in conf.read_text()
+
+
+def test_a_file_system_that_does_not_answer_keeps_no_slurmctld_from_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert slurm_configure.PATIENCE == 20
+    monkeypatch.setattr(slurm_configure, "PATIENCE", 0.01)
+    hung, ended = threading.Event(), threading.Event()
+
+    def hang(_: object) -> None:
+        hung.wait(10)
+        ended.set()
+
+    monkeypatch.setattr(slurm_configure, "configure_again", hang)
+    slurm_configure.main()
+    assert not ended.is_set()
+    hung.set()

@@ -168,6 +168,8 @@ def test_xids_that_a_person_has_accepted_do_not_count_again(host: FakeHost) -> N
 
 
 def test_a_later_recovery_action_takes_back_an_earlier_one(host: FakeHost) -> None:
+    log(host, (154, "changed from 0x0 (None) to 0x1 (GPU Reset Required)"), (13, "Graphics Exception"))
+    assert xid.check(subject(host)) == Finding("bad", "XID 154 on 0000:53:00 (GPU Reset Required)")
     log(host, (154, "changed from 0x0 (None) to 0x1 (GPU Reset Required)"), (154, "changed from 0x1 (x) to 0x0 (None)"))
     assert xid.check(subject(host)).status == "ok"  # type: ignore[union-attr]
 

@@ -135,6 +135,11 @@ def test_efa_counters_have_the_names_of_awss_exporter_and_other_devices_have_non
     assert "# TYPE node_amazonefa_tx_pkts untyped" in host.text(f"{writer.FOLDER}/efa.prom")
 
 
+def test_a_kernel_without_such_devices_has_no_figures_of_them(world: World) -> None:
+    host = world.node("controller")
+    assert [found for part in (efa, lustre, training) for found in part.families(host) if found.samples] == []
+
+
 def test_a_counter_is_exact_to_its_last_digit(host: FakeHost) -> None:
     writer.write(host, "node")
     assert f'port="1"}} {2**64 - 1}\n' in host.text(f"{writer.FOLDER}/efa.prom")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -372,4 +373,10 @@ def test_a_step_with_a_warning_is_degraded(tmp_path: Path) -> None:
         node.warn("careful")
         return "done"
 
-    assert outcomes(real(tmp_path), Step("careful", warn, 5))["careful"] == ("degraded", "done")
+    lines: list[str] = []
+    (outcome,) = Runner(Node(real(tmp_path)), [Step("careful", warn, 5)], lines.append).run()
+    assert (outcome.result, outcome.detail, outcome.warnings) == ("degraded", "done", ("careful",))
+    assert [re.sub(r"\d\.\d\d", "N", line) for line in lines] == [
+        "step careful ... degraded Ns  done",
+        "step careful: WARNING: careful",
+    ]

@@ -195,10 +195,10 @@ def test_hosts_defaults_and_quotes_are_read_as_slurm_reads_them() -> None:
 def test_included_files_are_read_four_deep_and_never_within_themselves() -> None:
     def read(name: str) -> str | None:
         if name == "self":
-            return "include self\n"
+            return "include self X\n\n"
         return f"L{name}=1\n include {int(name) + 1}\n" if name.isdigit() else None
 
-    assert slurm_conf.inline("A=1\n\tInclude self # why\nB=1\n", read) == "A=1\ninclude self\nB=1\n"
+    assert slurm_conf.inline("A=1\n\tInclude self # why\nB=1\n", read) == "A=1\ninclude self X\nB=1\n"
     assert slurm_conf.inline("include 1\n", read) == "L1=1\nL2=1\nL3=1\nL4=1\n include 5\n"
     assert slurm_conf.inline("include none\n#include 1\n", read) == "include none\n#include 1\n"
 

@@ -227,6 +227,8 @@ def test_lines_are_tried_with_this_clusters_groups_nodes_and_what_workers_have_n
 
     monkeypatch.setattr(slurm_trial, "refusal", refusal)
     assert slurm_change.main(["s3://bucket/lines", "--region", "us-west-2"]) == 1
-    ((host, groups, instances, shared, files),) = seen
-    assert (host, shared, files) == (living, "/fsx/.hyperpod", (ConfFile("c.conf", "KillWait=78\n"),))
-    assert (set(groups), len(instances)) == ({"controller", "login", "workers"}, 4)
+    with pytest.raises(StepError, match=r"^slurmctld does not start with slurm\.extraConf: not these$"):
+        slurm.run(ready(living))
+    for (host, groups, instances, shared, files), wanted in zip(seen, ("KillWait=78\n", FILES[0].text), strict=True):
+        assert (host, shared, files[0].text) == (living, "/fsx/.hyperpod", wanted)
+        assert (set(groups), len(instances)) == ({"controller", "login", "workers"}, 4)
