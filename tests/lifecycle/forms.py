@@ -28,6 +28,10 @@ FORMS = {
     # cp(1): "/." is what a folder has, and not the folder.
     "cp": r"(-r|--archive --one-file-system) /\S+/\. /\S+",
     "mount": r"(-t (lustre|nfs) )?-o [a-z0-9_.,=-]+ \S+ /\S+",
+    # mariadb(1): --defaults-file is the first of all, or it is refused.
+    "mariadb": r"(--defaults-file=/\S+ )?--batch --skip-column-names( \w+)?",
+    "dpkg": r"--configure -a|--install( /\S+\.deb)+|--remove( [a-z0-9.+-]+)+",
+    "modprobe": r"lustre|kefalnd ipif_name=\w+|ksocklnd",
     "munge": "-n",
     "unmunge": "",
 }

@@ -57,15 +57,24 @@ def test_a_database_that_the_image_started_is_restarted_to_close_its_network(wor
     assert isinstance(host, FakeHost)
     host.active.add("mariadb")
 
+    told: list[str | None] = []
+
     def mariadb(one: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+        told.append(stdin)
         asked = stdin is not None and "@@skip_networking" in stdin
         return Result(0, f"{int(one.ran('systemctl', 'restart', 'mariadb'))}\n" if asked else "")
 
     host.commands["mariadb"] = mariadb
-    database.run(node)
+    assert database.run(node) == "MariaDB up, slurm writes to slurm_acct_db"
     assert host.calls.count(("systemctl", "restart", "mariadb")) == 1
     database.run(node)
     assert host.calls.count(("systemctl", "restart", "mariadb")) == 1, "and not again"
+    # MariaDB, "Authentication Plugin - Unix Socket": the system's user of this name needs no password.
+    assert told[-1] == (
+        "CREATE DATABASE IF NOT EXISTS `slurm_acct_db`;\n"
+        "CREATE USER IF NOT EXISTS 'slurm'@'localhost' IDENTIFIED VIA unix_socket;\n"
+        "GRANT ALL ON `slurm_acct_db`.* TO 'slurm'@'localhost';\n"
+    )
 
 
 def test_a_controller_boots_with_the_database_before_slurmctld_and_the_accounts_after(
@@ -138,11 +147,17 @@ def all_steps(folder: Path, tables: Database, kill_at: int | None) -> FakeHost:
 
 def test_workers_and_login_nodes_have_none(world: World) -> None:
     for run in (daemon.run, database.run, accounts.run):
-        with pytest.raises(Skip):
+        with pytest.raises(Skip, match=r"^the controller has (it|them)$"):
             run(world.node("worker").node())
 
 
-@pytest.mark.parametrize(("missing", "why"), [("slurmdbd", "command not found: slurmdbd"), ("", "no mariadb.service")])
+@pytest.mark.parametrize(
+    ("missing", "why"),
+    [
+        ("slurmdbd", "^Slurm has no accounting daemon: command not found: slurmdbd$"),
+        ("", r"^MariaDB is not installed, which HyperPod's image has: no mariadb\.service$"),
+    ],
+)
 def test_what_the_image_lacks_is_named(world: World, tables: Database, missing: str, why: str) -> None:
     node = ready(world, tables)
     host = with_accounting(world, tables)
@@ -202,14 +217,17 @@ def test_a_controller_that_is_gone_without_a_copy_is_told_of(world: World, table
     node = ready(world, tables)
     owner(world, "i-gone")
     assert backup.settle(node, "slurm_acct_db") == "new"
-    assert "i-gone, left no copy" in node.warnings["accounting"][0]
+    said = "the controller before, i-gone, left no copy of the accounting: it begins anew"
+    assert node.warnings["accounting"] == [said]
 
 
 def test_the_accounting_of_a_controller_that_is_still_there_is_not_taken(world: World, tables: Database) -> None:
     two_controllers(with_accounting(world, tables))
     node = ready(world, tables)
     owner(world, "i-2")
-    with pytest.raises(StepError, match="is i-2's, a controller that is still there"):
+    with pytest.raises(
+        StepError, match=r"^the accounting is i-2's, a controller that is still there; this node is i-\d+$"
+    ):
         backup.settle(node, "slurm_acct_db")
 
 
@@ -218,13 +236,16 @@ def test_a_copy_that_is_not_whole_is_refused_and_the_last_one_stays(world: World
     owner(world, "i-gone")
     packed = world.shared / PRIVATE / "slurm-accounting.sql.gz"
     packed.write_bytes(gzip.compress(b"x" * 1000)[:-9])
-    with pytest.raises(StepError, match="cannot be read"):
+    with pytest.raises(
+        StepError,
+        match=r"^the copy of the accounting, /fsx/\S+/slurm-accounting\.sql\.gz, cannot be read: Compressed ",
+    ):
         backup.settle(node, "slurm_acct_db")
     owner(world, node.identity.instance.instance_id)
     node.host.write("/etc/hyperpod/node.json", json.dumps({"instance_id": node.identity.instance.instance_id}))
     tables.text = "half of the jobs\n"
     before = packed.read_bytes()
-    with pytest.raises(StepError, match="ended before the end"):
+    with pytest.raises(StepError, match=r"^mariadb-dump ended before the end of the database$"):
         backup.save(node.host, node.shared)
     assert packed.read_bytes() == before
 
@@ -235,7 +256,7 @@ def test_a_controller_that_was_replaced_does_not_overwrite_the_copy_of_the_new_o
     node = ready(world, tables)
     owner(world, "i-new")
     node.host.write("/etc/hyperpod/node.json", json.dumps({"instance_id": "i-old"}))
-    with pytest.raises(StepError, match="i-new's by now, not i-old's"):
+    with pytest.raises(StepError, match=r"^the accounting is i-new's by now, not i-old's$"):
         backup.save(node.host, node.shared)
 
 
@@ -243,7 +264,7 @@ def test_the_daemon_that_hyperpod_has_set_up_is_kept_as_it_is_and_copied(world: 
     node = ready(world, tables)
     conf = node.host.path("/opt/slurm/etc/slurm.conf")
     conf.write_text("AccountingStorageType=accounting_storage/slurmdbd\n" + conf.read_text())
-    with pytest.raises(Skip, match="names a slurmdbd"):
+    with pytest.raises(Skip, match=r"^slurm\.conf names a slurmdbd, which has its own$"):
         database.run(node)
     own = node.host.path("/opt/slurm/etc/slurmdbd.conf")
     own.write_text("StorageHost=localhost\nStorageLoc=theirs\nStoragePass=x\n")

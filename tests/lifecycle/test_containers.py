@@ -15,7 +15,7 @@ from tests.lifecycle.rig import FakeHost, Killed, World
 
 PLUGSTACK = "/opt/slurm/etc/plugstack.conf"
 PYXIS = "/opt/slurm/lib/slurm/spank_pyxis.so"
-OURS = f"required {containers.TASK_PLUGIN} /opt/hyperpod/bin/hyperpod-task-prolog\n"
+OURS = "required /opt/slurm/lib/slurm/hyperpod_task_environment.so /opt/hyperpod/bin/hyperpod-task-prolog\n"
 NAMES = ("enroot_4.1.2-1_amd64.deb", "enroot+caps_4.1.2-1_amd64.deb", "pyxis-0.24.0.tar.gz")
 
 
@@ -86,19 +86,27 @@ def test_enroot_keeps_its_files_in_a_folder_of_the_user_before_what_the_image_sa
 ) -> None:
     host = made()
     assert not run(host).warnings
-    lines = host.text(containers.ENROOT).splitlines()
     # Enroot takes the first value of a setting.
-    first: dict[str, str] = {}
-    for line in lines:
-        name, _, value = line.partition(" ")
-        first.setdefault(name, value)
-    assert first["ENROOT_CACHE_PATH"] == "/run/hyperpod-enroot/$(id -u)/cache"
-    assert lines[-1] == "ENROOT_CACHE_PATH /opt/enroot"
-    assert "/var/spool/hyperpod/training /var/spool/hyperpod/training none" in host.text(containers.MOUNTS)
+    assert host.text("/etc/enroot/enroot.conf").splitlines() == [
+        "# hyperpod begin",
+        "ENROOT_RUNTIME_PATH /run/hyperpod-enroot/$(id -u)/run",
+        "ENROOT_CACHE_PATH /run/hyperpod-enroot/$(id -u)/cache",
+        "ENROOT_DATA_PATH /run/hyperpod-enroot/$(id -u)/data",
+        "ENROOT_TEMP_PATH /run/hyperpod-enroot/$(id -u)",
+        "ENROOT_ROOTFS_WRITABLE yes",
+        "ENROOT_RESTRICT_DEV no",
+        "ENROOT_MOUNT_HOME no",
+        "# hyperpod end",
+        "ENROOT_CACHE_PATH /opt/enroot",
+    ]
+    assert host.text("/etc/enroot/mounts.d/50-hyperpod.fstab").splitlines() == [
+        f"{folder} {folder} none x-create=dir,bind,{mode},nosuid,nodev,private,nofail,silent"
+        for folder, mode in (("/opt/hyperpod/lib/training", "ro"), ("/var/spool/hyperpod/training", "rw"))
+    ]
     assert not any(call[0] in ("dpkg", "make") for call in host.calls)
     before = host.tree()
     host.changes.clear()
-    run(host)
+    assert containers.run(run(host)) == f"{PYXIS}, /usr/bin/enroot"
     assert (host.tree(), host.changes) == (before, [])
 
 
@@ -178,6 +186,7 @@ def test_a_node_without_them_says_so_and_keeps_slurm_as_it_is(made: Callable[...
     assert run(host).warnings["containers"] == [
         f"there is no {name} in this image; hyperpod:slurm.containerPackages brings it" for name in ("Pyxis", "Enroot")
     ]
+    assert containers.run(host.node()) == "none"
     slurm_configure.configure_again(host)
     assert not host.path(PLUGSTACK).exists()
     assert "TaskProlog=" in host.text("/opt/slurm/etc/hyperpod.conf")
@@ -187,8 +196,10 @@ def test_a_node_that_cannot_build_says_what_it_lacks_and_loads_nothing(made: Cal
     host = made("login")
     host.missing.add("cc")
     host.path("/opt/slurm/include/slurm/spank.h").unlink()
-    (said,) = run(host).warnings["containers"]
-    assert said.endswith("jobs cannot run in containers: no cc and no slurm/spank.h here")
+    what = "the plug-in for tasks' environments"
+    assert run(host).warnings["containers"] == [
+        f"{what} cannot be built, and jobs cannot run in containers: no cc and no slurm/spank.h here"
+    ]
     assert not host.path(PLUGSTACK).exists()
 
 
@@ -201,6 +212,25 @@ def test_what_enroot_lacks_is_named_and_nothing_stays_half_installed(
     host.fail["dpkg"] = Result(1, "", said)
     assert run(host).warnings["containers"][0] == "Enroot is not installed: it needs jq (>= 1.5)"
     assert ("dpkg", "--remove", "enroot+caps", "enroot") in host.calls
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("dpkg: error: frontend lock was locked by another process with pid 7",) * 2,
+        ("dpkg: cannot read archive\n", "dpkg: cannot read archive"),
+    ],
+)
+def test_an_installation_that_never_ends_well_is_told_in_dpkgs_words(
+    world: World, made: Callable[..., FakeHost], said: str, why: str
+) -> None:
+    packages(world)
+    host = made(image=False)
+    host.fail["dpkg"] = Result(2, "", said)
+    first, *_ = run(host).warnings["containers"]
+    waited = "Enroot was not installed within 120 s: " if "locked" in said else ""
+    assert first == waited + why
+    assert host.clock == pytest.approx(1120 if waited else 1000)
 
 
 def test_another_installation_is_waited_for(world: World, made: Callable[..., FakeHost]) -> None:

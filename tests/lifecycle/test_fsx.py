@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from hyperpod_node import fsx, home, steps
+from hyperpod_node import fstab, fsx, home, steps
 from hyperpod_node.errors import StepError, TooSlow
 from hyperpod_node.host import Result
 from hyperpod_node.model import Node
@@ -78,6 +78,13 @@ def test_a_file_system_that_never_becomes_available_ends_the_wait_with_what_was_
     )
     assert host.clock == pytest.approx(2800, abs=1)
     assert len([call for call in host.calls if call[0] == "aws"]) < 300
+    for there, seen in (
+        ([file_system("fs-0a", "CREATING")], "fs-0a is CREATING"),
+        ([{}], "none has it yet; others there: None"),
+    ):
+        world.file_systems = there
+        with pytest.raises(StepError, match=rf" within 1800 s: {seen}$"):
+            fsx.run(host.node())
 
 
 def test_a_foreign_file_system_whose_tag_contains_ours_is_never_taken(world: World, host: FakeHost, node: Node) -> None:
@@ -87,7 +94,9 @@ def test_a_foreign_file_system_whose_tag_contains_ours_is_never_taken(world: Wor
 
 def test_two_with_our_tag_fail_naming_both(world: World, node: Node) -> None:
     world.file_systems = [file_system("fs-0a"), file_system("fs-0b", "CREATING")]
-    with pytest.raises(StepError, match=r"2 file systems have tag .*: fs-0a and fs-0b"):
+    with pytest.raises(
+        StepError, match=r"^2 file systems have tag \S+: fs-0a and fs-0b; delete one or take its tag away$"
+    ):
         fsx.run(node)
 
 
@@ -98,7 +107,7 @@ def test_one_that_is_being_deleted_does_not_count(world: World, node: Node) -> N
 
 def test_a_failed_one_ends_the_wait_at_once(world: World, host: FakeHost, node: Node) -> None:
     world.file_systems = [{**file_system("fs-0a", "FAILED"), "FailureDetails": {"Message": "no capacity"}}]
-    with pytest.raises(StepError, match=r"file system fs-0a is FAILED: no capacity"):
+    with pytest.raises(StepError, match=r"^file system fs-0a is FAILED: no capacity$"):
         fsx.run(node)
     assert host.clock == 1000
 
@@ -120,7 +129,7 @@ def test_a_denied_call_is_retried_for_a_minute_and_then_named(host: FakeHost, no
     host.fail["aws"] = Result(
         254, "", "An error occurred (AccessDeniedException) when calling DescribeFileSystems: not authorized"
     )
-    with pytest.raises(StepError, match=r"may not look for the file system: .*not authorized"):
+    with pytest.raises(StepError, match=r"^may not look for the file system: An error .*not authorized$"):
         fsx.run(node)
     assert 1060 <= host.clock < 1080
 
@@ -156,7 +165,9 @@ def test_a_mount_that_fails_at_first_is_tried_again(host: FakeHost, node: Node) 
 
 def test_a_mount_that_never_works_says_what_mount_said(host: FakeHost, node: Node) -> None:
     host.fail["mount"] = Result(32, "", "mount.lustre: Connection timed out")
-    with pytest.raises(StepError, match=r"was not mounted at /fsx within 120 s: mount.lustre: Connection timed out"):
+    with pytest.raises(
+        StepError, match=r"^\S+:/abcdefgh was not mounted at /fsx within 120 s: mount.lustre: Connection timed out$"
+    ):
         fsx.run(node)
     assert "lustre" not in host.text("/etc/fstab")
 
@@ -170,7 +181,7 @@ def test_a_read_only_mount_fails(host: FakeHost, node: Node, monkeypatch: pytest
         return whole(path, *args, **kwargs)  # type: ignore[call-overload]
 
     monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(StepError, match=r"cannot write to /fsx: Read-only file system"):
+    with pytest.raises(StepError, match=r"^cannot write to /fsx: Read-only file system$"):
         fsx.run(node)
 
 
@@ -181,9 +192,13 @@ def test_the_probe_leaves_nothing_and_the_private_part_is_private(world: World, 
 
 
 def test_an_old_line_in_fstab_for_the_mount_point_is_replaced(host: FakeHost, node: Node) -> None:
-    host.path("/etc/fstab").write_text("old@tcp:/x /fsx lustre defaults 0 0\nUUID=1 /data ext4 defaults 0 0\n")
+    others = ["UUID=1 /data ext4 defaults 0 0", "  # /fsx is HyperPod's", "#/dev/x /fsx ext4 defaults 0 0", "", "short"]
+    host.path("/etc/fstab").write_text("\n".join(["old@tcp:/x /fsx lustre defaults 0 0", *others, ""]))
     fsx.run(node)
-    assert host.text("/etc/fstab").splitlines() == ["UUID=1 /data ext4 defaults 0 0", FSTAB_LINE]
+    assert host.text("/etc/fstab").splitlines() == [*others, FSTAB_LINE]
+    host.path("/etc/fstab").write_text("\n".join([*others, ""]))
+    assert fstab.source(host, "/fsx") is None
+    assert fstab.source(host, "/data") == "UUID=1"
 
 
 WITH_HOME = {"network": VPC, "fsx": {"homeFileSystemId": HOME}}
@@ -251,7 +266,7 @@ def test_a_mount_that_hangs_once_is_tried_again_and_one_that_is_refused_is_told(
     assert tried == [kind, kind]
     other = made.node("worker", address="10.1.0.13")
     other.fail["mount"] = Result(32, "", "mount: Connection refused")
-    with pytest.raises(StepError, match=r"was not mounted at /\w+ within 120 s: mount: Connection refused"):
+    with pytest.raises(StepError, match=r"^\S+ was not mounted at /\w+ within 120 s: mount: Connection refused$"):
         step(other.node())
 
 

@@ -47,8 +47,8 @@ def test_without_metadata_the_controller_is_still_the_controller_and_says_how_it
     host.imds = {"mode": "down"}
     node = identified(host)
     assert node.role == "controller"
-    assert "did not answer" in node.warnings["identity"][0]
-    assert "identified by its address 10.1.0.10 alone" in node.warnings["identity"][0]
+    said = "instance metadata did not answer at http://169.254.169.254/latest/api/token: timed out"
+    assert node.warnings["identity"] == [f"{said}; identified by its address 10.1.0.10 alone"]
 
 
 def test_metadata_that_refuses_a_first_connection_is_asked_again(world: World) -> None:
@@ -60,7 +60,8 @@ def test_metadata_that_refuses_a_first_connection_is_asked_again(world: World) -
 def test_imdsv1_is_not_used_unless_the_configuration_allows_it(world: World) -> None:
     host = world.node("worker")
     host.imds = {"mode": "v1"}
-    assert "IMDSv1 is not allowed" in identified(host).warnings["identity"][0]
+    said = "instance metadata gave no session token (status 403), and IMDSv1 is not allowed (imds_v1)"
+    assert identified(host).warnings["identity"] == [f"{said}; identified by its address 10.1.0.12 alone"]
 
 
 def test_imdsv1_is_used_where_the_configuration_allows_it(world: World) -> None:
@@ -75,23 +76,36 @@ def test_imdsv1_is_used_where_the_configuration_allows_it(world: World) -> None:
 def test_an_unknown_node_fails_naming_what_was_looked_at(world: World) -> None:
     host = world.node("worker", address="10.1.9.9")
     with pytest.raises(
-        StepError, match=r"does not have this node: instance id i-\d+, addresses 10\.1\.9\.9; it has"
-    ) as e:
+        StepError,
+        match=r"^the resource configuration did not name this node within 30 s: /opt/ml/config/resource_config.json "
+        r"does not have this node: instance id i-\d+, addresses 10\.1\.9\.9; it has controller-1 i-\d+ 10\.1\.0\.10, "
+        r"login-1 i-\d+ 10\.1\.0\.11, workers-1 i-\d+ 10\.1\.0\.12, workers-2 i-\d+ 10\.1\.0\.13$",
+    ):
         identified(host)
-    assert "workers-1" in str(e.value)
+    host.imds = {"mode": "down"}
+    edit(host, lambda d: d.update(InstanceGroups=[]))
+    host.path("/proc/net/fib_trie").unlink()
+    with pytest.raises(StepError, match=r": instance id unknown \(.* timed out\), addresses none; it has no instance$"):
+        identified(host)
 
 
 def test_an_instance_id_and_an_address_of_two_nodes_are_refused(world: World) -> None:
     host = world.node("worker")
     host.imds = {"mode": "v2", "instance_id": "i-00000000000101013"}
-    with pytest.raises(StepError, match=r"this node is workers-2 .* by its address 10\.1\.0\.12 it is workers-1"):
+    with pytest.raises(
+        StepError,
+        match=r"^by its instance id i-\d+ this node is workers-2 of \S+, by its address 10.1.0.12 it is workers-1$",
+    ):
         identified(host)
 
 
 def test_a_group_without_parameters_fails_naming_both(world: World) -> None:
     host = world.node("worker")
     edit(host, lambda d: d["InstanceGroups"][2].update(Name="batch"))
-    with pytest.raises(StepError, match=r"in group batch by .* has only controller, login, workers"):
+    with pytest.raises(
+        StepError,
+        match=r"^this node is in group batch by \S+, and hyperpod_parameters.json has only controller, login, workers$",
+    ):
         identified(host)
 
 
@@ -173,6 +187,25 @@ def test_a_parameter_of_the_wrong_kind_is_named(world: World, key: str, value: A
         parameters.run(world.node("worker").node(identified=False))
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *((key, f"a{bad}b") for key in ("cluster_id", "cluster_name", "region", "images_registry") for bad in " \n"),
+        *((key, "a b") for key in ("home_fsx_id", "ssh_public_key_parameter")),
+        *(("fsx_mount", bad) for bad in ("fsx", "/f sx", "/fsx\n")),
+        *(("remote_write_url", bad) for bad in ("http://a", "https://a b", "https:/a")),
+        *(("cidrs", [bad]) for bad in ("10.0.0.0", "10.0.0.0/16 ", "10.0.0/16", "10.0.0.0/160")),
+        *(("instance_groups", [{**GROUP, key: "a b"}]) for key in ("name", "instance_type")),
+        ("instance_groups", [{**GROUP, "taints": ["a b"]}]),
+    ],
+)
+def test_a_parameter_that_would_be_more_than_a_word_of_a_line_is_refused(world: World, key: str, value: Any) -> None:
+    path = world.source / parameters.FILE_NAME
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    with pytest.raises(StepError, match=rf"/hyperpod_parameters\.json: {key}\S* is .*, and should "):
+        parameters.run(world.node("worker").node(identified=False))
+
+
 def test_the_environment_may_say_when_a_node_is_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HYPERPOD_LOST_AFTER", "2.5")
     assert identified(world.node("worker")).parameters.lost_after_seconds == 2.5
@@ -190,7 +223,11 @@ def test_a_clock_that_is_wrong_by_an_hour_fails_and_says_why_it_matters(world: W
     host = world.node("worker")
     host.skew = skew
     where = "ahead of" if skew > 0 else "behind"
-    with pytest.raises(StepError, match=f"the clock is 3600 s {where} the instance metadata's; MUNGE refuses"):
+    with pytest.raises(
+        StepError,
+        match=f"^the clock is 3600 s {where} the instance metadata's; MUNGE refuses credentials older than 300 s, "
+        "so no Slurm daemon would be believed$",
+    ):
         clock.run(identified(host))
     assert host.ran("chronyc", "-a", "makestep")
 

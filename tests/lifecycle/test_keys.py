@@ -41,7 +41,8 @@ def test_another_key_than_the_controllers_fails_with_both_digests(world: World) 
     worker.path(KEY).chmod(0o600)
     worker.path(KEY).write_text("x" * 128)
     with pytest.raises(
-        StepError, match=r"munge.key differs from the controller's within 20 s: sha256 \w{12} here, \w{12}"
+        StepError,
+        match=r"^/etc/munge/munge.key differs from the controller's within 20 s: sha256 \w{12} here, \w{12} there$",
     ):
         munge.run(ready(worker))
 
@@ -61,7 +62,8 @@ def test_without_a_key_the_controller_makes_one_and_the_others_take_it(world: Wo
     for host in hosts.values():
         host.path(KEY).unlink()
         node = ready(host)
-        munge.run(node)
+        origin = "key made for the cluster" if node.role == "controller" else "key taken from the controller"
+        assert munge.run(node) == f"{origin}, sha256 {munge.digest(host)[:12]}"
         assert not node.warnings, "nothing of it has to be put right"
     keys = {host.path(KEY).read_bytes() for host in hosts.values()}
     assert len(keys) == 1
@@ -87,7 +89,16 @@ def test_a_worker_without_the_agents_key_names_who_should_have_delivered_it(worl
     munge.run(ready(world.node("controller")))
     worker = world.node("worker")
     worker.path(KEY).unlink()
-    with pytest.raises(StepError, match=r"was put there by HyperPod's agent, which should have put the same one"):
+    said = "was put there by HyperPod's agent, which should have put the same one on this node"
+    with pytest.raises(StepError, match=rf"^no {KEY} here, and the controller's {said}$"):
+        munge.run(ready(worker))
+
+
+def test_a_worker_without_a_key_waits_for_the_controllers(world: World) -> None:
+    worker = world.node("worker")
+    worker.path(KEY).unlink()
+    said = "within 900 s: the controller has published none"
+    with pytest.raises(StepError, match=rf"^no {KEY} and no key from the controller {said}$"):
         munge.run(ready(worker))
 
 
@@ -121,19 +132,23 @@ def test_a_key_that_is_too_short_fails(world: World) -> None:
     host = world.node("controller")
     host.path(KEY).chmod(0o600)
     host.path(KEY).write_text("short")
-    with pytest.raises(StepError, match=r"has 5 bytes"):
+    with pytest.raises(StepError, match=rf"^{KEY} has 5 bytes; munged wants at least 32$"):
         munge.run(ready(host))
 
 
 def test_a_daemon_that_does_not_accept_its_own_credential_fails(world: World) -> None:
     host = world.node("controller")
     host.fail["unmunge"] = Result(15, "", "unmunge: Error: Expired credential")
-    with pytest.raises(StepError, match=r"does not accept its own credential within 20 s: unmunge: Error: Expired"):
+    with pytest.raises(
+        StepError, match=r"^MUNGE does not accept its own credential within 20 s: unmunge: Error: Expired credential$"
+    ):
         munge.run(ready(host))
 
 
 def test_a_controller_that_never_publishes_ends_the_wait(world: World) -> None:
-    with pytest.raises(StepError, match=r"the digest of the controller's MUNGE key was not there within 30 s"):
+    with pytest.raises(
+        StepError, match=r"^the digest of the controller's MUNGE key was not there within 30 s: it has published none$"
+    ):
         munge.run(ready(world.node("worker", patience=30.0)))
 
 

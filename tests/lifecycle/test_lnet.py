@@ -43,6 +43,8 @@ class Lnet:
         elif args[1:] == ("lnet", "unconfigure"):
             self.nets = {}
         elif args[1:3] == ("net", "add"):
+            assert (args[3], args[5]) == ("--net", "--if"), args
+            assert args[7:] == (("--peer-credits", "32") if args[4] == "efa" else ()), args
             net, device = args[4], args[6]
             if device in self.refused or not self.nets:
                 return Result(1, "", f"cannot add {device}")
@@ -55,7 +57,7 @@ class Lnet:
             self.discovery = 1
         elif args[1:] == ("udsp", "show"):
             return Result(0, "udsp:\n    - idx: 0\n      src: efa\n      dst: NA\n" if self.policies else "")
-        elif args[1:3] == ("udsp", "add"):
+        elif args[1:] == ("udsp", "add", "--src", "efa", "--priority", "0"):
             self.policies += 1
         else:
             return Result(1, "", f"no such command: {args}")
@@ -82,10 +84,12 @@ def kernel(host: FakeHost) -> Lnet:
 
 
 def warned(node: Node) -> str:
-    """The one warning of a run that left the node with TCP."""
+    """Why a run has left the node with TCP, as its one warning says."""
     assert lnet.run(node) == "TCP alone"
     (warning,) = (text for texts in node.warnings.values() for text in texts)
-    return warning
+    said, _, why = warning.partition(": ")
+    assert said == "the file system is used over TCP, not EFA"
+    return why
 
 
 def changes(host: FakeHost) -> list[tuple[str, ...]]:
@@ -128,25 +132,51 @@ def test_lnet_that_is_up_keeps_its_tcp(host: FakeHost, kernel: Lnet) -> None:
 def test_every_boot_does_it_again_before_anything_is_mounted(host: FakeHost, kernel: Lnet) -> None:
     lnet.run(host.node())
     unit = host.text(f"/etc/systemd/system/{lnet.UNIT}")
-    assert "Before=remote-fs-pre.target kubelet.service" in unit
     commands = [line for line in unit.splitlines() if line.startswith("ExecStart")]
-    assert commands[0] == "ExecStart=-/usr/bin/modprobe kefalnd ipif_name=ens6"
-    assert [line for line in commands if "--net efa" in line] == [
-        f"ExecStart=-/usr/bin/lnetctl net add --net efa --if {device} --peer-credits 32" for device in CHOSEN
+    others = [line for line in unit.splitlines() if line not in commands]
+    # systemd.special(7): what remote mounts wait for, and what asks for it.
+    assert others == [
+        "# Made by the HyperPod lifecycle scripts.",
+        "[Unit]",
+        "Description=LNet over TCP and EFA",
+        "Wants=network-online.target remote-fs-pre.target",
+        "After=network-online.target",
+        "Before=remote-fs-pre.target kubelet.service",
+        "",
+        "[Service]",
+        "Type=oneshot",
+        "RemainAfterExit=yes",
+        "",
+        "[Install]",
+        "WantedBy=multi-user.target",
+    ]
+    # A command that fails must not keep the file system from being mounted.
+    assert [line.removeprefix("ExecStart=-/usr/bin/") for line in commands] == [
+        "modprobe kefalnd ipif_name=ens6",
+        "modprobe ksocklnd",
+        "lnetctl lnet configure",
+        "lnetctl net add --net tcp --if ens6",
+        *(f"lnetctl net add --net efa --if {device} --peer-credits 32" for device in CHOSEN),
+        "lnetctl set discovery 1",
+        "lnetctl udsp add --src efa --priority 0",
     ]
     assert host.path(f"/etc/systemd/system/multi-user.target.wants/{lnet.UNIT}").is_symlink()
 
 
 def test_an_image_without_the_module_is_reported_and_lnet_is_left_alone(host: FakeHost, kernel: Lnet) -> None:
     kernel.modules = {"ksocklnd"}
-    warning = warned(host.node())
-    assert warning.startswith("the file system is used over TCP, not EFA: this image's Lustre client has no kefalnd")
+    why = "modprobe: FATAL: Module kefalnd not found"
+    assert warned(host.node()) == f"this image's Lustre client has no kefalnd ({why})"
     assert not [call for call in host.calls if call[0] == "lnetctl"]
 
 
 @pytest.mark.parametrize(
     ("version", "text"),
-    [("2.12.0g\n", r"version 2.12.0g; at least 2.12.1"), ("1.9\n", "version 1.9"), (None, "no known version")],
+    [
+        ("2.12.0g\n", "version 2.12.0g"),
+        ("1.9\n", "version 1.9"),
+        (None, "of no known version (no /sys/module/efa/version)"),
+    ],
 )
 def test_a_driver_that_is_too_old_is_said_and_nothing_is_loaded(
     host: FakeHost, kernel: Lnet, version: str | None, text: str
@@ -156,29 +186,29 @@ def test_a_driver_that_is_too_old_is_said_and_nothing_is_loaded(
         path.write_text(version)
     else:
         path.unlink()
-    assert text in warned(host.node())
+    assert warned(host.node()) == f"the EFA driver is {text}; at least 2.12.1 is needed"
     assert not host.ran("modprobe")
 
 
 def test_an_image_without_lnetctl_is_said(host: FakeHost, kernel: Lnet) -> None:
     host.missing.add("lnetctl")
-    assert "no lnetctl" in warned(host.node())
+    assert warned(host.node()) == "this image has no lnetctl, a command of the Lustre client"
 
 
 def test_devices_that_are_not_there_are_said(host: FakeHost, kernel: Lnet) -> None:
     host.path("/sys/class/infiniband").rename(host.path("/sys/class/gone"))
-    assert "no EFA device" in warned(host.node())
+    assert warned(host.node()) == "no EFA device in /sys/class/infiniband"
 
 
 def test_a_node_without_a_default_route_uses_no_efa(host: FakeHost, kernel: Lnet) -> None:
     host.path("/proc/net/route").unlink()
-    assert warned(host.node()) == "the file system is used over TCP, not EFA: there is no default route"
+    assert warned(host.node()) == "there is no default route"
     assert not host.ran("modprobe")
 
 
 def test_tcp_stays_where_lnet_takes_no_efa(host: FakeHost, kernel: Lnet) -> None:
     kernel.refused = set(CHOSEN)
-    assert "LNet took none of 8 EFA interfaces (rdmap0s27: cannot add rdmap0s27)" in warned(host.node())
+    assert warned(host.node()) == "LNet took none of 8 EFA interfaces (rdmap0s27: cannot add rdmap0s27)"
     assert kernel.nets == {"lo": [], "tcp": ["ens6"]}
     assert not host.path(f"/etc/systemd/system/{lnet.UNIT}").exists()
 
@@ -195,7 +225,7 @@ def test_some_interfaces_are_better_than_none(host: FakeHost, kernel: Lnet) -> N
 
 def test_lnet_is_left_to_the_mount_where_it_takes_no_tcp(host: FakeHost, kernel: Lnet) -> None:
     kernel.refused = {"ens6"}
-    assert "cannot add ens6" in warned(host.node())
+    assert warned(host.node()) == "`lnetctl net add --net` failed: cannot add ens6"
     assert kernel.nets == {}
 
 

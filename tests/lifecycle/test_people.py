@@ -102,6 +102,10 @@ def test_what_others_have_in_the_files_of_accounts_stays_byte_by_byte(world: Wor
             file.write(text)
     own = host.path("/etc/passwd").read_text("latin-1").replace("research1:/bin/bash", "research1:/bin/zsh")
     host.path("/etc/passwd").write_text(own, "latin-1")
+    password = "research1:$6$y:19000:0:99999:7::20000:\n"
+    kept = [line for line in host.path("/etc/shadow").read_text("latin-1").splitlines(True) if "research1" not in line]
+    host.path("/etc/shadow").write_text("".join([*kept, password]), "latin-1")
+    lines["shadow"] += password.encode()
     node = applied(world, ONE, TWO)
     for name, text in lines.items():
         assert text in host.path(f"/etc/{name}").read_bytes(), name
@@ -150,7 +154,8 @@ def test_who_has_left_is_locked_loses_keys_and_processes_and_keeps_the_home(worl
     assert keys(node) == ""
     assert (world.shared / "home/research1/.bashrc").exists()
     node = applied(world, ONE, TWO)
-    assert (row(node, "passwd", "research1")[-1], row(node, "shadow", "research1")[6]) == ("/bin/bash", "")
+    assert row(node, "passwd", "research1")[-1] == "/bin/bash"
+    assert (row(node, "shadow", "research1")[0], row(node, "shadow", "research1")[6]) == ("*", "")
     assert PUBLIC_KEY in keys(node)
 
 
