@@ -80,7 +80,8 @@ def test_a_file_system_that_never_becomes_available_ends_the_wait_with_what_was_
     assert len([call for call in host.calls if call[0] == "aws"]) < 300
     for there, seen in (
         ([file_system("fs-0a", "CREATING")], "fs-0a is CREATING"),
-        ([{}], "none has it yet; others there: None"),
+        ([file_system("fs-b", tag="other-1")], "none has it yet; others there: fs-b"),
+        ([], "the region has no file system"),
     ):
         world.file_systems = there
         with pytest.raises(StepError, match=rf" within 1800 s: {seen}$"):
