@@ -8,7 +8,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from urllib.request import urlopen
@@ -121,36 +120,112 @@ def test_in_a_pod_one_rank_serves_what_all_of_them_told(reports: ModuleType, tmp
 
 
 class Torch:
-    """As much of PyTorch as a rank's own work takes: each product costs this many seconds, or memory is short."""
+    """As much of PyTorch as a rank's own work takes: time goes by in its products alone. Without rounds there is no
+    memory."""
 
-    float32 = bfloat16 = None
+    float32, bfloat16 = "float32", "bfloat16"
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+    def __init__(self, clock: list[float], *rounds: float) -> None:
+        self.clock, self.rounds, self.products, self.waited = clock, rounds, 0, 0
+        self.cuda = SimpleNamespace(synchronize=self._synchronize)
+        self.asked: tuple[object, ...] = ()
 
-    def full(self, *_: object, **__: object) -> Torch:
-        if self.seconds < 0:
+    def _synchronize(self) -> None:
+        self.waited += 1
+
+    def full(self, shape: tuple[int, int], value: float, device: object, dtype: str) -> Torch:
+        if not self.rounds:
             raise RuntimeError("CUDA out of memory")
+        self.asked = (shape, value, device, dtype)
         return self
 
-    def __matmul__(self, _: Torch) -> Torch:
-        time.sleep(self.seconds)
+    def __matmul__(self, other: Torch) -> Torch:
+        assert other is self
+        self.clock[0] += self.rounds[self.products // 32 % len(self.rounds)]
+        self.products += 1
         return self
 
 
-def test_a_rank_times_its_own_work_beside_the_steps(reports: ModuleType, tmp_path: Path) -> None:
-    cpu, told = SimpleNamespace(type="cpu"), []
-    for rank, seconds in enumerate((0.0002, 0.002, -1)):
+def test_a_rank_times_its_own_work_beside_the_steps(
+    reports: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, told = [100.0], []
+    fake = SimpleNamespace(perf_counter=lambda: clock[0], monotonic=lambda: clock[0], time=lambda: clock[0])
+    monkeypatch.setattr(reports, "time", fake)
+    cpu, gpu, neuron = (SimpleNamespace(type=kind) for kind in ("cpu", "cuda", "xla"))
+    # The first round, which loads libraries, is none of the three of which the fastest counts.
+    quick, slow, short = Torch(clock, 1, 4, 3, 5), Torch(clock, 1, 40, 30, 50), Torch(clock)
+    for rank, (torch, device) in enumerate(((quick, cpu), (slow, gpu), (short, gpu))):
         report = reports.Report(rank, {"HYPERPOD_TRAINING_REPORTS": str(tmp_path)})
         report.begin()
-        report.alone(Torch(seconds), cpu)
+        report.alone(torch, device)
         report.step(1, 10)
         told.append(json.loads((tmp_path / f"rank-{rank}.json").read_text()).get("compute_seconds"))
-    quick, slow, short = told
-    assert slow > 32 * 0.002 > 1.2 * quick
-    assert short is None
+    assert told == [3 * 32, 30 * 32, None]
+    assert quick.asked == ((128, 128), 1 / 128, cpu, "float32")
+    assert slow.asked == ((2048, 2048), 1 / 2048, gpu, "bfloat16")
+    # A GPU has done its work only when it says so, and XLA begins only when it is told to.
+    assert (quick.waited, slow.waited) == (0, 4)
+    marked: list[str] = []
+    xm = SimpleNamespace(mark_step=lambda: marked.append("mark"), wait_device_ops=lambda: marked.append("wait"))
+    report = reports.Report(3, {"HYPERPOD_TRAINING_REPORTS": str(tmp_path)})
+    for rounds in (4, 7):
+        report.alone(Torch(clock, 1), neuron, xm)
+        assert marked == ["mark", "wait"] * rounds
     # Nobody reads it: no work.
     reports.Report(0, {}).alone(None, None)
+
+
+def test_a_rank_is_done_with_its_own_part_once_its_gpu_is_and_tells_every_two_seconds(
+    reports: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    fake = SimpleNamespace(perf_counter=lambda: clock[0], monotonic=lambda: clock[0], time=lambda: 1e9 + clock[0])
+    monkeypatch.setattr(reports, "time", fake)
+
+    def passes(seconds: float) -> None:
+        clock[0] += seconds
+
+    report = reports.Report(7, {"HYPERPOD_TRAINING_REPORTS": str(tmp_path)})
+    cuda = SimpleNamespace(is_available=lambda: True, synchronize=lambda: passes(0.25))
+    report.begin()
+    passes(0.5)
+    report.computed(SimpleNamespace(cuda=cuda))
+    passes(0.25)
+    assert report.step(5, 1000, 2.5, steps=2) == 0.5
+    first = {
+        "compute_seconds": 0.75, "step": 5, "step_seconds": 0.5, "updated_time_seconds": 1e9 + 101,
+        "tokens_per_second": 2000.0, "loss": 2.5,
+    }  # fmt: skip
+
+    def told() -> dict[str, float]:
+        found: dict[str, float] = json.loads((tmp_path / "rank-7.json").read_text())
+        return found
+
+    assert told() == first
+    report.begin()
+    passes(1.875)
+    report.computed(SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False)))
+    report.step(6, 1000)
+    assert told() == first
+    report.begin()
+    passes(0.125)
+    report.step(7, 1000)
+    assert told() == {
+        **first, "compute_seconds": 1.875, "step": 7, "step_seconds": 0.125, "updated_time_seconds": 1e9 + 103,
+        "tokens_per_second": 8000.0,
+    }  # fmt: skip
+    # A checkpoint is told at once.
+    with report.checkpoint():
+        passes(0.5)
+    assert {name: told()[name] for name in ("checkpoint_seconds", "checkpoint_time_seconds")} == {
+        "checkpoint_seconds": 0.5,
+        "checkpoint_time_seconds": 1e9 + 103.5,
+    }
+    report.begin()
+    passes(0.1)
+    report.step(8, 1000)
+    assert told()["step"] == 7
 
 
 def test_it_runs_on_the_python_that_trains_whatever_that_has(tmp_path: Path) -> None:
