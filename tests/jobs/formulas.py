@@ -128,13 +128,18 @@ def step():
 
 def sweep():
     """One of three ranks: each collective's first result is right, and what did not come counts as wrong."""
-    rank, world, count = int(os.environ["RANK"]), 3, 7
+    rank, world = int(os.environ["RANK"]), 3
     dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=world)
-    part = count // world
+    for count, part in ((7, 2), (1, 1)):
+        _exchange(rank, world, count, part)
+    _time(rank, world)
+
+
+def _exchange(rank, world, count, part):
     # Values that are wrong as long as nothing was exchanged: a rank has its own, and zeros.
     wrong = {
         "all_reduce": [count] * 3,
-        "broadcast": [0, count, count],
+        "broadcast": [0, count, count],  # The first rank's is what all get.
         "reduce": [count, 0, 0],
         "all_gather": [part * world] * 3,
         "gather": [part * world, 0, 0],
@@ -146,6 +151,9 @@ def sweep():
         assert int(check()) == before[rank], (name, check())
         operation()
         assert int(check()) == 0, name
+
+
+def _time(rank, world):
     # Rank r needs r + 1 hundredths of a second a round, of which one is said to be wrong.
     clock, rounds = [0.0], [0]
     gloo_sweep.time = SimpleNamespace(perf_counter=lambda: clock[0])

@@ -338,34 +338,3 @@ def test_a_ranks_place_is_torchruns_or_slurms(trainer: str, monkeypatch: pytest.
         assert place() == (9, 16, 1)
         del os.environ["SLURM_LOCALID"]
         assert place() == (0, 1, 0)
-
-
-def test_nanogpt_trains_with_its_published_optimizer(nanogpt: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """AdamW with 0.9, 0.95 and a decay of 0.1 (github.com/karpathy/nanoGPT, train.py)."""
-
-    class Enough(Exception):
-        pass
-
-    given: dict[str, object] = {}
-
-    def adamw(parameters: str, **more: object) -> None:
-        given.update(more)
-        raise Enough(parameters)
-
-    model = SimpleNamespace(to=lambda device: "model")
-    for name, answer in (
-        ("Asked", None),
-        ("_place", (0, 1, 0)),
-        ("_join", "gloo"),
-        ("_device", "cpu"),
-        ("_encode", []),
-        ("build", model),
-        ("_distributed", SimpleNamespace(parameters=lambda: "parameters")),
-        ("_torch", SimpleNamespace(optim=SimpleNamespace(AdamW=adamw), set_num_threads=int, manual_seed=int)),
-    ):
-        monkeypatch.setattr(nanogpt, name, lambda *_, answer=answer: answer)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setattr(sys, "argv", ["x", "--out", "x", "--rate", "0.002"])
-    with pytest.raises(Enough, match=r"^parameters$"):
-        nanogpt.main()
-    assert given == {"lr": 0.002, "betas": (0.9, 0.95), "weight_decay": 0.1}
