@@ -39,9 +39,10 @@ class Rank:
 
     def __init__(self, nanogpt: ModuleType, patch: pytest.MonkeyPatch, rank: int, world: int, device: str) -> None:
         self.did: list[Any] = []
-        self.start, self.history, self.stop_at = 0, [], 99
+        self.start, self.stop_at = 0, 99
+        self.history: list[Any] = []
         whole = SimpleNamespace(parameters=lambda: "all parameters")
-        model = SimpleNamespace(
+        model: Any = SimpleNamespace(
             to=lambda where: only(device, answer=model)(where),
             parameters=lambda: [SimpleNamespace(numel=lambda: 600_000), SimpleNamespace(numel=lambda: 34_567)],
         )
