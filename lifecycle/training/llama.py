@@ -67,7 +67,7 @@ def tokens(options: argparse.Namespace) -> Any:
     if not path.is_file():
         raise SystemExit(f"--data {options.data}: no such file or folder")
     found = numpy.memmap(str(path), dtype=kind, mode="r") if path.stat().st_size else ()
-    if len(found) <= options.context:
+    if len(found) < options.context:
         raise SystemExit(f"--data {options.data}: {len(found)} tokens, fewer than one sequence of --context has")
     return found
 
@@ -80,7 +80,7 @@ def batch(options: argparse.Namespace, data: Any, step: int, rank: int) -> Any:
     shape = (options.batch, options.context)
     if data is None:
         return torch.randint(options.vocabulary, shape, generator=generator)
-    starts = torch.randint(len(data) - options.context, (options.batch,), generator=generator)
+    starts = torch.randint(len(data) - options.context + 1, (options.batch,), generator=generator)
     return torch.stack([torch.from_numpy(data[int(s) : int(s) + options.context].astype("int64")) for s in starts])
 
 

@@ -14,7 +14,9 @@ from types import SimpleNamespace
 sys.path.insert(0, os.environ["TRAINING"])
 
 import gloo_sweep
+import llama
 import nanogpt
+import numpy
 import torch
 import torch.distributed as dist
 
@@ -124,6 +126,79 @@ def step():
         before = float((weight**2).sum() / 2)
         assert abs(train(number, 0, 4, rest) / before - share) < 1e-4
     assert len(told) == 2
+
+
+def batches():
+    """Sequences of the tokens, or of any that the vocabulary has: a step's and a rank's own, and always the same."""
+    options = SimpleNamespace(seed=1, batch=2000, context=4, vocabulary=9)
+    text = llama.batch(options, numpy.arange(50, dtype="uint16"), 3, 0)
+    assert [text.dtype, tuple(text.shape)] == [torch.int64, (2000, 4)]
+    assert (text - text[:, :1]).unique(dim=0).tolist() == [[0, 1, 2, 3]]
+    assert text[:, 0].unique().tolist() == list(range(47))
+    drawn = llama.batch(options, None, 3, 0)
+    assert [tuple(drawn.shape), drawn.unique().tolist()] == [(2000, 4), list(range(9))]
+    assert llama.batch(options, numpy.arange(4, dtype="uint16"), 3, 0)[0].tolist() == [0, 1, 2, 3]
+    for data in (None, numpy.arange(50, dtype="uint16")):
+        small = SimpleNamespace(**{**vars(options), "batch": 2})
+        others = [llama.batch(small, data, step, rank).tolist() for step in (0, 1, 2) for rank in (0, 1, 2)]
+        others.append(llama.batch(SimpleNamespace(**{**vars(small), "seed": 50}), data, 0, 0).tolist())
+        assert all(one not in others[:number] for number, one in enumerate(others))
+        assert llama.batch(small, data, 0, 0).tolist() == others[0]
+
+
+def steps():
+    """The steps from one on: what is reported, printed and saved of a rank that is the first of two."""
+    dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=0, world_size=1)
+    dist.get_world_size = lambda: 2
+    did, clock, now, stop = [], [0.0], [2], [99]
+    # The other rank's loss is a half, and it may be asked to stop.
+    dist.all_reduce = lambda both: both.add_(torch.tensor([0.25, float(now[0] > stop[0])]))
+
+    class Report:
+        def __init__(self, rank):
+            assert rank == 0
+
+        def begin(self):
+            clock[0] = 0.0
+
+        def step(self, *given, steps):
+            did.append((*given, steps))
+            return clock[0] / steps
+
+        def alone(self, module, device):
+            assert module is torch
+            did.append(device.type)
+
+        checkpoint = __enter__ = lambda self: self
+
+        def __exit__(self, *_):
+            did.append("saved")
+
+    def one(sequences, rate):
+        assert sequences.tolist() == llama.batch(options, None, now[0], 0).tolist()
+        assert rate == llama.rate(options, now[0])
+        clock[0] += 2.0
+        now[0] += 1
+        return torch.tensor(float(now[0]), requires_grad=True)
+
+    llama.Report, llama.print = Report, lambda text, flush: did.append(text)
+    options = llama.parser("x").parse_args(["--out", "x", "--context", "8"])
+    options.steps, options.save_every, options.log_every = 9, 2, 3
+    llama.train(options, 2, None, False, one, lambda step: did.append(f"save {step}"))
+    # Of two ranks with one sequence of eight tokens each. Not saved at once, but where a step is logged or one is due.
+    assert did == [
+        *((3, 16, 2.25, 2), "cpu", "step 3: loss 2.2500, 2000 ms, 8 tokens/s"),
+        *((4, 16, 2.75, 1), "cpu", "step 4: loss 2.7500, 2000 ms, 8 tokens/s", "save 4", "saved"),
+        *((6, 16, 3.75, 2), "cpu", "step 6: loss 3.7500, 2000 ms, 8 tokens/s", "save 6", "saved"),
+        *((8, 16, 4.75, 2), "cpu", "step 8: loss 4.7500, 2000 ms, 8 tokens/s", "save 8", "saved"),
+    ], did
+    # The other rank is asked in step 3, or this one before all: they stop together, at a step that is logged.
+    for others, own, last in ((3, False, 3), (99, True, 2)):
+        did.clear()
+        now[0], stop[0] = 1, others
+        llama.train(options, 1, None, own, one, lambda step: did.append(f"save {step}"))
+        assert now[0] == last + 1
+        assert [step for step in did if str(step).startswith("save ")] == ["save 2", "save 3"][: last - 1]
 
 
 def sweep():

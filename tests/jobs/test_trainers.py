@@ -244,7 +244,7 @@ def test_llama_says_what_is_wrong_with_its_data_before_it_loads_a_model(tmp_path
     (tmp_path / "few").write_bytes(b"12345678")
     code = LLAMA.replace("join(", "0 and join(")
     with pytest.raises(AssertionError, match=why):
-        python_says(python_with_torch(), code, "--data", str(tmp_path / data), "--context", "4")
+        python_says(python_with_torch(), code, "--data", str(tmp_path / data), "--context", "5")
 
 
 def test_deepspeed_llama_resumes_from_the_newest_checkpoint_that_all_ranks_finished(tmp_path: Path) -> None:
@@ -351,6 +351,11 @@ FORMULAS = Path(__file__).with_name("formulas.py")
 @pytest.mark.parametrize("formula", ["gpt", "step"])
 def test_nanogpt_is_the_published_model_and_trains_it_on_its_own_part_of_the_text(formula: str) -> None:
     python_says(python_with_torch(), FORMULAS.read_text(), formula)
+
+
+def test_llama_draws_every_sequence_of_its_tokens_and_saves_and_tells_when_it_is_asked_to(tmp_path: Path) -> None:
+    python_says(python_with_torch(), FORMULAS.read_text(), "batches")
+    python_says(python_with_torch(), FORMULAS.read_text(), "steps", str(tmp_path / "store"))
 
 
 def test_a_sweep_of_three_ranks_exchanges_values_checks_them_and_times_the_slowest(tmp_path: Path) -> None:

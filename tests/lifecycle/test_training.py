@@ -282,7 +282,7 @@ def test_a_folder_of_tokens_says_their_type_and_vocabulary_and_a_flat_file_is_to
             llama.tokens(llama.parser("x").parse_args(["--out", "x", "--data", str(path)]))
     monkeypatch.setitem(sys.modules, "numpy", SimpleNamespace(memmap=lambda *_, **__: range(8)))  # type: ignore[arg-type]
     file.write_bytes(b"some")
-    enough, few = (["--out", "x", "--data", str(file), "--context", str(context)] for context in (7, 8))
+    enough, few = (["--out", "x", "--data", str(file), "--context", str(context)] for context in (8, 9))
     assert llama.tokens(llama.parser("x").parse_args(enough)) == range(8)
     with pytest.raises(SystemExit, match="8 tokens, fewer than one sequence"):
         llama.tokens(llama.parser("x").parse_args(few))
