@@ -19,7 +19,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
+from typing import Any, Callable, Dict, List, NoReturn, Tuple
 
 from training_report import Asked, Report
 
@@ -314,7 +314,7 @@ def _save(torch: Any, out: Path, model: Any, optimizer: Any, step: int, history:
     aside = out / f".{path.name}.new"
     # Only tensors and integers, which PyTorch 1.13 reads with weights_only. The options set the optimizer's settings.
     state = {"model": model.state_dict(), "moments": optimizer.state_dict()["state"], "step": step}
-    state["history"] = torch.tensor(history, dtype=torch.float64)
+    state["history"] = torch.tensor(history)
     try:
         with aside.open("wb") as file:
             torch.save(state, file)
@@ -366,7 +366,6 @@ def _result(
     backend: str,
     world: int,
 ) -> None:
-    newest: Optional[Path] = _checkpoints(out)[-1] if _checkpoints(out) else None
     result = {
         "steps": options.steps,
         "first_loss": history[0][1],
@@ -375,7 +374,8 @@ def _result(
         "ms_per_step": sum(times) / len(times) if times else 0.0,
         "backend": backend,
         "world_size": world,
-        "checkpoint": str(newest),
+        # The last step has saved one.
+        "checkpoint": str(_checkpoints(out)[-1]),
     }
     aside = out / ".result.json.new"
     aside.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

@@ -44,7 +44,7 @@ class Rank:
         whole = SimpleNamespace(parameters=lambda: "all parameters")
         model: Any = SimpleNamespace(
             to=lambda where: only(device, answer=model)(where),
-            parameters=lambda: [SimpleNamespace(numel=lambda: 600_000), SimpleNamespace(numel=lambda: 34_567)],
+            parameters=lambda: [SimpleNamespace(numel=lambda: 600_000_000), SimpleNamespace(numel=lambda: 34_565_100)],
         )
         torch = SimpleNamespace(
             __version__="2.9",
@@ -165,7 +165,7 @@ def test_a_rank_trains_to_the_last_step_logs_saves_and_tells(
         ("result", nanogpt.Path("o"), rank.options, history, times, "gloo", 4), ("barrier",), ("end", 0),
     ]  # fmt: skip
     assert capsys.readouterr().out.splitlines() == [
-        f"model 0.63M parameters, {len(symbols)} characters, 4 ranks, gloo, PyTorch 2.9",
+        f"model 634.57M parameters, {len(symbols)} characters, 4 ranks, gloo, PyTorch 2.9",
         "started from nothing",
         # The mean of as many steps as are between two lines.
         "iter 0: loss 4.0000, 100 ms",

@@ -128,7 +128,7 @@ def test_a_checkpoint_without_space_is_said_and_leaves_no_half_of_one(nanogpt: M
             # PyTorch's own, from the end of its archive.
             raise RuntimeError("unexpected pos 40384 vs 40272")
 
-    torch = SimpleNamespace(save=save, tensor=lambda rows, dtype: rows, float64=None)
+    torch = SimpleNamespace(save=save, tensor=lambda rows: rows)
     part = SimpleNamespace(state_dict=lambda: {"state": {}})
     (tmp_path / "checkpoint-00000020.pt").write_text("whole")
     with pytest.raises(RuntimeError, match=r"checkpoint of iter 40 was not saved in .*: \[Errno 28\] No space left"):
@@ -139,7 +139,7 @@ def test_a_checkpoint_without_space_is_said_and_leaves_no_half_of_one(nanogpt: M
 def test_the_result_says_where_the_loss_began_and_ended_and_where_the_newest_checkpoint_is(
     nanogpt: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for step in (20, 40):
+    for step in (0, 20, 40):
         (tmp_path / f"checkpoint-{step:08}.pt").touch()
     history = [(0, 4.25), (20, 3.5), (40, 2.5)]
     nanogpt._result(tmp_path, SimpleNamespace(steps=40), history, [100.0, 150.0], "nccl", 16)
@@ -154,6 +154,9 @@ def test_the_result_says_where_the_loss_began_and_ended_and_where_the_newest_che
         "checkpoint": str(tmp_path / "checkpoint-00000040.pt"),
     }
     assert capsys.readouterr().out == "done: 40 iterations, loss 4.2500 -> 2.5000\n"
+    # A job that had ended and is started again trains no more.
+    nanogpt._result(tmp_path, SimpleNamespace(steps=40), history, [], "nccl", 16)
+    assert json.loads((tmp_path / "result.json").read_text())["ms_per_step"] == 0
 
 
 # Gloo's sweep
