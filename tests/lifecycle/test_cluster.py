@@ -108,7 +108,9 @@ def test_whole_nodes_are_allocated_and_the_command_goes_on_inside(
     [
         (["sh", "-c", "echo first >&2; echo the reason >&2; exit 3"], r"^`sh -c .*` failed: the reason$"),
         (["sh", "-c", "echo the reason; exit 3"], r"failed: the reason$"),
-        (["sh", "-c", "exit 3"], r"failed: exit status 3$"),
+        # Of a long one its first four words.
+        (["sh", "-c", "exit 3", "x", "y"], r"^`sh -c exit 3 x` failed: exit status 3$"),
+        (["sleep", "9", "0", "0", "0"], r"^`sleep 9 0 0` did not end within 0 s$"),
         (["no-such-command"], r"^command not found: no-such-command$"),
         (["sleep", "9"], r"^`sleep 9` did not end within 0 s$"),
     ],

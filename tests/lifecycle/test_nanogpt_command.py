@@ -117,7 +117,9 @@ def test_a_training_run_is_rated(
     ]
     assert lines[3 if result else 0 :] == [*(f"  {reason}" for reason in reasons), *(failed if code else ["PASS"])]
     assert nanogpt._report(Namespace(json=True), "1", state, tmp_path) == code
-    document = json.loads(capsys.readouterr().out)
+    shown = capsys.readouterr().out
+    document = json.loads(shown)
+    assert shown == json.dumps(document, indent=2) + "\n"
     assert document.pop("result") == (whole if result else None)
     assert document == {"job": "1", "state": state, "passed": not code, "reasons": reasons}
 

@@ -58,6 +58,7 @@ def test_nccl_runs_with_every_gpu_of_the_workers_and_says_all_it_measured(
     assert started == [(nccl_test.mpirun(options, p5(), 8), 60)]
     shown = capsys.readouterr()
     document = json.loads(shown.out)
+    assert shown.out == json.dumps(document, indent=2, sort_keys=True) + "\n"
     assert [row["busbw"] for row in document.pop("rows")] == [0.0, 300.5]
     assert document == {
         "test": "nccl", "collective": "all_reduce", "backend": "nccl", "transport": "efa-rdma",
@@ -126,6 +127,7 @@ def test_nccom_measures_in_one_run_and_checks_values_in_a_second(
     shown = capsys.readouterr()
     assert shown.err == "all_reduce, 2 nodes x 32 NeuronCores, efa-rdma, ['n1', 'n2']\n"
     document = json.loads(shown.out)
+    assert shown.out == json.dumps(document, indent=2, sort_keys=True) + "\n"
     assert len(document.pop("rows")) == 4
     assert document == {
         "test": "nccom", "collective": "all_reduce", "transport": "efa-rdma", "nodes": ["n1", "n2"],

@@ -98,6 +98,8 @@ def test_where_every_pair_is_below_the_wires_threshold_no_node_is_blamed() -> No
 def test_a_healthy_cluster_passes() -> None:
     found = pairs.judge(measured(names(8), lambda *pair: False), 28.0, {})
     assert found.good
+    # What is just fast enough is.
+    assert pairs.judge([Pair(("a", "b"), FAST), Pair(("a", "c"), 0.8 * FAST), Pair(("b", "c"), FAST)], None, {}).good
     assert pairs.verdict(found)[-1] == "PASS"
 
 
@@ -139,7 +141,9 @@ def test_the_command_tests_pairs_with_every_gpu_of_both_and_names_the_slow_node(
 ) -> None:
     monkeypatch.setattr(sys, "argv", [slow_node.NAME, "--json"])
     assert slow_node.main() == 1
-    document = json.loads(capsys.readouterr().out)
+    shown = capsys.readouterr().out
+    document = json.loads(shown)
+    assert shown == json.dumps(document, indent=2, sort_keys=True) + "\n"
     assert document["tested"] == ["n1", "n3", "n2", "n4"], "neighbours come first"
     assert (document["nodes"], document["links"], document["passed"]) == (["n3"], [], False)
     assert [sorted(pair) for pair in document["pairs"]] == [["busbw", "nodes", "reason"]] * 6
@@ -214,6 +218,24 @@ def test_a_healthy_allocation_passes(
     out = capsys.readouterr().out
     assert "round 1 of 3: n1 - n4 400.00 GB/s" in out
     assert out.endswith("PASS\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "limit", "passed"),
+    [([], 280, False), (["--threshold", "300"], 300, False), (["--threshold", "0"], 200, True)],
+)
+def test_the_threshold_of_a_pair_is_the_types_or_ones_own(
+    words: list[str],
+    limit: int,
+    passed: bool,
+    allocation: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(nccl_test, "run_test", lambda *_: (0, output(250.0)))
+    monkeypatch.setattr(sys, "argv", [slow_node.NAME, *words])
+    assert slow_node.main() == int(not passed)
+    assert f"Fastest pair: 250.00 GB/s; slow is below {limit}.00 GB/s\n" in capsys.readouterr().out
 
 
 def test_a_test_that_ends_early_says_why(

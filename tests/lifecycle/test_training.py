@@ -180,7 +180,12 @@ def swept(
     torch = SimpleNamespace(set_num_threads={1: None}.__getitem__, __version__="2.9", distributed=distributed)
     monkeypatch.setitem(sys.modules, "torch", torch)  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "torch.distributed", distributed)  # type: ignore[arg-type]
-    monkeypatch.setattr(sweep, "_measure", lambda *_: (0.001, 0))
+
+    def measure(*given: Any) -> tuple[float, int]:
+        assert (given[:2], given[2].collective, given[4:]) == ((torch, distributed), collective, (rank, 4))
+        return 0.001, 0
+
+    monkeypatch.setattr(sweep, "_measure", measure)
     monkeypatch.setattr(sweep, "end", {0: None}.__getitem__)
     for name, value in (("PROCID", str(rank)), ("NTASKS", "4")):
         monkeypatch.setenv(f"SLURM_{name}", value)

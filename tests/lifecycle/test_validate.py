@@ -113,7 +113,8 @@ def test_a_worker_that_takes_jobs_passes(node: Node, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    "state", ["IDLE+DRAIN", "ALLOCATED+DRAIN", "DOWN", "IDLE*", "MIXED+FAIL", "IDLE+DOWN", "FUTURE", "DOWN*", ""]
+    "state",
+    ["IDLE+DRAIN", "ALLOCATED+DRAIN", "DOWN", "IDLE*", "MIXED+FAIL", "IDLE+DOWN", "IDLE+CLOUD*", "FUTURE", "DOWN*", ""],
 )
 def test_a_worker_that_takes_no_jobs_fails_with_its_state(
     node: Node, capsys: pytest.CaptureFixture[str], state: str
@@ -189,6 +190,15 @@ def test_a_sick_worker_fails_by_the_one_check_with_the_reason(
     assert code == 1
     assert [name for name, (good, _) in found.items() if not good] == [check]
     assert found[check][1] == said.format(node=node.summary.parent)
+
+
+def test_the_transport_is_what_the_type_can_do(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    node.own["group"] = asdict(group("workers", "ml.g5.48xlarge"))
+    assert node.judged(capsys)[1]["transport"] == (
+        False, "efa-rdma, but ml.g5.48xlarge should have efa-sendrecv; probe: all good",
+    )  # fmt: skip
+    node.own["transport"] = "efa-sendrecv"
+    assert node.judged(capsys)[1]["transport"] == (True, "efa-sendrecv")
 
 
 def test_a_skipped_step_is_no_fault(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
