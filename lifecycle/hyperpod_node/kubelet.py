@@ -6,6 +6,7 @@ file with its authority, and a command that prints a token. Nodes have no YAML l
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import ssl
@@ -88,7 +89,7 @@ class Api:
         except urllib.error.HTTPError as error:
             with error:
                 raise StepError(f"{what} refuses: {_message(error.read(4096)) or error.reason}") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise StepError(f"{what} does not answer: {error}") from None
         if not isinstance(found, dict):
             raise StepError(f"{what} answers with no object")

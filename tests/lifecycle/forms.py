@@ -49,6 +49,8 @@ PATIENCE = {
     "cc": (60, 300),
     "modprobe": (60, 300),
     "mariadb-dump": (1800, 3600),
+    # An image of some gigabytes, less than the 30 minutes that the unit has to start.
+    "docker --config": (1200, 1799),
     # TimeoutStartSec of munged's drop-in, in which it may wait for the file system.
     "systemctl restart munge": (151, 300),
     # systemd-system.conf(5): a daemon has 90 s to end.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
 import ssl
@@ -63,6 +64,8 @@ def refusal(body: bytes) -> urllib.error.HTTPError:
         (refusal(b"[]"), "refuses: Forbidden"),
         (refusal(b"<html>"), "refuses: Forbidden"),
         (OSError("timed out"), "does not answer: timed out"),
+        # What an API server that ends in the middle of an answer comes to; it is no OSError.
+        (http.client.IncompleteRead(b"{"), "does not answer: IncompleteRead(1 bytes read)"),
         (b"<html>", "does not answer: Expecting value: line 1 column 1 (char 0)"),
         ([], "answers with no object"),
     ],
