@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
 import shutil
-import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def fetch(url: str, name: str, folder: Path, offline: Path | None, progress: Pro
                 file.write(block)
                 if progress and task is not None:
                     progress.update(task, advance=len(block))
-    except (urllib.error.URLError, OSError) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:
         raise cannot_know(
             f"{url} cannot be downloaded: {error}",
             f"check the network and proxy, or download it elsewhere as {name} and give that folder with --from",
