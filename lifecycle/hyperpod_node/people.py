@@ -55,7 +55,8 @@ def run(node: Node) -> str:
     done = apply(node.host, wanted)
     for warning in done.warnings:
         node.warn(warning)
-    return f"{len(done.people)} people" + (f", {len(done.locked)} locked" if done.locked else "")
+    known = len(done.people)
+    return ("1 person" if known == 1 else f"{known} people") + (f", {len(done.locked)} locked" if done.locked else "")
 
 
 def apply(host: Host, wanted: People) -> Applied:

@@ -97,7 +97,8 @@ def _controller(node: Node) -> str:
     unit = REQUEUE_UNIT.format(bin=bin_folder)
     fresh = host.write(f"{units.UNITS}/hyperpod-requeue.service", unit)
     units.start(node, "hyperpod-requeue", restart=fresh or any("/lib/hyperpod_node/" in c for c in host.changes))
-    return f"slurmctld up, {len(conf.nodes)} node lines" + (", configuration changed" if changed else "")
+    lines = f"{len(conf.nodes)} line{'' if len(conf.nodes) == 1 else 's'} of nodes"
+    return f"slurmctld up, {lines}" + (", configuration changed" if changed else "")
 
 
 def await_agent(node: Node) -> None:

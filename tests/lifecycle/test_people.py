@@ -146,7 +146,7 @@ def test_who_has_left_is_locked_loses_keys_and_processes_and_keeps_the_home(worl
     host.commands["pkill"] = lambda h, args, stdin: Result(0 if alive.pop(0) else 1)
     world.ship([TWO])
     node = ready(host)
-    assert people.run(node) == "1 people, 1 locked"
+    assert people.run(node) == "1 person, 1 locked"
     assert host.ran("pkill", "-KILL", "-U", "2001")
     assert row(node, "passwd", "research1")[-1] == "/usr/sbin/nologin"
     shadow = row(node, "shadow", "research1")
@@ -199,7 +199,7 @@ def test_nobody_gets_what_is_anothers_and_everybody_else_has_an_account(
     with host.path(f"/etc/{file}").open("a") as text:
         text.write(f"{line}\n")
     node = ready(host)
-    assert people.run(node) == "1 people"
+    assert people.run(node) == "1 person"
     assert node.warnings["people"] == [f"{why}: no account"]
     assert row(node, file, line.split(":")[0]) == line.split(":")[1:]
     assert not (world.shared / "home/research1").exists()
