@@ -62,7 +62,7 @@ def _facts(config: Config, cluster: str) -> Iterator[Group]:
                 node = (
                     f'max by (cluster, node, group) (hyperpod_node_info{{cluster="{cluster}", group="{group.name}"}})'
                 )
-                if group.accelerated and number:
+                if number:
                     rules.append({"record": f"hyperpod_{what}_expected", "expr": f"{node} * {number}"})
     yield from _batches("facts", rules)
 
