@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from components.catalogue.prices import HOURS_PER_MONTH
 from components.names import readable
 from stack.bars import Span, progress, spans
 from stack.clock import clock, delete_duration
@@ -193,7 +194,7 @@ def _cost(found: dict[str, Any]) -> RenderableType:
     )
     title, table = _table(heading, ("part", "left"), ("$/hour", "right"), ("$/month", "right"))
     for part, hourly in sorted(cost["parts"].items(), key=lambda item: -item[1]):
-        table.add_row(part, f"{hourly:,.3f}", f"{hourly * cost['monthly_usd'] / cost['hourly_usd']:,.0f}")
+        table.add_row(part, f"{hourly:,.3f}", f"{hourly * HOURS_PER_MONTH:,.0f}")
     notes = Text("\n".join(f"  {note}" for note in cost["notes"]), style="dim")
     return Group(title, table, notes)
 
