@@ -31,7 +31,7 @@ class Rds:
 
     def __init__(self) -> None:
         self.right = self.told = r"a#b\c"
-        self.loaded = ""
+        self.loaded = self.created = ""
         self.refused_by_role = False
 
     def aws(self, host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
@@ -53,7 +53,10 @@ class Rds:
         given = text.split('password="')[1].split('"\n')[0].replace("\\\\", "\\")
         if given != self.right:
             return Result(1, "", "ERROR 1045 (28000): Access denied for user 'slurm'@'10.1.0.10' (using password: YES)")
+        if stdin and stdin.startswith("CREATE DATABASE IF NOT EXISTS `slurm_acct_db` "):
+            self.created = stdin
         if stdin and stdin.startswith("source "):
+            assert self.created
             self.loaded = Path(stdin.removeprefix("source ").strip()).read_text()
         return Result(0, "1\n")
 
@@ -86,9 +89,10 @@ def text_of(node: Node, name: str) -> str:
     return node.host.read(name) or ""
 
 
-def test_slurmdbd_gets_the_place_the_password_and_the_authority_and_nobody_else_does(node: Node) -> None:
+def test_slurmdbd_gets_the_place_the_password_and_the_authority_and_nobody_else_does(node: Node, rds: Rds) -> None:
     assert database.run(node) == "db.example.rds.amazonaws.com lets us in"
     assert "the database is new" in daemon.run(node)
+    assert "CHARACTER SET utf8mb4" in rds.created
     text, path = text_of(node, CONF), node.host.path(CONF)
     assert "StorageHost=db.example.rds.amazonaws.com\nStoragePort=3306\nStorageUser=slurm\n" in text
     assert "StoragePass=a\\#b\\\\c\nStorageParameters=SSL_CA=/" in text

@@ -29,6 +29,9 @@ KEPT = "kept"
 COMPLETE = b"-- Dump completed"
 # Seconds. A million jobs are about a gigabyte of text.
 PATIENCE = 1800.0
+# As Debian's MariaDB does it, whose copy comes into it. MariaDB's own default is latin1, which loses letters of names
+# (MariaDB, "Server System Variables", character_set_server).
+CREATE = f"CREATE DATABASE IF NOT EXISTS `{remote.NAME}` CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci;"
 SERVICE = """# Made by the HyperPod lifecycle scripts.
 [Unit]
 Description=Copies Slurm's accounting to the shared file system
@@ -81,7 +84,7 @@ def hand_over(node: Node, place: remote.Place, login: remote.Login) -> str:
     host, record = node.host, _record(node.host, node.shared)
     if record.get("host") == place.host:
         return KEPT
-    remote.execute(host, place, login, f"CREATE DATABASE IF NOT EXISTS `{remote.NAME}`;")
+    remote.execute(host, place, login, CREATE)
     own = record.get("instance_id")
     loaded = own is not None and _load(
         host, node.private, lambda sql: remote.execute(host, place, login, sql, remote.NAME, PATIENCE)

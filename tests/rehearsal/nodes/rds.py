@@ -28,7 +28,16 @@ ssl-cert={_FOLDER}/server.pem
 ssl-key={_FOLDER}/server.key
 require_secure_transport=1
 innodb_lock_wait_timeout=900
+log-bin
+server-id=1
 """
+# Amazon RDS User Guide, "Master user account privileges", RDS for MariaDB. With automatic backups it has a binary log,
+# which asks for more than these of whoever makes a function or a trigger.
+_RIGHTS = (
+    "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, RELOAD, PROCESS, REFERENCES, INDEX, ALTER, SHOW DATABASES, "
+    "CREATE TEMPORARY TABLES, LOCK TABLES, EXECUTE, REPLICATION CLIENT, CREATE VIEW, SHOW VIEW, CREATE ROUTINE, "
+    "ALTER ROUTINE, CREATE USER, EVENT, TRIGGER, REPLICATION SLAVE"
+)
 
 
 class Rds:
@@ -56,7 +65,7 @@ class Rds:
         output(self.host, f"chown mysql {_FOLDER}; mariadb-install-db --defaults-file={_FOLDER}/my.cnf >/dev/null")
         run = f"systemd-run --quiet --unit=rds mariadbd --defaults-file={_FOLDER}/my.cnf"
         output(self.host, f"{run}; until test -S {_FOLDER}/socket; do sleep 0.1; done")
-        self.execute("CREATE USER 'slurm'@'%'; GRANT ALL ON *.* TO 'slurm'@'%' WITH GRANT OPTION;")
+        self.execute(f"CREATE USER 'slurm'@'%'; GRANT {_RIGHTS} ON *.* TO 'slurm'@'%' WITH GRANT OPTION;")
 
     def restart(self) -> None:
         """As after a maintenance of its own."""

@@ -188,6 +188,8 @@ def the_password_is_nowhere_else(cluster: Cluster, head: Host) -> None:
 
 def a_new_password_and_a_restart_are_survived(head: Host, rds: Rds) -> None:
     before = history(head)
+    schema = "SELECT default_character_set_name FROM information_schema.schemata WHERE schema_name = 'slurm_acct_db';"
+    assert rds.execute(schema) == "utf8mb4\n"
     assert rds.execute("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'slurm_acct_db';") != "0\n"
     rds.password(PASSWORD[::-1])
     with pytest.raises(CheckFailed):
