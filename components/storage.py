@@ -17,7 +17,8 @@ LUSTRE_VERSION = "2.15"
 DEPLOYMENT_TYPE = "PERSISTENT_2"
 LINK_PATH = "/data"
 # Of FSx for OpenZFS's single-zone types the one that every region with OpenZFS has (FSx for OpenZFS User Guide,
-# "Deployment type availability"). It repairs itself within about 30 minutes ("Availability and durability").
+# "Availability by AWS Region"), if not in each of its zones (assumption aws-openzfs-zone). It repairs itself within
+# about 30 minutes ("Availability and durability").
 HOME_DEPLOYMENT_TYPE = "SINGLE_AZ_1"
 # Root of the nodes makes the people's folders. "crossmnt" shows snapshots, and with "sync", FSx's default as well, what
 # is written is on disk (Amazon FSx API Reference, OpenZFSClientConfiguration; exports(5)). Who reaches it at all is up
