@@ -132,7 +132,9 @@ def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
     yield from _accounting(before.get("accounting"), after.get("accounting"))
     yield from _network(before["network"], after["network"])
     yield from _file_system(before["fsx"], after["fsx"])
-    yield from _home(int(before.get("homeStorageGiB", 0)), after.get("homeStorageGiB", 0))
+    home = int(before.get("homeStorageGiB", 0)), after.get("homeStorageGiB", 0)
+    if all(home):
+        yield from _by_a_tenth("hyperpod:fsx.homeStorageGiB", "the file system for /home", *home)
     yield from _instance_types(before["instanceTypes"], after["instanceTypes"])
     yield from _kubernetes(before, after)
 
@@ -145,7 +147,8 @@ def _accounting_of(accounting: Accounting | None) -> dict[str, Any]:
 
 
 def _accounting(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Iterator[Problem]:
-    """ModifyDBInstance, AllocatedStorage; a subnet group that a database is in keeps its zones."""
+    """ModifyDBInstance, AllocatedStorage: a tenth more at least, which RDS makes of less by itself, so that the next
+    deployment would ask for a smaller one. A subnet group that a database is in keeps its zones."""
     key = "hyperpod:slurm.accounting"
     if before is None:
         return
@@ -156,13 +159,7 @@ def _accounting(before: Mapping[str, Any] | None, after: Mapping[str, Any] | Non
             fix=f"keep rds; otherwise save it (mariadb-dump) and {_ELSEWHERE}",
         )
         return
-    has = int(before["storageGiB"])
-    if after["storageGiB"] < has:
-        yield Problem(
-            key=f"{key}.storageGiB",
-            what=f"{after['storageGiB']} GiB, and the database has {has} GiB: it can only grow",
-            fix=f"at least {has}",
-        )
+    yield from _by_a_tenth(f"{key}.storageGiB", "the database", int(before["storageGiB"]), after["storageGiB"])
     if after["subnetIds"] != before["subnetIds"]:
         yield Problem(
             key=f"{key}.subnetIds",
@@ -212,15 +209,14 @@ def _network(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Pr
             )
 
 
-def _home(has: int, wanted: int) -> Iterator[Problem]:
-    """UpdateFileSystem, StorageCapacity: OpenZFS only grows, by a tenth at least."""
-    if not has or not wanted or wanted == has or wanted * 10 >= has * 11:
-        return
-    yield Problem(
-        key="hyperpod:fsx.homeStorageGiB",
-        what=f"{wanted} GiB, and the file system for /home has {has} GiB: it can only grow, by a tenth at least",
-        fix=f"{has}, or at least {-(-has * 11 // 10)}",
-    )
+def _by_a_tenth(key: str, name: str, has: int, wanted: int) -> Iterator[Problem]:
+    """Storage that only grows, by a tenth at least. OpenZFS: UpdateFileSystem, StorageCapacity."""
+    if wanted != has and wanted * 10 < has * 11:
+        yield Problem(
+            key=key,
+            what=f"{wanted} GiB, and {name} has {has} GiB: it can only grow, by a tenth at least",
+            fix=f"{has}, or at least {-(-has * 11 // 10)}",
+        )
 
 
 def _file_system(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ _MOVED = Change(
     "in part", "to rds in place, and a controller that boots afterwards takes the last copy; back is refused"
 )
 _STAY = Change("in part", "refused for a database that is there")
-_GROWS = Change("in part", "grows in place; less is refused")
+_GROWS = Change("in part", "grows in place, by a tenth at least; less is refused")
 _KEPT = Change("at boot", "in place, by `hyperpod accounts`; what is removed is kept, and told")
 
 
@@ -30,7 +30,9 @@ class Accounting(Model):
         Change("in place", "in place; the database is away for some minutes, and Slurm catches up"),
     ] = "db.t4g.medium"
     """Instance class of the database. Needs `database` rds."""
-    storage_gib: Annotated[StrictInt, _GROWS] = Field(20, alias="storageGiB", ge=20, le=6144)
+    # From 400 GiB a volume has other IOPS, which whoever lets it grow past that has to name, or RDS refuses it (Amazon
+    # RDS User Guide, "gp3 storage"; hashicorp/terraform-provider-aws, issue 28382).
+    storage_gib: Annotated[StrictInt, _GROWS] = Field(20, alias="storageGiB", ge=20, le=399)
     """Its storage in GiB, gp3. A million jobs take about one. Needs `database` rds."""
     backup_days: Annotated[StrictInt, IN_PLACE] = Field(7, ge=0, le=35)
     """Retention of its automatic backups in days; 0 turns them off. They go with the stack. Needs `database` rds."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from .books import Books, Inputs, Live, Refused
 from .kinds import Kind, register
+from .updates import check_database
 from .watching import as_aws
 
 _SUBNETS = "aws:rds/subnetGroup:SubnetGroup"
@@ -99,14 +100,12 @@ def _instance(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
 
 
 def _update_instance(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
-    """ModifyDBInstance: storage only grows."""
+    """ModifyDBInstance."""
     _check(i)
-    if int(i["allocatedStorage"]) < int(live.inputs["allocatedStorage"]):
-        raise Refused("InvalidParameterCombination", "Invalid storage size for engine: it cannot be reduced")
     account.client("rds").modify_db_instance(
         DBInstanceIdentifier=i["identifier"],
         DBInstanceClass=i["instanceClass"],
-        AllocatedStorage=int(i["allocatedStorage"]),
+        AllocatedStorage=check_database(live, i),
         BackupRetentionPeriod=int(i.get("backupRetentionPeriod") or 0),
         ApplyImmediately=True,
     )

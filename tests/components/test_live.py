@@ -81,6 +81,10 @@ BAD: dict[str, tuple[Change, str]] = {
         Change("slurm-gpu", {"slurm": {"accounting": {"database": "rds", "storageGiB": 40}}}, RDS),
         "accounting.storageGiB: 20 GiB, and the database has 40 GiB",
     ),
+    "a database that is hardly larger": (
+        Change("slurm-gpu", RDS, {"slurm": {"accounting": {"database": "rds", "storageGiB": 21}}}),
+        "accounting.storageGiB: 21 GiB, .*; 20, or at least 22",
+    ),
     "other subnets of the database": (
         Change(
             "slurm-gpu",

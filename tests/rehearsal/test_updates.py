@@ -10,6 +10,7 @@ import pytest
 from rehearsal.account import Live, Refused
 from rehearsal.account.updates import (
     check_control_plane,
+    check_database,
     check_groups,
     check_lustre,
     check_openzfs,
@@ -70,6 +71,33 @@ def test_openzfs_has_its_own_throughputs_and_a_change_of_one_takes_time() -> Non
         check_openzfs({"storageCapacity": 64, "deploymentType": "SINGLE_AZ_1", "throughputCapacity": 160})
     kind = "aws:fsx/openZfsFileSystem:OpenZfsFileSystem"
     assert update_duration(kind, {"throughputCapacity": 64}, {"throughputCapacity": 128}) == 600
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "comes_to"),
+    [
+        (20, 20, 20),
+        (100, 110, 110),
+        (20, 21, 22),
+        (35, 36, 39),
+        (400, 500, 500),
+        (399, 20, "399 GiB cannot become 20"),
+        (20, 400, "Invalid iops value .* gp3: 3000"),
+    ],
+)
+def test_a_database_grows_by_a_tenth_at_least(before: int, after: int, comes_to: int | str) -> None:
+    database = live({"allocatedStorage": before})
+    with pytest.raises(Refused, match=comes_to) if isinstance(comes_to, str) else nullcontext():
+        assert check_database(database, {"allocatedStorage": after}) == comes_to
+
+
+def test_a_database_that_has_grown_more_than_was_asked_for_is_not_made_smaller() -> None:
+    database = live({"allocatedStorage": 20})
+    assert check_database(database, {"allocatedStorage": 21}) == 22
+    database.inputs["allocatedStorage"] = 21
+    with pytest.raises(Refused, match="22 GiB cannot become 21"):
+        check_database(database, {"allocatedStorage": 21})
+    assert check_database(database, {"allocatedStorage": 400, "iops": 12000}) == 400
 
 
 def test_kubernetes_is_upgraded_by_one_version_and_rolled_back_only_by_that_one() -> None:
