@@ -66,8 +66,8 @@ def apply(host: Host, wanted: Accounting, shared: str) -> Tuple[List[str], List[
 
 
 def _cluster(host: Host) -> str:
-    """Slurm keeps a cluster's name in small letters."""
-    return slurm_configure.read(host).get("ClusterName", "cluster").lower()
+    """Slurm keeps a cluster's name in small letters, and takes no slurm.conf without one."""
+    return slurm_configure.read(host)["ClusterName"].lower()
 
 
 def with_users(accounts: Sequence[Account], name: str, users: Sequence[str]) -> List[Account]:
