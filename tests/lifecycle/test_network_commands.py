@@ -169,7 +169,7 @@ def test_a_measurement_that_failed_is_not_followed_by_a_check(
         (["2", "--threshold", "38"], False, "38.00 GB/s"),
         (["2", "--threshold", "0"], True, "none (only correctness is rated)"),
         # A rank has a 32nd of the wire, and 32 of the 63 others are on the other node.
-        (["2", "--collective", "alltoall"], True, "2.15 GB/s"),
+        (["2", "32", "alltoall"], True, "2.15 GB/s"),
         # One node has no wire.
         (["1"], True, "none (only correctness is rated)"),
     ],

@@ -67,7 +67,7 @@ def apply(host: Host, wanted: Accounting, shared: str) -> Tuple[List[str], List[
 
 def _cluster(host: Host) -> str:
     """Slurm keeps a cluster's name in small letters, and takes no slurm.conf without one."""
-    return slurm_configure.read(host)["ClusterName"].lower()
+    return slurm_configure.read(host).get("ClusterName").lower()
 
 
 def with_users(accounts: Sequence[Account], name: str, users: Sequence[str]) -> List[Account]:
