@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 # EC2's ids of what a configuration names, and the types of the reference that they are.
 _EXISTING = {"vpc": "vpc", "subnet": "subnet", "sg": "security-group"}
 _EKS_CLUSTER = "aws:eks/cluster:Cluster"
+# It is in an option group of RDS's own, on which RDS decides as well (Amazon RDS User Guide, "Permission policies to
+# create, modify and, delete resources in Amazon RDS").
+_DATABASE = "aws:rds/instance:Instance"
 # pulumi-aws says no ARN of these.
 _WITHOUT_ARN = {"aws:ec2/eip:Eip": "elastic-ip", "aws:ec2/natGateway:NatGateway": "natgateway"}
 # Pulumi ends a name that it chooses with seven random digits.
@@ -96,6 +99,8 @@ class Places:
         found = set(self.of(one))
         for text in texts(one.inputs):
             found |= self._named.get(text) or self._existing(text)
+        if one.type == _DATABASE:
+            found.add(Place(self.arn("rds", "og:default:*")))
         return found
 
     def all(self) -> set[Place]:

@@ -35,6 +35,9 @@ _HERE = Path(__file__).parent
 _TAGGING = ("CreateTags", "TagResource", "AddTags")
 # IAM actions that a service needs for its service-linked role.
 _ON_LINKED_ROLES = ("iam:CreateServiceLinkedRole", "iam:AttachRolePolicy", "iam:PutRolePolicy")
+# What pulumi-aws asks by a filter, and not by the name: AWS decides about it on everything of the type
+# (hashicorp/terraform-provider-aws, issue 35737).
+_UNNAMED = ("rds:DescribeDBInstances",)
 _FOR_EKS = {"image", "kubeconfig", "governance"}
 # Operator, key and values.
 Condition = tuple[tuple[str, str, tuple[str, ...]], ...]
@@ -195,7 +198,8 @@ class _Grants:
         for kind in kinds:
             if row is not None and kind.name == "role" and not fitting(places, kind):
                 continue  # An add-on without a role passes none.
-            for place in fitting(places, kind) or [self._places.anything(kind)]:
+            named = [] if action.name in _UNNAMED else fitting(places, kind)
+            for place in named or [self._places.anything(kind)]:
                 self._grant(action.name, place.arn, self._condition(action, place, place in new, row, [kind]))
 
     def _condition(

@@ -48,6 +48,22 @@ _PARTS: Mapping[str, Mapping[str, str]] = {
 }
 # IAM User Guide, "Grant a user permissions to pass a role to an AWS service": calls that pass one, and to whom.
 _PASSING = {"DeliverLogsPermissionArn": "vpc-flow-logs.amazonaws.com"}
+# What a service asks in the caller's name (AWS re:Post, "What are the least privileges required for a user to perform
+# creates, deletes, modifications, backup, and recovery for an Amazon RDS DB instance?"; AWS::RDS::DBInstance).
+_INSIDE = {
+    "rds:CreateDBInstance": tuple(
+        f"ec2:Describe{what}"
+        for what in (
+            "AccountAttributes",
+            "AvailabilityZones",
+            "InternetGateways",
+            "SecurityGroups",
+            "Subnets",
+            "VpcAttribute",
+            "Vpcs",
+        )
+    )
+}
 _TAGGING = ("TagResource", "AddTags", "DeleteTags", "ListTags", "ListTagsForResource")
 _ROLE = re.compile(r"arn:[\w-]+:iam::\d+:role/.+")
 
@@ -128,8 +144,14 @@ class Watch:
         """Decide about a request to a service."""
         action = action_of(model.service_model.service_name, model.name)
         service = action.name.split(":")[0]
+        if action.name == "rds:DescribeDBInstances" and "DBInstanceIdentifier" not in params:
+            # Whatever a filter says (hashicorp/terraform-provider-aws, issue 35737).
+            self._caller.decide(action.name, self._account.arn("rds", "db:*"), {})
+            return
         context = {"iam:PolicyARN": self._own_arn(params["PolicyArn"])} if "PolicyArn" in params else {}
         self._decide(action, self._values(service, params), context)
+        for name in _INSIDE.get(action.name, ()):
+            self._decide(actions(name)[0], self._values("ec2", {}), {})
         if action.name == "s3:PutObject":
             # Amazon S3 User Guide, "Using server-side encryption with AWS KMS keys".
             for key in keys_of(self._account, params["Bucket"]):
@@ -250,6 +272,11 @@ class Watch:
             values.setdefault("ClusterName", clusters)
         if service == "ssm" and "Name" in params:
             values["ParameterNameWithoutLeadingSlash"] = [params["Name"].removeprefix("/")]
+        if service == "rds" and "Engine" in params:
+            # Amazon RDS User Guide, "Permission policies to create, modify and, delete resources in Amazon RDS": it is
+            # decided about the option group too, also where that is RDS's own.
+            version = params["EngineVersion"].replace(".", "-")
+            values["OptionGroupName"] = [f"default:{params['Engine']}-{version}"]
         if service == "sns" and "TopicArn" in params:
             values["TopicName"] = [params["TopicArn"].rpartition(":")[2]]
         if "ResourceIds" in params:

@@ -83,6 +83,9 @@ def _instance(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
         CACertificateIdentifier=i["caCertIdentifier"],
         **{key: value for key, value in keys.items() if value},
     )["DBInstance"]
+    # So does the provider read it, here and later (terraform-provider-aws, internal/service/rds/instance.go).
+    one = [{"Name": "dbi-resource-id", "Values": [made["DbiResourceId"]]}]
+    account.client("rds").describe_db_instances(Filters=one)
     secret = made["MasterUserSecret"]
     # moto has the same user and password for all.
     login = {"username": i["username"], "password": secrets.token_urlsafe(20)}
