@@ -38,9 +38,9 @@ def customer_key(context: Context, opts: ResourceOptions) -> Output[str] | None:
 class Encryption(ComponentResource):
     """Owns the key that the stack makes, with rotation.
 
-    Volumes of nodes and pods, file systems, the lifecycle bucket, log groups, images, workspaces and Kubernetes secrets
-    are encrypted with it. Deliberately absent: a key for each instance group, which SageMaker recommends for those who
-    want to revoke the grants of single groups, and an alias.
+    Volumes of nodes and pods, file systems, the lifecycle bucket, log groups, images, workspaces, Kubernetes secrets,
+    and the database of Slurm's accounting with its password are encrypted with it. Deliberately absent: a key for each
+    instance group, which SageMaker recommends for those who want to revoke the grants of single groups, and an alias.
     """
 
     key: Output[str]
