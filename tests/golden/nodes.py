@@ -19,6 +19,7 @@ from hyperpod_node.host import Result
 from hyperpod_node.model import ConfFile, ExtraConf
 
 from tests.golden.normal import structure
+from tests.lifecycle import words
 from tests.lifecycle.accounting_rig import SLURM, Database, with_accounting
 from tests.lifecycle.pods_rig import eks_node
 from tests.lifecycle.rig import CLUSTER_ID, LIFECYCLE, PUBLIC_KEY, FakeHost, World
@@ -97,6 +98,7 @@ def _nothing(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
 def _boot(host: FakeHost) -> dict[str, Any]:
     before = _files(host)
     assert boot(host) == 0, host.text("/var/log/hyperpod/summary.json")
+    assert not words.STRANGE, words.STRANGE
     steps = json.loads(host.text("/var/log/hyperpod/summary.json"))["steps"]
     left = {name: told for name, told in _files(host).items() if told != before.get(name) or name.startswith("/fsx/")}
     copies = [name for name, told in left.items() if told.get("text") == _COPY]

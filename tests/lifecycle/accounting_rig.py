@@ -3,12 +3,14 @@
 # ruff: noqa: ARG002 (fakes have the signatures of what they stand for)
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hyperpod_node.__main__ import boot
 from hyperpod_node.host import Result
 
 from tests.lifecycle.rig import FakeHost, World
@@ -131,3 +133,15 @@ def with_accounting(world: World, database: Database, **options: Any) -> FakeHos
     if "SlurmUser" not in conf.read_text():
         conf.write_text("SlurmUser=slurm\n" + conf.read_text())
     return host
+
+
+def booted(world: World, tables: Database) -> FakeHost:
+    """A controller after its first boot."""
+    host = with_accounting(world, tables, real_time=True)
+    assert boot(host) == 0, host.text("/var/log/hyperpod/summary.json")
+    return host
+
+
+def summary(host: FakeHost) -> dict[str, dict[str, object]]:
+    """By step, what a boot said of it."""
+    return {step["name"]: step for step in json.loads(host.text("/var/log/hyperpod/summary.json"))["steps"]}

@@ -12,14 +12,28 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "lifecycle"))
 
 from hyperpod_node.model import Node
 
+from tests.lifecycle import words
+from tests.lifecycle.accounting_rig import Database
 from tests.lifecycle.rig import FakeHost, World
 
 
+@pytest.fixture(autouse=True)
+def _known_words() -> Iterator[None]:
+    """Whatever a thread of the scripts has said, in whichever world."""
+    words.STRANGE.clear()
+    yield
+    assert not words.STRANGE, words.STRANGE
+
+
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    assert not made.strange, made.strange
+def world(tmp_path: Path, request: pytest.FixtureRequest) -> World:
+    """With the SETTINGS of the test's module, where it has some."""
+    return World(tmp_path, settings=getattr(request.module, "SETTINGS", {}))
+
+
+@pytest.fixture
+def tables() -> Database:
+    return Database()
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from hyperpod_node.settings import TIMEOUTS, Settings
 from components import provisioning
 from components.catalogue.accelerators import lookup
 from components.names import Names
-from tests.lifecycle import forms, words
+from tests.lifecycle import words
 from tests.lifecycle.commands import COMMANDS, Command
 from tests.support import config
 
@@ -90,8 +90,6 @@ class World:
     enabled: dict[str, set[str]] = field(default_factory=dict)
     loaded: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
     names: dict[str, list[str]] = field(default_factory=dict)
-    # Lines of commands that no command knows (words.py).
-    strange: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.file_systems = self.file_systems or [file_system("fs-0a")]
@@ -287,7 +285,6 @@ class FakeHost(Host):
     def execute(self, args: tuple[str, ...], timeout: float, stdin: str | None, env: Mapping[str, str]) -> Result:
         self.tick()
         name = Path(args[0]).name
-        forms.check(args, timeout, env)
         words.check(self, args, timeout, env)
         with self.lock:
             self.calls.append(args)

@@ -11,37 +11,17 @@ from pathlib import Path
 
 import pytest
 from hyperpod_node import fsx
-from hyperpod_node.__main__ import boot
 from hyperpod_node.accounting import accounts, backup, daemon, database
 from hyperpod_node.errors import Skip, StepError
 from hyperpod_node.host import Result
 from hyperpod_node.model import Node
 
-from tests.lifecycle.accounting_rig import SLURM, Database, with_accounting
+from tests.lifecycle.accounting_rig import SLURM, Database, booted, with_accounting
 from tests.lifecycle.rig import FakeHost, Killed, World
 from tests.lifecycle.slurm_rig import two_controllers
 
+SETTINGS = {"slurm": SLURM}
 PRIVATE = ".hyperpod/private"
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path, settings={"slurm": SLURM})
-
-
-@pytest.fixture
-def tables() -> Database:
-    return Database()
-
-
-def summary(host: FakeHost) -> dict[str, dict[str, object]]:
-    return {step["name"]: step for step in json.loads(host.text("/var/log/hyperpod/summary.json"))["steps"]}
-
-
-def booted(world: World, tables: Database) -> FakeHost:
-    host = with_accounting(world, tables, real_time=True)
-    assert boot(host) == 0, host.text("/var/log/hyperpod/summary.json")
-    return host
 
 
 def ready(world: World, tables: Database) -> Node:
@@ -131,7 +111,7 @@ def test_steps_that_are_killed_anywhere_end_right_when_they_are_run_again(tmp_pa
 
 def all_steps(folder: Path, tables: Database, kill_at: int | None) -> FakeHost:
     """The three steps on a controller; all that they need is there."""
-    world = World(folder, settings={"slurm": SLURM})
+    world = World(folder, settings=SETTINGS)
     host = with_accounting(world, tables)
     node = host.node()
     if not host.path("/fsx").is_symlink():

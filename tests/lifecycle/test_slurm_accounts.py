@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 
 import pytest
 from hyperpod_node import parameters
-from hyperpod_node.__main__ import boot
 from hyperpod_node.accounting import accounts
 from hyperpod_node.errors import StepError
 from hyperpod_node.host import Result
 from hyperpod_node.model import Account, Accounting, Default, Node, Qos
 
-from tests.lifecycle.accounting_rig import SLURM, Database, with_accounting
+from tests.lifecycle.accounting_rig import SLURM, Database, booted, summary, with_accounting
 from tests.lifecycle.rig import FakeHost, World
 
+SETTINGS = {"slurm": SLURM}
 SHARED = "/fsx/.hyperpod"
 WANTED = Accounting(
     "local",
@@ -28,32 +27,12 @@ WANTED = Accounting(
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path, settings={"slurm": SLURM})
-
-
-@pytest.fixture
-def tables() -> Database:
-    return Database()
-
-
-def summary(host: FakeHost) -> dict[str, dict[str, object]]:
-    return {step["name"]: step for step in json.loads(host.text("/var/log/hyperpod/summary.json"))["steps"]}
-
-
-@pytest.fixture
 def host(world: World, tables: Database) -> FakeHost:
     """A controller whose daemons run, with nothing in the database."""
     found = with_accounting(world, tables)
     groups = [dataclasses.asdict(group) for group in found.node().parameters.instance_groups]
     found.write("/etc/hyperpod/node.json", json.dumps({"groups": groups, "shared": SHARED}))
     return found
-
-
-def booted(world: World, tables: Database) -> FakeHost:
-    host = with_accounting(world, tables, real_time=True)
-    assert boot(host) == 0, host.text("/var/log/hyperpod/summary.json")
-    return host
 
 
 def test_a_persons_default_account_is_set_where_it_is_another(world: World, tables: Database) -> None:
