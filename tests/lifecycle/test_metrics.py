@@ -161,6 +161,7 @@ def test_a_lustre_file_system_that_is_mounted_twice_is_counted_once(host: FakeHo
 
 
 def test_slurms_figures_have_the_names_that_slurmctld_gives_itself(host: FakeHost) -> None:
+    host.skew = 0.12345
     found = written(host, "node", "slurm")
     ours = "hyperpod_queue_oldest_wait_seconds"
     assert {key.partition("{")[0] for key in found} - {ours} <= published("slurm")
@@ -190,8 +191,8 @@ def test_slurms_figures_have_the_names_that_slurmctld_gives_itself(host: FakeHos
     }
     assert {key: found.get(key) for key in expected} == expected
     assert 'slurm_node_memory_free_bytes{node="ip-10-1-0-13",group="workers"}' not in found, "Slurm has no figure"
-    # Eligible at ...900, and the clock says ...1000. Jobs that wait for their user count for nothing.
-    assert found[f'{ours}{{partition="dev"}}'] == found[f'{ours}{{partition="gpu"}}'] == 100
+    # Eligible at ...900, and the clock says ...1000.12345. Jobs that wait for their user count for nothing.
+    assert found[f'{ours}{{partition="dev"}}'] == found[f'{ours}{{partition="gpu"}}'] == 100.123
 
 
 def test_slurm_is_asked_for_every_column_and_for_times_in_seconds(host: FakeHost) -> None:

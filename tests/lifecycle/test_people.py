@@ -159,6 +159,16 @@ def test_who_has_left_is_locked_loses_keys_and_processes_and_keeps_the_home(worl
     assert PUBLIC_KEY in keys(node)
 
 
+def test_who_has_left_is_locked_whatever_they_made_of_their_folder(world: World) -> None:
+    applied(world, ONE)
+    folder = world.shared / "home/research1/.ssh"
+    folder.rename(folder.with_name("kept"))
+    folder.symlink_to("kept")
+    node = applied(world)
+    assert row(node, "shadow", "research1")[0] == "!*"
+    assert PUBLIC_KEY in (folder / "authorized_keys").read_text()
+
+
 def test_what_does_not_end_is_told(world: World) -> None:
     applied(world, ONE)
     host = world.node()

@@ -356,7 +356,7 @@ def test_a_memory_that_cannot_be_read_is_none(cluster: Cluster) -> None:
     assert (cluster.watch.running, cluster.watch.unfinished) == (known, {})
 
 
-def test_what_one_look_meets_does_not_end_the_service_and_is_said_once() -> None:
+def test_what_one_look_meets_does_not_end_the_service_and_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     class Enough(BaseException):
         pass
 
@@ -370,8 +370,11 @@ def test_what_one_look_meets_does_not_end_the_service_and_is_said_once() -> None
         if trouble:
             raise trouble
 
+    slept: list[float] = []
+    monkeypatch.setattr("time.sleep", slept.append)
     with pytest.raises(Enough):
         requeue.forever(look, lambda: 0.0, lines.append)
+    assert slept == [0.05] * 5
     assert lines == ["OSError: no such device", "late", "late"]
 
 
