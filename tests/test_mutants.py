@@ -21,6 +21,7 @@ def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_mistake_is_one_place_and_the_case_of_a_string_is_none(file: Path) -> None:
     _, every = mutants.mutations(file)
     total, chosen = mutants.sample("components", 100, seed=1)
@@ -47,6 +48,7 @@ def test_a_copy_of_the_tree_has_what_git_has_and_says_so(tmp_path: Path) -> None
     assert not [name for name in listed if name.startswith("venv/")]
 
 
+@pytest.mark.slow
 def test_a_seed_says_which(file: Path) -> None:
     assert mutants.sample("components", 3, seed=5) == mutants.sample("components", 3, seed=5)
 
