@@ -1,9 +1,9 @@
 """Slurm's accounting in a database of Amazon RDS: where it is, its password, and whether it lets slurmdbd in.
 
 The stack's parameter says where the database and its password are. RDS changes the password every seven days, in less
-than a minute (AWS Secrets Manager User Guide, "Managed rotation for AWS Secrets Manager secrets"), and that cannot be
-turned off while RDS manages it. Connections that are open stay; so every minute ``hyperpod-accounting-password`` logs
-in as slurmdbd does, and only where that is refused it starts slurmdbd again, which reads the secret first.
+than a minute (AWS Secrets Manager User Guide, "Managed rotation for AWS Secrets Manager secrets"). Connections that
+are open stay; so every minute ``hyperpod-accounting-password`` logs in as slurmdbd does, and only where that is refused
+it starts slurmdbd again, which reads the secret first.
 
 The password is in slurmdbd.conf, which only slurmdbd's user reads, and for a moment in a file of root's.
 """
