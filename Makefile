@@ -22,7 +22,7 @@ rehearse: $(VENV)/.ready
 ## Format, lint, types and every test; tests that need root, packages or built programs say so if they cannot run
 test: check audit test-fast test-slow test-metrics test-nodes test-kubernetes
 
-## The fast suite: a minute or two on two cores
+## The fast suite: about a minute on two cores
 test-fast: $(VENV)/.ready
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not root and not kubernetes"
 
