@@ -100,7 +100,7 @@ CHECKS: List[Check] = [
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
     found = argparse.ArgumentParser(prog="hyperpod-validate", description=(__doc__ or "").split("\n")[0])
-    found.add_argument("--json", action="store_true")
+    found.add_argument("--json", action="store_true", help="print the result as JSON")
     return found
 
 
