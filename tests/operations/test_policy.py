@@ -139,6 +139,21 @@ FOREIGN: list[tuple[str, str, Mapping[str, str]]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("action", "resource"),
+    [
+        # Amazon RDS User Guide, "Permission policies to create, modify and, delete resources in Amazon RDS".
+        ("rds:CreateDBInstance", f"arn:aws:rds:{HERE}:og:default:mariadb-10-11"),
+        # hashicorp/terraform-provider-aws, issue 35737: by a filter, so on every database.
+        ("rds:DescribeDBInstances", f"arn:aws:rds:{HERE}:db:*"),
+        # AWS::RDS::DBInstance: what RDS asks in the caller's name.
+        ("ec2:DescribeInternetGateways", "*"),
+    ],
+)
+def test_what_is_asked_besides_the_database_itself_is_granted(action: str, resource: str) -> None:
+    assert granted(statements(written("slurm-closed").deploy), (), action, resource, {}), f"{action} on {resource}"
+
+
 @pytest.mark.parametrize("name", ["dev", "eks-gpu", "eks-teams"])
 def test_what_is_not_the_stacks_is_out_of_reach(name: str) -> None:
     tags = next(one.inputs["tagsAll"] for one in deployed(name).state.values() if one.inputs.get("tagsAll"))
