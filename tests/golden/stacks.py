@@ -12,6 +12,7 @@ from typing import Any
 from unittest.mock import Mock, patch
 
 from components.config import parse
+from components.lifecycle_bucket import ENTRY_POINT
 from rehearsal.account import Account, Live
 from rehearsal.engines.deployment import Deployment, up
 from rehearsal.existing import prepare
@@ -288,6 +289,7 @@ def told(name: str) -> Normal:
     """
     found, base = normal(deployed(name), str(GOLDEN[name].settings)), GOLDEN[name].base
     if base:
+        assert found["lifecycle"][FILES]["paths"] == [f"lifecycle/{ENTRY_POINT}"]
         found["lifecycle"][FILES]["paths"] = told(base)["lifecycle"][FILES]["paths"]
     return found
 
