@@ -24,7 +24,7 @@ test: check audit test-fast test-slow test-metrics test-nodes test-kubernetes
 
 ## The fast suite: about a minute on two cores
 test-fast: $(VENV)/.ready
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not root and not kubernetes"
+	$(BIN)/python -m pytest -n auto --dist worksteal -o faulthandler_timeout=0 -m "not slow and not root and not kubernetes"
 
 ## The slow tests: a failure of every single resource, every option of every variant
 test-slow: $(VENV)/.ready
@@ -109,6 +109,13 @@ requirements: $(VENV)/.ready
 	$(BIN)/uv pip compile $(LOCKED) requirements-dev.in -c requirements.txt -o requirements-dev.txt
 	$(BIN)/uv pip compile $(LOCKED) tests/checkov/requirements.in -o tests/checkov/requirements.txt
 
+# What programs and tests import most of. Compiled here, or each process of a test run would compile it for itself.
+COMPILED := _pytest botocore boto3 google hypothesis jinja2 kubernetes/client libcst matplotlib moto/core moto/ec2 \
+	moto/iam moto/rds moto/s3 moto/sagemaker numpy pulumi pulumi_eks pydantic rich typer werkzeug \
+	$(addprefix pulumi_aws/,amp cloudwatch ec2 ecr eks fsx grafana iam kms rds s3 ssm vpc) \
+	$(addprefix pulumi_aws_native/,eks sagemaker) \
+	$(addprefix pulumi_kubernetes/,admissionregistration apps batch core meta networking storage)
+
 # Updated when a pinned dependency changes. Pulumi.yaml names the same folder.
 $(VENV)/.ready: requirements.txt requirements-dev.txt pyproject.toml
 	$(if $(PYTHON),,$(error No Python 3.11 or newer was found. Install one, or set PYTHON= to its path))
@@ -117,6 +124,7 @@ $(VENV)/.ready: requirements.txt requirements-dev.txt pyproject.toml
 	@echo "Installing the locked Python packages, about 1.5 GB: a quarter of a minute to some minutes."
 	$(BIN)/uv pip install --python $(BIN)/python -r requirements-dev.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	cd $(VENV)/lib/python3*/site-packages && ../../../bin/python -m compileall -q -j 0 $(COMPILED)
 	touch $@
 
 ## Install the Debian packages of the node rehearsal (needs root): MUNGE, sshd, OpenMPI, PyTorch for CPUs, Prometheus; and Slurm releases, in ~/.cache/hyperpod-tools
