@@ -41,17 +41,19 @@ _QUERIES = (
     ("rds", "describe_db_snapshots", "DBSnapshots[].DBSnapshotIdentifier"),
     ("secretsmanager", "list_secrets", "SecretList[].Name"),
 )
+# What a new account has, which is moto's default VPC. Of every other service, one that was never asked has nothing.
+_AT_FIRST = {"describe_vpcs", "describe_subnets", "describe_route_tables", "describe_security_groups"}
 _KEYS_OF_AWS = "Aliases[?starts_with(AliasName, 'alias/aws/')].TargetKeyId"
 
 
 def take_inventory(account: Books) -> Inventory:
     """Names of everything in the account, by kind, including the account's own records."""
     found: Inventory = {}
-    # A service that was never asked anything has nothing; of moto's, only EC2 begins with something, its default VPC.
-    asked = {"ec2", *(backend.service_name for backend in BackendDict._instances)}
+    asked = {backend.service_name for backend in BackendDict._instances}
     for service, operation, path in _QUERIES:
         what = f"{service} {operation.split('_', 1)[1].replace('_', '-')}"
-        found[what] = set(_names(account, service, operation, path)) if service in asked else set()
+        something = service in asked or operation in _AT_FIRST
+        found[what] = set(_names(account, service, operation, path)) if something else set()
     keys = _names(account, "kms", "list_keys", "Keys[].KeyId") if "kms" in asked else []
     # moto calls those of AWS's own customers' too.
     own = set(_names(account, "kms", "list_aliases", _KEYS_OF_AWS)) if keys else set()

@@ -123,11 +123,13 @@ def _working_folder(project: Project) -> Iterator[None]:
 @contextmanager
 def _no_collection() -> Iterator[None]:
     """Turn garbage collection off. It would take half of a run: the SDK creates thousands of futures."""
+    was_on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if was_on:
+            gc.enable()
 
 
 def _no_traces() -> AbstractContextManager[object]:
