@@ -14,7 +14,7 @@ from rehearsal.account import Account
 from rehearsal.engines.deployment import up
 from stack.state import STACK_TYPE
 from tests.golden.stacks import KEY, deployed, state_of
-from tests.support import METRICS, VARIANTS, everything_before, of_type, one, plan, project
+from tests.support import METRICS, VARIANTS, everything_before, few_files, of_type, one, plan, project
 
 BOTH = ("slurm-gpu", "eks-gpu")
 EVERYTHING = ("slurm-closed", "eks-teams")
@@ -357,6 +357,7 @@ def test_a_cluster_that_aws_failed_to_make_stops_every_update_with_the_way_out()
     state = dict(state_of("dev"))
     cluster = one(state, "hyperpod-cluster")
     state[cluster.urn] = replace(cluster, outputs={**cluster.outputs, "clusterStatus": "Failed"})
-    failed = up(project("dev"), Account("us-west-2"), old=state, preview=True).failure
+    with few_files():
+        failed = up(project("dev"), Account("us-west-2"), old=state, preview=True).failure
     for way in ("hyperpod deploy dev --lose hyperpod-cluster", f"--target-dependents --target '{cluster.urn}'"):
         assert way in failed

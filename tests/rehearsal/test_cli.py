@@ -114,7 +114,8 @@ def test_an_interrupted_run_says_so_and_that_nothing_is_left(
 def test_bad_input_is_2_with_the_reason_and_no_traceback(
     arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(arguments) == 2
+    with few_files():
+        assert main(arguments) == 2
     printed = capsys.readouterr()
     assert text in printed.err
     assert "Traceback" not in printed.err + printed.out
