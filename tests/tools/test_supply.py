@@ -61,7 +61,7 @@ def database(status: int = 200) -> Iterator[str]:
             pass
 
     with HTTPServer(("127.0.0.1", 0), Service) as server:
-        thread = Thread(target=server.serve_forever, daemon=True)
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/v1/query"
         server.shutdown()
@@ -229,7 +229,7 @@ def registry() -> Iterator[str]:
             """Say nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Registry) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         yield f"127.0.0.1:{server.server_port}"
         server.shutdown()
 
