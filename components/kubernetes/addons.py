@@ -66,7 +66,8 @@ class EksAddonsArgs:
 class _Identity:
     """The service account of an add-on and its role's permissions: a managed policy, statements, or both.
 
-    ``encrypts`` is the service that encrypts what the add-on makes, where there is a customer key.
+    ``encrypts`` is the service that encrypts what the add-on makes, where there is a customer key. ``namespace`` is set
+    where the association is a resource of its own: CreateAddon takes one only for versions that ask for permissions.
     """
 
     kind: RoleKind
@@ -74,6 +75,7 @@ class _Identity:
     managed_policy: str | None = None
     statements: Input[Sequence[Statement]] | None = None
     encrypts: str | None = None
+    namespace: str | None = None
 
 
 class EksAddons(ComponentResource):
@@ -99,6 +101,12 @@ class EksAddons(ComponentResource):
         sagemaker = tuple(addon for addon, wanted in switched.items() if wanted)
         for addon in (*NODE_ADDONS, *POD_ADDONS, *sagemaker):
             identity = identities.get(addon)
+            # These need the chart's cert-manager and namespace.
+            before: list[Resource] = [args.release] if addon in sagemaker else []
+            if identity and identity.namespace:
+                # An operator that starts without credentials would not get any until it starts again.
+                before.append(self._own_association(addon, identity, identity.namespace))
+                identity = None
             aws.eks.Addon(
                 f"{name}-{addon}",
                 cluster_name=args.cluster_name,
@@ -111,8 +119,7 @@ class EksAddons(ComponentResource):
                 pod_identity_associations=[self._association(identity)] if identity else None,
                 opts=ResourceOptions(
                     parent=self,
-                    # These need the chart's cert-manager and namespace.
-                    depends_on=[args.release] if addon in sagemaker else None,
+                    depends_on=before or None,
                     custom_timeouts=None if addon in NODE_ADDONS else _POD_ADDON_TIMEOUT,
                 ),
             )
@@ -177,6 +184,9 @@ class EksAddons(ComponentResource):
             kind="operator",
             service_account="hp-training-operator-controller-manager",
             managed_policy="AmazonSageMakerHyperPodTrainingOperatorAccess",
+            # Amazon SageMaker Developer Guide, "Installing the training operator". EKS says of its version 1.2.1 that
+            # it needs no permissions, and so refuses an association with it (awslabs/awsome-distributed-ai, 1075).
+            namespace="aws-hyperpod",
         )
         if prometheus := context.prometheus:
             identities[metrics_addon.ADDON] = _Identity(
@@ -201,6 +211,16 @@ class EksAddons(ComponentResource):
     def _association(self, identity: _Identity) -> aws.eks.AddonPodIdentityAssociationArgs:
         return aws.eks.AddonPodIdentityAssociationArgs(
             role_arn=self._role(identity), service_account=identity.service_account
+        )
+
+    def _own_association(self, addon: str, identity: _Identity, namespace: str) -> Resource:
+        return aws.eks.PodIdentityAssociation(
+            f"{self._name}-{addon}",
+            cluster_name=self._args.cluster_name,
+            namespace=namespace,
+            service_account=identity.service_account,
+            role_arn=self._role(identity),
+            opts=self._child,
         )
 
     def _role(self, identity: _Identity) -> Output[str]:

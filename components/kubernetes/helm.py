@@ -39,8 +39,10 @@ _PLUGINS = {
         _UNHEALTHY,
     ],
 }
+# Where the HyperPod chart puts cert-manager; no chart makes that namespace (values.yaml of both).
+CERT_MANAGER = "cert-manager"
 # The Deployments of cert-manager's chart besides its controller.
-_CERT_MANAGER = ("webhook", "cainjector", "startupapicheck")
+_CERT_MANAGER_PARTS = ("webhook", "cainjector")
 # The tag that the chart itself would use; the image is named here to get the account and the region right.
 _HEALTH_AGENT_IMAGE = "hyperpod-health-monitoring-agent:1.0.1892.0_1.0.424.0"
 
@@ -78,6 +80,14 @@ class HyperPodChart(ComponentResource):
                 f"AWS publishes no image of the health monitoring agent for {args.region.name}: nodes are not watched",
                 self,
             )
+        before: list[pulumi.Resource] = []
+        if args.charts.hyperpod_training_operator:
+            home = kubernetes.core.v1.Namespace(
+                f"{name}-{CERT_MANAGER}",
+                metadata=kubernetes.meta.v1.ObjectMetaArgs(name=CERT_MANAGER),
+                opts=ResourceOptions(parent=self),
+            )
+            before.append(home)
         self.release = kubernetes.helm.v3.Release(
             f"{name}-release",
             name=RELEASE_NAME,
@@ -87,7 +97,7 @@ class HyperPodChart(ComponentResource):
             skip_await=True,
             take_ownership=True,
             timeout=_TIMEOUT_SECONDS,
-            opts=ResourceOptions(parent=self),
+            opts=ResourceOptions(parent=self, depends_on=before),
         )
         if args.charts.neuron_scheduler:
             kubernetes.helm.v3.Release(
@@ -115,7 +125,7 @@ def chart_values(args: HyperPodChartArgs) -> dict[str, Any]:
     agent = region.health_agent_account
     values: dict[str, Any] = {
         "global": {"region": region.name},
-        "cert-manager": {"enabled": charts.hyperpod_training_operator},
+        CERT_MANAGER: {"enabled": charts.hyperpod_training_operator},
         "nvidia-device-plugin": {"devicePlugin": {"enabled": gpu}},
         "neuron-device-plugin": {"devicePlugin": {"enabled": not gpu}},
         "aws-efa-k8s-device-plugin": {
@@ -128,6 +138,9 @@ def chart_values(args: HyperPodChartArgs) -> dict[str, Any]:
         "deep-health-check": {"enabled": charts.deep_health_check},
         "job-auto-restart": {"enabled": charts.job_auto_restart},
     }
+    if charts.hyperpod_training_operator:
+        # Its check of itself is a hook: Helm would wait for that pod, and the nodes wait for Helm.
+        values[CERT_MANAGER]["startupapicheck"] = {"enabled": False}
     if agent:
         values["health-monitoring-agent"] |= {
             "region": region.name,
@@ -138,7 +151,8 @@ def chart_values(args: HyperPodChartArgs) -> dict[str, Any]:
         values["mpi-operator"]["mpiOperator"] = {"affinity": affinity}
         # The chart has no values for the training operator's nodes.
         if charts.hyperpod_training_operator:
-            values["cert-manager"] |= {"affinity": affinity} | {part: {"affinity": affinity} for part in _CERT_MANAGER}
+            values[CERT_MANAGER] |= {"affinity": affinity}
+            values[CERT_MANAGER] |= {part: {"affinity": affinity} for part in _CERT_MANAGER_PARTS}
     if taints := tolerations(args.groups):
         for plugin, own in _PLUGINS.items():
             values[plugin]["tolerations"] = own + [taint for taint in taints if taint not in own]

@@ -58,7 +58,11 @@ def opened(name: str, namespace: str, opts: ResourceOptions) -> Resource:
 
 def system_namespaces(charts: Charts) -> list[str]:
     """Where the cluster's own pods run from the beginning: EKS's add-ons, and what the HyperPod chart installs."""
-    there = {"aws-hyperpod": charts.deep_health_check, "kubeflow": charts.training_operator}
+    there = {
+        "aws-hyperpod": charts.deep_health_check,
+        "kubeflow": charts.training_operator,
+        "cert-manager": charts.hyperpod_training_operator,
+    }
     return ["kube-system", *(namespace for namespace, wanted in there.items() if wanted)]
 
 

@@ -156,9 +156,8 @@ def fitting(places: set[Place], kind: ResourceType) -> list[Place]:
 
 def _arn_of(one: ResourceState) -> str:
     """A resource's own ARN; ``arn`` of some types is an input, of what they point to."""
-    own = [
-        one.outputs.get(key) for key in ("clusterArn", "accessEntryArn", "dashboardArn", "arn") if key not in one.inputs
-    ]
+    keys = ("clusterArn", "accessEntryArn", "associationArn", "dashboardArn", "arn")
+    own = [one.outputs.get(key) for key in keys if key not in one.inputs]
     return next((str(arn) for arn in (*own, one.id) if arn and str(arn).startswith("arn:") and "|" not in arn), "")
 
 

@@ -24,6 +24,7 @@ from . import (
     notices,
     rds,
     records,
+    releases,
     s3,
     scrapers,
     services,
@@ -47,7 +48,21 @@ T = TypeVar("T")
 RETRIES = 5
 
 moto_settings.apply()
-for _module in (access_entries, ec2, eks, hyperpod, iam, kubernetes, notices, rds, records, s3, scrapers, services):
+for _module in (
+    access_entries,
+    ec2,
+    eks,
+    hyperpod,
+    iam,
+    kubernetes,
+    notices,
+    rds,
+    records,
+    releases,
+    s3,
+    scrapers,
+    services,
+):
     _module.register_kinds()
 
 

@@ -195,7 +195,8 @@ class Watch:
         """Decide about the tags of a record that is there."""
         for name in getattr(handler, self._operation):
             if name.endswith(_TAGGING):
-                arn = next(str(outputs[key]) for key in ("clusterArn", "accessEntryArn", "arn") if key in outputs)
+                keys = ("clusterArn", "accessEntryArn", "associationArn", "arn")
+                arn = next(str(outputs[key]) for key in keys if key in outputs)
                 self._caller.decide(name, arn, {**self._carried(), **self._tags(arn)})
 
     def _pass(self, name: str, role: str) -> None:

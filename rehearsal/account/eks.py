@@ -1,4 +1,4 @@
-"""EKS: control planes, add-ons and Helm releases, as records."""
+"""EKS: control planes, add-ons and Pod Identity associations, as records."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 from components.catalogue.kubernetes_versions import ADDON_VERSIONS, KUBERNETES_VERSIONS
 
 from .addon_settings import check_settings
-from .books import RELEASE, Books, Inputs, Live, Refused
-from .kinds import Kind, register, release
-from .pod_nodes import open_nodes
+from .books import Books, Inputs, Live, Refused
+from .kinds import register, release
 from .records import record
 from .schemas import to_cloudformation
 from .updates import check_control_plane
@@ -38,6 +37,8 @@ _NOT_PUBLIC = tuple(
 )
 # Amazon EKS User Guide, "Subnet requirements": zones without a control plane.
 _ZONES_WITHOUT = ("use1-az3", "usw1-az2", "cac1-az3")
+# Default versions that take no association with the add-on (github.com/awslabs/awsome-distributed-ai, issue 1075).
+_WITHOUT_ASSOCIATIONS = {"amazon-sagemaker-hyperpod-training-operator": "v1.2.1-eksbuild.1"}
 
 
 def _cluster_properties(i: Inputs) -> dict[str, Any]:
@@ -148,6 +149,11 @@ def _check_addon(cluster: Live, i: Inputs) -> None:
         raise Refused(
             "InvalidParameterException", f"addon version {version} of {name} is not for Kubernetes {kubernetes}"
         )
+    if i.get("podIdentityAssociations") and name in _WITHOUT_ASSOCIATIONS:
+        raise Refused(
+            "InvalidParameterException",
+            f"Pod Identity feature is not supported for addon version: {_WITHOUT_ASSOCIATIONS[name]}",
+        )
 
 
 def _addon(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
@@ -157,21 +163,18 @@ def _addon(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     return f"{i['clusterName']}:{i['addonName']}", {"arn": arn, "addonVersion": i.get("addonVersion") or "default"}
 
 
-def _release(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
-    clusters = list(account.find(CLUSTER, by=account.now))
-    if not clusters:
-        raise Refused("Unreachable", "configured Kubernetes cluster is unreachable: no EKS cluster is up")
-    if not i.get("skipAwait") and not open_nodes(account):
-        raise Refused("Timeout", f"release {i.get('name')}: timed out waiting for its pods, no node takes them")
-    if any(account.find(RELEASE, name=i.get("name"), namespace=i.get("namespace"))):
-        raise Refused("AlreadyExists", "cannot re-use a name that is still in use")
-    return f"{i['namespace']}/{i['name']}", {
-        "status": {"status": "deployed", "namespace": i["namespace"], "name": i["name"]}
+def _association(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
+    """Its namespace and account may come later: AWS's Terraform module of HyperPod makes it before the add-on."""
+    in_cluster(account, i)
+    one = f"a-{account.new_id('a')[2:]}"
+    return one, {
+        "associationArn": account.arn("eks", f"podidentityassociation/{i['clusterName']}/{one}"),
+        "associationId": one,
     }
 
 
 def register_kinds() -> None:
-    """Make the EKS and Helm types known."""
+    """Make the EKS types known."""
     register(
         record(
             CLUSTER,
@@ -192,12 +195,9 @@ def register_kinds() -> None:
         )
     )
     register(
-        Kind(
-            token=RELEASE,
-            create=_release,
-            delete=lambda account, live: None,
-            update=lambda account, live, inputs: {},
-            # pulumi-kubernetes: a release is upgraded in place, under its name in its namespace.
-            fixed=frozenset({"name", "namespace"}),
+        record(
+            "aws:eks/podIdentityAssociation:PodIdentityAssociation",
+            "AWS::EKS::PodIdentityAssociation",
+            _association,
         )
     )

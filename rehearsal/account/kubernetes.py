@@ -59,8 +59,8 @@ def _check_custom(account: Books, i: Inputs, release: str) -> None:
         raise Refused("InternalError", f"failed calling webhook of {release}: no endpoints available, no node takes it")
 
 
-def _check_namespace(account: Books, i: Inputs) -> None:
-    namespace = i["metadata"].get("namespace")
+def check_namespace(account: Books, namespace: str | None) -> None:
+    """Raises Refused where the namespace is not there."""
     if namespace is None or namespace in _OWN_NAMESPACES:
         return
     release = _OF_RELEASE.get(namespace)
@@ -73,8 +73,8 @@ def _check_namespace(account: Books, i: Inputs) -> None:
 
 def _create(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     _check(account, i)
-    _check_namespace(account, i)
     metadata = i["metadata"]
+    check_namespace(account, metadata.get("namespace"))
     name = "/".join(part for part in (metadata.get("namespace"), metadata["name"]) if part)
     there = any(live.id == name and live.inputs.get("kind") == i["kind"] for live in account.live.values())
     # pulumi-kubernetes 4.29.0, release notes: an error, unless the provider was told otherwise.

@@ -69,6 +69,23 @@ def test_only_addons_that_call_aws_have_a_role() -> None:
     assert resources == {"arn:aws:s3:::training-data", "arn:aws:s3:::training-data/*"}
 
 
+def test_the_training_operator_finds_its_role_and_cert_manager_when_it_starts() -> None:
+    state = state_of("eks-teams")
+    operator = one(state, "eks-addons-amazon-sagemaker-hyperpod-training-operator", "eks/addon:Addon")
+    # EKS refuses an association with the add-on.
+    assert not operator.inputs.get("podIdentityAssociations")
+    (own,) = of_type(state, "PodIdentityAssociation")
+    assert (own.inputs["namespace"], own.inputs["serviceAccount"]) == (
+        "aws-hyperpod",
+        "hp-training-operator-controller-manager",
+    )
+    policy = one(state, "eks-addons-operator", "RolePolicyAttachment")
+    assert {own.name, policy.name, "eks-chart-cert-manager", "eks-chart-release"} <= everything_before(state, operator)
+    assert "eks-chart-cert-manager" in everything_before(state, one(state, "eks-chart-release"))
+    # Helm waits for a hook's pod, and the nodes for Helm.
+    assert one(state, "eks-chart-release").inputs["values"]["cert-manager"]["startupapicheck"] == {"enabled": False}
+
+
 def test_the_ebs_driver_attaches_volumes_only_to_the_stacks_own_nodes() -> None:
     state = state_of("eks-gpu")
     own = one(state, "eks-addons-ebs-csi", "RolePolicy").inputs["policy"]

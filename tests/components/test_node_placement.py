@@ -105,7 +105,7 @@ def test_the_operators_of_a_stack_prefer_them_too() -> None:
     chart = one(plan("eks-gpu", charts=charts).state, "eks-chart-release").inputs["values"]
     state = state_of("eks-gpu")
     assert "system" in json.dumps(chart["mpi-operator"]["mpiOperator"]["affinity"])
-    for part in ("webhook", "cainjector", "startupapicheck"):
+    for part in ("webhook", "cainjector"):
         assert "system" in json.dumps(chart["cert-manager"][part]["affinity"])
     kueue = next(r.inputs for r in of_type(state, "Release") if KUEUE.name in r.inputs["chart"])
     assert kueue["values"]["controllerManager"]["nodeSelector"] == {GROUP_LABEL: "system"}

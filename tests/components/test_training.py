@@ -193,13 +193,14 @@ def test_a_living_teams_claim_moves_to_its_directory_and_keeps_its_size() -> Non
 
 @pytest.mark.parametrize("queues", ["kueue", "none"])
 def test_strict_policies_leave_the_clusters_own_pods_their_connections(queues: str) -> None:
-    without = {"strictNetworkPolicies": True, "queues": queues}
+    without = {"strictNetworkPolicies": True, "queues": queues, "hyperpodTrainingOperator": True}
     state = state_of("eks-closed") if queues == "kueue" else plan("eks-gpu", charts=without).state
     addons = {r.inputs["addonName"]: r.inputs.get("configurationValues", "") for r in of_type(state, "Addon")}
     settings = {"enableNetworkPolicy": "true", "env": {"NETWORK_POLICY_ENFORCING_MODE": "strict"}}
     assert json.loads(addons["vpc-cni"]) == settings
     opened = {r.inputs["metadata"]["namespace"]: r for r in of_type(state, "NetworkPolicy") if r.name.count("open")}
-    assert set(opened) == {"kube-system", "aws-hyperpod", "kubeflow", *({"kueue-system"} if queues == "kueue" else ())}
+    last = "kueue-system" if queues == "kueue" else "cert-manager"
+    assert set(opened) == {"kube-system", "aws-hyperpod", "kubeflow", last}
     for policy in opened.values():
         assert (policy.inputs["spec"]["ingress"], policy.inputs["spec"]["egress"]) == ([{}], [{}])
     # A node's first pods need names.

@@ -124,6 +124,38 @@ def test_an_addon_takes_what_its_schema_has(account: Account, addon: str, values
     assert reason in refusal(account, ADDON, {**inputs, "configurationValues": json.dumps(values)})
 
 
+def test_an_addon_that_needs_no_permissions_takes_no_association(account: Account) -> None:
+    role = "arn:aws:iam::123456789012:role/operator"
+    account.adopt("aws:iam/role:Role", "role", "operator", {}, {"arn": role})
+    who = {"roleArn": role, "serviceAccount": "hp-training-operator-controller-manager"}
+    addon = {"clusterName": "c", "addonName": "amazon-sagemaker-hyperpod-training-operator"}
+    assert refusal(account, ADDON, {**addon, "podIdentityAssociations": [who]}) == (
+        "InvalidParameterException: Pod Identity feature is not supported for addon version: v1.2.1-eksbuild.1"
+    )
+    own = {**who, "clusterName": "c", "namespace": "aws-hyperpod"}
+    _, made = account.create("aws:eks/podIdentityAssociation:PodIdentityAssociation", "operator", own)
+    assert ":podidentityassociation/c/a-" in made["associationArn"]
+    account.create(ADDON, "operator", addon)
+
+
+def test_cert_manager_needs_its_namespace_and_for_its_hook_a_node(account: Account) -> None:
+    values: dict[str, Any] = {"cert-manager": {"enabled": True}}
+    release = {"name": "r", "namespace": "kube-system", "chart": "./charts/r", "skipAwait": True, "values": values}
+    assert refusal(account, RELEASE, release) == 'NotFound: namespaces "cert-manager" not found'
+    elsewhere = {"cert-manager": {"enabled": True, "namespace": "kube-system"}}
+    assert "failed post-install" in refusal(account, RELEASE, {**release, "values": elsewhere})
+    name, _ = account.create(RELEASE, "one", {**release, "values": {}})
+    # An upgrade runs no post-install hook.
+    with pytest.raises(Refused, match='namespaces "cert-manager" not found'):
+        account.update(RELEASE, name, release)
+    account.create(NAMESPACE, "home", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cert-manager"}})
+    account.update(RELEASE, name, release)
+    other = {**release, "name": "s"}
+    assert "failed post-install" in refusal(account, RELEASE, other)
+    values["cert-manager"]["startupapicheck"] = {"enabled": False}
+    account.create(RELEASE, "two", other)
+
+
 def test_an_access_policy_needs_an_entry_and_a_scope_that_makes_sense(account: Account) -> None:
     token = "aws:eks/accessPolicyAssociation:AccessPolicyAssociation"
     role = "arn:aws:iam::123456789012:role/admin"
