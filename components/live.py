@@ -65,6 +65,7 @@ def deployed_with(config: Config) -> dict[str, Any]:
         "instanceTypes": {group.name: group.type.name for group in config.instance_groups},
         "kubernetesVersion": settings.kubernetes_version if settings.orchestrator == "eks" else "",
         "authenticationMode": settings.authentication_mode if settings.orchestrator == "eks" else "",
+        **({"queues": settings.charts.queues} if settings.orchestrator == "eks" else {}),
     }
 
 
@@ -137,6 +138,15 @@ def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
         yield from _by_a_tenth("hyperpod:fsx.homeStorageGiB", "the file system for /home", *home)
     yield from _instance_types(before["instanceTypes"], after["instanceTypes"])
     yield from _kubernetes(before, after)
+    if {before.get("queues"), after.get("queues")} == {"kueue", "task-governance"}:
+        # Amazon SageMaker Developer Guide, "Task governance setup", "Kueue settings": the add-on installs Kueue, too.
+        # Pulumi deletes last: what both call alike, such as Kueue's definitions, would go with the old one.
+        yield Problem(
+            key="hyperpod:charts.queues",
+            what=f"this stack is deployed with {before['queues']}, which brings a Kueue of its own, as does the other: "
+            "one update would install the new one and then delete what both have in common",
+            fix="deploy with none first, and then with this",
+        )
 
 
 def _accounting_of(accounting: Accounting | None) -> dict[str, Any]:

@@ -202,7 +202,10 @@ class Charts(Model):
     strict_network_policies: Annotated[StrictBool, IN_PLACE] = False
     """Give a new pod no connections until its network policies are enforced. Pods in other namespaces then have no
     connections at all unless they have a policy of their own. Needs `networkPolicies`."""
-    queues: Annotated[Literal["kueue", "task-governance", "none"], IN_PLACE] = "kueue"
+    queues: Annotated[
+        Literal["kueue", "task-governance", "none"],
+        Change("in part", "in place; from kueue to task-governance or back by way of none"),
+    ] = "kueue"
     """What shares the accelerators between the teams: Kueue, SageMaker's task governance, or nothing."""
 
 

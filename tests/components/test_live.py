@@ -150,6 +150,14 @@ BAD: dict[str, tuple[Change, str]] = {
         Change("eks-gpu", {}, {"authenticationMode": "API_AND_CONFIG_MAP", "kubernetesApiCidrs": ["52.94.76.1/32"]}),
         "authenticationMode: access entries alone",
     ),
+    "a Kueue of SageMaker's in place of the stack's": (
+        Change("eks-gpu", {}, {"charts": {"queues": "task-governance"}}),
+        "charts.queues: this stack is deployed with kueue, .*; deploy with none first",
+    ),
+    "a Kueue of the stack's in place of SageMaker's": (
+        Change("eks-gpu", {"charts": {"queues": "task-governance"}}, {"charts": {"queues": "kueue"}}),
+        "charts.queues: this stack is deployed with task-governance, .*; deploy with none first",
+    ),
     "another orchestrator": (
         Change("slurm-gpu", {}, {"orchestrator": "eks"}),
         "hyperpod:orchestrator: this stack is deployed with slurm",
