@@ -36,7 +36,9 @@ TRAINING_OPERATOR, TASK_GOVERNANCE = (
 )
 _EBS: RoleKind = "ebs-csi"
 _FSX_TAG = "CSIVolumeName"
-_POD_ADDON_TIMEOUT = CustomTimeouts(create="2h")
+# HyperPod itself gives up on nodes after three hours (CreateCluster, MinInstanceCount); the cluster waits for 3.5, and
+# starts when the HyperPod chart is there.
+_POD_ADDON_TIMEOUT = CustomTimeouts(create="4h")
 _CONFIGURATION: Mapping[str, Mapping[str, object]] = {
     # On tainted nodes too, where the other add-ons' DaemonSets run by default (containers-roadmap, 2261;
     # Mountpoint for Amazon S3 CSI driver, installation).

@@ -9,6 +9,7 @@ import pytest
 
 from components.catalogue.kubernetes_versions import DEFAULT_VERSION, KUBERNETES_VERSIONS, addon_version
 from components.kubernetes.addons import NODE_ADDONS, POD_ADDONS
+from stack.state import ResourceState
 from tests.golden.stacks import deployed, state_of
 from tests.support import everything_before, of_type, one, plan
 
@@ -56,6 +57,19 @@ def test_every_addon_has_the_version_that_belongs_to_the_clusters(
     state = plan("eks-gpu", kubernetesVersion=version).state if version != DEFAULT_VERSION else state_of("eks-gpu")
     addons = {r.inputs["addonName"]: r.inputs["addonVersion"] for r in of_type(state, "eks/addon:Addon")}
     assert addons == {addon: addon_version(addon, version) for addon in (*NODE_ADDONS, *POD_ADDONS)}
+
+
+def test_addons_with_pods_wait_longer_than_the_cluster_that_brings_their_nodes() -> None:
+    state = state_of("eks-gpu")
+    waits = {r.inputs["addonName"]: minutes(r) for r in of_type(state, "eks/addon:Addon") if r.options}
+    assert set(waits) == set(POD_ADDONS)
+    assert min(waits.values()) > minutes(one(state, "hyperpod-cluster"))
+
+
+def minutes(resource: ResourceState) -> int:
+    """How long Pulumi waits for its creation."""
+    hours, _, rest = resource.options["customTimeouts"]["create"].partition("h")
+    return int(hours) * 60 + int(rest.removesuffix("m") or 0)
 
 
 def test_only_addons_that_call_aws_have_a_role() -> None:
