@@ -101,6 +101,8 @@ class Places:
             found |= self._named.get(text) or self._existing(text)
         if one.type == _DATABASE:
             found.add(Place(self.arn("rds", "og:default:*")))
+            # AWS Secrets Manager User Guide, "Secrets managed by other AWS services": names begin with the service.
+            found.add(Place(self.arn("secretsmanager", "secret:rds!*")))
         return found
 
     def all(self) -> set[Place]:

@@ -148,10 +148,18 @@ FOREIGN: list[tuple[str, str, Mapping[str, str]]] = [
         ("rds:DescribeDBInstances", f"arn:aws:rds:{HERE}:db:*"),
         # AWS::RDS::DBInstance: what RDS asks in the caller's name.
         ("ec2:DescribeInternetGateways", "*"),
+        # Amazon RDS User Guide, "Password management with Amazon RDS and AWS Secrets Manager".
+        ("secretsmanager:CreateSecret", f"arn:aws:secretsmanager:{HERE}:secret:rds!db-1-abcdef"),
     ],
 )
 def test_what_is_asked_besides_the_database_itself_is_granted(action: str, resource: str) -> None:
     assert granted(statements(written("slurm-closed").deploy), (), action, resource, {}), f"{action} on {resource}"
+
+
+def test_of_secrets_only_those_that_rds_manages_are_made() -> None:
+    given = statements(written("slurm-closed").deploy)
+    for action in ("secretsmanager:CreateSecret", "secretsmanager:TagResource"):
+        assert not granted(given, (), action, f"arn:aws:secretsmanager:{HERE}:secret:somebodys", {}), action
 
 
 @pytest.mark.parametrize("name", ["dev", "eks-gpu", "eks-teams"])
