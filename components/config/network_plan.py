@@ -22,6 +22,13 @@ _PUBLIC_SLOT, _TWO_ZONES_SLOTS = 0, (2, 3)
 _POD_ADDRESSES = 49
 
 _PRIVATE_RANGES = tuple(IPv4Network(r) for r in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
+# Amazon VPC User Guide, "IPv4 CIDR block association restrictions": no VPC has link-local addresses, no second block is
+# in 198.19.0.0/16, and beside a block of a range some parts of the same range are refused.
+_LINK_LOCAL, _NEVER_SECOND = IPv4Network("169.254.0.0/16"), IPv4Network("198.19.0.0/16")
+_REFUSED_BESIDE = (
+    (IPv4Network("10.0.0.0/15"), IPv4Network("10.0.0.0/16")),
+    (IPv4Network("172.16.0.0/12"), IPv4Network("172.31.0.0/16")),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +140,10 @@ def _blocks(settings: Settings) -> Iterator[Problem]:
         except ValueError as error:
             yield Problem(key=f"{key}.{field}", what=str(error), fix="a block like 10.0.0.0/16")
             continue
+        if blocks[field].overlaps(_LINK_LOCAL):
+            yield Problem(
+                key=f"{key}.{field}", what=f"{text} has link-local addresses", fix="a private block like 10.0.0.0/16"
+            )
         if not _LARGEST_PREFIX <= blocks[field].prefixlen <= _SMALLEST_PREFIX:
             yield Problem(
                 key=f"{key}.{field}",
@@ -159,14 +170,34 @@ def _pair(primary: IPv4Network, secondary: IPv4Network) -> Iterator[Problem]:
     key = "hyperpod:network.secondaryCidr"
     if primary.overlaps(secondary):
         yield Problem(key=key, what=f"{secondary} overlaps {primary}", fix="two ranges that share no address")
-    homes = [next((r for r in _PRIVATE_RANGES if block.subnet_of(r)), None) for block in (primary, secondary)]
-    if all(homes) and homes[0] != homes[1]:
-        # Amazon VPC User Guide, "IPv4 CIDR block association restrictions".
+    elif refused := _refused_beside(primary, secondary):
         yield Problem(
             key=key,
-            what=f"AWS does not associate {secondary} with a VPC in {homes[0]}",
-            fix=f"a block inside {homes[0]} or 100.64.0.0/10",
+            what=f"AWS associates no block of {refused} with a VPC of {primary}",
+            fix=f"a block of {' or '.join(_takes(primary))}",
         )
+
+
+def _refused_beside(primary: IPv4Network, secondary: IPv4Network) -> IPv4Network | None:
+    """The range that AWS associates no block of, where ``secondary`` is in one."""
+    home = _range_of(primary)
+    others = [one for one in _PRIVATE_RANGES if one != home]
+    parts = [part for place, part in _REFUSED_BESIDE if primary.subnet_of(place)]
+    return next((one for one in (*others, *parts, _NEVER_SECOND) if secondary.subnet_of(one)), None)
+
+
+def _range_of(block: IPv4Network) -> IPv4Network | None:
+    """The private range that a block is in; None for others, which AWS counts as publicly routable."""
+    return next((one for one in _PRIVATE_RANGES if block.subnet_of(one)), None)
+
+
+def _takes(primary: IPv4Network) -> list[str]:
+    """What AWS does associate with a VPC of this block, in words."""
+    home = _range_of(primary)
+    if home is None:
+        return ["100.64.0.0/10", "publicly routable addresses"]
+    parts = [str(part) for place, part in _REFUSED_BESIDE if primary.subnet_of(place)]
+    return [f"{home} outside {parts[0]}" if parts else str(home), "100.64.0.0/10"]
 
 
 def _room(settings: Settings, blocks: dict[str, IPv4Network]) -> Iterator[Problem]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ipaddress import IPv4Network
 from typing import Any
 
 from .books import Books, Inputs, Live, Refused
@@ -47,8 +48,33 @@ def _vpc(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
 
 
 def _secondary(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
+    vpc = account.client("ec2").describe_vpcs(VpcIds=[i["vpcId"]])["Vpcs"][0]
+    blocks = [IPv4Network(one["CidrBlock"]) for one in vpc["CidrBlockAssociationSet"]]
+    if _restricted(blocks, IPv4Network(i["cidrBlock"])):
+        raise Refused(
+            "InvalidVpc.Range",
+            f"The CIDR '{i['cidrBlock']}' is restricted. Use a CIDR from the same private address range as the current "
+            "VPC CIDR, or use a publicly-routable CIDR. For additional restrictions, see "
+            "https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html",
+        )
     answer = account.client("ec2").associate_vpc_cidr_block(VpcId=i["vpcId"], CidrBlock=i["cidrBlock"])
     return answer["CidrBlockAssociation"]["AssociationId"], {}
+
+
+def _restricted(blocks: Sequence[IPv4Network], wanted: IPv4Network) -> bool:
+    """The table of "IPv4 CIDR block association restrictions" (Amazon VPC User Guide), row by row: what a VPC with such
+    a block may not be associated with. The last row is that of every other block."""
+    private = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
+    rows = {
+        "10.0.0.0/15": ("10.0.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "198.19.0.0/16"),
+        "10.0.0.0/8": ("172.16.0.0/12", "192.168.0.0/16", "198.19.0.0/16"),
+        "172.16.0.0/12": ("10.0.0.0/8", "192.168.0.0/16", "172.31.0.0/16", "198.19.0.0/16"),
+        "192.168.0.0/16": ("10.0.0.0/8", "172.16.0.0/12", "198.19.0.0/16"),
+        "0.0.0.0/0": (*private, "198.19.0.0/16"),
+    }
+    # A VPC that began in a private range and got other blocks keeps the rules of that range.
+    first = next(row for row in rows if blocks[0].subnet_of(IPv4Network(row)))
+    return any(wanted.subnet_of(IPv4Network(one)) for one in rows[first])
 
 
 def _delete_secondary(account: Books, live: Live) -> None:

@@ -10,6 +10,7 @@ import pytest
 from rehearsal.account import Account, Caller, Refused
 
 VPC = "aws:ec2/vpc:Vpc"
+BLOCK = "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation"
 SUBNET = "aws:ec2/subnet:Subnet"
 GROUP = "aws:ec2/securityGroup:SecurityGroup"
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
@@ -97,6 +98,23 @@ def test_an_address_that_a_nat_gateway_uses_is_not_released(account: Account, su
     account.create("aws:ec2/natGateway:NatGateway", "nat", {"subnetId": subnet, "allocationId": address})
     with pytest.raises(Refused, match="still used by nat"):
         account.delete("aws:ec2/eip:Eip", address)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("10.2.0.0/16", "172.16.0.0/16"),
+        ("10.1.0.0/16", "10.0.0.0/16"),
+        ("172.16.0.0/16", "172.31.0.0/20"),
+        ("100.64.0.0/16", "10.1.0.0/16"),
+        ("192.168.0.0/20", "198.19.0.0/16"),
+    ],
+)
+def test_ec2_restricts_the_second_block_of_a_vpc(account: Account, first: str, second: str) -> None:
+    vpc, _ = account.create(VPC, "vpc", {"cidrBlock": first})
+    with pytest.raises(Refused, match=rf"InvalidVpc\.Range: The CIDR '{second}' is restricted\."):
+        account.create(BLOCK, "block", {"vpcId": vpc, "cidrBlock": second})
+    account.create(BLOCK, "block", {"vpcId": vpc, "cidrBlock": "100.65.0.0/16"})
 
 
 def test_a_public_nat_gateway_needs_an_attached_internet_gateway(account: Account, subnet: str) -> None:

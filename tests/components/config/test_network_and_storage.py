@@ -112,8 +112,29 @@ BAD: Cases = {
     "blocks AWS will not join": (
         {"network": {"secondaryCidr": "172.16.0.0/16"}},
         "hyperpod:network.secondaryCidr",
-        "does not associate",
+        "no block of 172.16.0.0/12",
     ),
+    "a private block beside a shared one": (
+        {"network": {"cidr": "100.64.0.0/16", "secondaryCidr": "10.1.0.0/16"}},
+        "hyperpod:network.secondaryCidr",
+        "no block of 10.0.0.0/8",
+    ),
+    "the first block of its range as the second": (
+        {"network": {"cidr": "10.1.0.0/16", "secondaryCidr": "10.0.0.0/16"}},
+        "hyperpod:network.secondaryCidr",
+        "10.0.0.0/8 outside 10.0.0.0/16",
+    ),
+    "the block of default VPCs as the second": (
+        {"network": {"cidr": "172.16.0.0/16", "secondaryCidr": "172.31.0.0/16"}},
+        "hyperpod:network.secondaryCidr",
+        "no block of 172.31.0.0/16",
+    ),
+    "the block of AWS's services as the second": (
+        {"network": {"cidr": "100.64.0.0/16", "secondaryCidr": "198.19.0.0/16"}},
+        "hyperpod:network.secondaryCidr",
+        "no block of 198.19.0.0/16",
+    ),
+    "link-local addresses": ({"network": {"cidr": "169.254.0.0/16"}}, "hyperpod:network.cidr", "link-local"),
     "half an existing network": (
         {"network": {"vpcId": "vpc-0123456789abcdef0"}},
         "hyperpod:network.privateSubnetId",
