@@ -124,7 +124,19 @@ def node_statements(context: Context, key: str) -> list[Statement]:
         allow(["kms:CreateGrant"], [key], sagemaker | _GRANTS_OF_AWS),
         allow(["kms:DescribeKey"], [key], sagemaker),
         *decrypt_through(context, key, "s3"),
+        *(log_statements(context, key) if context.settings.security.session_logs else ()),
     ]
+
+
+def log_statements(context: Context, key: str) -> list[Statement]:
+    """What a role needs to write or read log groups that are encrypted with the key: CloudWatch Logs uses it in the
+    caller's name, beside its own.
+
+    CloudWatch Logs User Guide, "Encrypt log data in CloudWatch Logs using AWS KMS": permissions on the calling IAM
+    principal, for reading and writing encrypted log data.
+    """
+    use = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"]
+    return [allow(use, [key], _via(context, "logs"))]
 
 
 def _via(context: Context, service: str) -> dict[str, dict[str, str]]:

@@ -11,6 +11,7 @@ from pulumi import ComponentResource, Input, Output, ResourceOptions
 from .catalogue.regions import Region
 from .config.network_plan import SubnetPlan, plan_subnets
 from .context import Context
+from .encryption import log_statements
 from .endpoint_policies import endpoint_policy
 from .estimates.endpoints import interface_services
 from .policies import allow, assume_role, document
@@ -238,7 +239,15 @@ class Network(ComponentResource):
         policy = aws.iam.RolePolicy(
             f"{name}-flow-logs",
             role=role.name,
-            policy=log_group.arn.apply(lambda arn: document([allow(write, [f"{arn}:*"]), find])),
+            policy=Output.all(log_group.arn, self._context.key).apply(
+                lambda both: document(
+                    [
+                        allow(write, [f"{both[0]}:*"]),
+                        find,
+                        *(log_statements(self._context, both[1]) if both[1] else ()),
+                    ]
+                )
+            ),
             opts=child,
         )
         aws.ec2.FlowLog(

@@ -8,6 +8,7 @@ import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
 from ..context import Context
+from ..encryption import log_statements
 from ..policies import Statement, allow, assume_role, document
 
 # Amazon Managed Service for Prometheus User Guide, "IAM permissions and policies": queries; rules and alerts, which
@@ -56,7 +57,15 @@ def workspace(name: str, context: Context, prometheus: Output[str], child: Resou
     aws.iam.RolePolicy(
         name,
         role=role.name,
-        policy=prometheus.apply(lambda arn: document([allow(_QUERY, [arn]), *_cloudwatch(context)])),
+        policy=Output.all(prometheus, context.key).apply(
+            lambda both: document(
+                [
+                    allow(_QUERY, [both[0]]),
+                    *_cloudwatch(context),
+                    *(log_statements(context, both[1]) if both[1] else ()),
+                ]
+            )
+        ),
         opts=child,
     )
     return aws.grafana.Workspace(

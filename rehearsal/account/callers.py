@@ -156,6 +156,10 @@ class Watch:
             # Amazon S3 User Guide, "Using server-side encryption with AWS KMS keys".
             for key in keys_of(self._account, params["Bucket"]):
                 self._caller.decide("kms:GenerateDataKey", key, self._tags(key))
+        if action.name == "logs:CreateLogGroup" and (encrypting := self._inputs.get("kmsKeyId")):
+            # CloudWatch Logs User Guide, "Encrypt log data in CloudWatch Logs using AWS KMS", step 3.
+            via = {"kms:ViaService": f"logs.{self._account.region}.amazonaws.com"}
+            self._caller.decide("kms:DescribeKey", encrypting, via | self._tags(encrypting))
         for key, principal in _PASSING.items():
             if key in params:
                 self._caller.decide("iam:PassRole", params[key], {"iam:PassedToService": principal})

@@ -132,14 +132,28 @@ USE: list[tuple[str, str | None, str, str, bool]] = [
     ("eks-addons-fsx-csi", "fsx", "kms:CreateGrant", "true", True),
     ("eks-addons-fsx-csi", "ec2", "kms:CreateGrant", "true", False),
     ("eks-addons-vpc-cni", "ec2", "kms:CreateGrant", "true", False),
+    ("network-flow-logs", "logs", "kms:GenerateDataKey", "", True),
+    ("network-flow-logs", "logs", "kms:DescribeKey", "", True),
+    ("network-flow-logs", None, "kms:GenerateDataKey", "", False),
+    ("identity-worker", "logs", "kms:GenerateDataKey", "", False),
+]
+# Where sessions are recorded and Grafana reads logs.
+RECORDED: list[tuple[str, str | None, str, str, bool]] = [
+    ("identity-controller", "logs", "kms:GenerateDataKey", "", True),
+    ("identity-controller", "s3", "kms:GenerateDataKey", "", False),
+    ("observability-grafana", "logs", "kms:Decrypt", "", True),
+    ("observability-grafana", "s3", "kms:Decrypt", "", False),
 ]
 
 
-@pytest.mark.parametrize(("role", "service", "action", "grant", "may"), USE)
+@pytest.mark.parametrize(
+    ("stack", "role", "service", "action", "grant", "may"),
+    [*(("eks-spot", *row) for row in USE), *(("slurm-closed", *row) for row in RECORDED)],
+)
 def test_a_role_uses_the_key_through_its_service_alone(
-    role: str, service: str | None, action: str, grant: str, may: bool
+    stack: str, role: str, service: str | None, action: str, grant: str, may: bool
 ) -> None:
-    state = state_of("eks-spot")
+    state = state_of(stack)
     statements = listed(json.loads(one(state, role, "RolePolicy").inputs["policy"])["Statement"])
     context = {"kms:GrantIsForAWSResource": grant} if grant else {}
     if service:

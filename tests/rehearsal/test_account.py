@@ -267,6 +267,19 @@ def test_a_retention_that_logs_do_not_offer_is_refused(account: Account) -> None
         account.create("aws:cloudwatch/logGroup:LogGroup", "logs", {"name": "a", "retentionInDays": 31})
 
 
+def test_who_encrypts_a_log_group_may_describe_the_key(account: Account) -> None:
+    key = account.create("aws:kms/key:Key", "key", {"deletionWindowInDays": 7})[1]["arn"]
+    kind, group = "aws:cloudwatch/logGroup:LogGroup", {"name": "a", "kmsKeyId": key}
+    for allowed in ([], ["kms:DescribeKey"]):
+        statements = [{"Effect": "Allow", "Action": ["logs:CreateLogGroup", *allowed], "Resource": "*"}]
+        account.caller = Caller("arn:aws:iam::123456789012:role/deployer", statements)
+        if allowed:
+            account.create(kind, "logs", group)
+        else:
+            with pytest.raises(Refused, match=f"AccessDenied: .* to perform: kms:DescribeKey on resource: {key}"):
+                account.create(kind, "logs", group)
+
+
 def test_an_account_has_at_most_ten_log_resource_policies_and_each_log_group_one(account: Account) -> None:
     kind, group = (
         "aws:cloudwatch/logResourcePolicy:LogResourcePolicy",
