@@ -52,7 +52,7 @@ def preferences(context: Context, group: str) -> dict[str, Any]:
     with a key of the customer's does not begin where ``cloudWatchEncryptionEnabled`` is true. One that is run as
     somebody does not begin without a name: there is no default, which would let in whoever has no tag.
     """
-    run_as = {"runAsEnabled": True, "runAsDefaultUser": ""} if context.settings.security.session_run_as else {}
+    run_as = context.settings.security.session_run_as
     return {
         "schemaVersion": "1.0",
         "description": f"A shell on a node of {context.names.cluster}, recorded in {group}",
@@ -61,6 +61,9 @@ def preferences(context: Context, group: str) -> dict[str, Any]:
             "cloudWatchLogGroupName": group,
             "cloudWatchEncryptionEnabled": context.key is not None,
             "cloudWatchStreamingEnabled": True,
-            **run_as,
+            # Required although no bucket is named.
+            "s3EncryptionEnabled": True,
+            "runAsEnabled": run_as,
+            **({"runAsDefaultUser": ""} if run_as else {}),
         },
     }

@@ -129,11 +129,19 @@ def _update_document(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
     return {}
 
 
+# Booleans that the schema requires of a document's inputs.
+_SESSION_INPUTS = ("s3EncryptionEnabled", "cloudWatchEncryptionEnabled", "cloudWatchStreamingEnabled", "runAsEnabled")
+
+
 def _check_session(content: dict[str, Any]) -> None:
     """AWS Systems Manager User Guide, "Session document schema"."""
     kinds = ("Standard_Stream", "InteractiveCommands", "NonInteractiveCommands", "Port")
     if content.get("schemaVersion") != "1.0" or content.get("sessionType") not in kinds:
         raise Refused("InvalidDocumentContent", "a session document has schemaVersion 1.0 and a known sessionType")
+    inputs = content.get("inputs", {})
+    missing = [name for name in _SESSION_INPUTS if not isinstance(inputs.get(name), bool)]
+    if content["sessionType"] == "Standard_Stream" and missing:
+        raise Refused("InvalidDocumentContent", f"inputs of a Standard_Stream session lack {', '.join(missing)}")
 
 
 def _workspace(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:

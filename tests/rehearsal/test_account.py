@@ -305,6 +305,17 @@ def test_an_account_has_at_most_ten_log_resource_policies_and_each_log_group_one
     account.delete(kind, own)
 
 
+def test_a_document_for_shells_says_of_each_log_whether_it_is_encrypted_and_who_runs_it(account: Account) -> None:
+    """AWS Systems Manager User Guide, "Session document schema": Booleans that inputs require."""
+    inputs: dict[str, Any] = {"cloudWatchEncryptionEnabled": False, "cloudWatchStreamingEnabled": True}
+    document = {"name": "shell", "documentType": "Session"}
+    content = {"schemaVersion": "1.0", "sessionType": "Standard_Stream", "inputs": inputs}
+    with pytest.raises(Refused, match=r"InvalidDocumentContent: .* lack s3EncryptionEnabled, runAsEnabled"):
+        account.create("aws:ssm/document:Document", "shell", {**document, "content": json.dumps(content)})
+    inputs |= {"s3EncryptionEnabled": True, "runAsEnabled": False}
+    account.create("aws:ssm/document:Document", "shell", {**document, "content": json.dumps(content)})
+
+
 def test_an_endpoint_of_another_region_is_refused(account: Account) -> None:
     vpc, _ = account.create(VPC, "vpc", {"cidrBlock": "10.0.0.0/16"})
     with pytest.raises(Refused, match="InvalidServiceName"):
