@@ -19,6 +19,17 @@ def test_grafana_is_where_botocore_has_its_endpoint() -> None:
     assert {row.name for row in REGIONS.values() if row.grafana} == there & set(REGIONS)
 
 
+# SageMaker Developer Guide, "Amazon SageMaker HyperPod", AWS Regions supported by SageMaker HyperPod.
+_WITH_HYPERPOD = (
+    "us-east-1 us-east-2 us-west-1 us-west-2 eu-central-1 eu-north-1 eu-west-1 eu-west-2 eu-south-2 ap-south-1 "
+    "ap-south-2 ap-southeast-1 ap-southeast-2 ap-southeast-3 ap-southeast-4 ap-northeast-1 ap-northeast-2 sa-east-1"
+)
+
+
+def test_the_regions_with_hyperpod_are_those_that_the_guide_lists() -> None:
+    assert {row.name for row in REGIONS.values() if row.hyperpod} == set(_WITH_HYPERPOD.split())
+
+
 @each(REGIONS)
 def test_the_zones_that_eks_refuses_are_of_the_same_region(row: Region) -> None:
     prefix = row.zone_ids[0].partition("-")[0]
