@@ -73,8 +73,9 @@ def workspace(name: str, context: Context, prometheus: Output[str], child: Resou
         name=context.names.cluster,
         account_access_type="CURRENT_ACCOUNT",
         authentication_providers=sorted(context.settings.observability.grafana_authentication),
-        permission_type="SERVICE_MANAGED",
-        data_sources=["PROMETHEUS", "CLOUDWATCH"],
+        # Amazon Managed Grafana API Reference, CreateWorkspace: only the console lets AWS manage the role, and the list
+        # of data sources is not to be used. `hyperpod dashboards` makes the one for Prometheus.
+        permission_type="CUSTOMER_MANAGED",
         configuration=json.dumps(_CONFIGURATION),
         role_arn=role.arn,
         kms_key_id=context.key,

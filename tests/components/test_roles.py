@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.golden.stacks import state_of
-from tests.support import of_type
+from tests.support import of_type, one
 
 ROLE = "iam/role:Role"
 
@@ -31,3 +31,13 @@ def test_published_permissions_have_the_guides_own_trust() -> None:
         "identity-worker",
     }
     assert "Condition" in roles["network-flow-logs"]["Statement"][0]
+
+
+@pytest.mark.parametrize("stack", ["slurm-closed", "eks-teams"])
+def test_grafanas_role_is_the_stacks_as_the_api_asks(stack: str) -> None:
+    """Amazon Managed Grafana API Reference, CreateWorkspace, permissionType: "Use only the CUSTOMER_MANAGED permission
+    type when creating a workspace with the API"; workspaceDataSources: not to be used."""
+    workspace = one(state_of(stack), "observability-grafana", "Workspace").inputs
+    assert workspace["permissionType"] == "CUSTOMER_MANAGED"
+    assert "roleArn" in workspace
+    assert "dataSources" not in workspace
