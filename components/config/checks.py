@@ -19,6 +19,8 @@ from .problems import Problem
 
 # CreateCluster, InstanceGroups.
 MAX_GROUPS = 100
+# SageMaker Developer Guide, "Reserve Flexible Training Plans for ML workloads", UltraServers in SageMaker AI.
+ULTRASERVERS, ULTRASERVER_REGION, ULTRASERVER_ZONE = "ml.p6e-", "us-east-1", "us-east-1-dfw-2a"
 # Amazon FSx for Lustre User Guide. "Increasing storage capacity": with EFA, GiB by MB/s per TiB. "Configuring EFA
 # clients": connections.
 FSX_EFA_STEPS_GIB = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
@@ -106,6 +108,13 @@ def _worker(key: str, group: WorkerGroup, settings: Settings, region: Region | N
             fix=f"{row.threads_per_core}, or leave it out",
         )
     yield from _capacity(key, group, settings, region)
+    there = settings.network.vpc_id and (region is None or region.name == ULTRASERVER_REGION)
+    if group.instance_type.startswith(ULTRASERVERS) and not there:
+        yield Problem(
+            key=f"{key}.instanceType",
+            what=f"SageMaker has {group.instance_type} only in the Local Zone {ULTRASERVER_ZONE}",
+            fix="a VPC of yours there (hyperpod:network.vpcId), which no VPC of ours is, or another type",
+        )
     if settings.orchestrator == "slurm":
         for field in ("labels", "taints"):
             if getattr(group, field):

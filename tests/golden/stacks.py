@@ -39,6 +39,12 @@ VPC = {
     "privateSubnetId": "subnet-0123456789abcdef0",
     "securityGroupIds": ["sg-0123456789abcdef0"],
 }
+# Where SageMaker has UltraServers: a Local Zone of us-east-1, in which the VPC is.
+DALLAS = {
+    "region": "us-east-1",
+    "availabilityZoneId": "",
+    "network": {**VPC, "eksSubnetIds": ["subnet-0aaaaaaaaaaaaaaa1", "subnet-0aaaaaaaaaaaaaaa2"]},
+}
 DATABASE_SUBNETS = ["subnet-0bbbbbbbbbbbbbbb1", "subnet-0bbbbbbbbbbbbbbb2"]
 WORKSPACE = "arn:aws:aps:us-west-2:123456789012:workspace/ws-01234567-89ab-cdef-0123-456789abcdef"
 TOPIC = "arn:aws:sns:us-west-2:123456789012:pages"

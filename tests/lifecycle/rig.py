@@ -56,6 +56,8 @@ def facts(worker_type: str, settings: str) -> Parameters:
         "accelerator": lookup(worker_type).accelerator or "gpu",
         "workers": [{"name": "workers", "instanceType": worker_type, "count": 2}],
         "login": {} if given.get("orchestrator") == "eks" else {"instanceType": "ml.m5.large"},
+        # UltraServers are only in a VPC of one's own (components/config/checks.py).
+        **({"region": "us-east-1", "availabilityZoneId": "", "network": VPC} if "ml.p6e-" in worker_type else {}),
     }
     found = config(**{**cluster, **given})
     return provisioning.facts(found, Names(cluster="mine", region="us-west-2", digest=CLUSTER_ID[-8:]))

@@ -17,6 +17,7 @@ from operations import cli
 from operations.kubernetes import image
 from stack.failures import Exit
 from stack.jobs.specs import JOBS
+from tests.golden.stacks import DALLAS
 from tests.support import ROOT, config
 
 REPOSITORY = "123456789012.dkr.ecr.us-west-2.amazonaws.com/eks-gpu/training"
@@ -53,7 +54,7 @@ def test_without_build_it_prints_commands_that_hold_no_password(capsys: pytest.C
 def test_where_no_worker_is_x86_it_says_how_to_build_for_arm(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    grace = config("eks-gpu", workers=[{"name": "grace", "instanceType": "ml.p6e-gb200.36xlarge"}])
+    grace = config("eks-gpu", **DALLAS, workers=[{"name": "grace", "instanceType": "ml.p6e-gb200.36xlarge"}])
     monkeypatch.setattr("operations.target.parse", lambda values: grace)
     assert cli.main(["image", "eks-gpu"]) == Exit.BAD_INPUT
     assert "--platform linux/arm64" in capsys.readouterr().err
@@ -139,6 +140,7 @@ def test_the_image_is_for_the_architecture_of_its_base_on_whatever_machine_it_is
 @pytest.mark.usefixtures("registry")
 def test_one_x86_worker_group_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     types = {"grace": "ml.p6e-gb200.36xlarge", "hopper": "ml.p5.48xlarge"}
-    mixed = config("eks-gpu", workers=[{"name": name, "instanceType": kind} for name, kind in types.items()])
+    mixed = config("eks-gpu", **DALLAS, workers=[{"name": name, "instanceType": kind} for name, kind in types.items()])
     monkeypatch.setattr("operations.target.parse", lambda values: mixed)
+    boto3.client("ecr", mixed.region.name).create_repository(repositoryName="eks-gpu/training")
     assert cli.main(["image", "eks-gpu"]) == Exit.GOOD

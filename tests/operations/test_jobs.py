@@ -11,6 +11,7 @@ import pytest
 from components.catalogue.accelerators import CATALOGUE
 from components.kubernetes.pod_environment import pod_variables
 from stack.jobs.render import JOBS, JobError, jobs_of, render
+from tests.golden.stacks import DALLAS
 from tests.support import config
 
 
@@ -70,7 +71,8 @@ def test_a_job_asks_for_whole_nodes_by_the_catalogue(stack: str, name: str) -> N
 def test_on_every_type_a_pod_fits_into_its_node(kind: str) -> None:
     row = CATALOGUE[kind]
     stack = "eks-gpu" if row.accelerator == "gpu" else "eks-trainium"
-    settings = config(stack, workers=[{"name": "workers", "instanceType": kind}])
+    place = DALLAS if kind.startswith("ml.p6e-") else {}
+    settings = config(stack, **place, workers=[{"name": "workers", "instanceType": kind}])
     for pod in pods(render("device-check", settings, image="one.of.ours/for-this:1")):
         limits = pod["containers"][0]["resources"]["limits"]
         assert limits["cpu"] == row.vcpus // row.threads_per_core * 3 // 4
@@ -251,6 +253,7 @@ def test_an_elastic_job_meets_at_its_first_worker_and_waits_for_its_address() ->
     assert "getent ahosts fsdp-llama-worker-0" in pod["containers"][0]["command"][-1]
 
 
+GRACE = {"name": "grace", "instanceType": "ml.p6e-gb200.36xlarge"}
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown job": ({"name": "nccl"}, "this cluster can run device-check, nccl-tests"),
     "more GPUs than a node has": ({"name": "nanogpt", "devices": 9}, "ml.p5.48xlarge has 8, ask for 1 to 8"),
@@ -264,7 +267,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "hyperpod:charts.mpiOperator",
     ),
     "no image for these processors": (
-        {"name": "nanogpt", "settings": {"workers": [{"name": "grace", "instanceType": "ml.p6e-gb200.36xlarge"}]}},
+        {"name": "nanogpt", "settings": {**DALLAS, "workers": [GRACE]}},
         "give one of yours, hyperpod job run nanogpt --image",
     ),
     "Slurm": ({"name": "nanogpt", "stack": "slurm-gpu"}, "jobs/slurm"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.components.config.refusals import EKS, GROUP, PLAN, SYSTEM, TAINT, Cases, check
+from tests.golden.stacks import VPC
 
 BAD: Cases = {
     "EC2's reservation": (
@@ -206,6 +207,20 @@ BAD: Cases = {
         {"workers": [{**GROUP, "instanceType": "ml.p6e-gb200.36xlarge", "threadsPerCore": 2}]},
         "hyperpod:workers[0].threadsPerCore",
         "no second thread",
+    ),
+    "an UltraServer in a zone of its region": (
+        {
+            "region": "us-east-1",
+            "availabilityZoneId": "",
+            "workers": [{**GROUP, "instanceType": "ml.p6e-gb200.36xlarge"}],
+        },
+        "hyperpod:workers[0].instanceType",
+        "us-east-1-dfw-2a",
+    ),
+    "an UltraServer in another region": (
+        {"availabilityZoneId": "", "network": VPC, "workers": [{**GROUP, "instanceType": "ml.p6e-gb200.36xlarge"}]},
+        "hyperpod:workers[0].instanceType",
+        "us-east-1-dfw-2a",
     ),
 }
 
