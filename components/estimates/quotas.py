@@ -16,6 +16,12 @@ SPOT = "{type} for cluster spot instance usage"
 RESERVED = "Number of {type} instances in reserved capacity across training plans per Region"
 
 
+def counted(*, spot: bool, plan: bool) -> tuple[str, ...]:
+    """The quotas of its type that an instance counts against. One of a training plan counts twice: HyperPod's own quota
+    has to allow it as well (SageMaker Developer Guide, "View SageMaker training plans quotas")."""
+    return (SPOT,) if spot else (ON_DEMAND, RESERVED) if plan else (ON_DEMAND,)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Quota:
     """One quota and how much of it the stack needs. ``code`` is empty where each instance type has its own code."""
@@ -54,13 +60,10 @@ def _instances(config: Config) -> Iterator[Quota]:
     wanted: Counter[str] = Counter()
     for group in config.instance_groups:
         total += group.count
-        if group.worker and group.worker.training_plan_arn:
-            wanted[RESERVED.format(type=group.type.name)] += group.count
-        elif group.worker and group.worker.capacity == "spot":
-            wanted[SPOT.format(type=group.type.name)] += group.count
-            spot += group.count
-        else:
-            wanted[ON_DEMAND.format(type=group.type.name)] += group.count
+        on_spot = bool(group.worker and group.worker.capacity == "spot")
+        spot += group.count if on_spot else 0
+        for name in counted(spot=on_spot, plan=bool(group.worker and group.worker.training_plan_arn)):
+            wanted[name.format(type=group.type.name)] += group.count
     for name, count in sorted((+wanted).items()):
         yield Quota(service="sagemaker", name=name, needed=count, unit="instances")
     hyperpod = "SageMaker HyperPod cluster"

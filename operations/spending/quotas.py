@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from components.estimates.quotas import ON_DEMAND, RESERVED, SPOT, Quota, needed
+from components.estimates.quotas import Quota, counted, needed
 from components.names import CLUSTER_ID_TAG
 from stack.failures import NO_CREDENTIALS, reason
 
@@ -138,8 +138,8 @@ class _Usage:
             for group in client.describe_cluster(ClusterName=summary["ClusterName"])["InstanceGroups"]:
                 number = max(group.get("CurrentCount", 0), group.get("TargetCount", 0))
                 spot = "Spot" in group.get("CapacityRequirements", {})
-                name = RESERVED if group.get("TrainingPlanArn") else SPOT if spot else ON_DEMAND
-                counts[name.format(type=group.get("InstanceType", ""))] += number
+                for name in counted(spot=spot, plan=bool(group.get("TrainingPlanArn"))):
+                    counts[name.format(type=group.get("InstanceType", ""))] += number
                 counts["spot"] += number if spot else 0
                 counts["all"] += number
         return counts
