@@ -15,6 +15,9 @@ SLURMD_TIMEOUT = 60
 # Seconds between two health checks of a node.
 HEALTH_SECONDS = 300
 INCLUDE_LINE = f"include {INCLUDE}"
+# By default a job whose prolog failed goes back into the queue on hold, and waits for somebody to release it. Without
+# the hold Slurm still holds it after MaxBatchRequeue such failures, 5 by default (slurm.conf(5)).
+NO_HOLD = "nohold_on_prolog_fail"
 # Limits that no cluster reaches: nodes in a range, and nested includes.
 MOST_NODES, MOST_INCLUDES = 65536, 4
 NOTHING: Mapping[str, str] = {}
@@ -170,7 +173,7 @@ def render(
         # The defaults of 3 and 30 seconds suit clusters with thousands of short jobs. After slurmctld reads its
         # configuration, which it does whenever a node joins, it waits 3 or 4 seconds before it schedules; backfill
         # starts a job within one. bf_max_time is slurm.conf(5)'s default; it advises max_rpc_cnt for short intervals.
-        "SchedulerParameters": "batch_sched_delay=1,bf_interval=1,bf_max_time=30,max_rpc_cnt=150",
+        "SchedulerParameters": f"batch_sched_delay=1,bf_interval=1,bf_max_time=30,max_rpc_cnt=150,{NO_HOLD}",
         "Prolog": f"{bin_folder}/hyperpod-prolog",
         "Epilog": f"{bin_folder}/hyperpod-epilog",
     }
@@ -231,6 +234,9 @@ def missing_keys(conf: SlurmConf, bin_folder: str) -> List[str]:
     health = conf.get("HealthCheckProgram")
     if health and not health.startswith(bin_folder):
         found.append(f"slurm.conf has a HealthCheckProgram of its own ({health}): this project's checks do not run")
+    schedules = conf.get("SchedulerParameters")
+    if schedules and NO_HOLD not in schedules.lower():
+        found.append(f"slurm.conf sets SchedulerParameters without {NO_HOLD}: a job that meets a bad node is held")
     if conf.get("JobRequeue") == "0":
         found.append("slurm.conf sets JobRequeue=0: a job whose node is lost is not put back into the queue")
     return found

@@ -61,6 +61,12 @@ OWN_CHECKS = "slurm.conf has a HealthCheckProgram of its own (/x): this project'
             "JobRequeue=0\n",
             ["slurm.conf sets JobRequeue=0: a job whose node is lost is not put back into the queue"],
         ),
+        (hooks, "SchedulerParameters=bf_window=60,nohold_on_prolog_fail\n", []),
+        (
+            hooks,
+            "SchedulerParameters=bf_window=60\n",
+            ["slurm.conf sets SchedulerParameters without nohold_on_prolog_fail: a job that meets a bad node is held"],
+        ),
         (typed, "NodeName=a Gres=gpu:h100:8\nNodeName=b\n", []),
         (
             typed,
@@ -98,7 +104,7 @@ JobRequeue=1
 ReturnToService=2
 SlurmdTimeout=60
 KillWait=10
-SchedulerParameters=batch_sched_delay=1,bf_interval=1,bf_max_time=30,max_rpc_cnt=150
+SchedulerParameters=batch_sched_delay=1,bf_interval=1,bf_max_time=30,max_rpc_cnt=150,nohold_on_prolog_fail
 Prolog={BIN}/hyperpod-prolog
 Epilog={BIN}/hyperpod-epilog
 HealthCheckProgram={BIN}/hyperpod-health-check

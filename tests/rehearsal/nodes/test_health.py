@@ -33,6 +33,7 @@ def test_a_fault_takes_its_node_out_and_no_other() -> None:
         drained_and_back(cluster, first, "device")
         drained_and_back(cluster, second, "mount")
         drilled(cluster)
+        no_job_is_held(cluster, third)
         jobs_go_elsewhere(cluster)
         others_drain_is_theirs(cluster, third)
         only_one_at_a_time(cluster, first, second)
@@ -66,6 +67,23 @@ def begun(cluster: Cluster, host: Host, fault: str) -> None:
 def ended(cluster: Cluster, host: Host, fault: str) -> None:
     output(host, health.FAULTS[fault].end)
     health.becomes(cluster, host, "idle")
+
+
+def no_job_is_held(cluster: Cluster, host: Host) -> None:
+    """A job whose prolog fails waits for another node, and not for somebody to release it, as by Slurm's default."""
+    output(host, "sed -i.kept 's/^devices=.*/devices=9/' /etc/hyperpod/prolog.env")
+    submit = f"sbatch --parsable --requeue --nodelist={host.hostname} -o /dev/null --wrap true"
+    job = output(cluster.controller, submit).strip()
+
+    def shown() -> str:
+        return output(cluster.controller, f"scontrol show job {job} -o")
+
+    until(f"job {job} is back in the queue", lambda: "Restarts=0" not in shown())
+    found = shown()
+    require("held" not in found.lower() and "Priority=0 " not in found, found)
+    output(host, "mv /etc/hyperpod/prolog.env.kept /etc/hyperpod/prolog.env")
+    output(cluster.controller, f"scancel {job}")
+    until("all workers are idle", lambda: holds(all_idle, cluster))
 
 
 def jobs_go_elsewhere(cluster: Cluster) -> None:
