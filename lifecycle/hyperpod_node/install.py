@@ -10,6 +10,7 @@ from typing import Dict, Sequence, Tuple
 from . import logs
 from .host import Host
 from .model import Node
+from .settings import Settings
 
 # Folders of the lifecycle files that the commands need.
 FOLDERS = ("hyperpod_node", "hyperpod_commands", "training")
@@ -50,9 +51,11 @@ SCRIPTS = {
     "slurm/import-image.sh": "hyperpod-import-image",
 }
 # The interpreter that runs these steps: one named "python3" may be another in a user's environment. Nothing of the
-# caller's environment or working folder is imported (-I), and nothing is written beside the modules (-B).
+# caller's environment or working folder is imported (-I), and nothing is written beside the modules (-B). Slurm's
+# folder is in the PATH of a login shell, and in neither sudo's (sudoers(5), secure_path) nor Session Manager's.
 WRAPPER = """#!/bin/sh
 # Made by the HyperPod lifecycle scripts.
+export PATH="${{PATH:-/usr/bin:/bin}}:{path}"
 exec {python} -IB {launcher} {module} "$@"
 """
 
@@ -81,7 +84,8 @@ def libraries(host: Host, folders: Sequence[str] = FOLDERS) -> None:
 def command(host: Host, name: str) -> None:
     """Install one command, which runs the module that COMMANDS names."""
     target = host.settings.install_folder
-    text = WRAPPER.format(python=sys.executable, launcher=f"{target}/lib/{LAUNCHER}", module=COMMANDS[name][0])
+    module, launcher = COMMANDS[name][0], f"{target}/lib/{LAUNCHER}"
+    text = WRAPPER.format(path=Settings.extra_path, python=sys.executable, launcher=launcher, module=module)
     host.write(f"{target}/bin/{name}", text, mode=0o755)
 
 

@@ -56,6 +56,8 @@ def run(target: Target, nodes: Sequence[Node], node: Node, level: int) -> Device
         ran = sessions.run_remote(target, node, f"sudo -n timeout {seconds} {test}", seconds + 60)
     else:
         place = f"--nodelist={node.hostname} --nodes=1 --ntasks=1 --exclusive --immediate=60 --time={seconds // 60}"
-        ran = sessions.run_remote(target, controller, f"sudo -n srun --job-name=diagnose {place} {test}", seconds + 120)
+        # By its whole path, which sudo's own PATH may not have.
+        srun = f"sudo -n /opt/slurm/bin/srun --job-name=diagnose {place} {test}"
+        ran = sessions.run_remote(target, controller, srun, seconds + 120)
     passed = ran.code == 0 and not _FAILED.search(ran.output)
     return DeviceTest(node=node.name, level=level, passed=passed, output=ran.output)

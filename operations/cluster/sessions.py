@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hyperpod_node.settings import Settings
+
 from components.sessions import SESSION
 from stack.failures import Failure, cannot_know
 
@@ -51,9 +53,10 @@ def run_remote(target: Target, node: Node, command: str, timeout: float = 600) -
 
     Session Manager does not return exit codes, so the shell prints the command's code after its output, and this
     function removes it. The agent starts commands without a shell (amazon-ssm-agent, StartCommandExecutor), so bash is
-    explicit.
+    explicit, and with the agent's own environment (its shell_unix.go), so that Slurm's folder is not in PATH either.
     """
-    script = f"echo {_BEGIN}; ( eval {shlex.quote(command)} ); code=$?; echo; echo {_END} $code"
+    path = f"export PATH=$PATH:{Settings.extra_path}"
+    script = f"{path}; echo {_BEGIN}; ( eval {shlex.quote(command)} ); code=$?; echo; echo {_END} $code"
     text = _session(
         target, node, timeout, DocumentName=NON_INTERACTIVE, Parameters={"command": [f"bash -c {shlex.quote(script)}"]}
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -199,6 +200,19 @@ def test_commands_are_on_the_path_of_the_nodes_people_log_in_to(world: World, ro
     for command in ("run-nccl-test", "run-nccom-test", "run-nanogpt", "hyperpod-validate", "hyperpod-benchmark"):
         assert host.path(f"/opt/hyperpod/bin/{command}").stat().st_mode & 0o111
         assert host.path(f"/usr/local/bin/{command}").is_symlink() == linked
+
+
+def test_a_command_finds_slurm_under_sudo_too(world: World) -> None:
+    host = world.node("controller")
+    install.run(host.node())
+    text = host.text("/opt/hyperpod/bin/run-nccl-test").replace("exec ", "printenv PATH; exit; exec ")
+    # Ubuntu's secure_path (sudoers(5)).
+    path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin"
+    found = subprocess.run(["sh", "-c", text], env={"PATH": path}, capture_output=True, text=True, check=True).stdout
+    assert found.startswith(f"{path}:/opt/slurm/bin:")
+    # No PATH at all is not the working folder.
+    bare = subprocess.run(["/bin/sh", "-c", text], env={}, capture_output=True, text=True, check=True).stdout
+    assert "" not in bare.strip().split(":")
 
 
 # The machinery

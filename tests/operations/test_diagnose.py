@@ -171,7 +171,8 @@ def test_a_failed_gpu_test_is_in_the_archive_and_in_the_exit_code(
     code, out, _ = run(capsys, "diagnose", "dev", "workers-2", "--level", "2", "--write", str(archive))
     assert code == Exit.FAILED
     assert "FAIL workers-2: dcgmi diag -r 2" in out
-    assert asked["controller-1"].startswith("sudo -n srun --job-name=diagnose --nodelist=ip-10-1-1-2 --nodes=1")
+    began = "sudo -n /opt/slurm/bin/srun --job-name=diagnose --nodelist=ip-10-1-1-2 --nodes=1"
+    assert asked["controller-1"].startswith(began)
     assert asked["controller-1"].endswith("--exclusive --immediate=60 --time=15 dcgmi diag -r 2")
     assert contents(archive)["workers-2/dcgm-level-2.txt"] == "| Memory | Fail - GPU 3 |\n"
 

@@ -158,6 +158,8 @@ def test_a_command_ends_with_its_own_exit_code_and_output(
     ("line", "output", "code"),
     [
         ("printf 'no newline'", "no newline\n", 0),
+        # The agent's environment has no folder of Slurm's (amazon-ssm-agent, StartCommandExecutor).
+        ('case "$PATH:" in *:/opt/slurm/bin:*) echo found ;; esac', "found\n", 0),
         ("true", "", 0),
         ("echo 'it'\"'\"'s' \"$((1 + 1))\" | tr a-z A-Z", "IT'S 2\n", 0),
         ("echo a  # a comment", "a\n", 0),
