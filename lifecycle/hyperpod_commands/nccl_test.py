@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -24,6 +25,16 @@ COLLECTIVES = (
 GLOO = ("all_reduce", "all_gather", "broadcast", "reduce", "scatter", "gather", "sendrecv")
 # mpirun forwards no variables by itself. These are passed to the ranks explicitly.
 FORWARDED = ("LD_LIBRARY_PATH", "NCCL_", "FI_")
+# Where the ranks' loader looks besides: AWS's images have CUDA's NCCL beside the tests, and name its folder only in a
+# login shell (awsome-distributed-ai, nccl-tests-ami.sbatch). Without the plugin's folder NCCL uses Ethernet, and says
+# nothing.
+CUDA = re.compile(r"/usr/local/cuda[^/]*")
+LIBRARIES = (
+    "/opt/amazon/ofi-nccl/lib",
+    "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu",
+    "/opt/amazon/efa/lib",
+    "/opt/amazon/openmpi/lib",
+)
 # The exit status of coreutils' timeout, and the seconds between its SIGTERM and its SIGKILL.
 TIMED_OUT, GRACE = 124, 20.0
 
@@ -126,15 +137,22 @@ def mpirun(options: argparse.Namespace, workers: Workers, per_node: int) -> List
     command = [launcher, "-np", str(options.nodes * per_node), "--map-by", f"ppr:{per_node}:node", "--bind-to", "none"]
     command += ["--host", ",".join(f"{name}:{per_node}" for name in workers.names)]
     command += ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_exclude", "lo,docker0"]
-    variables = {
-        **workers.environment,
-        **{k: v for k, v in os.environ.items() if k in ("NCCL_DEBUG", "LD_LIBRARY_PATH")},
-    }
+    variables = {**workers.environment, "LD_LIBRARY_PATH": libraries(program)}
+    if "NCCL_DEBUG" in os.environ:
+        variables["NCCL_DEBUG"] = os.environ["NCCL_DEBUG"]
     for name, value in sorted(variables.items()):
         if name.startswith(FORWARDED):
             command += ["-x", f"{name}={value}"]
     sizes = ["-b", options.min, "-e", options.max or "16G", "-f", "2", "-g", "1", "-c", "1"]
     return [*command, program, *sizes, "-n", str(options.iterations or 100)]
+
+
+def libraries(program: str) -> str:
+    """The ranks' LD_LIBRARY_PATH: the person's own folders, and those that the tests need."""
+    beside = CUDA.match(program)
+    cuda = beside.group(0) if beside else "/usr/local/cuda"
+    own = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    return ":".join(dict.fromkeys([*own, f"{cuda}/lib", f"{cuda}/lib64", *LIBRARIES]))
 
 
 def gloo(options: argparse.Namespace, workers: Workers) -> List[str]:

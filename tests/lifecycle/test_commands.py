@@ -114,9 +114,15 @@ def test_mpirun_keeps_mpi_on_sockets_and_gives_ranks_the_workers_variables(monke
     hosts = "--map-by ppr:8:node --bind-to none --host n1:8,n2:8"
     sockets = "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_exclude lo,docker0"
     program = "/usr/local/cuda/efa/test-cuda-12/all_reduce_perf"
+    # Where AWS's image has NCCL, its plugin for EFA, libfabric and Open MPI (awsome-distributed-ai,
+    # nccl-tests-ami.sbatch). A session's environment has none of it.
+    amazon = (
+        "/opt/amazon/ofi-nccl/lib:/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu:/opt/amazon/efa/lib:/opt/amazon/openmpi/lib"
+    )
+    libraries = f"/usr/local/cuda/lib:/usr/local/cuda/lib64:{amazon}"
     assert " ".join(nccl_test.mpirun(options(nodes=2), workers, 8)) == (
-        f"/opt/amazon/openmpi/bin/mpirun -np 16 {hosts} {sockets} -x FI_PROVIDER=efa -x NCCL_DEBUG=WARN "
-        f"{program} -b 8 -e 16G -f 2 -g 1 -c 1 -n 100"
+        f"/opt/amazon/openmpi/bin/mpirun -np 16 {hosts} {sockets} -x FI_PROVIDER=efa -x LD_LIBRARY_PATH={libraries} "
+        f"-x NCCL_DEBUG=WARN {program} -b 8 -e 16G -f 2 -g 1 -c 1 -n 100"
     )
     # The person's own variables come before the workers', and none but these two are handed on.
     for name, value in (("NCCL_DEBUG", "INFO"), ("LD_LIBRARY_PATH", "/my/lib"), ("NCCL_ALGO", "Tree")):
@@ -124,10 +130,16 @@ def test_mpirun_keeps_mpi_on_sockets_and_gives_ranks_the_workers_variables(monke
     wanted = options(nodes=1, min="1M", max="2M", iterations=5)
     assert " ".join(nccl_test.mpirun(wanted, Workers([fact("n1", mpirun="/usr/bin/mpirun")]), 8)) == (
         f"/usr/bin/mpirun -np 8 --map-by ppr:8:node --bind-to none --host n1:8 {sockets} "
-        f"-x FI_PROVIDER=efa -x LD_LIBRARY_PATH=/my/lib -x NCCL_DEBUG=INFO {program} -b 1M -e 2M -f 2 -g 1 -c 1 -n 5"
+        f"-x FI_PROVIDER=efa -x LD_LIBRARY_PATH=/my/lib:{libraries} -x NCCL_DEBUG=INFO {program} "
+        "-b 1M -e 2M -f 2 -g 1 -c 1 -n 5"
     )
     without = nccl_test.mpirun(options(nodes=1), Workers([fact("n1", mpirun="")]), 8)
     assert without[0] == "/opt/amazon/openmpi/bin/mpirun"
+    # Of several releases of CUDA the one that the tests are of; for tests of one's own the image's default.
+    assert nccl_test.libraries("/usr/local/cuda-13.2/efa/test-cuda-13.2/x").startswith(
+        "/my/lib:/usr/local/cuda-13.2/lib:"
+    )
+    assert nccl_test.libraries("/opt/nccl-tests/build/x").startswith("/my/lib:/usr/local/cuda/lib:")
 
 
 def test_one_node_without_efa_makes_all_use_tcp_and_is_named_and_so_is_a_lost_gpu() -> None:
