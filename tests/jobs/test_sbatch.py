@@ -272,6 +272,8 @@ def environments(tmp_path: Path, *names: str) -> dict[str, str]:
         command.parent.mkdir(parents=True)
         command.write_text(f'#!/bin/sh\necho "{name} $1 ${{PATH%%:*}}"\n')
         command.chmod(0o755)
+        if not name.endswith("2_11"):
+            (tmp_path / name / "lib/python3.10/site-packages/torch_xla").mkdir(parents=True)
     return {"PATH": os.environ["PATH"], "HYPERPOD_OPT": str(tmp_path)}
 
 
@@ -283,9 +285,10 @@ def with_neuron(environment: dict[str, str]) -> subprocess.CompletedProcess[str]
 
 
 def test_the_newest_training_environment_of_a_neuron_image_is_taken(tmp_path: Path) -> None:
-    names = ("2_9", "2_10", "2_9_nxd_inference", "inference_vllm_0_24_0")
+    # AWS's last PyTorch with torch_xla, which the trainers import, is 2.9 (Neuron's release notes, PyTorch, 2.29.0).
+    names = ("2_8", "2_9", "2_11", "2_9_nxd_inference", "inference_vllm_0_24_0")
     given = environments(tmp_path, *(f"aws_neuronx_venv_pytorch_{name}" for name in names), "aws_neuronx_venv_jax_0_7")
-    newest = tmp_path / "aws_neuronx_venv_pytorch_2_10"
+    newest = tmp_path / "aws_neuronx_venv_pytorch_2_9"
     assert with_neuron(given).stdout == f"{newest.name} x {newest}/bin\n"
 
 
@@ -295,7 +298,7 @@ def test_another_environment_can_be_named(tmp_path: Path) -> None:
 
 
 def test_a_node_without_an_environment_says_how_to_name_one(tmp_path: Path) -> None:
-    done = with_neuron(environments(tmp_path))
+    done = with_neuron(environments(tmp_path, "aws_neuronx_venv_pytorch_2_11"))
     assert done.returncode == 127
     assert "no Neuron environment with torchrun here" in done.stderr
     assert "NEURON_VENV may name one" in done.stderr
