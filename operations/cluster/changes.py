@@ -38,7 +38,8 @@ _EFFECTS = {
     ),
     "reboot": (
         "the instance reboots: a few minutes",
-        "its local disks stay; memory and /tmp are lost; /fsx stays",
+        # The disks keep their contents, and a boot may format them (awsome-distributed-ai, hyperpod-mental-model.md).
+        "memory and /tmp are lost; the boot may empty /opt/dlami/nvme; /opt/sagemaker stays, and /fsx stays",
     ),
     "update-software": (
         "every node of the groups gets a new image, so everything on its root volume is lost; /fsx stays",

@@ -171,6 +171,8 @@ def test_the_scheduler_is_asked_for_the_jobs_of_workers_and_for_all_of_a_control
         assert "--states=RUNNING,COMPLETING,CONFIGURING " in line
         assert line.partition("' ")[2] == asked
     assert ("Slurm controller" in " ".join(plan.effects)) is ("controller-1" in affected)
+    # AWS promises the instance store of a rebooted node to nobody (awsome-distributed-ai, hyperpod-mental-model.md).
+    assert "may empty /opt/dlami/nvme" in " ".join(plan.effects)
 
 
 @pytest.mark.parametrize(("count", "said"), [("1", True), ("3", False)])
