@@ -35,10 +35,16 @@ def subject(host: FakeHost, **more: object) -> Subject:
     return Subject(host, host.node().identity.group, "/fsx", **more)  # type: ignore[arg-type]
 
 
-def gpus(host: FakeHost, links: str = "26.562 GB/s", **second: str) -> None:
-    """Let nvidia-smi show eight GPUs, of which the second differs."""
+# What nvidia-smi says in place of a GPU's links where none is active (leptonai/gpud, issue 1085).
+NO_LINK = "NVML: Unable to retrieve NVLink information as all links are inActive\n"
+
+
+def gpus(host: FakeHost, links: str = "26.562 GB/s", more: str = "", **second: str) -> None:
+    """Let nvidia-smi show eight GPUs, of which the second differs. ``more``: what it says of other GPUs' links."""
     document = _shown(tuple(second.items()))
-    nvlink = f"GPU 0: NVIDIA H100 (UUID: x)\n\t Link 0: 26.562 GB/s\n\t Link 1: {links}\n"
+    nvlink = f"GPU 0: NVIDIA H100 (UUID: x)\n\t Link 0: 26.562 GB/s\n\t Link 1: {links}\n{more}"
+    if not links:
+        nvlink = more
 
     def smi(_: FakeHost, args: Sequence[str], __: str | None) -> Result:
         return Result(0, nvlink if "nvlink" in args else document)

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 from hyperpod_node import probing
+from hyperpod_node.errors import StepError
 from hyperpod_node.health import checks, devices, gpu, own, system, xid
 from hyperpod_node.health.model import Finding, Subject
 from hyperpod_node.health.run import prometheus
 from hyperpod_node.host import Reply, Result
 
-from tests.lifecycle.health_rig import gpus, put, subject, well
+from tests.lifecycle.health_rig import NO_LINK, gpus, put, subject, well
 from tests.lifecycle.rig import FakeHost, World
 
 
@@ -85,6 +86,25 @@ def test_what_nvidia_smi_shows(host: FakeHost, second: dict[str, str], links: st
     well(host)
     gpus(host, links, **second)
     assert bad(host) == wrong
+
+
+@pytest.mark.parametrize(
+    ("kind", "links", "finding"),
+    [
+        ("ml.p5.48xlarge", "26.562 GB/s", Finding("bad", "inactive: GPU 1, all links")),
+        ("ml.p5.48xlarge", "", Finding("bad", "inactive: GPU 1, all links")),
+        # Not connected by NVLink (EC2, "Accelerated computing instances").
+        ("ml.g5.48xlarge", "", Finding("ok", "no links")),
+    ],
+)
+def test_a_gpu_of_which_no_link_is_listed_has_none(tmp_path: Path, kind: str, links: str, finding: Finding) -> None:
+    host = World(tmp_path, kind).node("worker")
+    gpus(host, links, f"GPU 1: NVIDIA H100 (UUID: y)\n{NO_LINK}")
+    assert gpu.nvlink(subject(host)) == finding
+    # Nothing is known where it says nothing of any GPU.
+    gpus(host, "", "No devices were found\n")
+    with pytest.raises(StepError, match="shows no GPU: No devices were found"):
+        gpu.nvlink(subject(host))
 
 
 def test_trainium_memory_errors_that_cannot_be_corrected_are_bad(tmp_path: Path) -> None:

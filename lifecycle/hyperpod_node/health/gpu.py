@@ -15,6 +15,8 @@ from .model import Finding, Subject, bad, ok, unknown
 # Counters of errors that cannot be corrected, per device (Neuron Sysfs User Guide). It has had two places for them.
 NEURON = "/sys/devices/virtual/neuron_device"
 NEURON_COUNTERS = ("mem_ecc_uncorrected", "sram_ecc_uncorrected")
+# The GPUs that EC2 connects by NVLink where an instance has several (EC2, "Accelerated computing instances").
+WITH_NVLINK = ("A100", "H100", "H200", "B200", "B300", "GB200")
 # Seconds between two runs of DCGM's diagnostics on an idle node, and for one: level 1 takes a few.
 DCGM_EVERY, DCGM_SECONDS = 3600.0, 40.0
 
@@ -62,7 +64,7 @@ def _neuron_ecc(subject: Subject) -> Finding:
 
 
 def nvlink(subject: Subject) -> Optional[Finding]:
-    """NVLink: no link is inactive while others work, and the fabric manager has let every GPU in."""
+    """NVLink: no link is inactive, of one GPU or all of them, and the fabric manager has let every GPU in."""
     if subject.group.accelerator != "gpu" or subject.group.accelerators < 2:
         return None
     out = [
@@ -73,18 +75,29 @@ def nvlink(subject: Subject) -> Optional[Finding]:
     ]
     if out:
         return bad(f"not in the NVLink fabric: {', '.join(out)}")
-    active, inactive, gpu_name = 0, [], "?"
-    for line in subject.host.run("nvidia-smi", "nvlink", "-s", timeout=10).out.splitlines():
-        begin = re.match(r"GPU (\d+):", line)
-        gpu_name = begin.group(1) if begin else gpu_name
-        link = re.match(r"\s+Link (\d+): (.*)", line)
-        if link and "inactive" in link.group(2).lower():
-            inactive.append(f"GPU {gpu_name} link {link.group(1)}")
-        elif link:
-            active += 1
-    if not active:
+    said = subject.host.run("nvidia-smi", "nvlink", "-s", check=False, timeout=10)
+    links = _links(said.out)
+    if not links:
+        raise StepError(f"nvidia-smi nvlink shows no GPU: {said.reason}")
+    count = sum(states.count(True) for states in links.values())
+    if not count and subject.group.accelerator_model not in WITH_NVLINK:
         return ok("no links")
-    return bad(f"inactive: {', '.join(inactive)}") if inactive else ok(f"{active} links")
+    inactive = [f"GPU {name} link {n}" for name, states in links.items() for n, on in enumerate(states) if not on]
+    inactive += [f"GPU {name}, all links" for name, states in links.items() if not states]
+    return bad(f"inactive: {', '.join(inactive)}") if inactive else ok(f"{count} links")
+
+
+def _links(shown: str) -> Dict[str, List[bool]]:
+    """Whether each link of each GPU is active. Of a GPU with none that is active nvidia-smi lists no link ("Unable to
+    retrieve NVLink information as all links are inActive": leptonai/gpud, issue 1085)."""
+    found: Dict[str, List[bool]] = {}
+    for line in shown.splitlines():
+        gpu, link = re.match(r"GPU (\d+):", line), re.match(r"\s+Link \d+: (.*)", line)
+        if gpu:
+            found[gpu.group(1)] = []
+        elif link and found:
+            found[list(found)[-1]].append("inactive" not in link.group(1).lower())
+    return found
 
 
 def pcie(subject: Subject) -> Optional[Finding]:
