@@ -174,9 +174,15 @@ def render(
         # configuration, which it does whenever a node joins, it waits 3 or 4 seconds before it schedules; backfill
         # starts a job within one. bf_max_time is slurm.conf(5)'s default; it advises max_rpc_cnt for short intervals.
         "SchedulerParameters": f"batch_sched_delay=1,bf_interval=1,bf_max_time=30,max_rpc_cnt=150,{NO_HOLD}",
+        # A job gets slurmd's limits (slurm_worker.py), and not those of the shell that submits it: by default Slurm takes
+        # all of them from there, and a session of Session Manager may pin next to no memory, which EFA has to.
+        "PropagateResourceLimitsExcept": "MEMLOCK,NOFILE,STACK",
         "Prolog": f"{bin_folder}/hyperpod-prolog",
         "Epilog": f"{bin_folder}/hyperpod-epilog",
     }
+    if conf.get("PropagateResourceLimits"):
+        # Only one of the two may be set (slurm.conf(5)).
+        del wanted["PropagateResourceLimitsExcept"]
     if not containers:
         wanted["TaskProlog"] = f"{bin_folder}/hyperpod-task-prolog"
     if not conf.get("HealthCheckProgram"):

@@ -16,7 +16,7 @@ from .errors import StepError
 from .host import Host, Result
 from .model import Instance, Node
 
-# A job inherits slurmd's limits for pinned memory and open files.
+# A job inherits slurmd's limits for pinned memory, open files and the stack (PropagateResourceLimitsExcept).
 SLURMD = """# Made by the HyperPod lifecycle scripts.
 [Unit]
 ConditionPathExists=

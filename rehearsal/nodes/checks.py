@@ -163,6 +163,15 @@ def expected_environment(machine: Machine) -> dict[str, str | None]:
     return wanted
 
 
+def job_limits(cluster: Cluster) -> str:
+    """A job may pin memory and open files as slurmd may, however little the shell may that submits it."""
+    little = {"64", "256"}
+    asked = "ulimit -S -l 64 -n 256; srun -N {} bash -c 'ulimit -S -l; ulimit -S -n' | sort -u"
+    found = output(cluster.controller, asked.format(len(cluster.workers))).split()
+    require(found and not little & set(found), f"jobs have the limits {found}, of the shell")
+    return ", ".join(found)
+
+
 def job_environment(cluster: Cluster) -> str:
     """A job's environment on the workers matches the catalogue and the devices present."""
     text = output(
@@ -259,6 +268,7 @@ AFTER: tuple[tuple[str, Act], ...] = (
     ("ssh from a worker", ssh_from_a_worker),
     ("ssh from outside", ssh_from_outside),
     ("job environment", job_environment),
+    ("job limits", job_limits),
     ("MPI hello", mpi_hello),
     ("gloo all-reduce", collective_sweep),
     ("training", training),

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rehearsal.nodes.checks import all_idle, expected_transport, job_environment, scripts_succeeded
+from rehearsal.nodes.checks import all_idle, expected_transport, job_environment, job_limits, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.outcome import nodes_of
 from tests.rehearsal.nodes import faults
@@ -45,6 +45,7 @@ def test_transport_and_a_second_run_that_changes_nothing(
         all_idle(cluster)
         assert {expected_transport(host.machine) for host in cluster.workers} == transports
         job_environment(cluster)
+        job_limits(cluster)
         # An m5 has neither accelerator nor EFA, and no job runs there.
         heads = {(n.instance_type, n.transport) for n in nodes_of(cluster) if n.role == "controller"}
         assert heads == {("ml.m5.2xlarge", "tcp")}
