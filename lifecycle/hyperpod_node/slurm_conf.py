@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from . import slurm_accounting
@@ -174,8 +174,8 @@ def render(
         # configuration, which it does whenever a node joins, it waits 3 or 4 seconds before it schedules; backfill
         # starts a job within one. bf_max_time is slurm.conf(5)'s default; it advises max_rpc_cnt for short intervals.
         "SchedulerParameters": f"batch_sched_delay=1,bf_interval=1,bf_max_time=30,max_rpc_cnt=150,{NO_HOLD}",
-        # A job gets slurmd's limits (slurm_worker.py), and not those of the shell that submits it: by default Slurm takes
-        # all of them from there, and a session of Session Manager may pin next to no memory, which EFA has to.
+        # A job gets slurmd's limits (slurm_worker.py), and not those of the shell that submits it, as by default: a
+        # session of Session Manager may pin next to no memory, which EFA has to.
         "PropagateResourceLimitsExcept": "MEMLOCK,NOFILE,STACK",
         "Prolog": f"{bin_folder}/hyperpod-prolog",
         "Epilog": f"{bin_folder}/hyperpod-epilog",
@@ -345,6 +345,27 @@ def with_gres(text: str, by_node: Mapping[str, Group], groups: Mapping[str, Grou
                 line = f"{line.rstrip()} Gres={kinds.pop()}"
         lines.append(line)
     return "\n".join(lines) + "\n"
+
+
+def as_named(conf: SlurmConf, by_node: Mapping[str, Group]) -> Dict[str, Group]:
+    """The nodes' groups, with the type of accelerators that slurm.conf's own lines name, as HyperPod's may.
+
+    Of such a node Slurm takes no file of a line in gres.conf without that type (its interfaces/gres.c, _merge_gres2):
+    it would count accelerators, and jobs would not be told which are theirs.
+    """
+    found = dict(by_node)
+    for entry in conf.nodes:
+        for name in expand(entry["nodename"]):
+            kind = found[name].gres_name if name in found else ""
+            named = re.search(rf"\b{kind}:([A-Za-z][^:,(]*)", entry.get("gres", "")) if kind else None
+            if named:
+                found[name] = replace(found[name], gres=f"{kind}:{named.group(1)}")
+    return found
+
+
+def says_nothing(text: Optional[str]) -> bool:
+    """Whether a file of Slurm's is not there, or has comments alone."""
+    return not _logical_lines(text or "")
 
 
 def render_gres(by_node: Mapping[str, Group]) -> str:

@@ -45,9 +45,10 @@ def configure(
     changed = False
     gres = host.read(f"{etc}/gres.conf")
     has_gres = any(slurm_conf.gres(group) for group in groups.values() if group.role == "worker")
-    # A file that HyperPod's agent or a person wrote takes precedence.
-    if has_gres and (gres is None or gres.startswith(slurm_conf.HEADER)):
-        changed |= host.write(f"{etc}/gres.conf", slurm_conf.render_gres(by_node or _workers(groups)))
+    # A file in which HyperPod's agent or a person says something takes precedence.
+    if has_gres and (slurm_conf.says_nothing(gres) or str(gres).startswith(slurm_conf.HEADER)):
+        named = slurm_conf.as_named(conf, by_node)
+        changed |= host.write(f"{etc}/gres.conf", slurm_conf.render_gres(named or _workers(groups)))
     known = facts(host)
     in_containers = bool(known.get("containers")) and containers.ready(host)
     if in_containers:

@@ -159,6 +159,23 @@ def test_the_agents_rewriting_of_slurm_conf_is_repaired(world: World) -> None:
     assert "include hyperpod.conf\nNodeName=ip-10-1-0-[12,14]" in host.text("/opt/slurm/etc/slurm.conf")
 
 
+@pytest.mark.parametrize("there", [None, "", "# made by HyperPod\n\n"])
+def test_a_type_that_hyperpods_own_lines_name_is_in_gres_conf_too(world: World, there: str | None) -> None:
+    # Slurm takes no file for a type that gres.conf does not name (its interfaces/gres.c, _merge_gres2), and without a
+    # file jobs have no CUDA_VISIBLE_DEVICES. HyperPod's nodes may have Gres=gpu:h100:8 (awsome-distributed-ai,
+    # hyperpod-mental-model.md), and gres.conf may say nothing there.
+    host = controller(world, "", **({} if there is None else {"gres_conf": there}))
+    conf = host.path("/opt/slurm/etc/slurm.conf")
+    conf.write_text(SLURM_CONF.replace("CPUs=8", "CPUs=8 Gres=gpu:h100:8"))
+    assert configure(host)
+    lines = host.text("/opt/slurm/etc/gres.conf").splitlines()[1:]
+    assert lines == ["AutoDetect=off", "Name=gpu Type=h100 File=/dev/nvidia[0-7]"]
+    # A number is no type.
+    conf.write_text(SLURM_CONF.replace("CPUs=8", "CPUs=8 Gres=gpu:8"))
+    assert configure(host)
+    assert "Name=gpu File=" in host.text("/opt/slurm/etc/gres.conf")
+
+
 def controller(world: World, text: str, **files: str) -> FakeHost:
     """The controller with this in front of its slurm.conf, and files beside it."""
     host = world.node("controller")
