@@ -45,6 +45,7 @@ def check(settings: Settings, region: Region | None) -> list[Problem]:
         _ssh_key(settings),
         people_problems(settings.users, settings.orchestrator),
         _security(settings, region),
+        _recovery(settings),
         observability_problems(settings, region),
         alert_problems(settings, region),
         _tags(settings),
@@ -58,6 +59,17 @@ def _cluster_name(settings: Settings, region: Region | None) -> Iterator[Problem
     if len(name) > limit:
         where = f"in {region.name}, where bucket and role names carry it" if region else "anywhere"
         yield Problem(key=key, what=f'"{name}" has {len(name)} characters', fix=f"at most {limit} {where}")
+
+
+def _recovery(settings: Settings) -> Iterator[Problem]:
+    """HyperPod does what a node's label or reason in Slurm asks for only where it may recover nodes by itself
+    (awsome-distributed-ai, hyperpod-mental-model.md)."""
+    if settings.health_policy in ("reboot", "replace") and settings.node_recovery == "None":
+        yield Problem(
+            key="hyperpod:healthPolicy",
+            what=f"without automatic recovery HyperPod does not {settings.health_policy} the nodes that are marked",
+            fix="nodeRecovery Automatic, or healthPolicy drain",
+        )
 
 
 def _zone(settings: Settings, region: Region | None) -> Iterator[Problem]:

@@ -51,12 +51,6 @@ def kubernetes_problems(settings: Settings, region: Region | None) -> Iterator[P
     yield from _api_cidrs(settings)
     yield from _roles(settings, region)
     yield from _teams(settings)
-    if settings.health_policy in ("reboot", "replace") and settings.node_recovery == "None":
-        yield Problem(
-            key="hyperpod:healthPolicy",
-            what=f"without automatic recovery HyperPod does not {settings.health_policy} the nodes that are labelled",
-            fix="nodeRecovery Automatic, or healthPolicy drain",
-        )
     yield from _charts(settings)
     yield from _groups(settings)
     for name, times in Counter(group.name.lower() for group in settings.groups).items():

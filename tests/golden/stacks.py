@@ -111,7 +111,7 @@ GOLDEN: dict[str, Golden] = {
             "benchmarks": True,
             "imdsV1": True,
             "lostNodeSeconds": 30,
-            "healthPolicy": "replace",
+            "healthPolicy": "report",
             "healthChecks": "docs/health-checks",
             "nodeProvisioning": "Continuous",
             "security": {

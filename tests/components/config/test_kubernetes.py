@@ -51,6 +51,11 @@ BAD: Cases = {
         "hyperpod:healthPolicy",
         "nodeRecovery Automatic",
     ),
+    "rebooted by nobody on Slurm": (
+        {"healthPolicy": "reboot", "nodeRecovery": "None"},
+        "hyperpod:healthPolicy",
+        "does not reboot the nodes that are marked",
+    ),
     "strict without policies": (
         {**EKS, "charts": {"networkPolicies": False, "strictNetworkPolicies": True}},
         "hyperpod:charts.strictNetworkPolicies",
