@@ -139,6 +139,18 @@ def log_statements(context: Context, key: str) -> list[Statement]:
     return [allow(use, [key], _via(context, "logs"))]
 
 
+def workspace_statements(context: Context, key: str | None) -> list[Statement]:
+    """What a role needs to write to, or query, the Prometheus workspace that the stack encrypts with the key; nothing
+    for a workspace that is there already, whose key is not known.
+
+    Amazon Managed Service for Prometheus User Guide, "Encryption at rest", step 3: who reads its data uses the key, and
+    the statement for principals of the account.
+    """
+    if key is None or context.settings.observability.prometheus != "create":
+        return []
+    return [allow(["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey*"], [key], _via(context, "aps"))]
+
+
 def _via(context: Context, service: str) -> dict[str, dict[str, str]]:
     """That a service uses the key for the caller."""
     return {"StringEquals": {"kms:ViaService": f"{service}.{context.region.name}.{context.region.dns_suffix}"}}

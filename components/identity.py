@@ -11,7 +11,7 @@ from hyperpod_node.model import NodeRole
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from .context import Context
-from .encryption import node_statements
+from .encryption import node_statements, workspace_statements
 from .policies import Statement, allow, assume_role, document
 from .sessions import session_log_group
 
@@ -124,7 +124,9 @@ class Identity(ComponentResource):
             aws.iam.RolePolicy(
                 f"{self._name}-{kind}-metrics",
                 role=role.name,
-                policy=workspace.arn.apply(lambda arn: document(self._metrics(arn))),
+                policy=Output.all(workspace.arn, context.key).apply(
+                    lambda both: document([*self._metrics(both[0]), *workspace_statements(context, both[1])])
+                ),
                 opts=child,
             )
         return role

@@ -13,7 +13,7 @@ from pulumi import ComponentResource, CustomTimeouts, Input, Output, Resource, R
 from ..catalogue.kubernetes_versions import addon_version
 from ..config import Charts, InstanceGroup
 from ..context import Context
-from ..encryption import use_through
+from ..encryption import use_through, workspace_statements
 from ..names import CLUSTER_ID_TAG, RoleKind
 from ..policies import Statement, allow, deny, document
 from . import metrics_addon
@@ -194,7 +194,9 @@ class EksAddons(ComponentResource):
             identities[metrics_addon.ADDON] = _Identity(
                 kind="metrics",
                 service_account=metrics_addon.SERVICE_ACCOUNT,
-                statements=prometheus.arn.apply(lambda arn: metrics_addon.statements(context, arn)),
+                statements=Output.all(prometheus.arn, context.key).apply(
+                    lambda both: [*metrics_addon.statements(context, both[0]), *workspace_statements(context, both[1])]
+                ),
             )
         if linked := context.settings.fsx.linked_bucket:
             bucket = f"arn:{context.partition}:s3:::{linked}"

@@ -8,7 +8,7 @@ import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
 from ..context import Context
-from ..encryption import log_statements
+from ..encryption import log_statements, workspace_statements
 from ..policies import Statement, allow, assume_role, document
 
 # Amazon Managed Service for Prometheus User Guide, "IAM permissions and policies": queries; rules and alerts, which
@@ -63,6 +63,7 @@ def workspace(name: str, context: Context, prometheus: Output[str], child: Resou
                     allow(_QUERY, [both[0]]),
                     *_cloudwatch(context),
                     *(log_statements(context, both[1]) if both[1] else ()),
+                    *workspace_statements(context, both[1]),
                 ]
             )
         ),

@@ -137,12 +137,17 @@ USE: list[tuple[str, str | None, str, str, bool]] = [
     ("network-flow-logs", None, "kms:GenerateDataKey", "", False),
     ("identity-worker", "logs", "kms:GenerateDataKey", "", False),
 ]
-# Where sessions are recorded and Grafana reads logs.
+# Where sessions are recorded, nodes send metrics, and Grafana reads both. Amazon Managed Service for Prometheus User
+# Guide, "Encryption at rest", step 3.
 RECORDED: list[tuple[str, str | None, str, str, bool]] = [
     ("identity-controller", "logs", "kms:GenerateDataKey", "", True),
     ("identity-controller", "s3", "kms:GenerateDataKey", "", False),
     ("observability-grafana", "logs", "kms:Decrypt", "", True),
     ("observability-grafana", "s3", "kms:Decrypt", "", False),
+    ("observability-grafana", "aps", "kms:Decrypt", "", True),
+    ("identity-login-metrics", "aps", "kms:GenerateDataKey", "", True),
+    ("identity-login-metrics", None, "kms:GenerateDataKey", "", False),
+    ("identity-login-metrics", "aps", "kms:CreateGrant", "true", False),
 ]
 
 

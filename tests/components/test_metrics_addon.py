@@ -44,9 +44,10 @@ def test_its_role_writes_to_one_workspace_and_to_logs_only_where_they_are_wanted
         statements = json.loads(one(state, "eks-addons-metrics", "RolePolicy").inputs["policy"])["Statement"]
         (write,) = [s for s in statements if s["Action"] == ["aps:RemoteWrite"]]
         assert write["Resource"] == [one(state, "observability-prometheus").outputs["arn"]]
-        assert all("/Clusters/" in arn for s in statements if s is not write for arn in s["Resource"])
+        others = [s for s in statements if s is not write and not s["Action"][0].startswith("kms:")]
+        assert all("/Clusters/" in arn for s in others for arn in s["Resource"])
         actions[stack] = {action.split(":")[0] for s in statements for action in s["Action"]}
-    assert actions == {"eks-teams": {"aps", "logs"}, "eks-spot": {"aps"}}
+    assert actions == {"eks-teams": {"aps", "logs"}, "eks-spot": {"aps", "kms"}}
 
 
 def test_metrics_of_efa_and_of_task_governance_are_on_where_there_is_any() -> None:
