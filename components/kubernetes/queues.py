@@ -55,10 +55,16 @@ class Queues(ComponentResource):
 
     Kueue's webhooks check its own objects, so its release waits for its pods, and everything here comes after the
     nodes. A queue borrows what other queues leave idle and returns it when they need it.
+
+    A ClusterQueue goes only once no job holds any of it (Kueue, clusterqueue_controller.go): its namespace comes later,
+    so that Pulumi deletes the namespace first, with its jobs. ``cluster_queues`` are by namespace.
     """
+
+    cluster_queues: Mapping[str, pulumi.Resource]
 
     def __init__(self, name: str, args: QueuesArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Queues", name, None, opts)
+        self._name = name
         # Helm could create the namespace too, but would leave it behind.
         home = kubernetes.core.v1.Namespace(
             f"{name}-namespace",
@@ -69,7 +75,7 @@ class Queues(ComponentResource):
         if args.strict_network_policies:
             inside = ResourceOptions(parent=self, depends_on=[home], deleted_with=home)
             ready.append(opened(f"{name}-open", NAMESPACE, inside))
-        release = kubernetes.helm.v3.Release(
+        self._release = kubernetes.helm.v3.Release(
             f"{name}-kueue",
             name=RELEASE_NAME,
             namespace=NAMESPACE,
@@ -78,41 +84,44 @@ class Queues(ComponentResource):
             timeout=_TIMEOUT_SECONDS,
             opts=ResourceOptions(parent=self, depends_on=ready),
         )
-
-        def declare(
-            which: str,
-            kind: str,
-            object_name: str,
-            *after: pulumi.Resource,
-            namespace: str | None = None,
-            **fields: Any,
-        ) -> pulumi.Resource:
-            metadata = {"name": object_name, **({"namespace": namespace} if namespace else {})}
-            # The SDK's class for custom resources has only spec; a priority class has none.
-            return pulumi.CustomResource(
-                f"kubernetes:{API}:{kind}",
-                f"{name}-{which}",
-                {"apiVersion": API, "kind": kind, "metadata": metadata, **fields},
-                ResourceOptions(parent=self, depends_on=[release, *after]),
-            )
-
         # No webhook checks these: while they are created, the API server learns where Kueue's webhooks answer.
-        first = [
-            declare(f"priority-{priority}", "WorkloadPriorityClass", priority, value=value, description=description)
+        self._first = [
+            self._declare(
+                f"priority-{priority}",
+                "WorkloadPriorityClass",
+                {"name": priority},
+                value=value,
+                description=description,
+            )
             for priority, (value, description) in PRIORITIES.items()
         ]
         for group in args.groups:
-            declare(f"flavor-{group.name}", "ResourceFlavor", flavor_name(group), *first, spec=flavor(group))
-        before = 0.0
+            metadata = {"name": flavor_name(group)}
+            self._declare(f"flavor-{group.name}", "ResourceFlavor", metadata, *self._first, spec=flavor(group))
+        before, queues = 0.0, {}
         for namespace, share in args.shares.items():
             queue = cluster_queue(namespace, args.groups, share, before)
             before += share
-            declare(f"queue-{namespace}", "ClusterQueue", namespace, *first, spec=queue)
-            local = {"clusterQueue": namespace}
-            # For a team that is added later: the release exists already, its namespace does not.
-            after = (*first, *args.ready)
-            declare(f"local-{namespace}", "LocalQueue", LOCAL_QUEUE, *after, namespace=namespace, spec=local)
+            metadata = {"name": namespace}
+            queues[namespace] = self._declare(f"queue-{namespace}", "ClusterQueue", metadata, *self._first, spec=queue)
+        self.cluster_queues = queues
         self.register_outputs({})
+
+    def let_in(self, namespace: str, home: pulumi.Resource) -> None:
+        """Let the jobs of a namespace, which is there, into its queue."""
+        metadata, spec = {"name": LOCAL_QUEUE, "namespace": namespace}, {"clusterQueue": namespace}
+        self._declare(f"local-{namespace}", "LocalQueue", metadata, *self._first, home, spec=spec)
+
+    def _declare(
+        self, which: str, kind: str, metadata: Mapping[str, str], *after: pulumi.Resource, **fields: Any
+    ) -> pulumi.Resource:
+        # The SDK's class for custom resources has only spec; a priority class has none.
+        return pulumi.CustomResource(
+            f"kubernetes:{API}:{kind}",
+            f"{self._name}-{which}",
+            {"apiVersion": API, "kind": kind, "metadata": metadata, **fields},
+            ResourceOptions(parent=self, depends_on=[self._release, *after]),
+        )
 
 
 def kueue_values(image_registry: str | None, groups: Sequence[InstanceGroup] = ()) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -59,8 +59,9 @@ class Training(ComponentResource):
         teams = {settings.namespace_of(team.name): team for team in settings.namespaces}
         part = shares({namespace: team.accelerators for namespace, team in teams.items()}, total)
         queued = settings.charts.queues != "none"
-        namespaces = [
-            TrainingNamespace(
+        queues = self._queues(name, args, part) if settings.charts.queues == "kueue" else None
+        for namespace, team in teams.items():
+            made = TrainingNamespace(
                 f"{name}-{namespace}",
                 TrainingNamespaceArgs(
                     namespace=namespace,
@@ -74,21 +75,24 @@ class Training(ComponentResource):
                     network_policy=settings.charts.network_policies,
                     scraped_from=sources(args.config),
                     pod_security=settings.security.pod_security,
+                    after=[queues.cluster_queues[namespace]] if queues else (),
                 ),
                 child,
             )
-            for namespace, team in teams.items()
-        ]
-        if settings.charts.queues == "kueue":
-            Queues(
-                f"{name}-queues",
-                QueuesArgs(
-                    groups=args.config.worker_groups,
-                    shares=part,
-                    ready=[args.cluster, *(namespace.namespace for namespace in namespaces)],
-                    image_registry=settings.network.image_registry,
-                    strict_network_policies=settings.charts.strict_network_policies,
-                ),
-                child,
-            )
+            if queues:
+                queues.let_in(namespace, made.namespace)
         self.register_outputs({})
+
+    def _queues(self, name: str, args: TrainingArgs, part: Mapping[str, float]) -> Queues:
+        settings = args.config.settings
+        return Queues(
+            f"{name}-queues",
+            QueuesArgs(
+                groups=args.config.worker_groups,
+                shares=part,
+                ready=[args.cluster],
+                image_registry=settings.network.image_registry,
+                strict_network_policies=settings.charts.strict_network_policies,
+            ),
+            ResourceOptions(parent=self),
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pulumi
 import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, ResourceOptions
 
@@ -45,7 +46,7 @@ class TrainingNamespaceArgs:
 
     ``accelerators`` limits the devices of all its pods together. ``separate``: the team sees only its own directory of
     the file system, and with ``linked_data`` the linked bucket's, which it can only read. ``scraped_from``: as in
-    ``of_team``.
+    ``of_team``. ``after``: what the namespace waits for, and what is deleted only once it is gone.
     """
 
     namespace: str
@@ -58,6 +59,7 @@ class TrainingNamespaceArgs:
     network_policy: bool = True
     scraped_from: Sequence[str] | None = None
     pod_security: PodSecurity
+    after: Sequence[pulumi.Resource] = ()
 
 
 class TrainingNamespace(ComponentResource):
@@ -79,7 +81,7 @@ class TrainingNamespace(ComponentResource):
         self.namespace = core.Namespace(
             f"{name}-namespace",
             metadata=kubernetes.meta.v1.ObjectMetaArgs(name=args.namespace, labels=labels),
-            opts=ResourceOptions(parent=self),
+            opts=ResourceOptions(parent=self, depends_on=list(args.after)),
         )
         # A name alone would not tell Pulumi that the namespace comes first. Deleting the namespace deletes everything
         # in it; deleted one by one, the claim of a running job would never end.

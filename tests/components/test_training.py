@@ -71,14 +71,22 @@ def test_nothing_in_the_cluster_holds_up_the_nodes() -> None:
     assert not [name for name in before if name.startswith("training-")]
 
 
-def test_kueue_is_installed_after_the_nodes_and_its_objects_after_kueue_and_the_namespaces() -> None:
+def test_kueue_is_installed_after_the_nodes_and_its_objects_after_kueue() -> None:
     state = planned()
     for resource in state.values():
         if "kueue.x-k8s.io" in resource.type:
-            assert {"hyperpod-cluster", "training-queues-kueue", "training-vision-namespace"} <= everything_before(
-                state, resource
-            )
+            assert {"hyperpod-cluster", "training-queues-kueue"} <= everything_before(state, resource)
     assert one(state, "training-queues-kueue").inputs.get("skipAwait") is not True
+
+
+def test_a_namespace_goes_with_its_jobs_before_the_queue_that_they_hold() -> None:
+    """Kueue keeps a ClusterQueue that is deleted until no workload holds any of it; what comes first goes last."""
+    state = planned()
+    for team in ("vision", "speech"):
+        namespace, local = one(state, f"training-{team}-namespace"), one(state, f"training-queues-local-{team}")
+        assert f"training-queues-queue-{team}" in everything_before(state, namespace)
+        # It is in the namespace, and Kueue finishes with a workload without it.
+        assert namespace.name in everything_before(state, local)
 
 
 def test_a_namespace_refuses_privileged_pods_and_every_object_in_it_waits_for_it() -> None:
