@@ -20,6 +20,10 @@ _PUBLIC_SLOT, _TWO_ZONES_SLOTS = 0, (2, 3)
 # Amazon SageMaker Developer Guide, "Prerequisites for using SageMaker HyperPod": a p5 takes 32 addresses with Slurm
 # (one per EFA interface) and 81 with EKS, whose CNI holds 49 more for pods.
 _POD_ADDRESSES = 49
+# How many interface endpoints a network can get (components/estimates/endpoints.py), by whether it is closed.
+MOST_ENDPOINTS = {False: 4, True: 18}
+# GiB of a storage server of Lustre, with EFA times the throughput; GiB of a metadata server.
+_SERVER_GIB, _EFA_SERVER, _METADATA_SERVER_GIB = 2400, 4_800_000, 24000
 
 _PRIVATE_RANGES = tuple(IPv4Network(r) for r in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
 # Amazon VPC User Guide, "IPv4 CIDR block association restrictions": no VPC has link-local addresses, no second block is
@@ -52,7 +56,8 @@ def plan_subnets(cidr: str, secondary_cidr: str | None) -> SubnetPlan:
 
 
 def addresses_needed(settings: Settings) -> int:
-    """Addresses that the nodes take in the private subnet; an unknown instance type counts as one per node."""
+    """Addresses that nodes, file servers and interface endpoints take in the private subnet; an unknown instance type
+    counts as one per node."""
     per_pod_host = _POD_ADDRESSES if settings.orchestrator == "eks" else 0
     login = max(settings.login.count, 0) if settings.login else 0
     total = 1 + login if settings.orchestrator == "slurm" else 0
@@ -60,7 +65,19 @@ def addresses_needed(settings: Settings) -> int:
         row = CATALOGUE.get(group.instance_type)
         count = max(settings.count_of(group), 0)
         total += count * (max(1, row.efa_interfaces if row else 1) + per_pod_host)
-    return total + _RESERVED_ADDRESSES
+    return total + file_servers(settings) + MOST_ENDPOINTS[settings.network.closed] + _RESERVED_ADDRESSES
+
+
+def file_servers(settings: Settings) -> int:
+    """Addresses of the file systems: one for each storage server and each metadata server of Lustre, and one for homes.
+
+    Amazon FSx for Lustre User Guide, "IP addresses for file systems": TiB for each storage server, and a metadata
+    server for 12,000 IOPS; "File system metadata performance": IOPS of the automatic mode, which EFA comes with.
+    """
+    gib, fsx = settings.fsx_gib, settings.fsx
+    storage = -(-gib // (_EFA_SERVER // fsx.throughput if fsx.efa else _SERVER_GIB))
+    metadata = max(1, gib // _METADATA_SERVER_GIB) if fsx.efa else 1
+    return storage + metadata + (1 if fsx.home_storage_gib else 0)
 
 
 def network_problems(settings: Settings) -> Iterator[Problem]:
@@ -207,6 +224,6 @@ def _room(settings: Settings, blocks: dict[str, IPv4Network]) -> Iterator[Proble
     if room < needed:
         yield Problem(
             key=f"hyperpod:network.{field}",
-            what=f"{blocks[field]} leaves {room} addresses for nodes that take {needed}",
+            what=f"{blocks[field]} leaves {room} addresses, and nodes, file servers and endpoints take {needed}",
             fix="a larger block",
         )

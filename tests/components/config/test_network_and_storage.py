@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from components.config.network_plan import MOST_ENDPOINTS, file_servers
+from components.estimates.endpoints import interface_services
 from tests.components.config.refusals import EKS, GROUP, Cases, check
 from tests.golden.stacks import VPC
+from tests.support import config
 
 WHOLE = {**VPC, "eksSubnetIds": ["subnet-0aaaaaaaaaaaaaaa1", "subnet-0aaaaaaaaaaaaaaa2"]}
 CONTINUOUS = {"nodeProvisioning": "Continuous"}
@@ -106,7 +111,12 @@ BAD: Cases = {
     "block too small for the pods": (
         {**EKS, "network": {"secondaryCidr": "10.1.0.0/26"}},
         "hyperpod:network.secondaryCidr",
-        "64 addresses for nodes that take 1",
+        "64 addresses, and nodes, file servers and endpoints take 1",
+    ),
+    "block too small for the file servers": (
+        {"network": {"secondaryCidr": "10.1.0.0/27"}, "fsx": {"storageGiB": 48000}},
+        "hyperpod:network.secondaryCidr",
+        "32 addresses",
     ),
     "not a block": ({"network": {"cidr": "10.0.0.1/16"}}, "hyperpod:network.cidr", "host bits"),
     "blocks AWS will not join": (
@@ -254,3 +264,26 @@ BAD: Cases = {
 @pytest.mark.parametrize("case", BAD)
 def test_is_refused_with_key_reason_and_remedy(case: str) -> None:
     check(BAD[case])
+
+
+# Amazon FSx for Lustre User Guide, "IP addresses for file systems": an address for each storage server (2.4 TiB, or
+# with EFA 38.4 TiB at 125 MB/s per TiB to 4.8 TiB at 1000) and each metadata server (12,000 IOPS).
+@pytest.mark.parametrize(
+    ("fsx", "servers"),
+    [
+        ({"storageGiB": 1200}, 2),
+        ({"storageGiB": 14400}, 7),
+        ({"storageGiB": 1200, "homeStorageGiB": 64}, 3),
+        ({"storageGiB": 38400, "throughput": 125, "efa": True}, 2),
+        ({"storageGiB": 96000, "throughput": 1000, "efa": True}, 24),
+    ],
+)
+def test_a_file_system_takes_an_address_for_each_server(fsx: dict[str, Any], servers: int) -> None:
+    assert file_servers(config("slurm-gpu", fsx=fsx).settings) == servers
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_no_network_gets_more_endpoints_than_have_room(closed: bool) -> None:
+    closing = {"egress": "vpc-only", "imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror"}
+    chosen = config("eks-gpu", network=closing if closed else {}, observability={"prometheus": "create"})
+    assert len(interface_services(chosen)) == MOST_ENDPOINTS[closed]
