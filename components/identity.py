@@ -61,9 +61,8 @@ class Identity(ComponentResource):
     Nodes may read the lifecycle bucket but never write to it (the bucket's policy says so too): whoever can replace
     ``on_create.sh`` is root on every later node. Only workers, where jobs run, read the cluster's secrets (model hub
     tokens), and only where that is asked for. What AWS's guide allows on every interface, bucket and log group of the
-    account is narrowed to this stack's, and SageMaker may be a node's role on behalf of this account alone;
-    ``security.nodePermissions`` goes back to the guide's own words, should a node be refused something
-    (UnauthorizedOperation or AccessDenied in CloudTrail), or SageMaker the role. Deliberately absent:
+    account is narrowed to this stack's; ``security.nodePermissions`` goes back to the guide's own words, should a node
+    be refused something (UnauthorizedOperation or AccessDenied in CloudTrail). Deliberately absent:
     ``AmazonSSMManagedInstanceCore``, which would allow reading every parameter of the account, and any write to SSM.
 
     ``controller`` is the name of the controllers' role, None where the stack makes none.
@@ -92,9 +91,9 @@ class Identity(ComponentResource):
             f"{self._name}-{kind}",
             name=context.names.role(kind),
             description=f"HyperPod {kind} nodes of {context.names.cluster}",
-            # The guide's role for HyperPod has no condition, and SageMaker's page on confused deputies does not name
-            # HyperPod (assumption aws-node-trust).
-            assume_role_policy=assume_role("sagemaker.amazonaws.com", context.account if self._narrow else None),
+            # On behalf of any account, as the guide's role is: SageMaker's page on confused deputies names its features
+            # with aws:SourceAccount, and HyperPod is not among them. Nobody in another account can pass this role.
+            assume_role_policy=assume_role("sagemaker.amazonaws.com"),
             opts=child,
         )
         # HyperPod wants the CNI's policy on the role itself, whatever the CNI's own role has (the same guide).

@@ -289,8 +289,8 @@ class Security(Model):
     wildcards are allowed. Everybody who deploys or destroys the stack must be among them. Default: the identity of the
     first deployment."""
     node_permissions: Annotated[Literal["narrow", "published"], IN_PLACE] = "narrow"
-    """narrow limits the nodes' roles to this stack's VPC, logs and bucket, and to SageMaker on behalf of this account;
-    published is what the examples in the SageMaker Developer Guide are."""
+    """narrow limits the nodes' roles to this stack's VPC, logs and bucket; published grants what the examples in the
+    SageMaker Developer Guide grant."""
     pod_security: Annotated[PodSecurity, IN_PLACE] = "baseline"
     """Pod Security Standard of Kubernetes that the teams' namespaces enforce: baseline refuses access to the node,
     restricted also refuses root and capabilities. The project's own jobs pass both. EKS only."""
