@@ -121,10 +121,15 @@ def declare(
 
 @dataclass(frozen=True, kw_only=True)
 class DirectoriesArgs:
-    """What they are made from."""
+    """What they are made from. ``cluster`` is the HyperPod cluster, whose nodes run the jobs.
+
+    The jobs wait for it: until task governance's Kueue has a node, its webhooks refuse every job (Kueue's chart,
+    webhook/manifests.yaml, failurePolicy).
+    """
 
     settings: Settings
     file_system: FileSystem
+    cluster: pulumi.Resource
 
 
 class Directories(ComponentResource):
@@ -146,10 +151,9 @@ class Directories(ComponentResource):
         if args.settings.charts.network_policies:
             closed(f"{name}-network", NAMESPACE, inside)
         root = declare(f"{name}-fsx", args.file_system, Mount(namespace=NAMESPACE, volume="fsx-root"), self, inside)
+        after = ResourceOptions.merge(inside, ResourceOptions(depends_on=[root, args.cluster]))
         for team in args.settings.namespaces:
-            self._job(
-                f"{name}-{team.name}", team, args, ResourceOptions.merge(inside, ResourceOptions(depends_on=root))
-            )
+            self._job(f"{name}-{team.name}", team, args, after)
         self.register_outputs({})
 
     @staticmethod

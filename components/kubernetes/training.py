@@ -52,7 +52,7 @@ class Training(ComponentResource):
         Admission(f"{name}-admission", child)
         Directories(
             f"{name}-directories",
-            DirectoriesArgs(settings=settings, file_system=args.file_system),
+            DirectoriesArgs(settings=settings, file_system=args.file_system, cluster=args.cluster),
             child,
         )
         total = sum(group.count * group.type.accelerators for group in groups)

@@ -79,6 +79,13 @@ def test_kueue_is_installed_after_the_nodes_and_its_objects_after_kueue() -> Non
     assert one(state, "training-queues-kueue").inputs.get("skipAwait") is not True
 
 
+def test_jobs_of_the_stack_come_when_the_webhooks_that_check_jobs_have_nodes() -> None:
+    state = state_of("eks-teams")
+    jobs = of_type(state, "batch/v1:Job")
+    assert jobs
+    assert all("hyperpod-cluster" in everything_before(state, job) for job in jobs)
+
+
 def test_a_namespace_goes_with_its_jobs_before_the_queue_that_they_hold() -> None:
     """Kueue keeps a ClusterQueue that is deleted until no workload holds any of it; what comes first goes last."""
     state = planned()
