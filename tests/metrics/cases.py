@@ -56,7 +56,9 @@ def xid(code: int) -> Fault:
     """An XID on GPU 5, counted for 5 minutes where the exporter counts them; else it is the last code from then on."""
 
     def fault(fleet: Fleet, node: Node) -> None:
-        fleet.set("DCGM_FI_DEV_XID_ERRORS", fleet.time.jump(code), node, gpu="5")
+        fleet.set("DCGM_FI_DEV_XID_ERRORS", fleet.time.ended(0), node, gpu="5")
+        last = {"gpu": "5", "err_code": str(code), "err_msg": "words"}
+        fleet.add("DCGM_FI_DEV_XID_ERRORS", fleet.time.born(code), node, **last)
         if fleet.orchestrator == "slurm":
             labels = {"gpu": "5", "xid": str(code), "window_size_in_ms": "300000"}
             fleet.add("DCGM_EXP_XID_ERRORS_COUNT", fleet.time.short_lived(1), node, **labels)

@@ -54,6 +54,10 @@ class Timeline:
         """A series that begins late, with a value."""
         return f"_x{at} {value}x{self.minutes - at}"
 
+    def ended(self, value: float, at: int = BEGIN) -> str:
+        """A series that its exporter no longer gives."""
+        return f"{value}x{at - 1} stale"
+
     def short_lived(self, value: float, begin: int = BEGIN, end: int = BEGIN + 5) -> str:
         """A series that begins late and ends soon."""
         return f"_x{begin} {value}x{end - begin - 1} _x{self.minutes - end}"
@@ -239,9 +243,10 @@ def _gpus(fleet: Fleet, node: Node) -> None:
             ("DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", time.constant(0)),
             ("DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", time.constant(2)),
             ("DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", time.growing(60)),
-            ("DCGM_FI_DEV_XID_ERRORS", time.constant(0)),
         ):
             fleet.add(metric, values, node, **labels)
+        # Its code is a label too, so each code is a series of its own (the exporter 4.0.0, gpu_collector.go).
+        fleet.add("DCGM_FI_DEV_XID_ERRORS", time.constant(0), node, err_code="0", err_msg="No Error", **labels)
         if fleet.orchestrator == "slurm":
             fleet.add("DCGM_EXP_XID_ERRORS_COUNT", time.constant(0), node, window_size_in_ms="300000", **labels)
 
