@@ -23,6 +23,12 @@ CLUSTER = 'cluster="$cluster"'
 GROUP = f'{CLUSTER}, group=~"$group"'
 NODE = f'{GROUP}, node=~"$node"'
 GPU = f'{NODE}, gpu=~"$gpu"'
+# How busy each node's accelerators are. neuron-monitor has no figure of a node without a runtime: that is 0, but only
+# where it does report its devices.
+NODE_BUSY = (
+    f"(avg by (cluster, group, node) (hyperpod:accelerator_busy_ratio{{{NODE}}}) or "
+    f"hyperpod:accelerators{{{NODE}}} * 0 and on (cluster, node) hardware_ecc_events_total{{{NODE}}})"
+)
 # Grafana's own choice for rates: at least four samples, and never less than a pixel.
 RATE = "$__rate_interval"
 # What every node has, and no pod.

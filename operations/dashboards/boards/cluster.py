@@ -7,6 +7,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from ..panels import (
     ANY_IS_BAD,
     NODE,
+    NODE_BUSY,
     RATE,
     Look,
     Query,
@@ -69,7 +70,7 @@ def overview() -> Dashboard:
                         "Accelerators: there, allocated, busy",
                         Query(f"sum({_ALL})", "there"),
                         Query(f"sum({_HELD})", "allocated"),
-                        Query(f"sum by (cluster) ({_ALL}) * on (cluster) avg by (cluster) ({_BUSY})", "busy"),
+                        Query(f"sum({_ALL} * on (cluster, group, node) {NODE_BUSY})", "busy"),
                         look=Look(),
                     ),
                     graph("Busy, by group", Query(f"avg by (group) ({_BUSY})", "{{group}}"), look=_share()),
@@ -87,7 +88,7 @@ def overview() -> Dashboard:
                     bars(
                         "Allocated, and less than a tenth busy",
                         Query(
-                            f"bottomk(10, avg by (node) ({_BUSY}) < 0.1 and on (node) (sum by (node) ({_HELD}) > 0))"
+                            f"bottomk(10, avg by (node) {NODE_BUSY} < 0.1 and on (node) (sum by (node) ({_HELD}) > 0))"
                         ),
                         look=Look(unit="percentunit", width=8, top=1, steps=low(0.05, 0.5), empty="none"),
                     ),

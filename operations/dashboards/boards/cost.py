@@ -7,7 +7,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from components.catalogue.accelerators import CATALOGUE
 from components.catalogue.prices import PRICED_REGIONS
 
-from ..panels import NODE, Look, Query, bars, board, figure, graph, number, rows, words
+from ..panels import NODE, NODE_BUSY, Look, Query, bars, board, figure, graph, number, rows, words
 from ..shipped import BY_NAME
 
 _JOB = "hpc_job, namespace, pod"
@@ -15,7 +15,6 @@ _ON = "on (cluster, group, node)"
 # USD an hour of each node, with its labels.
 _NODE_USD = f"hyperpod_node_info{{{NODE}}} * on (instance_type) group_left () (${{price:raw}})"
 _SHARE_HELD = f"hyperpod:accelerators_allocated{{{NODE}}} / {_ON} hyperpod:accelerators{{{NODE}}}"
-_SHARE_BUSY = f"avg by (cluster, group, node) (hyperpod:accelerator_busy_ratio{{{NODE}}})"
 # An integral over the time range: a sample every five minutes, twelve in an hour.
 _EVERY = "5m"
 _SAMPLES = 12
@@ -60,8 +59,8 @@ def cost() -> Dashboard:
     """Dollars an hour now, dollars in the time range, and by group, node and job."""
     total = f"sum({_NODE_USD})"
     idle = f"sum(({_NODE_USD}) * {_ON} (1 - {_SHARE_HELD}))"
-    waiting = f"sum(({_NODE_USD}) * {_ON} clamp_min({_SHARE_HELD} - {_ON} {_SHARE_BUSY}, 0))"
-    busy = f"sum(({_NODE_USD}) * {_ON} {_SHARE_BUSY})"
+    waiting = f"sum(({_NODE_USD}) * {_ON} clamp_min({_SHARE_HELD} - {_ON} {NODE_BUSY}, 0))"
+    busy = f"sum(({_NODE_USD}) * {_ON} {NODE_BUSY})"
     unequipped = f"sum(({_NODE_USD}) unless {_ON} hyperpod:accelerators{{{NODE}}})"
     accelerator = f"({_NODE_USD}) / {_ON} hyperpod:accelerators{{{NODE}}}"
     gpus = [f'DCGM_FI_DEV_GPU_UTIL{{{NODE}, {label}!=""}}' for label in ("hpc_job", "pod")]

@@ -57,7 +57,8 @@ def efa() -> Dashboard:
                     number("EFA devices", f"count(node_amazonefa_info{{{NODE}}})", look=figure(6)),
                     number(
                         "Nodes with fewer devices than they should have",
-                        f"count({present} < on (node) {expected}) or vector(0)",
+                        # A node without any device has none to count.
+                        f"count(({present} or on (node) {expected} * 0) < on (node) {expected}) or vector(0)",
                         look=figure(6, steps=ANY_IS_BAD),
                     ),
                     number(
