@@ -1,4 +1,4 @@
-"""What panels say of nodes that give no series of what is asked: a figure of 0, and not silence."""
+"""What panels and rules say of nodes that lack a series: a figure of 0 where that is meant, and no false alarm."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from operations.dashboards.shipped import BY_NAME
 from tests.metrics import cases
 from tests.metrics.fleet import BEGIN, CLUSTER, Fleet, Timeline
-from tests.metrics.promtool import answers
+from tests.metrics.promtool import answers, firing
 from tests.metrics.test_rules import needs_promtool, rules
 from tests.operations.dashboards import fleet as shown
 from tests.operations.dashboards.prometheus import targets
@@ -57,3 +57,27 @@ def test_a_node_without_any_efa_device_is_one_with_too_few() -> None:
     asked = query("efa", "Nodes with fewer devices than they should have")
     before, then = answers(rules("slurm-gpu"), fleet, [(asked, BEGIN - 4), (asked, BEGIN + 8)])
     assert [sum(before.values()), sum(then.values())] == [0, 1]
+
+
+def test_bytes_of_nodes_that_only_read_count_for_the_file_system() -> None:
+    # Lustre's lprocfs_stats_seq_show leaves out counters that are 0.
+    fleet = Fleet("slurm-gpu", Timeline(100), 1)
+    cases.shared_busy(fleet, fleet.nodes[0])
+    fleet.series = {key: values for key, values in fleet.series.items() if key[0] != "lustre_write_bytes_total"}
+    assert "SharedStorageBusy" in firing(rules("slurm-gpu"), fleet)
+
+
+def test_a_mount_that_ends_with_its_pod_is_not_lost() -> None:
+    # Kubernetes, "Volumes": the kubelet has a pod's CSI volumes there; node_exporter leaves none of them out by itself.
+    fleet = Fleet("eks-gpu", Timeline(100), 1)
+    pods = "/var/lib/kubelet/pods/2f1c/volumes/kubernetes.io~csi/fsx/mount"
+    kept = {key: values for key, values in fleet.series.items() if ("fstype", "lustre") not in key[1]}
+    fleet.series = kept
+    labels = {"mountpoint": pods, "device": "10.1.9.9@tcp:/abcdefgh", "fstype": "lustre"}
+    fleet.add("node_filesystem_size_bytes", fleet.time.during(100, None), fleet.nodes[0], **labels)
+    assert "LustreMountLost" not in firing(rules("eks-gpu"), fleet)
+    fleet.series = dict(kept)
+    fleet.add(
+        "node_filesystem_size_bytes", fleet.time.during(100, None), fleet.nodes[0], **{**labels, "mountpoint": "/fsx"}
+    )
+    assert "LustreMountLost" in firing(rules("eks-gpu"), fleet)
