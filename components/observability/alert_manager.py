@@ -14,7 +14,7 @@ LOST_NODE = "NodeLost"
 def definition(topic: str, region: str) -> str:
     """The file, as the service takes it: all of alert manager's configuration is one text under one key.
 
-    Amazon Managed Service for Prometheus User Guide, "Creating an alert manager configuration": only SNS receives.
+    Amazon Managed Service for Prometheus User Guide, "Setting up your alert receiver": SNS or PagerDuty.
     """
     return dump({"alertmanager_config": dump(configuration(topic, region))})
 
