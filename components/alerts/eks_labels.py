@@ -34,7 +34,10 @@ _EXPORTERS: Mapping[str, tuple[str, ...]] = {
 }
 # How the node of an exporter's series is found; METRIC stands for their selector.
 _NODE_OF: Mapping[str, str] = {
-    "dcgm": 'label_replace(METRIC, "node", "$1", "Hostname", "(.+)")',
+    # After 4.5.3-4.8.2 NVIDIA's exporter writes the label small (NVIDIA/dcgm-exporter, pull request 655).
+    "dcgm": (
+        'label_replace(label_replace(METRIC, "node", "$1", "hostname", "(.+)"), "node", "$1", "Hostname", "(.+)")'
+    ),
     "efa": 'label_replace(METRIC, "node", "$1", "instance", "(.+)")',
     # A node's name in Kubernetes is hyperpod- and its instance's id.
     "neuron": 'label_replace(METRIC, "node", "hyperpod-$1", "instance_id", "(i-.+)")',
