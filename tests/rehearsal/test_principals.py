@@ -239,12 +239,3 @@ def test_secrets_are_readable_only_if_configured_and_only_by_workers() -> None:
         may("slurm-closed", f"identity-{kind}", "secretsmanager:GetSecretValue", secret) for kind in ("worker", "login")
     ]
     assert asked == [True, False]
-
-
-@pytest.mark.parametrize("stack", ["dev", "eks-gpu"])
-def test_every_role_is_assumed_for_this_account_alone(stack: str) -> None:
-    for role in of_type(deployed(stack).state, "iam/role:Role"):
-        for statement in json.loads(role.inputs["assumeRolePolicy"])["Statement"]:
-            if role.name.startswith("eks-cluster-eksRole"):
-                continue  # pulumi-eks makes the control plane's
-            assert statement["Condition"]["StringEquals"]["aws:SourceAccount"] == "123456789012", role.name
