@@ -8,7 +8,7 @@ from tests.metrics.fleet import Fleet, Timeline
 from tests.metrics.promtool import answers
 from tests.metrics.test_rules import needs_promtool, rules
 
-pytestmark = [pytest.mark.prometheus, needs_promtool]
+pytestmark = [pytest.mark.slow, pytest.mark.prometheus, needs_promtool]
 
 
 @pytest.mark.parametrize("label", ["Hostname", "hostname"])

@@ -12,7 +12,7 @@ from tests.metrics.test_rules import needs_promtool, rules
 from tests.operations.dashboards import fleet as shown
 from tests.operations.dashboards.prometheus import targets
 
-pytestmark = [pytest.mark.prometheus, needs_promtool]
+pytestmark = [pytest.mark.slow, pytest.mark.prometheus, needs_promtool]
 # Of trn1.32xlarge: Neuron devices (AWS, "Amazon EC2 Trn1 Architecture").
 DEVICES = 16
 

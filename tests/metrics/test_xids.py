@@ -9,7 +9,7 @@ from tests.metrics.fleet import BEGIN, Fleet, Timeline
 from tests.metrics.promtool import answers
 from tests.metrics.test_rules import needs_promtool, rules
 
-pytestmark = [pytest.mark.prometheus, needs_promtool]
+pytestmark = [pytest.mark.slow, pytest.mark.prometheus, needs_promtool]
 
 
 def test_the_last_code_counts_for_a_while_though_each_code_is_a_series_of_its_own() -> None:

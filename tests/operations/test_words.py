@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -154,11 +153,20 @@ def test_notes_are_silent_and_calls_are_named_on_demand(capsys: pytest.CaptureFi
 def test_the_command_works_on_the_project_of_the_current_folder(tmp_path: Path) -> None:
     assert hyperpod.project_folder(ROOT / "docs") == ROOT
     assert hyperpod.project_folder(tmp_path) is None
+    (tmp_path / "Pulumi.yaml").touch()
+    for folder in ("docs", "operations"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "operations" / "__init__.py").touch()
+    (tmp_path / "operations" / "cli.py").write_text("def main() -> int:\n    print('this one')\n    return 7\n")
     ran = subprocess.run(
-        [sys.executable, ROOT / "hyperpod.py", "--version"],
-        cwd=ROOT / "docs", capture_output=True, text=True, check=False, env={**os.environ, "NO_COLOR": "1"},
-    )  # fmt: skip
-    assert (ran.returncode, ran.stdout) == (0, f"hyperpod {hyperpod.VERSION}\n")
+        [sys.executable, ROOT / "hyperpod.py"], cwd=tmp_path / "docs", capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (7, "this one\n")
+
+
+def test_its_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--version")
+    assert (code, out) == (0, f"hyperpod {hyperpod.VERSION}\n")
 
 
 def test_ctrl_c_before_anything_is_loaded_is_no_traceback(
