@@ -199,8 +199,12 @@ def _refused_beside(primary: IPv4Network, secondary: IPv4Network) -> IPv4Network
     """The range that AWS associates no block of, where ``secondary`` is in one."""
     home = _range_of(primary)
     others = [one for one in _PRIVATE_RANGES if one != home]
-    parts = [part for place, part in _REFUSED_BESIDE if primary.subnet_of(place)]
-    return next((one for one in (*others, *parts, _NEVER_SECOND) if secondary.subnet_of(one)), None)
+    return next((one for one in (*others, *_parts_beside(primary), _NEVER_SECOND) if secondary.subnet_of(one)), None)
+
+
+def _parts_beside(primary: IPv4Network) -> list[IPv4Network]:
+    """The parts of its own range that AWS does not associate with a VPC of this block."""
+    return [part for place, part in _REFUSED_BESIDE if primary.subnet_of(place)]
 
 
 def _range_of(block: IPv4Network) -> IPv4Network | None:
@@ -213,7 +217,7 @@ def _takes(primary: IPv4Network) -> list[str]:
     home = _range_of(primary)
     if home is None:
         return ["100.64.0.0/10", "publicly routable addresses"]
-    parts = [str(part) for place, part in _REFUSED_BESIDE if primary.subnet_of(place)]
+    parts = _parts_beside(primary)
     return [f"{home} outside {parts[0]}" if parts else str(home), "100.64.0.0/10"]
 
 
