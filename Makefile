@@ -124,7 +124,8 @@ $(VENV)/.ready: requirements.txt requirements-dev.txt pyproject.toml
 	@echo "Installing the locked Python packages, about 1.5 GB: a quarter of a minute to some minutes."
 	$(BIN)/uv pip install --python $(BIN)/python -r requirements-dev.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
-	cd $(VENV)/lib/python3*/site-packages && ../../../bin/python -m compileall -q -j 0 $(COMPILED)
+	@echo "Compiling what programs and tests import most of, some seconds."
+	@cd $(VENV)/lib/python3*/site-packages && ../../../bin/python -m compileall -q -j 0 $(COMPILED)
 	touch $@
 
 ## Install the Debian packages of the node rehearsal (needs root): MUNGE, sshd, OpenMPI, PyTorch for CPUs, Prometheus; and Slurm releases, in ~/.cache/hyperpod-tools
