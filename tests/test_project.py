@@ -29,6 +29,24 @@ def test_each_failure_that_is_documented_gets_its_own_advice() -> None:
     assert len({one.name for one in advice.known()}) == len(advice.known()) >= 30
 
 
+# As the services' API references name them: IAM, S3 (its own bucket and another account's), RDS, Secrets Manager, EC2.
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "EntityAlreadyExists: Role with name hyperpod-dev-node already exists.",
+        "BucketAlreadyOwnedByYou: Your previous request to create the named bucket succeeded and you already own it.",
+        "BucketAlreadyExists: The requested bucket name is not available.",
+        "DBInstanceAlreadyExists: DB instance already exists",
+        "ResourceExistsException: The operation failed because the secret accounting already exists.",
+        "InvalidGroup.Duplicate: The security group 'nodes' already exists for VPC 'vpc-1'",
+        "ResourceInUse: Resource already in use: arn:aws:sagemaker:us-west-2:111122223333:cluster/dev",
+    ],
+)
+def test_each_service_that_finds_a_name_taken_gets_the_advice_for_it(refusal: str) -> None:
+    found = advice.matching(refusal)
+    assert found and found.name == "name-taken"
+
+
 def test_a_failures_code_is_its_own_for_ever_and_has_a_section_and_an_end_of_a_message() -> None:
     codes = {one.name: one.code for one in advice.known()}
     assert len(set(codes.values())) == len(codes)
