@@ -43,8 +43,7 @@ def test_each_failure_that_is_documented_gets_its_own_advice() -> None:
     ],
 )
 def test_each_service_that_finds_a_name_taken_gets_the_advice_for_it(refusal: str) -> None:
-    found = advice.matching(refusal)
-    assert found and found.name == "name-taken"
+    assert advice.matching(refusal) == advice.named("name-taken")
 
 
 def test_a_failures_code_is_its_own_for_ever_and_has_a_section_and_an_end_of_a_message() -> None:
