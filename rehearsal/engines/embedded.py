@@ -1,7 +1,7 @@
 """The embedded engine: does what Pulumi's deployment engine does, but in process and against one account.
 
-It refuses what the real engine refuses, registers independent resources concurrently, and keeps a virtual clock: a
-resource starts when the last thing it depends on is done.
+It refuses what the real engine refuses, makes one resource after the other, and keeps a virtual clock: a resource
+starts there when the last thing it depends on is done, so independent ones are under way at the same time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pulumi import FileAsset, StringAsset
 from pulumi.runtime import rpc
 from pulumi.runtime.mocks import MockMonitor, MockResourceArgs, Mocks
 from pulumi.runtime.proto import provider_pb2, resource_pb2
-from pulumi.runtime.sync_await import _ensure_event_loop
 
 from stack.clock import delete_duration, duration, update_duration
 from stack.events import Event, Operation
@@ -51,7 +50,7 @@ class Engine(MockMonitor):
 
     ``old`` and ``old_outputs`` are the previous state, ``began`` is the virtual second at which this run begins;
     ``state`` grows while the program runs. With ``preview`` nothing is created and outputs stay unknown. ``on_event``
-    is called for every step, from several threads but one at a time. Once ``stop`` is set, no further step begins.
+    is called for every step. Once ``stop`` is set, no further step begins.
     """
 
     def __init__(
@@ -81,19 +80,17 @@ class Engine(MockMonitor):
         self.made_way: dict[str, ResourceState] = {}
         self._on_event = on_event
         self._stop = stop or threading.Event()
-        self._lock = threading.RLock()
 
     # What the program calls -------------------------------------------------------------------------------------------
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
-        """The URN, built from the engine's own project and stack, since the SDK's are not set on worker threads."""
+        """The URN, built from the engine's own project and stack."""
         if parent and not parent.split("::")[2].endswith(STACK_TYPE):
             type_ = f"{parent.split('::')[2]}${type_}"
         return f"urn:pulumi:{self.stack}::{self.project}::{type_}::{name}"
 
     def RegisterResource(self, request: Any) -> Any:  # noqa: N802
         """Register a resource; create, change or keep it if it is a custom resource."""
-        _ensure_event_loop()
         urn = self.make_urn(request.parent, request.type, request.name)
         if request.type == STACK_TYPE:
             return resource_pb2.RegisterResourceResponse(urn=urn)
@@ -127,14 +124,12 @@ class Engine(MockMonitor):
 
     def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
         """Keep the stack's outputs. A component's outputs only repeat its children's."""
-        _ensure_event_loop()
         if request.urn.split("::")[2] == STACK_TYPE:
             self.outputs, self.secret_outputs = protocol.deserialize(request.outputs)
         return empty_pb2.Empty()
 
     def Invoke(self, request: Any) -> Any:  # noqa: N802
         """Answer a provider function, or refuse one that the account does not know."""
-        _ensure_event_loop()
         if request.tok == "pulumi:pulumi:getResource":
             return super().Invoke(request)
         if request.tok == "pulumi:pulumi:readStackOutputs":
@@ -165,15 +160,14 @@ class Engine(MockMonitor):
         return child
 
     def _enter(self, resource: ResourceState) -> None:
-        with self._lock:
-            if self._stop.is_set() and not self.failures:
-                self.failures.append(CANCELLED)
-            if self.failures:
-                raise DeploymentError(f"{resource.name}: not started, the deployment has failed")
-            if resource.urn in self.state:
-                self._fail(resource, "create", f"Duplicate resource URN '{resource.urn}'; try giving it a unique name")
-            self.state[resource.urn] = resource
-            resource.start = resource.finish = max(self.began, finish_of(self.state, resource.dependencies))
+        if self._stop.is_set() and not self.failures:
+            self.failures.append(CANCELLED)
+        if self.failures:
+            raise DeploymentError(f"{resource.name}: not started, the deployment has failed")
+        if resource.urn in self.state:
+            self._fail(resource, "create", f"Duplicate resource URN '{resource.urn}'; try giving it a unique name")
+        self.state[resource.urn] = resource
+        resource.start = resource.finish = max(self.began, finish_of(self.state, resource.dependencies))
 
     def _step(self, resource: ResourceState) -> None:
         """Bring one custom resource to its declared state."""
@@ -210,7 +204,7 @@ class Engine(MockMonitor):
             resource.id, resource.outputs = old.id, old.outputs
             resource.start, resource.finish = old.start, old.finish
             return
-        self._tell(Event("start", operation, resource))
+        self._on_event(Event("start", operation, resource))
         try:
             self._apply(resource, old, operation)
         except HalfMade as half:
@@ -221,7 +215,7 @@ class Engine(MockMonitor):
             # The call's answer, which takes no time.
             resource.finish = resource.start
             self._fail(resource, operation, str(refused))
-        self._tell(Event("done", operation, resource))
+        self._on_event(Event("done", operation, resource))
 
     def _default_tags(self, resource: ResourceState) -> dict[str, str]:
         """The default tags of the resource's provider, on which it depends like on any other resource."""
@@ -264,15 +258,14 @@ class Engine(MockMonitor):
 
     def _make_way(self, old: ResourceState) -> float:
         """Delete a resource whose replacement has the same name, its dependents first. Returns the seconds."""
-        with self._lock:
-            doomed = self._dependents(old)
-            for resource in deletion_order({one.urn: one for one in doomed}):
-                if resource.protect:
-                    raise Refused("Protected", f"{resource.name} has to go first, and it is protected")
-                if resource.in_account and not resource.retain:
-                    self.account.delete(resource.type, resource.id)
-                self.made_way[resource.urn] = resource
-            return sum(delete_duration(resource.type) for resource in doomed)
+        doomed = self._dependents(old)
+        for resource in deletion_order({one.urn: one for one in doomed}):
+            if resource.protect:
+                raise Refused("Protected", f"{resource.name} has to go first, and it is protected")
+            if resource.in_account and not resource.retain:
+                self.account.delete(resource.type, resource.id)
+            self.made_way[resource.urn] = resource
+        return sum(delete_duration(resource.type) for resource in doomed)
 
     def _dependents(self, old: ResourceState) -> list[ResourceState]:
         """A resource, and all resources that would be replaced if the values they take from it changed.
@@ -290,12 +283,11 @@ class Engine(MockMonitor):
         return list(found.values())
 
     def _fail(self, resource: ResourceState, operation: Operation, cause: str) -> NoReturn:
-        with self._lock:
-            message = f"{resource.name} ({resource.type}): {operation} failed: {cause}"
-            self.failures.append(message)
-            if self.state.get(resource.urn) is resource:
-                self._note_failed(resource)
-        self._tell(Event("failed", operation, resource, cause))
+        message = f"{resource.name} ({resource.type}): {operation} failed: {cause}"
+        self.failures.append(message)
+        if self.state.get(resource.urn) is resource:
+            self._note_failed(resource)
+        self._on_event(Event("failed", operation, resource, cause))
         raise DeploymentError(message)
 
     def _note_failed(self, resource: ResourceState) -> None:
@@ -316,10 +308,6 @@ class Engine(MockMonitor):
         del self.state[resource.urn]
         if old is not None and resource.urn not in self.made_way:
             self.state[resource.urn] = old
-
-    def _tell(self, event: Event) -> None:
-        with self._lock:
-            self._on_event(event)
 
     def _response(self, resource: ResourceState) -> Any:
         outputs = {

@@ -14,7 +14,6 @@ import pytest
 
 from rehearsal.account import RETRIES, Account, Fault, Refused
 from rehearsal.account.faults import parse_fault
-from rehearsal.engines import program
 from rehearsal.engines.deployment import destroy, up
 from rehearsal.engines.embedded import DeploymentError, Engine
 from stack.events import Event
@@ -50,8 +49,6 @@ def test_a_failure_of_each_kind_of_resource_in_each_component_is_named_and_leave
         step(engine, resource)
 
     monkeypatch.setattr(Engine, "_step", step_after_its_failure)
-    # A fork has only the thread that created it, so that thread must not share a lock.
-    monkeypatch.setattr(program, "_WORKERS", 1)
     loaded = project(stack, observability=METRICS)
     with Account(loaded.config["aws:region"]) as account, few_files():
         assert not up(loaded, account).failure
