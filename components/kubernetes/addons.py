@@ -18,6 +18,7 @@ from ..names import CLUSTER_ID_TAG, RoleKind
 from ..policies import Statement, allow, deny, document
 from . import metrics_addon
 from .node_placement import preferred_nodes
+from .storage import VOLUMES_TAG
 
 # These run as DaemonSets on every node; EKS reports them active without any.
 NODE_ADDONS = ("eks-pod-identity-agent", "vpc-cni", "kube-proxy")
@@ -164,9 +165,11 @@ class EksAddons(ComponentResource):
                 encrypts="fsx",
                 statements=[
                     allow(["fsx:CreateFileSystem"], [file_systems]),
-                    # The one tag it writes (its docs/tagging.md).
+                    # The tag that it writes by itself (pkg/cloud/cloud.go), and what the storage class has it write.
                     allow(
-                        ["fsx:TagResource"], [file_systems], {"ForAllValues:StringEquals": {"aws:TagKeys": [_FSX_TAG]}}
+                        ["fsx:TagResource"],
+                        [file_systems],
+                        {"ForAllValues:StringEquals": {"aws:TagKeys": [_FSX_TAG, VOLUMES_TAG]}},
                     ),
                     # This action has no resource type: an ARN would match nothing (Service Authorization Reference,
                     # Amazon FSx).

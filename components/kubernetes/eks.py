@@ -138,6 +138,7 @@ class Eks(ComponentResource):
             "training",
             TrainingArgs(
                 config=context.config,
+                cluster_id=context.names.cluster_id,
                 file_system=FileSystem(
                     file_system_id=storage.file_system_id,
                     dns_name=storage.dns_name,

@@ -15,13 +15,17 @@ CLAIM_NAME, DATA_CLAIM = "fsx-claim", "fsx-data"
 VOLUME_CLASS, LUSTRE_CLASS = "gp3", "fsx-lustre"
 EBS_DRIVER, FSX_DRIVER = "ebs.csi.aws.com", "fsx.csi.aws.com"
 _DEFAULT = "storageclass.kubernetes.io/is-default-class"
+# On file systems that claims make: the cluster id of their stack. Not CLUSTER_ID_TAG, by which nodes find the stack's
+# own file system, and which keeps the driver from deleting it.
+VOLUMES_TAG = "hyperpod:volumes-of"
 
 
 @dataclass(frozen=True, kw_only=True)
 class KubernetesStorageArgs:
-    """What the classes are made from: where new file systems go, their throughput in MB/s per TiB, and the ARN of the
-    customer key."""
+    """What the classes are made from: where new file systems go, their throughput in MB/s per TiB, the id that they are
+    tagged with, and the ARN of the customer key."""
 
+    cluster_id: str
     subnet_id: Input[str]
     security_group_ids: Sequence[Input[str]]
     throughput: int
@@ -61,6 +65,8 @@ class KubernetesStorage(ComponentResource):
                 "perUnitStorageThroughput": str(args.throughput),
                 "dataCompressionType": "LZ4",
                 "fileSystemTypeVersion": LUSTRE_VERSION,
+                # aws-fsx-csi-driver, examples/kubernetes/dynamic_provisioning: alone it tags with the volume's name.
+                "extraTags": f"{VOLUMES_TAG}={args.cluster_id}",
                 **encrypted,
             },
             mount_options=["flock", "noatime"],

@@ -19,10 +19,11 @@ from .training_namespace import TrainingNamespace, TrainingNamespaceArgs
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingArgs:
-    """What it is made from. ``cluster`` is the HyperPod cluster, whose nodes run what needs pods; ``key`` the customer
-    key's ARN."""
+    """What it is made from. ``cluster`` is the HyperPod cluster, whose nodes run what needs pods; ``cluster_id`` the
+    stack's; ``key`` the customer key's ARN."""
 
     config: Config
+    cluster_id: str
     file_system: FileSystem
     subnet_id: Input[str]
     storage_groups: Sequence[Input[str]]
@@ -42,6 +43,7 @@ class Training(ComponentResource):
         KubernetesStorage(
             f"{name}-storage",
             KubernetesStorageArgs(
+                cluster_id=args.cluster_id,
                 subnet_id=args.subnet_id,
                 security_group_ids=args.storage_groups,
                 throughput=settings.fsx.throughput,

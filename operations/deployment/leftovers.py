@@ -9,6 +9,7 @@ from typing import Any
 import jmespath
 from botocore.exceptions import BotoCoreError, ClientError
 
+from components.kubernetes.storage import VOLUMES_TAG
 from components.names import CLUSTER_ID_TAG, ROLE_KINDS
 from stack.failures import Failure, is_missing, reason
 
@@ -185,12 +186,15 @@ def _kubernetes(target: Target) -> Iterator[Leftover]:
 
 
 def _file_systems(target: Target) -> Iterator[Leftover]:
-    tag = {"Key": CLUSTER_ID_TAG, "Value": target.names.cluster_id}
+    """The stack's own, and those that claims made: their interfaces hold on to the subnet."""
+    kinds = {CLUSTER_ID_TAG: _FILE_SYSTEM, VOLUMES_TAG: f"{_FILE_SYSTEM} of a claim"}
     for one in target.aws.pages("fsx", "describe_file_systems", "FileSystems"):
-        if tag in one.get("Tags", []) and one.get("Lifecycle") != "DELETING":
+        tags = {tag["Key"]: tag["Value"] for tag in one.get("Tags", [])}
+        kind = next((kind for key, kind in kinds.items() if tags.get(key) == target.names.cluster_id), None)
+        if kind and one.get("Lifecycle") != "DELETING":
             system = one["FileSystemId"]
             command = f"aws fsx delete-file-system --file-system-id {system}    # and its data"
-            yield Leftover(kind=_FILE_SYSTEM, id=system, by_aws=False, command=command)
+            yield Leftover(kind=kind, id=system, by_aws=False, command=command)
 
 
 def _bucket(target: Target) -> Iterator[Leftover]:

@@ -16,6 +16,7 @@ from components.catalogue.kubernetes_versions import KUBERNETES_VERSIONS
 from components.config import Config
 from components.kubernetes.pod_environment import pod_variables
 from components.kubernetes.queues import PRIORITIES, binary_quantity, cluster_queue, flavor, shares
+from components.names import CLUSTER_ID_TAG
 from rehearsal.account import Account
 from rehearsal.engines.deployment import up
 from stack.jobs.render import jobs_of, render
@@ -233,6 +234,13 @@ def test_a_quota_limits_what_a_team_may_create_of_each_class() -> None:
         for what in ["requests.storage"]
     }
     assert found == {"vision": ["500Gi", "0"], "speech": ["2000Gi", "1200Gi"]}
+
+
+def test_file_systems_that_claims_make_are_told_apart_from_the_stacks_own() -> None:
+    """As aws-fsx-csi-driver takes its extraTags, pkg/driver/controller.go: KEY=VALUE, with commas between."""
+    state = state_of("eks-gpu")
+    own = one(state, "storage-lustre", "LustreFileSystem").inputs["tags"][CLUSTER_ID_TAG]
+    assert one(state, "training-storage-fsx-lustre").inputs["parameters"]["extraTags"] == f"hyperpod:volumes-of={own}"
 
 
 def test_a_namespace_enforces_the_standard_that_is_configured() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import boto3
 import pytest
 
+from components.kubernetes.storage import VOLUMES_TAG
 from components.names import CLUSTER_ID_TAG
 from operations import target
 from operations.aws import Aws
@@ -112,6 +113,25 @@ def test_a_file_system_that_is_kept_on_purpose_is_no_leftover(account: Account) 
         assert [one.kind for one in without.of_the_stack] == ["FSx file system"]
     finally:
         fsx.delete_file_system(FileSystemId=made)
+
+
+def test_a_file_system_that_a_claim_made_is_a_leftover_where_the_stacks_own_is_kept(aws: StubbedAws) -> None:
+    existing = {"vpcId": "vpc-0123456789abcdef0", "privateSubnetId": "subnet-0123456789abcdef0"}
+    network = json.dumps(existing | {"securityGroupIds": ["sg-0123456789abcdef0"]})
+    target = stack(aws, "dev", f"hyperpod:network={network}", 'hyperpod:fsx={"retainOnDelete": true}')
+    own: dict[str, Any] = {"FileSystemId": "fs-0123456789-own", "Lifecycle": "AVAILABLE"}
+    own["Tags"] = [{"Key": CLUSTER_ID_TAG, "Value": target.names.cluster_id}]
+    claims = own | {"FileSystemId": "fs-0123456789-claim"}
+    claims["Tags"] = [
+        {"Key": "CSIVolumeName", "Value": "pvc-1"},
+        {"Key": VOLUMES_TAG, "Value": target.names.cluster_id},
+    ]
+    other = claims | {"FileSystemId": "fs-0123456789-other", "Tags": [{"Key": VOLUMES_TAG, "Value": "x"}]}
+    aws.answer("fsx", "describe_file_systems", {"FileSystems": [own, claims, other]})
+    found = leftovers.Audit(leftovers=list(leftovers._file_systems(target)))
+    leftovers._set_kept_apart(target, found)
+    assert found.kept == ["FSx file system fs-0123456789-own"]
+    assert [(one.kind, one.id) for one in found.of_the_stack] == [("FSx file system of a claim", "fs-0123456789-claim")]
 
 
 def test_what_is_on_its_way_out_is_no_leftover_and_an_interface_in_use_is_not_aws_to_forget(aws: StubbedAws) -> None:

@@ -142,6 +142,7 @@ OTHERS: list[tuple[str, str, str, dict[str, str], bool]] = [
     ("outsider", "s3:PutObject", "arn:aws:s3:::sagemaker-of-their-own/x", {}, True),
     (DRIVER, "fsx:CreateFileSystem", FILE_SYSTEM, {}, True),
     (DRIVER, "fsx:TagResource", FILE_SYSTEM, {"aws:TagKeys": "CSIVolumeName"}, True),
+    (DRIVER, "fsx:TagResource", FILE_SYSTEM, {"aws:TagKeys": "hyperpod:volumes-of"}, True),
     (DRIVER, "fsx:TagResource", FILE_SYSTEM, {"aws:TagKeys": "hyperpod:cluster-id"}, False),
     (DRIVER, "fsx:DeleteFileSystem", FILE_SYSTEM, {"aws:ResourceTag/CSIVolumeName": "pvc-1"}, True),
     (DRIVER, "fsx:DeleteFileSystem", FILE_SYSTEM, {}, False),
