@@ -148,6 +148,9 @@ def test_a_program_of_a_persons_that_is_wrong_is_no_fault_of_the_node(host: Fake
     assert [(one["gpu"], one["code"]) for one in kept] == [("0000:00:06", code) for code in (31, 43, 13, 13)]
 
 
+LINK_6 = "pid=<unknown>, name=<unknown>, NVLink: fatal error detected on link 6"
+
+
 # By NVIDIA's XID catalogue: reset or reboot ends it, a restart of the job or nothing does not.
 @pytest.mark.parametrize(
     ("entry", "action"),
@@ -159,6 +162,21 @@ def test_a_program_of_a_persons_that_is_wrong_is_no_fault_of_the_node(host: Fake
         ((74, ""), "WORKFLOW_NVLINK_ERR"),
         ((149, "NETIR_LINK_EVT Fatal XC0 i0 Link 08"), "WORKFLOW_NVLINK5_ERR"),
         ((149, "NETIR_LINK_EVT Nonfatal XC0 i0 Link 08"), ""),
+        ((144, "SAW_MVB Non-fatal XC0 i0 Link -1 (0x00000021 0x00000001)"), ""),
+        ((149, "NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6 0x00000000 0x0)"), "WORKFLOW_NVLINK5_ERR"),
+        # Reasons 100110 and 101000: ignore.
+        ((149, "NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x026001c6 0x00000000 0x0)"), ""),
+        ((149, "NETIR_LINK_DOWN Fatal XC0 i0 Link 08 (0x02800011 0x00000000 0x0)"), ""),
+        # Action 2 of RLW_RXPIPE, before and since R575, and without its bit.
+        ((145, "RLW_RXPIPE Nonfatal XC0 i0 Link 08 (0x000004c2 0x00000002)"), "WORKFLOW_NVLINK5_ERR"),
+        ((145, "RLW_RXPIPE Nonfatal XC0 i0 Link 08 (0x00000086 0x00000004)"), "WORKFLOW_NVLINK5_ERR"),
+        ((145, "RLW_RXPIPE Nonfatal XC0 i0 Link 08 (0x00000006 0x00000004)"), ""),
+        ((145, "RLW_RXPIPE Nonfatal XC0 i0 Link 08 (0x00000086 0x00000008)"), ""),
+        ((74, f"{LINK_6}(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)"), "WORKFLOW_NVLINK_ERR"),
+        ((74, f"{LINK_6}(0x40800001, 0x0, 0x0, 0x0, 0x24900000, 0x0, 0x0)"), ""),
+        ((74, f"{LINK_6}(0x1, 0x0, 0x1, 0x0, 0x0, 0x0, 0x0)"), "WORKFLOW_NVLINK_ERR"),
+        ((74, f"{LINK_6}(0x0, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)"), "WORKFLOW_NVLINK_ERR"),
+        ((159, "CHI Non-Data Error"), "CHECK_UVM"),
         ((154, "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"), "GPU Reset Required"),
         ((154, "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"), ""),
         *(((code, ""), "") for code in (13, 31, 43, 45, 63, 92, 94, 171, 999)),

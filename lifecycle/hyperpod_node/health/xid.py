@@ -5,9 +5,13 @@ ask for nothing, or for the job to start again, which Slurm does. A node is bad 
 the machine rebooted. What NVIDIA leaves to a workflow:
 
 * 48, an uncorrectable memory error: the workflow begins with draining the node.
-* 74, an NVLink error: the link is not to be trusted until a reset.
-* 144 to 150, NVLink 5 and later: only those whose line says that they are fatal.
+* 74, an NVLink error: the link is not to be trusted until a reset, except where its registers have nothing but what
+  NVIDIA says to ignore, or to go on with.
+* 144 to 150, NVLink 5 and later: those whose line says that they are fatal, with the exceptions of NVIDIA's table
+  "XID 144-150 Decode".
 * 154 names the action itself; the last one of a GPU counts, and "None" takes back an earlier one.
+* 159 asks for a reset where unified memory is in use, and CUDA always uses it (NVIDIA driver's README, "Installed
+  components": nvidia-uvm).
 * 45, a channel that was removed, follows another XID or the end of a process.
 """
 
@@ -24,8 +28,15 @@ from .model import Finding, Subject, bad, ok, unknown
 
 RECORD = re.compile(r"^\d+,(\d+),\d+,[^;]*;(.*)$")
 LINE = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): (\d+),?(.*)")
-ACTIONS_THAT_END_IT = ("RESET_GPU", "RESTART_BM", "RESTART_VM", "WORKFLOW_XID_48", "WORKFLOW_NVLINK_ERR")
-NVLINK5, BY_ITSELF = "WORKFLOW_NVLINK5_ERR", "XID_154"
+ACTIONS_THAT_END_IT = ("RESET_GPU", "RESTART_BM", "RESTART_VM", "WORKFLOW_XID_48", "CHECK_UVM")
+NVLINK, NVLINK5, BY_ITSELF = "WORKFLOW_NVLINK_ERR", "WORKFLOW_NVLINK5_ERR", "XID_154"
+REGISTERS = re.compile(r"0x[0-9a-fA-F]+")
+# The catalogue's WORKFLOW_NVLINK_ERR: bits to ignore in the first register, and those of the fifth that tell of a
+# threshold, with which operation continues.
+HARMLESS = {0: 1 << 0 | 1 << 23 | 1 << 30, 4: 1 << 20 | 1 << 23 | 1 << 26 | 1 << 29}
+# "XID 144-150 Decode", NETIR_LINK_EVT or NETIR_LINK_DOWN: the reasons, bits 20 to 25 of the first register, that ask
+# for nothing though the link is down.
+NO_RESET_FOR = (0b100110, 0b101000)
 MOST_KEPT = 64
 
 
@@ -41,12 +52,37 @@ def ends_it(code: int, text: str) -> str:
     action = actions().get(code, "")
     if action in ACTIONS_THAT_END_IT:
         return action
-    if action == NVLINK5 and re.search(r"\bfatal\b", text, re.IGNORECASE):
+    if action == NVLINK and not _harmless(text):
+        return action
+    if action == NVLINK5 and _needs_reset(text):
         return action
     if action == BY_ITSELF:
         named = re.findall(r"\(([^()]*)\)", text)
         return named[-1] if named and named[-1].lower() != "none" else ""
     return ""
+
+
+def _registers(text: str) -> List[int]:
+    """The line ends with them, in parentheses."""
+    return [int(one, 16) for one in REGISTERS.findall(text.rpartition("(")[2])]
+
+
+def _harmless(text: str) -> bool:
+    """Whether the registers of an XID 74 have bits, and no others than harmless ones."""
+    registers = _registers(text)
+    return any(registers) and not any(one & ~HARMLESS.get(place, 0) for place, one in enumerate(registers))
+
+
+def _needs_reset(text: str) -> bool:
+    """Of an XID from 144 to 150: name, severity, and in parentheses intrInfo, errorStatus and more."""
+    registers = _registers(text)
+    info, status = [*registers, 0, 0][:2]
+    if "NETIR_LINK" in text and registers and info >> 20 & 0x3F in NO_RESET_FOR:
+        return False
+    if "RLW_RXPIPE" in text and status in (1, 2, 4):
+        # The bit above the name's code, which is in ten bits before driver R575 and in seven since.
+        return info & 0x7FF == 0b10011000010 or info & 0xFF == 0b10000110
+    return re.search(r"(?<!non)(?<!non-)\bfatal\b", text, re.IGNORECASE) is not None
 
 
 def check(subject: Subject) -> Optional[Finding]:
