@@ -64,7 +64,14 @@ def kubernetes_problems(settings: Settings, region: Region | None) -> Iterator[P
 
 def _charts(settings: Settings) -> Iterator[Problem]:
     charts = settings.charts
-    for key, needs in (("healthMonitoring", charts.health_monitoring), ("jobAutoRestart", charts.job_auto_restart)):
+    # The chart's deep-health-check makes aws-hyperpod, which is the training operator's namespace too (SageMaker
+    # Developer Guide, "Installing the training operator").
+    tenants = {
+        "healthMonitoring": charts.health_monitoring,
+        "jobAutoRestart": charts.job_auto_restart,
+        "hyperpodTrainingOperator": charts.hyperpod_training_operator,
+    }
+    for key, needs in tenants.items():
         if needs and not charts.deep_health_check:
             yield Problem(
                 key="hyperpod:charts.deepHealthCheck",

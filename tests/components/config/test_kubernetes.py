@@ -102,6 +102,19 @@ BAD: Cases = {
         "hyperpod:charts.deepHealthCheck",
         "needs the namespace",
     ),
+    "training operator without its namespace": (
+        {
+            **EKS,
+            "charts": {
+                "hyperpodTrainingOperator": True,
+                "healthMonitoring": False,
+                "jobAutoRestart": False,
+                "deepHealthCheck": False,
+            },
+        },
+        "hyperpod:charts.deepHealthCheck",
+        "hyperpodTrainingOperator needs the namespace",
+    ),
     "cert-manager out of reach": (
         {
             **EKS,
