@@ -96,12 +96,6 @@ def _charts(settings: Settings) -> Iterator[Problem]:
             what="the pods that collect metrics have no policy, and so would have no connection",
             fix="leave one of it and observability.prometheus out",
         )
-    if charts.hyperpod_training_operator and charts.queues == "kueue":
-        yield Problem(
-            key="hyperpod:charts.hyperpodTrainingOperator",
-            what="Kueue does not support its jobs: they would bypass every team's queue",
-            fix="charts.queues task-governance, which supports them, or none",
-        )
     if settings.network.closed and charts.hyperpod_training_operator:
         yield Problem(
             key="hyperpod:charts.hyperpodTrainingOperator",

@@ -188,7 +188,7 @@ class Charts(Model):
     training_operator: Annotated[StrictBool, IN_PLACE] = True
     """Kubeflow's operator for PyTorchJob."""
     hyperpod_training_operator: Annotated[StrictBool, IN_PLACE] = False
-    """SageMaker's operator for HyperPodPyTorchJob, with cert-manager. Cannot be combined with `queues` kueue."""
+    """SageMaker's operator for HyperPodPyTorchJob, with cert-manager."""
     health_monitoring: Annotated[StrictBool, IN_PLACE] = True
     """HyperPod's agent that detects faulty nodes."""
     deep_health_check: Annotated[StrictBool, IN_PLACE] = True

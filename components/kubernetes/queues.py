@@ -34,13 +34,16 @@ _TIMEOUT_SECONDS = 900
 # Share of nodes without accelerators; the rest is for the cluster's own pods.
 _JOBS_SHARE_OF_SYSTEM_NODE = 0.5
 _FRAMEWORKS = ("batch/job", "kubeflow.org/mpijob", "kubeflow.org/pytorchjob")
+# SageMaker Developer Guide, "Installing the training operator", Kueue: the operator itself makes the workloads.
+_HYPERPOD_JOBS = "HyperPodPytorchJob.v1.sagemaker.amazonaws.com"
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueuesArgs:
     """What the queues are made from. ``shares`` is each namespace's part of the cluster; the sum is 1.
 
-    ``ready`` is what must be there before Kueue's pods can run: the HyperPod cluster.
+    ``ready`` is what must be there before Kueue's pods can run: the HyperPod cluster. ``hyperpod_jobs``: whether
+    SageMaker's training operator is there.
     """
 
     groups: Sequence[InstanceGroup]
@@ -48,6 +51,7 @@ class QueuesArgs:
     ready: Sequence[pulumi.Resource]
     image_registry: str | None = None
     strict_network_policies: bool = False
+    hyperpod_jobs: bool = False
 
 
 class Queues(ComponentResource):
@@ -80,7 +84,7 @@ class Queues(ComponentResource):
             name=RELEASE_NAME,
             namespace=NAMESPACE,
             chart=f"./{KUEUE.path}",
-            values=kueue_values(args.image_registry, args.groups),
+            values=kueue_values(args.image_registry, args.groups, hyperpod_jobs=args.hyperpod_jobs),
             timeout=_TIMEOUT_SECONDS,
             opts=ResourceOptions(parent=self, depends_on=ready),
         )
@@ -124,8 +128,13 @@ class Queues(ComponentResource):
         )
 
 
-def kueue_values(image_registry: str | None, groups: Sequence[InstanceGroup] = ()) -> dict[str, Any]:
+def kueue_values(
+    image_registry: str | None, groups: Sequence[InstanceGroup] = (), *, hyperpod_jobs: bool = False
+) -> dict[str, Any]:
     """The chart's values: the released image, the installed frameworks, gang scheduling, and where Kueue runs."""
+    integrations = {"frameworks": list(_FRAMEWORKS)}
+    if hyperpod_jobs:
+        integrations["externalFrameworks"] = [_HYPERPOD_JOBS]
     configuration = {
         "apiVersion": "config.kueue.x-k8s.io/v1beta1",
         "kind": "Configuration",
@@ -144,7 +153,7 @@ def kueue_values(image_registry: str | None, groups: Sequence[InstanceGroup] = (
             "blockAdmission": False,
             "requeuingStrategy": {"backoffLimitCount": _TRIES},
         },
-        "integrations": {"frameworks": list(_FRAMEWORKS)},
+        "integrations": integrations,
     }
     image = {
         "repository": f"{image_registry}/kueue" if image_registry else _IMAGE,

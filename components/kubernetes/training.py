@@ -95,6 +95,7 @@ class Training(ComponentResource):
                 ready=[args.cluster],
                 image_registry=settings.network.image_registry,
                 strict_network_policies=settings.charts.strict_network_policies,
+                hyperpod_jobs=settings.charts.hyperpod_training_operator,
             ),
             ResourceOptions(parent=self),
         )

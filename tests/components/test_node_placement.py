@@ -101,7 +101,7 @@ def test_what_can_be_told_prefers_the_system_groups_and_says_again_what_its_own_
 
 
 def test_the_operators_of_a_stack_prefer_them_too() -> None:
-    charts = {"hyperpodTrainingOperator": True, "queues": "task-governance"}
+    charts = {"hyperpodTrainingOperator": True}
     chart = one(plan("eks-gpu", charts=charts).state, "eks-chart-release").inputs["values"]
     state = state_of("eks-gpu")
     assert "system" in json.dumps(chart["mpi-operator"]["mpiOperator"]["affinity"])

@@ -129,7 +129,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"authenticationMode": "API_AND_CONFIG_MAP"},
         {"charts.mpiOperator": False},
         {"charts.trainingOperator": False},
-        {"charts.hyperpodTrainingOperator": True, "charts.queues": "none"},
+        {"charts.hyperpodTrainingOperator": True},
         {"charts.queues": "task-governance"},
         {"charts.healthMonitoring": False},
         {"charts.healthMonitoring": False, "charts.jobAutoRestart": False, "charts.deepHealthCheck": False},

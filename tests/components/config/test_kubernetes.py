@@ -149,11 +149,6 @@ BAD: Cases = {
         "hyperpod:teams[0].name",
         "at most 42",
     ),
-    "jobs past the queues": (
-        {**EKS, "charts": {"hyperpodTrainingOperator": True}},
-        "hyperpod:charts.hyperpodTrainingOperator",
-        "task-governance",
-    ),
 }
 
 
