@@ -220,18 +220,19 @@ def test_a_living_teams_claim_moves_to_its_directory_and_keeps_its_size() -> Non
 
 @pytest.mark.parametrize("queues", ["kueue", "none"])
 def test_strict_policies_leave_the_clusters_own_pods_their_connections(queues: str) -> None:
-    without = {"strictNetworkPolicies": True, "queues": queues, "hyperpodTrainingOperator": True}
-    state = state_of("eks-closed") if queues == "kueue" else plan("eks-gpu", charts=without).state
+    charts = {"strictNetworkPolicies": True, "queues": queues, "hyperpodTrainingOperator": True}
+    state = plan("eks-gpu", charts=charts).state
     addons = {r.inputs["addonName"]: r.inputs.get("configurationValues", "") for r in of_type(state, "Addon")}
     settings = {"enableNetworkPolicy": "true", "env": {"NETWORK_POLICY_ENFORCING_MODE": "strict"}}
     assert json.loads(addons["vpc-cni"]) == settings
     opened = {r.inputs["metadata"]["namespace"]: r for r in of_type(state, "NetworkPolicy") if r.name.count("open")}
-    last = "kueue-system" if queues == "kueue" else "cert-manager"
-    assert set(opened) == {"kube-system", "aws-hyperpod", "kubeflow", last}
+    of_queues = {"kueue-system"} if queues == "kueue" else set()
+    assert set(opened) == {"kube-system", "aws-hyperpod", "kubeflow", "cert-manager"} | of_queues
     for policy in opened.values():
         assert (policy.inputs["spec"]["ingress"], policy.inputs["spec"]["egress"]) == ([{}], [{}])
-    # A node's first pods need names.
-    assert "eks-open-kube-system" in everything_before(state, one(state, "hyperpod-cluster"))
+    # A node's first pods need names, and cert-manager's serve the webhooks that add-ons call.
+    before = everything_before(state, one(state, "hyperpod-cluster"))
+    assert {f"eks-open-{namespace}" for namespace in opened} - {"eks-open-kueue-system"} <= before
 
 
 def test_a_quota_limits_what_a_team_may_create_of_each_class() -> None:
