@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -282,6 +283,33 @@ def test_dcgm_runs_on_idle_nodes_only_and_not_all_the_time(host: FakeHost) -> No
     host.clock += 2 * gpu.DCGM_EVERY
     assert checks.run(one)[-1].finding.status == "unknown"
     assert [call for call in host.calls if call[0] == "dcgmi"] == [("dcgmi", "diag", "-r", "1", "-j")] * 2
+
+
+@pytest.mark.parametrize(
+    ("severities", "finding"),
+    [
+        # DCGM_FR_PERSISTENCE_MODE and DCGM_FR_ECC_PENDING, then each with an error that asks for more (dcgm_errors.c).
+        ([5], Finding("ok", "dcgmi diag -r 1 warns of: software")),
+        ([1], Finding("ok", "dcgmi diag -r 1 warns of: software")),
+        ([5, 6], Finding("bad", "dcgmi diag -r 1 failed: software")),
+        ([1, 4], Finding("bad", "dcgmi diag -r 1 failed: software")),
+        ([2], Finding("bad", "dcgmi diag -r 1 failed: software")),
+        ([None], Finding("bad", "dcgmi diag -r 1 failed: software")),
+    ],
+)
+def test_what_dcgm_only_warns_of_takes_no_node_out(
+    host: FakeHost, severities: Sequence[int | None], finding: Finding
+) -> None:
+    """DCGM 4's form: a result of each entity, and a summary of each test, where a warning is a "Fail", too."""
+    errors = [{"warning": "words", "error_id": 44, "error_category": 8, "error_severity": one} for one in severities]
+    results = [
+        {"entity_group": "GPU", "entity_id": 0, "status": "Fail", "warnings": errors},
+        {"entity_group": "GPU", "entity_id": 1, "status": "Fail"},
+    ]
+    test = {"name": "software", "results": results, "test_summary": {"status": "Fail", "warnings": errors}}
+    document = {"test_categories": [{"category": "Deployment", "tests": [test]}], "metadata": {"version": "4.4.1"}}
+    host.commands["dcgmi"] = lambda *_: Result(226, json.dumps({"DCGM Diagnostic": document}))
+    assert gpu.dcgm(subject(host, idle=True)) == finding
 
 
 # The run

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 from ..errors import StepError
 from .model import Finding, Subject, bad, ok, unknown
@@ -19,6 +19,10 @@ NEURON_COUNTERS = ("mem_ecc_uncorrected", "sram_ecc_uncorrected")
 WITH_NVLINK = ("A100", "H100", "H200", "B200", "B300", "GB200")
 # Seconds between two runs of DCGM's diagnostics on an idle node, and for one: level 1 takes a few.
 DCGM_EVERY, DCGM_SECONDS = 3600.0, 40.0
+# With -j, dcgmi writes "Fail" for a warning, too (DCGM 4, Diag.h: DDR_NO_DISPLAY_WARN). What tells them apart is the
+# severity of each error (dcgm_errors.h): 1, "can perform workload, but needs to be monitored", and 5, "can be
+# configured", such as persistence mode.
+DCGM_WARNINGS = {1, 5}
 
 
 def ecc(subject: Subject) -> Optional[Finding]:
@@ -132,21 +136,33 @@ def dcgm(subject: Subject) -> Optional[Finding]:
 def _diagnose(subject: Subject) -> Finding:
     said = subject.host.run("dcgmi", "diag", "-r", "1", "-j", check=False, timeout=DCGM_SECONDS)
     try:
-        results = list(_results(json.loads(said.out[said.out.index("{") :]), ""))
+        document = json.loads(said.out[said.out.index("{") :])
     except ValueError:
         raise StepError(f"dcgmi diag gave no JSON: {said.reason}") from None
-    failed = sorted({name for name, status in results if status.lower() == "fail"})
+    tests = [test for test in _below(document) if "name" in test]
+    failed = {str(test["name"]): _only_warns(test) for test in tests if "fail" in _statuses(test)}
+    wrong = sorted(name for name, warns in failed.items() if not warns)
+    if wrong:
+        return bad(f"dcgmi diag -r 1 failed: {', '.join(wrong)}")
     if failed:
-        return bad(f"dcgmi diag -r 1 failed: {', '.join(failed)}")
-    return ok(f"{len(results)} results") if results else unknown("dcgmi diag gave no results")
+        return ok(f"dcgmi diag -r 1 warns of: {', '.join(sorted(failed))}")
+    count = sum(len(_statuses(test)) for test in tests)
+    return ok(f"{count} results") if count else unknown("dcgmi diag gave no results")
 
 
-def _results(node: Any, name: str) -> Iterator[Tuple[str, str]]:
-    """Every "status" with the name of the test that it belongs to. The versions of DCGM nest them differently."""
+def _below(node: Any) -> Iterator[Dict[str, Any]]:
+    """Every object in a document. The versions of DCGM nest them differently."""
     if isinstance(node, dict):
-        name = str(node.get("name", name))
-        if isinstance(node.get("status"), str):
-            yield name, node["status"]
-    inside: List[Any] = list(node.values()) if isinstance(node, dict) else node if isinstance(node, list) else []
-    for one in inside:
-        yield from _results(one, name)
+        yield node
+    for one in list(node.values()) if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from _below(one)
+
+
+def _statuses(test: Mapping[str, Any]) -> List[str]:
+    return [one["status"].lower() for one in _below(test) if isinstance(one.get("status"), str)]
+
+
+def _only_warns(test: Mapping[str, Any]) -> bool:
+    """Whether every error of a test leaves the GPU usable. Its summary has those of no entity, or of another one."""
+    severities = {one["error_severity"] for one in _below(test) if "error_severity" in one}
+    return bool(severities) and severities <= DCGM_WARNINGS
