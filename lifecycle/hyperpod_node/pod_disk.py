@@ -137,13 +137,8 @@ def _move(node: Node, unit: str, folder: str) -> None:
         host.folder(target, 0o710)
         host.run("cp", "--archive", "--one-file-system", f"{folder}/.", target, timeout=600)
         host.write(marker, "")
-    name = mount_unit(folder)
+    name = units.mount(folder)
     text = BIND.format(unit=unit, disk=DATA_VOLUME, wait=WAIT_UNIT, target=target, folder=folder)
     host.write(f"{UNITS}/{name}", text)
     host.run("systemctl", "daemon-reload")
     host.run("systemctl", "enable", "--now", name, timeout=60)
-
-
-def mount_unit(folder: str) -> str:
-    """The name that systemd requires for the unit that mounts a folder (systemd.mount)."""
-    return folder.strip("/").replace("/", "-") + ".mount"

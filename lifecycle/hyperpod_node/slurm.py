@@ -34,8 +34,6 @@ RestartSec=2
 [Install]
 WantedBy=multi-user.target
 """
-# The queue may be on the file system: its mount comes with the first look at it.
-AFTER = "After=remote-fs.target\n"
 # systemd's default limit is 90 s. Before each start, root settles what HyperPod's agent has written meanwhile.
 SLURMCTLD = """# Made by the HyperPod lifecycle scripts.
 [Unit]
@@ -68,7 +66,8 @@ def _controller(node: Node) -> str:
     else:
         took_over = _claim(node, slurm_conf.parse(host.read(name) or ""))
     bin_folder = host.settings.install_folder + "/bin"
-    after = AFTER if queue_is_shared else ""
+    # Its mount comes with the first look at it, and the last look is when slurmctld stops.
+    after = units.after_mount(node.parameters.fsx_mount) + "\n" if queue_is_shared else ""
     drop_in = SLURMCTLD.format(bin=bin_folder, conf=name, seconds=int(node.timeout("slurm")), after=after)
     host.write(f"{units.UNITS}/slurmctld.service.d/20-hyperpod.conf", drop_in)
     slurm_extra.keep(host, slurm_extra.shipped(host), node.parameters.cluster_id)

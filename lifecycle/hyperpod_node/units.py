@@ -26,6 +26,21 @@ LOG_LINES = 40
 LEAST_FREE = 1 << 20
 
 
+def mount(folder: str) -> str:
+    """The name that systemd requires for the unit that mounts a folder (systemd.mount)."""
+    return folder.strip("/").replace("/", "-") + ".mount"
+
+
+def after_mount(folder: str) -> str:
+    """The order of a service that uses a file system of fstab with x-systemd.automount, to its last moment.
+
+    When the machine boots, what mounts it on demand is there by remote-fs.target. When it stops, the mount has to
+    outlast the service; its unit is before remote-fs.target only without that option (systemd 249, src/core/mount.c,
+    mount_add_default_ordering_dependencies).
+    """
+    return f"After=remote-fs.target {mount(folder)}"
+
+
 def require(node: Node, unit: str) -> str:
     """A unit's file. Raises StepError where Slurm is not installed."""
     for folder in FOLDERS:

@@ -87,6 +87,13 @@ def test_no_password_is_anywhere_and_only_its_daemon_reads_its_settings(world: W
     assert "skip-networking" in host.text(database.SETTINGS)
 
 
+def test_the_last_copy_is_made_while_the_file_system_is_still_mounted(world: World, tables: Database) -> None:
+    """systemd 249, mount.c: with x-systemd.automount a mount is not before remote-fs.target, so it may go first."""
+    drop_in = booted(world, tables).text("/etc/systemd/system/mariadb.service.d/20-hyperpod.conf")
+    assert "After=remote-fs.target fsx.mount\n" in drop_in
+    assert "ExecStop=-+" in drop_in
+
+
 def test_a_second_boot_changes_nothing(world: World, tables: Database) -> None:
     before, told = booted(world, tables).tree(), list(tables.commands)
     host = booted(world, tables)

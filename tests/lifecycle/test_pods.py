@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hyperpod_node import lustre_client, pod_disk
+from hyperpod_node import lustre_client, pod_disk, units
 from hyperpod_node.errors import Skip, StepError
 from hyperpod_node.host import Result
 
@@ -27,7 +27,7 @@ def test_both_folders_are_bound_to_the_data_volume_with_what_was_in_them(host: F
     assert pod_disk.run(host.node()) == "containerd and kubelet on /opt/sagemaker"
     for unit, folder in pod_disk.SERVICES:
         assert (host.path(f"/opt/sagemaker/{unit}") / "data").read_text() == folder
-        text = host.text(f"/etc/systemd/system/{pod_disk.mount_unit(folder)}")
+        text = host.text(f"/etc/systemd/system/{units.mount(folder)}")
         assert f"What=/opt/sagemaker/{unit}\nWhere={folder}\n" in text
         assert f"\nRequiredBy={unit}.service\n" in text
         assert not host.path(f"/opt/dlami/nvme/{unit}").exists()
@@ -39,7 +39,7 @@ def test_after_a_reboot_nothing_is_bound_before_the_volume_is_mounted(host: Fake
     assert "until mountpoint -q /opt/sagemaker; do" in wait
     assert "\nAfter=opt-sagemaker.mount dlami-nvme.service\n" in wait
     for unit, folder in pod_disk.SERVICES:
-        text = host.text(f"/etc/systemd/system/{pod_disk.mount_unit(folder)}")
+        text = host.text(f"/etc/systemd/system/{units.mount(folder)}")
         # Else systemd puts a mount before local-fs.target, and that before the service that it waits for.
         assert "\nDefaultDependencies=no\n" in text
         assert "\nRequires=hyperpod-data-volume.service\nAfter=hyperpod-data-volume.service\n" in text

@@ -28,7 +28,7 @@ innodb_lock_wait_timeout=900
 # the database, has written the last jobs.
 STOPS = """# Made by the HyperPod lifecycle scripts.
 [Unit]
-After=remote-fs.target
+{after}
 
 [Service]
 ExecStop=-+/usr/bin/timeout --kill-after=5 120 {bin}/hyperpod-accounting-backup
@@ -65,7 +65,9 @@ def run(node: Node) -> str:
 
 def start(node: Node, restart: bool = False) -> None:
     """Start MariaDB, which is copied whenever it stops."""
-    text = STOPS.format(bin=node.host.settings.install_folder + "/bin")
+    text = STOPS.format(
+        bin=node.host.settings.install_folder + "/bin", after=units.after_mount(node.parameters.fsx_mount)
+    )
     node.host.write(f"{units.UNITS}/{UNIT}.service.d/20-hyperpod.conf", text)
     units.start(node, UNIT, restart=restart)
 
