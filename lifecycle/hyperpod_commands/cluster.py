@@ -15,6 +15,10 @@ BIN = "/opt/hyperpod/bin"
 LIB = "/opt/hyperpod/lib"
 STATE = "/etc/hyperpod"
 PERSON = "ubuntu"
+# Whom Session Manager logs in where HyperPod does not log in root. Other nodes and Slurm's accounting do not know this
+# user, who may use sudo without a password (Systems Manager User Guide, "Turn off or turn on ssm-user account
+# administrative permissions").
+SESSION_USER = "ssm-user"
 TRANSPORTS = ("tcp", "efa-sendrecv", "efa-rdma")  # safest first
 
 
@@ -124,6 +128,7 @@ def ask_workers(nodes: int) -> Workers:
 
 def as_person(command: str) -> None:
     """Continue as ubuntu if the caller is root: MPI starts its processes over ssh, and root has no key for that."""
+    of_session(command)
     if os.geteuid():
         return
     try:
@@ -132,6 +137,21 @@ def as_person(command: str) -> None:
         os.chdir(home)
         os.execvp("runuser", ["runuser", "-u", PERSON, "--", f"{BIN}/{command}", *sys.argv[1:]])
     except (KeyError, OSError) as error:
+        raise Trouble(f"cannot continue as {PERSON} ({error}); run it as a user with a home folder here") from None
+
+
+def of_session(command: str) -> None:
+    """Continue as ubuntu if the caller is Session Manager's own user, who is on this node alone: before running jobs,
+    AWS says, switch to ubuntu (SageMaker Developer Guide, "Accessing your SageMaker HyperPod cluster nodes")."""
+    try:
+        if pwd.getpwuid(os.geteuid()).pw_name != SESSION_USER:
+            return
+    except KeyError:
+        return
+    at_home = ["sh", "-c", 'cd && exec "$@"', "sh", f"{BIN}/{command}", *sys.argv[1:]]
+    try:
+        os.execvp("sudo", ["sudo", "-n", "-H", "-u", PERSON, "--", *at_home])
+    except OSError as error:
         raise Trouble(f"cannot continue as {PERSON} ({error}); run it as a user with a home folder here") from None
 
 

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence
 
-from .cluster import LIB, Trouble, record, run, say, worker_group
+from .cluster import LIB, Trouble, of_session, record, run, say, worker_group
 
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=nanogpt
@@ -49,6 +49,7 @@ ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "BOOT_F
 def main() -> int:
     """Submit the job and, unless detached, follow it."""
     options = _options().parse_args()
+    of_session("run-nanogpt")
     own = record()
     group = worker_group(own, options.partition)
     per_node = options.gpus or max(1, int(group["accelerators"]) if group["accelerator"] == "gpu" else 1)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hyperpod_commands import cluster
+from hyperpod_commands import cluster, nanogpt, nccl_test
 from hyperpod_commands.cluster import Trouble
 
 from tests.lifecycle.test_commands import answering, fact
@@ -36,6 +36,28 @@ def test_root_goes_on_as_ubuntu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     cluster.as_person("run-nccl-test")
     assert len(became) == 1
+
+
+@pytest.mark.parametrize("command", ["run-nanogpt", "run-nccl-test"])
+def test_session_managers_own_user_goes_on_as_ubuntu(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """With accounting Slurm refuses a job of somebody without an association (slurm.conf(5), AccountingStorageEnforce).
+    The user of a session has none, and is on no worker either."""
+
+    class Became(Exception):
+        pass
+
+    def become(program: str, words: list[str]) -> None:
+        raise Became(program, words)
+
+    monkeypatch.setattr(os, "geteuid", lambda: 1001)
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: {1001: Namespace(pw_name="ssm-user")}[uid])
+    monkeypatch.setattr(os, "execvp", become)
+    monkeypatch.setattr(sys, "argv", [command, "2"])
+    with pytest.raises(Became) as became:
+        {"run-nanogpt": nanogpt.main, "run-nccl-test": nccl_test.main}[command]()
+    program, words = became.value.args
+    assert (program, words[:6]) == ("sudo", ["sudo", "-n", "-H", "-u", "ubuntu", "--"])
+    assert words[-2:] == [f"/opt/hyperpod/bin/{command}", "2"]
 
 
 def test_workers_that_do_not_answer_are_counted_and_one_without_record_is_named(
