@@ -23,12 +23,14 @@ PATHS = (
     "/opt/aws/neuron/bin",
     "/opt/hyperpod/bin",
 )
+# Without CUDA's: pip's PyTorch brings its own, and the loader would take these first, whatever their release
+# (pytorch/pytorch, issue 111469; infiniflow/ragflow, issue 4466: "undefined symbol: __nvJitLinkAddData_12_1"). Who
+# installs CUDA tells the loader of it by ld.so.conf.
 LIBRARIES = (
     "/opt/amazon/ofi-nccl/lib",
     "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu",
     "/opt/amazon/efa/lib",
     "/opt/amazon/openmpi/lib",
-    "/usr/local/cuda/lib64",
     "/opt/aws/neuron/lib",
 )
 NEURON_LS = "/opt/aws/neuron/bin/neuron-ls"

@@ -43,5 +43,5 @@ add() { # VARIABLE FOLDER...: append the folders that exist and are not yet in i
 }
 add PATH /opt/slurm/bin /opt/amazon/openmpi/bin /opt/amazon/efa/bin /opt/aws/neuron/bin /opt/hyperpod/bin
 add LD_LIBRARY_PATH /opt/amazon/ofi-nccl/lib /opt/amazon/ofi-nccl/lib/x86_64-linux-gnu /opt/amazon/efa/lib \
-  /opt/amazon/openmpi/lib /usr/local/cuda/lib64 /opt/aws/neuron/lib
+  /opt/amazon/openmpi/lib /opt/aws/neuron/lib
 exit 0

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hyperpod_node import install
+from hyperpod_node import environment, install
 
 from tests.lifecycle.rig import LIFECYCLE
 from tests.rows import each
@@ -58,6 +58,15 @@ def test_what_another_nodes_prolog_set_is_replaced_by_this_nodes_own(tmp_path: P
     assert second["NCCL_NET_PLUGIN"] == "none"
     assert second["FI_PROVIDER"] is None
     assert "NCCL_DEBUG" not in second
+
+
+def test_a_job_loads_no_cuda_in_place_of_its_pytorchs_own() -> None:
+    """PyTorch's wheels come with CUDA's libraries, and LD_LIBRARY_PATH comes before what those name of each other
+    (pytorch/pytorch, issue 111469: "undefined symbol: __nvJitLinkAddData_12_1")."""
+    script = (LIFECYCLE / "slurm/task-prolog.sh").read_text().replace("\\\n", "")
+    ours = next(line for line in script.splitlines() if line.startswith("add LD_LIBRARY_PATH")).split()[2:]
+    assert ours == list(environment.LIBRARIES)
+    assert [folder for folder in ours if "cuda" in folder] == []
 
 
 def test_a_node_without_a_file_gives_nothing(tmp_path: Path) -> None:
