@@ -8,6 +8,7 @@ refuses to resume. Tokens come from a flat file of 16- or 32-bit integers, or ar
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from typing import Any
@@ -18,7 +19,7 @@ import torch
 import torch_xla.core.xla_model as xm
 from optimum.neuron import NeuronTrainer, NeuronTrainingArguments
 from optimum.neuron.models.training import NeuronModelForCausalLM
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, SequentialSampler
 from transformers import LlamaConfig
 
 sys.path.insert(0, os.environ.get("TRAINING", "/opt/hyperpod/lib/training"))
@@ -36,14 +37,20 @@ class Tokens(Dataset):  # type: ignore[type-arg]
         self._length, self._seed, self._vocabulary = options.context, options.seed, options.vocabulary
         # Random sequences: enough that no step sees one twice.
         self._count = len(self._data) // self._length if self._data is not None else 1 << 20
+        # A step without a common factor with the number: neighbours of the file are far from each other in the order
+        # of training, and each sequence has its turn.
+        self._stride = next(n for n in range(max(1, self._count * 5 // 8), 2 * self._count + 1) if self._fits(n))
         # Sequences that earlier runs have seen. They are skipped, because every run starts the order again.
         self.seen = 0
+
+    def _fits(self, stride: int) -> bool:
+        return math.gcd(stride, self._count) == 1
 
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        index = (index + self.seen) % self._count
+        index = (index + self.seen) * self._stride % self._count
         if self._data is None:
             generator = torch.Generator().manual_seed(self._seed * 1_000_003 + index)
             ids = torch.randint(self._vocabulary, (self._length,), generator=generator)
@@ -60,6 +67,11 @@ class Trainer(NeuronTrainer):  # type: ignore[misc]
     """
 
     tokens = 0
+
+    def _get_train_sampler(self, *_: Any, **__: Any) -> Any:
+        """In the order of the data, of which ranks get every so many: Optimum Neuron shuffles it otherwise, by the same
+        seed in every run (optimum-neuron 0.4, accelerator.py), and a run that resumes could not skip what was seen."""
+        return SequentialSampler(self.train_dataset)
 
     def setup_training(self, *args: Any, **kwargs: Any) -> None:
         """Create model, optimizer and schedule, with their state from a checkpoint if there is one."""

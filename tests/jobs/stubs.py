@@ -84,11 +84,24 @@ def optimum() -> None:
             self.optimizer = types.SimpleNamespace(optimizer=inner)
             self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(inner, lambda step: 1 / (1 + step))
 
+        def _get_train_sampler(self, train_dataset=None):
+            return torch.utils.data.RandomSampler(train_dataset or self.train_dataset)
+
+        def order(self):
+            """What accelerator.py makes of the sampler. Every run begins with the first."""
+            shuffle = not isinstance(self._get_train_sampler(), torch.utils.data.SequentialSampler)
+            return iter(
+                torch.utils.data.distributed.DistributedSampler(
+                    self.train_dataset, num_replicas=2, rank=0, shuffle=shuffle
+                )
+            )
+
         def train(self):
+            order = self.order()
             self.setup_training(None, max_steps=self.args.max_steps)
             self.tell()
             while self.state.global_step < self.args.max_steps:
-                batch = self.train_dataset[self.state.global_step * 2]["input_ids"].float()
+                batch = self.train_dataset[next(order)]["input_ids"].float()
                 self.model(batch).sum().backward()
                 self.optimizer.optimizer.step()
                 self.optimizer.optimizer.zero_grad()
