@@ -18,6 +18,7 @@ from .config.accounting import Accounting
 from .encryption import KEY, key_problems
 from .names import BUCKET, CLUSTER_ID_TAG, DEPLOYED_WITH, Names
 from .observability.existing import existing_problems
+from .places import bucket_problems, zone_problems
 
 _ELSEWHERE = "destroy this stack first, or make another one beside it (pulumi stack init NAME)"
 # The function by which a stack reference reads (github.com/pulumi/pulumi, pkg/resource/deploy/builtins.go).
@@ -37,6 +38,9 @@ def require_possible(config: Config, names: Names, account: str, deployer: str) 
     problems += writers.locked_out(config.settings, before, deployer)
     problems += key_problems(config, account)
     problems += existing_problems(config, account)
+    problems += bucket_problems(config)
+    # A deployed stack has its endpoints.
+    problems += [] if before else zone_problems(config)
     if problems := problems + list(_zone(config, names)):
         raise ConfigError(problems)
     return before

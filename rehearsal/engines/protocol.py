@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from string import ascii_lowercase
 from typing import Any
 
 from google.protobuf import json_format
 from pulumi.runtime import rpc
 from pulumi.runtime.sync_await import _ensure_event_loop
+
+from components.catalogue.regions import REGIONS
 
 from ..account import Account, Refused
 from ..account.keys import key_of
@@ -144,8 +147,24 @@ def _subnets(account: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def _endpoint_service(account: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """DescribeVpcEndpointServices: a service of AWS's, as every one is whose guide has an example of a policy."""
-    name = arguments["serviceName"]
-    return {"id": name, "serviceName": name, "region": account.region, "vpcEndpointPolicySupported": True}
+    name, zones = arguments["serviceName"], _zones(account, {})["names"]
+    found = {"id": name, "serviceName": name, "region": account.region, "vpcEndpointPolicySupported": True}
+    return {**found, "availabilityZones": zones}
+
+
+def _zones(account: Account, _: Mapping[str, Any]) -> dict[str, Any]:
+    """DescribeAvailabilityZones. Which name an account has for which zone is its own affair."""
+    ids = REGIONS[account.region].zone_ids
+    names = [f"{account.region}{letter}" for letter, _ in zip(ascii_lowercase, ids, strict=False)]
+    return {"id": account.region, "names": names, "zoneIds": list(ids), "region": account.region}
+
+
+def _bucket(account: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """HeadBucket. The account has buckets of one region."""
+    name = arguments["bucket"]
+    if ("aws:s3/bucket:Bucket", name) not in account.live:
+        raise Refused("NotFound", f"reading S3 Bucket ({name}): couldn't find resource")
+    return {"id": name, "bucket": name, "bucketRegion": account.region, "region": account.region}
 
 
 def _key(account: Account, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,6 +206,8 @@ _ANSWERS: Mapping[str, Callable[[Account, Mapping[str, Any]], dict[str, Any]]] =
     "aws:ec2/getSubnets:getSubnets": _subnets,
     "aws:ec2/getSubnet:getSubnet": _subnet,
     "aws:ec2/getVpcEndpointService:getVpcEndpointService": _endpoint_service,
+    "aws:index/getAvailabilityZones:getAvailabilityZones": _zones,
+    "aws:s3/getBucket:getBucket": _bucket,
     "aws:kms/getKey:getKey": _key,
     "aws:sns/getTopic:getTopic": _topic,
     **{

@@ -32,6 +32,7 @@ _REFUSED = (
     "existing",
     "kubernetes_versions",
     "live",
+    "places",
     "writers",
 )
 
