@@ -53,6 +53,11 @@ class Audit:
 
 INTERFACE = "network interface"
 _FILE_SYSTEM = "FSx file system"
+# Those that FSx takes by itself go with the file system; those of people stay until they delete them (FSx for Lustre
+# User Guide, "Protecting your data with backups").
+_BACKUP = "FSx backup"
+# What the VPC CNI puts on its interfaces (amazon-vpc-cni-k8s, README, "ENI tags related to Allocation").
+_CNI_TAG = "cluster.k8s.amazonaws.com/name"
 # EC2's kinds, found by the stack's tag: operation, where the ids are, and the command that deletes one.
 _TAGGED = (
     ("VPC", "describe_vpcs", "Vpcs[].VpcId", "delete-vpc --vpc-id"),
@@ -102,10 +107,10 @@ def remove(target: Target, found: Audit) -> None:
 
 
 def _set_kept_apart(target: Target, found: Audit) -> None:
-    """With hyperpod:fsx.retainOnDelete the file system stays (in an existing VPC)."""
-    if target.config.settings.fsx.retain_on_delete:
-        found.kept = [f"{one.kind} {one.id}" for one in found.leftovers if one.kind == _FILE_SYSTEM]
-        found.leftovers = [one for one in found.leftovers if one.kind != _FILE_SYSTEM]
+    """People's backups, and with hyperpod:fsx.retainOnDelete the file system (in an existing VPC)."""
+    stays = {_BACKUP, *([_FILE_SYSTEM] if target.config.settings.fsx.retain_on_delete else [])}
+    found.kept = [f"{one.kind} {one.id}" for one in found.leftovers if one.kind in stays]
+    found.leftovers = [one for one in found.leftovers if one.kind not in stays]
 
 
 def _ours(target: Target) -> list[dict[str, Any]]:
@@ -125,7 +130,7 @@ def _interfaces(target: Target) -> Iterator[Leftover]:
     net = target.config.settings.network
     if net.private_subnet_id:
         filters = [
-            {"Name": "subnet-id", "Values": [net.private_subnet_id]},
+            {"Name": "subnet-id", "Values": [net.private_subnet_id, *net.eks_subnet_ids]},
             {"Name": "status", "Values": ["available"]},
         ]
     else:
@@ -135,7 +140,7 @@ def _interfaces(target: Target) -> Iterator[Leftover]:
         filters = [{"Name": "vpc-id", "Values": vpcs}]
     for page in _pages(target.aws, "ec2", "describe_network_interfaces", {"Filters": filters}):
         for one in page["NetworkInterfaces"]:
-            if net.private_subnet_id and target.cluster_name not in one.get("Description", ""):
+            if net.private_subnet_id and not _names_cluster(one, target.cluster_name):
                 continue
             eni = one["NetworkInterfaceId"]
             yield Leftover(
@@ -144,6 +149,12 @@ def _interfaces(target: Target) -> Iterator[Leftover]:
                 by_aws=one.get("Status") == "available",
                 command=f"aws ec2 delete-network-interface --network-interface-id {eni}",
             )
+
+
+def _names_cluster(interface: dict[str, Any], cluster: str) -> bool:
+    """Whether its description does, as of those of EKS's control plane, or the tag of the VPC CNI."""
+    tags = {tag["Key"]: tag["Value"] for tag in interface.get("TagSet") or []}
+    return cluster in interface.get("Description", "") or tags.get(_CNI_TAG) == cluster
 
 
 def _log_groups(target: Target) -> Iterator[Leftover]:

@@ -92,6 +92,18 @@ _KINDS = {
         "EBS volume", "ec2", "describe_volumes", lambda arn, one: {"VolumeIds": [one]},
         "Volumes[?State != 'deleting']", "aws ec2 delete-volume --volume-id {id}    # and its data",
     ),
+    "ec2:snapshot": _Kind(
+        "EBS snapshot", "ec2", "describe_snapshots", lambda arn, one: {"SnapshotIds": [one]},
+        "Snapshots", "aws ec2 delete-snapshot --snapshot-id {id}    # and its data",
+    ),
+    "ec2:security-group": _Kind(
+        "security group", "ec2", "describe_security_groups", lambda arn, one: {"GroupIds": [one]},
+        "SecurityGroups", "aws ec2 delete-security-group --group-id {id}",
+    ),
+    "fsx:backup": _Kind(
+        "FSx backup", "fsx", "describe_backups", lambda arn, one: {"BackupIds": [one]},
+        "Backups[?Lifecycle != 'DELETED']", "aws fsx delete-backup --backup-id {id}    # and its data",
+    ),
     "elasticloadbalancing:loadbalancer": _Kind(
         "load balancer", "elbv2", "describe_load_balancers", lambda arn, one: {"LoadBalancerArns": [arn]},
         "LoadBalancers", "aws elbv2 delete-load-balancer --load-balancer-arn {arn}",
@@ -128,14 +140,17 @@ def present(target: Target) -> Iterator[Tagged]:
 
     Raises Failure at the end with those that may exist: their type is unknown here, or their service did not answer.
     """
-    found = dict.fromkeys(arns(target))
+    own = dict.fromkeys(arns(target))
+    # leftovers.py has the groups with the stack's tag.
+    found = {arn: None for arn in own if _parts(arn)[0] != "ec2:security-group"}
     if target.on_eks:
         cluster = target.cluster_name
-        # Volumes, and the load balancers of Kubernetes itself (aws-ebs-csi-driver, docs/tagging.md).
+        # Volumes and snapshots (aws-ebs-csi-driver, docs/tagging.md), the load balancers of Kubernetes itself, and the
+        # group that EKS makes for the cluster (Amazon EKS User Guide, "View Amazon EKS security group requirements").
         found |= dict.fromkeys(arns(target, f"kubernetes.io/cluster/{cluster}", "owned"))
         # Volumes of newer drivers (AWS managed policy AmazonEBSCSIDriverEKSClusterScopedPolicy).
         found |= dict.fromkeys(arns(target, "ebs.csi.aws.com/cluster-name", cluster))
-        # What the AWS Load Balancer Controller creates.
+        # What the AWS Load Balancer Controller creates, with the security groups (its guide, "Security Groups").
         found |= dict.fromkeys(arns(target, "elbv2.k8s.aws/cluster", cluster))
     unsure = []
     for arn in found:

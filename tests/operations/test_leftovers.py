@@ -14,7 +14,7 @@ from components.kubernetes.storage import VOLUMES_TAG
 from components.names import CLUSTER_ID_TAG
 from operations import target
 from operations.aws import Aws
-from operations.deployment import leftovers, tagged
+from operations.deployment import leftovers
 from operations.deployment.deploy import Report
 from operations.target import Target
 from rehearsal.account import Account
@@ -161,17 +161,30 @@ def test_in_a_vpc_of_others_only_interfaces_that_name_the_cluster_are_its_leftov
     ec2 = boto3.client("ec2", region_name="us-west-2")
     vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
-    of_others, ours = (
-        ec2.create_network_interface(SubnetId=subnet, Description=said)["NetworkInterface"]["NetworkInterfaceId"]
-        for said in ("a database", f"[DO NOT DELETE] ENI of {chosen.cluster_name}")
+    second = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.1.0/24")["Subnet"]["SubnetId"]
+    of_cni = {"Key": "cluster.k8s.amazonaws.com/name", "Value": chosen.cluster_name}
+    marked = [{"ResourceType": "network-interface", "Tags": [of_cni]}]
+    of_others, *ours = (
+        ec2.create_network_interface(SubnetId=where, Description=said, TagSpecifications=tagged)["NetworkInterface"][
+            "NetworkInterfaceId"
+        ]
+        for where, said, tagged in (
+            (subnet, "a database", []),
+            (subnet, f"[DO NOT DELETE] ENI of {chosen.cluster_name}", []),
+            (subnet, "aws-K8S-i-0123456789abcdef0", marked),
+            (second, f"Amazon EKS {chosen.cluster_name}", []),
+        )
     )
     given = {"vpcId": vpc, "privateSubnetId": subnet, "securityGroupIds": ["sg-0123456789abcdef0"]}
-    existing = replace(target.load("dev", [f"hyperpod:network={json.dumps(given)}"]), aws=Aws("us-west-2"))
+    subnets = {"eksSubnetIds": [second, "subnet-0123456789abcdef0"]}
+    named = [f"hyperpod:network={json.dumps(given | subnets)}", f"hyperpod:clusterName={chosen.cluster_name}"]
+    existing = replace(target.load("eks-gpu", named), aws=Aws("us-west-2"))
     try:
-        assert [one.id for one in leftovers.audit(existing).leftovers] == [ours]
+        assert {one.id for one in leftovers.audit(existing).leftovers} == set(ours)
     finally:
-        for one in (of_others, ours):
+        for one in (of_others, *ours):
             ec2.delete_network_interface(NetworkInterfaceId=one)
+        ec2.delete_subnet(SubnetId=second)
         ec2.delete_subnet(SubnetId=subnet)
         ec2.delete_vpc(VpcId=vpc)
 
@@ -261,79 +274,6 @@ def test_what_kubernetes_made_is_found_by_its_drivers_tags(account: Account) -> 
         ec2.delete_subnet(SubnetId=subnet)
         ec2.delete_vpc(VpcId=vpc)
     gone(eks)
-
-
-def listed(aws: StubbedAws, *resources: str) -> None:
-    """The Tagging API lists these, and may lag."""
-    found = [{"ResourceARN": f"arn:aws:{one}"} for one in resources]
-    aws.answer("resourcegroupstaggingapi", "get_resources", {"ResourceTagMappingList": found})
-
-
-PROMETHEUS, GRAFANA = "aps:us-west-2:1:workspace/ws-1", "grafana:us-west-2:1:/workspaces/g-0123456789"
-REPOSITORY, RULE = "ecr:us-west-2:1:repository/hyperpod/dev", "events:us-west-2:1:rule/dev-events"
-
-
-def workspaces(prometheus: str, grafana: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    return (
-        {"workspaceId": "ws-1", "arn": "a", "status": {"statusCode": prometheus}, "createdAt": 0},
-        {
-            "id": "g-0123456789", "created": 0, "modified": 0, "endpoint": "x", "grafanaVersion": "10.4",
-            "status": grafana, "authentication": {"providers": ["AWS_SSO"]}, "dataSources": [],
-        },
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(("state", "number"), [("ACTIVE", 2), ("DELETING", 0)])
-def test_workspaces_are_found_until_they_are_being_deleted(state: str, number: int, aws: StubbedAws) -> None:
-    listed(aws, PROMETHEUS, GRAFANA)
-    prometheus, grafana = workspaces(state, state)
-    aws.answer("amp", "describe_workspace", {"workspace": prometheus}, workspaceId="ws-1")
-    aws.answer("grafana", "describe_workspace", {"workspace": grafana}, workspaceId="g-0123456789")
-    found = list(tagged.present(stack(aws)))
-    assert [one.id for one in found] == ["ws-1", "g-0123456789"][:number]
-    aws.assert_all_asked()
-
-
-def test_a_repository_and_a_rule_are_found_and_what_the_list_only_still_has_is_not(aws: StubbedAws) -> None:
-    listed(aws, REPOSITORY, RULE)
-    aws.answer("ecr", "describe_repositories", {"repositories": [{}]}, repositoryNames=["hyperpod/dev"])
-    aws.answer("events", "describe_rule", {"Name": "dev-events"}, Name="dev-events")
-    assert [one.kind for one in tagged.present(stack(aws))] == ["ECR repository", "EventBridge rule"]
-    listed(aws, REPOSITORY, RULE, "ec2:us-west-2:1:vpc/vpc-1", "ec2:us-west-2:1:volume/vol-1")
-    aws.refuse("ecr", "describe_repositories", "RepositoryNotFoundException")
-    aws.refuse("events", "describe_rule", "ResourceNotFoundException")
-    aws.refuse("ec2", "describe_volumes", "InvalidVolume.NotFound")
-    assert list(tagged.present(stack(aws))) == []
-    aws.assert_all_asked()
-
-
-def test_one_thing_that_cannot_be_asked_does_not_hide_the_others(
-    aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(leftovers, "_LOOKS", (("tagged resources", leftovers._tagged),))
-    key = "kms:us-west-2:1:key/0123"
-    listed(aws, key, RULE)
-    aws.refuse("kms", "describe_key", "AccessDeniedException")
-    aws.answer("events", "describe_rule", {"Name": "dev-events"}, Name="dev-events")
-    found = leftovers.audit(stack(aws))
-    assert [one.kind for one in found.leftovers] == ["EventBridge rule"]
-    (unknown,) = found.unknown
-    assert f"arn:aws:{key} (permission denied: DescribeKey)" in unknown
-
-
-def test_listeners_and_their_rules_go_with_their_load_balancer(aws: StubbedAws) -> None:
-    listed(aws, *(f"elasticloadbalancing:us-west-2:1:{one}/app/web/1/2" for one in ("listener", "listener-rule")))
-    assert list(tagged.present(stack(aws))) == []
-
-
-def test_a_tagged_resource_of_an_unknown_kind_is_reported_as_unknown(
-    aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(leftovers, "_LOOKS", (("tagged resources", leftovers._tagged),))
-    listed(aws, "new:us-west-2:1:thing/one")
-    found = leftovers.audit(stack(aws))
-    assert found.leftovers == []
-    assert found.unknown == ["tagged resources: these may still exist: arn:aws:new:us-west-2:1:thing/one"]
 
 
 @pytest.mark.parametrize(
