@@ -67,6 +67,11 @@ def deployed_with(config: Config) -> dict[str, Any]:
         **_accounting_of(settings.slurm.accounting),
         **({"kmsKey": settings.security.kms_key} if settings.security.kms_key else {}),
         "instanceTypes": {group.name: group.type.name for group in config.instance_groups},
+        "workers": {
+            group.name: {"threadsPerCore": group.threads_per_core, "capacity": group.capacity}
+            for group in settings.groups
+        },
+        "roleArn": settings.existing_role_arn or "",
         "kubernetesVersion": settings.kubernetes_version if settings.orchestrator == "eks" else "",
         "authenticationMode": settings.authentication_mode if settings.orchestrator == "eks" else "",
         **({"queues": settings.charts.queues} if settings.orchestrator == "eks" else {}),
@@ -141,6 +146,13 @@ def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
     if all(home):
         yield from _by_a_tenth("hyperpod:fsx.homeStorageGiB", "the file system for /home", *home)
     yield from _instance_types(before["instanceTypes"], after["instanceTypes"])
+    yield from _workers(before.get("workers", {}), after["workers"])
+    if before.get("roleArn", after["roleArn"]) != after["roleArn"]:
+        yield Problem(
+            key="hyperpod:existingRoleArn",
+            what=f"the nodes have {before['roleArn'] or 'roles of the stack'}, and existing groups keep their role",
+            fix=f"keep it; otherwise {_ELSEWHERE}",
+        )
     yield from _kubernetes(before, after)
     if {before.get("queues"), after.get("queues")} == {"kueue", "task-governance"}:
         # Amazon SageMaker Developer Guide, "Task governance setup", "Kueue settings": the add-on installs Kueue, too.
@@ -275,6 +287,19 @@ def _instance_types(before: Mapping[str, str], after: Mapping[str, str]) -> Iter
             what=f'group "{name}" runs on {before[name]}, and an existing group cannot change to {kind}',
             fix=fix,
         )
+
+
+def _workers(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    """SageMaker Developer Guide, "Updating SageMaker HyperPod cluster configuration": an existing group keeps its
+    ThreadsPerCore, as its role; "Spot instances in Amazon SageMaker HyperPod": and its CapacityRequirements."""
+    for name, wanted in after.items():
+        for field, value in wanted.items():
+            if (has := before.get(name, wanted)[field]) != value:
+                yield Problem(
+                    key="hyperpod:workers",
+                    what=f'group "{name}" has {field} {has}, and an existing group cannot change to {value}',
+                    fix="add a group with another name, and remove this one once no job needs it",
+                )
 
 
 def _kubernetes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Problem]:

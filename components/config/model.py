@@ -91,6 +91,7 @@ HEAD_VOLUME_GIB = 200
 
 
 PodSecurity = Literal["baseline", "restricted"]
+_OF_A_NEW_GROUP = Change("refused", "refused for an existing group: add one with another name")
 
 
 class Taint(Model):
@@ -117,7 +118,7 @@ class WorkerGroup(Model):
 
     name: Annotated[GroupName, IN_PLACE] = Field(max_length=GROUP_NAME_LIMIT)
     """Name of the group. Renaming deletes the group and creates another."""
-    instance_type: Annotated[str, Change("refused", "refused for an existing group: add one with another name")]
+    instance_type: Annotated[str, _OF_A_NEW_GROUP]
     """Instance type, for example ml.p5.48xlarge."""
     count: Annotated[StrictInt | None, IN_PLACE] = Field(None, ge=0, le=MAX_COUNT)
     """Number of nodes. Default: from `size`; 3 without accelerators."""
@@ -125,11 +126,11 @@ class WorkerGroup(Model):
     """Number of nodes with which the group may start; at most `count`. Needs `nodeProvisioning` Continuous."""
     volume_gib: Annotated[StrictInt | None, IN_PLACE] = Field(None, alias="volumeGiB", ge=1, le=MAX_VOLUME_GIB)
     """Data volume of a node at /opt/sagemaker, in GiB. Default: from `size`; 200 without accelerators."""
-    threads_per_core: Annotated[StrictInt, IN_PLACE] = Field(1, ge=1, le=2)
+    threads_per_core: Annotated[StrictInt, _OF_A_NEW_GROUP] = Field(1, ge=1, le=2)
     """Threads per core; 2 turns hyper-threading on if the type supports it."""
     training_plan_arn: Annotated[PlanArn | None, IN_PLACE] = None
     """SageMaker training plan whose reserved capacity the group uses."""
-    capacity: Annotated[Literal["on-demand", "spot"], IN_PLACE] = "on-demand"
+    capacity: Annotated[Literal["on-demand", "spot"], _OF_A_NEW_GROUP] = "on-demand"
     """Purchase option of the nodes. spot needs `nodeProvisioning` Continuous, and excludes a training plan."""
     deep_health_checks: Annotated[tuple[Literal["InstanceStress", "InstanceConnectivity"], ...], IN_PLACE] = ()
     """Checks that HyperPod runs on a new node before jobs may use it. Cannot be combined with taints. EKS only."""
@@ -340,7 +341,7 @@ class Settings(Model):
     teams: Annotated[tuple[Team, ...], _MEMBERS] = ()
     fsx: Fsx = Fsx()
     network: NetworkConfig = NetworkConfig()
-    existing_role_arn: Annotated[RoleArn | None, _NONE_IF_EMPTY, IN_PLACE] = None
+    existing_role_arn: Annotated[RoleArn | None, _NONE_IF_EMPTY, REFUSED] = None
     security: Security = Security()
     ssh_public_key: Annotated[SshPublicKey | None, _NONE_IF_EMPTY, AT_BOOT] = None
     users: Annotated[tuple[User, ...], APPLIED] = ()

@@ -102,8 +102,9 @@ def _minor(version: str) -> int:
 
 def check_groups(live: Live, i: Inputs) -> None:
     """SageMaker Developer Guide, "Updating SageMaker HyperPod cluster configuration": an instance group keeps its
-    InstanceType, whatever the page's overview says. BatchDeleteClusterNodes: "you cannot
-    remove instances that are configured as Slurm controller nodes". UpdateCluster has no subnets and no name."""
+    InstanceType, whatever the page's overview says, its ExecutionRole and its ThreadsPerCore; "Spot instances in Amazon
+    SageMaker HyperPod": its CapacityRequirements. BatchDeleteClusterNodes: "you cannot remove instances that are
+    configured as Slurm controller nodes". UpdateCluster has no subnets and no name."""
     before, after = _by_name(live.inputs), _by_name(i)
     if not after:
         raise Refused("ValidationException", "a cluster has at least one instance group")
@@ -115,6 +116,9 @@ def check_groups(live: Live, i: Inputs) -> None:
                 f"the instance type of instance group {name} must match the instance type that was initially specified "
                 f"to the group, {was}, and {group['instanceType']} was given",
             )
+        for kept in ("executionRole", "threadsPerCore", "capacityRequirements"):
+            if before.get(name, group).get(kept) != group.get(kept):
+                raise Refused("ValidationException", f"{kept} of instance group {name} cannot be changed")
         if name in before and _volume_keys(before[name]) != _volume_keys(group):
             raise Refused("ValidationException", f"the KMS key of instance group {name} cannot be changed")
     for name in before.keys() - after.keys():

@@ -117,6 +117,18 @@ BAD: dict[str, tuple[Change, str]] = {
         Change("slurm-gpu", {}, {"workers": [P5 | {"instanceType": "ml.p5e.48xlarge"}]}),
         r'workers: group "workers" runs on ml.p5.48xlarge.*; add a group with another name',
     ),
+    "other threads of workers": (
+        Change("slurm-gpu", {}, {"workers": [P5 | {"threadsPerCore": 2}]}),
+        r'workers: group "workers" has threadsPerCore 1, .* cannot change to 2; add a group with another name',
+    ),
+    "workers on spot": (
+        Change("slurm-gpu", CONTINUOUS, {"workers": [P5 | {"capacity": "spot"}]}),
+        r'workers: group "workers" has capacity on-demand, .* cannot change to spot; add a group with another name',
+    ),
+    "another role": (
+        Change("slurm-gpu", {}, {"existingRoleArn": "arn:aws:iam::123456789012:role/team/hyperpod"}),
+        "existingRoleArn: the nodes have roles of the stack, .*; keep it",
+    ),
     "another controller": (
         Change("slurm-gpu", {}, {"controllerInstanceType": "ml.m5.4xlarge"}),
         "controllerInstanceType: .*cannot be removed",
@@ -214,7 +226,7 @@ def test_an_impossible_change_is_refused_with_the_way_that_works(change: Change,
     [
         ("slurm-gpu", {}, {}),
         ("slurm-gpu", {"size": "small"}, {"size": "large"}),
-        ("slurm-gpu", {}, {"workers": [P5 | {"count": 5}, P5 | {"name": "more"}]}),
+        ("slurm-gpu", {}, {"workers": [P5 | {"count": 5}, P5 | {"name": "more", "threadsPerCore": 2}]}),
         ("slurm-gpu", {"workers": [P5, P5 | {"name": "more"}]}, {"workers": [P5 | {"name": "more"}]}),
         ("slurm-gpu", {}, {"fsx": {"backupDays": 7, "throughput": 500, "compression": "NONE"}}),
         ("slurm-gpu", {}, {"fsx": {"homeStorageGiB": 64}}),

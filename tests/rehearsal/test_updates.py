@@ -139,6 +139,11 @@ def test_groups_can_be_added_and_removed_but_keep_their_type_and_the_controller_
     check_groups(cluster, groups(CONTROLLER, ("others", "ml.g5.8xlarge", "Compute")))
     with pytest.raises(Refused, match=r"workers must match .*, ml\.p5\.48xlarge, and ml\.g5\.8xlarge was given"):
         check_groups(cluster, groups(CONTROLLER, ("workers", "ml.g5.8xlarge", "Compute")))
+    for kept, value in (("threadsPerCore", 2), ("executionRole", "arn:other"), ("capacityRequirements", {"spot": {}})):
+        wanted = groups(CONTROLLER, WORKERS)
+        wanted["instanceGroups"][1][kept] = value
+        with pytest.raises(Refused, match=f"{kept} of instance group workers cannot be changed"):
+            check_groups(cluster, wanted)
     with pytest.raises(Refused, match="is the Slurm controller"):
         check_groups(cluster, groups(WORKERS))
     with pytest.raises(Refused, match="at least one"):
