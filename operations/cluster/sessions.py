@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,8 +29,13 @@ _PLUGIN_HELP = (
     "https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-working-with-install-plugin.html"
 )
 # The plugin reads the session from the variable that its first argument names, so that the token is not in the
-# process list (session-manager-plugin 1.2.497 and later).
+# process list. Older ones take that name for the session itself (session-manager-plugin, release notes of 1.2.536).
 _SESSION_VARIABLE = "AWS_SSM_START_SESSION_RESPONSE"
+_TOO_OLD = "invalid character 'A' looking for beginning of value"
+# A session ends where nothing is typed for 20 minutes, and for a minute at the least where an account says so, whatever
+# the command prints (Systems Manager User Guide, "Specify an idle session timeout value"). What is typed here goes
+# nowhere: of it the agent passes only control signals to a command (amazon-ssm-agent, InputStreamMessageHandler).
+_TYPED, _TYPING_SECONDS = b"\n", 30.0
 NON_INTERACTIVE = "AWS-StartNonInteractiveCommand"
 # Sessions opened at once; StartSession is throttled per account (AWS General Reference, Systems Manager quotas).
 AT_ONCE = 8
@@ -69,6 +76,8 @@ def _read(node: Node, text: str) -> Remote:
     end = next((i for i, line in enumerate(lines) if line.startswith(f"{_END} ")), None)
     if begin is None or end is None:
         said = " ".join(line.strip() for line in lines if line.strip()) or "nothing"
+        if _TOO_OLD in said:
+            raise cannot_know(f"Session Manager's plugin on this machine is older than 1.2.536: {said}", _PLUGIN_HELP)
         raise cannot_know(
             f"the session with {node.name} ended before the command did; it said: {said[-400:]}",
             "is the node healthy? `hyperpod nodes STACK`",
@@ -81,23 +90,44 @@ def _read(node: Node, text: str) -> Remote:
 
 
 def _session(target: Target, node: Node, timeout: float, **request: Any) -> str:
+    """All that the plugin prints. It ends the session where its standard input ends, whatever is still to come
+    (session-manager-plugin, handleKeyboardInput), so that has to stay open."""
     arguments, environment = _start(target, node, request)
+    reading, typing = os.pipe()
     try:
-        done = subprocess.run(
+        started = subprocess.Popen(
             arguments,
-            stdin=subprocess.DEVNULL,
+            stdin=reading,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
             env=environment,
-            timeout=timeout,
-            check=False,
         )
-    except subprocess.TimeoutExpired:
+        os.close(reading)
+        with started:
+            text = _typed_to(started, typing, timeout)
+            if text is None:
+                started.kill()
+    finally:
+        os.close(typing)
+    if text is None:
         target.aws.client("ssm").terminate_session(SessionId=json.loads(environment[_SESSION_VARIABLE])["SessionId"])
-        raise Failure(f"the command on {node.name} did not end within {timeout:.0f} s", "a longer --timeout") from None
-    return done.stdout
+        raise Failure(f"the command on {node.name} did not end within {timeout:.0f} s", "a longer --timeout")
+    return text
+
+
+def _typed_to(started: subprocess.Popen[str], typing: int, timeout: float) -> str | None:
+    """What it prints until it ends, with something typed now and then; None where it takes longer than that."""
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            return started.communicate(timeout=max(0.0, min(_TYPING_SECONDS, end - time.monotonic())))[0]
+        except subprocess.TimeoutExpired:
+            if time.monotonic() >= end:
+                return None
+            with contextlib.suppress(BrokenPipeError):
+                os.write(typing, _TYPED)
 
 
 def connect(target: Target, node: Node) -> int:

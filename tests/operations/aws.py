@@ -321,7 +321,13 @@ def _executable(path: Path) -> None:
 
 
 _PLUGIN = """#!{python} -IS
-import json, os, shlex, subprocess, sys
+import json, os, shlex, subprocess, sys, threading
+def read_keyboard():
+    # As session-manager-plugin's handleKeyboardInput: the end of what is typed is the end of the session.
+    while os.read(0, 1024):
+        pass
+    print("Cannot perform start session: EOF", flush=True)
+    os._exit(0)
 variable, region, operation, profile, request, endpoint = sys.argv[1:]
 session = json.loads(os.environ[variable])
 asked = json.loads(request)
@@ -329,6 +335,9 @@ with open("{calls}", "a") as file:
     file.write(json.dumps({{"arguments": sys.argv[1:], "session": session, "request": asked}}) + "\\n")
 print("\\nStarting session with SessionId: " + session["SessionId"], flush=True)
 if "Parameters" in asked:
+    keyboard = threading.Thread(target=read_keyboard, daemon=True)
+    keyboard.start()
+    keyboard.join(0.02)
     # The agent starts the words without a shell.
     words = shlex.split(asked["Parameters"]["command"][0])
     environment = {{**os.environ, "PATH": "{folder}:/usr/bin:/bin"}}
