@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import os
 import shutil
 import tempfile
@@ -13,6 +15,7 @@ import pytest
 # Not tests.support: the process that only hands out the tests need not load what they look at.
 from tests.shared import SHARED
 
+TESTS = Path(__file__).parent
 MEMORY = Path("/dev/shm")
 ROOM = 4 << 30
 
@@ -50,6 +53,19 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     gc.freeze()
     if not hasattr(config, "workerinput") and (folder := os.environ.pop(SHARED, "")):
         shutil.rmtree(folder)
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Every second process imports the tests from the last to the first: after a checkout, each compiles half of them.
+
+    Otherwise all of them compile the same file at the same time. What cannot be imported, pytest reports afterwards.
+    """
+    worker = getattr(session.config, "workerinput", {"workerid": "gw0"})["workerid"]
+    if not is_fast(session.config) or int(worker[2:]) % 2 == 0:
+        return
+    for path in sorted(TESTS.rglob("test_*.py"), reverse=True):
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(".".join(path.relative_to(TESTS.parent).with_suffix("").parts))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
