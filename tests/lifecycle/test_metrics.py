@@ -135,6 +135,16 @@ def test_efa_counters_have_the_names_of_awss_exporter_and_other_devices_have_non
     assert "# TYPE node_amazonefa_tx_pkts untyped" in host.text(f"{writer.FOLDER}/efa.prom")
 
 
+def test_efas_own_counters_are_found_where_newer_kernels_have_them(host: FakeHost) -> None:
+    """Linux 5.14 and later: efa_verbs.c, EFA_DEFINE_DEVICE_STATS, beside EFA_DEFINE_PORT_STATS."""
+    host.path("/sys/class/infiniband/counts/hw_counters").mkdir()
+    host.path("/sys/class/infiniband/counts/hw_counters/create_qp_err").write_text("3\n")
+    found = written(host, "node", "efa")
+    labels = '{device="counts",port="1"}'
+    assert found[f"node_amazonefa_create_qp_err{labels}"] == 3
+    assert found[f"node_amazonefa_tx_pkts{labels}"] == 7
+
+
 def test_a_kernel_without_such_devices_has_no_figures_of_them(world: World) -> None:
     host = world.node("controller")
     assert [found for part in (efa, lustre, training) for found in part.families(host) if found.samples] == []

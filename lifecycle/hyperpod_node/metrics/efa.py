@@ -98,7 +98,10 @@ def _counts(host: Host, devices: List[str]) -> Counts:
     for device in devices:
         ports = host.path(f"{FOLDER}/{device}/ports")
         for port in sorted(path.name for path in ports.iterdir()) if ports.is_dir() else []:
-            texts = host.read_all(f"{FOLDER}/{device}/ports/{port}/hw_counters", COUNTERS)
+            # An EFA has one port. The driver has the counters of its commands in the device's folder since Linux 5.14
+            # (drivers/infiniband/hw/efa/efa_verbs.c, EFA_DEFINE_DEVICE_STATS), and in the port's before.
+            texts = host.read_all(f"{FOLDER}/{device}/hw_counters", COUNTERS)
+            texts.update(host.read_all(f"{FOLDER}/{device}/ports/{port}/hw_counters", COUNTERS))
             for counter, text in texts.items():
                 value = count(text)
                 if value is not None and port.isdigit():
