@@ -7,6 +7,12 @@ from .model import HOME_MADE, Node
 from .ssh import PERSON
 
 FOLDER = "/home"
+# After a reboot homes may be mounted before Lustre, which listens on port 988 and cannot be mounted where NFS has taken
+# it (FSx for Lustre User Guide, "File system mount fails during system boot"). noresvport would do, where the server
+# takes clients of other ports; by default an NFS server does not (exports(5), "secure"). So NFS's ports begin after it
+# (the kernel's "command-line parameters", sunrpc.min_resvport).
+PORTS_FILE = "/etc/modprobe.d/90-hyperpod-home.conf"
+PORTS = "# Made by the HyperPod lifecycle scripts.\noptions sunrpc min_resvport=989\n"
 SKELETON = "/etc/skel"
 
 
@@ -14,6 +20,7 @@ def run(node: Node) -> str:
     """Step ``home``."""
     known = node.parameters.home_fsx_id
     assert known is not None, "the step is only there when one is configured"
+    node.host.write(PORTS_FILE, PORTS)
     detail = fsx.mount(node, fsx.tagged(node, "OPENZFS") if known == HOME_MADE else {"id": known}, FOLDER)
     home = node.host.home(PERSON)
     if home and home.startswith(f"{FOLDER}/"):

@@ -205,6 +205,21 @@ def test_an_old_line_in_fstab_for_the_mount_point_is_replaced(host: FakeHost, no
 WITH_HOME = {"network": VPC, "fsx": {"homeFileSystemId": HOME}}
 
 
+def test_homes_take_no_port_of_lustres_after_a_reboot(tmp_path: Path) -> None:
+    """Lustre listens on 988, which an NFS client may take from 665 on (FSx for Lustre User Guide, "File system mount
+    fails during system boot"; Linux, include/linux/sunrpc/xprtsock.h)."""
+    openzfs = {**file_system(HOME), "FileSystemType": "OPENZFS", "Tags": []}
+    host = World(tmp_path, file_systems=[file_system("fs-0a"), openzfs], settings=WITH_HOME).node("worker")
+    host.path("/home").rename(host.path("/home.old"))
+    host.path("/home").mkdir()
+    home.run(host.node())
+    options = host.text("/etc/modprobe.d/90-hyperpod-home.conf").splitlines()[1].split()
+    assert options[:2] == ["options", "sunrpc"]
+    name, first = options[2].split("=")
+    assert name == "min_resvport"
+    assert 988 < int(first) <= 1023
+
+
 def test_a_second_file_system_serves_home_folders_when_configured(tmp_path: Path) -> None:
     openzfs = {**file_system(HOME), "FileSystemType": "OPENZFS", "Tags": []}
     world = World(tmp_path, file_systems=[file_system("fs-0a"), openzfs], settings=WITH_HOME)
