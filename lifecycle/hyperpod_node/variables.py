@@ -1,6 +1,9 @@
 """The environment of a job's processes, by its node's transport and accelerator; for Slurm jobs and for pods.
 
-NCCL_ALGO, NCCL_PROTO and NCCL_TREE_THRESHOLD are never set; NCCL chooses better.
+NCCL_ALGO, NCCL_PROTO and NCCL_TREE_THRESHOLD are never set; NCCL chooses better. Neither are the sizes of its buffers:
+the plugin for EFA sets them on the instance types where it knows better ones (aws-ofi-nccl, doc/efa-env-var.md and
+src/platform-aws.cpp). The Neuron runtime's asynchronous mode is off, as by default: it is gone in Neuron 2.31, and
+before it may take too much memory (Neuron documentation, "Neuron Runtime Configuration").
 """
 
 from __future__ import annotations
@@ -26,13 +29,12 @@ def for_job(transport: str, interface: Optional[str], accelerator: str, neuron_c
         if transport == TCP:
             # Without it NCCL loads the plugin for EFA, whatever MPI was told, and waits for devices that are not there.
             variables["NCCL_NET_PLUGIN"] = "none"
-        variables.update(NCCL_DEBUG="WARN", NCCL_BUFFSIZE="8388608", NCCL_P2P_NET_CHUNKSIZE="524288")
+        variables["NCCL_DEBUG"] = "WARN"
     if accelerator == "trainium":
         variables.update(
             NEURON_RT_NUM_CORES=str(neuron_cores),
             NEURON_CC_FLAGS="--model-type=transformer",
             NEURON_FUSE_SOFTMAX="1",
-            NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS="5",
             NEURON_RT_STOCHASTIC_ROUNDING_EN="1",
             OMP_NUM_THREADS="1",
             MALLOC_ARENA_MAX="70",

@@ -157,7 +157,8 @@ def expected_environment(machine: Machine) -> dict[str, str | None]:
     wanted["FI_EFA_USE_DEVICE_RDMA"] = rdma[transport]
     wanted["FI_EFA_FORK_SAFE"] = "1"
     if kind.accelerator == "gpu":
-        wanted |= {"NCCL_BUFFSIZE": "8388608", "NCCL_P2P_NET_CHUNKSIZE": "524288", "NCCL_DEBUG": "WARN"}
+        # Which buffers are right, the plugin for EFA knows (aws-ofi-nccl, doc/efa-env-var.md).
+        wanted |= {"NCCL_BUFFSIZE": None, "NCCL_P2P_NET_CHUNKSIZE": None, "NCCL_DEBUG": "WARN"}
     else:
         wanted["NEURON_RT_NUM_CORES"] = str(kind.neuron_cores)
     return wanted
