@@ -192,10 +192,15 @@ def _torchrun(script: str, before: str = "") -> Callable[[Plan], str]:
 
 
 def _elastic(script: str) -> Callable[[Plan], str]:
-    """The operator sets everything else in PET_* variables, which torchrun reads."""
+    """The operator sets everything else in PET_* variables, which torchrun reads.
+
+    Not the number of processes: before its release 1.8 only jobs with a master have it (kubeflow/training-operator,
+    pkg/controller.v1/pytorch/envvar.go; pull request 1948), and torchrun would start one.
+    """
 
     def command(plan: Plan) -> str:
-        return f"exec torchrun {SCRIPTS}/{script} --out {RESULTS}/{plan.name} {plan.arguments}".rstrip()
+        run = f"exec torchrun --nproc-per-node={plan.processes} {SCRIPTS}/{script} --out {RESULTS}/{plan.name}"
+        return f"{run} {plan.arguments}".rstrip()
 
     return command
 
