@@ -195,7 +195,8 @@ class Charts(Model):
     deep_health_check: Annotated[StrictBool, IN_PLACE] = True
     """Permissions for deep health checks, in a namespace that health monitoring and job restart also need."""
     job_auto_restart: Annotated[StrictBool, IN_PLACE] = True
-    """Restart jobs that request it after a node is replaced."""
+    """Restart jobs that request it after a node is replaced, in namespaces whose names begin with hyperpod: with task
+    governance, or of teams named so."""
     neuron_scheduler: Annotated[StrictBool, IN_PLACE] = False
     """Scheduler extension that places pods on neighbouring NeuronCores. Trainium only."""
     network_policies: Annotated[StrictBool, IN_PLACE] = True

@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from stack.failures import Failure
 from stack.jobs import run as job_run
+from stack.jobs.render import resumes
 from stack.jobs.specs import JOBS
 
 from .. import console, target
@@ -155,6 +156,11 @@ def run_command(
     job_run.check(api, objects, chosen.config, pretrained="--pretrained" in choices.arguments)
     job_run.submit(api, objects)
     where = objects[-1]["metadata"]["namespace"]
+    if objects[-1]["metadata"].get("annotations") and not resumes(where):
+        console.note(
+            f"HyperPod resumes jobs only in namespaces whose name begins with hyperpod: in {where} only the training "
+            "operator starts their pods again"
+        )
     if not wait:
         console.say(f"{name} is submitted: kubectl get {objects[-1]['kind'].lower()} {name} -n {where}")
         return

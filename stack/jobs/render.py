@@ -49,6 +49,14 @@ _PORT = "23456"
 _SHARED_MEMORY_SHARE = 0.5
 
 
+def resumes(namespace: str) -> bool:
+    """Whether HyperPod resumes jobs there (SageMaker Developer Guide, "Running jobs using the SageMaker HyperPod CLI").
+
+    Elsewhere only the training operator starts their pods again.
+    """
+    return namespace == "kubeflow" or namespace.startswith("hyperpod")
+
+
 class JobError(ValueError):
     """A job that cannot run on this cluster; ``problems`` lists everything that is wrong, with its fix."""
 

@@ -50,6 +50,30 @@ def test_what_is_kept_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert api.deleted == []
 
 
+@pytest.mark.parametrize(
+    ("name", "charts", "told"),
+    [
+        ("nanogpt", {}, True),
+        ("nanogpt", {"queues": "task-governance"}, False),
+        ("nanogpt", {"jobAutoRestart": False}, False),
+        ("nccl-tests", {}, False),
+    ],
+)
+def test_it_is_told_where_hyperpod_does_not_resume_a_job(
+    name: str,
+    charts: dict[str, object],
+    told: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """SageMaker Developer Guide, "Running jobs using the SageMaker HyperPod CLI", on auto-resume."""
+    monkeypatch.setattr("operations.target.parse", lambda values: config("eks-gpu", charts=charts))
+    where = {**NAMESPACE, "metadata": {"name": "hyperpod-ns-training"}} if "queues" in charts else NAMESPACE
+    assert command(monkeypatch, tmp_path, Noting(where), name, "--no-wait") == Exit.GOOD
+    assert ("HyperPod resumes jobs only" in " ".join(capsys.readouterr().err.split())) is told
+
+
 def test_a_pretrained_model_without_a_token_is_not_submitted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
