@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .rows import Words, read, table
 
-# The newest that SageMaker's documentation names for HyperPod.
+# The newest that SageMaker's documentation names among HyperPod's requirements.
 DEFAULT_VERSION = "1.35"
 # How long before support ends the program and the cost estimate warn.
 WARNED_DAYS = 90

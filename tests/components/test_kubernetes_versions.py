@@ -88,13 +88,14 @@ def test_extended_support_begins_the_day_after_standard_support_ends() -> None:
     version = KUBERNETES_VERSIONS["1.34"]
     assert not version.extended_support(date(2026, 12, 2))
     assert version.extended_support(date(2026, 12, 3))
-    assert not KUBERNETES_VERSIONS["1.36"].extended_support(date(2030, 1, 1))
+    assert KUBERNETES_VERSIONS["1.36"].extended_support(date(2027, 8, 3))
 
 
 def test_extended_support_ends_a_year_after_standard_support() -> None:
     for version in KUBERNETES_VERSIONS.values():
-        if standard := version.standard_support_until:
-            assert version.extended_support_until == standard.replace(year=standard.year + 1)
+        standard = version.standard_support_until
+        assert standard is not None, f"{version.version}: EKS's calendar has every version that it offers"
+        assert version.extended_support_until == standard.replace(year=standard.year + 1)
 
 
 BAD: dict[str, tuple[tuple[date, str], str]] = {
