@@ -140,6 +140,9 @@ def _group(config: Config, group: InstanceGroup) -> Group:
 
 
 def _gres(config: Config, row: InstanceType) -> str:
-    """The name of its accelerators in Slurm, with the model as type where the stack asks for types."""
+    """The name of its accelerators in Slurm, with the model as type where the stack asks for types.
+
+    Words with underscores between, as Slurm itself makes types of names (gres.conf(5), Type).
+    """
     name = config.accelerator.slurm_gres
-    return f"{name}:{row.accelerator_model.lower()}" if config.settings.slurm.typed_gres else name
+    return f"{name}:{row.accelerator_model.lower().replace(' ', '_')}" if config.settings.slurm.typed_gres else name

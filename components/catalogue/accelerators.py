@@ -86,7 +86,7 @@ class InstanceType:
     hourly_usd: float | None = None
     price_basis: PriceBasis | None = None
     specs_source: str
-    price_source: str
+    price_source: str = ""
 
     @property
     def transport(self) -> Transport:

@@ -16,8 +16,11 @@ from .taints import open_groups
 
 # CreateComputeQuota, Name; Kubernetes, labels and namespaces.
 _NAME_LIMIT = 63
-# The neuron-device-plugin DaemonSet of the HyperPod chart at 011ca927 names the instance types it runs on.
-_WITHOUT_DEVICE_PLUGIN = ("ml.trn2.3xlarge",)
+# The device plugins' DaemonSets of the HyperPod chart at 011ca927 name the instance types they run on.
+_WITHOUT_DEVICE_PLUGIN = (
+    "ml.trn2.3xlarge",
+    *(f"ml.g7.{size}" for size in ("2xlarge", "4xlarge", "8xlarge", "12xlarge", "24xlarge", "48xlarge")),
+)
 # The same DaemonSet's tolerations, which the chart's values cannot change.
 _NEURON_TAINT = ("aws.amazon.com/neuron", "NoSchedule")
 # Kubernetes' own namespaces, and those that the charts and EKS create.

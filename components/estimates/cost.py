@@ -140,7 +140,10 @@ def _extended(config: Config) -> bool:
 def _notes(config: Config, rates: Rates) -> Iterator[str]:
     settings = config.settings
     for group in config.instance_groups:
-        if group.type.name not in rates and group.type.price_basis != "hyperpod":
+        known = group.type.name in rates
+        if not known and group.type.hourly_usd is None:
+            yield f"{group.type.name}: no price is known, and it counts as nothing; `hyperpod cost --live` asks AWS"
+        elif not known and group.type.price_basis != "hyperpod":
             yield f"{group.type.name}: {group.type.price_basis} rate, no HyperPod rate is published"
         if group.worker and (group.worker.capacity == "spot" or group.worker.training_plan_arn):
             yield f"{group.name}: shown at the on-demand rate; spot and training plans cost what AWS says then"

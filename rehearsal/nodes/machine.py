@@ -16,8 +16,20 @@ from components.catalogue.accelerators import InstanceType
 _EXPERIMENTAL = 240
 # PCI device ids of the EFA generations (amzn-drivers, efa_pci_id). The first one does not support RDMA read.
 _EFA_PCI = {False: "0xefa0", True: "0xefa2"}
-_COMPUTE_CAPABILITY = {"A10G": "8.6", "L4": "8.9", "L40S": "8.9", "A100": "8.0", "H100": "9.0", "H200": "9.0"}
-_BLACKWELL = "10.0"
+# NVIDIA, "CUDA GPU Compute Capability".
+_COMPUTE_CAPABILITY = {
+    "A10G": "8.6",
+    "L4": "8.9",
+    "L40S": "8.9",
+    "A100": "8.0",
+    "H100": "9.0",
+    "H200": "9.0",
+    "B200": "10.0",
+    "GB200": "10.0",
+    "B300": "10.3",
+    "RTX PRO 4500": "12.0",
+    "RTX PRO Server 6000": "12.0",
+}
 
 
 @dataclass(frozen=True)
@@ -53,7 +65,7 @@ class Machine:
             "instance_type": kind.name,
             "accelerator_model": kind.accelerator_model,
             "accelerator_memory_gib": kind.accelerator_memory_gib,
-            "compute_capability": _COMPUTE_CAPABILITY.get(kind.accelerator_model, _BLACKWELL),
+            "compute_capability": _COMPUTE_CAPABILITY.get(kind.accelerator_model, ""),
             "gpus": kind.accelerators if kind.accelerator == "gpu" else 0,
             "chips": kind.accelerators if kind.accelerator == "trainium" else 0,
             "neuron_cores": kind.neuron_cores,

@@ -8,7 +8,7 @@ import pytest
 from components.catalogue.kubernetes_versions import KUBERNETES_VERSIONS
 from components.catalogue.prices import HOURS_PER_MONTH, PRICES, Price, Unit, UnknownPrice, price
 from components.config import parse
-from components.estimates.cost import quantities, usage
+from components.estimates.cost import estimate, quantities, usage
 from tests.golden.stacks import GOLDEN, on_the_day
 from tests.rows import each
 from tests.support import config, project
@@ -20,6 +20,13 @@ def test_every_figure_is_positive_has_a_unit_and_names_its_source(row: Price) ->
     assert row.unit in get_args(Unit)
     assert row.source
     assert row.as_of is None or row.as_of >= date(2026, 1, 1)
+
+
+def test_a_type_without_a_price_is_told_and_not_shown_as_free() -> None:
+    chosen = config("slurm-gpu", workers=[{"name": "workers", "instanceType": "ml.g7e.48xlarge"}])
+    said = [note for note in estimate(chosen).notes if note.startswith("ml.g7e.48xlarge: ")]
+    assert said == ["ml.g7e.48xlarge: no price is known, and it counts as nothing; `hyperpod cost --live` asks AWS"]
+    assert not [note for note in estimate(chosen, {"ml.g7e.48xlarge": 33.0}).notes if "no price is known" in note]
 
 
 @pytest.mark.parametrize(("tier", "usd"), [(125, 0.145), (250, 0.21), (500, 0.34), (1000, 0.6)])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from components.catalogue.accelerators import CATALOGUE
+from components.config.kubernetes_checks import _WITHOUT_DEVICE_PLUGIN
 from components.kubernetes.pod_environment import pod_variables
 from stack.jobs.render import JOBS, JobError, jobs_of, render
 from tests.golden.stacks import DALLAS
@@ -66,7 +67,12 @@ def test_a_job_asks_for_whole_nodes_by_the_catalogue(stack: str, name: str) -> N
 
 
 @pytest.mark.parametrize(
-    "kind", [name for name, row in CATALOGUE.items() if row.accelerator and row.hyperpod and name != "ml.trn2.3xlarge"]
+    "kind",
+    [
+        name
+        for name, row in CATALOGUE.items()
+        if row.accelerator and row.hyperpod and name not in _WITHOUT_DEVICE_PLUGIN
+    ],
 )
 def test_on_every_type_a_pod_fits_into_its_node(kind: str) -> None:
     row = CATALOGUE[kind]

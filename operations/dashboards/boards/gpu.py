@@ -40,7 +40,7 @@ An **XID** is the driver's number for what went wrong: docs/alerts.md says which
 which mean nothing. **Corrected** (single-bit) errors are normal in small numbers; an **uncorrected** one ends the
 process. A row that is remapped is repaired at the next reset; a *failure* to remap ends the GPU's service life. On
 EKS, ECC and NVLink need `hyperpod:observability.detail: advanced`; AWS's add-on gives no count of XIDs, only the last
-one, and none of DCGM's own checks. A10G, L4 and L40S have no NVLink: its panels are empty there.
+one, and none of DCGM's own checks. A10G, L4, L40S and RTX PRO have no NVLink: its panels are empty there.
 """
 
 

@@ -219,10 +219,17 @@ def of_nodes(**keys: Any) -> Any:
     return accounting(chosen)
 
 
-@pytest.mark.parametrize(("stack", "gres"), [("slurm-gpu", "gpu:h100"), ("slurm-trainium", "neuron:trainium")])
-def test_accelerators_have_their_model_in_slurm_where_it_is_asked_for(stack: str, gres: str) -> None:
+@pytest.mark.parametrize(
+    ("stack", "kind", "gres"),
+    [
+        ("slurm-gpu", "ml.p5.48xlarge", "gpu:h100"),
+        ("slurm-gpu", "ml.g7e.48xlarge", "gpu:rtx_pro_server_6000"),
+        ("slurm-trainium", "ml.trn1.32xlarge", "neuron:trainium"),
+    ],
+)
+def test_accelerators_have_their_model_in_slurm_where_it_is_asked_for(stack: str, kind: str, gres: str) -> None:
     for typed in (False, True):
-        chosen = config(stack, slurm={"typedGres": typed})
+        chosen = config(stack, slurm={"typedGres": typed}, workers=[{"name": "workers", "instanceType": kind}])
         found = {
             group.gres
             for group in facts(chosen, Names(cluster="mine", region="us-west-2", digest="12345678")).instance_groups

@@ -37,6 +37,7 @@ def test_answers_agree_with_the_catalogue(kind: str) -> None:
     row, machine = CATALOGUE[kind], Machine(CATALOGUE[kind])
     facts = machine.as_json("i-1")
     assert facts["gpus"] + facts["chips"] == row.accelerators
+    assert bool(facts["compute_capability"]) == bool(facts["gpus"])
     assert facts["efa_devices"] == len(facts["efa_names"]) == len(set(facts["efa_names"]))
     assert ("efa" in machine.modules) == bool(facts["efa_devices"])
 
