@@ -16,20 +16,25 @@ network, meta = kubernetes.networking.v1, kubernetes.meta.v1
 # Amazon EKS User Guide, "Understand how EKS Pod Identity works": the agent's address on every node.
 _POD_IDENTITY = "169.254.170.23/32"
 _DNS, _HTTP = 53, 80
+# SageMaker Developer Guide, "Installing the training operator": its namespace, and the port of the elastic agent in
+# each pod of its jobs.
+OPERATOR_NAMESPACE = "aws-hyperpod"
+_AGENT = 8080
 
 
-def of_team(name: str, namespace: str, scraped_from: Sequence[str] | None, opts: ResourceOptions) -> None:
+def of_team(
+    name: str, namespace: str, scraped_from: Sequence[str] | None, operated: bool, opts: ResourceOptions
+) -> None:
     """Pods reach each other, DNS and HTTPS, and only they reach each other.
 
     ``scraped_from``: the addresses from which their figures are read, at one port; empty where these are not known.
+    ``operated``: SageMaker's training operator reaches the agents of its jobs.
 
     Not the file system: the node mounts it, in no pod's network (aws-fsx-csi-driver, pkg/driver/node.go), and a pod
     that spoke Lustre's protocol itself would get around the directory that its volume has.
     """
     everyone_here = network.NetworkPolicyPeerArgs(pod_selector=meta.LabelSelectorArgs())
-    dns = network.NetworkPolicyPeerArgs(
-        namespace_selector=meta.LabelSelectorArgs(match_labels={"kubernetes.io/metadata.name": "kube-system"})
-    )
+    dns = _namespace("kube-system")
     agent = network.NetworkPolicyPeerArgs(ip_block=network.IPBlockArgs(cidr=_POD_IDENTITY))
     egress = [
         network.NetworkPolicyEgressRuleArgs(to=[everyone_here]),
@@ -42,6 +47,9 @@ def of_team(name: str, namespace: str, scraped_from: Sequence[str] | None, opts:
     if scraped_from is not None:
         blocks = [network.NetworkPolicyPeerArgs(ip_block=network.IPBlockArgs(cidr=block)) for block in scraped_from]
         ingress.append(network.NetworkPolicyIngressRuleArgs(from_=blocks or None, ports=[_port("TCP", PORT)]))
+    if operated:
+        operator = _namespace(OPERATOR_NAMESPACE)
+        ingress.append(network.NetworkPolicyIngressRuleArgs(from_=[operator], ports=[_port("TCP", _AGENT)]))
     _policy(name, namespace, "training", ingress, egress, opts)
 
 
@@ -59,7 +67,7 @@ def opened(name: str, namespace: str, opts: ResourceOptions) -> Resource:
 def system_namespaces(charts: Charts) -> list[str]:
     """Where the cluster's own pods run from the beginning: EKS's add-ons, and what the HyperPod chart installs."""
     there = {
-        "aws-hyperpod": charts.deep_health_check,
+        OPERATOR_NAMESPACE: charts.deep_health_check,
         "kubeflow": charts.training_operator,
         "cert-manager": charts.hyperpod_training_operator,
     }
@@ -85,6 +93,11 @@ def _policy(
         ),
         opts=opts,
     )
+
+
+def _namespace(name: str) -> kubernetes.networking.v1.NetworkPolicyPeerArgs:
+    labels = {"kubernetes.io/metadata.name": name}
+    return network.NetworkPolicyPeerArgs(namespace_selector=meta.LabelSelectorArgs(match_labels=labels))
 
 
 def _port(protocol: str, port: int) -> kubernetes.networking.v1.NetworkPolicyPortArgs:

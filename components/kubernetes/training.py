@@ -76,6 +76,7 @@ class Training(ComponentResource):
                     linked_data=bool(settings.fsx.linked_bucket),
                     network_policy=settings.charts.network_policies,
                     scraped_from=sources(args.config),
+                    operated=settings.charts.hyperpod_training_operator,
                     pod_security=settings.security.pod_security,
                     after=[queues.cluster_queues[namespace]] if queues else (),
                 ),

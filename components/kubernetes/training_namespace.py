@@ -45,8 +45,8 @@ class TrainingNamespaceArgs:
     """What a namespace is made from.
 
     ``accelerators`` limits the devices of all its pods together. ``separate``: the team sees only its own directory of
-    the file system, and with ``linked_data`` the linked bucket's, which it can only read. ``scraped_from``: as in
-    ``of_team``. ``after``: what the namespace waits for, and what is deleted only once it is gone.
+    the file system, and with ``linked_data`` the linked bucket's, which it can only read. ``scraped_from`` and
+    ``operated``: as in ``of_team``. ``after``: what the namespace waits for, and what is deleted only once it is gone.
     """
 
     namespace: str
@@ -58,6 +58,7 @@ class TrainingNamespaceArgs:
     linked_data: bool
     network_policy: bool = True
     scraped_from: Sequence[str] | None = None
+    operated: bool = False
     pod_security: PodSecurity
     after: Sequence[pulumi.Resource] = ()
 
@@ -88,7 +89,7 @@ class TrainingNamespace(ComponentResource):
         self._inside = ResourceOptions(parent=self, depends_on=[self.namespace], deleted_with=self.namespace)
         self._limits()
         if args.network_policy:
-            of_team(f"{name}-network", args.namespace, args.scraped_from, self._inside)
+            of_team(f"{name}-network", args.namespace, args.scraped_from, args.operated, self._inside)
         self._rights()
         self._environment()
         self._storage()

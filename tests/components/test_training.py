@@ -235,6 +235,19 @@ def test_strict_policies_leave_the_clusters_own_pods_their_connections(queues: s
     assert {f"eks-open-{namespace}" for namespace in opened} - {"eks-open-kueue-system"} <= before
 
 
+def test_sagemakers_operator_reaches_the_agents_of_its_jobs_and_nothing_else_of_a_team() -> None:
+    """SageMaker Developer Guide, "Using the training operator to run jobs": the agent listens to port 8080."""
+    rule = {
+        "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "aws-hyperpod"}}}],
+        "ports": [{"port": 8080, "protocol": "TCP"}],
+    }
+    for stack, there in (("eks-teams", True), ("eks-gpu", False)):
+        policies = [r.inputs for r in of_type(state_of(stack), "NetworkPolicy")]
+        ingress = [p["spec"]["ingress"] for p in policies if p["metadata"]["name"] == "training"]
+        assert ingress
+        assert all((rule in rules) is there for rules in ingress)
+
+
 def test_a_quota_limits_what_a_team_may_create_of_each_class() -> None:
     state = state_of("eks-spot")
     found = {
