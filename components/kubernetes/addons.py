@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pulumi
 import pulumi_aws as aws
 from pulumi import ComponentResource, CustomTimeouts, Input, Output, Resource, ResourceOptions
 
 from ..catalogue.kubernetes_versions import addon_version
-from ..config import Charts, InstanceGroup
+from ..config import Charts, Config, InstanceGroup
 from ..context import Context
 from ..encryption import use_through, workspace_statements
 from ..names import CLUSTER_ID_TAG, RoleKind
@@ -35,6 +36,10 @@ TRAINING_OPERATOR, TASK_GOVERNANCE = (
     "amazon-sagemaker-hyperpod-training-operator",
     "amazon-sagemaker-hyperpod-taskgovernance",
 )
+# SageMaker Developer Guide, "Using the HyperPod training operator", supported versions: 1.28 to 1.33.
+_OPERATORS_NEWEST = (1, 33)
+# SageMaker Developer Guide, "Setting up the SageMaker HyperPod observability add-on": a 4xlarge, which has 16 vCPUs.
+_METRICS_VCPUS = 16
 _EBS: RoleKind = "ebs-csi"
 _FSX_TAG = "CSIVolumeName"
 # HyperPod itself gives up on nodes after three hours (CreateCluster, MinInstanceCount); the cluster waits for 3.5, and
@@ -102,6 +107,8 @@ class EksAddons(ComponentResource):
             metrics_addon.ADDON: metrics_addon.workspace(args.context) is not None,
         }
         sagemaker = tuple(addon for addon, wanted in switched.items() if wanted)
+        for warning in _doubts(args.context.config, sagemaker):
+            pulumi.log.warn(warning, self)
         for addon in (*NODE_ADDONS, *POD_ADDONS, *sagemaker):
             identity = identities.get(addon)
             # These need the chart's cert-manager and namespace.
@@ -278,6 +285,24 @@ class EksAddons(ComponentResource):
         return Output.all(identity.statements, key).apply(
             lambda both: document([*both[0], *(use_through(context, both[1], service or "") if both[1] else ())])
         )
+
+
+def _doubts(config: Config, addons: Sequence[str]) -> Iterator[str]:
+    """Where SageMaker's guide asks for more than the stack has. EKS itself may still take the add-ons."""
+    version = config.settings.kubernetes_version
+    if TRAINING_OPERATOR in addons and tuple(map(int, version.split("."))) > _OPERATORS_NEWEST:
+        newest = ".".join(map(str, _OPERATORS_NEWEST))
+        yield (
+            f"SageMaker's guide names Kubernetes up to {newest} for its training operator, and the stack has "
+            f"{version}: EKS may not have the add-on for it"
+        )
+    if metrics_addon.ADDON in addons:
+        here = [g.type for g in config.worker_groups if g.count and not any(taint.repels for taint in g.taints)]
+        if here and (largest := max(here, key=lambda one: one.vcpus)).vcpus < _METRICS_VCPUS:
+            yield (
+                "SageMaker's guide asks for a node of 4xlarge or larger with room for all pods of its metrics add-on; "
+                f"the largest here that takes any pod is {largest.name}"
+            )
 
 
 def configuration(addon: str, groups: Sequence[InstanceGroup], charts: Charts) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import date
+from typing import Any
 
 import pytest
 
@@ -120,6 +121,23 @@ def test_the_driver_for_fsx_can_delete_only_what_it_made() -> None:
     policy = json.loads(one(state_of("eks-gpu"), "eks-addons-fsx-csi", "RolePolicy").inputs["policy"])
     (deleting,) = [s for s in policy["Statement"] if "fsx:DeleteFileSystem" in s["Action"]]
     assert deleting["Condition"] == {"Null": {"aws:ResourceTag/CSIVolumeName": "false"}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"charts": {"hyperpodTrainingOperator": True}}, "Kubernetes up to 1.33 for its training operator"),
+        ({"charts": {"hyperpodTrainingOperator": True}, "kubernetesVersion": "1.33"}, ""),
+        ({"observability": {"prometheus": "create"}}, "the largest here that takes any pod is ml.m5.xlarge"),
+        ({"observability": {"prometheus": "create", "scraper": "everything"}}, ""),
+        ({}, ""),
+    ],
+)
+def test_what_sagemakers_guide_asks_for_beyond_the_stack_is_told(settings: dict[str, Any], said: str) -> None:
+    """SageMaker Developer Guide, "Using the HyperPod training operator", "Setting up the ... observability add-on"."""
+    told = [warning for warning in plan("eks-gpu", **settings).warnings if warning.startswith("SageMaker's guide")]
+    assert len(told) == bool(said)
+    assert said in "".join(told)
 
 
 def test_kubernetes_secrets_are_encrypted_by_a_key_of_the_stack_that_rotates() -> None:
