@@ -82,7 +82,8 @@ def _model(options: Any) -> Any:
     """
     config = llama.configuration(options, LlamaConfig)
     if options.pretrained:
-        model = AutoModelForCausalLM.from_pretrained(options.pretrained, dtype=torch.bfloat16, use_cache=False)
+        # By its older name, which every release takes: "dtype" is new in transformers 4.56.
+        model = AutoModelForCausalLM.from_pretrained(options.pretrained, torch_dtype=torch.bfloat16, use_cache=False)
     else:
         with deepspeed.zero.Init(config_dict_or_path=settings(options), enabled=options.stage == 3):
             model = LlamaForCausalLM(config)

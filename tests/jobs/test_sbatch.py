@@ -379,6 +379,14 @@ def test_a_node_that_the_kernel_no_longer_finds_is_silent_too_also_by_name(by: s
     assert wait_for_requeue(tmp_path, port, "127.0.0.2", seconds=2, by=by) == (silent, 2)
 
 
+def test_weights_are_read_by_a_word_that_every_release_of_transformers_takes() -> None:
+    """In transformers "dtype" is new in 4.56; before, a model's constructor got it and failed. "torch_dtype" is still
+    taken by 5 (modeling_utils.py, "kept for BC")."""
+    for path in sorted(JOBS.glob("*_llama.py")):
+        for found in re.findall(r"AutoModelForCausalLM\.from_pretrained\((.*)\)", path.read_text()):
+            assert ", torch_dtype=" in found, path.name
+
+
 def test_the_documentation_names_every_job_and_no_other() -> None:
     text = (ROOT / "docs/slurm.md").read_text()
     assert sorted(re.findall(r"^\| `(\w+\.sbatch)`", text, re.M)) == NAMES
