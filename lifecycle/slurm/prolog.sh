@@ -22,7 +22,12 @@ if [[ -r $state/prolog.env ]]; then
   # shellcheck source=/dev/null
   source "$state/prolog.env"
 fi
-if [[ -n $shared ]] && ! grep -q " $shared " "$mounts"; then fail "$shared is not mounted"; fi
+# What mounts it on demand is in the list, too. If nobody has used it since the boot, the first look mounts it.
+is_mounted() { grep " $shared " "$mounts" | grep -qv " $shared autofs "; }
+if [[ -n $shared ]] && ! is_mounted; then
+  timeout --kill-after=1 20 stat --file-system -- "$shared" >/dev/null 2>&1
+  is_mounted || fail "$shared is not mounted"
+fi
 if [[ -n $pattern ]]; then
   # shellcheck disable=SC2206 # the pattern is meant to be expanded
   found=($pattern)

@@ -90,6 +90,10 @@ def test_a_prolog_drains_a_node_without_its_file_system_or_with_a_lost_device(tm
     assert prolog(tmp_path, facts, mounted).returncode == 0
     lost = prolog(tmp_path, facts, "")
     assert (lost.returncode, lost.stderr) == (1, "hyperpod prolog: /fsx is not mounted\n")
+    # systemd.automount(5): its autofs is there from the boot on, whether or not the mount works.
+    waiting = "systemd-1 /fsx autofs rw,relatime,fd=51 0 0\n"
+    assert prolog(tmp_path, facts, waiting).stderr == "hyperpod prolog: /fsx is not mounted\n"
+    assert prolog(tmp_path, facts, waiting + mounted).returncode == 0
     (devices / "nvidia0").unlink()
     gone = prolog(tmp_path, facts, mounted)
     assert gone.returncode == 1
