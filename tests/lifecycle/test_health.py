@@ -286,22 +286,25 @@ def test_dcgm_runs_on_idle_nodes_only_and_not_all_the_time(host: FakeHost) -> No
 
 
 @pytest.mark.parametrize(
-    ("severities", "finding"),
+    ("given", "finding"),
     [
-        # DCGM_FR_PERSISTENCE_MODE and DCGM_FR_ECC_PENDING, then each with an error that asks for more (dcgm_errors.c).
-        ([5], Finding("ok", "dcgmi diag -r 1 warns of: software")),
-        ([1], Finding("ok", "dcgmi diag -r 1 warns of: software")),
-        ([5, 6], Finding("bad", "dcgmi diag -r 1 failed: software")),
-        ([1, 4], Finding("bad", "dcgmi diag -r 1 failed: software")),
-        ([2], Finding("bad", "dcgmi diag -r 1 failed: software")),
-        ([None], Finding("bad", "dcgmi diag -r 1 failed: software")),
+        # Error and severity by dcgm_errors.c: DCGM_FR_PERSISTENCE_MODE and DCGM_FR_ECC_PENDING, then each with one that
+        # asks for more (DCGM_FR_ROW_REMAP_FAILURE, DCGM_FR_CORRUPT_INFOROM).
+        ([(29, 5)], Finding("ok", "dcgmi diag -r 1 warns of: software")),
+        ([(61, 1)], Finding("ok", "dcgmi diag -r 1 warns of: software")),
+        ([(29, 5), (80, 6)], Finding("bad", "dcgmi diag -r 1 failed: software")),
+        ([(61, 1), (9, 4)], Finding("bad", "dcgmi diag -r 1 failed: software")),
+        ([(None, None)], Finding("bad", "dcgmi diag -r 1 failed: software")),
+        # DCGM_FR_UNCORRECTABLE_ROW_REMAP and DCGM_FR_PENDING_ROW_REMAP, which NVIDIA lets new work begin with.
+        ([(84, 6)], Finding("ok", "dcgmi diag -r 1 warns of: software")),
+        ([(85, 6), (29, 5)], Finding("ok", "dcgmi diag -r 1 warns of: software")),
     ],
 )
 def test_what_dcgm_only_warns_of_takes_no_node_out(
-    host: FakeHost, severities: Sequence[int | None], finding: Finding
+    host: FakeHost, given: Sequence[tuple[int | None, int | None]], finding: Finding
 ) -> None:
     """DCGM 4's form: a result of each entity, and a summary of each test, where a warning is a "Fail", too."""
-    errors = [{"warning": "words", "error_id": 44, "error_category": 8, "error_severity": one} for one in severities]
+    errors = [{"warning": "words", "error_id": one, "error_category": 8, "error_severity": how} for one, how in given]
     results = [
         {"entity_group": "GPU", "entity_id": 0, "status": "Fail", "warnings": errors},
         {"entity_group": "GPU", "entity_id": 1, "status": "Fail"},

@@ -23,6 +23,9 @@ DCGM_EVERY, DCGM_SECONDS = 3600.0, 40.0
 # severity of each error (dcgm_errors.h): 1, "can perform workload, but needs to be monitored", and 5, "can be
 # configured", such as persistence mode.
 DCGM_WARNINGS = {1, 5}
+# DCGM fails a row remap that is pending, by these errors of dcgm_errors.h. As in ``ecc`` it is no fault: "new workloads
+# can be launched" (NVIDIA, "GPU Memory Error Management", "Error Recovery and Response Flags").
+DCGM_PENDING = {84, 85}
 
 
 def ecc(subject: Subject) -> Optional[Finding]:
@@ -164,5 +167,7 @@ def _statuses(test: Mapping[str, Any]) -> List[str]:
 
 def _only_warns(test: Mapping[str, Any]) -> bool:
     """Whether every error of a test leaves the GPU usable. Its summary has those of no entity, or of another one."""
-    severities = {one["error_severity"] for one in _below(test) if "error_severity" in one}
-    return bool(severities) and severities <= DCGM_WARNINGS
+    errors = [one for one in _below(test) if "error_severity" in one]
+    return bool(errors) and all(
+        one["error_severity"] in DCGM_WARNINGS or one.get("error_id") in DCGM_PENDING for one in errors
+    )
