@@ -1,4 +1,4 @@
-"""Kernel settings and limits that collectives over many sockets and pinned memory need."""
+"""Kernel settings and limits that collectives over many sockets and pinned memory need, and that the kernel stays."""
 
 from __future__ import annotations
 
@@ -44,10 +44,24 @@ root soft nofile 1048576
 root hard nofile 1048576
 """
 
+# What unattended-upgrades leaves alone, where there is apt: Python's regular expressions for the beginning of a name.
+# It takes new kernels and no Lustre client, without which a node has no /fsx after a reboot (aws-parallelcluster, issue
+# 2095); and a new client would bring its kernel (awsome-distributed-ai, hold-lustre-client.sh). An update of the
+# cluster's software has both.
+APT_FOLDER, APT_NAME = "/etc/apt/apt.conf.d", "52hyperpod"
+APT = """// Made by the HyperPod lifecycle scripts.
+Unattended-Upgrade::Package-Blacklist {
+    "linux-(aws|image|headers|modules)";
+    "lustre-client-";
+};
+"""
+
 
 def run(node: Node) -> str:
     """Step ``kernel``."""
     host = node.host
+    if host.path(APT_FOLDER).is_dir():
+        host.write(f"{APT_FOLDER}/{APT_NAME}", APT)
     lines = [f"{key} = {value}" for key, value in SYSCTL.items()]
     host.write(SYSCTL_FILE, "# Made by the HyperPod lifecycle scripts.\n" + "\n".join(lines) + "\n")
     host.write(LIMITS_FILE, LIMITS)

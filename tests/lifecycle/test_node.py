@@ -1,4 +1,4 @@
-"""Kernel, scratch, installed commands, and the machinery under the steps."""
+"""Scratch, installed commands, and the machinery under the steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hyperpod_node import fstab, install, kernel, scratch
+from hyperpod_node import fstab, install, scratch
 from hyperpod_node.errors import NotYet, Skip, StepError
 from hyperpod_node.host import Host, Result
 from hyperpod_node.model import Node
@@ -18,39 +18,6 @@ from hyperpod_node.runner import Runner, Step
 from hyperpod_node.settings import Settings
 
 from tests.lifecycle.rig import FakeHost, World
-
-# Kernel and time
-
-
-def test_kernel_settings_are_kept_for_reboots_and_set_now(host: FakeHost, node: Node) -> None:
-    detail = kernel.run(node)
-    assert "net.core.rmem_max = 536870912" in host.text("/etc/sysctl.d/90-hyperpod.conf")
-    assert "* hard memlock unlimited" in host.text("/etc/security/limits.d/90-hyperpod.conf")
-    assert host.text("/proc/sys/net/core/rmem_max") == "536870912\n"
-    assert host.text("/proc/sys/net/ipv4/tcp_rmem") == "4096 87380 536870912\n"
-    assert "this kernel has no net.core.wmem_max" in detail
-
-
-def test_a_kernel_that_refuses_is_a_warning(host: FakeHost, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: object, **kwargs: object) -> int:
-        raise OSError(30, "Read-only file system")
-
-    monkeypatch.setattr(Path, "write_text", refuse)
-    kernel.run(node)
-    assert "the kernel refused net.core.rmem_max, net.ipv4.tcp_rmem" in node.warnings["step"]
-
-
-def test_a_small_mtu_is_a_warning(host: FakeHost, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "mtu", lambda interface: 1500)
-    kernel.run(node)
-    assert "ens6 has an MTU of 1500, not 9001" in node.warnings["step"][0]
-
-
-def test_a_node_without_a_default_route_says_so(host: FakeHost, node: Node) -> None:
-    host.path("/proc/net/route").unlink()
-    assert kernel.run(node).startswith("no default route; this kernel has no ")
-    assert node.warnings["step"] == ["there is no default route"]
-
 
 # Scratch
 

@@ -1,0 +1,57 @@
+"""The kernel's settings and limits, and that it stays the one that has a Lustre client."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hyperpod_node import kernel
+from hyperpod_node.model import Node
+
+from tests.lifecycle.rig import FakeHost
+
+
+def test_kernel_settings_are_kept_for_reboots_and_set_now(host: FakeHost, node: Node) -> None:
+    detail = kernel.run(node)
+    assert "net.core.rmem_max = 536870912" in host.text("/etc/sysctl.d/90-hyperpod.conf")
+    assert "* hard memlock unlimited" in host.text("/etc/security/limits.d/90-hyperpod.conf")
+    assert host.text("/proc/sys/net/core/rmem_max") == "536870912\n"
+    assert host.text("/proc/sys/net/ipv4/tcp_rmem") == "4096 87380 536870912\n"
+    assert "this kernel has no net.core.wmem_max" in detail
+
+
+def test_no_kernel_comes_by_itself_that_has_no_lustre_client(host: FakeHost, node: Node) -> None:
+    """aws-parallelcluster, issue 2095: after the next reboot the file system could not be mounted."""
+    kernel.run(node)
+    assert not host.path("/etc/apt").exists(), "no apt here"
+    host.path("/etc/apt/apt.conf.d").mkdir(parents=True)
+    kernel.run(node)
+    text = host.text("/etc/apt/apt.conf.d/52hyperpod")
+    assert "Unattended-Upgrade::Package-Blacklist {" in text
+    # As unattended-upgrade does it: re.match with each of them.
+    patterns = re.findall(r'^ +"(.*)";$', text, re.M)
+    kept = ("linux-aws", "linux-image-6.8.0-1031-aws", "linux-headers-aws", "lustre-client-modules-aws")
+    taken = ("openssl", "linux-libc-dev", "libc6")
+    assert [name for name in (*kept, *taken) if any(re.match(one, name) for one in patterns)] == list(kept)
+
+
+def test_a_kernel_that_refuses_is_a_warning(host: FakeHost, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> int:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    kernel.run(node)
+    assert "the kernel refused net.core.rmem_max, net.ipv4.tcp_rmem" in node.warnings["step"]
+
+
+def test_a_small_mtu_is_a_warning(host: FakeHost, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "mtu", lambda interface: 1500)
+    kernel.run(node)
+    assert "ens6 has an MTU of 1500, not 9001" in node.warnings["step"][0]
+
+
+def test_a_node_without_a_default_route_says_so(host: FakeHost, node: Node) -> None:
+    host.path("/proc/net/route").unlink()
+    assert kernel.run(node).startswith("no default route; this kernel has no ")
+    assert node.warnings["step"] == ["there is no default route"]
