@@ -19,11 +19,11 @@ _NODE_TYPES = {"controller": "Controller", "login": "Login", "worker": "Compute"
 class Slurm(ComponentResource):
     """Owns the parameter with the users' public key, where one is given; HyperPod itself runs Slurm on the nodes.
 
-    HyperPod's agent writes slurm.conf from each group's node type and partition. Its strategy is Merge: it keeps what
-    our scripts and people add. With Managed, such an addition makes the next update fail and roll back. Continuous
-    provisioning always merges, and refuses a request that names a strategy (SageMaker Developer Guide, "Migrating to
-    API-driven Slurm configuration"). Deliberately absent: what a second controller needs beside its instance, and
-    accounting, which the nodes' scripts set up.
+    HyperPod's agent writes slurm.conf from each group's node type and partition, and keeps what our scripts and people
+    add. Deliberately absent: its strategy, because Merge is the default, and the only one of continuous provisioning,
+    which new clusters get unasked and which refuses a request that names any (SageMaker Developer Guide, "Migrating to
+    API-driven Slurm configuration" and "Continuous provisioning for enhanced cluster operations with Slurm"; assumption
+    slurm-merge); what a second controller needs beside its instance, and accounting, which the nodes' scripts set up.
     """
 
     orchestrator: aws_native.sagemaker.ClusterOrchestratorArgs
@@ -47,11 +47,8 @@ class Slurm(ComponentResource):
                     opts=ResourceOptions(parent=self),
                 )
             )
-        merge = aws_native.sagemaker.ClusterOrchestratorSlurmConfigSlurmConfigStrategy.MERGE
         self.orchestrator = aws_native.sagemaker.ClusterOrchestratorArgs(
-            slurm=aws_native.sagemaker.ClusterOrchestratorSlurmConfigArgs(
-                slurm_config_strategy=None if context.settings.node_provisioning == "Continuous" else merge
-            )
+            slurm=aws_native.sagemaker.ClusterOrchestratorSlurmConfigArgs()
         )
         self.register_outputs({})
 

@@ -109,7 +109,9 @@ def _state(target: Target, start: datetime) -> Iterator[Problem]:
 
 def _cluster(target: Target, start: datetime) -> Iterator[Problem]:
     """What SageMaker reports about the cluster and its nodes now."""
-    found = target.aws.client("sagemaker").describe_cluster(ClusterName=target.cluster_name)
+    found = target.found_cluster
+    if found is None:
+        return
     now = datetime.now(UTC)
     if message := found.get("FailureMessage"):
         yield _problem(target, now, "SageMaker", f"cluster {found['ClusterStatus']}", message)
@@ -124,9 +126,10 @@ def _cluster(target: Target, start: datetime) -> Iterator[Problem]:
 def _events(target: Target, start: datetime) -> Iterator[Problem]:
     """The cluster's events of level Error or Warn, each with its failure message.
 
-    SageMaker has them only with continuous provisioning (SageMaker API Reference, ListClusterEvents).
+    SageMaker has them only with continuous provisioning (SageMaker API Reference, ListClusterEvents), which new
+    clusters have unasked (Developer Guide, "Continuous provisioning for enhanced cluster operations").
     """
-    if target.config.settings.node_provisioning != "Continuous":
+    if (target.found_cluster or {}).get("NodeProvisioningMode") != "Continuous":
         return
     listed = target.aws.pages(
         "sagemaker",

@@ -143,7 +143,9 @@ def _check_slurm(account: Books, i: Inputs) -> None:
         for kind, group in zip(types, groups, strict=True)
     ):
         raise Refused("ValidationException", "Partitions can only be assigned to Compute node types")
-    if i.get("nodeProvisioningMode") == "Continuous" and (i["orchestrator"]["slurm"] or {}).get("slurmConfigStrategy"):
+    # It is the only mode, and the default of new clusters ("Continuous provisioning for enhanced cluster operations
+    # with Slurm"). Before autumn 2026 the same page had it disabled by default.
+    if (i["orchestrator"]["slurm"] or {}).get("slurmConfigStrategy"):
         raise Refused("ValidationException", "SlurmConfigStrategy is not supported with Continuous node provisioning")
     for group in groups:
         bucket, _, prefix = group["lifeCycleConfig"]["sourceS3Uri"].removeprefix("s3://").partition("/")

@@ -187,12 +187,10 @@ def test_threads_volume_and_training_plan_are_the_groups_own() -> None:
     assert reserved["trainingPlanArn"].endswith(":training-plan/p5-week")
 
 
-@pytest.mark.parametrize(("stack", "slurm"), [("slurm-gpu", {"slurmConfigStrategy": "Merge"}), ("slurm-govcloud", {})])
-def test_slurm_configuration_is_merged_which_continuous_provisioning_does_unasked(
-    stack: str, slurm: dict[str, str]
-) -> None:
+@pytest.mark.parametrize("stack", ["slurm-gpu", "slurm-govcloud"])
+def test_no_strategy_for_slurm_conf_is_named_because_new_clusters_refuse_any(stack: str) -> None:
     cluster = one(state_of(stack), "hyperpod-cluster")
-    assert cluster.inputs["orchestrator"] == {"slurm": slurm}
+    assert cluster.inputs["orchestrator"] == {"slurm": {}}
 
 
 def test_the_file_system_is_found_by_the_stacks_own_id() -> None:

@@ -334,6 +334,7 @@ def test_one_source_that_may_not_be_asked_hides_no_other(
 
 
 def test_cluster_events_are_reported_with_the_failure_message_of_each_event(aws: StubbedAws) -> None:
+    aws.answer("sagemaker", "describe_cluster", cluster() | {"NodeProvisioningMode": "Continuous"})
     for page in range(3):
         listed = [event(30 + page, "Error", "Instance creation failed"), event(31 + page, "Info", "Created")]
         more = {"NextToken": f"p{page + 1}"} if page < 2 else {}
@@ -341,11 +342,12 @@ def test_cluster_events_are_reported_with_the_failure_message_of_each_event(aws:
         failure = {"EventMetadata": {"Instance": {"FailureMessage": "Lifecycle scripts did not run successfully"}}}
         details = {**event(30 + page, "Error", "Instance creation failed"), "EventDetails": failure}
         aws.answer("sagemaker", "describe_cluster_event", {"EventDetails": details})
-    found = list(errors._events(stack(aws, "dev", "hyperpod:nodeProvisioning=Continuous"), ago(60)))
+    found = list(errors._events(stack(aws), ago(60)))
     assert [one.what for one in found] == ["Instance i-1"] * 3
     assert found[0].message == "Instance creation failed Lifecycle scripts did not run successfully"
     assert "last line of the node's log" in found[0].next_step
     # SageMaker has no events of a cluster without continuous provisioning, and refuses the question.
+    aws.answer("sagemaker", "describe_cluster", cluster())
     assert list(errors._events(stack(aws), ago(60))) == []
     aws.assert_all_asked()
 

@@ -31,12 +31,13 @@ def test_older_errors_are_not_listed_and_unreachable_sources_are_named(
 
 
 def test_the_clusters_warnings_are_reported_and_its_information_is_not(aws: StubbedAws) -> None:
+    aws.answer("sagemaker", "describe_cluster", cluster() | {"NodeProvisioningMode": "Continuous"})
     listed = [event(n, level, level) for n, level in enumerate(("Info", "Warn", "Error"))]
     aws.answer("sagemaker", "list_cluster_events", {"Events": listed})
     for one in listed[1:]:
         answer = {key: value for key, value in one.items() if key != "EventDetails"}
         aws.answer("sagemaker", "describe_cluster_event", {"EventDetails": answer})
-    target = stack(aws, "dev", "hyperpod:nodeProvisioning=Continuous")
+    target = stack(aws)
     assert [one.message for one in errors._events(target, ago(60))] == ["Warn", "Error"]
 
 

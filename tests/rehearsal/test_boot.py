@@ -86,8 +86,11 @@ def groups_of(state: State, **changes: Any) -> list[dict[str, Any]]:
     return [{**first, "slurmConfig": {**first["slurmConfig"], **changes}}, *rest]
 
 
-def test_a_strategy_for_slurm_conf_is_refused_with_continuous_provisioning(deployed: tuple[Account, State]) -> None:
-    said = refusal(*deployed, 2000, nodeProvisioningMode="Continuous")
+@pytest.mark.parametrize("mode", [{}, {"nodeProvisioningMode": "Continuous"}])
+def test_a_strategy_for_slurm_conf_is_refused_with_and_without_a_mode_of_provisioning(
+    deployed: tuple[Account, State], mode: dict[str, str]
+) -> None:
+    said = refusal(*deployed, 2000, orchestrator={"slurm": {"slurmConfigStrategy": "Merge"}}, **mode)
     assert "SlurmConfigStrategy is not supported with Continuous" in said
 
 
