@@ -105,6 +105,11 @@ class Slurm(Model):
     """Keep the queue on the shared file system, where a replaced controller finds it. Always so with two of them."""
 
     @property
+    def keeps_queue(self) -> bool:
+        """Whether the queue is where another controller finds it."""
+        return self.shared_queue or self.controllers > 1
+
+    @property
     def on_rds(self) -> bool:
         """Whether the accounting is in a database of Amazon RDS."""
         return self.accounting is not None and self.accounting.database == "rds"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -41,11 +41,19 @@ _EFFECTS = {
         # The disks keep their contents, and a boot may format them (awsome-distributed-ai, hyperpod-mental-model.md).
         "memory and /tmp are lost; the boot may empty /opt/dlami/nvme; /opt/sagemaker stays, and /fsx stays",
     ),
+    # SageMaker Developer Guide, "Update the SageMaker HyperPod platform software of a cluster".
     "update-software": (
-        "every node of the groups gets a new image, so everything on its root volume is lost; /fsx stays",
-        "the lifecycle scripts run again",
+        "every node of the groups gets the newest image, so everything on its root volume is lost; /fsx stays",
+        "the lifecycle scripts run again; where the image is the newest already, nothing happens",
     ),
 }
+
+
+# The root volume of the controller has Slurm's StateSaveLocation: the guide's backup script saves /var/spool/slurmctld.
+_QUEUE_LOST = (
+    "it is the Slurm controller, and the queue is on its root volume: jobs that wait are lost, and Slurm ends those "
+    "that run (hyperpod:slurm.sharedQueue keeps them)"
+)
 
 
 def plan(target: Target, verb: Verb, nodes: Sequence[Node], affected: Sequence[Node]) -> Plan:
@@ -61,15 +69,19 @@ def plan(target: Target, verb: Verb, nodes: Sequence[Node], affected: Sequence[N
             "hyperpod reboot controller; update-software --group controller gives it a new image",
         )
     found = Plan(verb=verb, nodes=list(affected), effects=list(_EFFECTS.get(verb, ())))
+    lost = bool(heads) and verb == "update-software" and not target.config.settings.slurm.keeps_queue
     if heads:
         others = [node.name for node in nodes if node.role == "controller" and node.name not in heads]
         found.effects.append(
-            f"{others[0]} takes over as Slurm controller within half a minute; running jobs continue"
+            _QUEUE_LOST
+            if lost
+            else f"{others[0]} takes over as Slurm controller within half a minute; running jobs continue"
             if others
             else "it is the Slurm controller: meanwhile no job can be submitted; running jobs continue"
         )
     try:
-        found.jobs = jobs_on_nodes.on_nodes(target, nodes, affected)
+        jobs = jobs_on_nodes.on_nodes(target, nodes, affected)
+        found.jobs = [replace(job, survives="is lost with the queue") for job in jobs] if lost else jobs
     except (Failure, ClientError, BotoCoreError) as error:
         failure = explain(error, target.stack)
         found.unknown = failure.message if failure else str(error)
@@ -107,6 +119,13 @@ def check_groups(target: Target, groups: Sequence[str]) -> None:
     known = [group.name for group in target.config.instance_groups]
     if wrong := sorted(set(groups) - set(known)):
         raise bad_input(f"there is no group {', '.join(wrong)}", f"groups here: {', '.join(known)}")
+
+
+def check_batch(target: Target, batch: int | None) -> None:
+    """Raises Failure for batches with Slurm: SageMaker has them only with EKS (Developer Guide, "Update your AMI
+    version in your SageMaker HyperPod cluster")."""
+    if batch and not target.on_eks:
+        raise bad_input(f"--batch {batch}, and SageMaker updates all nodes of a Slurm group at once", "--group GROUP")
 
 
 def update_software(target: Target, groups: Sequence[str], batch: int | None) -> str:

@@ -83,7 +83,7 @@ def update_software_command(
         list[str] | None, typer.Option("--group", "-g", metavar="GROUP", help="Only this instance group. Repeatable.")
     ] = None,
     batch: Annotated[
-        int | None, typer.Option("--batch", min=1, help="Number of nodes at a time. Default: all at once.")
+        int | None, typer.Option("--batch", min=1, help="Number of nodes at a time, on EKS. Default: all at once.")
     ] = None,
     yes: console.Yes = False,
     as_json: console.Json = False,
@@ -94,11 +94,13 @@ def update_software_command(
     Shows what happens to the jobs and asks for confirmation.
 
     \b
-      hyperpod update-software slurm-gpu --group workers --batch 2
+      hyperpod update-software slurm-gpu --group workers
+      hyperpod update-software eks-gpu --group workers --batch 2
     """
     chosen = target.load(stack)
     groups = list(group or [])
     changes.check_groups(chosen, groups)
+    changes.check_batch(chosen, batch)
     nodes = cluster_nodes.list_nodes(chosen)
     affected = [node for node in nodes if not groups or node.group in groups]
     plan = changes.plan(chosen, "update-software", nodes, affected)

@@ -209,12 +209,40 @@ def test_no_node_gets_new_software_without_a_yes(
     aws.assert_all_asked()
 
 
-def test_software_is_updated_group_by_group_and_so_many_nodes_at_a_time(
-    aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
+def test_the_queue_goes_with_the_root_volume_of_a_controller_that_gets_new_software(
+    aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command(plugin, "squeue", SQUEUE)
+    """Developer Guide, "Update the SageMaker HyperPod platform software of a cluster": back up slurmctld's folder."""
+    on_slurm(monkeypatch, "7|llama|ann|RUNNING|1:02|1|")
     with_nodes(aws)
-    with_session(aws)
+    found = nodes.list_nodes(stack(aws))
+
+    def planned(verb: changes.Verb, *settings: str) -> tuple[str, list[str]]:
+        plan = changes.plan(stack(aws, "dev", *settings), verb, found, found)
+        return plan.effects[-1], [job.survives for job in plan.jobs]
+
+    effect, jobs = planned("update-software")
+    assert "the queue is on its root volume" in effect
+    assert jobs == ["is lost with the queue"]
+    for verb, kept in (("update-software", ['hyperpod:slurm={"sharedQueue": true}']), ("reboot", [])):
+        effect, jobs = planned(verb, *kept)  # type: ignore[arg-type]
+        assert "running jobs continue" in effect
+        assert jobs == ["returns to the queue"]
+
+
+def test_so_many_nodes_at_a_time_is_for_eks(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
+    """Developer Guide, "Update your AMI version in your SageMaker HyperPod cluster": batches only with EKS."""
+    on(aws)
+    code, _, err = run(capsys, "update-software", "dev", "--group", "workers", "--batch", "2", "--yes")
+    assert code == Exit.BAD_INPUT
+    assert "all nodes of a Slurm group at once" in err
+
+
+def test_software_is_updated_group_by_group_and_so_many_nodes_at_a_time(
+    aws: StubbedAws, on: On, kubernetes: Callable[..., FakeKubernetes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubernetes(pods=[])
+    with_nodes_of_eks(aws)
     arn = "arn:aws:sagemaker:us-west-2:123456789012:cluster/abcdef123456"
     aws.answer(
         "sagemaker",
@@ -224,7 +252,7 @@ def test_software_is_updated_group_by_group_and_so_many_nodes_at_a_time(
         DeploymentConfig={"RollingUpdatePolicy": {"MaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": 1}}},
     )
     on(aws)
-    code, document = run_json(capsys, "update-software", "dev", "--group", "workers", "--batch", "1", "--yes")
+    code, document = run_json(capsys, "update-software", "eks-gpu", "--group", "workers", "--batch", "1", "--yes")
     assert (code, document["cluster"]) == (Exit.GOOD, arn)
     code, _, err = run(capsys, "update-software", "dev", "--group", "wrokers")
     assert code == Exit.BAD_INPUT, "the name is checked before anything is asked"
