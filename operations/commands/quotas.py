@@ -7,21 +7,25 @@ import typer
 from stack.failures import Exit
 
 from .. import console, target
-from ..spending import quotas
+from ..spending import plans, quotas
 
 
 def quotas_command(stack: console.Stack, as_json: console.Json = False) -> None:
     """Compare the needed service quotas with the account's.
 
+    Also says whether training plans are for these nodes.
+
     "others" is what the rest of the account uses. For each FAIL you get the
     command that requests an increase; AWS answers within hours to days.
-    Exits with 1 if a quota is too small, with 3 if one could not be read.
+    Exits with 1 if a quota is too small or a training plan is for something
+    else, with 3 if one could not be read.
 
     \b
       hyperpod quotas slurm-gpu
       hyperpod quotas slurm-gpu --json
     """
-    checks = quotas.check(target.load(stack))
+    chosen = target.load(stack)
+    checks = [*quotas.check(chosen), *plans.check(chosen)]
     if as_json:
         console.emit(checks)
     else:
@@ -47,12 +51,11 @@ def _show(stack: str, checks: list[quotas.Check]) -> None:
         ],
     )
     for one in checks:
-        if one.result == "UNKNOWN":
-            console.say(f"  UNKNOWN {one.service}: {one.name}: {one.why}", "yellow")
-    failed = [one for one in checks if one.result == "FAIL"]
-    if failed:
-        console.say(f"Request {len(failed)} increases with these commands:", "bold")
-        for request in quotas.requests(checks):
+        if one.result == "UNKNOWN" or (one.why and one.result == "FAIL"):
+            console.say(f"  {one.result} {one.service}: {one.name}: {one.why}", "yellow")
+    if requests := list(quotas.requests(checks)):
+        console.say(f"Request {len(requests)} increases with these commands:", "bold")
+        for request in requests:
             console.say(f"  {request}")
     elif all(one.result == "PASS" for one in checks):
         console.say("All quotas are large enough.", "bold green")

@@ -72,6 +72,12 @@ def _request(target: Target, quota: Quota, code: str, used: float) -> str:
     )
 
 
+def _plain(name: str) -> str:
+    """A quota's name however it writes an instance type: that of reserved ml.trn1.32xlarge has hyphens (SageMaker
+    Developer Guide, "View SageMaker training plans quotas using the AWS management console")."""
+    return name.replace(".", "-")
+
+
 class _Limits:
     """What the account may use: the values applied to it, and AWS's defaults where none is."""
 
@@ -83,7 +89,7 @@ class _Limits:
         """Code, limit, and why it is unknown."""
         listed, why = self._of(quota.service)
         for one in listed:
-            if quota.code == one["QuotaCode"] or (not quota.code and quota.name == one["QuotaName"]):
+            if quota.code == one["QuotaCode"] or (not quota.code and _plain(quota.name) == _plain(one["QuotaName"])):
                 return str(one["QuotaCode"]), float(one["Value"]), ""
         return quota.code, None, why or "Service Quotas does not list it in this region"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 
-from components.estimates.quotas import needed
+from components.estimates.quotas import Quota, needed
 from components.names import CLUSTER_ID_TAG
 from operations.aws import Aws
 from operations.spending import quotas
@@ -265,6 +265,16 @@ def test_every_stack_needs_the_quotas_that_people_know_and_those_they_forget(nam
     assert ("Clusters" in found) == name.startswith("eks")
     # p5 and trn1 nodes take an address for every EFA interface.
     assert found["Network interfaces per Region"].needed >= (12 if name == "dev" else 26)
+
+
+def test_a_reserved_types_quota_is_found_as_the_guide_writes_it(aws: StubbedAws) -> None:
+    """SageMaker Developer Guide, "View SageMaker training plans quotas": ml-trn1-32xlarge, and dots in all others."""
+    name = "Number of {} instances in reserved capacity across training plans per Region"
+    listed = {"QuotaCode": "L-1", "QuotaName": name.format("ml-trn1-32xlarge"), "Value": 4.0}
+    aws.answer("service-quotas", "list_service_quotas", {"Quotas": [listed]})
+    aws.answer("service-quotas", "list_aws_default_service_quotas", {"Quotas": []})
+    wanted = Quota(service="sagemaker", name=name.format("ml.trn1.32xlarge"), needed=2)
+    assert quotas._Limits(aws).find(wanted) == ("L-1", 4.0, "")
 
 
 def test_spot_and_training_plans_count_against_their_own_quotas() -> None:

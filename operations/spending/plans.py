@@ -1,0 +1,76 @@
+"""Whether the training plans that worker groups name are for these nodes: AWS sells one for one zone, type and use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from components.config import InstanceGroup
+from stack.failures import NO_CREDENTIALS, is_missing, reason
+
+from ..target import Target
+from .quotas import Check
+
+_FOR = "hyperpod-cluster"
+# SageMaker Developer Guide, "Using training plans in Amazon SageMaker HyperPod clusters".
+_USABLE = ("Scheduled", "Active")
+
+
+def check(target: Target) -> Iterator[Check]:
+    """One for each plan, with what of it does not fit. What cannot be asked is UNKNOWN, and says why."""
+    users: dict[str, list[InstanceGroup]] = {}
+    for group in target.config.worker_groups:
+        if group.worker and (arn := group.worker.training_plan_arn):
+            users.setdefault(arn, []).append(group)
+    for arn, groups in users.items():
+        yield _check(target, arn.rsplit("/", 1)[1], groups)
+
+
+def _check(target: Target, name: str, groups: Sequence[InstanceGroup]) -> Check:
+    limit, why, unknown = None, "", False
+    try:
+        plan = target.aws.client("sagemaker").describe_training_plan(TrainingPlanName=name)
+        limit = float(min((one["TotalInstanceCount"] for one in _coming(plan)), default=0))
+        why = "; ".join(_misfits(target, plan, groups))
+    except NO_CREDENTIALS:
+        raise
+    except (ClientError, BotoCoreError) as error:
+        missing = isinstance(error, ClientError) and is_missing(error)
+        unknown, why = not missing, "there is none of that name" if missing else reason(error)
+    return Check(
+        service="sagemaker",
+        name=f"training plan {name} (hyperpod:workers, trainingPlanArn)",
+        code="",
+        unit="instances",
+        needed=sum(group.count for group in groups),
+        used=None if unknown else 0.0,
+        limit=limit,
+        result="UNKNOWN" if unknown else "FAIL" if why else "PASS",
+        why=why,
+    )
+
+
+def _coming(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The plan's parts that are not over: there may be time between them."""
+    return [one for one in plan.get("ReservedCapacitySummaries", []) if one["Status"] not in ("Expired", "Failed")]
+
+
+def _misfits(target: Target, plan: Mapping[str, Any], groups: Sequence[InstanceGroup]) -> Iterator[str]:
+    """SageMaker API Reference, DescribeTrainingPlan."""
+    if plan["Status"] not in _USABLE:
+        yield f"it is {plan['Status']}"
+    uses = plan.get("TargetResources", [])
+    if uses and _FOR not in uses:
+        yield f"it is for {', '.join(uses)}, and not for {_FOR}"
+    parts, zone = _coming(plan), target.config.zone_id
+    types = {one["InstanceType"] for one in parts}
+    if parts and (others := sorted({group.type.name for group in groups} - types)):
+        yield f"it has {', '.join(sorted(types))}, and not {', '.join(others)}"
+    zones = {one["AvailabilityZoneId"] for one in parts if "AvailabilityZoneId" in one}
+    if zones and zone not in zones:
+        yield f"it is in {', '.join(sorted(zones))}, and the stack in {zone} (hyperpod:availabilityZoneId)"
+    wanted = sum(group.count for group in groups)
+    if parts and wanted > (has := min(one["TotalInstanceCount"] for one in parts)):
+        yield f"it has {has} instances, and the groups {wanted}"

@@ -1,0 +1,101 @@
+"""``quotas`` says where a training plan is not for the nodes that name it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from operations.aws import Aws
+from operations.spending import plans, quotas
+from stack.failures import Exit
+from tests.operations.aws import StubbedAws, run, stack
+from tests.rows import each
+
+ARN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p5-week"
+P5 = {"name": "workers", "instanceType": "ml.p5.48xlarge", "count": 4, "trainingPlanArn": ARN}
+TWO = [P5, P5 | {"name": "more"}]
+PART = {"InstanceType": "ml.p5.48xlarge", "TotalInstanceCount": 4, "AvailabilityZoneId": "usw2-az2", "Status": "Active"}
+GOOD = {"Status": "Scheduled", "TargetResources": ["hyperpod-cluster"], "ReservedCapacitySummaries": [PART]}
+# DescribeTrainingPlan's answer, the groups, and what is said.
+BAD: dict[str, tuple[tuple[dict[str, Any], list[dict[str, Any]]], str]] = {
+    "over": (({"Status": "Expired"}, [P5]), "it is Expired"),
+    "for jobs": (({"TargetResources": ["training-job"]}, [P5]), "it is for training-job, and not for hyperpod-cluster"),
+    "of another type": (
+        ({"ReservedCapacitySummaries": [PART | {"InstanceType": "ml.p5e.48xlarge"}]}, [P5]),
+        "it has ml.p5e.48xlarge, and not ml.p5.48xlarge",
+    ),
+    "in another zone": (
+        ({"ReservedCapacitySummaries": [PART | {"AvailabilityZoneId": "usw2-az3"}]}, [P5]),
+        "it is in usw2-az3, and the stack in usw2-az2 (hyperpod:availabilityZoneId)",
+    ),
+    "too small for both groups": (({}, TWO), "it has 4 instances, and the groups 8"),
+}
+
+
+def asked(aws: StubbedAws, answer: dict[str, Any], groups: list[dict[str, Any]]) -> list[quotas.Check]:
+    parts = [PART, *answer.get("ReservedCapacitySummaries", [])][-1:]
+    arns = {"ReservedCapacitySummaries": [one | {"ReservedCapacityArn": f"{ARN:x<60}"} for one in parts]}
+    aws.answer(
+        "sagemaker",
+        "describe_training_plan",
+        {"TrainingPlanArn": ARN, "TrainingPlanName": "p5-week", **GOOD, **answer, **arns},
+        TrainingPlanName="p5-week",
+    )
+    text = str(groups).replace("'", '"')
+    return list(
+        plans.check(stack(aws, "slurm-gpu", f"hyperpod:workers={text}", "hyperpod:availabilityZoneId=usw2-az2"))
+    )
+
+
+@each(BAD)
+def test_a_plan_that_is_for_something_else_fails(case: Any, said: str, aws: StubbedAws) -> None:
+    (found,) = asked(aws, *case)
+    assert (found.result, found.why) == ("FAIL", said)
+
+
+def test_a_plan_for_these_nodes_passes_and_is_asked_once(aws: StubbedAws) -> None:
+    (found,) = asked(aws, {}, [P5 | {"count": 2}, P5 | {"name": "more", "count": 2}])
+    assert (found.result, found.needed, found.limit, found.why) == ("PASS", 4, 4.0, "")
+    assert list(plans.check(stack(aws))) == []
+    aws.assert_all_asked()
+
+
+def test_a_part_that_is_over_counts_for_nothing(aws: StubbedAws) -> None:
+    over = PART | {"Status": "Expired", "TotalInstanceCount": 1}
+    plan = GOOD | {"ReservedCapacitySummaries": [over, PART]}
+    assert list(plans._misfits(stack(aws, "slurm-gpu", "hyperpod:availabilityZoneId=usw2-az2"), plan, [])) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "result", "said"),
+    [("ResourceNotFound", "FAIL", "there is none of that name"), ("AccessDenied", "UNKNOWN", "permission denied")],
+)
+def test_a_plan_that_is_not_there_fails_and_one_that_nobody_may_see_is_unknown(
+    code: str,
+    result: str,
+    said: str,
+    aws: StubbedAws,
+    on: Callable[[Aws], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Any,
+) -> None:
+    aws.refuse("sagemaker", "describe_training_plan", code)
+    (found,) = plans.check(
+        stack(
+            aws,
+            "slurm-gpu",
+            f'hyperpod:workers=[{{"name": "w", "instanceType": "ml.p5.48xlarge", "trainingPlanArn": "{ARN}"}}]',
+        )
+    )
+    assert found.result == result
+    assert said in found.why
+    monkeypatch.setattr(plans, "check", lambda _: [found])
+    monkeypatch.setattr(quotas, "check", lambda _: [])
+    on(aws)
+    shown, out, _ = run(capsys, "quotas", "dev")
+    assert shown == (Exit.FAILED if result == "FAIL" else Exit.CANNOT_KNOW)
+    assert f"{result} sagemaker: training plan p5-week" in " ".join(out.split())
+    assert "Request" not in out
