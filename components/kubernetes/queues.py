@@ -34,8 +34,9 @@ _TIMEOUT_SECONDS = 900
 # Share of nodes without accelerators; the rest is for the cluster's own pods.
 _JOBS_SHARE_OF_SYSTEM_NODE = 0.5
 _FRAMEWORKS = ("batch/job", "kubeflow.org/mpijob", "kubeflow.org/pytorchjob")
-# SageMaker Developer Guide, "Installing the training operator", Kueue: the operator itself makes the workloads.
-_HYPERPOD_JOBS = "HyperPodPytorchJob.v1.sagemaker.amazonaws.com"
+# SageMaker Developer Guide, "Installing the training operator", Kueue: the operator itself makes the workloads. The
+# kind is spelled as the operator's own (aws/sagemaker-hyperpod-cli, its template) and in "Task governance setup".
+_HYPERPOD_JOBS = "HyperPodPyTorchJob.v1.sagemaker.amazonaws.com"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,14 +81,14 @@ def test_kueue_is_installed_after_the_nodes_and_its_objects_after_kueue() -> Non
 
 
 def test_kueue_leaves_the_jobs_of_sagemakers_operator_to_that_operator() -> None:
-    """SageMaker Developer Guide, "Installing the training operator", Kueue: the one line that Kueue's file needs."""
+    """SageMaker Developer Guide, "Task governance setup": the line of Kueue's file, spelled as the operator's kind."""
     found = {}
     for stack in (planned(), plan("eks-gpu", charts={"hyperpodTrainingOperator": True}).state):
         values = one(stack, "training-queues-kueue").inputs["values"]["managerConfig"]
         integrations = json.loads(values["controllerManagerConfigYaml"])["integrations"]
         assert "kubeflow.org/pytorchjob" in integrations["frameworks"]
         found[stack is planned()] = integrations.get("externalFrameworks")
-    assert found == {True: None, False: ["HyperPodPytorchJob.v1.sagemaker.amazonaws.com"]}
+    assert found == {True: None, False: ["HyperPodPyTorchJob.v1.sagemaker.amazonaws.com"]}
 
 
 def test_jobs_of_the_stack_come_when_the_webhooks_that_check_jobs_have_nodes() -> None:
