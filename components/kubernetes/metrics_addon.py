@@ -35,7 +35,7 @@ def configuration(config: Config, workspace: str, endpoint: str) -> str:
         "customMetrics": level,
         "nodeMetrics": level,
         "acceleratedComputeMetrics": level,
-        "networkMetrics": level,  # Every type with accelerators has EFA.
+        "networkMetrics": level if any(group.type.efa_interfaces for group in config.worker_groups) else "DISABLED",
         "taskGovernanceMetrics": level if settings.charts.queues == "task-governance" else "DISABLED",
         "inferenceMetrics": "DISABLED",
         "scalingMetrics": "DISABLED",

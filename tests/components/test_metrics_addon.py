@@ -50,6 +50,12 @@ def test_its_role_writes_to_one_workspace_and_to_logs_only_where_they_are_wanted
     assert actions == {"eks-teams": {"aps", "logs"}, "eks-spot": {"aps", "kms"}}
 
 
+def test_it_reads_networks_only_where_there_is_efa() -> None:
+    kinds = {"ml.g5.xlarge": "DISABLED", "ml.g6.8xlarge": "BASIC"}
+    for kind, level in kinds.items():
+        assert levels(workers=[{"name": "workers", "instanceType": kind}])["networkMetrics"] == level
+
+
 def test_metrics_of_efa_and_of_task_governance_are_on_where_there_is_any() -> None:
     assert levels()["networkMetrics"] == "BASIC"
     assert levels()["taskGovernanceMetrics"] == "DISABLED"
