@@ -89,9 +89,9 @@ class _Identity:
 class EksAddons(ComponentResource):
     """Owns the add-ons, each pinned to a version for the cluster's Kubernetes version, and their Pod Identity roles.
 
-    Nothing waits for add-ons that need pods. Deliberately absent: roles for add-ons that do not call AWS, access to any
-    bucket but the stack's own linked one, and the EBS driver's permissions on the nodes, which ``HyperPod`` owns
-    because they need the cluster's ARN.
+    Nothing waits for add-ons that need pods. Those of SageMaker come after the nodes, by ``of_sagemaker``. Deliberately
+    absent: roles for add-ons that do not call AWS, access to any bucket but the stack's own linked one, and the EBS
+    driver's permissions on the nodes, which ``HyperPod`` owns because they need the cluster's ARN.
     """
 
     ebs_role: Output[str]
@@ -99,41 +99,52 @@ class EksAddons(ComponentResource):
     def __init__(self, name: str, args: EksAddonsArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:EksAddons", name, None, opts)
         self._name, self._args, self._child = name, args, ResourceOptions(parent=self)
-        stack, charts = args.context.settings, args.context.settings.charts
-        identities = self._identities()
+        self._known = self._identities()
+        for addon in (*NODE_ADDONS, *POD_ADDONS):
+            self._install(addon)
+        self.register_outputs({})
+
+    def of_sagemaker(self, cluster: Resource) -> None:
+        """Install SageMaker's add-ons that are switched on.
+
+        They need the chart's cert-manager and namespace, and a node of the HyperPod cluster (SageMaker Developer Guide,
+        "Task governance setup", "Setting up the SageMaker HyperPod observability add-on", "Installing the training
+        operator": prerequisites).
+        """
+        context, charts = self._args.context, self._args.context.settings.charts
         switched = {
             TRAINING_OPERATOR: charts.hyperpod_training_operator,
             TASK_GOVERNANCE: charts.queues == "task-governance",
-            metrics_addon.ADDON: metrics_addon.workspace(args.context) is not None,
+            metrics_addon.ADDON: metrics_addon.workspace(context) is not None,
         }
-        sagemaker = tuple(addon for addon, wanted in switched.items() if wanted)
-        for warning in _doubts(args.context.config, sagemaker):
+        wanted = [addon for addon, on in switched.items() if on]
+        for warning in _doubts(context.config, wanted):
             pulumi.log.warn(warning, self)
-        for addon in (*NODE_ADDONS, *POD_ADDONS, *sagemaker):
-            identity = identities.get(addon)
-            # These need the chart's cert-manager and namespace.
-            before: list[Resource] = [args.release] if addon in sagemaker else []
-            if identity and identity.namespace:
-                # An operator that starts without credentials would not get any until it starts again.
-                before.append(self._own_association(addon, identity, identity.namespace))
-                identity = None
-            aws.eks.Addon(
-                f"{name}-{addon}",
-                cluster_name=args.cluster_name,
-                addon_name=addon,
-                addon_version=addon_version(addon, stack.kubernetes_version),
-                configuration_values=self._configuration(addon),
-                # EKS installs unmanaged copies on a new cluster; the add-on takes them over.
-                resolve_conflicts_on_create="OVERWRITE",
-                resolve_conflicts_on_update="OVERWRITE",
-                pod_identity_associations=[self._association(identity)] if identity else None,
-                opts=ResourceOptions(
-                    parent=self,
-                    depends_on=before or None,
-                    custom_timeouts=None if addon in NODE_ADDONS else _POD_ADDON_TIMEOUT,
-                ),
-            )
-        self.register_outputs({})
+        for addon in wanted:
+            self._install(addon, self._args.release, cluster)
+
+    def _install(self, addon: str, *before: Resource) -> None:
+        args, identity, after = self._args, self._known.get(addon), list(before)
+        if identity and identity.namespace:
+            # An operator that starts without credentials would not get any until it starts again.
+            after.append(self._own_association(addon, identity, identity.namespace))
+            identity = None
+        aws.eks.Addon(
+            f"{self._name}-{addon}",
+            cluster_name=args.cluster_name,
+            addon_name=addon,
+            addon_version=addon_version(addon, args.context.settings.kubernetes_version),
+            configuration_values=self._configuration(addon),
+            # EKS installs unmanaged copies on a new cluster; the add-on takes them over.
+            resolve_conflicts_on_create="OVERWRITE",
+            resolve_conflicts_on_update="OVERWRITE",
+            pod_identity_associations=[self._association(identity)] if identity else None,
+            opts=ResourceOptions(
+                parent=self,
+                depends_on=after or None,
+                custom_timeouts=None if addon in NODE_ADDONS else _POD_ADDON_TIMEOUT,
+            ),
+        )
 
     def _configuration(self, addon: str) -> Input[str] | None:
         config, prometheus = self._args.context.config, self._args.context.prometheus

@@ -107,12 +107,12 @@ class Eks(ComponentResource):
             ),
             ResourceOptions(parent=self, providers=[self._kubernetes]),
         )
-        addons = EksAddons(
+        self._addons = EksAddons(
             f"{name}-addons",
             EksAddonsArgs(context=context, cluster_name=cluster_name, release=chart.release),
             ResourceOptions(parent=self),
         )
-        self.volume_role = addons.ebs_role
+        self.volume_role = self._addons.ebs_role
         if context.prometheus and settings.observability.scraper != "none":
             metrics_scraper.scraper(f"{name}-scraper", args, context.prometheus, cluster.eks_cluster.arn, self._child)
         self.orchestrator = aws_native.sagemaker.ClusterOrchestratorArgs(
@@ -132,8 +132,9 @@ class Eks(ComponentResource):
         return GroupConfig(kubernetes_config=_labels_and_taints(group))
 
     def prepare_training(self, cluster: pulumi.Resource, storage: Storage, groups: Sequence[Input[str]]) -> None:
-        """Storage classes, the teams' namespaces, and their queues, which need nodes."""
+        """Storage classes, the teams' namespaces, their queues and SageMaker's add-ons, which need nodes."""
         context, network = self._args.context, self._args.network
+        self._addons.of_sagemaker(cluster)
         Training(
             "training",
             TrainingArgs(

@@ -101,6 +101,21 @@ def test_the_training_operator_finds_its_role_and_cert_manager_when_it_starts() 
     assert one(state, "eks-chart-release").inputs["values"]["cert-manager"]["startupapicheck"] == {"enabled": False}
 
 
+def test_sagemakers_add_ons_come_when_there_are_nodes_and_no_other_add_on_waits_for_them() -> None:
+    """SageMaker Developer Guide, "Task governance setup": a node "must already exist"; the other two ask the same."""
+    state = state_of("eks-teams")
+    late = {
+        r.inputs["addonName"]
+        for r in of_type(state, "eks/addon:Addon")
+        if "hyperpod-cluster" in everything_before(state, r)
+    }
+    assert late == {
+        "amazon-sagemaker-hyperpod-observability",
+        "amazon-sagemaker-hyperpod-taskgovernance",
+        "amazon-sagemaker-hyperpod-training-operator",
+    }
+
+
 def test_the_ebs_driver_attaches_volumes_only_to_the_stacks_own_nodes() -> None:
     state = state_of("eks-gpu")
     own = one(state, "eks-addons-ebs-csi", "RolePolicy").inputs["policy"]
