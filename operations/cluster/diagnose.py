@@ -49,12 +49,15 @@ SECTIONS: Mapping[str, str] = {
     "gpu_uuid,remapped_rows.correctable,remapped_rows.uncorrectable,remapped_rows.pending,remapped_rows.failure "
     "--format=csv",
     "neuron": "neuron-ls; neuron-ls --topology",
-    "efa": "fi_info -p efa; grep -r . /sys/class/infiniband/*/ports/*/hw_counters",
+    # The counters of the driver's own commands are a device's, and not a port's, since Linux 5.14 (efa_verbs.c).
+    "efa": "fi_info -p efa; grep -r . /sys/class/infiniband/*/hw_counters /sys/class/infiniband/*/ports/*/hw_counters",
     "network": "ip -brief address; ip route; nstat -asz; ss -s",
     "storage": "mount; df -h; df -i; lsblk; lfs df -h; lctl get_param -n osc.*.state mdc.*.state",
     "processes": "ps -eo pid,user,stat,pcpu,pmem,etime,comm --sort=-pcpu | head -n 200",
     "clock": "timedatectl; chronyc tracking",
-    "health": "tail -n +1 /var/lib/hyperpod/metrics/health.prom; dcgmi health -c; dcgmi --version",
+    # DCGM checks what it watches, which is nothing until somebody says so (its Health.cpp): --fetch tells.
+    "health": "tail -n +1 /var/lib/hyperpod/metrics/health.prom /run/hyperpod-health/results.json; "
+    "dcgmi health --fetch; dcgmi health --check; dcgmi --version",
     "scheduler": f"{_OF_SLURM}scontrol --version; sinfo -R; sinfo -Nel; squeue -la; scontrol show node -o; "
     "scontrol show topology; sdiag",
     "slurm": f"{_OF_SLURM}scontrol show config; tail -n 2000 /var/log/slurm/*.log /var/log/slurm*.log",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import re
 import stat
 import subprocess
 import tarfile
@@ -80,6 +81,17 @@ def test_a_nodes_script_runs_here_and_every_section_ends_in_time(monkeypatch: py
     assert found["boot"] == "\n"
     assert len(found["processes"]) <= 256 * 1024
     assert found["processes"].endswith("90000\n"), "the end says most"
+
+
+def test_every_counter_of_efa_is_read_wherever_the_kernel_has_it(tmp_path: Path) -> None:
+    """Since Linux 5.14 a device has counters of its own besides its port's (efa_verbs.c, EFA_DEFINE_DEVICE_STATS)."""
+    for name in ("hw_counters/cmds_err", "ports/1/hw_counters/rx_drops"):
+        path = tmp_path / "rdmap0s6" / name
+        path.parent.mkdir(parents=True)
+        path.write_text("1\n")
+    folders = re.findall(r"/sys/class/infiniband/(\S+)", diagnose.SECTIONS["efa"])
+    found = {path.name for one in folders for folder in tmp_path.glob(one) for path in folder.iterdir()}
+    assert found == {"cmds_err", "rx_drops"}
 
 
 def test_every_command_of_a_section_is_one_that_a_shell_can_read() -> None:
