@@ -25,9 +25,10 @@ SCRIPT = """#!/bin/bash
 #SBATCH --requeue
 #SBATCH --open-mode=append
 #SBATCH --output={log}{extra}
-# Rank, size and address come from Slurm. The port changes with every restart, so an old socket cannot block it.
+# Rank, size and address come from Slurm. The port changes with every restart, so an old socket cannot block it;
+# from 32768 on Linux gives ports to whoever connects (ip_local_port_range).
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-MASTER_PORT=$((20000 + (SLURM_JOB_ID * 7 + ${{SLURM_RESTART_COUNT:-0}}) % 20000))
+MASTER_PORT=$((20000 + (SLURM_JOB_ID * 7 + ${{SLURM_RESTART_COUNT:-0}}) % 12000))
 export MASTER_ADDR MASTER_PORT PYTHONUNBUFFERED=1
 # HyperPod's auto-resume: it replaces a faulty node of this job and starts the job again.
 auto_resume=()

@@ -27,7 +27,7 @@ def main() -> None:
 
     rank, world = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
     torch.set_num_threads(1)
-    port = 20000 + int(os.environ.get("SLURM_JOB_ID", "0")) * 7 % 20000 + int(os.environ.get("SLURM_STEP_ID", "0")) % 7
+    port = 20000 + int(os.environ.get("SLURM_JOB_ID", "0")) * 7 % 12000 + int(os.environ.get("SLURM_STEP_ID", "0")) % 7
     store = dist.TCPStore(options.master, port, world, rank == 0, timeout=datetime.timedelta(seconds=120))
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
     if rank == 0:

@@ -379,6 +379,14 @@ def test_a_node_that_the_kernel_no_longer_finds_is_silent_too_also_by_name(by: s
     assert wait_for_requeue(tmp_path, port, "127.0.0.2", seconds=2, by=by) == (silent, 2)
 
 
+def test_no_rank_listens_on_a_port_that_linux_gives_to_others() -> None:
+    """Linux, ip-sysctl.rst, ip_local_port_range: 32768 to 60999, among them those of srun on the first node."""
+    ours = (*FILES, *(ROOT / "lifecycle" / name for name in ("hyperpod_commands/nanogpt.py", "training/gloo_sweep.py")))
+    found = re.findall(r"\b(\d{5}) \+ .*?% (\d+)", "".join(path.read_text() for path in ours))
+    assert len(found) == 6, found
+    assert max(int(first) + int(count) for first, count in found) + 7 < 32768
+
+
 def test_weights_are_read_by_a_word_that_every_release_of_transformers_takes() -> None:
     """In transformers "dtype" is new in 4.56; before, a model's constructor got it and failed. "torch_dtype" is still
     taken by 5 (modeling_utils.py, "kept for BC")."""

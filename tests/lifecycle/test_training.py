@@ -197,7 +197,7 @@ def swept(
     monkeypatch.setattr(sys, "argv", ["x", collective, "--min", sizes[0], "--max", sizes[1], "--master", "10.1.0.12"])
     sweep.main()
     # Of the ranks one keeps the store, and every job and step has its own port.
-    store = ("10.1.0.12", 28050 if job else 20000, 4, rank == 0, datetime.timedelta(minutes=2))
+    store = ("10.1.0.12", 24050 if job else 20000, 4, rank == 0, datetime.timedelta(minutes=2))
     assert joined == [(("gloo",), {"store": store, "rank": rank, "world_size": 4})]
     return capsys.readouterr().out
 
