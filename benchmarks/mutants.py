@@ -43,8 +43,9 @@ RECORD = ".coverage"
 _COVERAGE = (
     f"[run]\ndynamic_context = test_function\nsource =\n{''.join(f'    {folder}{chr(10)}' for folder in FOLDERS)}"
 )
-# A mutant that loops is noticed too. The whole fast suite takes about four minutes in one process that is recorded.
-_SECONDS = 600
+# A mutant that loops is noticed too. The run that is recorded has every test, in one process: about four minutes, and
+# three times that on a slow machine.
+_SECONDS, _RECORD_SECONDS = 600, 3600
 _SUMMARY = (
     "date",
     "commit",
@@ -114,11 +115,11 @@ def nearest(file: str, root: Path) -> list[str]:
 
 
 def _pytest(
-    root: Path, *arguments: str, under: tuple[str, ...] = (), marked: str = FAST
+    root: Path, *arguments: str, under: tuple[str, ...] = (), marked: str = FAST, seconds: float = _SECONDS
 ) -> subprocess.CompletedProcess[str]:
     options = ["-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-m", marked]
     command = [sys.executable, "-m", *under, "pytest", *options, *arguments]
-    return subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=_SECONDS, stdin=subprocess.DEVNULL)
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=seconds, stdin=subprocess.DEVNULL)
 
 
 def running(root: Path, file: str, line: int) -> list[str]:
@@ -186,7 +187,7 @@ def _recorded(copies: list[Path], near: list[str]) -> subprocess.CompletedProces
 
     first = copies[0]
     (first / ".coveragerc").write_text(_COVERAGE, encoding="utf-8")
-    done = _pytest(first, *near, under=("coverage", "run", "-m"))
+    done = _pytest(first, *near, under=("coverage", "run", "-m"), seconds=_RECORD_SECONDS)
     data = CoverageData(str(first / RECORD))
     data.read()
     for other in copies[1:]:
