@@ -107,6 +107,14 @@ def test_the_agent_writes_to_the_workspace(host: FakeHost) -> None:
     )
 
 
+def test_the_agent_reads_the_file_that_its_translator_writes(host: FakeHost) -> None:
+    """Beside the file of --output, whatever that is called (amazon-cloudwatch-agent, tool/translator/translator.go,
+    yamlConfigFileName). With none there the agent ends at once, and nothing is sent."""
+    text = collector.unit(host)
+    (written,) = re.findall(r" --output (\S+)/\S+ ", text)
+    assert re.findall(r" -otelconfig (\S+)", text) == [f"{written}/amazon-cloudwatch-agent.yaml"]
+
+
 @pytest.mark.parametrize(
     "url", [REMOTE_WRITE.replace(".amazonaws.com", ".amazonaws.com.cn"), "https://example.com/api/v1/write"]
 )

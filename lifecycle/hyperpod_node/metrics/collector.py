@@ -2,7 +2,8 @@
 
 It runs as a process of its own, with its own files, so that whatever HyperPod configures the image's own agent for
 stays as it is. The commands are those of amazon-cloudwatch-agent-ctl and start-amazon-cloudwatch-agent
-(github.com/aws/amazon-cloudwatch-agent, 2026-08): a translator makes the agent's two files from one of ours.
+(github.com/aws/amazon-cloudwatch-agent, 2026-08): a translator makes the agent's two files from one of ours. It gives
+the second a name of its own (tool/translator/translator.go, ``yamlConfigFileName``).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ RuntimeDirectory={unit}
 RuntimeDirectoryMode=0700
 ExecStartPre={agent}/bin/config-translator --input {folder}/none.json --input-dir {folder}/agent.d \
 --output {run}/agent.toml --mode ec2 --config {agent}/etc/common-config.toml
-ExecStart={agent}/bin/amazon-cloudwatch-agent -config {run}/agent.toml -otelconfig {run}/agent.yaml \
+ExecStart={agent}/bin/amazon-cloudwatch-agent -config {run}/agent.toml -otelconfig {run}/amazon-cloudwatch-agent.yaml \
 -pidfile {run}/agent.pid
 """
 _URL = re.compile(
