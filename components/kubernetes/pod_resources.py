@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from ..catalogue.accelerators import ACCELERATORS, EFA_RESOURCE
@@ -17,6 +17,14 @@ HUGE_PAGES_RESOURCE = "hugepages-2Mi"
 # that requests what its node does not have never starts, and libfabric works without huge pages.
 NODE_HUGE_PAGES_MIB = 5128 * 2
 POD_HUGE_PAGES_MIB = 5120
+# The names that SageMaker's queues have for what pods ask for, which differ from ours (aws/sagemaker-hyperpod-cli,
+# NEURON_RESOURCE_LIMIT_KEY; its walkthrough of task governance prints a queue's resources: this, CPUs, memory, GPUs and
+# EFA, and no huge pages). Kueue never admits a job that asks for anything else (flavorassigner.go; SageMaker Developer
+# Guide, "Task governance setup": excludeResourcePrefixes is empty).
+_GOVERNED = {"aws.amazon.com/neuron": "aws.amazon.com/neurondevice"}
+# The device plugin of the pinned HyperPod chart offers a chip by both of those names, and its cores (EKS workshop, a
+# node's capacity). Neuron 2.22 ended the second one ("Neuron Containers", release notes); the chart has 2.19.
+_NEURON_CORE = "aws.amazon.com/neuroncore"
 # The rest is for kubelet, the DaemonSets and the page cache of the Lustre client.
 _SHARE_OF_NODE = 0.75
 
@@ -36,6 +44,20 @@ def device_resource(group: InstanceGroup) -> str:
 def device_resources(groups: Iterable[InstanceGroup]) -> list[str]:
     """The names of all accelerators of the groups, sorted."""
     return sorted({device_resource(group) for group in groups if group.type.accelerator})
+
+
+def requested_devices(groups: Iterable[InstanceGroup], *, governed: bool) -> list[str]:
+    """The names by which jobs ask for the groups' accelerators; ``governed``: in the queues of task governance."""
+    return [_GOVERNED.get(name, name) if governed else name for name in device_resources(groups)]
+
+
+def device_limits(groups: Sequence[InstanceGroup], devices: int, *, governed: bool) -> dict[str, int]:
+    """How much pods may ask for together by every name that the device plugins have, so that none goes around."""
+    limits = dict.fromkeys(requested_devices(groups, governed=governed), devices)
+    cores = [group.type.neuron_cores // group.type.accelerators for group in groups if group.type.neuron_cores]
+    if cores:
+        limits = dict.fromkeys(sum(_GOVERNED.items(), ()), 0) | limits | {_NEURON_CORE: devices * max(cores)}
+    return limits
 
 
 def huge_pages_mib(group: InstanceGroup) -> int:
@@ -67,18 +89,24 @@ def node_capacity(group: InstanceGroup) -> Resources:
     return capacity
 
 
-def pod_request(group: InstanceGroup, *, devices: int | None = None, efa: int | None = None) -> Resources:
-    """What a training pod requests: by default a whole node. CPUs and memory are proportional to the devices."""
+def pod_request(
+    group: InstanceGroup, *, devices: int | None = None, efa: int | None = None, governed: bool = False
+) -> Resources:
+    """What a training pod requests: by default a whole node. CPUs and memory are proportional to the devices.
+
+    ``governed``: it is for the queues of SageMaker's task governance, which know no huge pages.
+    """
     devices = group.type.accelerators if devices is None else devices
     share = _SHARE_OF_NODE * devices / group.type.accelerators
     interfaces = efa_interfaces(group) if efa is None else efa
+    (device,) = requested_devices([group], governed=governed)
     request: Resources = {
         "cpu": max(1, int(node_cpus(group) * share)),
         "memory": f"{max(1, int(group.type.memory_gib * share))}Gi",
-        device_resource(group): devices,
+        device: devices,
     }
     if interfaces:
         request[EFA_RESOURCE] = interfaces
-    if interfaces and huge_pages_mib(group):
+    if interfaces and huge_pages_mib(group) and not governed:
         request[HUGE_PAGES_RESOURCE] = f"{POD_HUGE_PAGES_MIB}Mi"
     return request

@@ -71,6 +71,7 @@ class Training(ComponentResource):
                     groups=groups,
                     # Queues lend what is idle; without them only quotas separate teams.
                     accelerators=total if queued else int(total * part[namespace] + 1e-9),
+                    governed=settings.charts.queues == "task-governance",
                     file_system=args.file_system,
                     separate=bool(settings.teams),
                     linked_data=bool(settings.fsx.linked_bucket),

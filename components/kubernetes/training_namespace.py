@@ -17,7 +17,7 @@ from .access import team_group
 from .directories import TEAMS, FileSystem, Mount, declare
 from .network_policies import of_team
 from .pod_environment import config_map_name, pod_variables
-from .pod_resources import device_resources, efa_interfaces
+from .pod_resources import device_limits, efa_interfaces
 from .queues import binary_quantity
 from .storage import DATA_CLAIM, LUSTRE_CLASS, VOLUME_CLASS
 
@@ -44,15 +44,17 @@ _RIGHTS = (
 class TrainingNamespaceArgs:
     """What a namespace is made from.
 
-    ``accelerators`` limits the devices of all its pods together. ``separate``: the team sees only its own directory of
-    the file system, and with ``linked_data`` the linked bucket's, which it can only read. ``scraped_from`` and
-    ``operated``: as in ``of_team``. ``after``: what the namespace waits for, and what is deleted only once it is gone.
+    ``accelerators`` limits the devices of all its pods together; ``governed``: task governance queues its jobs.
+    ``separate``: the team sees only its own directory of the file system, and with ``linked_data`` the linked bucket's,
+    which it can only read. ``scraped_from`` and ``operated``: as in ``of_team``. ``after``: what the namespace waits
+    for, and what is deleted only once it is gone.
     """
 
     namespace: str
     team: Team
     groups: Sequence[InstanceGroup]
     accelerators: int
+    governed: bool = False
     file_system: FileSystem
     separate: bool
     linked_data: bool
@@ -100,8 +102,8 @@ class TrainingNamespace(ComponentResource):
 
     def _limits(self) -> None:
         args = self._args
-        devices = device_resources(args.groups)
-        hard: dict[str, str] = {f"requests.{device}": str(args.accelerators) for device in devices}
+        devices = device_limits(args.groups, args.accelerators, governed=args.governed)
+        hard: dict[str, str] = {f"requests.{device}": str(most) for device, most in devices.items()}
         hard[f"requests.{EFA_RESOURCE}"] = str(sum(efa_interfaces(group) * group.count for group in args.groups))
         # Nothing here serves clients outside of the cluster.
         hard |= {"services.loadbalancers": "0", "services.nodeports": "0", "persistentvolumeclaims": "20"}

@@ -123,7 +123,7 @@ def render(
             nodes=nodes,
             image=image,
             command=job.command(plan),
-            node=_node(workers, processes, devices, efa),
+            node=_node(workers, processes, devices, efa, governed=settings.charts.queues == "task-governance"),
             labels={NAME_LABEL: name, **({GROUP_LABEL: workers.name} if told else {})},
             reports=PORT_NAME if told else "",
             reports_port=PORT,
@@ -219,8 +219,10 @@ def _image_problems(config: Config, image: str | None) -> list[str]:
     ]
 
 
-def _node(group: InstanceGroup, processes: int, devices: int | None, efa: int | None) -> dict[str, Any]:
-    request = pod_request(group, devices=devices, efa=efa)
+def _node(
+    group: InstanceGroup, processes: int, devices: int | None, efa: int | None, *, governed: bool
+) -> dict[str, Any]:
+    request = pod_request(group, devices=devices, efa=efa, governed=governed)
     return {
         "type": group.type.name,
         "group": group.name,

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 from hyperpod_commands import bandwidth, pairs
 
 from components.config import Config, InstanceGroup
-from components.kubernetes.pod_resources import device_resources
+from components.kubernetes.pod_resources import requested_devices
 
 from ..failures import Failure, bad_input
 from . import pair_tests
@@ -102,7 +102,8 @@ def _quota(api: Api, job: Object, config: Config) -> Iterator[str]:
     metadata = {"name": "quota", "namespace": job["metadata"]["namespace"]}
     found = api.get({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata}) or {}
     status = found.get("status") or {}
-    for device in device_resources(config.worker_groups):
+    governed = config.settings.charts.queues == "task-governance"
+    for device in requested_devices(config.worker_groups, governed=governed):
         key = f"requests.{device}"
         hard, used = int((status.get("hard") or {}).get(key, -1)), int((status.get("used") or {}).get(key, 0))
         wanted = devices_of(job, device)
