@@ -21,6 +21,16 @@ from ..target import Target
 # CreateClusterSchedulerConfig, PriorityClass: weights of 0 to 100.
 PRIORITIES = {"high": 90, "normal": 50, "low": 10}
 _SETTLED = ("Created", "Updated")
+# SageMaker Developer Guide, HyperPod task governance, "Troubleshoot", Policies: these must be deleted and made again,
+# and a failed update is tried again.
+_BEYOND_REPAIR = (
+    "CreateFailed",
+    "CreateRollbackFailed",
+    "UpdateRollbackFailed",
+    "DeleteFailed",
+    "DeleteRollbackFailed",
+)
+_TRY_AGAIN = "UpdateFailed"
 _PAUSE_SECONDS, _TIMEOUT_SECONDS = 5.0, 600.0
 
 
@@ -86,16 +96,16 @@ def apply(chosen: Target, pause: float = _PAUSE_SECONDS) -> list[Change]:
     """Make policy and quotas what the configuration says. Raises Failure where SageMaker cannot."""
     _require(chosen)
     arn = str(chosen.cluster["ClusterArn"])
-    changes = []
+    changes = list(_drop_quotas_of_others(chosen, arn))
     for kind, name, configuration, more in wanted(chosen.config):
-        summary = _find(chosen, kind, arn, name)
+        summary = _at_rest(chosen, kind, arn, name, pause)
         if summary is None:
             made = kind.call(chosen, "create", Name=name, ClusterArn=arn, **{kind.key: configuration}, **more)
             _settle(chosen, kind, made[kind.id_key], name, pause)
             changes.append(Change(what=f"{kind.title} {name}", done="created"))
             continue
         found = kind.call(chosen, "describe", **{kind.id_key: summary[kind.id_key]})
-        if _contains(found.get(kind.key) or {}, configuration):
+        if found["Status"] != _TRY_AGAIN and _contains(found.get(kind.key) or {}, configuration):
             changes.append(Change(what=f"{kind.title} {name}", done="unchanged"))
             continue
         version = found[kind.version_key]
@@ -110,10 +120,10 @@ def apply(chosen: Target, pause: float = _PAUSE_SECONDS) -> list[Change]:
 
 
 def remove(chosen: Target) -> list[Change]:
-    """Remove the quotas, then the policy, with the configuration's names."""
+    """Remove the quotas, then the policy, with the names that the configuration gives."""
     _require(chosen)
     arn = str(chosen.cluster["ClusterArn"])
-    changes = []
+    changes = list(_drop_quotas_of_others(chosen, arn))
     for kind, name, _, _ in reversed(list(wanted(chosen.config))):
         if summary := _find(chosen, kind, arn, name):
             kind.call(chosen, "delete", **{kind.id_key: summary[kind.id_key]})
@@ -127,6 +137,34 @@ def _require(chosen: Target) -> None:
             f"{chosen.stack} does not use task governance",
             "set hyperpod:charts.queues to task-governance and deploy, or use Kueue's own queues as they are",
         )
+
+
+def _drop_quotas_of_others(chosen: Target, arn: str) -> Iterator[Change]:
+    """Delete what earlier runs made for teams that are no more: it would keep devices from the others, and a cluster
+    with quotas cannot be deleted.
+    """
+    cluster, here = chosen.config.settings.cluster_name, {name for _, name, _, _ in wanted(chosen.config)}
+    for one in chosen.aws.pages("sagemaker", f"list{QUOTA.snake}s", QUOTA.summaries, ClusterArn=arn):
+        ours = one["Name"] == quota_name(cluster, one["ComputeQuotaTarget"]["TeamName"])
+        if ours and one["Name"] not in here and one["Status"] not in ("Deleting", "Deleted"):
+            QUOTA.call(chosen, "delete", **{QUOTA.id_key: one[QUOTA.id_key]})
+            yield Change(what=f"{QUOTA.title} {one['Name']}", done="deleted")
+
+
+def _at_rest(chosen: Target, kind: _Kind, arn: str, name: str, pause: float) -> dict[str, Any] | None:
+    """The one of this name once SageMaker is done with it; None where there is none, or none that can be mended."""
+    deadline, deleted = time.monotonic() + _TIMEOUT_SECONDS, False
+    while time.monotonic() < deadline:
+        summary = _find(chosen, kind, arn, name)
+        if summary is None or summary["Status"] in (*_SETTLED, _TRY_AGAIN):
+            return summary
+        if summary["Status"] in _BEYOND_REPAIR:
+            if deleted:
+                break
+            kind.call(chosen, "delete", **{kind.id_key: summary[kind.id_key]})
+            deleted = True
+        time.sleep(pause)
+    raise Failure(f"{kind.title} {name} is {(summary or {}).get('Status')}", "delete it, then run this again")
 
 
 def _find(chosen: Target, kind: _Kind, arn: str, name: str) -> dict[str, Any] | None:

@@ -77,6 +77,7 @@ def test_teams_get_the_devices_they_were_promised_and_may_lend_and_borrow(aws: S
 
 def test_the_first_run_creates_the_policy_then_each_quota(aws: StubbedAws) -> None:
     chosen = governed(aws)
+    listed(aws, "compute_quotas")
     listed(aws, "cluster_scheduler_configs")
     created(aws, "cluster_scheduler_config", policy(), Name="eks-gpu-policy", ClusterArn=ARN)
     listed(aws, "compute_quotas")
@@ -89,6 +90,7 @@ def test_the_first_run_creates_the_policy_then_each_quota(aws: StubbedAws) -> No
 def test_a_second_run_changes_only_what_differs(aws: StubbedAws) -> None:
     chosen = governed(aws)
     same = {"PriorityClasses": CLASSES, "FairShare": "Enabled", "IdleResourceSharing": "Enabled"}
+    listed(aws, "compute_quotas", quota())
     listed(aws, "cluster_scheduler_configs", policy())
     aws.answer("sagemaker", "describe_cluster_scheduler_config", policy(SchedulerConfig=same))
     listed(aws, "compute_quotas", quota())
@@ -104,6 +106,7 @@ def test_a_second_run_changes_only_what_differs(aws: StubbedAws) -> None:
 
 def test_what_sagemaker_could_not_bring_into_the_cluster_is_said_with_its_reason(aws: StubbedAws) -> None:
     chosen = governed(aws)
+    listed(aws, "compute_quotas")
     listed(aws, "cluster_scheduler_configs")
     created(aws, "cluster_scheduler_config", policy("CreateFailed", FailureReason="no Kueue"))
     with pytest.raises(Failure, match="no Kueue") as failed:
@@ -113,6 +116,7 @@ def test_what_sagemaker_could_not_bring_into_the_cluster_is_said_with_its_reason
 
 def test_remove_takes_the_quotas_first(aws: StubbedAws) -> None:
     chosen = governed(aws)
+    listed(aws, "compute_quotas", quota())
     listed(aws, "compute_quotas", quota())
     aws.answer("sagemaker", "delete_compute_quota", {})
     listed(aws, "cluster_scheduler_configs", policy())
@@ -146,6 +150,7 @@ def test_groups_of_one_type_count_together_and_no_device_is_lost_in_a_fraction(a
 
 def test_deleted_resources_are_recreated_and_extra_ones_are_removed(aws: StubbedAws) -> None:
     chosen = governed(aws)
+    listed(aws, "compute_quotas", quota())
     listed(aws, "cluster_scheduler_configs", policy("Deleted"))
     created(aws, "cluster_scheduler_config", policy(), Name="eks-gpu-policy")
     listed(aws, "compute_quotas", quota())
@@ -157,4 +162,51 @@ def test_deleted_resources_are_recreated_and_extra_ones_are_removed(aws: Stubbed
     aws.answer("sagemaker", "update_compute_quota", answer, ComputeQuotaConfig=wanted)
     aws.answer("sagemaker", "describe_compute_quota", quota("Updated"))
     assert [change.done for change in governance.apply(chosen, pause=0)] == ["created", "updated"]
+    aws.assert_all_asked()
+
+
+@pytest.mark.parametrize("status", ["CreateFailed", "CreateRollbackFailed", "UpdateRollbackFailed", "DeleteFailed"])
+def test_what_failed_for_good_is_deleted_and_made_again(aws: StubbedAws, status: str) -> None:
+    """SageMaker Developer Guide, HyperPod task governance, "Troubleshoot", Policies."""
+    chosen = governed(aws)
+    listed(aws, "compute_quotas", quota())
+    listed(aws, "cluster_scheduler_configs", policy(status))
+    aws.answer("sagemaker", "delete_cluster_scheduler_config", {}, ClusterSchedulerConfigId="policyid1234")
+    listed(aws, "cluster_scheduler_configs", policy("Deleting"))
+    listed(aws, "cluster_scheduler_configs", policy("Deleted"))
+    created(aws, "cluster_scheduler_config", policy(), Name="eks-gpu-policy")
+    listed(aws, "compute_quotas", quota())
+    (_, _, same, _) = list(governance.wanted(chosen.config))[1]
+    aws.answer("sagemaker", "describe_compute_quota", quota(ComputeQuotaConfig=same))
+    assert [change.done for change in governance.apply(chosen, pause=0)] == ["created", "unchanged"]
+    aws.assert_all_asked()
+
+
+def test_an_update_that_failed_is_tried_again_and_one_under_way_is_waited_for(aws: StubbedAws) -> None:
+    chosen = governed(aws)
+    listed(aws, "compute_quotas", quota("UpdateFailed"))
+    (_, _, scheduler, _), (_, _, same, _) = governance.wanted(chosen.config)
+    listed(aws, "cluster_scheduler_configs", policy("Updating"))
+    listed(aws, "cluster_scheduler_configs", policy("Updated"))
+    aws.answer("sagemaker", "describe_cluster_scheduler_config", policy("Updated", SchedulerConfig=scheduler))
+    listed(aws, "compute_quotas", quota("UpdateFailed"))
+    aws.answer("sagemaker", "describe_compute_quota", quota("UpdateFailed", ComputeQuotaConfig=same))
+    answer = {"ComputeQuotaArn": quota()["ComputeQuotaArn"], "ComputeQuotaVersion": 4}
+    aws.answer("sagemaker", "update_compute_quota", answer, TargetVersion=3, ComputeQuotaConfig=same)
+    aws.answer("sagemaker", "describe_compute_quota", quota("Updated"))
+    assert [change.done for change in governance.apply(chosen, pause=0)] == ["unchanged", "updated"]
+    aws.assert_all_asked()
+
+
+def test_a_quota_goes_with_its_team_and_those_of_other_names_stay(aws: StubbedAws) -> None:
+    """The same page: a cluster with quotas cannot be deleted."""
+    chosen = governed(aws)
+    by_hand = quota(team="astronomy", Name="made-by-hand")
+    listed(aws, "compute_quotas", quota(), quota(team="gone", ComputeQuotaId="quotaid67890"), by_hand)
+    aws.answer("sagemaker", "delete_compute_quota", {}, ComputeQuotaId="quotaid67890")
+    listed(aws, "compute_quotas", quota())
+    aws.answer("sagemaker", "delete_compute_quota", {}, ComputeQuotaId="quotaid12345")
+    listed(aws, "cluster_scheduler_configs")
+    done = [(change.what, change.done) for change in governance.remove(chosen)]
+    assert done == [("quota eks-gpu-gone", "deleted"), ("quota eks-gpu-training", "deleted")]
     aws.assert_all_asked()
