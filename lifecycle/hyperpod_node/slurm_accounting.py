@@ -13,7 +13,8 @@ def settings(host: str, kinds: Sequence[str]) -> Dict[str, str]:
     return {
         "AccountingStorageType": "accounting_storage/slurmdbd",
         "AccountingStorageHost": host,
-        "AccountingStorageTRES": ",".join(f"gres/{kind}" for kind in kinds),
+        # Slurm reads no line without a value.
+        **({"AccountingStorageTRES": ",".join(f"gres/{kind}" for kind in kinds)} if kinds else {}),
         # Both need an association: a job of somebody who has none is refused.
         "AccountingStorageEnforce": "limits,qos",
         "JobAcctGatherType": "jobacct_gather/linux",
