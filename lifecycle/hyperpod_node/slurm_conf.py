@@ -173,7 +173,9 @@ def render(
         # The defaults of 3 and 30 seconds suit clusters with thousands of short jobs. After slurmctld reads its
         # configuration, which it does whenever a node joins, it waits 3 or 4 seconds before it schedules; backfill
         # starts a job within one. bf_max_time is slurm.conf(5)'s default; it advises max_rpc_cnt for short intervals.
-        "SchedulerParameters": f"batch_sched_delay=1,bf_interval=1,bf_max_time=30,max_rpc_cnt=150,{NO_HOLD}",
+        # No job waits longer for near nodes than max_switch_wait, whatever it says; the default is 300.
+        "SchedulerParameters": "batch_sched_delay=1,bf_interval=1,bf_max_time=30,max_rpc_cnt=150,max_switch_wait=3600,"
+        + NO_HOLD,
         # A job gets slurmd's limits (slurm_worker.py), and not those of the shell that submits it, as by default: a
         # session of Session Manager may pin next to no memory, which EFA has to.
         "PropagateResourceLimitsExcept": "MEMLOCK,NOFILE,STACK",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,7 +106,7 @@ JobRequeue=1
 ReturnToService=2
 SlurmdTimeout=60
 KillWait=10
-SchedulerParameters=batch_sched_delay=1,bf_interval=1,bf_max_time=30,max_rpc_cnt=150,nohold_on_prolog_fail
+SchedulerParameters=batch_sched_delay=1,bf_interval=1,bf_max_time=30,max_rpc_cnt=150,max_switch_wait=3600,nohold_on_prolog_fail
 PropagateResourceLimitsExcept=MEMLOCK,NOFILE,STACK
 Prolog={BIN}/hyperpod-prolog
 Epilog={BIN}/hyperpod-epilog
@@ -148,6 +150,17 @@ def test_everything_that_may_be_added_is_added_where_slurm_conf_says_nothing() -
     without = slurm_conf.render(slurm_conf.parse("ClusterName=x\n"), {}, {}, BIN, database="db")
     assert not [word for word in ("Gres", "TRESBilling", "PartitionName", "Contain") if word in without]
     assert f"TaskProlog={BIN}/hyperpod-task-prolog\n" in without
+    # Slurm 24.11 reads no further than a name without a value: "Parse error in file ... AccountingStorageTRES=".
+    assert not re.findall(r"^\w+=$", without, re.M)
+
+
+def test_a_job_may_wait_for_near_nodes_as_long_as_the_guide_says() -> None:
+    """Slurm waits no longer than max_switch_wait, 300 seconds by default, whatever a job says (slurm.conf(5))."""
+    text = (Path(__file__).parents[2] / "docs/slurm.md").read_text()
+    (minutes,) = re.findall(r"--switches=1@(\d+):00 ", text)
+    (most,) = re.findall(r"max_switch_wait=(\d+)", OURS)
+    assert int(minutes) * 60 <= int(most)
+    assert f"for {int(most) // 60} minutes at most" in text
 
 
 def test_accelerators_of_two_kinds_are_counted_and_cost_by_their_names() -> None:
