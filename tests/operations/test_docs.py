@@ -236,3 +236,11 @@ def test_the_python_example_takes_a_slow_network_for_a_failure(
     example = runpy.run_path(str(ROOT / "docs" / "automation.py"))
     assert example["measure"](None) == code
     assert "20.0 GB/s of at least 40.0\nthe peak is too low" in capsys.readouterr().out
+
+
+def test_the_example_of_a_directory_is_what_sssd_reads() -> None:
+    """sssd.conf(5), "FILE FORMAT": a comment has a line of its own; behind a value it belongs to the value."""
+    text = (ROOT / "docs/slurm-teams.md").read_text()
+    lines = text.partition("    [sssd]\n")[2].partition("\n\n`")[0].splitlines()
+    assert len(lines) > 12
+    assert [line for line in lines if "=" in line and "#" in line.partition("=")[2]] == []
