@@ -21,28 +21,30 @@ WARNED_DAYS = 90
 
 @dataclass(frozen=True, kw_only=True)
 class KubernetesVersion:
-    """One version. ``standard_support_until`` and ``extended_support_until``: last days, None where unknown.
+    """One version. ``standard_support_until`` and ``extended_support_until``: the days on which it ends, UTC, which are
+    without it already (EKS User Guide, "Kubernetes version lifecycle": extended support is billed from the beginning
+    of the first, and on the second no cluster of the version can be created any more).
 
     ``hyperpod``: whether SageMaker's documentation names the version. EKS offers every version in the table.
     """
 
     version: str
-    standard_support_until: date | None = None
-    extended_support_until: date | None = None
+    standard_support_until: date
+    extended_support_until: date
     hyperpod: bool
     source: str
 
     def extended_support(self, on: date) -> bool:
         """Whether EKS charges for extended support on that day."""
-        return self.standard_support_until is not None and on > self.standard_support_until
+        return self.standard_days_left(on) <= 0
 
-    def standard_days_left(self, on: date) -> int | None:
-        """Days until EKS charges for extended support; negative after that."""
-        return (self.standard_support_until - on).days if self.standard_support_until else None
+    def standard_days_left(self, on: date) -> int:
+        """Days until EKS charges for extended support; 0 on the first, negative after that."""
+        return (self.standard_support_until - on).days
 
-    def days_left(self, on: date) -> int | None:
-        """Days until EKS refuses new clusters of this version and upgrades existing ones; negative after that."""
-        return (self.extended_support_until - on).days if self.extended_support_until else None
+    def days_left(self, on: date) -> int:
+        """Days until EKS refuses new clusters of this version and upgrades existing ones; 0 on the first such day."""
+        return (self.extended_support_until - on).days
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,10 +79,9 @@ def addon_version(addon: str, kubernetes: str) -> str | None:
 def extended_support_notice(kubernetes: str) -> str:
     """A warning that the version costs extended support, or soon will; otherwise empty."""
     version = KUBERNETES_VERSIONS[kubernetes]
-    days = version.standard_days_left(today())
-    if days is None or days >= WARNED_DAYS:
+    if version.standard_days_left(today()) >= WARNED_DAYS:
         return ""
     when = "is under extended support"
-    if days >= 0:
-        when = f"will be under extended support after {version.standard_support_until}"
+    if not version.extended_support(today()):
+        when = f"will be under extended support from {version.standard_support_until} on"
     return f"Kubernetes {kubernetes} {when}, at six times the price of the control plane"

@@ -39,13 +39,13 @@ def kubernetes_problems(settings: Settings, region: Region | None) -> Iterator[P
         return
     today, asked = kubernetes_versions.today(), KUBERNETES_VERSIONS.get(settings.kubernetes_version)
     if asked is None:
-        there = [name for name, row in KUBERNETES_VERSIONS.items() if (row.days_left(today) or 0) >= 0]
+        there = [name for name, row in KUBERNETES_VERSIONS.items() if row.days_left(today) > 0]
         yield Problem(
             key="hyperpod:kubernetesVersion",
             what=f'"{settings.kubernetes_version}" is not supported',
             fix=f"one of {', '.join(there)} (in quotes, or YAML makes 1.30 a number)",
         )
-    elif (asked.days_left(today) or 0) < 0:
+    elif asked.days_left(today) <= 0:
         yield Problem(
             key="hyperpod:kubernetesVersion",
             what=f"EKS ended its support of {settings.kubernetes_version} on {asked.extended_support_until}",

@@ -206,10 +206,9 @@ class Eks(ComponentResource):
     def _warn_of(self, version: str) -> None:
         """Warn of what the version costs or will soon need."""
         row = KUBERNETES_VERSIONS[version]
-        days = row.days_left(kubernetes_versions.today())
         if ends := extended_support_notice(version):
             pulumi.log.warn(f"{ends}: set hyperpod:kubernetesVersion to a newer one", self)
-        if days is not None and days < WARNED_DAYS:
+        if row.days_left(kubernetes_versions.today()) < WARNED_DAYS:
             pulumi.log.warn(
                 f"EKS ends its support of Kubernetes {version} on {row.extended_support_until}, and upgrades the "
                 "cluster by itself then: set hyperpod:kubernetesVersion to a newer one before",

@@ -54,7 +54,7 @@ def test_every_addon_has_the_version_that_belongs_to_the_clusters(
     version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A day on which EKS has every version of the table.
-    monkeypatch.setattr("components.catalogue.kubernetes_versions.today", lambda: date(2026, 11, 26))
+    monkeypatch.setattr("components.catalogue.kubernetes_versions.today", lambda: date(2026, 11, 25))
     state = plan("eks-gpu", kubernetesVersion=version).state if version != DEFAULT_VERSION else state_of("eks-gpu")
     addons = {r.inputs["addonName"]: r.inputs["addonVersion"] for r in of_type(state, "eks/addon:Addon")}
     assert addons == {addon: addon_version(addon, version) for addon in (*NODE_ADDONS, *POD_ADDONS)}

@@ -47,7 +47,6 @@ def test_every_version_has_exactly_one_version_of_every_addon(version: str) -> N
 def test_the_default_is_under_standard_support_for_months() -> None:
     until = KUBERNETES_VERSIONS[DEFAULT_VERSION].standard_support_until
     # The tables' newest row was looked up on this day.
-    assert until is not None
     assert (until - date(2026, 11, 22)).days > WARNED_DAYS
 
 
@@ -55,9 +54,9 @@ def test_the_default_is_under_standard_support_for_months() -> None:
     ("day", "notice"),
     [
         (date(2026, 9, 3), ""),
-        (date(2026, 9, 4), "Kubernetes 1.34 will be under extended support after 2026-12-02"),
-        (date(2026, 12, 2), "Kubernetes 1.34 will be under extended support after 2026-12-02"),
-        (date(2026, 12, 3), "Kubernetes 1.34 is under extended support"),
+        (date(2026, 9, 4), "Kubernetes 1.34 will be under extended support from 2026-12-02 on"),
+        (date(2026, 12, 1), "Kubernetes 1.34 will be under extended support from 2026-12-02 on"),
+        (date(2026, 12, 2), "Kubernetes 1.34 is under extended support"),
     ],
 )
 def test_extended_support_is_announced_before_it_costs(day: date, notice: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,26 +83,27 @@ def test_an_addon_that_a_version_lacks_is_an_error_and_not_a_guess() -> None:
         addon_version("coredns", "1.30")
 
 
-def test_extended_support_begins_the_day_after_standard_support_ends() -> None:
+def test_extended_support_costs_from_the_day_on_that_standard_support_ends() -> None:
+    # EKS User Guide, "Kubernetes version lifecycle": billed from the beginning of that day.
     version = KUBERNETES_VERSIONS["1.34"]
-    assert not version.extended_support(date(2026, 12, 2))
-    assert version.extended_support(date(2026, 12, 3))
-    assert KUBERNETES_VERSIONS["1.36"].extended_support(date(2027, 8, 3))
+    assert not version.extended_support(date(2026, 12, 1))
+    assert version.extended_support(date(2026, 12, 2))
+    assert KUBERNETES_VERSIONS["1.36"].extended_support(date(2027, 8, 2))
 
 
 def test_extended_support_ends_a_year_after_standard_support() -> None:
     for version in KUBERNETES_VERSIONS.values():
         standard = version.standard_support_until
-        assert standard is not None, f"{version.version}: EKS's calendar has every version that it offers"
         assert version.extended_support_until == standard.replace(year=standard.year + 1)
 
 
 BAD: dict[str, tuple[tuple[date, str], str]] = {
-    "the day after support ends": (
-        (date(2027, 3, 24), "1.32"),
+    # EKS User Guide, "Kubernetes version lifecycle": no new cluster "on the end of extended support date".
+    "the day that support ends": (
+        (date(2027, 3, 23), "1.32"),
         "EKS ended its support of 1.32 on 2027-03-23; a newer one",
     ),
-    "a version that EKS has no more": ((date(2027, 3, 24), "1.30"), "one of 1.33, 1.34, 1.35"),
+    "a version that EKS has no more": ((date(2027, 3, 23), "1.30"), "one of 1.33, 1.34, 1.35"),
 }
 
 
@@ -121,8 +121,8 @@ def test_a_version_without_support_is_refused(chosen: tuple[date, str], said: st
     assert said in problem
 
 
-def test_a_version_is_taken_until_its_last_day() -> None:
-    assert told((date(2027, 3, 23), "1.32")) == []
+def test_a_version_is_taken_until_the_day_before() -> None:
+    assert told((date(2027, 3, 22), "1.32")) == []
 
 
 def test_the_end_of_a_versions_support_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
