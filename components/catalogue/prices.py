@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from .rows import table
 
-Unit: TypeAlias = Literal["hour", "month", "GB-month", "MBps-month", "GB", "10M samples"]
+Unit: TypeAlias = Literal["hour", "month", "GB-month", "MBps-month", "GB", "10M samples", "billion samples"]
 
 # The regions whose list prices the tables have; others cost more or less.
 PRICED_REGIONS = ("us-east-1", "us-west-2")

@@ -107,11 +107,13 @@ def usage(config: Config) -> dict[str, tuple[str, ...]]:
         if not settings.network.closed:
             found["traffic through the NAT gateway"] = ("nat_gateway_gb",)
         found["traffic through VPC endpoints"] = ("interface_endpoint_gb",)
-    found["CloudWatch Logs"] = ("cloudwatch_logs_ingest",)
+    found["CloudWatch Logs"] = ("cloudwatch_logs_ingest", "cloudwatch_logs_storage")
+    if settings.fsx.backup_days:
+        found["backups of file systems"] = ("fsx_backup",)
     if settings.orchestrator == "eks":
         found["volumes that pods claim"] = ("ebs_gp3",)
     if settings.observability.with_prometheus:
-        found["managed Prometheus"] = ("amp_ingest", "amp_storage")
+        found["managed Prometheus"] = ("amp_ingest", "amp_query", "amp_storage")
     if settings.observability.scraper != "none":
         found["its collector"] = ("amp_collector_samples",)
     if settings.observability.grafana == "create":
@@ -125,8 +127,8 @@ def usage(config: Config) -> dict[str, tuple[str, ...]]:
 
 def _in_words(item: str) -> str:
     one = price(item)
-    per = "for 10 million samples" if one.unit == "10M samples" else f"a {one.unit}"
-    return f"${one.usd:.{2 if round(one.usd, 2) == one.usd else 3}f} {per}"
+    per = {"10M samples": "for 10 million samples", "billion samples": "for a billion samples"}.get(one.unit)
+    return f"${one.usd:.{2 if round(one.usd, 2) == one.usd else 3}f} {per or f'a {one.unit}'}"
 
 
 def _group_part(group: InstanceGroup) -> str:

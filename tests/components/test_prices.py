@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -56,7 +56,7 @@ def test_a_month_is_730_hours() -> None:
 
 @each(PRICES)
 def test_only_usage_has_no_hourly_rate(row: Price) -> None:
-    assert (row.hourly_usd is None) == (row.unit in ("GB", "10M samples"))
+    assert (row.hourly_usd is None) == (row.unit in ("GB", "10M samples", "billion samples"))
 
 
 def test_every_price_is_that_of_something_a_stack_pays_for() -> None:
@@ -68,9 +68,45 @@ def test_every_price_is_that_of_something_a_stack_pays_for() -> None:
     # Of an instance class and of a file system's throughput a stack has one.
     choices = tuple(item for item in PRICES if item.startswith(("rds_t4g", "rds_m6g", "fsx_lustre_")))
     assert sorted(set(PRICES) - held - by_use - set(choices)) == []
-    assert {price(item).unit for item in by_use} == {"GB", "GB-month", "10M samples", "month"}
+    assert {price(item).unit for item in by_use} == {"GB", "GB-month", "10M samples", "billion samples", "month"}
+
+
+# Amazon FSx for Lustre Pricing: backup storage by the GB-month. Amazon Managed Service for Prometheus Pricing: samples
+# ingested, queried, stored and collected. Amazon CloudWatch Pricing: logs are paid for when taken and while kept.
+USAGE: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
+    "backups of file systems": ("slurm-gpu", {"fsx": {"backupDays": 7}}, ("fsx_backup",)),
+    "managed Prometheus": (
+        "eks-gpu",
+        {"observability": {"prometheus": "create"}},
+        ("amp_ingest", "amp_query", "amp_storage"),
+    ),
+    "CloudWatch Logs": ("slurm-gpu", {}, ("cloudwatch_logs_ingest", "cloudwatch_logs_storage")),
+}
+
+
+@pytest.mark.parametrize("part", USAGE)
+def test_what_is_billed_by_use_is_named_with_every_charge(part: str) -> None:
+    stack, settings, items = USAGE[part]
+    assert usage(config(stack, **settings))[part] == items
+
+
+def test_backups_that_nobody_asked_for_are_no_cost() -> None:
+    assert "backups of file systems" not in usage(config("slurm-gpu"))
+
+
+def test_rates_for_samples_are_written_out() -> None:
+    (said,) = [n for n in estimate(config("eks-gpu", observability={"prometheus": "create"})).notes if "by use" in n]
+    assert "managed Prometheus ($0.90 for 10 million samples and $0.10 for a billion samples" in said
 
 
 def test_an_unknown_item_is_answered_with_the_nearest() -> None:
     with pytest.raises(UnknownPrice, match="nat_gateway_hour"):
         price("nat_gateway")
+
+
+def test_a_node_costs_hyperpods_rate_and_not_ec2s_where_both_are_known() -> None:
+    # AWS Price List, AmazonSageMaker: HyperPod's rate for p5en is 1.2 of EC2's 63.296 (AmazonEC2), as for p5.
+    chosen = config("slurm-gpu", workers=[{"name": "workers", "instanceType": "ml.p5en.48xlarge", "count": 2}])
+    found = estimate(chosen)
+    assert found.accelerator_hourly_usd == pytest.approx(2 * 1.2 * 63.296)
+    assert not [note for note in found.notes if note.startswith("ml.p5en.48xlarge: ")]
