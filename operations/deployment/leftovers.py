@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -152,9 +153,11 @@ def _interfaces(target: Target) -> Iterator[Leftover]:
 
 
 def _names_cluster(interface: dict[str, Any], cluster: str) -> bool:
-    """Whether its description does, as of those of EKS's control plane, or the tag of the VPC CNI."""
+    """Whether its description does, as of those of EKS's control plane, or the tag of the VPC CNI. Another cluster's
+    name may begin or end with this one's."""
     tags = {tag["Key"]: tag["Value"] for tag in interface.get("TagSet") or []}
-    return cluster in interface.get("Description", "") or tags.get(_CNI_TAG) == cluster
+    whole = rf"(?<![\w-]){re.escape(cluster)}(?![\w-])"
+    return bool(re.search(whole, interface.get("Description", ""))) or tags.get(_CNI_TAG) == cluster
 
 
 def _log_groups(target: Target) -> Iterator[Leftover]:

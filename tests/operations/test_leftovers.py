@@ -164,12 +164,13 @@ def test_in_a_vpc_of_others_only_interfaces_that_name_the_cluster_are_its_leftov
     second = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.1.0/24")["Subnet"]["SubnetId"]
     of_cni = {"Key": "cluster.k8s.amazonaws.com/name", "Value": chosen.cluster_name}
     marked = [{"ResourceType": "network-interface", "Tags": [of_cni]}]
-    of_others, *ours = (
+    other, sibling, *ours = (
         ec2.create_network_interface(SubnetId=where, Description=said, TagSpecifications=tagged)["NetworkInterface"][
             "NetworkInterfaceId"
         ]
         for where, said, tagged in (
             (subnet, "a database", []),
+            (second, f"Amazon EKS {chosen.cluster_name}-2", []),
             (subnet, f"[DO NOT DELETE] ENI of {chosen.cluster_name}", []),
             (subnet, "aws-K8S-i-0123456789abcdef0", marked),
             (second, f"Amazon EKS {chosen.cluster_name}", []),
@@ -182,7 +183,7 @@ def test_in_a_vpc_of_others_only_interfaces_that_name_the_cluster_are_its_leftov
     try:
         assert {one.id for one in leftovers.audit(existing).leftovers} == set(ours)
     finally:
-        for one in (of_others, *ours):
+        for one in (other, sibling, *ours):
             ec2.delete_network_interface(NetworkInterfaceId=one)
         ec2.delete_subnet(SubnetId=second)
         ec2.delete_subnet(SubnetId=subnet)
