@@ -169,18 +169,24 @@ class _Usage:
     def _count(self, operation: str, key: str, **arguments: Any) -> float:
         return sum(not self._ours(one) for one in self._aws.pages("ec2", operation, key, **arguments))
 
-    def _nat_gateways(self) -> float:
-        """Those in the zone that this stack's gateway is in, or would be."""
+    @cached_property
+    def _subnets(self) -> set[str]:
+        """Those in the zone that the stack is in, or would be."""
         zone = [{"Name": "availability-zone-id", "Values": [self._target.config.zone_id]}]
-        subnets = {one["SubnetId"] for one in self._aws.pages("ec2", "describe_subnets", "Subnets", Filters=zone)}
-        states = [{"Name": "state", "Values": ["pending", "available"]}]
+        return {one["SubnetId"] for one in self._aws.pages("ec2", "describe_subnets", "Subnets", Filters=zone)}
+
+    def _nat_gateways(self) -> float:
+        """Those in the zone that count (VPC User Guide, "Amazon VPC quotas", gateways)."""
+        states = [{"Name": "state", "Values": ["pending", "available", "deleting"]}]
         gateways = self._aws.pages("ec2", "describe_nat_gateways", "NatGateways", Filter=states)
-        return sum(one["SubnetId"] in subnets and not self._ours(one) for one in gateways)
+        return sum(one["SubnetId"] in self._subnets and not self._ours(one) for one in gateways)
 
     def _interfaces(self) -> float:
+        """Those in the zone: the limit "per Region" is each zone's (VPC User Guide, "Amazon VPC quotas")."""
         vpcs = {one["VpcId"] for one in self._aws.pages("ec2", "describe_vpcs", "Vpcs") if self._ours(one)}
+        subnets = self._subnets
         interfaces = self._aws.pages("ec2", "describe_network_interfaces", "NetworkInterfaces")
-        return sum(one.get("VpcId") not in vpcs for one in interfaces)
+        return sum(one.get("SubnetId") in subnets and one.get("VpcId") not in vpcs for one in interfaces)
 
     def _kubernetes(self) -> float:
         names: Iterator[str] = self._aws.pages("eks", "list_clusters", "clusters")

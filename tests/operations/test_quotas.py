@@ -58,11 +58,11 @@ def unused(aws: StubbedAws) -> None:
     aws.answer("fsx", "describe_file_systems", {"FileSystems": []})
     ec2 = (
         ("describe_vpcs", "Vpcs"),
+        ("describe_subnets", "Subnets"),
         ("describe_network_interfaces", "NetworkInterfaces"),
         ("describe_vpcs", "Vpcs"),
         ("describe_vpc_endpoints", "VpcEndpoints"),
         ("describe_internet_gateways", "InternetGateways"),
-        ("describe_subnets", "Subnets"),
         ("describe_nat_gateways", "NatGateways"),
         ("describe_addresses", "Addresses"),
     )
@@ -185,14 +185,19 @@ def test_what_others_use_counts_and_what_this_stack_has_does_not(aws: StubbedAws
     scratch = {"LustreConfiguration": {"DeploymentType": "SCRATCH_2"}, "StorageCapacity": 7200}
     aws.answer("fsx", "describe_file_systems", {"FileSystems": [lustre, scratch, {**lustre, "Tags": own}]})
     aws.answer("ec2", "describe_vpcs", {"Vpcs": [{"VpcId": "vpc-own", "Tags": own}, {"VpcId": "vpc-other"}]})
-    interfaces = [{"VpcId": "vpc-own"}, {"VpcId": "vpc-other"}, {"VpcId": "vpc-other"}]
+    aws.answer("ec2", "describe_subnets", {"Subnets": [{"SubnetId": "subnet-here"}]})
+    # The limit holds in each zone (VPC User Guide, quotas, network interfaces).
+    here = {"SubnetId": "subnet-here"}
+    others = [{"VpcId": "vpc-other", **here}] * 2 + [{"VpcId": "vpc-other", "SubnetId": "subnet-elsewhere"}]
+    interfaces = [{"VpcId": "vpc-own", **here}, *others]
     aws.answer("ec2", "describe_network_interfaces", {"NetworkInterfaces": interfaces})
     aws.answer("ec2", "describe_vpcs", {"Vpcs": [{"VpcId": "vpc-own", "Tags": own}, {"VpcId": "vpc-other"}]})
     aws.answer("ec2", "describe_vpc_endpoints", {"VpcEndpoints": []})
     aws.answer("ec2", "describe_internet_gateways", {"InternetGateways": [{}] * 5})
-    aws.answer("ec2", "describe_subnets", {"Subnets": [{"SubnetId": "subnet-here"}]})
     nats = [{"SubnetId": "subnet-here"}, {"SubnetId": "subnet-elsewhere"}, {"SubnetId": "subnet-here", "Tags": own}]
-    aws.answer("ec2", "describe_nat_gateways", {"NatGateways": nats})
+    # VPC User Guide, quotas: gateways count while they are pending, active and deleting.
+    counted = [{"Name": "state", "Values": ["pending", "available", "deleting"]}]
+    aws.answer("ec2", "describe_nat_gateways", {"NatGateways": nats}, Filter=counted)
     aws.answer("ec2", "describe_addresses", {"Addresses": []})
     found = {one.name: one for one in quotas.check(target)}
     instances = found["ml.g5.16xlarge for cluster usage"]
