@@ -147,8 +147,11 @@ def _notes(config: Config, rates: Rates) -> Iterator[str]:
             yield f"{group.type.name}: no price is known, and it counts as nothing; `hyperpod cost --live` asks AWS"
         elif not known and group.type.price_basis != "hyperpod":
             yield f"{group.type.name}: {group.type.price_basis} rate, no HyperPod rate is published"
-        if group.worker and (group.worker.capacity == "spot" or group.worker.training_plan_arn):
-            yield f"{group.name}: shown at the on-demand rate; spot and training plans cost what AWS says then"
+        if group.worker and group.worker.training_plan_arn:
+            # SageMaker Developer Guide, "Reserve Flexible Training Plans for ML workloads".
+            yield f"{group.name}: shown at the on-demand rate; its training plan is paid in advance, used or not"
+        elif group.worker and group.worker.capacity == "spot":
+            yield f"{group.name}: shown at the on-demand rate; spot costs what AWS says then"
     if settings.orchestrator == "eks" and (notice := extended_support_notice(settings.kubernetes_version)):
         yield notice
 

@@ -26,6 +26,13 @@ class Scaling:
     values: Mapping[str, str]
     hourly_usd_before: float
     hourly_usd_after: float
+    prepaid: bool
+
+    @property
+    def money(self) -> str:
+        """What the stack costs before and after, and whether that is the whole truth."""
+        hourly = f"${self.hourly_usd_before:,.2f} to ${self.hourly_usd_after:,.2f} an hour"
+        return f"{hourly} at on-demand rates, but its training plan is paid in advance" if self.prepaid else hourly
 
 
 def scaled(target: Target, group: str, count: int) -> Scaling:
@@ -55,4 +62,5 @@ def scaled(target: Target, group: str, count: int) -> Scaling:
         },
         hourly_usd_before=cost.estimate(target.config).hourly_usd,
         hourly_usd_after=cost.estimate(after.config).hourly_usd,
+        prepaid=bool(workers[place].get("trainingPlanArn")),
     )

@@ -148,8 +148,7 @@ def scale_command(
                 finish(chosen, planned, as_json, rehearse=rehearse)
             deploy.require_kept(planned)
             console.note(
-                f"{group}: {wanted.before} to {wanted.after} nodes, "
-                f"${wanted.hourly_usd_before:,.2f} to ${wanted.hourly_usd_after:,.2f} an hour. "
+                f"{group}: {wanted.before} to {wanted.after} nodes, {wanted.money}. "
                 f"Changes: {', '.join(planned.changes) or 'none'}."
             )
             if not rehearse:

@@ -110,3 +110,16 @@ def test_a_node_costs_hyperpods_rate_and_not_ec2s_where_both_are_known() -> None
     found = estimate(chosen)
     assert found.accelerator_hourly_usd == pytest.approx(2 * 1.2 * 63.296)
     assert not [note for note in found.notes if note.startswith("ml.p5en.48xlarge: ")]
+
+
+def test_nodes_of_a_training_plan_are_said_to_be_paid_in_advance() -> None:
+    plan = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/mine"
+    group = {"name": "workers", "instanceType": "ml.p5.48xlarge", "count": 2}
+    (of_plan,) = [
+        n for n in estimate(config("slurm-gpu", workers=[{**group, "trainingPlanArn": plan}])).notes if "workers:" in n
+    ]
+    assert "paid in advance" in of_plan
+    spot = config("slurm-gpu", workers=[{**group, "capacity": "spot"}], nodeProvisioning="Continuous")
+    (of_spot,) = [n for n in estimate(spot).notes if "workers:" in n]
+    assert "spot" in of_spot
+    assert "plan" not in of_spot

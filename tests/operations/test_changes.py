@@ -333,6 +333,15 @@ def test_a_group_that_comes_from_the_size_is_written_out(aws: StubbedAws) -> Non
     assert scale.scaled(stack(aws), "workers", 3).values == {"hyperpod:workers[0].count": "3"}
 
 
+def test_a_group_of_a_training_plan_saves_nothing_by_fewer_nodes(aws: StubbedAws) -> None:
+    # SageMaker Developer Guide, "Reserve Flexible Training Plans": paid upfront, and final.
+    plan = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/mine"
+    reserved = {"name": "workers", "instanceType": "ml.p5.48xlarge", "count": 2, "trainingPlanArn": plan}
+    target = stack(aws, "dev", f"hyperpod:workers={json.dumps([reserved])}")
+    assert "paid in advance" in scale.scaled(target, "workers", 0).money
+    assert scale.scaled(stack(aws), "workers", 4).money == "$11.37 to $21.80 an hour"
+
+
 def test_scaling_below_the_minimum_lowers_the_minimum_too(tmp_path: Path) -> None:
     workers = [{"name": "workers", "instanceType": "ml.g5.16xlarge", "count": 4, "minCount": 3}]
     values = {"aws:region": "us-west-2", "hyperpod:workers": workers, "hyperpod:nodeProvisioning": "Continuous"}
