@@ -20,10 +20,15 @@ _HEAD = "reading S3 Bucket (training-data): operation error S3: HeadBucket, http
 MOVED = LookupError(f"{_HEAD}301, RequestID: 1, HostID: 2, api error MovedPermanently: Moved Permanently")
 FORBIDDEN = LookupError(f"{_HEAD}403, RequestID: 1, HostID: 2, api error Forbidden: Forbidden")
 MISSING = LookupError("reading S3 Bucket (training-data): couldn't find resource")
+# The words of terraform-provider-aws (internal/service/ec2/vpc_endpoint_service_data_source.go): where EC2 does not
+# know the name (InvalidServiceName), and where it knows it with other types of endpoints only.
+GONE = LookupError("reading EC2 VPC Endpoint Services: couldn't find resource")
+UNMATCHED = LookupError("no matching EC2 VPC Endpoint Service found")
 NAMES = {"usw2-az1": "us-west-2b", "usw2-az2": "us-west-2a", "usw2-az3": "us-west-2c"}
 A, B, C = "us-west-2a", "us-west-2b", "us-west-2c"
 # What AWS answers: the bucket's region, or why not; and each service's zones, where it is not in all of them.
-BAD: dict[str, tuple[tuple[str | Exception, dict[str, list[str]]], list[str]]] = {
+Zones = dict[str, list[str] | Exception]
+BAD: dict[str, tuple[tuple[str | Exception, Zones], list[str]]] = {
     "a bucket elsewhere": (
         ("us-east-1", {}),
         ["hyperpod:fsx.linkedBucket: training-data is in us-east-1, and FSx imports only from us-west-2"],
@@ -37,6 +42,14 @@ BAD: dict[str, tuple[tuple[str | Exception, dict[str, list[str]]], list[str]]] =
             "one of usw2-az3"
         ],
     ),
+    "a service that the region lacks": (
+        ("us-west-2", {"sts": GONE}),
+        ["aws:region: us-west-2 has no endpoint of sts, which the stack's network needs; an existing network"],
+    ),
+    "a service that the region lacks, as Terraform has it": (
+        ("us-west-2", {"logs": UNMATCHED}),
+        ["aws:region: us-west-2 has no endpoint of logs, which the stack's network needs; an existing network"],
+    ),
     "no zone with all": (
         ("us-west-2", {"sts": [A], "logs": [C]}),
         [
@@ -47,7 +60,7 @@ BAD: dict[str, tuple[tuple[str | Exception, dict[str, list[str]]], list[str]]] =
 }
 
 
-def told(answers: tuple[str | Exception, dict[str, list[str]]], **settings: Any) -> list[str]:
+def told(answers: tuple[str | Exception, Zones], **settings: Any) -> list[str]:
     """What is said where AWS answers that."""
     region, zones = answers
 
@@ -59,7 +72,10 @@ def told(answers: tuple[str | Exception, dict[str, list[str]]], **settings: Any)
     def service(*, service_name: str, service_type: str) -> SimpleNamespace:
         assert service_type == "Interface"
         name = service_name.removeprefix("com.amazonaws.us-west-2.")
-        return SimpleNamespace(availability_zones=zones.get(name, [A, B, C]))
+        there = zones.get(name, [A, B, C])
+        if isinstance(there, Exception):
+            raise there
+        return SimpleNamespace(availability_zones=there)
 
     with (
         patch("pulumi_aws.s3.get_bucket", bucket),
@@ -87,6 +103,13 @@ def test_what_is_in_its_place_or_nobody_may_look_at_is_taken(region: str | Excep
 
 def test_services_that_name_no_zones_are_in_all() -> None:
     assert told(("us-west-2", {"sts": [], "logs": []})) == []
+
+
+def test_a_service_that_nobody_may_ask_about_hides_no_other() -> None:
+    refused = LookupError("reading EC2 VPC Endpoint Services: api error UnauthorizedOperation: You are not authorized")
+    assert told(("us-west-2", {"sts": refused, "logs": [B]})) == []
+    (problem,) = told(("us-west-2", {"sts": refused, "logs": [C]}))
+    assert "usw2-az1 has no endpoint of logs" in problem
 
 
 def test_a_stack_without_a_bucket_asks_for_none() -> None:
