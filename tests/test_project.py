@@ -46,6 +46,12 @@ def test_each_service_that_finds_a_name_taken_gets_the_advice_for_it(refusal: st
     assert advice.matching(refusal) == advice.named("name-taken")
 
 
+def test_a_cluster_that_is_being_tested_is_waited_for() -> None:
+    # SageMaker Developer Guide, "Updating SageMaker HyperPod cluster configuration", says what the message states.
+    refusal = "ValidationException: UpdateCluster is not possible: deep health checks are in progress on instance group"
+    assert advice.matching(refusal) == advice.named("cluster-busy")
+
+
 def test_a_failures_code_is_its_own_for_ever_and_has_a_section_and_an_end_of_a_message() -> None:
     codes = {one.name: one.code for one in advice.known()}
     assert len(set(codes.values())) == len(codes)
