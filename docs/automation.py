@@ -48,11 +48,11 @@ def deploy_within_budget(stack: str, *, rehearse: bool) -> int:
         plan = deploy.run(chosen, engine, "preview")
         replaced = [change for change in plan.changes if "replace" in change]
         if not plan.succeeded or replaced:
-            print(f"not deployed: {plan.cause or replaced}")
-            return 1
+            print(f"not deployed: {plan.cause or replaced or 'cancelled'}")
+            return int(plan.code) or 1
         report = deploy.run(chosen, engine, "up", total=len(plan.changes))
     if not report.succeeded:
-        print(f"failed: {report.cause}\nnext: {report.next_step}")
+        print(f"failed: {report.cause or 'cancelled'}\nnext: {report.next_step}")
         return int(report.code)
     print(f"{stack} is up for ${hourly:.2f} an hour: {report.outputs['clusterArn']}")
     return 0 if rehearse else measure(chosen)

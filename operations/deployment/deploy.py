@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -71,16 +72,25 @@ class Report:
 def run(target: Target, engine: Engine, command: Command, *, total: int = 0, discard: Sequence[str] = ()) -> Report:
     """Run a command, showing its progress on standard error, and explain how it ended.
 
-    Ctrl-C cancels: operations in progress are finished, and the report says so. ``total`` is the number of changes that
-    a preview has announced. With ``discard``, `destroy` deletes only these URNs. Raises CommandError if the CLI itself
+    Ctrl-C cancels: operations in progress are finished, and the report says so. What only prepares another command, as
+    a preview does, is cancelled even if it had nothing left to do by then. ``total`` is the number of changes that a
+    preview has announced. With ``discard``, `destroy` deletes only these URNs. Raises CommandError if the CLI itself
     cannot run.
     """
     title = f"{command} {target.stack}"
+    asked = threading.Event()
+
+    def cancel() -> None:
+        asked.set()
+        engine.cancel()
+
     with Progress(title, err(), total, preview=command == "preview") as progress:
         ended = attend(
             lambda: engine.discard(discard, progress.event) if discard else engine.execute(command, progress.event),
-            engine.cancel,
+            cancel,
         )
+    if asked.is_set() and (discard or command in ("preview", "refresh")):
+        ended.failed = ended.cancelled = True
     precious = {name: kind for name, kind in ended.ended.items() if kind in PRECIOUS}
     report = Report(
         stack=target.stack,

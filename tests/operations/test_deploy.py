@@ -23,7 +23,7 @@ from operations.deployment.leftovers import Audit, Leftover
 from operations.target import Target
 from rehearsal.account import Account
 from stack.advice import next_step
-from stack.commands import CommandRun
+from stack.commands import Command, CommandRun
 from stack.events import Event
 from stack.failures import Exit
 from tests.operations.small import LOGS, PROGRAM, needs_cli
@@ -290,6 +290,47 @@ def test_ctrl_c_lets_the_work_end_by_itself(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     assert engines.attend(work, stopped.set) == "ended"
     assert signal.getsignal(number) is before
+
+
+class Interrupted:
+    """An engine whose command has nothing left to do when Ctrl-C reaches it."""
+
+    title = "an engine"
+
+    def __init__(self) -> None:
+        self._stopped = threading.Event()
+
+    def execute(self, *_: object) -> CommandRun:
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        assert self._stopped.wait(10)
+        return CommandRun(counts={"create": 3})
+
+    def discard(self, *_: object) -> CommandRun:
+        return self.execute()
+
+    def cancel(self) -> None:
+        self._stopped.set()
+
+    def outputs(self) -> dict[str, object]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("command", "discard", "code"),
+    [
+        ("preview", [], Exit.CANCELLED),
+        ("refresh", [], Exit.CANCELLED),
+        ("destroy", ["urn"], Exit.CANCELLED),
+        # Nothing follows, and nothing is left to be done.
+        ("up", [], Exit.GOOD),
+    ],
+)
+def test_after_ctrl_c_no_other_command_follows_one_that_had_nothing_left_to_do(
+    command: Command, discard: list[str], code: Exit, project: Callable[..., Target]
+) -> None:
+    report = deploy.run(project(), Interrupted(), command, discard=discard)  # type: ignore[arg-type]
+    assert (report.code, report.succeeded) == (code, code == Exit.GOOD)
+    assert ("nothing more was started" in report.next_step) == (code == Exit.CANCELLED)
 
 
 def test_a_failed_cluster_brings_its_nodes_last_words(

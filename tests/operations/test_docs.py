@@ -19,6 +19,7 @@ import yaml
 
 from operations import cli
 from operations.cluster import benchmark
+from operations.deployment import deploy
 from rehearsal import cli as rehearsal
 from stack import command_line
 from stack.words import verb_of
@@ -224,6 +225,16 @@ def test_the_python_example_refuses_what_is_too_dear_and_explains_a_bad_stack(
     example = runpy.run_path(str(ROOT / "docs" / "automation.py"))
     assert example["main"]() == code
     assert said in "".join(capsys.readouterr())
+
+
+def test_the_python_example_stops_where_the_preview_was_cancelled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = deploy.Report(stack="dev", command="preview", engine="", succeeded=False, cancelled=True)
+    monkeypatch.setattr(deploy, "run", lambda *_: plan)
+    monkeypatch.setattr(sys, "argv", ["automation.py", "dev", "--rehearse"])
+    assert runpy.run_path(str(ROOT / "docs" / "automation.py"))["main"]() == 130
+    assert capsys.readouterr().out == "not deployed: cancelled\n"
 
 
 @pytest.mark.parametrize(("passed", "code"), [(True, 0), (False, 1)])
