@@ -122,6 +122,25 @@ def test_somebody_at_a_terminal_is_asked_and_a_wrong_answer_is_asked_again(
     assert "hyperpod:orchestrator: eks" in (folder / "Pulumi.trial.yaml").read_text()
 
 
+@each({"Ctrl-C": (KeyboardInterrupt, Exit.CANCELLED), "the end of the input": (EOFError, Exit.FAILED)})
+def test_a_question_that_is_not_answered_ends_the_verb_and_writes_nothing(
+    how: type[BaseException],
+    expected: Exit,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def unanswered(*_: object) -> str:
+        raise how
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stdin.readline", unanswered, raising=False)
+    code, out, err = run(capsys, "init", "trial")
+    assert (code, out.strip()) == (expected, "")
+    assert err.splitlines()[-1] == ("Cancelled." if code == Exit.CANCELLED else "Aborted.")
+    assert not (folder / "Pulumi.trial.yaml").exists()
+
+
 def test_the_zones_that_offer_an_instance_type_are_asked_for_and_taken(aws: StubbedAws) -> None:
     found = {"InstanceTypeOfferings": [{"Location": "usw2-az3"}, {"Location": "usw2-az2"}]}
     filters = [{"Name": "instance-type", "Values": ["p5.48xlarge"]}]
