@@ -36,11 +36,12 @@ def on_nodes(target: Target, nodes: Sequence[Node], affected: Sequence[Node]) ->
 
 
 def _slurm_jobs(target: Target, nodes: Sequence[Node], affected: Sequence[Node]) -> list[Job]:
-    names = ",".join(node.hostname for node in affected if node.role == "worker")
-    chosen = f" --nodelist={names}" if names and not any(node.role == "controller" for node in affected) else ""
-    if not names and not any(node.role == "controller" for node in affected):
+    names = [node.hostname for node in affected if node.role == "worker" and node.hostname]
+    everywhere = any(node.role == "controller" for node in affected)
+    if not names and not everywhere:
         return []
-    ran = sessions.run_remote(target, cluster_nodes.controller(nodes), _SQUEUE + chosen, timeout=60)
+    line = _SQUEUE if everywhere else _of_known(names)
+    ran = sessions.run_remote(target, cluster_nodes.controller(nodes), line, timeout=60)
     if ran.code != 0:
         raise Failure(f"squeue on the controller ended with {ran.code}: {ran.output.strip()}")
     jobs = []
@@ -50,6 +51,17 @@ def _slurm_jobs(target: Target, nodes: Sequence[Node], affected: Sequence[Node])
             survives = "returns to the queue" if words[5] == "1" else "is lost: it was submitted without --requeue"
             jobs.append(Job(id=words[0], name=words[1], user=words[2], survives=survives))
     return jobs
+
+
+def _of_known(names: Sequence[str]) -> str:
+    """Asks for the jobs on those of the nodes that Slurm has: for a name that it does not know, as of a node that never
+    came up, squeue lists nothing at all (its opts.c: "Invalid node name")."""
+    wanted = " ".join(f"-e {name}" for name in names)
+    return (
+        "all=$(sinfo --noheader --Node --format=%N) && "
+        f'known=$(sort -u <<< "$all" | grep -Fx {wanted} | paste -sd,) && '
+        f'{{ [[ -z $known ]] || {_SQUEUE} --nodelist="$known"; }}'
+    )
 
 
 def _pods(target: Target, affected: Sequence[Node]) -> list[Job]:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from operations import target as targets
 from operations.aws import Aws
-from operations.cluster import changes, nodes, scale, sessions
+from operations.cluster import changes, nodes, sessions
 from operations.cluster.node import Node
-from operations.deployment import deploy
-from operations.deployment.rehearse import EmbeddedEngine
-from operations.target import Target
 from stack.failures import Exit, Failure
 from tests.operations.aws import (
     NODES,
@@ -32,17 +29,22 @@ from tests.operations.aws import (
 )
 from tests.operations.small import Planning
 from tests.operations.test_nodes import with_nodes_of_eks
-from tests.support import ROOT
 
 On = Callable[[Aws], None]
 SQUEUE = 'echo "7|llama|ann|RUNNING|1:02|1|"; echo "8|notebook|ben|RUNNING|0:10|0|"'
+
+
+def on_controller(plugin: Path, squeue: str, known: str = "ip-10-1-1-1 ip-10-1-1-2") -> None:
+    """What Slurm's commands do on the controller: sinfo has a line for each node and partition."""
+    command(plugin, "squeue", squeue)
+    command(plugin, "sinfo", f"printf '%s\\n' {known}")
 
 
 @pytest.mark.parametrize("verb", ["replace", "reboot"])
 def test_the_jobs_on_a_node_are_named_before_it_goes(
     verb: str, aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command(plugin, "squeue", SQUEUE)
+    on_controller(plugin, SQUEUE)
     with_nodes(aws)
     with_session(aws)
     operation = f"batch_{verb}_cluster_nodes"
@@ -59,11 +61,26 @@ def test_the_jobs_on_a_node_are_named_before_it_goes(
     aws.assert_all_asked()
 
 
+def test_the_jobs_are_listed_though_slurm_does_not_know_each_node(aws: StubbedAws, on: On, plugin: Path) -> None:
+    # squeue's opts.c ends with "Invalid node name" for one that is not in slurm.conf, and lists nothing.
+    unknown = 'echo "squeue: error: Invalid node name" >&2; exit 1'
+    squeue = f"[[ ${{*: -1}} == --nodelist=ip-10-1-1-1 ]] || {{ {unknown}; }}; {SQUEUE}"
+    on_controller(plugin, squeue, "ip-10-1-1-1 ip-10-1-1-1 ip-10-1-1-12")
+    with_nodes(aws)
+    with_session(aws)
+    on(aws)
+    target = stack(aws)
+    found = nodes.list_nodes(target)
+    workers = [node for node in found if node.role == "worker"]
+    plan = changes.plan(target, "scale", found, [*workers, replace(workers[0], hostname="", instance_id="i-new")])
+    assert (plan.unknown, [job.id for job in plan.jobs]) == ("", ["7", "8"])
+
+
 def test_without_a_yes_nothing_happens(
     aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
-    command(plugin, "squeue", SQUEUE)
+    on_controller(plugin, SQUEUE)
     with_nodes(aws)
     with_session(aws)
     on(aws)
@@ -89,7 +106,7 @@ def test_a_name_that_shifts_when_a_node_is_replaced_needs_a_person_to_look(
 def test_a_refused_node_is_a_failure_with_sagemakers_reason(
     aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command(plugin, "squeue", "true")
+    on_controller(plugin, "true")
     with_nodes(aws)
     with_session(aws)
     failed = {"NodeId": "i-workers1", "ErrorCode": "InvalidInstanceStatus", "Message": "it is being replaced"}
@@ -125,7 +142,7 @@ def test_a_groups_name_is_not_taken_for_its_first_node_here(
 def test_a_node_can_be_replaced_while_slurm_cannot_be_asked(
     aws: StubbedAws, on: On, plugin: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command(plugin, "squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
+    on_controller(plugin, "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
     with_nodes(aws)
     with_session(aws)
     aws.answer("sagemaker", "batch_replace_cluster_nodes", {"Successful": ["i-workers1"]})
@@ -150,15 +167,16 @@ def on_slurm(monkeypatch: pytest.MonkeyPatch, *answers: str) -> list[str]:
 @pytest.mark.parametrize(
     ("affected", "asked"),
     [
-        (("workers-1",), "--nodelist=ip-10-1-1-1"),
-        (("login-1", "workers-2"), "--nodelist=ip-10-1-1-2"),
+        (("workers-1",), ["ip-10-1-1-1"]),
+        (("login-1", "workers-2"), ["ip-10-1-1-2"]),
+        (("workers-1", "workers-2"), ["ip-10-1-1-1", "ip-10-1-1-2"]),
         (("login-1",), None),
-        (("controller-1",), ""),
-        (("controller-1", "workers-1"), ""),
+        (("controller-1",), []),
+        (("controller-1", "workers-1"), []),
     ],
 )
 def test_the_scheduler_is_asked_for_the_jobs_of_workers_and_for_all_of_a_controllers(
-    affected: tuple[str, ...], asked: str | None, aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
+    affected: tuple[str, ...], asked: list[str] | None, aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = on_slurm(monkeypatch, "7|llama|ann|RUNNING|1:02|1|")
     with_nodes(aws, *NODES, node("login", 1))
@@ -169,7 +187,8 @@ def test_the_scheduler_is_asked_for_the_jobs_of_workers_and_for_all_of_a_control
     for line in lines:
         # A job that begins or ends now is on its nodes as well.
         assert "--states=RUNNING,COMPLETING,CONFIGURING " in line
-        assert line.partition("' ")[2] == asked
+        assert re.findall(r"-e (\S+)", line) == asked
+        assert ("--nodelist" in line) == bool(asked)
     assert ("Slurm controller" in " ".join(plan.effects)) is ("controller-1" in affected)
     # AWS promises the instance store of a rebooted node to nobody (awsome-distributed-ai, hyperpod-mental-model.md).
     assert "may empty /opt/dlami/nvme" in " ".join(plan.effects)
@@ -287,72 +306,6 @@ def test_pods_are_named_with_what_becomes_of_them(aws: StubbedAws, kubernetes: C
     ]
 
 
-@pytest.mark.slow
-def test_scaling_in_the_embedded_account_changes_the_cluster_and_never_the_file_system(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    code, out, err = run(capsys, "scale", "workers", "4", "--stack", "dev", "--rehearse", "--json")
-    assert code == Exit.GOOD
-    report = json.loads(out)
-    assert report["counts"]["update"] == 1
-    assert set(report["counts"]) == {"update", "same"}
-    assert "workers: 2 to 4 nodes, $11.37 to $21.80 an hour" in err
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("wrokers", "4"), "groups here: workers"),
-        (("controller", "2"), "controller cannot be scaled"),
-        (("workers", "100000"), "hyperpod:"),
-    ],
-)
-def test_a_size_that_cannot_be_is_refused_before_anything_happens(
-    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, _, err = run(capsys, "scale", *words, "--stack", "dev", "--rehearse")
-    assert code == Exit.BAD_INPUT
-    assert said in err
-
-
-def test_a_group_has_no_less_than_no_node(aws: StubbedAws) -> None:
-    with pytest.raises(Failure, match="-1 nodes"):
-        scale.scaled(stack(aws), "workers", -1)
-
-
-def test_a_group_that_comes_from_the_size_is_written_out(aws: StubbedAws) -> None:
-    target = stack(aws, "dev", "hyperpod:workers=[]", "hyperpod:clusterName=x")
-    name = target.config.worker_groups[0].name
-    values = scale.scaled(target, name, 3).values
-    assert values == {
-        "hyperpod:workers[0].name": "workers",
-        "hyperpod:workers[0].instanceType": "ml.p5.48xlarge",
-        "hyperpod:workers[0].count": "3",
-    }
-    assert scale.scaled(stack(aws), "workers", 3).values == {"hyperpod:workers[0].count": "3"}
-
-
-def test_a_group_of_a_training_plan_saves_nothing_by_fewer_nodes(aws: StubbedAws) -> None:
-    # SageMaker Developer Guide, "Reserve Flexible Training Plans": paid upfront, and final.
-    plan = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/mine"
-    reserved = {"name": "workers", "instanceType": "ml.p5.48xlarge", "count": 2, "trainingPlanArn": plan}
-    target = stack(aws, "dev", f"hyperpod:workers={json.dumps([reserved])}")
-    assert "paid in advance" in scale.scaled(target, "workers", 0).money
-    assert scale.scaled(stack(aws), "workers", 4).money == "$11.37 to $21.80 an hour"
-
-
-def test_scaling_below_the_minimum_lowers_the_minimum_too(tmp_path: Path) -> None:
-    workers = [{"name": "workers", "instanceType": "ml.g5.16xlarge", "count": 4, "minCount": 3}]
-    values = {"aws:region": "us-west-2", "hyperpod:workers": workers, "hyperpod:nodeProvisioning": "Continuous"}
-    (tmp_path / "Pulumi.yaml").write_text((ROOT / "Pulumi.yaml").read_text())
-    (tmp_path / "Pulumi.dev.yaml").write_text(json.dumps({"config": values}))
-    target = targets.load("dev", [], tmp_path)
-    shrunk = scale.scaled(target, "workers", 2).values
-    assert shrunk == {"hyperpod:workers[0].count": "2", "hyperpod:workers[0].minCount": "2"}
-    assert scale.scaled(target, "workers", 6).values == {"hyperpod:workers[0].count": "6"}
-
-
 @pytest.mark.parametrize("number", [0, 26])
 def test_sagemaker_takes_1_to_25_nodes_at_once(number: int, aws: StubbedAws) -> None:
     node = Node(
@@ -362,31 +315,3 @@ def test_sagemaker_takes_1_to_25_nodes_at_once(number: int, aws: StubbedAws) -> 
         with pytest.raises(Failure, match=rf"^{number} nodes at once") as refused:
             change(stack(aws), [node] * number)
         assert refused.value.code == Exit.BAD_INPUT
-
-
-@pytest.mark.slow
-def test_a_refused_scaling_leaves_the_configuration_as_it_was(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, project: Callable[..., Target]
-) -> None:
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    chosen = project()
-    seen: list[str] = []
-    monkeypatch.setattr(targets, "load", lambda stack, overrides=None, root=None: chosen)
-    monkeypatch.setattr(deploy, "require_kept", _refuse)
-    for verb in ("configure", "restore"):
-        real = getattr(EmbeddedEngine, verb)
-
-        def noted(self: EmbeddedEngine, *values: Any, real: Any = real, verb: str = verb) -> None:
-            real(self, *values)
-            seen.append(f"{verb} {self._project.config['hyperpod:workers']}")
-
-        monkeypatch.setattr(EmbeddedEngine, verb, noted)
-    code, _, err = run(capsys, "scale", "workers", "5", "--stack", "dev", "--rehearse")
-    assert code == Exit.FAILED
-    assert "the file system would go" in err
-    assert '"count": 5' in seen[0]
-    assert seen[1] == f"restore {chosen.project.config['hyperpod:workers']}"
-
-
-def _refuse(planned: object) -> None:
-    raise Failure("the file system would go")
