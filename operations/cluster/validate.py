@@ -30,6 +30,8 @@ Result = Literal["PASS", "FAIL", "UNKNOWN"]
 # States in which a node takes jobs, or will when its own are done (sinfo's manual, node state codes). A suffix + means
 # a completing job and - a planned one; all other suffixes mean a node that is going away.
 _UP = re.compile(r"(idle|mixed|allocated|completing|planned|reserved)[+-]?")
+# Amazon FSx API Reference, FileSystem, Lifecycle: one that grows is UPDATING meanwhile.
+_SERVING = ("AVAILABLE", "UPDATING")
 _JOB, _JOB_SECONDS = "device-check", 900
 # Until the pods of a deleted job are gone: Kubernetes gives them 30 s to end (Pod v1, terminationGracePeriod).
 _GONE_SECONDS = 120
@@ -137,17 +139,17 @@ class Validation:
         ours = [one for one in systems if tag in one.get("Tags", [])]
         found = [one for one in ours if one.get("FileSystemType") != "OPENZFS"]
         states = ", ".join(f"{one['FileSystemId']} {one['Lifecycle']}" for one in found) or "none has the stack's tag"
-        good = [one["Lifecycle"] for one in found] == ["AVAILABLE"]
+        good = len(found) == 1 and found[0]["Lifecycle"] in _SERVING
         yield _check("FSx for Lustre", good, states, "nodes find it by the tag hyperpod:cluster-id")
         settings = self._target.config.settings
         if home := settings.fsx.home_file_system_id:
             states = ", ".join(f"{s['Lifecycle']} in {s['VpcId']}" for s in systems if s["FileSystemId"] == home)
-            good = states == f"AVAILABLE in {settings.network.vpc_id}"
+            good = states in [f"{state} in {settings.network.vpc_id}" for state in _SERVING]
             yield _check("home file system", good, states or f"there is no {home}", "hyperpod:fsx.homeFileSystemId")
 
         if settings.fsx.home_storage_gib:
             homes = [one["Lifecycle"] for one in ours if one.get("FileSystemType") == "OPENZFS"]
-            good = homes == ["AVAILABLE"]
+            good = len(homes) == 1 and homes[0] in _SERVING
             yield _check("home file system", good, ", ".join(homes) or "none has the stack's tag", "hyperpod deploy")
 
     def slurm(self) -> Iterator[Check]:

@@ -159,10 +159,16 @@ def test_each_fault_fails_its_own_check(
     assert detail in found[check]
 
 
+def test_a_file_system_that_grows_is_there(aws: StubbedAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    # FSx API Reference, FileSystem: UPDATING is a customer's own change, while nodes go on using it.
+    assert broken(aws, monkeypatch, World(lifecycle="UPDATING")) == {}
+
+
 @pytest.mark.parametrize(
     ("systems", "result", "detail"),
     [
         ([{"Lifecycle": "AVAILABLE", "VpcId": "vpc-0123456789abcdef0"}], "PASS", "AVAILABLE in vpc-0123456789abcdef0"),
+        ([{"Lifecycle": "UPDATING", "VpcId": "vpc-0123456789abcdef0"}], "PASS", "UPDATING in vpc-0123456789abcdef0"),
         ([{"Lifecycle": "AVAILABLE", "VpcId": "vpc-0fedcba9876543210"}], "FAIL", "vpc-0fedcba9876543210"),
         ([{"Lifecycle": "FAILED", "VpcId": "vpc-0123456789abcdef0"}], "FAIL", "FAILED in vpc-0123456789abcdef0"),
         ([], "FAIL", "there is no fs-0123456789abcdef0"),
