@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,14 @@ def list_nodes(target: Target) -> list[Node]:
         numbers[group] = numbers.get(group, 0) + 1
         nodes.append(_node(one, f"{group}-{numbers[group]}", roles.get(group, "worker")))
     return nodes
+
+
+def awaited(target: Target, nodes: Sequence[Node]) -> dict[str, int]:
+    """How many nodes of each group have no instance yet: with continuous provisioning they come as AWS has them, and
+    are not listed before (SageMaker API Reference, ListClusterNodes, IncludeNodeLogicalIds)."""
+    there = Counter(node.group for node in nodes)
+    wanted = {one["InstanceGroupName"]: int(one.get("TargetCount", 0)) for one in target.cluster["InstanceGroups"]}
+    return {name: count - there[name] for name, count in wanted.items() if count > there[name]}
 
 
 def _node(summary: Mapping[str, Any], name: str, role: str) -> Node:

@@ -132,6 +132,17 @@ def test_nodes_are_listed_even_where_slurm_cannot_be_asked(
     assert "allow this principal ssm:StartSession" in err
 
 
+def test_nodes_that_are_still_to_come_are_counted(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
+    # SageMaker API Reference, ListClusterNodes: without IncludeNodeLogicalIds only nodes that have an instance.
+    groups = (("controller", "ml.m5.2xlarge", 1), ("workers", "ml.g5.16xlarge", 16))
+    aws.answer("sagemaker", "describe_cluster", cluster(groups=groups))
+    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [*NODES]})
+    on(aws)
+    code, out, _ = run(capsys, "nodes", "dev", "--no-state")
+    assert code == Exit.GOOD
+    assert "nodes of workers that have no instance yet: 14 " in out
+
+
 def test_without_states_no_session_is_opened(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
     with_nodes(aws)
     on(aws)
