@@ -16,7 +16,8 @@ from .node import Node
 # Seconds at most: a level takes a few seconds, 2 to 3 minutes, 30 minutes, and up to 2 hours on 8 GPUs (NVIDIA DCGM
 # User Guide, "Active health checks (diagnostics)").
 LEVELS = {1: 120, 2: 900, 3: 3600, 4: 9000}
-_STATE = "sinfo -h -n {host} -o %T; squeue -h -w {host} -o %A"
+# For a node that Slurm does not know both end with 1 and words (their opts.c and sinfo.c).
+_STATE = "sinfo -h -n {host} -o %T && squeue -h -w {host} -o %A"
 _FAILED = re.compile(r"\bFail\b")
 _AWAY = re.compile(r"drain|down|fail")
 
@@ -47,7 +48,13 @@ def run(target: Target, nodes: Sequence[Node], node: Node, level: int) -> Device
         return DeviceTest(node=node.name, level=level, passed=well and not _FAILED.search(output), output=output)
     test = f"dcgmi diag -r {level}"
     controller = cluster_nodes.controller(nodes)
-    state, *jobs = sessions.run_remote(target, controller, _STATE.format(host=node.hostname), 60).output.split()
+    said = sessions.run_remote(target, controller, _STATE.format(host=node.hostname), 60)
+    if said.code or not said.output.split():
+        raise Failure(
+            f"Slurm does not tell the state of {node.name}: {said.output.strip() or 'it does not have it'}",
+            f"hyperpod nodes {target.stack}",
+        )
+    state, *jobs = said.output.split()
     if jobs:
         raise Failure(
             f"{node.name} runs job {', '.join(jobs)}, and the test needs idle GPUs", "when it has ended, again"

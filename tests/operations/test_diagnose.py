@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from operations.aws import Aws
-from operations.cluster import diagnose, sessions
+from operations.cluster import device_tests, diagnose, sessions
+from operations.cluster import nodes as cluster_nodes
 from operations.cluster.node import Node
 from operations.cluster.secrets import without_secrets
 from operations.cluster.sessions import Remote
-from stack.failures import Exit
-from tests.operations.aws import NODES, StubbedAws, run, run_json, with_nodes
+from stack.failures import Exit, Failure
+from tests.operations.aws import NODES, StubbedAws, run, run_json, stack, with_nodes
 
 On = Callable[[Aws], None]
 CANARY = "Xq7vT2mZr9"
@@ -208,6 +209,32 @@ def test_what_cannot_be_asked_is_bad_input(
     code, _, err = run(capsys, "diagnose", *words)
     assert code == Exit.BAD_INPUT
     assert said in err
+
+
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        (1, "slurm_load_partitions: Unable to contact slurm controller (connect failure)\n"),
+        (1, "squeue: error: Invalid node name ip-10-1-1-1\n"),
+        (0, "\n"),
+    ],
+)
+def test_a_node_that_slurm_tells_nothing_of_is_not_said_to_run_the_words_of_an_error(
+    code: int, output: str, aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def run_remote(target: object, node: Node, line: str, timeout: float) -> Remote:
+        asked.append(line)
+        return Remote(code=code, output=output)
+
+    monkeypatch.setattr(sessions, "run_remote", run_remote)
+    with_nodes(aws)
+    target = stack(aws)
+    found = cluster_nodes.list_nodes(target)
+    with pytest.raises(Failure, match=f"Slurm does not tell the state of workers-1.*{output.strip()[:20]}"):
+        device_tests.run(target, found, cluster_nodes.find(found, "workers-1"), 1)
+    assert len(asked) == 1
 
 
 def test_a_busy_node_is_not_tested_and_a_drained_one_is_tested_directly(
