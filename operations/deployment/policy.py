@@ -39,6 +39,9 @@ _ON_LINKED_ROLES = ("iam:CreateServiceLinkedRole", "iam:AttachRolePolicy", "iam:
 # (hashicorp/terraform-provider-aws, issue 35737).
 _UNNAMED = ("rds:DescribeDBInstances",)
 _FOR_EKS = {"image", "kubeconfig", "governance"}
+# Whoever deletes a cluster on EKS must be able to list and delete these (SageMaker Developer Guide, "IAM users for
+# cluster admin", and HyperPod task governance, "Troubleshoot").
+_GOVERNED = {"destroy", "governance"}
 # Operator, key and values.
 Condition = tuple[tuple[str, str, tuple[str, ...]], ...]
 
@@ -165,7 +168,7 @@ class _Grants:
     def add_question(self, question: Question, places: set[Place]) -> None:
         """Grant what a verb asks."""
         action = _action(question.action)
-        if set(question.verbs) <= _FOR_EKS and not self._places.on_eks:
+        if (set(question.verbs) <= _FOR_EKS or set(question.verbs) == _GOVERNED) and not self._places.on_eks:
             return
         if question.on == "*":
             self._grant(question.action, "*", ())

@@ -156,6 +156,21 @@ def test_what_is_asked_besides_the_database_itself_is_granted(action: str, resou
     assert granted(statements(written("slurm-closed").deploy), (), action, resource, {}), f"{action} on {resource}"
 
 
+@pytest.mark.parametrize(("name", "granted_there"), [("eks-gpu", True), ("dev", False)])
+def test_whoever_deletes_a_cluster_on_eks_deletes_its_quotas_too(name: str, granted_there: bool) -> None:
+    """SageMaker Developer Guide, "IAM users for cluster admin", Amazon EKS; task governance, "Troubleshoot"."""
+    policy, quota = (f"arn:aws:sagemaker:{HERE}:{kind}/abc" for kind in ("cluster-scheduler-config", "compute-quota"))
+    asked = {
+        "ListComputeQuotas": "*",
+        "ListClusterSchedulerConfigs": "*",
+        "DeleteComputeQuota": quota,
+        "DeleteClusterSchedulerConfig": policy,
+    }
+    given = statements(written(name).deploy)
+    found = {action: granted(given, (), f"sagemaker:{action}", on, {}) for action, on in asked.items()}
+    assert set(found.values()) == {granted_there}, found
+
+
 def test_of_secrets_only_those_that_rds_manages_are_made() -> None:
     given = statements(written("slurm-closed").deploy)
     for action in ("secretsmanager:CreateSecret", "secretsmanager:TagResource"):
