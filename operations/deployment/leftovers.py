@@ -74,6 +74,8 @@ _TAGGED = (
     ("security group", "describe_security_groups", "SecurityGroups[].GroupId", "delete-security-group --group-id"),
 )  # fmt: skip
 
+_OF_OTHERS = ("describe_vpc_endpoints", "describe_security_groups")
+
 
 def audit(target: Target) -> Audit:
     """Search for everything that the stack, or AWS on its behalf, may have left. Read-only."""
@@ -135,8 +137,7 @@ def _interfaces(target: Target) -> Iterator[Leftover]:
             {"Name": "status", "Values": ["available"]},
         ]
     else:
-        vpcs = jmespath.search("Vpcs[].VpcId", target.aws.client("ec2").describe_vpcs(Filters=_ours(target)))
-        if not vpcs:
+        if not (vpcs := _own_vpcs(target)):
             return
         filters = [{"Name": "vpc-id", "Values": vpcs}]
     for page in _pages(target.aws, "ec2", "describe_network_interfaces", {"Filters": filters}):
@@ -150,6 +151,32 @@ def _interfaces(target: Target) -> Iterator[Leftover]:
                 by_aws=one.get("Status") == "available",
                 command=f"aws ec2 delete-network-interface --network-interface-id {eni}",
             )
+
+
+def _own_vpcs(target: Target) -> list[str]:
+    found = target.aws.client("ec2").describe_vpcs(Filters=_ours(target))
+    return list(jmespath.search("Vpcs[].VpcId", found) or [])
+
+
+def _others_in_vpc(target: Target) -> Iterator[Leftover]:
+    """What others put into the stack's own VPC, which holds on to it: such as GuardDuty's endpoint and security group
+    on EKS, which it leaves there (Amazon GuardDuty User Guide, "Disabling, uninstalling, and cleaning up resources in
+    Runtime Monitoring").
+    """
+    if target.config.settings.network.private_subnet_id or not (vpcs := _own_vpcs(target)):
+        return
+    for kind, operation, path, command in _TAGGED:
+        if operation not in _OF_OTHERS:
+            continue
+        for page in _pages(target.aws, "ec2", operation, {"Filters": [{"Name": "vpc-id", "Values": vpcs}]}):
+            key = path.split("[")[0]
+            foreign = [one for one in page[key] if not _is_ours(target, one) and one.get("GroupName") != "default"]
+            for one in jmespath.search(path, {key: foreign}) or []:
+                yield Leftover(kind=f"{kind} of others", id=one, by_aws=False, command=f"aws ec2 {command} {one}")
+
+
+def _is_ours(target: Target, resource: dict[str, Any]) -> bool:
+    return {"Key": CLUSTER_ID_TAG, "Value": target.names.cluster_id} in (resource.get("Tags") or [])
 
 
 def _names_cluster(interface: dict[str, Any], cluster: str) -> bool:
@@ -268,6 +295,7 @@ _LOOKS: tuple[tuple[str, Callable[[Target], Iterator[Leftover]]], ...] = (
     ("FSx", _file_systems),
     ("network interfaces", _interfaces),
     ("network", _network),
+    ("the stack's VPC", _others_in_vpc),
     ("S3", _bucket),
     ("IAM", _roles),
     ("SSM", _documents),

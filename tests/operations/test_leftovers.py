@@ -190,6 +190,36 @@ def test_in_a_vpc_of_others_only_interfaces_that_name_the_cluster_are_its_leftov
         ec2.delete_vpc(VpcId=vpc)
 
 
+def test_what_guardduty_left_in_the_stacks_vpc_is_named_with_its_command(chosen: Target) -> None:
+    """Amazon GuardDuty User Guide, "Disabling, uninstalling, and cleaning up resources in Runtime Monitoring"."""
+    ec2 = boto3.client("ec2", region_name="us-west-2")
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16", TagSpecifications=tags(chosen, "vpc"))["Vpc"]["VpcId"]
+    elsewhere = ec2.create_vpc(CidrBlock="10.1.0.0/16")["Vpc"]["VpcId"]
+    groups = [
+        ec2.create_security_group(GroupName=f"GuardDutyManagedSecurityGroup-{one}", Description="x", VpcId=one)[
+            "GroupId"
+        ]
+        for one in (vpc, elsewhere)
+    ]
+    service = "com.amazonaws.us-west-2.guardduty-data"
+    endpoint = ec2.create_vpc_endpoint(VpcId=vpc, ServiceName=service, VpcEndpointType="Interface")["VpcEndpoint"][
+        "VpcEndpointId"
+    ]
+    try:
+        found = {one.id: one for one in leftovers.audit(chosen).of_the_stack}
+        assert set(found) == {vpc, groups[0], endpoint}
+        assert found[endpoint].kind == "VPC endpoint of others"
+        assert found[endpoint].command == f"aws ec2 delete-vpc-endpoints --vpc-endpoint-ids {endpoint}"
+        assert found[groups[0]].command == f"aws ec2 delete-security-group --group-id {groups[0]}"
+    finally:
+        ec2.delete_vpc_endpoints(VpcEndpointIds=[endpoint])
+        for one in groups:
+            ec2.delete_security_group(GroupId=one)
+        for one in (vpc, elsewhere):
+            ec2.delete_vpc(VpcId=one)
+    gone(chosen)
+
+
 @pytest.mark.parametrize(
     ("code", "said"), [("AccessDenied", "permission denied"), ("ThrottlingException", "throttled"), ("Odd", "Odd")]
 )
