@@ -36,8 +36,10 @@ TRAINING_OPERATOR, TASK_GOVERNANCE = (
     "amazon-sagemaker-hyperpod-training-operator",
     "amazon-sagemaker-hyperpod-taskgovernance",
 )
-# SageMaker Developer Guide, "Using the HyperPod training operator", supported versions: 1.28 to 1.33.
-_OPERATORS_NEWEST = (1, 33)
+# SageMaker Developer Guide, "Using the HyperPod training operator", supported versions: 1.28 to 1.33. AWS's own module
+# for Terraform, newer, says of the add-on's default build that 1.28 to 1.35 have it (awslabs/awsome-distributed-ai,
+# hyperpod-eks-tf, hyperpod_training_operator).
+_OPERATORS_NEWEST = (1, 35)
 # SageMaker Developer Guide, "Setting up the SageMaker HyperPod observability add-on": a 4xlarge, which has 16 vCPUs.
 _METRICS_VCPUS = 16
 _EBS: RoleKind = "ebs-csi"
@@ -304,8 +306,8 @@ def _doubts(config: Config, addons: Sequence[str]) -> Iterator[str]:
     if TRAINING_OPERATOR in addons and tuple(map(int, version.split("."))) > _OPERATORS_NEWEST:
         newest = ".".join(map(str, _OPERATORS_NEWEST))
         yield (
-            f"SageMaker's guide names Kubernetes up to {newest} for its training operator, and the stack has "
-            f"{version}: EKS may not have the add-on for it"
+            f"SageMaker's guide and AWS's samples name Kubernetes up to {newest} for its training operator, and the "
+            f"stack has {version}: EKS may not have the add-on for it"
         )
     if metrics_addon.ADDON in addons:
         here = [g.type for g in config.worker_groups if g.count and not any(taint.repels for taint in g.taints)]

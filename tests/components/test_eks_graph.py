@@ -141,8 +141,11 @@ def test_the_driver_for_fsx_can_delete_only_what_it_made() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"charts": {"hyperpodTrainingOperator": True}}, "Kubernetes up to 1.33 for its training operator"),
-        ({"charts": {"hyperpodTrainingOperator": True}, "kubernetesVersion": "1.33"}, ""),
+        (
+            {"charts": {"hyperpodTrainingOperator": True}, "kubernetesVersion": "1.36"},
+            "Kubernetes up to 1.35 for its training operator",
+        ),
+        ({"charts": {"hyperpodTrainingOperator": True}, "kubernetesVersion": "1.35"}, ""),
         ({"observability": {"prometheus": "create"}}, "the largest here that takes any pod is ml.m5.xlarge"),
         ({"observability": {"prometheus": "create", "scraper": "everything"}}, ""),
         ({}, ""),
