@@ -96,7 +96,7 @@ def apply(chosen: Target, pause: float = _PAUSE_SECONDS) -> list[Change]:
     """Make policy and quotas what the configuration says. Raises Failure where SageMaker cannot."""
     _require(chosen)
     arn = str(chosen.cluster["ClusterArn"])
-    changes = list(_drop_quotas_of_others(chosen, arn))
+    changes = list(_drop_quotas_of_others(chosen, arn, pause))
     for kind, name, configuration, more in wanted(chosen.config):
         summary = _at_rest(chosen, kind, arn, name, pause)
         if summary is None:
@@ -119,14 +119,18 @@ def apply(chosen: Target, pause: float = _PAUSE_SECONDS) -> list[Change]:
     return changes
 
 
-def remove(chosen: Target) -> list[Change]:
-    """Remove the quotas, then the policy, with the names that the configuration gives."""
+def remove(chosen: Target, pause: float = _PAUSE_SECONDS) -> list[Change]:
+    """Remove the quotas, then the policy, with the names that the configuration gives, and wait until they are gone:
+    a cluster that has any cannot be deleted (the guide's "Troubleshoot").
+    """
     _require(chosen)
     arn = str(chosen.cluster["ClusterArn"])
-    changes = list(_drop_quotas_of_others(chosen, arn))
+    changes = list(_drop_quotas_of_others(chosen, arn, pause))
     for kind, name, _, _ in reversed(list(wanted(chosen.config))):
         if summary := _find(chosen, kind, arn, name):
-            kind.call(chosen, "delete", **{kind.id_key: summary[kind.id_key]})
+            if summary["Status"] != "Deleting":
+                kind.call(chosen, "delete", **{kind.id_key: summary[kind.id_key]})
+            _wait_for_end(chosen, kind, arn, name, pause)
             changes.append(Change(what=f"{kind.title} {name}", done="deleted"))
     return changes
 
@@ -139,7 +143,7 @@ def _require(chosen: Target) -> None:
         )
 
 
-def _drop_quotas_of_others(chosen: Target, arn: str) -> Iterator[Change]:
+def _drop_quotas_of_others(chosen: Target, arn: str, pause: float) -> Iterator[Change]:
     """Delete what earlier runs made for teams that are no more: it would keep devices from the others, and a cluster
     with quotas cannot be deleted.
     """
@@ -148,6 +152,7 @@ def _drop_quotas_of_others(chosen: Target, arn: str) -> Iterator[Change]:
         ours = one["Name"] == quota_name(cluster, one["ComputeQuotaTarget"]["TeamName"])
         if ours and one["Name"] not in here and one["Status"] not in ("Deleting", "Deleted"):
             QUOTA.call(chosen, "delete", **{QUOTA.id_key: one[QUOTA.id_key]})
+            _wait_for_end(chosen, QUOTA, arn, one["Name"], pause)
             yield Change(what=f"{QUOTA.title} {one['Name']}", done="deleted")
 
 
@@ -170,6 +175,16 @@ def _at_rest(chosen: Target, kind: _Kind, arn: str, name: str, pause: float) -> 
 def _find(chosen: Target, kind: _Kind, arn: str, name: str) -> dict[str, Any] | None:
     listed = chosen.aws.pages("sagemaker", f"list{kind.snake}s", kind.summaries, ClusterArn=arn, NameContains=name)
     return next((one for one in listed if one["Name"] == name and one["Status"] != "Deleted"), None)
+
+
+def _wait_for_end(chosen: Target, kind: _Kind, arn: str, name: str, pause: float) -> None:
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    while (summary := _find(chosen, kind, arn, name)) and time.monotonic() < deadline:
+        if summary["Status"] in ("DeleteFailed", "DeleteRollbackFailed"):
+            raise Failure(f"{kind.title} {name}: {summary['Status']}", "run this again")
+        time.sleep(pause)
+    if summary:
+        raise Failure(f"{kind.title} {name} is still there after {_TIMEOUT_SECONDS:.0f} s", "run this again")
 
 
 def _settle(chosen: Target, kind: _Kind, one: str, name: str, pause: float) -> None:

@@ -114,15 +114,29 @@ def test_what_sagemaker_could_not_bring_into_the_cluster_is_said_with_its_reason
     assert "taskgovernance" in failed.value.hint
 
 
-def test_remove_takes_the_quotas_first(aws: StubbedAws) -> None:
+def test_remove_takes_the_quotas_first_and_waits_for_each(aws: StubbedAws) -> None:
     chosen = governed(aws)
     listed(aws, "compute_quotas", quota())
     listed(aws, "compute_quotas", quota())
     aws.answer("sagemaker", "delete_compute_quota", {})
-    listed(aws, "cluster_scheduler_configs", policy())
-    aws.answer("sagemaker", "delete_cluster_scheduler_config", {})
-    assert [change.what for change in governance.remove(chosen)] == ["quota eks-gpu-training", "policy eks-gpu-policy"]
+    for status in ("Deleting", "Deleting", "Deleted"):
+        listed(aws, "compute_quotas", quota(status))
+    # Somebody else has asked for it.
+    listed(aws, "cluster_scheduler_configs", policy("Deleting"))
+    listed(aws, "cluster_scheduler_configs")
+    done = [change.what for change in governance.remove(chosen, pause=0)]
+    assert done == ["quota eks-gpu-training", "policy eks-gpu-policy"]
     aws.assert_all_asked()
+
+
+def test_what_cannot_be_deleted_is_said(aws: StubbedAws) -> None:
+    chosen = governed(aws)
+    listed(aws, "compute_quotas", quota())
+    listed(aws, "compute_quotas", quota())
+    aws.answer("sagemaker", "delete_compute_quota", {})
+    listed(aws, "compute_quotas", quota("DeleteFailed"))
+    with pytest.raises(Failure, match="quota eks-gpu-training: DeleteFailed"):
+        governance.remove(chosen, pause=0)
 
 
 @pytest.mark.parametrize("name", ["dev", "eks-gpu"])
@@ -204,9 +218,11 @@ def test_a_quota_goes_with_its_team_and_those_of_other_names_stay(aws: StubbedAw
     by_hand = quota(team="astronomy", Name="made-by-hand")
     listed(aws, "compute_quotas", quota(), quota(team="gone", ComputeQuotaId="quotaid67890"), by_hand)
     aws.answer("sagemaker", "delete_compute_quota", {}, ComputeQuotaId="quotaid67890")
+    listed(aws, "compute_quotas")
     listed(aws, "compute_quotas", quota())
     aws.answer("sagemaker", "delete_compute_quota", {}, ComputeQuotaId="quotaid12345")
+    listed(aws, "compute_quotas")
     listed(aws, "cluster_scheduler_configs")
-    done = [(change.what, change.done) for change in governance.remove(chosen)]
+    done = [(change.what, change.done) for change in governance.remove(chosen, pause=0)]
     assert done == [("quota eks-gpu-gone", "deleted"), ("quota eks-gpu-training", "deleted")]
     aws.assert_all_asked()
