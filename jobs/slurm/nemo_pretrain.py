@@ -66,7 +66,11 @@ def main() -> None:
         num_gpus_per_node=per_node,
     )
     recipe.trainer.max_steps = options.steps
-    # Keep two checkpoints, in case a lost node left the newest one incomplete.
+    # The recipes warm up for 2000 steps, of a million. NeMo tells the schedule of max_steps by itself.
+    schedule = recipe.optim.lr_scheduler
+    schedule.warmup_steps = min(schedule.warmup_steps, options.steps // 10)
+    # The newest, and the best two from the first validation on. NeMo marks one that a lost node has left incomplete,
+    # and removes the one before it only when the next is complete.
     recipe.log.ckpt.train_time_interval = nemo_run.Config(timedelta, minutes=options.save_minutes)
     recipe.log.ckpt.save_top_k = 2
     recipe.log.ckpt.save_last = True

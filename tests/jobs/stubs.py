@@ -283,6 +283,8 @@ def nemo() -> None:
     def recipe(**given):
         parts = {"trainer": types.SimpleNamespace(callbacks=None), "resume": types.SimpleNamespace()}
         parts["data"] = types.SimpleNamespace(global_batch_size=512, seq_length=8192)
+        # NeMo 2.4, recipes/optim/adam.py: of a million steps (recipes/llama3_8b.py).
+        parts["optim"] = types.SimpleNamespace(lr_scheduler=types.SimpleNamespace(warmup_steps=2000))
         return types.SimpleNamespace(given=given, log=types.SimpleNamespace(ckpt=types.SimpleNamespace()), **parts)
 
     def fit(callbacks):
@@ -305,7 +307,8 @@ def nemo() -> None:
         fit(vars(recipe.trainer).pop("callbacks"))
         log = {name: str(value) for name, value in vars(recipe.log.ckpt).items()}
         parts = {"trainer": vars(recipe.trainer), "resume": vars(recipe.resume), "checkpoints": log}
-        print(json.dumps({**recipe.given, **parts, "direct": direct}))
+        warmup = recipe.optim.lr_scheduler.warmup_steps
+        print(json.dumps({**recipe.given, **parts, "direct": direct, "warmup": warmup}))
 
     module("lightning.pytorch", Callback=object)
     module("nemo_run", run=run, Config=lambda kind, **given: kind(**given))

@@ -307,10 +307,11 @@ def test_text_becomes_tokens_once_with_an_end_after_each_document(tmp_path: Path
 def test_nemo_runs_its_recipe_in_the_processes_that_slurm_started_and_resumes(tmp_path: Path) -> None:
     (reports := tmp_path / "reports").mkdir()
     slurm = {"SLURM_NTASKS": "16", "SLURM_NTASKS_PER_NODE": "8", "HYPERPOD_TRAINING_REPORTS": str(reports)}
-    options = ("--out", str(tmp_path), "--steps", "7", "--save-minutes", "5")
+    options = ("--out", str(tmp_path), "--steps", "70", "--save-minutes", "5")
     said = json.loads(train("nemo_pretrain.py", ("nemo",), *options, **slurm))
     assert (said["num_nodes"], said["num_gpus_per_node"], said["dir"]) == (2, 8, str(tmp_path))
-    assert said["trainer"] == {"max_steps": 7}
+    # The learning rate only climbs, up to half of itself, in a run that ends before the warm-up does.
+    assert (said["trainer"], said["warmup"]) == ({"max_steps": 70}, 7)
     assert said["resume"] == {"resume_if_exists": True, "resume_ignore_no_checkpoint": True}
     assert said["checkpoints"] == {"train_time_interval": "0:05:00", "save_top_k": "2", "save_last": "True"}
     assert said["direct"] is True
