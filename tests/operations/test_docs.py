@@ -17,6 +17,8 @@ import pytest
 import typer
 import yaml
 
+from components.config.keys import keys
+from components.documents import load
 from operations import cli
 from operations.cluster import benchmark
 from operations.deployment import deploy
@@ -187,6 +189,19 @@ def test_every_path_that_a_page_names_exists(page: str) -> None:
     for name in re.findall(r"`([\w.-]+(?:/[\w.-]+)*/?)`", (ROOT / page).read_text()):
         if name.split("/")[0] in roots and "/" in name:
             assert (ROOT / name).exists(), f"{page} names {name}"
+
+
+def test_a_key_is_written_as_the_configuration_takes_it() -> None:
+    """A key is refused in another case; alerts name keys, too."""
+    names = {
+        one.name for key in keys(load((ROOT / "Pulumi.yaml").read_text())["config"]) for one in (key, *key.below())
+    }
+    right = {name.lower(): name for name in names if not name.islower()}
+    assert right["storagegib"] == "storageGiB"
+    for path in (*(ROOT / page for page in PAGES), *ROOT.glob("components/alerts/*.yaml")):
+        # Not SageMaker's own names, which begin with a capital, nor variables of a shell.
+        for word in re.findall(r"\b[a-z]\w*[A-Z]\w*", path.read_text()):
+            assert right.get(word.lower(), word) == word, f"{path.relative_to(ROOT)} names {word}"
 
 
 def test_contributing_names_every_table_of_facts() -> None:
