@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any, Literal
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +15,7 @@ from components.catalogue.prices import HOURS_PER_MONTH
 from components.names import readable
 from stack.bars import Span, progress, spans
 from stack.clock import clock, delete_duration
+from stack.command_line import wrapped
 from stack.events import Event
 from stack.state import ResourceState
 
@@ -97,11 +98,11 @@ def summary(outcome: Outcome) -> RenderableType:
         parts += [_time(outcome), _components(outcome), _cost(found), _quotas(found), _outputs(found)]
     parts += [changed(number, change) for number, change in enumerate(outcome.changes, start=1)]
     if outcome.next_step:
-        parts.append(Text(f"  Next: {outcome.next_step}", style="bold"))
+        parts.append(_Prose((f"  Next: {outcome.next_step}", "bold")))
     if outcome.known:
-        parts.append(Text(f"  {outcome.known.more}", style="dim"))
+        parts.append(_Prose((f"  {outcome.known.more}", "dim")))
     if outcome.skipped:
-        parts.append(Text(f"\n{outcome.skipped} further changes not rehearsed.", style="yellow"))
+        parts.append(_Prose((f"\n{outcome.skipped} further changes not rehearsed.", "yellow")))
     if outcome.warnings:
         parts.append(_block("Warnings", outcome.warnings, "yellow"))
     parts.append(_ending(outcome))
@@ -113,12 +114,13 @@ def changed(number: int, change: Change) -> RenderableType:
     settings = " ".join(
         f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in change.set.items()
     )
-    text = Text(f"\nChange {number}: {settings or 'no setting differs'}\n", style="bold")
+    lines = [(f"\nChange {number}: {settings or 'no setting differs'}", "bold")]
     if change.refused is not None:
         when = "before anything happens" if change.early else f"after {clock(change.seconds)}"
-        text.append(f"  refused {when}: {change.refused}\n", "red")
+        lines.append((f"  refused {when}: {change.refused}", "red"))
     else:
-        text.append(f"  takes {clock(change.seconds)}, {change.hourly_usd:+,.2f} $ an hour\n", "default")
+        sign = "-" if change.hourly_usd < 0 else "+"
+        lines.append((f"  takes {clock(change.seconds)}, {sign}${abs(change.hourly_usd):,.2f} an hour", "default"))
     for what, names, colour in (
         ("created", change.created, "default"),
         ("updated", change.updated, "default"),
@@ -126,19 +128,26 @@ def changed(number: int, change: Change) -> RenderableType:
         ("deleted", change.deleted, "yellow"),
     ):
         if names:
-            text.append(f"  {what:8} {', '.join(names)}\n", colour)
-    for name, meaning in change.lost.items():
-        text.append(f"  {name}: {meaning}\n", "bold red")
+            lines.append((f"  {what:8} {', '.join(names)}", colour))
+    lines += [(f"  {name}: {meaning}", "bold red") for name, meaning in change.lost.items()]
     if not (change.created or change.updated or change.replaced or change.deleted or change.refused):
-        text.append("  nothing changes\n", "default")
-    text.rstrip()
-    return text
+        lines.append(("  nothing changes", "default"))
+    return _Prose(*lines)
+
+
+class _Prose:
+    """Words to read, with their styles: a terminal breaks them between words, and indents what follows."""
+
+    def __init__(self, *lines: tuple[str, str]) -> None:
+        self._lines = lines
+
+    def __rich_console__(self, console: Console, _: ConsoleOptions) -> RenderResult:
+        for line, style in self._lines:
+            yield Text("\n".join(wrapped(line, console)), style=style)
 
 
 def _block(title: str, lines: list[str], colour: str) -> RenderableType:
-    text = Text(f"\n{title}\n", style=f"bold {colour}")
-    text.append("\n".join(f"  {line}" for line in lines), style="default")
-    return text
+    return _Prose((f"\n{title}", f"bold {colour}"), *((f"  {line}", "default") for line in lines))
 
 
 def _table(title: str, *columns: tuple[str, Literal["left", "right"]]) -> tuple[Text, Table]:
@@ -195,8 +204,7 @@ def _cost(found: dict[str, Any]) -> RenderableType:
     title, table = _table(heading, ("part", "left"), ("$/hour", "right"), ("$/month", "right"))
     for part, hourly in sorted(cost["parts"].items(), key=lambda item: -item[1]):
         table.add_row(part, f"{hourly:,.3f}", f"{hourly * HOURS_PER_MONTH:,.0f}")
-    notes = Text("\n".join(f"  {note}" for note in cost["notes"]), style="dim")
-    return Group(title, table, notes)
+    return Group(title, table, _Prose(*((f"  {note}", "dim") for note in cost["notes"])))
 
 
 def _quotas(found: dict[str, Any]) -> RenderableType:
@@ -221,9 +229,9 @@ def _outputs(found: dict[str, Any]) -> RenderableType:
 
 def _ending(outcome: Outcome) -> RenderableType:
     if outcome.kept_up:
-        return Text("\nThe stack was left up, as requested.", style="bold")
+        return _Prose(("\nThe stack was left up, as requested.", "bold"))
     if outcome.leftovers:
         lines = outcome.leftovers[:_LONG_LIST] + (["…"] if len(outcome.leftovers) > _LONG_LIST else [])
         return _block(f"{len(outcome.leftovers)} left behind after destroy", lines, "red")
     kept = f" Kept on purpose: {', '.join(outcome.retained)}." if outcome.retained else ""
-    return Text(f"\nDestroyed {outcome.destroyed} resources; nothing is left in the account.{kept}", style="bold green")
+    return _Prose((f"\nDestroyed {outcome.destroyed} resources; nothing is left in the account.{kept}", "bold green"))

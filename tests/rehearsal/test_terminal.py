@@ -59,7 +59,26 @@ def test_a_comparison_of_equal_stacks_says_so(capsys: pytest.CaptureFixture[str]
     Console(width=80).print(changed(1, Change(set={})))
     assert capsys.readouterr().out.split("\n")[1:] == [
         "Change 1: no setting differs",
-        "  takes 0:00, +0.00 $ an hour",
+        "  takes 0:00, +$0.00 an hour",
         "  nothing changes",
         "",
     ]
+
+
+def test_words_are_broken_between_words_in_a_terminal_and_indented_from_then_on() -> None:
+    change = Change(
+        set={}, hourly_usd=-1.5, created=["identity-controller-metrics", "identity-worker-metrics", "rules"]
+    )
+    printed = []
+    for terminal in (True, False):
+        out = io.StringIO()
+        Console(file=out, force_terminal=terminal, color_system=None, width=60, soft_wrap=not terminal).print(
+            changed(1, change)
+        )
+        printed.append(out.getvalue().splitlines()[2:])
+    assert printed[0] == [
+        "  takes 0:00, -$1.50 an hour",
+        "  created  identity-controller-metrics,",
+        "    identity-worker-metrics, rules",
+    ]
+    assert printed[1][1] == "  created  identity-controller-metrics, identity-worker-metrics, rules"
