@@ -68,7 +68,7 @@ def find(nodes: Sequence[Node], wanted: str) -> Node:
     if not wanted.strip():
         raise bad_input("NODE is empty", f"nodes here: {', '.join(node.name for node in nodes) or 'none yet'}")
     for node in nodes:
-        if wanted in (node.name, node.group) or wanted in stable_names(node):
+        if wanted in (node.name, node.group) or wanted in own_names(node):
             return node
     known = [node.name for node in nodes]
     near = difflib.get_close_matches(wanted, [*known, *(node.hostname for node in nodes)], n=1)
@@ -78,8 +78,9 @@ def find(nodes: Sequence[Node], wanted: str) -> Node:
     )
 
 
-def stable_names(node: Node) -> tuple[str, ...]:
-    """Names that identify a node for its whole life. Its group name is not one: a replacement gets the same."""
+def own_names(node: Node) -> tuple[str, ...]:
+    """What AWS calls it. Of these a replacement gets a new instance id, and keeps with Slurm the others (SageMaker
+    Developer Guide, "Manually replace or reboot a node using Slurm")."""
     return tuple(filter(None, (node.instance_id, node.hostname, node.ip)))
 
 

@@ -25,8 +25,8 @@ def replace_command(
     """Replace a node with a new instance.
 
     Shows what happens to the node's jobs and asks for confirmation. All data on
-    the node's local disks is lost; /fsx stays. Names like workers-2 change when
-    a node is replaced: with --yes, give the instance id or host name.
+    the node's local disks is lost; /fsx stays. The new node can have the old
+    one's names: with --yes, give the instance id.
 
     \b
       hyperpod replace slurm-gpu workers-2
@@ -41,7 +41,7 @@ def reboot_command(
     """Reboot a node.
 
     Shows what happens to the node's jobs and asks for confirmation. The disks
-    keep their data. With --yes, give the instance id or host name.
+    keep their data. With --yes, give the instance id.
 
     \b
       hyperpod reboot slurm-gpu workers-2
@@ -61,15 +61,12 @@ def _change(
     nodes = cluster_nodes.list_nodes(chosen)
     # Elsewhere a group's name means its first node. That is too easy to misunderstand here.
     wanted = cluster_nodes.find([node for node in nodes if node.group != name], name)
-    stable = cluster_nodes.stable_names(wanted)
-    if yes and name not in stable:
-        # After a replacement another node has this name: run twice, the command would replace a healthy node.
-        raise bad_input(
-            f"{wanted.name} is a different node after a replacement", f"with --yes, give {' or '.join(stable)}"
-        )
+    if yes and name != wanted.instance_id:
+        # The replacement has this name too: run twice, the command would replace a healthy node.
+        raise bad_input(f"{name} can be another instance after a replacement", f"with --yes, give {wanted.instance_id}")
     plan = changes.plan(chosen, verb, nodes, [wanted])
     show(plan)
-    console.confirm(f"{verb.capitalize()} {wanted.name} ({', '.join(stable)})?", yes=yes)
+    console.confirm(f"{verb.capitalize()} {wanted.name} ({', '.join(cluster_nodes.own_names(wanted))})?", yes=yes)
     accepted = act(chosen, [wanted])
     if as_json:
         console.emit({"verb": verb, "accepted": accepted, "jobs": plan.jobs, "unknown": plan.unknown})

@@ -91,15 +91,19 @@ def test_without_a_yes_nothing_happens(
     aws.assert_all_asked()
 
 
+# SageMaker Developer Guide, "Manually replace or reboot a node using Slurm": a node "is recovered with the same host
+# name", which is made of its address.
+@pytest.mark.parametrize("name", ["workers-1", "ip-10-1-1-1", "10.1.1.1"])
 @pytest.mark.parametrize("verb", ["replace", "reboot"])
-def test_a_name_that_shifts_when_a_node_is_replaced_needs_a_person_to_look(
-    verb: str, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+def test_a_name_that_a_replacement_gets_too_needs_a_person_to_look(
+    verb: str, name: str, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with_nodes(aws)
     on(aws)
-    code, _, err = run(capsys, verb, "workers-1", "--stack", "dev", "--yes")
+    code, _, err = run(capsys, verb, name, "--stack", "dev", "--yes")
     assert code == Exit.BAD_INPUT
-    assert "with --yes, give i-workers1 or ip-10-1-1-1 or 10.1.1.1" in err
+    assert f"{name} can be another instance after a replacement" in err
+    assert "with --yes, give i-workers1" in err
     aws.assert_all_asked()
 
 
@@ -112,7 +116,7 @@ def test_a_refused_node_is_a_failure_with_sagemakers_reason(
     failed = {"NodeId": "i-workers1", "ErrorCode": "InvalidInstanceStatus", "Message": "it is being replaced"}
     aws.answer("sagemaker", "batch_replace_cluster_nodes", {"Failed": [failed]})
     on(aws)
-    code, _, err = run(capsys, "replace", "ip-10-1-1-1", "-s", "dev", "-y")
+    code, _, err = run(capsys, "replace", "i-workers1", "-s", "dev", "-y")
     assert code == Exit.FAILED
     assert "workers-1: InvalidInstanceStatus: it is being replaced" in err
 
