@@ -198,6 +198,8 @@ def _client_error(error: aws_errors.ClientError) -> Failure:
         return cannot_know(f"AWS does not accept the credentials: {what}", _LOG_IN, name="credentials")
     if code in THROTTLED:
         return cannot_know(f"AWS throttles this account: {what}", "wait a minute and run it again", name="throttling")
+    if code == "TargetNotConnected":
+        return cannot_know(f"Session Manager does not reach the node: {said or code}", name="not-connected")
     if code in _REGION_OFF:
         return bad_input(f"the region is not enabled in this account: {what}", name="region-off")
     if is_missing(error):

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
 
 from operations.aws import Aws
 from operations.cluster import nodes, sessions
-from stack.failures import Exit, Failure
+from stack.failures import Exit, Failure, described
 from tests.operations.aws import (
     CLUSTER_ID,
     StubbedAws,
@@ -94,6 +95,19 @@ def test_a_broken_session_is_distinguished_from_a_failed_command(aws: StubbedAws
     with pytest.raises(Failure, match="TargetNotConnected") as failed:
         sessions.run_remote(target, nodes.find(nodes.list_nodes(target), "controller"), "true")
     assert failed.value.code == Exit.CANNOT_KNOW
+
+
+def test_a_node_whose_agent_is_not_connected_is_waited_for(aws: StubbedAws, plugin: Path) -> None:
+    # Systems Manager API Reference, StartSession, Errors: the node is not fully configured for Session Manager.
+    with_nodes(aws)
+    aws.refuse("ssm", "start_session", "TargetNotConnected", "sagemaker-cluster:c_controller-i-1 is not connected.")
+    target = stack(aws)
+    with pytest.raises(ClientError) as refused:
+        sessions.run_remote(target, nodes.find(nodes.list_nodes(target), "controller"), "true")
+    failure = described(refused.value, "dev")
+    assert failure.code == Exit.CANNOT_KNOW
+    assert "is not connected" in failure.message
+    assert failure.hint.startswith("wait until it has booted: hyperpod nodes dev")
 
 
 def test_a_command_that_takes_too_long_is_ended_on_the_node_too(aws: StubbedAws, plugin: Path) -> None:
