@@ -17,12 +17,15 @@ from typing import List
 
 from . import units
 from .errors import Skip, StepError
+from .host import Host
 from .model import Node
-from .scratch import IMAGE_UNIT
+from .scratch import IMAGE_UNIT, MODEL
 from .units import UNITS
 
 # The data volume of the instance group: HyperPod attaches and mounts it there (SageMaker API Reference,
-# ClusterEbsVolumeConfig). AWS's own script also puts both folders there by default.
+# ClusterEbsVolumeConfig). AWS's own script also puts both folders there by default. But two pages of the SageMaker
+# Developer Guide say that its image mounts the instance store there, as the volume group vg.01 ("Getting started with
+# Amazon EKS support", "Using the Amazon EBS CSI driver").
 DATA_VOLUME = "/opt/sagemaker"
 # The unit and folder of each; the one that starts pods stops first and starts last.
 SERVICES = (("containerd", "/var/lib/containerd"), ("kubelet", "/var/lib/kubelet"))
@@ -95,6 +98,9 @@ def run(node: Node) -> str:
     if not pending:
         _apply(node, limits_changed)
         return f"containerd and kubelet are on {DATA_VOLUME}"
+    if _on_instance_store(host, mounts[DATA_VOLUME][0]):
+        _apply(node, limits_changed)
+        raise Skip(f"{DATA_VOLUME} is instance store: containerd and kubelet stay on the root volume")
     running = _running(node)
     for unit in reversed(running):
         host.run("systemctl", "stop", unit, timeout=120)
@@ -107,6 +113,14 @@ def run(node: Node) -> str:
         host.run("systemctl", "daemon-reload")
         _restart(node, running)
     return f"containerd and kubelet on {DATA_VOLUME}"
+
+
+def _on_instance_store(host: Host, device: str) -> bool:
+    """Whether a disk under the device is (lsblk(8): --inverse also lists what it is made of)."""
+    if host.which("lsblk") is None:
+        return False
+    shown = host.run("lsblk", "--noheadings", "--inverse", "--output", "MODEL", device, check=False)
+    return MODEL in shown.out
 
 
 def _apply(node: Node, limits_changed: bool) -> None:

@@ -171,6 +171,7 @@ COMMANDS: dict[str, Command] = {
     "scancel": _yes,
     "pkill": lambda host, args, stdin: Result(1),
     "blkid": lambda host, args, stdin: Result(2),
+    "lsblk": lambda host, args, stdin: Result(0, "Amazon Elastic Block Store\n"),
     "mkfs.ext4": _yes,
     "fi_info": lambda host, args, stdin: Result(61, "", "fi_getinfo: -61 (No data available)"),
     "python": lambda host, args, stdin: Result(1, "", "no libefa"),

@@ -33,6 +33,19 @@ def test_both_folders_are_bound_to_the_data_volume_with_what_was_in_them(host: F
         assert not host.path(f"/opt/dlami/nvme/{unit}").exists()
 
 
+def test_nothing_goes_to_instance_store_which_a_reboot_may_empty(host: FakeHost) -> None:
+    """SageMaker Developer Guide, "Using the Amazon EBS CSI driver on SageMaker HyperPod EKS clusters", considerations:
+    the image mounts a volume group of the NVMe disks at /opt/sagemaker."""
+    # As lsblk shows it: the logical volume, which has no model, and its disks.
+    host.commands["lsblk"] = lambda h, args, stdin: Result(0, "\nAmazon EC2 NVMe Instance Storage\n" * 2)
+    host.active |= {"containerd", "kubelet"}
+    with pytest.raises(Skip, match="/opt/sagemaker is instance store"):
+        pod_disk.run(host.node())
+    assert not host.path("/opt/sagemaker/kubelet").exists()
+    assert "LimitMEMLOCK=infinity" in host.text("/etc/systemd/system/containerd.service.d/90-hyperpod.conf")
+    assert ("restart", "containerd") in verbs(host)
+
+
 def test_after_a_reboot_nothing_is_bound_before_the_volume_is_mounted(host: FakeHost) -> None:
     pod_disk.run(host.node())
     wait = host.text("/etc/systemd/system/hyperpod-data-volume.service")

@@ -131,6 +131,8 @@ LINES: Sequence[Line] = (
     Line(r"docker --config /\S+ pull --quiet \S+", (1500,)),
     # mkfs.ext4(8): a label has 16 bytes at most.
     Line(r"mkfs\.ext4 -q -L \S{1,16} -m 0 -E lazy_itable_init=1 /dev/\S+", (300,)),
+    # lsblk(8): a device and what it is made of.
+    Line(r"lsblk --noheadings --inverse --output MODEL /dev/\S+"),
     # blkid(8): -p looks at the device, and not at what was seen of it before.
     Line(r"blkid -p -s LABEL -o value /dev/\S+"),
     Line(r"mdadm --assemble /dev/md/\S+( /dev/\S+)+"),
