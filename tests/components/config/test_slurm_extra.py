@@ -71,3 +71,8 @@ def test_without_the_key_nothing_is_said() -> None:
 def test_the_example_is_a_good_one() -> None:
     assert slurm_extra.problems({"extraConf": str(ROOT / "docs/slurm.conf.d")}) == []
     assert [path.name for path in slurm_extra.files(config("dev", slurm={"extraConf": "docs/slurm.conf.d"}).settings)]
+
+
+def test_a_parameter_whose_heading_in_the_manual_has_its_form_is_known_too() -> None:
+    """slurm.conf(5) of 24.11: "GpuFreqDef=[<type]=value>..." and "DataParserParameters=<data_parser>", of all."""
+    assert told({"a.conf": "GpuFreqDef=medium,memory=high\nDataParserParameters=v0.0.42+fast\n"}) == []
