@@ -366,7 +366,7 @@ def _show_success(report: deploy.Report, took: str, *, rehearse: bool) -> None:
         return
     number = _number(report)
     what = "deleted" if report.command == "destroy" else "changed"
-    did = f"{number} resources {what}" if number else "no changes were needed"
+    did = f"{number} resource{'s' if number > 1 else ''} {what}" if number else "no changes were needed"
     if report.predicted_seconds:
         took = f"{took}, in about {clock(report.predicted_seconds)} on AWS"
     done = _DONE[report.command]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stack.failures import bad_input
+from stack.failures import NO_CREDENTIALS, bad_input, cannot_know
 
 from .. import console, target
 from ..deployment import policy
@@ -33,14 +33,24 @@ def policy_command(
     if account and not (account.isdecimal() and len(account) == 12):
         raise bad_input(f"--account: {account} is no AWS account", "an account's id has 12 digits")
     chosen = target.load(stack)
+    account = account or _account(chosen)
     console.note(f"Rehearsing {stack}, to see what it deploys ...")
-    written = policy.write(chosen, account or chosen.aws.account_id)
+    written = policy.write(chosen, account)
     if as_json:
         console.emit(written)
         return
     for who, documents in (("deploy", written.deploy), ("operate", written.operate)):
         for number, document in enumerate(documents, 1):
             _show(f"To {who} {stack}, {number} of {len(documents)}", document)
+
+
+def _account(chosen: target.Target) -> str:
+    """The account of the credentials, which whoever asks for their first policy may not have yet."""
+    try:
+        return chosen.aws.account_id
+    except NO_CREDENTIALS as error:
+        hint = f"name the account: hyperpod policy {chosen.stack} --account 123456789012"
+        raise cannot_know(f"no usable AWS credentials: {error}", hint, name="credentials") from None
 
 
 def _show(title: str, document: dict[str, Any]) -> None:

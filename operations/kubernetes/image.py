@@ -57,7 +57,10 @@ def plan(repository: str, root: Path = ROOT) -> Plan:
 def repository_of(chosen: Target) -> str:
     """The address of the stack's repository. Raises Failure where the stack has none."""
     if not chosen.on_eks:
-        raise bad_input(f"{chosen.stack} is a Slurm stack: its jobs run without containers", "take an EKS stack")
+        raise bad_input(
+            f"{chosen.stack} is a Slurm stack, and this image is for jobs on EKS",
+            "take an EKS stack; docs/slurm.md has containers on Slurm",
+        )
     if chosen.config.settings.accelerator != "gpu":
         raise bad_input("this image is for GPUs; the Neuron jobs run on AWS's own image", "job neuron needs no --image")
     if all(group.type.architecture != IMAGE_ARCHITECTURE for group in chosen.config.training_groups):

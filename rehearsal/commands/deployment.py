@@ -78,10 +78,11 @@ def deployment_command(
     show: Annotated[bool, typer.Option("--open", help="Open the report in the browser, when it is written.")] = False,
     result: Json = None,
 ) -> None:
-    """Rehearse a stack in an AWS account that is embedded in this process. Nothing reaches AWS.
+    """Rehearse a stack's deployment in an embedded AWS account.
 
-    The Pulumi program runs unchanged: every resource is created, timed and
-    priced, then destroyed, and the account is searched for leftovers.
+    Nothing reaches AWS. The Pulumi program runs unchanged: every resource is
+    created, timed and priced, then destroyed, and the account is searched for
+    leftovers.
 
     \b
       hyperpod rehearse dev

@@ -17,7 +17,7 @@ import pytest
 from pulumi import automation
 
 from operations import records, target
-from operations.commands.deploy import counted, open_engine, tally
+from operations.commands.deploy import _show_success, counted, open_engine, tally
 from operations.deployment import deploy, engines, leftovers
 from operations.deployment.deploy import Report
 from operations.deployment.errors import DEPLOYMENTS
@@ -107,6 +107,12 @@ def test_resources_are_counted_as_they_are_shown_whatever_the_engine_counts() ->
     report = Report("dev", "up", "any", succeeded=True, counts={"create": 5, "same": 1}, changes=["a (create)"] * 3)
     assert tally(report) == {"create": 3, "same": 1}
     assert tally(Report("dev", "destroy", "any", succeeded=True, counts={"delete": 4})) == {"delete": 4, "same": 0}
+
+
+def test_one_resource_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    done = Report(stack="dev", command="up", engine="", succeeded=True, changes=["hyperpod-cluster (update)"])
+    _show_success(done, "0:01", rehearse=False)
+    assert capsys.readouterr().out == "dev is deployed: 1 resource changed in 0:01.\n"
 
 
 def test_a_second_update_is_predicted_by_itself(small: Target) -> None:

@@ -12,6 +12,7 @@ from types import ModuleType
 
 import pytest
 import yaml
+from botocore.exceptions import NoCredentialsError
 from rich.console import Console
 
 import hyperpod
@@ -67,7 +68,7 @@ WRONG = (
     ("benchmark dev --nodes one", "'--nodes' / '-n': not a whole number", "benchmark --help"),
     ("update-software dev --batch 0", "at least 1", "update-software --help"),
     ("assumptions --id nosuch", '"nosuch"', "hyperpod assumptions"),
-    ("image dev", "Slurm stack", "EKS stack"),
+    ("image dev", "for jobs on EKS", "docs/slurm.md"),
     ("rehearse dve", '"dve"', "did you mean dev?"),
     ("rehearse nods", '"nods"', "did you mean nodes?"),
     ("rehearse --fail error nodes", "nodes", "put the options of nodes after the word nodes"),
@@ -162,6 +163,25 @@ def test_the_command_works_on_the_project_of_the_current_folder(tmp_path: Path) 
         [sys.executable, ROOT / "hyperpod.py"], cwd=tmp_path / "docs", capture_output=True, text=True, check=False
     )
     assert (ran.returncode, ran.stdout) == (7, "this one\n")
+
+
+@pytest.mark.parametrize("words", ["--help", "rehearse --help", "job --help"])
+def test_a_list_of_commands_says_whole_sentences(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = run(capsys, *words.split())[1].partition("Commands:\n")[2].partition("\n\n")[0]
+    assert [line for line in listed.splitlines() if line.endswith("...")] == []
+
+
+def test_who_has_no_credentials_yet_gets_policies_by_the_accounts_number(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def nobody(_: Aws) -> str:
+        raise NoCredentialsError
+
+    monkeypatch.setattr(Aws, "account_id", property(nobody))
+    code, out, err = run(capsys, "policy", "dev")
+    assert (code, out) == (Exit.CANNOT_KNOW, "")
+    assert "Next: name the account: hyperpod policy dev --account 123456789012\n" in err
+    assert "Rehearsing" not in err
 
 
 def test_its_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
