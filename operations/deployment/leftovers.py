@@ -44,6 +44,11 @@ class Audit:
         """The stack's own resources, which destroy should have deleted."""
         return [one for one in self.leftovers if not one.by_aws]
 
+    def add(self, found: Leftover) -> None:
+        """Add a resource, unless another search has found it: the command that deletes it tells."""
+        if found.command not in {one.command for one in self.leftovers}:
+            self.leftovers.append(found)
+
     def add_unnamed(self, found: Iterable[str]) -> None:
         """Add what another search found, unless it is already known."""
         known = {one.id for one in self.leftovers}
@@ -83,7 +88,7 @@ def audit(target: Target) -> Audit:
     for what, look in _LOOKS:
         try:
             for one in look(target):
-                found.leftovers.append(one)
+                found.add(one)
         except Failure as failure:
             found.unknown.append(f"{what}: {failure.message}")
         except (ClientError, BotoCoreError) as error:

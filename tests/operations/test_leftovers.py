@@ -234,6 +234,26 @@ def test_what_may_not_be_looked_at_is_said_and_not_taken_for_clean(
     assert all(said in line for line in found.unknown)
 
 
+def test_what_two_searches_find_is_listed_once_and_two_kinds_of_one_name_are_two(
+    aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the stack's own VPC the load balancer controller's security groups are others', and have its tag."""
+
+    def one(kind: str, name: str, command: str) -> leftovers.Leftover:
+        return leftovers.Leftover(kind=kind, id=name, by_aws=False, command=command)
+
+    delete = "aws ec2 delete-security-group --group-id sg-1"
+    looks = (
+        one("security group of others", "sg-1", delete),
+        one("security group", "sg-1", delete),
+        one("HyperPod cluster", "dev", "aws sagemaker delete-cluster --cluster-name dev"),
+        one("EKS cluster", "dev", "aws eks delete-cluster --name dev"),
+    )
+    monkeypatch.setattr(leftovers, "_LOOKS", [(one.kind, lambda _, one=one: iter([one])) for one in looks])
+    found = leftovers.audit(stack(aws)).leftovers
+    assert [one.kind for one in found] == ["security group of others", "HyperPod cluster", "EKS cluster"]
+
+
 def gone(chosen: Target) -> None:
     assert leftovers.audit(chosen).leftovers == []
 
