@@ -25,7 +25,9 @@ from .specs import JOBS as SPECS
 ROOT = Path(__file__).parents[2]
 JOBS: tuple[str, ...] = tuple(SPECS)
 NAME_LABEL = "app.kubernetes.io/name"
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+QUEUE_LABEL, PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
+# Of the classes that `hyperpod governance` makes (operations/kubernetes/governance.py).
+GOVERNED_PRIORITY = "normal"
 # SageMaker Developer Guide, "Automatically resuming a job after a node failure": on a replaced node, so often.
 _AUTO_RESUME = {
     "sagemaker.amazonaws.com/enable-job-auto-resume": "true",
@@ -158,8 +160,10 @@ def render(
     if settings.charts.queues == "kueue":
         objects[-1]["metadata"]["labels"][QUEUE_LABEL] = LOCAL_QUEUE
     if settings.charts.queues == "task-governance":
-        # SageMaker Developer Guide, "Example HyperPod task governance commands": the queue it makes for a team.
-        objects[-1]["metadata"]["labels"][QUEUE_LABEL] = f"{namespace}-localqueue"
+        # SageMaker Developer Guide, "Example HyperPod task governance commands": the queue it makes for a team, and the
+        # class, without which a task has the rank 0 and is not in the dashboard.
+        queued = {QUEUE_LABEL: f"{namespace}-localqueue", PRIORITY_LABEL: f"{GOVERNED_PRIORITY}-priority"}
+        objects[-1]["metadata"]["labels"] |= queued
     return objects
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from components.kubernetes.pod_resources import device_limits
+from operations.kubernetes import governance
 from stack.jobs.render import jobs_of, render
 from tests.operations.test_jobs import pods
 from tests.support import config
@@ -21,6 +22,19 @@ def test_sagemakers_queues_have_all_that_a_job_asks_for(stack: str) -> None:
         asked = [one["resources"]["requests"] for pod in pods(render(name, chosen)) for one in pod["containers"]]
         assert {resource for one in asked for resource in one} <= COVERED
         assert any(resource in one for one in asked for resource in ("nvidia.com/gpu", "aws.amazon.com/neurondevice"))
+
+
+def test_a_job_has_the_labels_that_sagemakers_dashboard_wants() -> None:
+    """SageMaker Developer Guide, "Example HyperPod task governance commands": queue and priority class."""
+    chosen = config("eks-gpu", charts={"queues": "task-governance"}, teams=[{"name": "vision"}])
+    for name in jobs_of(chosen):
+        labels = render(name, chosen)[-1]["metadata"]["labels"]
+        assert labels["kueue.x-k8s.io/queue-name"] == "hyperpod-ns-vision-localqueue"
+        priority = labels["kueue.x-k8s.io/priority-class"]
+        assert priority.removesuffix("-priority") in governance.PRIORITIES
+        assert priority.endswith("-priority")
+    plain = render("nanogpt", config("eks-gpu"))[-1]["metadata"]["labels"]
+    assert "kueue.x-k8s.io/priority-class" not in plain
 
 
 def test_no_other_name_of_a_device_goes_around_a_teams_limit() -> None:
