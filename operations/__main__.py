@@ -9,5 +9,8 @@ except ModuleNotFoundError as missing:
         f"{missing.name} is missing in {sys.executable}: `. venv/bin/activate` (`make rehearse` creates it)\n"
     )
     sys.exit(3)
+except KeyboardInterrupt:
+    sys.stderr.write("Cancelled.\n")
+    sys.exit(130)
 
 sys.exit(main())

@@ -10,7 +10,10 @@ except ModuleNotFoundError as missing:
     sys.stderr.write(
         f"{missing.name} is missing in {sys.executable}: `. venv/bin/activate` (`make rehearse` creates it)\n"
     )
-    sys.exit(2)
+    sys.exit(3)
+except KeyboardInterrupt:
+    sys.stderr.write("Cancelled.\n")
+    sys.exit(130)
 
 if __name__ == "__main__":
     sys.exit(main())

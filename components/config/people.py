@@ -114,7 +114,9 @@ def people_problems(users: tuple[User, ...], orchestrator: str) -> Iterator[Prob
     for index, user in enumerate(users):
         key = f"{KEY}[{index}]"
         if user.name in RESERVED or user.name.startswith(("systemd-", "hyperpod")):
-            yield Problem(key=f"{key}.name", what=f'"{user.name}" is an account or a group of the nodes', fix="another")
+            yield Problem(
+                key=f"{key}.name", what=f'"{user.name}" is an account or a group of the nodes', fix="another name"
+            )
         if user.gid is not None and own.get(user.gid, user.name) != user.name:
             what = f"{user.gid} is the own group of {own[user.gid]}"
             yield Problem(

@@ -83,9 +83,9 @@ def _measure(
 
 
 def _show(result: benchmark.Result, earlier: dict[str, object] | None) -> None:
+    ranks = "1 rank" if result.ranks_per_node == 1 else f"{result.ranks_per_node} ranks"
     console.table(
-        f"{result.collective}, {result.nodes} x {result.instance_type}, {result.ranks_per_node} ranks each, "
-        f"{result.transport}",
+        f"{result.collective}, {result.nodes} x {result.instance_type}, {ranks} each, {result.transport}",
         [
             ("size", "right"),
             ("time (us)", "right"),

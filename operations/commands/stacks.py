@@ -40,7 +40,10 @@ def list_command(as_json: console.Json = False) -> None:
 def _row(name: str) -> dict[str, Any]:
     try:
         config = target.load(name).config
-    except (ConfigError, ProjectError) as wrong:
+    except ConfigError as wrong:
+        number = len(wrong.problems)
+        return {"stack": name, "problem": f"{number} problem{'s' if number > 1 else ''}: hyperpod cost {name}"}
+    except ProjectError as wrong:
         return {"stack": name, "problem": str(wrong).splitlines()[0]}
     return {
         "stack": name,

@@ -160,7 +160,7 @@ def test_stacks_are_listed_with_their_price_and_a_broken_one_with_its_problem(
     monkeypatch.setattr(target.load, "__defaults__", (None, folder))
     _, found = run_json(capsys, "list")
     assert [one["stack"] for one in found] == ["bad", "dev"]
-    assert "problem" in found[0]
+    assert found[0]["problem"] == "2 problems: hyperpod cost bad"
     assert (found[1]["workers"], round(found[1]["hourly_usd"], 2)) == ("2 x ml.g5.16xlarge", 11.37)
     assert "11.37" in run(capsys, "list")[1]
 

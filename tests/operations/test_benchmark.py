@@ -114,6 +114,14 @@ def test_an_output_without_results_fails(text: str, aws: StubbedAws) -> None:
     assert "no result" in result.reasons[0]
 
 
+@pytest.mark.parametrize(("name", "ranks"), [("dev", "1 rank each"), ("slurm-gpu", "8 ranks each")])
+def test_a_result_says_how_many_ranks_a_node_had(
+    name: str, ranks: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "log").write_text("")
+    assert f", {ranks}, " in run(capsys, "benchmark", name, "--from", str(tmp_path / "log"))[1].splitlines()[0]
+
+
 @pytest.mark.parametrize(("large", "passed"), [(50.0, True), (20.0, False)])
 def test_trainium_is_rated_by_its_own_test(large: float, passed: bool, aws: StubbedAws) -> None:
     result = benchmark.rate_text(stack(aws, "slurm-trainium"), NCCOM.format(large=large), "all_reduce")

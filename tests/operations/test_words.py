@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
@@ -199,6 +200,26 @@ def test_ctrl_c_before_anything_is_loaded_is_no_traceback(
     monkeypatch.setitem(sys.modules, "operations.cli", Interrupted("operations.cli"))
     assert hyperpod.main() == Exit.CANCELLED
     assert capsys.readouterr().err == "Cancelled.\n"
+
+
+@pytest.mark.parametrize(("module", "imported"), [("operations", "operations.cli"), ("rehearsal", "rehearsal.cli")])
+@pytest.mark.parametrize(
+    ("raised", "code"), [(KeyboardInterrupt(), Exit.CANCELLED), (ModuleNotFoundError(name="typer"), Exit.CANNOT_KNOW)]
+)
+def test_a_module_that_cannot_be_loaded_ends_as_the_command_does(
+    module: str, imported: str, raised: BaseException, code: Exit,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    class Broken(ModuleType):
+        def __getattr__(self, name: str) -> object:
+            raise raised
+
+    monkeypatch.setitem(sys.modules, imported, Broken(imported))
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(module, run_name="__main__")
+    assert ended.value.code == code
+    said = capsys.readouterr().err
+    assert said == "Cancelled.\n" if code == Exit.CANCELLED else said.startswith("typer is missing in ")
 
 
 def test_the_shell_completes_verbs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
