@@ -65,5 +65,7 @@ def table(outcome: Outcome) -> RenderableType:
     if failed:
         parts.append(Text(f"\nFailed: {', '.join(failed)}", style="bold red"))
     elif outcome.results:
-        parts.append(Text(f"\nAll {len(outcome.results)} drills passed.", style="bold green"))
+        number = len(outcome.results)
+        passed = "The drill passed." if number == 1 else f"All {number} drills passed."
+        parts.append(Text(f"\n{passed}", style="bold green"))
     return Group(*parts)
