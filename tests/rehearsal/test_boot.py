@@ -88,9 +88,10 @@ def groups_of(state: State, **changes: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("mode", [{}, {"nodeProvisioningMode": "Continuous"}])
 def test_a_strategy_for_slurm_conf_is_refused_with_and_without_a_mode_of_provisioning(
-    deployed: tuple[Account, State], mode: dict[str, str]
+    deployed: tuple[Account, State], mode: dict[str, Any]
 ) -> None:
-    said = refusal(*deployed, 2000, orchestrator={"slurm": {"slurmConfigStrategy": "Merge"}}, **mode)
+    account, state = deployed
+    said = refusal(account, state, 2000, orchestrator={"slurm": {"slurmConfigStrategy": "Merge"}}, **mode)
     assert "SlurmConfigStrategy is not supported with Continuous" in said
 
 
