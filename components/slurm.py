@@ -15,6 +15,12 @@ from .storage import Storage
 
 _NODE_TYPES = {"controller": "Controller", "login": "Login", "worker": "Compute"}
 
+# SageMaker Developer Guide, "Continuous provisioning for enhanced cluster operations with Slurm".
+_DOUBT = (
+    "SageMaker's guide says that clusters with continuous provisioning, as new ones have, do not support several "
+    "controllers: HyperPod may refuse hyperpod:slurm.controllers 2 (assumption slurm-two-controllers)"
+)
+
 
 class Slurm(ComponentResource):
     """Owns the parameter with the users' public key, where one is given; HyperPod itself runs Slurm on the nodes.
@@ -35,6 +41,8 @@ class Slurm(ComponentResource):
         super().__init__("hyperpod:index:Slurm", name, None, opts)
         context = args.context
         self._partition = context.config.accelerator.slurm_partition
+        if context.settings.slurm.controllers > 1:
+            pulumi.log.warn(_DOUBT, self)
         self.ready, self.outputs = [], {"connect": connect_command(pulumi.get_stack())}
         if key := context.settings.ssh_public_key:
             self.ready.append(

@@ -168,6 +168,12 @@ def test_an_existing_network_and_role_are_used_as_they_are() -> None:
     assert {g["executionRole"] for g in cluster["instanceGroups"]} == {"arn:aws:iam::123456789012:role/team/hyperpod"}
 
 
+@pytest.mark.parametrize(("controllers", "told"), [(1, 0), (2, 1)])
+def test_what_sagemakers_guide_says_against_two_controllers_is_told(controllers: int, told: int) -> None:
+    warnings = plan("dev", slurm={"controllers": controllers}).warnings
+    assert len([warning for warning in warnings if "do not support several controllers" in warning]) == told
+
+
 def test_controller_login_and_worker_groups_are_what_slurm_calls_them() -> None:
     cluster = one(state_of("slurm-closed"), "hyperpod-cluster")
     groups = {g["instanceGroupName"]: g for g in cluster.inputs["instanceGroups"]}
