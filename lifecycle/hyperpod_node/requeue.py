@@ -343,9 +343,9 @@ class Configuration:
             self._log("slurm.conf changed, Slurm reads it again")
             return
         again = self._host.run("systemctl", "restart", "slurmctld", check=False, timeout=120)
-        # What is started anew does not tell the nodes what changed.
-        self._host.run("scontrol", "reconfigure", check=False)
         self._log(f"slurm.conf changed: {done.reason}; " + ("restarted" if again.code == 0 else again.reason))
+        # What is started anew does not tell the nodes what changed.
+        slurm_configure.tell_nodes(self._host)
 
 
 def _mtime(path: Path) -> float:

@@ -88,7 +88,12 @@ def _controller(node: Node) -> str:
     host.poll("slurmctld did not answer `scontrol ping`", lambda: _up(host, began), node.timeout("slurm"), most=0.25)
     # slurmd keeps asking the controller that it knows until another one sends it a configuration.
     if took_over or (was_running and changed):
-        host.run("scontrol", "reconfigure", check=not took_over)
+        try:
+            slurm_configure.tell_nodes(host)
+        except StepError as error:
+            if not took_over:
+                raise
+            node.warn(f"{error}: nodes may know the controller of before")
     if queue_is_shared:
         slurm_queue.workers_know(node)
     slurm_configure.hide_login_nodes(host, node.parameters.groups, node.identity.instances)

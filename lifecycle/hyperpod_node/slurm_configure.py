@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from . import containers, slurm_conf, slurm_controllers, slurm_extra, slurm_topology
-from .errors import StepError
+from .errors import NotYet, StepError
 from .host import Host
 from .identity import read_instances
 from .model import ConfFile, Group, Instance
@@ -21,6 +21,8 @@ from .settings import Settings
 
 # The time limit of hyperpod-configure, in seconds.
 PATIENCE = 20.0
+# Seconds until Slurm must have taken a configuration: a controller lets go of control only after half a minute.
+TOLD_SECONDS = 60.0
 
 
 def configure(
@@ -103,6 +105,22 @@ def _rewrite(host: Host, name: str, edit: Callable[[str], str]) -> bool:
 def _beside(host: Host, name: str) -> str:
     """An included file's path: relative names are beside slurm.conf."""
     return str(PurePosixPath(host.settings.slurm_etc) / name)
+
+
+def tell_nodes(host: Host) -> None:
+    """Have Slurm read its configuration again and send it to the nodes.
+
+    Nobody tells them a second time: a slurmctld that starts, or takes control back, is asked until it has. Raises
+    StepError if it does not in time.
+    """
+
+    def told() -> bool:
+        done = host.run("scontrol", "reconfigure", check=False)
+        if done.code != 0:
+            raise NotYet(done.reason)
+        return True
+
+    host.poll("Slurm did not read its configuration again", told, TOLD_SECONDS, first=0.25, most=2)
 
 
 def publish(host: Host, shared: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Sequence
 
 import pytest
 from hyperpod_node import requeue, slurm, slurm_configure, slurm_controllers
@@ -90,20 +91,49 @@ def test_a_queue_that_slurmctld_writes_to_is_not_copied_before_it_has_stopped(sh
     assert "slurmctld" in host.active
 
 
+def replacement(world: World) -> FakeHost:
+    """A fresh controller with another address and instance in the place of the first."""
+    fresh = controller(world, "10.1.0.30", saved=True)
+    document = json.loads(fresh.text(fresh.settings.resource_config))
+    document["InstanceGroups"][0]["Instances"][0].update(CustomerIpAddress="10.1.0.30", InstanceId="i-10.1.0.30")
+    fresh.path(fresh.settings.resource_config).write_text(json.dumps(document))
+    return fresh
+
+
 def test_the_shared_queue_wins_over_that_of_a_fresh_disk(sharing: World) -> None:
     slurm.run(ready(controller(sharing, saved=True)))
     state = sharing.shared / ".hyperpod/slurm/state/job_state"
     state.write_text("two jobs")
-    fresh = controller(sharing, "10.1.0.30", saved=True)
-    document = json.loads(fresh.text(fresh.settings.resource_config))
-    document["InstanceGroups"][0]["Instances"][0].update(CustomerIpAddress="10.1.0.30", InstanceId="i-10.1.0.30")
-    fresh.path(fresh.settings.resource_config).write_text(json.dumps(document))
+    fresh = replacement(sharing)
     slurm.run(ready(fresh))
     assert state.read_text() == "two jobs"
     assert fresh.text(f"{STATE}.local/job_state") == "one job"
     # Its workers know the other address.
     assert fresh.ran("scontrol", "reconfigure")
     assert json.loads((sharing.shared / ".hyperpod/slurm/controller.json").read_text())["address"] == "10.1.0.30"
+
+
+@pytest.mark.parametrize(("failures", "warned"), [(3, False), (10_000, True)])
+def test_a_controller_that_takes_over_tells_the_workers_as_soon_as_it_can(
+    sharing: World, failures: int, warned: bool
+) -> None:
+    """It answers before it is in control, and then it takes no new configuration."""
+    slurm.run(ready(controller(sharing)))
+    fresh = replacement(sharing)
+    answer, left = fresh.commands["scontrol"], [failures]
+
+    def busy(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+        if args[1] == "reconfigure" and left[0]:
+            left[0] -= 1
+            return Result(1, "", "Slurm backup controller in standby mode")
+        return answer(host, args, stdin)
+
+    fresh.commands["scontrol"] = busy
+    node = ready(fresh)
+    slurm.run(node)
+    assert bool(left[0]) == warned
+    said = "".join(line for lines in node.warnings.values() for line in lines)
+    assert ("in standby mode: nodes may know the controller of before" in said) == warned
 
 
 def test_without_the_key_the_queue_stays_on_the_disk(world: World) -> None:
