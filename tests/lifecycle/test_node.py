@@ -269,12 +269,13 @@ def test_a_command_that_is_too_slow_does_not_end_a_poll(tmp_path: Path) -> None:
 
     def look() -> bool:
         tries.append(1)
-        return host.run("sleep", "0" if len(tries) > 1 else "5", timeout=0.2).code == 0
+        seconds, timeout = ("0", 10) if len(tries) > 1 else ("5", 0.05)
+        return host.run("sleep", seconds, timeout=timeout).code == 0
 
     assert host.poll("it did not come", look, 10)
     assert len(tries) == 2
-    with pytest.raises(StepError, match=r"it did not come within 0.3 s: `sleep 5` did not end within 0 s"):
-        host.poll("it did not come", lambda: host.run("sleep", "5", timeout=0.2), 0.3)
+    with pytest.raises(StepError, match=r"it did not come within 0.1 s: `sleep 5` did not end within 0 s"):
+        host.poll("it did not come", lambda: host.run("sleep", "5", timeout=0.05), 0.1)
 
 
 def test_a_poll_never_outlives_its_step(host: FakeHost) -> None:

@@ -176,7 +176,7 @@ def test_a_job_that_is_silent_is_given_up_in_time() -> None:
     job_run.submit(api, objects)
     started = time.monotonic()
     with pytest.raises(Failure, match="did not end within 0 s"):
-        job_run.follow(api, objects, lambda _: None, lambda _: None, 0.3, pause=60)
+        job_run.follow(api, objects, lambda _: None, lambda _: None, 0.05, pause=60)
     assert time.monotonic() - started < 5
 
 

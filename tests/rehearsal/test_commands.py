@@ -82,8 +82,8 @@ def test_an_interrupted_caller_takes_the_cli_along(tmp_path: Path) -> None:
 def test_a_cli_that_does_not_stop_is_asked_again_and_then_killed(
     patience: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands, "_FINISHES_SECONDS", 0.2)
-    monkeypatch.setattr(commands, "_ABANDONS_SECONDS", 0.5)
+    monkeypatch.setattr(commands, "_FINISHES_SECONDS", 0.05)
+    monkeypatch.setattr(commands, "_ABANDONS_SECONDS", 0.05 if patience == NEVER else 0.5)
     cli = play_cli(tmp_path, patience)
     interrupt_when_it_works(tmp_path)
     with interruptible(), pytest.raises(Interrupted):
@@ -98,7 +98,9 @@ def test_only_plugins_that_an_interrupted_cli_leaves_behind_are_ended(tmp_path: 
         return subprocess.Popen(["sleep", "60"], env={"PATH": os.environ["PATH"], "PULUMI_HOME": f"{tmp_path}/{home}"})
 
     with plugin("home") as left, plugin("another") as other:
-        time.sleep(0.2)
+        # Until they run, their environment is this process's.
+        while any(b"PULUMI_HOME" not in Path(f"/proc/{one.pid}/environ").read_bytes() for one in (left, other)):
+            time.sleep(0.01)
         _end_plugins(tmp_path / "home")
         assert left.wait(5) == -signal.SIGKILL
         assert other.poll() is None

@@ -24,7 +24,7 @@ needs_namespaces = pytest.mark.skipif(not available(), reason="this machine make
 
 
 def test_processes_end_even_when_they_ignore_the_first_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rehearsal.kubernetes.processes._GRACE_SECONDS", 0.3)
+    monkeypatch.setattr("rehearsal.kubernetes.processes._GRACE_SECONDS", 0.1)
     processes = Processes(tmp_path)
     process = processes.start("deaf", ["sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done"])
     while "up" not in process.last_words():
