@@ -18,6 +18,7 @@ from ..encryption import use_through, workspace_statements
 from ..names import CLUSTER_ID_TAG, RoleKind
 from ..policies import Statement, allow, deny, document
 from . import metrics_addon
+from .network_policies import OPERATOR_NAMESPACE
 from .node_placement import preferred_nodes
 from .storage import VOLUMES_TAG
 
@@ -211,7 +212,7 @@ class EksAddons(ComponentResource):
             managed_policy="AmazonSageMakerHyperPodTrainingOperatorAccess",
             # Amazon SageMaker Developer Guide, "Installing the training operator". EKS says of its version 1.2.1 that
             # it needs no permissions, and so refuses an association with it (awslabs/awsome-distributed-ai, 1075).
-            namespace="aws-hyperpod",
+            namespace=OPERATOR_NAMESPACE,
         )
         if prometheus := context.prometheus:
             identities[metrics_addon.ADDON] = _Identity(
