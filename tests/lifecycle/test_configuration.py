@@ -10,7 +10,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from hyperpod_node import requeue, slurm_configure
+from hyperpod_node import slurm_configure
+from hyperpod_node.configuration import Configuration
 from hyperpod_node.host import Result
 
 from tests.lifecycle.rig import FakeHost, World, group
@@ -29,7 +30,7 @@ def host(tmp_path: Path) -> FakeHost:
 
 def test_a_rewritten_slurm_conf_gets_its_include_back_and_slurm_reads_it(host: FakeHost) -> None:
     lines: list[str] = []
-    configuration = requeue.Configuration(host, lines.append)
+    configuration = Configuration(host, lines.append)
     configuration.round()
     assert "include hyperpod.conf" in host.text("/opt/slurm/etc/slurm.conf")
     assert host.calls == [("scontrol", "reconfigure")]
@@ -38,7 +39,7 @@ def test_a_rewritten_slurm_conf_gets_its_include_back_and_slurm_reads_it(host: F
 
 
 def test_a_node_that_hyperpod_has_replaced_is_in_the_login_nodes_copy(host: FakeHost) -> None:
-    configuration = requeue.Configuration(host, lambda line: None)
+    configuration = Configuration(host, lambda line: None)
     configuration.round()
     conf = host.path("/opt/slurm/etc/slurm.conf")
     conf.write_text(conf.read_text().replace("ip-10-1-0-[12-13]", "ip-10-1-0-[12,14]"))
@@ -54,7 +55,7 @@ def test_a_controller_that_dies_of_a_changed_slurm_conf_is_started_again_and_tel
     answers = iter([1, 1, 1, 0])
     host.commands["scontrol"] = lambda h, args, stdin: Result(next(answers), "", "Unable to contact slurm controller")
     lines: list[str] = []
-    requeue.Configuration(host, lines.append).round()
+    Configuration(host, lines.append).round()
     assert host.calls == [
         ("scontrol", "reconfigure"),
         ("systemctl", "restart", "slurmctld"),
@@ -79,7 +80,7 @@ def test_a_login_node_that_the_agents_line_has_shown_is_hidden_again(host: FakeH
     host.commands["scontrol"] = scontrol
     conf = host.path("/opt/slurm/etc/slurm.conf")
     conf.write_text(conf.read_text() + "NodeName=ip-10-1-0-11 NodeAddr=10.1.0.11 State=CLOUD\n")
-    requeue.Configuration(host, lambda line: None).round()
+    Configuration(host, lambda line: None).round()
     assert host.calls == [
         ("scontrol", "reconfigure"),
         ("scontrol", "show", "node", "ip-10-1-0-11"),
@@ -96,7 +97,7 @@ def test_nodes_that_slurm_drained_between_two_configurations_return_to_service_i
     said = "ip-10-1-0-[12-13]|gres/gpu count reported lower than configured (0 < 8)\nip-10-1-0-14|Action:Replace\n"
     host.commands["sinfo"] = lambda h, args, stdin: Result(0, said)
     lines: list[str] = []
-    configuration = requeue.Configuration(host, lines.append)
+    configuration = Configuration(host, lines.append)
     configuration.round()
     configuration.round()
     updates = [call for call in host.calls if call[:2] == ("scontrol", "update")]
