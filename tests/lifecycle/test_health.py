@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from hyperpod_node import probing
 from hyperpod_node.errors import StepError
-from hyperpod_node.health import checks, devices, gpu, own, system, xid
+from hyperpod_node.health import checks, dcgm, devices, gpu, own, system, xid
 from hyperpod_node.health.model import Finding, Subject
 from hyperpod_node.health.run import prometheus
 from hyperpod_node.host import Reply, Result
 
+from tests.dcgm import diagnosis
 from tests.lifecycle.health_rig import NO_LINK, gpus, put, subject, well
 from tests.lifecycle.rig import FakeHost, World
 
@@ -303,16 +304,21 @@ def test_dcgm_runs_on_idle_nodes_only_and_not_all_the_time(host: FakeHost) -> No
 def test_what_dcgm_only_warns_of_takes_no_node_out(
     host: FakeHost, given: Sequence[tuple[int | None, int | None]], finding: Finding
 ) -> None:
-    """DCGM 4's form: a result of each entity, and a summary of each test, where a warning is a "Fail", too."""
-    errors = [{"warning": "words", "error_id": one, "error_category": 8, "error_severity": how} for one, how in given]
-    results = [
-        {"entity_group": "GPU", "entity_id": 0, "status": "Fail", "warnings": errors},
-        {"entity_group": "GPU", "entity_id": 1, "status": "Fail"},
-    ]
-    test = {"name": "software", "results": results, "test_summary": {"status": "Fail", "warnings": errors}}
-    document = {"test_categories": [{"category": "Deployment", "tests": [test]}], "metadata": {"version": "4.4.1"}}
-    host.commands["dcgmi"] = lambda *_: Result(226, json.dumps({"DCGM Diagnostic": document}))
+    host.commands["dcgmi"] = lambda *_: Result(226, diagnosis(*given))
     assert gpu.dcgm(subject(host, idle=True)) == finding
+
+
+def test_what_dcgm_prints_besides_does_not_hide_what_it_found() -> None:
+    """On stderr, which Slurm and sessions mix in, and as its only answer (Diag.cpp, HelperDisplayFailureMessage)."""
+    srun = "srun: error: ip-10-1-1-2: task 0: Exited with exit code 226\n"
+    warns = Finding("ok", "dcgmi diag -r 2 warns of: software")
+    assert dcgm.judge(2, f"srun: job 12 queued\n{diagnosis((29, 5))}\n{srun}") == warns
+    assert dcgm.judge(3, diagnosis()) == Finding("ok", "dcgmi diag -r 3 gave 3 results")
+    cannot = json.dumps({"DCGM Diagnostic": {"runtime_error": "Error: Diagnostic could not be\nrun while paused."}})
+    said = "dcgmi diag -r 1 gave no results: Error: Diagnostic could not be run while paused."
+    assert dcgm.judge(1, cannot) == Finding("unknown", said)
+    assert dcgm.judge(1, srun) == Finding("unknown", f"dcgmi diag -r 1 gave no JSON: {srun.strip()}")
+    assert dcgm.judge(1, "") == Finding("unknown", "dcgmi diag -r 1 gave no JSON: nothing")
 
 
 # The run

@@ -12,6 +12,7 @@ from operations.cluster import nodes as cluster_nodes
 from operations.cluster.node import Node
 from operations.target import Target
 from stack.failures import Failure
+from tests.dcgm import diagnosis
 from tests.operations.aws import StubbedAws, stack
 
 ID = "i-0123456789abcdef0"
@@ -48,9 +49,11 @@ class Api:
         return None if state is None else {**pod, "status": state}
 
     def log(self, _: dict[str, Any]) -> list[str]:
-        return ["2026-11-22T20:00:00Z | Memory | Pass |", "2026-11-22T20:00:01Z | PCIe | " + self.word + " |"]
+        said = ["Started host engine version 4.5.2", *diagnosis(*self.errors).splitlines()]
+        return [f"2026-11-22T20:00:00Z {line}" for line in said]
 
-    word = "Pass"
+    # As DCGM has them: error and severity.
+    errors: Sequence[tuple[int, int]] = ()
 
     def delete(self, pod: dict[str, Any]) -> None:
         self.deleted.append(pod)
@@ -75,22 +78,32 @@ def test_a_pod_with_all_gpus_of_the_one_node_runs_the_level_and_is_deleted(
         [holding("Running", "hyperpod-i-another"), holding("Succeeded")],
     )
     found = outcome(eks, api, monkeypatch)
-    assert (found.passed, found.output) == (True, "| Memory | Pass |\n| PCIe | Pass |\n")
+    assert (found.result, found.detail) == ("PASS", "dcgmi diag -r 2 gave 3 results")
+    assert found.output.startswith("Started host engine version 4.5.2\n{\n")
     (pod,) = api.applied
     assert api.deleted == [pod]
     (container,) = pod["spec"]["containers"]
     assert container["resources"]["limits"] == {"nvidia.com/gpu": "8"}
-    assert container["command"][-1].endswith("dcgmi diag -r 2")
+    assert container["command"][-1].endswith("dcgmi diag -r 2 -j")
     assert f"hyperpod-{ID}" in str(pod["spec"]["affinity"])
 
 
-@pytest.mark.parametrize(("phase", "word"), [("Failed", "Pass"), ("Succeeded", "Fail")])
-def test_a_test_that_failed_or_that_says_so_is_failed(
-    eks: Target, monkeypatch: pytest.MonkeyPatch, phase: str, word: str
+@pytest.mark.parametrize(
+    ("errors", "result", "said"),
+    [
+        # By dcgm_errors.c: DCGM_FR_PERSISTENCE_MODE, and DCGM_FR_ROW_REMAP_FAILURE.
+        (((29, 5),), "PASS", "dcgmi diag -r 2 warns of: software"),
+        (((29, 5), (80, 6)), "FAIL", "dcgmi diag -r 2 failed: software"),
+    ],
+)
+def test_a_pod_that_failed_says_whether_dcgm_only_warns(
+    eks: Target, monkeypatch: pytest.MonkeyPatch, errors: Sequence[tuple[int, int]], result: str, said: str
 ) -> None:
-    api = Api([{"phase": phase}])
-    api.word = word
-    assert not outcome(eks, api, monkeypatch).passed
+    """dcgmi ends with a status of its own for a warning, too (DCGM 4, Diag.cpp, GetFailureResult)."""
+    api = Api([{"phase": "Failed"}])
+    api.errors = errors
+    found = outcome(eks, api, monkeypatch)
+    assert (found.result, found.detail) == (result, said)
 
 
 def test_a_node_with_a_job_is_not_tested(eks: Target, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from operations.cluster.node import Node
 from operations.cluster.secrets import without_secrets
 from operations.cluster.sessions import Remote
 from stack.failures import Exit, Failure
+from tests.dcgm import diagnosis
 from tests.operations.aws import NODES, StubbedAws, run, run_json, stack, with_nodes
 
 On = Callable[[Aws], None]
@@ -125,8 +126,8 @@ def answer(text: str) -> str:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """What runs on nodes, by node; a worker's log has a secret in it."""
-    found: dict[str, str] = {}
+    """What runs on nodes, by node; a worker's log has a secret in it. ``dcgm``: what DCGM's test prints."""
+    found = {"dcgm": diagnosis((80, 6))}
 
     def run_remote(target: object, node: Node, line: str, timeout: float) -> Remote:
         if line.startswith("sinfo --noheader --Node"):
@@ -135,7 +136,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
             return Remote(code=0, output="idle\n")
         found[node.name] = line
         if "dcgmi" in line:
-            return Remote(code=0, output="| Memory | Fail - GPU 3 |\n")
+            return Remote(code=226, output=found["dcgm"])
         if node.name == "controller-1":
             return Remote(code=0, output=answer("cut")[:12])
         return Remote(code=0, output=answer(f"\n@@section boot\nHF_TOKEN={CANARY}\n@@section kernel\nXid 79\n"))
@@ -173,21 +174,48 @@ def test_the_archive_has_nodes_and_cluster_and_no_secret(
     assert found["left_out"] == ["workers-1"], "it is well"
 
 
-def test_a_failed_gpu_test_is_in_the_archive_and_in_the_exit_code(
-    asked: dict[str, str], aws: StubbedAws, on: On, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def level_two(capsys: pytest.CaptureFixture[str], aws: StubbedAws, on: On, archive: Path) -> tuple[int, str]:
+    """The exit code and the words of a test of level 2."""
     with_nodes(aws)
     aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": list(NODES)})
     aws.answer("logs", "describe_log_groups", {"logGroups": []})
     on(aws)
+    return run(capsys, "diagnose", "dev", "workers-2", "--level", "2", "--write", str(archive))[:2]
+
+
+def test_a_failed_gpu_test_is_in_the_archive_and_in_the_exit_code(
+    asked: dict[str, str], aws: StubbedAws, on: On, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     archive = tmp_path / "node.tar.gz"
-    code, out, _ = run(capsys, "diagnose", "dev", "workers-2", "--level", "2", "--write", str(archive))
+    code, out = level_two(capsys, aws, on, archive)
     assert code == Exit.FAILED
-    assert "FAIL workers-2: dcgmi diag -r 2" in out
+    assert "FAIL workers-2: dcgmi diag -r 2 failed: software" in out
     began = "sudo -n /opt/slurm/bin/srun --job-name=diagnose --nodelist=ip-10-1-1-2 --nodes=1"
     assert asked["controller-1"].startswith(began)
-    assert asked["controller-1"].endswith("--exclusive --immediate=60 --time=15 dcgmi diag -r 2")
-    assert contents(archive)["workers-2/dcgm-level-2.txt"] == "| Memory | Fail - GPU 3 |\n"
+    assert asked["controller-1"].endswith("--exclusive --immediate=60 --time=15 dcgmi diag -r 2 -j")
+    assert contents(archive)["workers-2/dcgm-level-2.txt"] == diagnosis((80, 6))
+
+
+@pytest.mark.parametrize(
+    ("printed", "code", "said"),
+    [
+        # By dcgm_errors.c: DCGM_FR_PERSISTENCE_MODE, of severity "can be configured".
+        (diagnosis((29, 5)), Exit.GOOD, "PASS workers-2: dcgmi diag -r 2 warns of: software"),
+        (
+            "srun: error: Unable to allocate\n",
+            Exit.CANNOT_KNOW,
+            "UNKNOWN workers-2: dcgmi diag -r 2 gave no JSON: srun",
+        ),
+    ],
+)
+def test_a_gpu_test_that_only_warns_or_does_not_answer_has_not_failed(
+    printed: str, code: Exit, said: str, asked: dict[str, str], aws: StubbedAws, on: On, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    asked["dcgm"] = printed
+    found, out = level_two(capsys, aws, on, tmp_path / "node.tar.gz")
+    assert found == code
+    assert said in out
 
 
 @pytest.mark.parametrize(
@@ -247,7 +275,7 @@ def test_a_busy_node_is_not_tested_and_a_drained_one_is_tested_directly(
         if line.startswith("sinfo -h -n"):
             return Remote(code=0, output=said.pop(0))
         ran.append((node.name, line))
-        return Remote(code=0, output=answer("\n@@section boot\n") if "base64" in line else "Pass\n")
+        return Remote(code=0, output=answer("\n@@section boot\n") if "base64" in line else diagnosis())
 
     monkeypatch.setattr(sessions, "run_remote", run_remote)
     with_nodes(aws)
@@ -260,5 +288,5 @@ def test_a_busy_node_is_not_tested_and_a_drained_one_is_tested_directly(
     assert (code, ran) == (Exit.FAILED, [])
     assert "workers-1 runs job 4711" in err
     code, out, _ = run(capsys, *words)
-    assert ran[0] == ("workers-1", "sudo -n timeout 120 dcgmi diag -r 1")
+    assert ran[0] == ("workers-1", "sudo -n timeout 120 dcgmi diag -r 1 -j")
     assert "PASS workers-1" in out

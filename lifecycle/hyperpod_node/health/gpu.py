@@ -5,11 +5,11 @@ Element names are those of ``nvidia-smi -q -x``; a driver that leaves one out sa
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Dict, List, Optional
 
 from ..errors import StepError
+from .dcgm import judge
 from .model import Finding, Subject, bad, ok, unknown
 
 # Counters of errors that cannot be corrected, per device (Neuron Sysfs User Guide). It has had two places for them.
@@ -19,13 +19,6 @@ NEURON_COUNTERS = ("mem_ecc_uncorrected", "sram_ecc_uncorrected")
 WITH_NVLINK = ("A100", "H100", "H200", "B200", "B300", "GB200")
 # Seconds between two runs of DCGM's diagnostics on an idle node, and for one: level 1 takes a few.
 DCGM_EVERY, DCGM_SECONDS = 3600.0, 40.0
-# With -j, dcgmi writes "Fail" for a warning, too (DCGM 4, Diag.h: DDR_NO_DISPLAY_WARN). What tells them apart is the
-# severity of each error (dcgm_errors.h): 1, "can perform workload, but needs to be monitored", and 5, "can be
-# configured", such as persistence mode.
-DCGM_WARNINGS = {1, 5}
-# DCGM fails a row remap that is pending, by these errors of dcgm_errors.h. As in ``ecc`` it is no fault: "new workloads
-# can be launched" (NVIDIA, "GPU Memory Error Management", "Error Recovery and Response Flags").
-DCGM_PENDING = {84, 85}
 
 
 def ecc(subject: Subject) -> Optional[Finding]:
@@ -138,36 +131,4 @@ def dcgm(subject: Subject) -> Optional[Finding]:
 
 def _diagnose(subject: Subject) -> Finding:
     said = subject.host.run("dcgmi", "diag", "-r", "1", "-j", check=False, timeout=DCGM_SECONDS)
-    try:
-        document = json.loads(said.out[said.out.index("{") :])
-    except ValueError:
-        raise StepError(f"dcgmi diag gave no JSON: {said.reason}") from None
-    tests = [test for test in _below(document) if "name" in test]
-    failed = {str(test["name"]): _only_warns(test) for test in tests if "fail" in _statuses(test)}
-    wrong = sorted(name for name, warns in failed.items() if not warns)
-    if wrong:
-        return bad(f"dcgmi diag -r 1 failed: {', '.join(wrong)}")
-    if failed:
-        return ok(f"dcgmi diag -r 1 warns of: {', '.join(sorted(failed))}")
-    count = sum(len(_statuses(test)) for test in tests)
-    return ok(f"{count} results") if count else unknown("dcgmi diag gave no results")
-
-
-def _below(node: Any) -> Iterator[Dict[str, Any]]:
-    """Every object in a document. The versions of DCGM nest them differently."""
-    if isinstance(node, dict):
-        yield node
-    for one in list(node.values()) if isinstance(node, dict) else node if isinstance(node, list) else ():
-        yield from _below(one)
-
-
-def _statuses(test: Mapping[str, Any]) -> List[str]:
-    return [one["status"].lower() for one in _below(test) if isinstance(one.get("status"), str)]
-
-
-def _only_warns(test: Mapping[str, Any]) -> bool:
-    """Whether every error of a test leaves the GPU usable. Its summary has those of no entity, or of another one."""
-    errors = [one for one in _below(test) if "error_severity" in one]
-    return bool(errors) and all(
-        one["error_severity"] in DCGM_WARNINGS or one.get("error_id") in DCGM_PENDING for one in errors
-    )
+    return judge(1, said.out or said.reason)
