@@ -17,11 +17,8 @@ from typing import Any
 
 import grpc
 import pulumi
-from google.protobuf import empty_pb2, json_format, struct_pb2
-from pulumi.runtime import rpc
-from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, resource_pb2, resource_pb2_grpc
-
-from stack.state import PROVIDER_PREFIX, ResourceState
+from google.protobuf import empty_pb2
+from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, resource_pb2_grpc
 
 from ..account import Account, HalfMade, Refused
 from ..account.kinds import after_update, provider_refuses
@@ -29,11 +26,11 @@ from . import protocol
 from .autoname import NAMED, keeps_name, named
 from .default_tags import default_tags, takes_over, with_default_tags
 from .eks_component import construct_eks_cluster
+from .family import Family
 from .refusals import abort, abort_with_state, refusals
+from .structs import comparable, copied, filled_in, note_filled_in, state_of, values_of
 
 PACKAGES = ("aws", "aws-native", "kubernetes", "eks")
-# The key under which a provider records the inputs that it filled in, like Pulumi's bridged providers.
-_DEFAULTS = "__defaults"
 # By default the engine handles 16 resources in parallel. A component waits for its children on a separate thread.
 _THREADS = 48
 # The engine's own limit for one message.
@@ -78,13 +75,13 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     def DiffConfig(self, request: Any, context: Any) -> Any:
         """A new region replaces the provider, and with it every resource."""
-        changed = _changed(_comparable(request.old_inputs), _comparable(request.news))
+        changed = _changed(comparable(request.old_inputs), comparable(request.news))
         return _diff_response(changed, changed & {"region"})
 
     def Configure(self, request: Any, context: Any) -> Any:
         """Support previews, and keep the default tags, which one of a package's providers has."""
-        self._default_tags = default_tags(_comparable(request.args)) or self._default_tags
-        self.account.upserts |= takes_over(_comparable(request.args))
+        self._default_tags = default_tags(comparable(request.args)) or self._default_tags
+        self.account.upserts |= takes_over(comparable(request.args))
         return provider_pb2.ConfigureResponse(
             acceptSecrets=True, supportsPreview=True, acceptResources=self._takes_references
         )
@@ -102,31 +99,30 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
     def Check(self, request: Any, context: Any) -> Any:
         """The inputs with all tags and, if AWS needs one, a name that the resource keeps for life."""
         token, name = _token(request), _name(request)
-        if reasons := provider_refuses(token, _comparable(request.news)):
+        if reasons := provider_refuses(token, comparable(request.news)):
             return provider_pb2.CheckResponse(
                 inputs=request.news,
                 failures=[provider_pb2.CheckFailure(property="", reason=reason) for reason in reasons],
             )
-        olds, news = _comparable(request.olds), _comparable(request.news)
+        olds, news = comparable(request.olds), comparable(request.news)
         key = NAMED.get(token, "")
-        before = {key: olds.get(key)} if key in _defaults(request.olds) else {}
+        before = {key: olds.get(key)} if key in filled_in(request.olds) else {}
         complete = named(token, name, news, before)
         made_up = sorted(complete.keys() - news.keys())
         complete = with_default_tags(token, complete, self._default_tags)
-        inputs = _copy(request.news)
+        inputs = copied(request.news)
         inputs.update({k: v for k, v in complete.items() if k not in news})
-        if made_up:
-            inputs.update({_DEFAULTS: made_up})
+        note_filled_in(inputs, made_up)
         return provider_pb2.CheckResponse(inputs=inputs)
 
     def Diff(self, request: Any, context: Any) -> Any:
         """The differences that matter to the account. A chosen name is free only once the old resource is deleted."""
         token = _token(request)
-        old, new = _comparable(request.old_inputs), _comparable(request.news)
+        old, new = comparable(request.old_inputs), comparable(request.news)
         # Bridged Terraform providers compare with the state, not with the program's previous inputs.
         old = self._wanted.get((token, request.id), old)
         changed, replaces = self.account.diff(token, old, new)
-        chosen = NAMED.get(token) not in _defaults(request.news)
+        chosen = NAMED.get(token) not in filled_in(request.news)
         return _diff_response(changed, replaces, delete_first=chosen and keeps_name(token, old, new))
 
     def Create(self, request: Any, context: Any) -> Any:
@@ -136,14 +132,14 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         if request.preview:
             with refusals(context):
                 self.account.judge(token, inputs)
-            properties = _state(request.properties, inputs, protocol.planned(token, inputs))
+            properties = state_of(request.properties, inputs, protocol.planned(token, inputs))
             return provider_pb2.CreateResponse(id="", properties=properties)
         with refusals(context):
             try:
                 resource_id, outputs = self.account.create(token, name, inputs)
             except HalfMade as half:
-                abort_with_state(context, str(half), half.id, _state(request.properties, inputs, half.outputs))
-        return provider_pb2.CreateResponse(id=resource_id, properties=_state(request.properties, inputs, outputs))
+                abort_with_state(context, str(half), half.id, state_of(request.properties, inputs, half.outputs))
+        return provider_pb2.CreateResponse(id=resource_id, properties=state_of(request.properties, inputs, outputs))
 
     def Read(self, request: Any, context: Any) -> Any:
         """What the account has under this id, spelled as the engine already knows it. Empty if it is gone."""
@@ -156,13 +152,12 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         live = self.account.live[token, request.id].inputs
         known = self._deserialize(request.inputs)
         old = self._deserialize(request.properties)
-        inputs = _state(request.inputs, known, live)
+        inputs = state_of(request.inputs, known, live)
         for key in known.keys() - live.keys():
             del inputs.fields[key]
-        if defaults := _defaults(request.inputs):
-            inputs.update({_DEFAULTS: defaults})
+        note_filled_in(inputs, filled_in(request.inputs))
         return provider_pb2.ReadResponse(
-            id=request.id, inputs=inputs, properties=_state(request.properties, old, outputs)
+            id=request.id, inputs=inputs, properties=state_of(request.properties, old, outputs)
         )
 
     def Update(self, request: Any, context: Any) -> Any:
@@ -171,8 +166,8 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         inputs = self._deserialize(request.news)
         wanted = after_update(self._deserialize(request.olds), self._deserialize(request.old_inputs), inputs)
         if request.preview:
-            return provider_pb2.UpdateResponse(properties=_state(request.news, inputs, wanted))
-        if _comparable(request.news) == self._wanted.get((token, request.id), _comparable(request.old_inputs)):
+            return provider_pb2.UpdateResponse(properties=state_of(request.news, inputs, wanted))
+        if comparable(request.news) == self._wanted.get((token, request.id), comparable(request.old_inputs)):
             # Nothing differs from the state, so AWS changes nothing. The engine asks after an initialization error.
             return provider_pb2.UpdateResponse(properties=request.olds)
         try:
@@ -180,10 +175,10 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         except Refused as refused:
             if self.package != "aws":
                 abort(context, str(refused))
-            self._wanted[token, request.id] = _comparable(request.news)
-            abort_with_state(context, str(refused), request.id, _state(request.news, inputs, wanted))
+            self._wanted[token, request.id] = comparable(request.news)
+            abort_with_state(context, str(refused), request.id, state_of(request.news, inputs, wanted))
         self._wanted.pop((token, request.id), None)
-        return provider_pb2.UpdateResponse(properties=_state(request.news, inputs, outputs))
+        return provider_pb2.UpdateResponse(properties=state_of(request.news, inputs, outputs))
 
     def Delete(self, request: Any, context: Any) -> Any:
         """Delete a resource, unless another one still uses it."""
@@ -201,7 +196,7 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.InvokeResponse(**{"return": protocol.serialize(answer)})
 
     def _deserialize(self, struct: Any) -> dict[str, Any]:
-        return {key: self._found(value) for key, value in _values(struct)[0].items()}
+        return {key: self._found(value) for key, value in values_of(struct)[0].items()}
 
     def _found(self, value: Any) -> Any:
         """A program's file, whatever the current folder."""
@@ -212,7 +207,7 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
     def Construct(self, request: Any, context: Any) -> Any:
         """Register a component and its children with the calling engine."""
         with grpc.insecure_channel(request.monitorEndpoint, options=_CHANNEL) as channel:
-            family = _Family(resource_pb2_grpc.ResourceMonitorStub(channel), request)
+            family = Family(resource_pb2_grpc.ResourceMonitorStub(channel), request)
             component = family.component()
             try:
                 outputs = construct_eks_cluster(component, family.register, self.account.partition)
@@ -226,76 +221,6 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.ConstructResponse(
             urn=component.urn, state=state, stateDependencies=dict.fromkeys(outputs, depends)
         )
-
-
-class _Family:
-    """Registers a component and its children with the engine's resource monitor."""
-
-    def __init__(self, monitor: Any, request: Any) -> None:
-        self._monitor, self._request = monitor, request
-        self._inputs, self._secrets = protocol.deserialize(request.inputs)
-
-    def component(self) -> ResourceState:
-        """Register the component itself, with the program's options."""
-        request = self._request
-        answer = self._monitor.RegisterResource(
-            resource_pb2.RegisterResourceRequest(
-                type=request.type,
-                name=request.name,
-                parent=request.parent,
-                object=request.inputs,
-                dependencies=request.dependencies,
-                providers=request.providers,
-                protect=request.protect if request.HasField("protect") else None,
-                aliases=request.aliases,
-                **_SPOKEN,
-            )
-        )
-        # The component's dependsOn does not apply to its children. They wait for their inputs.
-        named_by_inputs = {urn for depends in request.inputDependencies.values() for urn in depends.urns}
-        return ResourceState(
-            urn=answer.urn,
-            type=request.type,
-            name=request.name,
-            custom=False,
-            parent=request.parent,
-            inputs=self._inputs,
-            dependencies=tuple(sorted(named_by_inputs)),
-        )
-
-    def register(self, child: ResourceState) -> ResourceState:
-        """Register one child with the program's provider for its package, and return the resulting resource."""
-        package = "" if child.type.startswith(PROVIDER_PREFIX) or not child.custom else child.type.split(":")[0]
-        inputs = {k: protocol.secret(v) if k in self._secrets else v for k, v in child.inputs.items()}
-        answer = self._monitor.RegisterResource(
-            resource_pb2.RegisterResourceRequest(
-                type=child.type,
-                name=child.name,
-                parent=child.parent,
-                custom=child.custom,
-                object=protocol.serialize(inputs),
-                dependencies=[urn for urn in child.dependencies if f"::{PROVIDER_PREFIX}" not in urn],
-                provider=self._request.providers.get(package, ""),
-                providers={} if child.custom else self._request.providers,
-                **_SPOKEN,
-            )
-        )
-        child.urn, child.id = answer.urn, answer.id
-        child.outputs, _ = protocol.deserialize(answer.object)
-        return child
-
-    def finish(self, urn: str, state: Any) -> None:
-        """Tell the engine that the component has no further children."""
-        self._monitor.RegisterResourceOutputs(resource_pb2.RegisterResourceOutputsRequest(urn=urn, outputs=state))
-
-
-# Protocol features that this side supports, declared as the SDKs do.
-_SPOKEN: dict[str, Any] = {
-    "acceptSecrets": True,
-    "acceptResources": True,
-    "supportsPartialValues": True,
-    "aliasSpecs": True,
-}
 
 
 @contextmanager
@@ -323,67 +248,6 @@ def _token(request: Any) -> str:
 
 def _name(request: Any) -> str:
     return str(request.name or request.urn.split("::", 3)[3])
-
-
-def _copy(struct: Any) -> Any:
-    copied = struct_pb2.Struct()
-    copied.CopyFrom(struct)
-    return copied
-
-
-def _defaults(struct: Any) -> list[str]:
-    """The inputs that ``Check`` filled in, not the program."""
-    return list(json_format.MessageToDict(struct).get(_DEFAULTS, []))
-
-
-def _values(struct: Any) -> tuple[dict[str, Any], set[str]]:
-    """The values, and which of them are secret. Old assets are left out: the engine sends only their hashes."""
-    copied = _copy(struct)
-    for key, value in struct.fields.items():
-        if _is(value.struct_value, rpc._special_asset_sig) and not {"path", "text", "uri"} & value.struct_value.keys():  # type: ignore[attr-defined]
-            del copied.fields[key]
-    copied.fields.pop(_DEFAULTS, None)
-    return protocol.deserialize(copied)
-
-
-def _is(value: Any, signature: str) -> bool:
-    key = rpc._special_sig_key  # type: ignore[attr-defined]
-    return key in value and value[key] == signature
-
-
-def _state(raw: Any, known: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
-    """``raw``, whose values are ``known``, overlaid with ``values``.
-
-    Unchanged values stay as the engine sent them: secrets stay secret, and assets keep their hashes.
-    """
-    _, secrets = _values(raw)
-    changed = {
-        key: protocol.secret(value) if key in secrets else value
-        for key, value in values.items()
-        if not isinstance(value, pulumi.Asset) and (key not in known or known[key] != value)
-    }
-    state = _copy(raw)
-    state.fields.pop(_DEFAULTS, None)
-    for key, value in protocol.serialize(changed).fields.items():
-        state.fields[key].CopyFrom(value)
-    return state
-
-
-def _comparable(struct: Any) -> dict[str, Any]:
-    """Values in a form that compares equal if nothing has changed: secrets unwrapped, assets as content hashes."""
-    return {key: _open(v) for key, v in json_format.MessageToDict(struct).items() if key != _DEFAULTS}
-
-
-def _open(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_open(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if _is(value, rpc._special_secret_sig):  # type: ignore[attr-defined]
-        return _open(value["value"])
-    if _is(value, rpc._special_asset_sig) and value.get("hash"):  # type: ignore[attr-defined]
-        return value["hash"]
-    return {key: _open(item) for key, item in value.items() if item is not None}
 
 
 def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
