@@ -87,7 +87,7 @@ class Account(Books):
         self.creates = 0
         self._lock = threading.RLock()
         self._mock = mock_aws()
-        self._noted, self._baseline = False, Inventory()
+        self._baseline = Inventory()
 
     def __enter__(self) -> Account:
         self._mock.start(reset=True)
@@ -95,20 +95,6 @@ class Account(Books):
 
     def __exit__(self, *_: object) -> None:
         self._mock.stop()
-
-    def client(self, service: str) -> Any:
-        """A boto3 client. Before the first one, the account's initial content is recorded as AWS's own."""
-        if not self._noted:
-            with self._lock:
-                if not self._noted:
-                    self._note()
-        return super().client(service)
-
-    def _note(self) -> None:
-        """Record the current content as not the stack's."""
-        self._noted = True
-        with as_aws():
-            self._baseline = {**take_inventory(self), "record": set()}
 
     def judge(self, type_token: str, inputs: Mapping[str, Any]) -> None:
         """The checks that a preview can make: policies whose content is known must grant something.
@@ -225,8 +211,8 @@ class Account(Books):
         for live in self.live.values():
             live.ours = False
         self.creates = 0
-        # Recorded before the next call: a preview makes none.
-        self._noted = False
+        with as_aws():
+            self._baseline = {**take_inventory(self), "record": set()}
 
     def _check_exist(self, named: frozenset[str]) -> None:
         if not named:

@@ -9,15 +9,15 @@ from .books import Books
 
 Inventory = dict[str, set[str]]
 
-# Service, operation, and the path of the names in its response.
+# Service, operation, and the path of the names in its response, without what a new account has: the default VPC.
 _QUERIES = (
-    ("ec2", "describe_vpcs", "Vpcs[].VpcId"),
-    ("ec2", "describe_subnets", "Subnets[].SubnetId"),
+    ("ec2", "describe_vpcs", "Vpcs[?!IsDefault].VpcId"),
+    ("ec2", "describe_subnets", "Subnets[?!DefaultForAz].SubnetId"),
     ("ec2", "describe_internet_gateways", "InternetGateways[].InternetGatewayId"),
     ("ec2", "describe_nat_gateways", "NatGateways[?State!='deleted'].NatGatewayId"),
     ("ec2", "describe_addresses", "Addresses[].AllocationId"),
-    ("ec2", "describe_route_tables", "RouteTables[].RouteTableId"),
-    ("ec2", "describe_security_groups", "SecurityGroups[].GroupId"),
+    ("ec2", "describe_route_tables", "RouteTables[?VpcId!='{default}'].RouteTableId"),
+    ("ec2", "describe_security_groups", "SecurityGroups[?VpcId!='{default}'].GroupId"),
     ("ec2", "describe_vpc_endpoints", "VpcEndpoints[?State!='deleted'].VpcEndpointId"),
     ("ec2", "describe_network_interfaces", "NetworkInterfaces[].NetworkInterfaceId"),
     ("ec2", "describe_flow_logs", "FlowLogs[].FlowLogId"),
@@ -41,19 +41,19 @@ _QUERIES = (
     ("rds", "describe_db_snapshots", "DBSnapshots[].DBSnapshotIdentifier"),
     ("secretsmanager", "list_secrets", "SecretList[].Name"),
 )
-# What a new account has, which is moto's default VPC. Of every other service, one that was never asked has nothing.
-_AT_FIRST = {"describe_vpcs", "describe_subnets", "describe_route_tables", "describe_security_groups"}
 _KEYS_OF_AWS = "Aliases[?starts_with(AliasName, 'alias/aws/')].TargetKeyId"
 
 
 def take_inventory(account: Books) -> Inventory:
     """Names of everything in the account, by kind, including the account's own records."""
     found: Inventory = {}
+    # A service that was never asked has nothing.
     asked = {backend.service_name for backend in BackendDict._instances}
+    default = "".join(_names(account, "ec2", "describe_vpcs", "Vpcs[?IsDefault].VpcId")) if "ec2" in asked else ""
     for service, operation, path in _QUERIES:
         what = f"{service} {operation.split('_', 1)[1].replace('_', '-')}"
-        something = service in asked or operation in _AT_FIRST
-        found[what] = set(_names(account, service, operation, path)) if something else set()
+        path = path.replace("{default}", default)
+        found[what] = set(_names(account, service, operation, path)) if service in asked else set()
     keys = _names(account, "kms", "list_keys", "Keys[].KeyId") if "kms" in asked else []
     # moto calls those of AWS's own customers' too.
     own = set(_names(account, "kms", "list_aliases", _KEYS_OF_AWS)) if keys else set()

@@ -68,9 +68,11 @@ def run_program(project: Project, engine: Engine, warnings: list[str]) -> None:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     loop.set_default_executor(_AtOnce())
+    succeeded = False
     try:
         with _working_folder(project), _no_collection(), _no_traces():
             loop.run_until_complete(_main(project, engine, logger))
+        succeeded = not engine.failures
     except pulumi.RunError as error:
         raise ProgramError(str(error)) from error
     except Exception as error:
@@ -78,7 +80,9 @@ def run_program(project: Project, engine: Engine, warnings: list[str]) -> None:
             raise DeploymentError(engine.failures[0]) from error
         raise
     finally:
-        _cancel_rest(loop)
+        # Nothing is left after a success, and looking for it would go through the tasks of every earlier run.
+        if not succeeded:
+            _cancel_rest(loop)
         loop.close()
         asyncio.set_event_loop(None)
     if engine.failures:
