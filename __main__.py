@@ -109,7 +109,7 @@ cluster = HyperPod(
     ),
     shared,
 )
-orchestrator.prepare_training(cluster.cluster, storage, security.storage)
+orchestrator.prepare_training(cluster, storage, security.storage)
 estimate = cost.estimate(config)
 if estimate.warning:
     pulumi.log.warn(estimate.warning)

@@ -92,19 +92,24 @@ class _Identity:
 class EksAddons(ComponentResource):
     """Owns the add-ons, each pinned to a version for the cluster's Kubernetes version, and their Pod Identity roles.
 
-    Nothing waits for add-ons that need pods. Those of SageMaker come after the nodes, by ``of_sagemaker``. Deliberately
-    absent: roles for add-ons that do not call AWS, access to any bucket but the stack's own linked one, and the EBS
-    driver's permissions on the nodes, which ``HyperPod`` owns because they need the cluster's ARN.
+    The cluster waits for no add-on that needs pods. Those of SageMaker come after the nodes, by ``of_sagemaker``.
+    Deliberately absent: roles for add-ons that do not call AWS, access to any bucket but the stack's own linked one,
+    and the EBS driver's permissions on the nodes, which ``HyperPod`` owns because they need the cluster's ARN.
+
+    ``empties`` are those that a namespace needs until nothing is left in it: a pod stays Terminating without the driver
+    that unmounts its volumes (spiffe/helm-charts, pull request 437), a volume without the one that deletes it (AWS
+    samples, sample-aws-eks-auto-mode, cleanup playbook), and a Workload without Kueue, whose finalizer it has. Drivers
+    find AWS by its DNS and with its credentials.
     """
 
     ebs_role: Output[str]
+    empties: list[Resource]
 
     def __init__(self, name: str, args: EksAddonsArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:EksAddons", name, None, opts)
         self._name, self._args, self._child = name, args, ResourceOptions(parent=self)
         self._known = self._identities()
-        for addon in (*NODE_ADDONS, *POD_ADDONS):
-            self._install(addon)
+        self.empties = [self._install(addon) for addon in (*NODE_ADDONS, *POD_ADDONS)]
         self.register_outputs({})
 
     def of_sagemaker(self, cluster: Resource) -> None:
@@ -124,15 +129,17 @@ class EksAddons(ComponentResource):
         for warning in _doubts(context.config, wanted):
             pulumi.log.warn(warning, self)
         for addon in wanted:
-            self._install(addon, self._args.release, cluster)
+            installed = self._install(addon, self._args.release, cluster)
+            if addon == TASK_GOVERNANCE:
+                self.empties.append(installed)
 
-    def _install(self, addon: str, *before: Resource) -> None:
+    def _install(self, addon: str, *before: Resource) -> Resource:
         args, identity, after = self._args, self._known.get(addon), list(before)
         if identity and identity.namespace:
             # An operator that starts without credentials would not get any until it starts again.
             after.append(self._own_association(addon, identity, identity.namespace))
             identity = None
-        aws.eks.Addon(
+        return aws.eks.Addon(
             f"{self._name}-{addon}",
             cluster_name=args.cluster_name,
             addon_name=addon,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,7 +122,8 @@ def declare(
 
 @dataclass(frozen=True, kw_only=True)
 class DirectoriesArgs:
-    """What they are made from. ``cluster`` is the HyperPod cluster, whose nodes run the jobs.
+    """What they are made from. ``cluster`` is the HyperPod cluster, whose nodes run the jobs; ``empties`` as in
+    ``EksAddons``: administrators run pods here that mount the file system.
 
     The jobs wait for it: until task governance's Kueue has a node, its webhooks refuse every job (Kueue's chart,
     webhook/manifests.yaml, failurePolicy).
@@ -130,6 +132,7 @@ class DirectoriesArgs:
     settings: Settings
     file_system: FileSystem
     cluster: pulumi.Resource
+    empties: Sequence[pulumi.Resource]
 
 
 class Directories(ComponentResource):
@@ -145,13 +148,13 @@ class Directories(ComponentResource):
         home = core.Namespace(
             f"{name}-namespace",
             metadata=meta.ObjectMetaArgs(name=NAMESPACE, labels=labels),
-            opts=ResourceOptions(parent=self),
+            opts=ResourceOptions(parent=self, depends_on=[args.cluster, *args.empties]),
         )
         inside = ResourceOptions(parent=self, depends_on=[home], deleted_with=home)
         if args.settings.charts.network_policies:
             closed(f"{name}-network", NAMESPACE, inside)
         root = declare(f"{name}-fsx", args.file_system, Mount(namespace=NAMESPACE, volume="fsx-root"), self, inside)
-        after = ResourceOptions.merge(inside, ResourceOptions(depends_on=[root, args.cluster]))
+        after = ResourceOptions.merge(inside, ResourceOptions(depends_on=[root]))
         for team in args.settings.namespaces:
             self._job(f"{name}-{team.name}", team, args, after)
         self.register_outputs({})

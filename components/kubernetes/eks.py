@@ -150,6 +150,7 @@ class Eks(ComponentResource):
                 subnet_id=network.private_subnet_id,
                 storage_groups=groups,
                 cluster=cluster,
+                empties=self._addons.empties,
             ),
             ResourceOptions(providers=[self._kubernetes]),
         )

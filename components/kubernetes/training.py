@@ -19,8 +19,8 @@ from .training_namespace import TrainingNamespace, TrainingNamespaceArgs
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingArgs:
-    """What it is made from. ``cluster`` is the HyperPod cluster, whose nodes run what needs pods; ``cluster_id`` the
-    stack's; ``key`` the customer key's ARN."""
+    """What it is made from. ``cluster`` is the HyperPod cluster, whose nodes run what needs pods; ``empties``:
+    as in ``EksAddons``; ``cluster_id`` the stack's; ``key`` the customer key's ARN."""
 
     config: Config
     cluster_id: str
@@ -28,6 +28,7 @@ class TrainingArgs:
     subnet_id: Input[str]
     storage_groups: Sequence[Input[str]]
     cluster: pulumi.Resource
+    empties: Sequence[pulumi.Resource]
     key: Input[str] | None = None
 
 
@@ -54,7 +55,9 @@ class Training(ComponentResource):
         Admission(f"{name}-admission", child)
         Directories(
             f"{name}-directories",
-            DirectoriesArgs(settings=settings, file_system=args.file_system, cluster=args.cluster),
+            DirectoriesArgs(
+                settings=settings, file_system=args.file_system, cluster=args.cluster, empties=args.empties
+            ),
             child,
         )
         total = sum(group.count * group.type.accelerators for group in groups)
@@ -79,7 +82,7 @@ class Training(ComponentResource):
                     scraped_from=sources(args.config),
                     operated=settings.charts.hyperpod_training_operator,
                     pod_security=settings.security.pod_security,
-                    after=[queues.cluster_queues[namespace]] if queues else (),
+                    after=[args.cluster, *args.empties, *([queues.cluster_queues[namespace]] if queues else ())],
                 ),
                 child,
             )

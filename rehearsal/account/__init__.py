@@ -17,6 +17,7 @@ from . import (
     access_entries,
     ec2,
     eks,
+    emptying,
     hyperpod,
     iam,
     kubernetes,
@@ -174,6 +175,7 @@ class Account(Books):
 
     def _delete(self, live: Live) -> None:
         check_unused(live, self.live.values())
+        emptying.check(self, live)
         kind = _kind(live.type)
         with calling(self, self.caller, "delete", kind.token, live.inputs, live):
             _as_refusals(lambda: kind.delete(self, live))

@@ -74,6 +74,8 @@ class Books:
         self.quotas = dict(quotas or {})
         self.live: dict[tuple[str, str], Live] = {}
         self.kept: set[str] = set()
+        # By type and id what the running command deletes: the virtual seconds from which and until which it goes.
+        self.leaving: dict[tuple[str, str], tuple[float, float]] = {}
         self.now = 0.0
         # Whether pulumi-kubernetes takes over objects that are there already (its provider's upsertExistingObjects).
         self.upserts = False

@@ -208,6 +208,8 @@ def _delete(
     needed: set[str] = set()
     going = {resource.urn for resource in order}
     keys = {id(resource): key for key, resource in (state or {}).items()}
+    times = deletion_times(order)
+    account.leaving = {(resource.type, resource.id): times[resource.urn] for resource in order}
     for resource in order:
         if stop is not None and stop.is_set():
             return [*failures, CANCELLED]

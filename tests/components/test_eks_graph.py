@@ -201,3 +201,24 @@ def test_the_kubernetes_api_is_private_until_somebody_names_who_may_reach_it() -
     assert not any("whole internet" in warning for warning in deployed("eks-teams").warnings)
     anybody = plan("eks-gpu", kubernetesApiCidrs=["52.95.110.0/24", "0.0.0.0/0"]).warnings
     assert any("the whole internet reaches the Kubernetes API" in warning for warning in anybody)
+
+
+@pytest.mark.parametrize("stack", ["eks-gpu", "eks-closed", "eks-teams"])
+def test_a_namespace_goes_before_the_nodes_and_add_ons_that_its_pods_and_volumes_need_to_go(stack: str) -> None:
+    state = state_of(stack)
+    claims = {r.inputs["metadata"]["namespace"] for r in of_type(state, "PersistentVolumeClaim")}
+    homes = [r for r in of_type(state, "core/v1:Namespace") if r.inputs["metadata"]["name"] in claims]
+    assert len(homes) == len(claims) >= 2
+    addons = {f"eks-addons-{addon}" for addon in (*NODE_ADDONS, *POD_ADDONS)}
+    for home in homes:
+        assert {"hyperpod-cluster", "hyperpod-volumes", *addons} <= everything_before(state, home)
+        # An add-on that only collects metrics must not keep teams from their namespaces.
+        assert "eks-addons-amazon-sagemaker-hyperpod-observability" not in everything_before(state, home)
+
+
+def test_task_governance_outlives_the_namespaces_whose_workloads_it_finishes() -> None:
+    state = state_of("eks-teams")
+    teams = [r for r in of_type(state, "core/v1:Namespace") if r.inputs["metadata"]["name"].startswith("hyperpod-ns-")]
+    assert teams
+    for team in teams:
+        assert "eks-addons-amazon-sagemaker-hyperpod-taskgovernance" in everything_before(state, team)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from components.catalogue.kubernetes_versions import addon_version
-from rehearsal.account import Account, Refused
+from rehearsal.account import Account, Refused, emptying
 from rehearsal.account.access_entries import ACCESS_ENTRY, NATIVE_ACCESS_ENTRY
 from rehearsal.account.kinds import provider_refuses
 from stack.state import HYPERPOD_CLUSTER
@@ -185,3 +185,38 @@ def test_a_node_s_access_entry_goes_past_pulumi_aws_whose_list_is_older_than_the
     assert "cannot be specified" in refusal(account, NATIVE_ACCESS_ENTRY, {**entry, "kubernetesGroups": ["a"]})
     account.create(NATIVE_ACCESS_ENTRY, "nodes", entry)
     assert "already exists" in refusal(account, ACCESS_ENTRY, {"clusterName": "c", "principalArn": role})
+
+
+CLAIM, ROLE_POLICY = "kubernetes:core/v1:PersistentVolumeClaim", "aws:iam/rolePolicy:RolePolicy"
+DETACH = json.dumps({"Statement": [{"Effect": "Allow", "Action": ["sagemaker:DetachClusterNodeVolume"]}]})
+
+
+@pytest.mark.parametrize(
+    ("token", "inputs", "reason"),
+    [
+        (HYPERPOD_CLUSTER, {"instanceGroups": []}, "they are on its nodes"),
+        (ADDON, {"addonName": "aws-fsx-csi-driver"}, "only it unmounts and deletes volumes"),
+        (ADDON, {"addonName": "coredns"}, "drivers find AWS by it"),
+        (ADDON, {"addonName": "amazon-sagemaker-hyperpod-taskgovernance"}, "the finalizer off a Workload"),
+        (ADDON, {"addonName": "amazon-sagemaker-hyperpod-observability"}, ""),
+        (ROLE_POLICY, {"policy": DETACH}, "by sagemaker:DetachClusterNodeVolume"),
+        (ROLE_POLICY, {"policy": "{}"}, ""),
+    ],
+)
+def test_what_a_namespace_with_claims_needs_goes_only_after_it(
+    account: Account, token: str, inputs: dict[str, Any], reason: str
+) -> None:
+    def delete(begins: float) -> None:
+        account.adopt(token, "one", "one", inputs, {})
+        account.leaving = {(CLAIM, "team/fsx"): (0, 3), (NAMESPACE, "team"): (3, 40), (token, "one"): (begins, 90)}
+        emptying.check(account, account.live[token, "one"])
+
+    delete(40)
+    if reason:
+        with pytest.raises(Refused, match=f"Terminating: namespace team still has pods and volumes .*{reason}"):
+            delete(39)
+    else:
+        delete(39)
+    # Nobody keeps volumes in a namespace without claims.
+    account.leaving = {(NAMESPACE, "team"): (0, 40), (token, "one"): (0, 90)}
+    emptying.check(account, account.live[token, "one"])
