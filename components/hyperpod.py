@@ -66,6 +66,9 @@ class HyperPod(ComponentResource):
                 security_group_ids=list(args.security_group_ids), subnets=[args.subnet_id]
             ),
             node_recovery=sagemaker.ClusterNodeRecovery(settings.node_recovery),
+            # Named, because AWS's references disagree on what happens without it: by the Developer Guide ("Continuous
+            # provisioning for enhanced cluster operations ...") new clusters are continuous, by CloudFormation's
+            # registry they scale as in the previous release.
             node_provisioning_mode=sagemaker.ClusterNodeProvisioningMode(settings.node_provisioning)
             if settings.node_provisioning
             else None,

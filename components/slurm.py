@@ -17,8 +17,8 @@ _NODE_TYPES = {"controller": "Controller", "login": "Login", "worker": "Compute"
 
 # SageMaker Developer Guide, "Continuous provisioning for enhanced cluster operations with Slurm".
 _DOUBT = (
-    "SageMaker's guide says that clusters with continuous provisioning, as new ones have, do not support several "
-    "controllers: HyperPod may refuse hyperpod:slurm.controllers 2 (assumption slurm-two-controllers)"
+    "SageMaker's guide says that clusters with continuous provisioning, as new ones have unasked, do not support "
+    "several controllers: HyperPod may refuse hyperpod:slurm.controllers 2 (assumption slurm-two-controllers)"
 )
 
 
@@ -27,9 +27,9 @@ class Slurm(ComponentResource):
 
     HyperPod's agent writes slurm.conf from each group's node type and partition, and keeps what our scripts and people
     add. Deliberately absent: its strategy, because Merge is the default, and the only one of continuous provisioning,
-    which new clusters get unasked and which refuses a request that names any (SageMaker Developer Guide, "Migrating to
-    API-driven Slurm configuration" and "Continuous provisioning for enhanced cluster operations with Slurm"; assumption
-    slurm-merge); what a second controller needs beside its instance, and accounting, which the nodes' scripts set up.
+    which refuses a request that names any (SageMaker Developer Guide, "Migrating to API-driven Slurm configuration" and
+    "Continuous provisioning for enhanced cluster operations with Slurm"; assumption slurm-merge); what a second
+    controller needs beside its instance, and accounting, which the nodes' scripts set up.
     """
 
     orchestrator: aws_native.sagemaker.ClusterOrchestratorArgs

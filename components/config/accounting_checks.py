@@ -42,6 +42,13 @@ def accounting_problems(settings: Settings, region: Region | None) -> Iterator[P
                 yield Problem(key=f"{_KEY}.{key}", what="Slurm keeps no accounts", fix=fix)
     else:
         yield from _database(settings, chosen.accounting, region)
+    if chosen.controllers > 1 and settings.node_provisioning == "Continuous":
+        # SageMaker Developer Guide, "Continuous provisioning for enhanced cluster operations with Slurm".
+        yield Problem(
+            key=f"{_KEY}.controllers",
+            what="HyperPod does not support several controllers with continuous provisioning",
+            fix='one controller, or hyperpod:nodeProvisioning "", which asks for no mode',
+        )
     yield from _names(chosen)
     yield from _accounts(chosen)
     yield from _qos(chosen)

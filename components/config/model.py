@@ -357,7 +357,12 @@ class Settings(Model):
     health_policy: Annotated[Literal["report", "drain", "reboot", "replace"], AT_BOOT] = "drain"
     health_checks: Annotated[str | None, _NONE_IF_EMPTY, AT_BOOT] = None
     node_recovery: Annotated[Literal["Automatic", "None"], IN_PLACE] = "Automatic"
-    node_provisioning: Annotated[Literal["Continuous"] | None, _NONE_IF_EMPTY, IN_PLACE] = None
+    # None leaves the mode of the cluster as it is: one from before Continuous was the default may have another.
+    node_provisioning: Annotated[
+        Literal["Continuous"] | None,
+        _NONE_IF_EMPTY,
+        Change("in place", "in place to Continuous, and AWS has no way back"),
+    ] = "Continuous"
     tags: Annotated[dict[str, str], IN_PLACE] = Field(default_factory=dict)
     protect: Annotated[StrictBool, IN_PLACE] = False
 

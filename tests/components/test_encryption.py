@@ -21,7 +21,6 @@ from tests.golden.stacks import GOVCLOUD_KEY, state_of
 from tests.rows import each
 from tests.support import config, few_files, of_type, one, plan, project
 
-CONTINUOUS = {"nodeProvisioning": "Continuous"}
 GIVEN = "arn:aws:kms:us-west-2:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 # Every type that stores something at rest, with where its key is. StorageClass: what its driver makes.
 ENCRYPTED = {
@@ -87,7 +86,7 @@ def test_the_key_stays_as_long_as_what_it_encrypts() -> None:
         "securityGroupIds": ["sg-0123456789abcdef0"],
     }
     kept = {"protect": True, "fsx": {"retainOnDelete": True}, "security": {"kmsKey": "create"}, "network": network}
-    key = one(plan("dev", availabilityZoneId="", **CONTINUOUS, **kept).state, "encryption-key")
+    key = one(plan("dev", availabilityZoneId="", **kept).state, "encryption-key")
     assert (key.protect, key.retain) == (True, True)
 
 
@@ -190,7 +189,7 @@ def told(given: tuple[str, dict[str, str] | Exception]) -> list[str]:
     good["customer_master_key_spec"] = "SYMMETRIC_DEFAULT"
     found = [answer] if isinstance(answer, Exception) else [SimpleNamespace(**good | answer)]
     with patch("pulumi_aws.kms.get_key", Mock(side_effect=found)):
-        chosen = config("dev", security={"kmsKey": key}, **CONTINUOUS)
+        chosen = config("dev", security={"kmsKey": key})
         return [str(problem) for problem in key_problems(chosen, "123456789012")]
 
 
@@ -206,7 +205,7 @@ def test_a_given_key_that_can_encrypt_is_taken() -> None:
 
 def test_a_given_key_that_is_not_there_stops_the_program() -> None:
     with Account("us-west-2") as account, pytest.raises(Exception, match="KMS does not describe arn:aws:kms:us-west-2"):
-        up(project("dev", security={"kmsKey": GIVEN}, **CONTINUOUS), account, preview=True)
+        up(project("dev", security={"kmsKey": GIVEN}), account, preview=True)
 
 
 @pytest.mark.parametrize(
@@ -215,13 +214,12 @@ def test_a_given_key_that_is_not_there_stops_the_program() -> None:
 )
 def test_the_estimate_counts_the_keys_that_the_stack_makes(stack: str, key: str, made: int) -> None:
     security = {"security": {"kmsKey": key}} if key else {}
-    held = quantities(config(stack, **security, **CONTINUOUS))
+    held = quantities(config(stack, **security))
     assert held.get("KMS key", {}).get("kms_key", 0) == made
 
 
 def test_an_existing_role_and_a_given_key_are_taken_together() -> None:
     chosen = {
-        **CONTINUOUS,
         "security": {"kmsKey": GIVEN},
         "existingRoleArn": "arn:aws:iam::123456789012:role/team/hyperpod",
     }

@@ -119,7 +119,7 @@ def test_nodes_of_a_training_plan_are_said_to_be_paid_in_advance() -> None:
         n for n in estimate(config("slurm-gpu", workers=[{**group, "trainingPlanArn": plan}])).notes if "workers:" in n
     ]
     assert "paid in advance" in of_plan
-    spot = config("slurm-gpu", workers=[{**group, "capacity": "spot"}], nodeProvisioning="Continuous")
+    spot = config("slurm-gpu", workers=[{**group, "capacity": "spot"}])
     (of_spot,) = [n for n in estimate(spot).notes if "workers:" in n]
     assert "spot" in of_spot
     assert "plan" not in of_spot

@@ -29,7 +29,6 @@ LAB, VISION_ACCOUNT = GOLDEN["slurm-closed"].settings["slurm"]["accounts"]
 (URGENT,) = GOLDEN["slurm-closed"].settings["slurm"]["qos"]
 RDS = GOLDEN["slurm-closed"].settings["slurm"]["accounting"]
 OTHER = "subnet-0bbbbbbbbbbbbbbb3"
-CONTINUOUS = {"nodeProvisioning": "Continuous"}
 PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/other"
 
 _GONE = object()
@@ -43,10 +42,10 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"size": "medium"},
         {"workers": [P5 | {"name": "others"}]},
         {"workers": [P5 | {"instanceType": "ml.p5e.48xlarge"}]},
-        {"workers": [P5 | {"minCount": 1}], **CONTINUOUS},
+        {"workers": [P5 | {"minCount": 1}]},
         {"workers": [P5 | {"volumeGiB": 700}]},
         {"workers": [P5 | {"threadsPerCore": 2}]},
-        {"workers": [P5 | {"capacity": "spot"}], **CONTINUOUS},
+        {"workers": [P5 | {"capacity": "spot"}]},
         {"fsx.throughput": 500},
         {"fsx.compression": "NONE"},
         {"fsx.linkedBucket": "training-data"},
@@ -67,7 +66,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"slurm": {"extraConf": "docs/slurm.conf.d"}},
         {"slurm": {"typedGres": True}},
         {"slurm": {"sharedQueue": True}},
-        CONTINUOUS,
+        {"nodeProvisioning": ""},
         {"tags": {"team": "research"}},
     ],
     "slurm-closed": [
@@ -144,8 +143,8 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"fsx.homeStorageGiB": 2048},
         {"fsx.homeStorageGiB": 512},
         {"fsx.homeThroughput": 256},
-        {"slurm.controllers": 1},
     ],
+    "slurm-controllers": [{"slurm.controllers": 1}],
     "eks-trainium": [{"charts.neuronScheduler": True}],
     "eks-closed": [
         {"authenticationMode": "API"},

@@ -113,7 +113,6 @@ GOLDEN: dict[str, Golden] = {
             "lostNodeSeconds": 30,
             "healthPolicy": "report",
             "healthChecks": "docs/health-checks",
-            "nodeProvisioning": "Continuous",
             "security": {
                 "kmsKey": "create",
                 "lifecycleWriters": ["arn:aws:iam::123456789012:user/rehearsal", f"{ROLE}/deployers/*"],
@@ -170,13 +169,12 @@ GOLDEN: dict[str, Golden] = {
             "clusterName": "federal",
             "workers": [],
             "size": "medium",
-            "nodeProvisioning": "Continuous",
-            "slurm": {"controllers": 2},
             "security": {"kmsKey": GOVCLOUD_KEY},
             "fsx": {"homeStorageGiB": 1024, "homeThroughput": 128},
         },
         base="dev",
     ),
+    "slurm-controllers": Golden("dev", {"slurm": {"controllers": 2}, "nodeProvisioning": ""}, base="dev"),
     "eks-closed": Golden(
         "eks-gpu",
         {
@@ -243,7 +241,6 @@ GOLDEN: dict[str, Golden] = {
     "eks-spot": Golden(
         "eks-trainium",
         {
-            "nodeProvisioning": "Continuous",
             "workers": [
                 {
                     "name": "spot",

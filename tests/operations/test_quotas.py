@@ -223,11 +223,7 @@ def test_spot_nodes_of_other_clusters_count_against_the_quota_of_spot_nodes(aws:
     described = {"ClusterArn": arn, "ClusterStatus": "InService", "InstanceGroups": groups}
     aws.answer("sagemaker", "describe_cluster", described, ClusterName="others")
     spot = {"name": "spot", "instanceType": "ml.g5.16xlarge", "count": 3, "capacity": "spot"}
-    (quota,) = (
-        q
-        for q in needed(config("dev", workers=[spot], nodeProvisioning="Continuous"))
-        if "Total number of Spot" in q.name
-    )
+    (quota,) = (q for q in needed(config("dev", workers=[spot])) if "Total number of Spot" in q.name)
     assert quotas._Usage(stack(aws)).of(quota) == (7, "")
 
 
@@ -292,7 +288,7 @@ def test_spot_and_training_plans_count_against_their_own_quotas() -> None:
             "trainingPlanArn": "arn:aws:sagemaker:us-west-2:123456789012:training-plan/mine",
         },
     ]
-    found = {q.name: q.needed for q in needed(config("dev", workers=workers, nodeProvisioning="Continuous"))}
+    found = {q.name: q.needed for q in needed(config("dev", workers=workers))}
     assert found["ml.g5.16xlarge for cluster spot instance usage"] == 3
     assert found["Total number of Spot instances allowed across SageMaker HyperPod clusters"] == 3
     assert found["Number of ml.p5.48xlarge instances in reserved capacity across training plans per Region"] == 2

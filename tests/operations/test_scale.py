@@ -76,7 +76,7 @@ def test_a_group_of_a_training_plan_saves_nothing_by_fewer_nodes(aws: StubbedAws
 
 def test_scaling_below_the_minimum_lowers_the_minimum_too(tmp_path: Path) -> None:
     workers = [{"name": "workers", "instanceType": "ml.g5.16xlarge", "count": 4, "minCount": 3}]
-    values = {"aws:region": "us-west-2", "hyperpod:workers": workers, "hyperpod:nodeProvisioning": "Continuous"}
+    values = {"aws:region": "us-west-2", "hyperpod:workers": workers}
     (tmp_path / "Pulumi.yaml").write_text((ROOT / "Pulumi.yaml").read_text())
     (tmp_path / "Pulumi.dev.yaml").write_text(json.dumps({"config": values}))
     target = targets.load("dev", [], tmp_path)

@@ -70,7 +70,6 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
         {
             "region": "eu-central-1",
             "availabilityZoneId": "euc1-az1",
-            "nodeProvisioning": "Continuous",
             "workers": [{"name": "w", "instanceType": "ml.p4d.24xlarge", "capacity": "spot", "minCount": 1}],
         },
     ),

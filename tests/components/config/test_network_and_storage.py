@@ -13,7 +13,6 @@ from tests.golden.stacks import VPC
 from tests.support import config
 
 WHOLE = {**VPC, "eksSubnetIds": ["subnet-0aaaaaaaaaaaaaaa1", "subnet-0aaaaaaaaaaaaaaa2"]}
-CONTINUOUS = {"nodeProvisioning": "Continuous"}
 BAD: Cases = {
     "unknown key inside": ({"fsx": {"storageGib": 1200}}, "hyperpod:fsx.storageGib", "did you mean storageGiB?"),
     "zone of another region": ({"availabilityZoneId": "use1-az1"}, "hyperpod:availabilityZoneId", "usw2-az1"),
@@ -219,17 +218,17 @@ BAD: Cases = {
         "addresses",
     ),
     "encryption key of another region": (
-        {**CONTINUOUS, "security": {"kmsKey": "arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab"}},
+        {"security": {"kmsKey": "arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab"}},
         "hyperpod:security.kmsKey",
         "the key is in us-east-1; a key in us-west-2, or create",
     ),
     "encryption key by its alias": (
-        {**CONTINUOUS, "security": {"kmsKey": "arn:aws:kms:us-west-2:123456789012:alias/mine"}},
+        {"security": {"kmsKey": "arn:aws:kms:us-west-2:123456789012:alias/mine"}},
         "hyperpod:security.kmsKey",
         "is not a key's ARN; create, or arn:aws:kms:REGION:ACCOUNT:key/ID",
     ),
     "encryption key for volumes that HyperPod does not encrypt": (
-        {"security": {"kmsKey": "create"}},
+        {"security": {"kmsKey": "create"}, "nodeProvisioning": ""},
         "hyperpod:nodeProvisioning",
         "only in this mode; set it to Continuous",
     ),

@@ -31,7 +31,9 @@ _TAKEN_BACK = 60.0
 @pytest.mark.timeout(300)
 def test_two_controllers_lose_nothing_when_one_is_lost_returns_and_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     with (
-        deployed("dev", f"slurm={json.dumps(_SLURM)}", 'login={"instanceType":"ml.m5.large"}') as stack,
+        deployed(
+            "dev", f"slurm={json.dumps(_SLURM)}", "nodeProvisioning=", 'login={"instanceType":"ml.m5.large"}'
+        ) as stack,
         Cluster(stack, Options(workers=1)) as cluster,
     ):
         cluster.start_hosts()
