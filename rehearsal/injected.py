@@ -32,6 +32,7 @@ class _Known:
     quotas: set[str] = field(default_factory=set)
     creates: int = 0
     examples: list[str] = field(default_factory=list)
+    slurm: bool = False
 
 
 def injected(
@@ -56,6 +57,8 @@ def injected(
 
 
 def _check_fault(fault: Fault, known: _Known, stack: str) -> None:
+    if fault.kind == "controller-capacity" and not known.slurm:
+        raise bad_input(f"--fail {fault.target}={fault.kind}: stack {stack} has no Slurm controller")
     if fault.nth is not None:
         if fault.nth > known.creates:
             raise bad_input(f"--fail #{fault.nth}: stack {stack} creates {known.creates} resources")
@@ -95,6 +98,7 @@ def _known(deployments: Sequence[tuple[Project, Config]]) -> _Known | None:
         known.quotas |= {COUNTED[one.type].name for one in made if one.type in COUNTED}
         known.quotas |= {group.type.name for group in config.instance_groups}
         known.creates += len(made)
+        known.slurm |= config.settings.orchestrator == "slurm"
         slowest = sorted(made, key=lambda one: -duration(one.type, one.inputs))
         known.examples = known.examples or [one.name for one in slowest[:_EXAMPLES]]
     return known

@@ -24,7 +24,7 @@ class Outcome:
     """The result of a rehearsal. ``failures`` has those of `up`, then of `destroy`; a change has its own.
 
     ``failed`` are the events that tell them, each with its resource, which the state may not have.
-    ``cluster_seconds``: the time until the HyperPod cluster and its nodes are up. Later resources wait for nodes.
+    ``cluster_seconds``: the time until the HyperPod cluster is up. Later resources wait for nodes, which come then.
     """
 
     config: Config
@@ -47,7 +47,7 @@ class Outcome:
 
     @property
     def cluster_path(self) -> list[ResourceState]:
-        """The part of the critical path until the HyperPod cluster is up, nodes included."""
+        """The part of the critical path until the HyperPod cluster is up."""
         return [one for one in self.critical_path if one.finish <= self.cluster_seconds]
 
     @property
@@ -148,6 +148,7 @@ def rehearse(
     on_act("up", outcome)
     deployment = up(project, account, on_event=noted)
     _describe(outcome, deployment)
+    outcome.warnings += account.awaited()
     state = deployment.state
     if then and not deployment.failure:
         outcome.changes, deployed = apply_steps(

@@ -46,20 +46,23 @@ def rehearsed(target: Target, *, fail: Sequence[str] = ()) -> Iterator[tuple[Eng
             yield EmbeddedEngine(target, account), account
             return
         with real_stack(target.project, account, lambda line: None) as stack:
-            yield RehearsedCli(stack), account
+            yield RehearsedCli(stack, account), account
 
 
 class RehearsedCli(PulumiEngine):
     """The real CLI, with its state in a temporary folder and the embedded account behind its providers."""
 
-    def __init__(self, stack: RealStack) -> None:
+    def __init__(self, stack: RealStack, account: Account) -> None:
         super().__init__(stack.stack, stack.cli)
         self.title += ", in an AWS account embedded in this process"
-        self._real = stack
+        self._real, self._account = stack, account
 
     def execute(self, command: Command, on_event: OnEvent) -> CommandRun:
         """Run a command; the account must hear of what the engine keeps without a word."""
-        return self._real.execute(command, on_event)
+        run = self._real.execute(command, on_event)
+        if command == "up":
+            run.warnings += self._account.awaited()
+        return run
 
 
 class EmbeddedEngine:
@@ -139,7 +142,7 @@ class EmbeddedEngine:
             # Like Pulumi, which does not keep a failed update's outputs.
             if not deployment.failure:
                 self._raw, self._secret = deployment.outputs, deployment.secret_outputs
-        run = CommandRun(warnings=deployment.warnings)
+        run = CommandRun(warnings=[*deployment.warnings, *([] if preview else self._account.awaited())])
         run.counts = dict(Counter(str(operation) for operation in deployment.operations.values()))
         if not preview:
             ended = max([self._now, deployment.finish, *(one.finish for one in deployment.state.values())])

@@ -37,6 +37,7 @@ from .faults import Call, Fault
 from .integrity import check_exist, check_unused, known_identifiers, references
 from .kinds import after_update, find_kind
 from .policies import check_policies
+from .provisioning import arrive, awaited, note, short_of
 from .quotas import check_quota
 from .replacement import differing
 from .tags import check_tags
@@ -192,6 +193,14 @@ class Account(Books):
         changed = differing(old, new)
         return changed, _kind(type_token).replaces(old, new) if changed else set()
 
+    def awaited(self) -> list[str]:
+        """What AWS tells of instances that its clusters are in service without."""
+        return awaited(self)
+
+    def request_again(self) -> bool:
+        """What HyperPod does by itself until its clusters have all instances. Returns whether some came."""
+        return not any(fault.late and fault.hits < fault.count for fault in self.faults) and arrive(self)
+
     def leftovers(self) -> list[str]:
         """What is new in the account, and what is missing. Empty after a clean destroy."""
         now = take_inventory(self)
@@ -238,7 +247,11 @@ class Account(Books):
                 return _as_refusals(act)
             if fault.late:
                 made: Any = _as_refusals(act)
-                raise fault.half_made(self.live[type_token, made[0]])
+                live = self.live[type_token, made[0]]
+                if short := short_of(live, fault.kind):
+                    note(live, short, fault.error())
+                    return made  # type: ignore[no-any-return]  # what act returns
+                raise fault.half_made(live)
             if fault.kind != "throttling" or attempt == RETRIES - 1:
                 raise fault.error()
         raise AssertionError("unreachable")

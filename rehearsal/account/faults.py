@@ -10,20 +10,24 @@ from stack.state import HYPERPOD_CLUSTER
 
 from .books import HalfMade, Live, Refused
 
-FaultKind = Literal["error", "throttling", "capacity", "lifecycle", "unavailable", "expired", "unreachable"]
+FaultKind = Literal[
+    "error", "throttling", "capacity", "controller-capacity", "lifecycle", "unavailable", "expired", "unreachable"
+]
 Call = Literal["create", "update", "delete"]
 
 # Codes are those of the SageMaker API Reference, "Common Errors", of the EC2 API Reference, "Error codes", and of the
 # Cloud Control API User Guide, "Handler error codes". Where nodes fail to boot, DescribeCluster has prose alone
 # (FailureMessage): LifecycleScriptFailed is this project's own name. Of an API server out of reach pulumi-kubernetes
 # speaks (provider.go, clusterUnreachable), around the words of Go's net package.
+_NO_CAPACITY = (
+    "InsufficientInstanceCapacity",
+    "there is not enough capacity for the requested instance type in this Availability Zone",
+)
 _MESSAGES: dict[str, tuple[str, str]] = {
     "error": ("InternalFailure", "injected failure"),
     "throttling": ("ThrottlingException", "Rate exceeded"),
-    "capacity": (
-        "InsufficientInstanceCapacity",
-        "there is not enough capacity for the requested instance type in this Availability Zone",
-    ),
+    "capacity": _NO_CAPACITY,
+    "controller-capacity": _NO_CAPACITY,
     "lifecycle": (
         "LifecycleScriptFailed",
         "a lifecycle script exited with a non-zero code on an instance of the group; its log is in CloudWatch "
@@ -38,8 +42,9 @@ _MESSAGES: dict[str, tuple[str, str]] = {
     "expired": ("ExpiredTokenException", "The security token included in the request is expired"),
 }
 # Kinds that fail after AWS has accepted the request. The resource stays in a failed state: a HyperPod cluster has to be
-# deleted before it can be created again (awslabs/awsome-distributed-ai, issues 186 and 204).
-_LATE: frozenset[FaultKind] = frozenset({"capacity", "lifecycle", "unavailable"})
+# deleted before it can be created again (awslabs/awsome-distributed-ai, issues 186 and 204), unless it can go into
+# service without what did not come (provisioning.py).
+_LATE: frozenset[FaultKind] = frozenset({"capacity", "controller-capacity", "lifecycle", "unavailable"})
 # What such a resource reports (SageMaker API Reference, DescribeCluster; Amazon EKS API Reference, Cluster).
 _FAILED: Mapping[str, Mapping[str, str]] = {
     HYPERPOD_CLUSTER: {"clusterStatus": "Failed"},

@@ -48,7 +48,7 @@ def _check(account: Books, i: Inputs) -> None:
     """What nodes need to come up."""
     for group in i["instanceGroups"]:
         _check_bucket(group)
-        _check_role(account, i["clusterName"], group, i.get("nodeProvisioningMode"))
+        _check_role(account, i["clusterName"], group)
         _check_lifecycle(account, group)
         _check_kubernetes_config(group)
     if "slurm" in (i.get("orchestrator") or {}):
@@ -66,7 +66,7 @@ def _check_bucket(group: Mapping[str, Any]) -> None:
         raise Refused("ValidationException", "SourceS3Uri must start with s3://sagemaker-")
 
 
-def _check_role(account: Books, cluster: str, group: Mapping[str, Any], mode: str | None) -> None:
+def _check_role(account: Books, cluster: str, group: Mapping[str, Any]) -> None:
     """The role trusts SageMaker, and has the permissions for a node's first calls when instances start."""
     arn = group["executionRole"]
     role = next((r for r in account.find("aws:iam/role:Role", by=account.now) if r.outputs["arn"] == arn), None)
@@ -79,7 +79,7 @@ def _check_role(account: Books, cluster: str, group: Mapping[str, Any], mode: st
         raise Refused("ValidationException", f"could not assume role {arn}: it does not trust sagemaker.amazonaws.com")
     statements = list(role_statements(account, role.id, account.now))
     context = {"aws:PrincipalAccount": account.account_id, "aws:ResourceAccount": account.account_id}
-    check_volumes(account, group, mode, statements)
+    check_volumes(account, group, statements)
     check_bucket(account, group["lifeCycleConfig"]["sourceS3Uri"].removeprefix("s3://").split("/")[0], statements)
     for action, resource in _first_calls(account, cluster, group):
         if not granted(statements, (), action, resource, context):
@@ -145,6 +145,9 @@ def _check_slurm(account: Books, i: Inputs) -> None:
         raise Refused("ValidationException", "Partitions can only be assigned to Compute node types")
     # It is the only mode, and the default of new clusters ("Continuous provisioning for enhanced cluster operations
     # with Slurm"). Before autumn 2026 the same page had it disabled by default.
+    heads = sum(int(group["instanceCount"]) for group, kind in zip(groups, types, strict=True) if kind == "Controller")
+    if heads > 1 and i.get("nodeProvisioningMode"):
+        raise Refused("ValidationException", "multi-head node configuration is not supported with Continuous")
     if (i["orchestrator"]["slurm"] or {}).get("slurmConfigStrategy"):
         raise Refused("ValidationException", "SlurmConfigStrategy is not supported with Continuous node provisioning")
     for group in groups:

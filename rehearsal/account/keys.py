@@ -39,11 +39,10 @@ def check_logs(account: Books, key: str, group: str) -> None:
             )
 
 
-def check_volumes(
-    account: Books, group: Mapping[str, Any], mode: str | None, role: Iterable[Mapping[str, Any]]
-) -> None:
-    """SageMaker Developer Guide, "Customer managed AWS KMS key encryption for SageMaker HyperPod": only with continuous
-    provisioning, a size for the data volume alone, and grants that the group's role makes through SageMaker."""
+def check_volumes(account: Books, group: Mapping[str, Any], role: Iterable[Mapping[str, Any]]) -> None:
+    """SageMaker Developer Guide, "Customer managed AWS KMS key encryption for SageMaker HyperPod": a size for the data
+    volume alone, and grants that the group's role makes through SageMaker. Only with continuous provisioning, which new
+    clusters have: its example asks for no mode."""
     volumes = [one["ebsVolumeConfig"] for one in group.get("instanceStorageConfigs") or []]
     if len({bool(volume.get("rootVolume")) for volume in volumes}) != len(volumes):
         raise Refused("ValidationException", "a group has at most one root volume and one secondary volume")
@@ -51,8 +50,6 @@ def check_volumes(
         root, key = volume.get("rootVolume"), volume.get("volumeKmsKeyId")
         if root and (volume.get("volumeSizeInGb") or not key):
             raise Refused("ValidationException", "a RootVolume has VolumeKmsKeyId and no VolumeSizeInGB")
-        if key and mode != "Continuous":
-            raise Refused("ValidationException", "VolumeKmsKeyId needs NodeProvisioningMode Continuous")
         if key:
             _check_role(account, key, "sagemaker", ("kms:CreateGrant", "kms:DescribeKey"), role)
 

@@ -8,15 +8,19 @@ from typing import Any
 from stack.state import HYPERPOD_CLUSTER
 
 from .books import Books
+from .provisioning import missing
 
 _REPELLING = ("NoSchedule", "NoExecute")
 
 
 def open_nodes(account: Books) -> int:
     """Number of nodes that now accept pods without tolerations (Kubernetes, "Taints and Tolerations")."""
-    clusters = account.find(HYPERPOD_CLUSTER, by=account.now)
-    groups = [group for cluster in clusters for group in cluster.inputs["instanceGroups"]]
-    return sum(int(group["instanceCount"]) for group in groups if not _repels(group))
+    return sum(
+        int(group["instanceCount"]) - missing(cluster).get(group["instanceGroupName"], 0)
+        for cluster in account.find(HYPERPOD_CLUSTER, by=account.now)
+        for group in cluster.inputs["instanceGroups"]
+        if not _repels(group)
+    )
 
 
 def _repels(group: Mapping[str, Any]) -> bool:

@@ -53,8 +53,8 @@ def deployment_command(
         typer.Option(
             metavar="TARGET[=KIND]",
             help="Make a resource fail: TARGET is a type, a resource's name, or #N for the Nth create; KIND is error "
-            "(default) or throttling, which create nothing, or capacity, lifecycle or unavailable, which leave a "
-            "failed resource behind. Repeatable.",
+            "(default) or throttling, which create nothing, or controller-capacity, lifecycle or unavailable, which "
+            "leave a failed resource behind, or capacity: the cluster comes without its accelerators. Repeatable.",
         ),
     ] = None,
     quota: Annotated[

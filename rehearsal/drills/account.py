@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from components.config import Config
 from stack.state import HYPERPOD_CLUSTER
 
 from ..account import RETRIES, Fault
@@ -20,10 +21,11 @@ _MOST = 100
 
 
 def _recovered(deployer: Deployer, said: str, before: dict[str, str]) -> Finding:
-    """Whoever deploys mends the cause and deploys again."""
+    """Whoever deploys mends the cause and deploys again. What HyperPod goes on requesting comes by itself."""
     began = deployer.clock
     deployer.account.faults.clear()
     deployer.account.quotas.clear()
+    deployer.nodes_come()
     deployer.settle()
     _must(deployer.up())
     seconds = deployer.clock - began
@@ -37,8 +39,9 @@ def _must(failure: str) -> None:
 
 def _failing(ground: Ground, *faults: Fault, **quotas: int) -> Finding:
     with ground.deployer(*faults, **quotas) as deployer:
-        said = deployer.up()
-        require(said, "the deployment did not fail")
+        failure = deployer.up()
+        said = "\n".join([*deployer.account.awaited(), *filter(None, [failure])])
+        require(said, "nothing failed, and nothing is missing")
         return _recovered(deployer, said, deployer.holdings())
 
 
@@ -169,16 +172,29 @@ def _interrupted(ground: Ground) -> Finding:
         return Finding(f"destroy: {CANCELLED}, {len(deployer.state)} resources left", [], deployer.leave(), seconds)
 
 
-def _late(name: str, breaks: str, tells: str, fault: Callable[[], Fault]) -> Drill[Ground]:
-    return Drill(name, breaks, "account", tells, lambda ground: _failing(ground, fault()))
+def _on_slurm(config: Config) -> str:
+    return "" if config.settings.orchestrator == "slurm" else "an EKS stack has no Slurm controller"
+
+
+def _late(
+    name: str, breaks: str, tells: str, fault: Callable[[], Fault], unfit: Callable[[Config], str] = lambda config: ""
+) -> Drill[Ground]:
+    return Drill(name, breaks, "account", tells, lambda ground: _failing(ground, fault()), unfit)
 
 
 DRILLS: tuple[Drill[Ground], ...] = (
     _late(
         "capacity",
-        "AWS has no such instances in the zone when it starts the nodes",
-        "^hyperpod-cluster .*InsufficientInstanceCapacity",
+        "AWS has no instances with accelerators in the zone when it starts the nodes",
+        r"^hyperpod-cluster is InService without \d+ of \d+ .*InsufficientInstanceCapacity",
         lambda: Fault(HYPERPOD_CLUSTER, "capacity"),
+    ),
+    _late(
+        "controller-capacity",
+        "AWS has no instance for the Slurm controller in the zone",
+        "^hyperpod-cluster .*create failed: InsufficientInstanceCapacity",
+        lambda: Fault(HYPERPOD_CLUSTER, "controller-capacity"),
+        _on_slurm,
     ),
     Drill(
         "quota",

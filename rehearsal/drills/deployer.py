@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from components.config import Config
+from stack.clock import duration
 from stack.events import Event, Operation, name_of
 from stack.precious import PRECIOUS
 from stack.project import Project
-from stack.state import State, deletion_order
+from stack.state import HYPERPOD_CLUSTER, State, deletion_order
 
 from ..account import Account, Fault
 from ..checks import require
@@ -56,6 +57,11 @@ class Deployer:
         failures = discard(self.state, self.account, broken)
         require(not failures, f"what failed cannot be deleted: {failures[:1]}")
         self._took(before)
+
+    def nodes_come(self) -> None:
+        """Let HyperPod get the instances that it has gone on requesting, which then boot."""
+        if self.account.request_again():
+            self.clock += duration(HYPERPOD_CLUSTER, {})
 
     def destroy(self, *, until: int = 0) -> list[str]:
         """Delete everything. Returns what could not be deleted. ``until``: interrupt after so many steps."""

@@ -127,7 +127,7 @@ def test_what_was_deleted_by_hand_meanwhile_is_created_again(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["lifecycle", "capacity"])
+@pytest.mark.parametrize("kind", ["lifecycle", "controller-capacity"])
 def test_a_hyperpod_cluster_whose_nodes_did_not_boot_is_created_again(living: Callable[..., Any], kind: str) -> None:
     with living(target.load("dev"), f"hyperpod-cluster={kind}") as here:
         assert here.deploy()[0] == Exit.FAILED

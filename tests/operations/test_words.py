@@ -77,7 +77,7 @@ WRONG = (
     ("rehearse dev --engine pulumy", "'pulumy'", "'embedded', 'pulumi'"),
     ("rehearse nodes dev --slurm 1", "'1'", "'24.11', '26.05'"),
     ("rehearse eks dev", "runs Slurm", "hyperpod rehearse nodes dev"),
-    ("rehearse drill dev --only nosuch", "nosuch", "there are capacity, quota"),
+    ("rehearse drill dev --only nosuch", "nosuch", "there are capacity, controller-capacity, quota"),
     ("explain HP999", "HP999", "docs/troubleshooting.md"),
     ("--nosuch", "--nosuch", "hyperpod --help"),
 )

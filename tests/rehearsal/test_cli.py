@@ -60,7 +60,7 @@ def test_a_failed_deployment_is_1_and_names_resource_and_cause(
     page, result = tmp_path / "r.html", tmp_path / "r.json"
     files = ["--report", str(page), "--json", str(result)]
     with few_files():
-        assert main(["--stack", "dev", "--fail", "hyperpod-cluster=capacity", *files]) == 1
+        assert main(["--stack", "dev", "--fail", "hyperpod-cluster=controller-capacity", *files]) == 1
     printed = capsys.readouterr().out
     found = json.loads(result.read_text())
     assert [(one["name"], one["operation"]) for one in found["failed"]] == [("hyperpod-cluster", "create")]
@@ -68,8 +68,18 @@ def test_a_failed_deployment_is_1_and_names_resource_and_cause(
     assert found["next_step"].startswith("AWS has no such instances")
     assert found["next_step"] in page.read_text()
     assert "hyperpod-cluster (aws-native:sagemaker:Cluster): create failed: InsufficientInstanceCapacity" in printed
-    assert "  Next: AWS has no such instances in this zone now: deploy again later" in printed
+    assert "  Next: AWS has no such instances in this zone now. Workers: HyperPod goes" in printed
     assert "nothing is left in the account" in printed
+
+
+def test_a_cluster_without_its_accelerators_is_up_and_says_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with few_files():
+        assert main(["--stack", "dev", "--fail", "hyperpod-cluster=capacity", "--json", str(tmp_path / "r.json")]) == 0
+    said = "hyperpod-cluster is InService without 2 of 2 instances of workers"
+    assert any(one.startswith(said) for one in json.loads((tmp_path / "r.json").read_text())["warnings"])
+    assert said in " ".join(capsys.readouterr().out.split())
 
 
 def test_an_interrupted_run_says_so_and_that_nothing_is_left(
@@ -93,6 +103,10 @@ def test_an_interrupted_run_says_so_and_that_nothing_is_left(
         (["--config", "hyperpod:workers=many"], "'many' is not an array"),
         (["--fail", "x=explosion"], "one of error, throttling"),
         (["--fail", "=capacity"], "not TARGET=KIND"),
+        (
+            ["--stack", "eks-gpu", "--fail", "hyperpod-cluster=controller-capacity"],
+            "stack eks-gpu has no Slurm controller",
+        ),
         (["--quota", "vpcs=many"], '"many" is not a whole number from 0; NAME=N, as in vpcs=5'),
         (["--quota", "vpcs=-1"], '"-1" is not a whole number'),
         (["--quota", "=5"], "NAME=N, as in vpcs=5"),

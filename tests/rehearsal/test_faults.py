@@ -99,13 +99,13 @@ def in_a_fork(look: Callable[[], Aftermath]) -> Aftermath:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["capacity", pytest.param("lifecycle", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["controller-capacity", pytest.param("lifecycle", marks=pytest.mark.slow)])
 def test_a_failed_cluster_says_why_and_destroy_leaves_nothing(kind: str) -> None:
     with Account("us-west-2", faults=[parse_fault(f"hyperpod-cluster={kind}")]) as account, few_files():
         failed = up(project(), account)
         expected = {
             "error": "InternalFailure",
-            "capacity": "InsufficientInstanceCapacity",
+            "controller-capacity": "InsufficientInstanceCapacity",
             "lifecycle": "LifecycleConfig/",
         }[kind]
         assert failed.failure.startswith("hyperpod-cluster (aws-native:sagemaker:Cluster): create failed: ")
@@ -160,7 +160,9 @@ def test_the_nth_create_can_be_made_to_fail_and_fails_at_once() -> None:
 
 
 def test_an_unknown_kind_of_failure_is_refused() -> None:
-    with pytest.raises(ValueError, match="one of error, throttling, capacity, lifecycle, unavailable"):
+    with pytest.raises(
+        ValueError, match="one of error, throttling, capacity, controller-capacity, lifecycle, unavailable"
+    ):
         parse_fault("network-vpc=explosion")
 
 

@@ -25,7 +25,7 @@ _COLOURS = 96
 # What the pages are of: the words of `hyperpod rehearse`, and its exit code.
 STORIES = {
     "good": (["eks-gpu"], 0),
-    "failed": (["dev", "--fail", "hyperpod-cluster=capacity"], 1),
+    "failed": (["dev", "--fail", "hyperpod-cluster=controller-capacity"], 1),
     "changed": (["dev", "--then", 'observability={"prometheus":"create"}', "--then", 'fsx={"storageGiB":4800}'], 0),
 }
 

@@ -55,7 +55,7 @@ def test_what_is_seen_ends_with_the_next_step() -> None:
 def test_an_unknown_drill_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["drill", "--only", "nosuch"]) == 2
     said = capsys.readouterr().err
-    assert "there is no drill nosuch; there are capacity, quota" in " ".join(said.split())
+    assert "there is no drill nosuch; there are capacity, controller-capacity, quota" in " ".join(said.split())
 
 
 @pytest.mark.slow
@@ -80,6 +80,7 @@ def test_one_drill_by_name_prints_and_writes_what_its_user_saw(
     [
         ("eks-gpu", "partition", "the simulated nodes are Slurm's, and this stack runs EKS"),
         ("dev", "kubernetes-unreachable", "a Slurm stack has no Kubernetes API"),
+        ("eks-gpu", "controller-capacity", "an EKS stack has no Slurm controller"),
     ],
 )
 def test_what_cannot_be_held_is_said_and_proves_nothing(
@@ -112,7 +113,7 @@ _OF_EVERY_TYPE = {"throttling", "deleted-behind"}
 @pytest.mark.slow
 @pytest.mark.parametrize("name", IN_ACCOUNT)
 def test_a_deployment_survives(name: str) -> None:
-    stack = "dev" if name in _OF_EVERY_TYPE else "eks-gpu"
+    stack = "dev" if name in _OF_EVERY_TYPE or IN_ACCOUNT[name].unfit(config("eks-gpu")) else "eks-gpu"
     result = IN_ACCOUNT[name].run(Ground(project(stack), config(stack)), stack)
     assert result.passed, result.as_json()
     assert result.known or name in ("deleted-behind", "scripts-changed", "destroy-cut-short")
@@ -124,7 +125,7 @@ def test_a_deployment_survives(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["capacity", "script-on-all"])
+@pytest.mark.parametrize("name", ["controller-capacity", "script-on-all"])
 def test_a_drill_fails_where_nobody_deletes_what_never_worked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Deployer, "settle", lambda deployer: None)
     result = IN_ACCOUNT[name].run(Ground(project(), config()), "dev")
