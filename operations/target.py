@@ -63,6 +63,10 @@ class Target:
                 raise
             return None
 
+    def changed(self) -> None:
+        """Forget what SageMaker has said of the cluster: it is another one now, or has another size."""
+        self.__dict__.pop("found_cluster", None)
+
     @property
     def cluster(self) -> dict[str, Any]:
         """SageMaker's description of the cluster. Raises Failure where there is none."""

@@ -16,6 +16,7 @@ from ..cluster.node import Node
 from ..deployment import deploy
 from ..target import Target
 from .deploy import InstallCli, Rehearse, finish, open_engine, settle
+from .deployed import still_to_come
 from .nodes import NodeName
 
 
@@ -156,7 +157,10 @@ def scale_command(
         except BaseException:
             engine.restore()
             raise
-        finish(chosen, deploy.run(chosen, engine, "up", total=len(planned.changes)), as_json, rehearse=rehearse)
+        report = deploy.run(chosen, engine, "up", total=len(planned.changes))
+        if report.succeeded and not rehearse:
+            report.warnings += still_to_come(chosen)
+        finish(chosen, report, as_json, rehearse=rehearse)
 
 
 def show(plan: changes.Plan) -> None:

@@ -10,22 +10,21 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from botocore.exceptions import BotoCoreError, ClientError
 
 from components.kubernetes.charts import FOLDER, HYPERPOD, KUEUE, faults
 from components.names import readable
 from operations.deployment.rehearse import rehearsed
 from stack.advice import REHEARSE_AGAIN, about, next_step
 from stack.clock import clock
-from stack.failures import Failure, cannot_know, described
+from stack.failures import cannot_know
 
 from .. import console, target
-from ..dashboards.importing import import_dashboards
 from ..deployment import charts, deploy
 from ..deployment.engines import Engine, open_stack
 from ..deployment.leftovers import Audit
 from ..manner import MANNER
 from ..target import Target
+from . import deployed
 
 if TYPE_CHECKING:
     from rehearsal.account import Account
@@ -104,23 +103,8 @@ def deploy_command(
             console.confirm("Deploy?", yes=yes)
         report = deploy.run(chosen, engine, "up", total=_number(planned))
         if report.succeeded and not rehearse:
-            _import_dashboards(chosen, report)
+            report.warnings += [*deployed.import_all(chosen), *deployed.still_to_come(chosen)]
         finish(chosen, report, as_json, rehearse=rehearse)
-
-
-def _import_dashboards(chosen: Target, report: deploy.Report) -> None:
-    """Give the stack's Grafana, if it has one, the dashboards. What fails is a warning: the stack itself is up."""
-    if chosen.config.settings.observability.grafana == "none":
-        return
-    console.note("Importing the dashboards into Grafana ...")
-    try:
-        found = import_dashboards(chosen)
-    except (Failure, ClientError, BotoCoreError) as error:
-        said = described(error, chosen.stack).message
-        report.warnings.append(f"no dashboards: {said}. Try again: hyperpod dashboards {chosen.stack}")
-    else:
-        console.note(f"{len(found.dashboards)} dashboards are in {found.grafana}, folder HyperPod.")
-        report.warnings.extend(found.warnings)
 
 
 def settle(chosen: Target, engine: Engine, as_json: bool, *, rehearse: bool, lose: Collection[str] = ()) -> list[str]:

@@ -263,7 +263,7 @@ def test_a_deployment_ends_with_the_import_and_its_failure_is_a_warning(
     code, document = run_json(capsys, "deploy", "dev", "--yes")
     assert code == Exit.GOOD
     assert document["succeeded"] is True
-    (warning,) = document["warnings"]
+    warning, _ = document["warnings"]
     assert "permission denied: CreateWorkspaceServiceAccount" in warning
     assert "hyperpod dashboards dev" in warning
     account.assert_all_asked()

@@ -1,0 +1,63 @@
+"""A deployment ends with the nodes that are still to come."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+
+from operations.commands import deployed
+from operations.target import Target
+from stack.failures import Exit
+from tests.operations.aws import NODES, StubbedAws, cluster, node, run, stack
+from tests.operations.small import Planning
+
+MISSING = "nodes of workers that have no instance yet: {}. HyperPod goes on requesting them: hyperpod nodes dev --watch"
+
+
+@pytest.fixture
+def real(aws: StubbedAws, monkeypatch: pytest.MonkeyPatch) -> Target:
+    """A real stack, whose engine does what it is told."""
+    chosen = stack(aws)
+    monkeypatch.setattr("operations.target.load", lambda *_, **__: chosen)
+    for verbs in ("deploy", "changes"):
+        monkeypatch.setattr(
+            f"operations.commands.{verbs}.open_engine", lambda *_, **__: nullcontext((Planning(), None))
+        )
+    for module in ("operations.deployment.deploy.keep", "operations.commands.deploy.deploy.require_kept"):
+        monkeypatch.setattr(module, lambda *_, **__: None)
+    return chosen
+
+
+def answers(aws: StubbedAws, *nodes: dict[str, object]) -> None:
+    aws.answer("sagemaker", "describe_cluster", cluster())
+    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": list(nodes)})
+
+
+@pytest.mark.parametrize("verb", [("deploy", "dev"), ("scale", "workers", "4", "--stack", "dev")])
+def test_nodes_without_an_instance_are_told_of_after_an_update(
+    verb: tuple[str, ...], real: Target, aws: StubbedAws, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers(aws, node("controller", 1), node("workers", 1))
+    code, out, err = run(capsys, *verb, "--yes")
+    assert code == Exit.GOOD
+    assert MISSING.format(1) in " ".join((out + err).split())
+
+
+def test_the_cluster_is_asked_for_again_after_an_update(real: Target, aws: StubbedAws) -> None:
+    aws.answer("sagemaker", "describe_cluster", cluster(groups=(("workers", "ml.g5.16xlarge", 0),)))
+    assert real.cluster["InstanceGroups"][0]["TargetCount"] == 0
+    answers(aws, node("controller", 1))
+    (said,) = deployed.still_to_come(real)
+    assert said.startswith(MISSING.format(2))
+
+
+def test_a_cluster_with_all_of_its_nodes_has_nothing_to_tell(real: Target, aws: StubbedAws) -> None:
+    answers(aws, *NODES)
+    assert deployed.still_to_come(real) == []
+
+
+def test_what_cannot_be_asked_is_no_failure_of_the_deployment(real: Target, aws: StubbedAws) -> None:
+    aws.refuse("sagemaker", "describe_cluster", "AccessDeniedException", "not you")
+    (said,) = deployed.still_to_come(real)
+    assert said.startswith("which nodes are there is unknown: ")
