@@ -99,17 +99,20 @@ class EksAddons(ComponentResource):
     ``empties`` are those that a namespace needs until nothing is left in it: a pod stays Terminating without the driver
     that unmounts its volumes (spiffe/helm-charts, pull request 437), a volume without the one that deletes it (AWS
     samples, sample-aws-eks-auto-mode, cleanup playbook), and a Workload without Kueue, whose finalizer it has. Drivers
-    find AWS by its DNS and with its credentials.
+    find AWS by its DNS and with its credentials. ``of_nodes`` need no pods, and nodes need them to the end: what AWS's
+    guide wants deleted after HyperPod's own resources ("Deleting a SageMaker HyperPod cluster").
     """
 
     ebs_role: Output[str]
+    of_nodes: list[Resource]
     empties: list[Resource]
 
     def __init__(self, name: str, args: EksAddonsArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:EksAddons", name, None, opts)
         self._name, self._args, self._child = name, args, ResourceOptions(parent=self)
         self._known = self._identities()
-        self.empties = [self._install(addon) for addon in (*NODE_ADDONS, *POD_ADDONS)]
+        self.of_nodes = [self._install(addon) for addon in NODE_ADDONS]
+        self.empties = [*self.of_nodes, *(self._install(addon) for addon in POD_ADDONS)]
         self.register_outputs({})
 
     def of_sagemaker(self, cluster: Resource) -> None:

@@ -112,6 +112,7 @@ class Eks(ComponentResource):
             EksAddonsArgs(context=context, cluster_name=cluster_name, release=chart.release),
             ResourceOptions(parent=self),
         )
+        self.ready += self._addons.of_nodes
         self.volume_role = self._addons.ebs_role
         if context.prometheus and settings.observability.scraper != "none":
             metrics_scraper.scraper(f"{name}-scraper", args, context.prometheus, cluster.eks_cluster.arn, self._child)

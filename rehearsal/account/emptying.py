@@ -1,4 +1,7 @@
-"""What a namespace with claims needs until nothing is left in it: AWS lets all of it go, and the namespace stays."""
+"""What must not go before others have: AWS lets all of it go, and leaves something behind.
+
+A namespace with claims needs nodes, drivers and rights until nothing is left in it. Nodes need their add-ons.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +27,21 @@ _ADDONS = {
     # github.com/kubernetes-sigs/kueue, pkg/controller/jobframework: resource-in-use.
     "amazon-sagemaker-hyperpod-taskgovernance": "only its Kueue takes the finalizer off a Workload",
 }
+# SageMaker Developer Guide, "Deleting a SageMaker HyperPod cluster": its resources first, then those of EKS, or some
+# may linger. Of the add-ons those can wait for it that EKS calls active without nodes.
+_OF_NODES = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
 
 
 def check(account: Books, live: Live) -> None:
-    """Raises Refused where the running command lets a resource go before a namespace that needs it has gone."""
+    """Raises Refused where the running command lets a resource go before what needs it has gone."""
+    begins, _ = account.leaving.get((live.type, live.id), (0.0, 0.0))
+    if live.type == _ADDON and live.inputs["addonName"] in _OF_NODES:
+        nodes = [until for (kind, _), (_, until) in account.leaving.items() if kind == HYPERPOD_CLUSTER]
+        if begins < max(nodes, default=0.0):
+            raise Refused("Lingering", f"the HyperPod cluster still has nodes, and {live.inputs['addonName']} goes")
     why = _why(live)
     if not why:
         return
-    begins, _ = account.leaving.get((live.type, live.id), (0.0, 0.0))
     for namespace in sorted({one.split("/")[0] for kind, one in account.leaving if kind == _CLAIM}):
         _, gone = account.leaving.get((_NAMESPACE, namespace), (0.0, 0.0))
         if begins < gone:

@@ -222,3 +222,9 @@ def test_task_governance_outlives_the_namespaces_whose_workloads_it_finishes() -
     assert teams
     for team in teams:
         assert "eks-addons-amazon-sagemaker-hyperpod-taskgovernance" in everything_before(state, team)
+
+
+def test_the_add_ons_that_nodes_need_are_there_before_them_and_go_after_them() -> None:
+    """SageMaker Developer Guide, "Deleting a SageMaker HyperPod cluster": HyperPod's resources first, then EKS's."""
+    state = state_of("eks-gpu")
+    assert {f"eks-addons-{addon}" for addon in NODE_ADDONS} <= everything_before(state, one(state, "hyperpod-cluster"))

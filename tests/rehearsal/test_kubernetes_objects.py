@@ -220,3 +220,16 @@ def test_what_a_namespace_with_claims_needs_goes_only_after_it(
     # Nobody keeps volumes in a namespace without claims.
     account.leaving = {(NAMESPACE, "team"): (0, 40), (token, "one"): (0, 90)}
     emptying.check(account, account.live[token, "one"])
+
+
+@pytest.mark.parametrize(("addon", "early"), [("vpc-cni", True), ("kube-proxy", True), ("metrics-server", False)])
+def test_the_add_ons_of_nodes_go_after_the_nodes(account: Account, addon: str, early: bool) -> None:
+    account.adopt(ADDON, "one", "one", {"addonName": addon}, {})
+    account.leaving = {(HYPERPOD_CLUSTER, "arn"): (5, 605), (ADDON, "one"): (605, 635)}
+    emptying.check(account, account.live[ADDON, "one"])
+    account.leaving[ADDON, "one"] = (604, 634)
+    if early:
+        with pytest.raises(Refused, match=f"Lingering: the HyperPod cluster still has nodes, and {addon} goes"):
+            emptying.check(account, account.live[ADDON, "one"])
+    else:
+        emptying.check(account, account.live[ADDON, "one"])

@@ -170,8 +170,8 @@ def test_comes_up_and_leaves_nothing(option: str) -> None:
             for stack, limit in (
                 ("slurm-gpu", 1093),
                 ("slurm-trainium", 1093),
-                ("eks-gpu", 1614),
-                ("eks-trainium", 1614),
+                ("eks-gpu", 1629),
+                ("eks-trainium", 1629),
             )
         ),
     ],
