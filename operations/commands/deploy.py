@@ -22,6 +22,7 @@ from .. import console, target
 from ..deployment import charts, deploy
 from ..deployment.engines import Engine, open_stack
 from ..deployment.leftovers import Audit
+from ..kubernetes import governance
 from ..manner import MANNER
 from ..target import Target
 from . import deployed
@@ -185,6 +186,7 @@ def destroy_command(
                 finish(chosen, built, as_json, rehearse=rehearse)
         else:
             console.confirm(f"Delete all of {stack}, including its file system and all data on it?", yes=yes)
+            governance.end(chosen)
         report = deploy.destroy(chosen, engine, remove_leftovers=remove_leftovers)
         if account is not None and report.audit is not None:
             # The embedded account can be searched completely, not only by this stack's names and tags.
@@ -289,8 +291,7 @@ def by_component(report: deploy.Report) -> list[str]:
         parts = []
         for operation, names in operations.items():
             # Names that AWS's parts of one thing share are said once.
-            told = list(dict.fromkeys(names))
-            named = f": {', '.join(told)}" if operation in _NAMED or len(names) == 1 else ""
+            named = f": {', '.join(dict.fromkeys(names))}" if operation in _NAMED or len(names) == 1 else ""
             parts.append(f"{len(names)} {_WORDS.get(operation, operation)}{named}")
         lines.append(f"{component or 'stack':{width}}  {'; '.join(parts)}")
     return lines
@@ -353,8 +354,7 @@ def _show_success(report: deploy.Report, took: str, *, rehearse: bool) -> None:
     did = f"{number} resource{'s' if number > 1 else ''} {what}" if number else "no changes were needed"
     if report.predicted_seconds:
         took = f"{took}, in about {clock(report.predicted_seconds)} on AWS"
-    done = _DONE[report.command]
-    ended = f"was rehearsed, not {done}" if rehearse else f"is {done}"
+    ended = f"{'was rehearsed, not' if rehearse else 'is'} {_DONE[report.command]}"
     console.prose(f"{report.stack} {ended}: {did} in {took}.", "bold green")
     outputs = readable(report.outputs)
     width = max(map(len, outputs), default=0)

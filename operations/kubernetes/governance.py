@@ -16,6 +16,7 @@ from components.config.kubernetes_checks import quota_name
 from components.kubernetes.queues import shares
 from stack.failures import Failure, bad_input
 
+from ..console import note
 from ..target import Target
 
 # CreateClusterSchedulerConfig, PriorityClass: weights of 0 to 100.
@@ -132,6 +133,18 @@ def remove(chosen: Target, pause: float = _PAUSE_SECONDS) -> list[Change]:
                 kind.call(chosen, "delete", **{kind.id_key: summary[kind.id_key]})
             _wait_for_end(chosen, kind, arn, name, pause)
             changes.append(Change(what=f"{kind.title} {name}", done="deleted"))
+    return changes
+
+
+def end(chosen: Target) -> list[Change]:
+    """``remove`` for a stack that is about to be destroyed, whatever it uses and however much of it is there.
+
+    AWS would refuse only the cluster, after the namespaces and the add-on, without which no quota may go any more.
+    """
+    governed = chosen.on_eks and chosen.config.settings.charts.queues == "task-governance"
+    changes = remove(chosen) if governed and chosen.found_cluster else []
+    for change in changes:
+        note(f"{change.what}: {change.done}")
     return changes
 
 

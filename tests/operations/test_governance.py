@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
+from operations import target
+from operations.commands import deploy as commands
+from operations.deployment import deploy
+from operations.deployment.leftovers import Audit
 from operations.kubernetes import governance
 from operations.target import Target
 from stack.failures import Exit, Failure
@@ -16,6 +21,7 @@ ARN = "arn:aws:sagemaker:us-west-2:123456789012:cluster/abcdef123456"
 QUEUES = 'hyperpod:charts={"queues": "task-governance"}'
 TEAMS = 'hyperpod:teams=[{"name": "vision", "accelerators": 4}, {"name": "speech"}]'
 SCHEDULER = f"{ARN.replace('cluster/', 'cluster-scheduler-config/')}-1"
+REPORT = deploy.Report(stack="eks-gpu", command="destroy", engine="any", succeeded=True, audit=Audit())
 CLASSES = [{"Name": name, "Weight": weight} for name, weight in governance.PRIORITIES.items()]
 
 
@@ -137,6 +143,37 @@ def test_what_cannot_be_deleted_is_said(aws: StubbedAws) -> None:
     listed(aws, "compute_quotas", quota("DeleteFailed"))
     with pytest.raises(Failure, match="quota eks-gpu-training: DeleteFailed"):
         governance.remove(chosen, pause=0)
+
+
+def test_a_destroy_removes_them_first_where_there_may_be_any(
+    aws: StubbedAws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    did: list[str] = []
+    change = governance.Change(what="quota eks-gpu-training", done="deleted")
+
+    def remove(chosen: Target) -> list[governance.Change]:
+        did.append("remove")
+        return [change]
+
+    def destroy(chosen: Target, engine: Any, **more: Any) -> deploy.Report:
+        did.append("destroy")
+        return REPORT
+
+    monkeypatch.setattr(governance, "remove", remove)
+    monkeypatch.setattr(deploy, "destroy", destroy)
+    monkeypatch.setattr(commands, "open_engine", lambda *all_of_it, **more: nullcontext((None, None)))
+    chosen = governed(aws)
+    monkeypatch.setattr(target, "load", lambda name, overrides=None: chosen)
+    code, _, err = run(capsys, "destroy", "eks-gpu", "--yes")
+    assert (code, did) == (Exit.GOOD, ["remove", "destroy"])
+    assert "quota eks-gpu-training: deleted" in err
+
+
+def test_without_a_cluster_or_task_governance_a_destroy_has_nothing_to_remove(aws: StubbedAws) -> None:
+    aws.refuse("sagemaker", "describe_cluster", "ResourceNotFound", "Cluster with name eks-gpu not found")
+    assert governance.end(stack(aws, "eks-gpu", QUEUES)) == []
+    aws.assert_all_asked()
+    assert governance.end(stack(aws, "eks-gpu")) == governance.end(stack(aws, "dev")) == []
 
 
 @pytest.mark.parametrize("name", ["dev", "eks-gpu"])
