@@ -46,6 +46,10 @@ def bad_nodes(run: Run) -> str:
         _refused(nodes[one].api, other, {"metadata": {"labels": {HEALTH_LABEL: "x"}}}, "forbidden")
         # As HyperPod does once it has rebooted the node.
         run.kubectl.run("label", "node", one, f"{HEALTH_LABEL}={SCHEDULABLE}", "--overwrite")
+        run.kubectl.run("uncordon", one)
+        nodes[one].boot("second")
+        nodes[one].apply("replace", "cordoned")
+        nodes[one].apply("replace", "cordoned: UnschedulablePendingReplacement has not helped")
         nodes[one].apply("replace", "uncordoned: all is well again", wrong={})
         left = nodes[one].node()
         require(not left["spec"].get("unschedulable"), f"{one} is still cordoned")
@@ -86,6 +90,11 @@ class _Node:
             f"        - {shlex.quote(str(credential))}",
         )
         self._host.write(kubelet.KUBECONFIG, "\n".join((*lines, *users)) + "\n")
+        self.boot("first")
+
+    def boot(self, which: str) -> None:
+        """Give the boot that the node is in another id."""
+        self._host.write(kubernetes.BOOT_ID, f"{which}\n")
 
     @property
     def api(self) -> kubelet.Api:

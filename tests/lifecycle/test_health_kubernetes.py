@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hyperpod_node import kubelet
 from hyperpod_node.health import run as health
+from hyperpod_node.health.kubernetes import BOOT, BOOT_ID
 from hyperpod_node.host import Result
 
 from tests.lifecycle.fake_kubernetes import KUBECONFIG, STATUS, TOKEN, Kubernetes, serve
@@ -193,6 +194,39 @@ def test_whoever_uncordons_a_node_accepts_the_xids_so_far(host: FakeHost, kubern
     del kubernetes.own["spec"]["unschedulable"]
     assert once(host) == "uncordoned by somebody: looked at again in the next run"
     assert once(host) == "nothing to do"
+    assert kubernetes.own["metadata"]["annotations"] == {}
+
+
+def test_hyperpod_uncordons_what_it_has_rebooted_and_accepts_nothing_by_that(
+    host: FakeHost, kubernetes: Kubernetes
+) -> None:
+    with_policy(host, "reboot")
+    put(host, BOOT_ID, "first\n")
+    lose_a_gpu(host)
+    assert [once(host), once(host)] == ["cordoned", "cordoned and idle: UnschedulablePendingReboot"]
+    assert kubernetes.own["metadata"]["annotations"][BOOT] == "first"
+    # Its bootstrap clears the cordon.
+    kubernetes.own["metadata"]["labels"][STATUS] = "Schedulable"
+    del kubernetes.own["spec"]["unschedulable"]
+    put(host, BOOT_ID, "second\n")
+    assert [once(host), once(host)] == ["cordoned", "cordoned: UnschedulablePendingReboot has not helped"]
+    assert kubernetes.own["spec"] == {"unschedulable": True}
+    # Whoever uncordons it now has looked at it.
+    del kubernetes.own["spec"]["unschedulable"]
+    assert once(host) == "uncordoned by somebody: looked at again in the next run"
+    assert kubernetes.own["metadata"]["annotations"] == {}
+
+
+def test_a_node_that_a_reboot_has_helped_is_as_if_nothing_had_been(host: FakeHost, kubernetes: Kubernetes) -> None:
+    with_policy(host, "reboot")
+    put(host, BOOT_ID, "first\n")
+    lose_a_gpu(host)
+    assert [once(host), once(host)][-1] == "cordoned and idle: UnschedulablePendingReboot"
+    kubernetes.own["metadata"]["labels"][STATUS] = "Schedulable"
+    del kubernetes.own["spec"]["unschedulable"]
+    put(host, BOOT_ID, "second\n")
+    put(host, "/dev/nvidia3")
+    assert [once(host), once(host)] == ["uncordoned: all is well again", "nothing to do"]
     assert kubernetes.own["metadata"]["annotations"] == {}
 
 

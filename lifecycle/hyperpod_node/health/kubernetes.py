@@ -3,6 +3,8 @@
 * A kubelet may change its own node alone, and there its labels outside of Kubernetes' own, annotations and
   ``unschedulable``, but no taint (Kubernetes, "Admission Control in Kubernetes": NodeRestriction).
 * What is cordoned here has an annotation with the reason, and is uncordoned here when it is well again.
+* HyperPod uncordons a node that it has rebooted, and leaves its annotations (yuhuiaws/GPU-Fault-Recovery-System, from
+  an audit log; the guide does not say so). So a node that another boot finds uncordoned has nobody looked at.
 * A node that HyperPod has in its hands, or that somebody else has cordoned or tainted, is left alone.
 * At most one node, or 5 % of them, is out at a time, those in HyperPod's hands included; any other is only reported.
 * With policy reboot or replace, a cordoned node on which no job is left gets HyperPod's own label (SageMaker Developer
@@ -28,6 +30,8 @@ ORDERS = {"reboot": "UnschedulablePendingReboot", "replace": "UnschedulablePendi
 HYPERPODS = (*ORDERS.values(), "Unschedulable")
 # Our annotations: why the node was taken out, and which of the orders it was given.
 REASON, ORDERED = "hyperpod-health/reason", "hyperpod-health/ordered"
+# And the boot in which that was.
+BOOT, BOOT_ID = "hyperpod-health/boot", "/proc/sys/kernel/random/boot_id"
 # Taints of Kubernetes' own follow from conditions, and from the cordon itself.
 _OWN_TAINTS = "node.kubernetes.io/"
 _DEVICES = ("nvidia.com/", "aws.amazon.com/neuron", "vpc.amazonaws.com/efa")
@@ -35,9 +39,9 @@ _ENDED = ("Succeeded", "Failed")
 
 
 class Standing:
-    """How this node stands in Kubernetes."""
+    """How this node stands in Kubernetes; ``boot`` is the one that it is in, empty where that is not known."""
 
-    def __init__(self, node: Mapping[str, Any]) -> None:
+    def __init__(self, node: Mapping[str, Any], boot: str) -> None:
         metadata, spec = node["metadata"], node.get("spec", {})
         self.name, self.version = str(metadata["name"]), str(metadata["resourceVersion"])
         self.status = str((metadata.get("labels") or {}).get(STATUS, ""))
@@ -45,6 +49,7 @@ class Standing:
         self.cordoned = bool(spec.get("unschedulable"))
         self.taints = [str(taint["key"]) for taint in spec.get("taints") or []]
         self.ours = REASON in self.annotations
+        self.boot, self.rebooted = boot, self.annotations.get(BOOT, boot) != boot
 
 
 def apply(
@@ -62,7 +67,7 @@ def apply(
     wrong, and everything that was has been found well; ``devices``: whether the node has accelerators.
     """
     api = kubelet.connect(host)
-    node = Standing(api.node(api.own_name()))
+    node = Standing(api.node(api.own_name()), _boot(host))
     if node.status in HYPERPODS:
         return f"left to HyperPod: {node.status}"
     strange = [key for key in node.taints if not key.startswith(_OWN_TAINTS) and key not in taints]
@@ -70,7 +75,7 @@ def apply(
         return f"left to whoever has tainted it: {', '.join(strange)}"
     if node.cordoned and not node.ours:
         return "left to whoever has cordoned it"
-    if node.ours and not node.cordoned:
+    if node.ours and not node.cordoned and not node.rebooted:
         # Somebody has put it back to work, and knows what is wrong so far.
         xid.accept(memory)
         _change(api, node, cordon=False)
@@ -85,6 +90,11 @@ def apply(
     return _take_out(api, node, wrong, policy, devices)
 
 
+def _boot(host: Host) -> str:
+    file = host.path(BOOT_ID)
+    return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+
+
 def _take_out(api: kubelet.Api, node: Standing, wrong: Mapping[str, str], policy: str, devices: bool) -> str:
     reason = "; ".join(f"{check}: {why}" for check, why in wrong.items())[:LONGEST_REASON]
     if not node.ours:
@@ -93,9 +103,9 @@ def _take_out(api: kubelet.Api, node: Standing, wrong: Mapping[str, str], policy
             _change(api, node, cordon=True, reason=reason)
             refused = _too_many(api, node.name)
             if refused:
-                _change(api, Standing(api.node(node.name)), cordon=False)
+                _change(api, Standing(api.node(node.name), node.boot), cordon=False)
         return refused or "cordoned"
-    if node.annotations[REASON] != reason:
+    if node.annotations[REASON] != reason or node.rebooted:
         _change(api, node, cordon=True, reason=reason)
         return "cordoned"
     order = ORDERS.get(policy)
@@ -113,7 +123,7 @@ def _take_out(api: kubelet.Api, node: Standing, wrong: Mapping[str, str], policy
 
 def _change(api: kubelet.Api, node: Standing, cordon: bool, reason: Optional[str] = None) -> None:
     """Cordon or uncordon. Refused, and tried again in the next run, where somebody has changed the node meanwhile."""
-    annotations = {REASON: reason} if cordon else {REASON: None, ORDERED: None}
+    annotations = {REASON: reason, BOOT: node.boot or None} if cordon else {REASON: None, ORDERED: None, BOOT: None}
     metadata = {"resourceVersion": node.version, "annotations": annotations}
     api.patch_node(node.name, {"metadata": metadata, "spec": {"unschedulable": True if cordon else None}})
 
