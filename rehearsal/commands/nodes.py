@@ -67,7 +67,7 @@ def nodes_command(
 
     outcome, began = Outcome(stack=stack), time.monotonic()
     with interruptible():
-        run(project, chosen, outcome, console, Options(workers=workers, slurm=slurm), keep=keep)
+        run(project, chosen, outcome, console, Options(workers=workers, slurm=slurm, continuous=True), keep=keep)
     console.print(ending(outcome, time.monotonic() - began), soft_wrap=not console.is_terminal)
     write(outcome.as_json(), result)
     if report:

@@ -179,7 +179,7 @@ class Agent:
         hosts = list(hosts)
         for head in (host for host in hosts if host.role == "controller"):
             text = head.read(SLURM_CONF)
-            lines = [_node_line(host) for host in hosts if host.role == "worker"]
+            lines = [_node_line(host) for host in hosts if host.role != "controller"]
             # Before the first partition, which contains all nodes.
             place = text.index("PartitionName=")
             added = "".join(f"{line}\n" for line in lines if f"{line.split()[0]} " not in text)

@@ -259,10 +259,6 @@ def training(cluster: Cluster) -> str:
     return f"200 steps, loss {losses[0]:.2f} to {losses[-1]:.2f}, checkpoints at {', '.join(saved)}"
 
 
-BOOT: tuple[tuple[str, Act], ...] = (
-    ("scripts", scripts_succeeded),
-    ("all idle", all_idle),
-)
 AFTER: tuple[tuple[str, Act], ...] = (
     ("srun hostname", hostname_everywhere),
     ("ssh between nodes", ssh_between_all),

@@ -43,11 +43,16 @@ class Metadata:
 
 @dataclass
 class Options:
-    """What a scenario changes. ``efa``: whether instances have EFA if the catalogue says "maybe"."""
+    """What a scenario changes. ``efa``: whether instances have EFA if the catalogue says "maybe".
+
+    ``continuous``: nodes come when the controller is up, and Slurm hears of them when their scripts have ended. Else
+    all boot at once and Slurm knows them before, so that each node's own script tells how it fares.
+    """
 
     workers: int | None = None
     efa: bool | None = None
     controllers: int | None = None
+    continuous: bool = False
     # Groups that are added later.
     absent: frozenset[str] = frozenset()
     metadata: Metadata = field(default_factory=Metadata)
@@ -71,7 +76,6 @@ class Cluster:
         self.agent.leaf = self.options.leaf
         self.hosts: list[Host] = []
         self.scripts: dict[str, Lifecycle] = {}
-        self.idle_seconds = 0.0
         self._metadata: dict[str, Service] = {}
         self._numbers: dict[str, int] = {}
         self._files: Mapping[str, bytes] = {}
@@ -206,12 +210,16 @@ class Cluster:
             service.close()
 
     def start_hosts(self) -> None:
-        """Power on all hosts and let the agent prepare them. No lifecycle script runs yet."""
+        """Power on all hosts and let the agent prepare those that are the first. No lifecycle script runs yet."""
         # Started from this thread, since a host dies with the thread that started it.
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(self.power_on, self.hosts))
-        for host in self.hosts:
-            self.agent.prepare(host, self.hosts)
+        for host in self._first:
+            self.agent.prepare(host, self._first)
+
+    @property
+    def _first(self) -> list[Host]:
+        return self.of_role("controller") if self.options.continuous else self.hosts
 
     def script(
         self, host: Host, environment: Mapping[str, str] | None = None, files: Mapping[str, bytes] | None = None
@@ -224,14 +232,27 @@ class Cluster:
         return run
 
     def boot(self, on_tick: OnTick = lambda cluster: None) -> float:
-        """Run all lifecycle scripts in parallel and wait for them. Returns the seconds that this took."""
+        """Run all lifecycle scripts and wait for them. Returns the seconds that this took.
+
+        Where Slurm knows the nodes before, all workers are idle then: their scripts wait for it.
+        """
         began = time.monotonic()
-        for host in self.hosts:
+        for host in self._first:
             self.script(host)
+        if self.finish(on_tick) and self.options.continuous:
+            self._follow(on_tick)
+        return max((run.ended for run in self.scripts.values()), default=began) - began
+
+    def _follow(self, on_tick: OnTick) -> None:
+        """Boot the rest once the controller is up (SageMaker Developer Guide, "Continuous provisioning for enhanced
+        cluster operations with Slurm"), and then have Slurm hear of them (assumption slurm-names-last)."""
+        self.agent.tell(self.hosts)
+        for host in self.hosts:
+            if host.role != "controller":
+                self.agent.prepare(host, self.hosts)
+                self.script(host)
         self.finish(on_tick)
-        # A worker's script ends only once Slurm reports the worker idle.
-        self.idle_seconds = max((run.ended for run in self.scripts.values()), default=began) - began
-        return self.idle_seconds
+        self.agent.announce(self.hosts, whole=False)
 
     def finish(self, on_tick: OnTick = lambda cluster: None) -> bool:
         """Wait for the running scripts. Returns whether all succeeded."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections.abc import Callable
 
 from rich.console import Console
@@ -13,14 +14,17 @@ from stack.interrupts import Interrupted
 from stack.project import Project
 
 from . import audit
-from .checks import AFTER, BOOT, Act, scripts_succeeded
+from .checks import AFTER, Act, all_idle, scripts_succeeded
 from .cluster import Cluster, Options
-from .growth import reboot_others
+from .growth import holds, reboot_others, until
 from .outcome import Outcome, nodes_of
 from .recovery import lose_a_worker, reboot_controller
 from .sandbox import SandboxError
 from .show import Progress
 from .stack import StackError, bring_up
+
+# A worker's slurmd retries every two seconds, and the controller takes a moment to read its configuration.
+_JOIN_SECONDS = 60.0
 
 
 def run(
@@ -57,13 +61,14 @@ def _rehearse(cluster: Cluster, outcome: Outcome, progress: Progress, made: audi
     with progress.doing("the hosts start"):
         cluster.start_hosts()
     made.note([host.pid for host in cluster.hosts])
+    began = time.monotonic()
     cluster.boot(progress.booting)
     outcome.nodes = nodes_of(cluster)
     perform = _performer(cluster, outcome, progress)
-    booted = [perform(name, act) for name, act in BOOT]
-    outcome.all_idle_seconds = cluster.idle_seconds
+    booted = perform("scripts", scripts_succeeded) and perform("all idle", _idle_at_last)
+    outcome.all_idle_seconds = time.monotonic() - began
     progress.booted(outcome.nodes, outcome.all_idle_seconds)
-    if not all(booted):
+    if not booted:
         return
     for name, act in AFTER:
         perform(name, act)
@@ -77,6 +82,12 @@ def _rehearse(cluster: Cluster, outcome: Outcome, progress: Progress, made: audi
     perform("reboot of the controller", reboot_controller)
     perform("reboot of the others", reboot_others)
     made.note([host.pid for host in cluster.hosts])
+
+
+def _idle_at_last(cluster: Cluster) -> str:
+    """Workers of which Slurm hears after their scripts have ended take a moment."""
+    until("all workers are idle", lambda: holds(all_idle, cluster), _JOIN_SECONDS)
+    return all_idle(cluster)
 
 
 def _performer(cluster: Cluster, outcome: Outcome, progress: Progress) -> Callable[[str, Act], bool]:

@@ -36,10 +36,10 @@ class Progress:
             self._live.start()
 
     def booted(self, nodes: list[Node], seconds: float) -> None:
-        """Show that all scripts have ended."""
+        """Show how all nodes have booted."""
         self.close()
         self.console.print(timeline(nodes))
-        self.console.print(f"{len(nodes)} nodes: all scripts ended within [bold]{seconds:.2f} s[/]\n")
+        self.console.print(f"{len(nodes)} nodes: all workers idle after [bold]{seconds:.2f} s[/]\n")
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
