@@ -30,7 +30,9 @@ _IMAGE = "registry.k8s.io/kueue/kueue"
 _PODS_READY = "30m"
 # A job that never comes up is deactivated after that many tries, for its owner to see.
 _TRIES = 5
-_TIMEOUT_SECONDS = 900
+# The cluster is in service before its nodes are there (SageMaker API Reference, UpdateCluster, NodeProvisioningMode),
+# and Kueue's pods need one. Twice the longest that users report until instances have come, and some minutes.
+_TIMEOUT_SECONDS = 3600
 # Share of nodes without accelerators; the rest is for the cluster's own pods.
 _JOBS_SHARE_OF_SYSTEM_NODE = 0.5
 _FRAMEWORKS = ("batch/job", "kubeflow.org/mpijob", "kubeflow.org/pytorchjob")

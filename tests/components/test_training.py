@@ -80,6 +80,11 @@ def test_kueue_is_installed_after_the_nodes_and_its_objects_after_kueue() -> Non
     assert one(state, "training-queues-kueue").inputs.get("skipAwait") is not True
 
 
+def test_kueue_waits_for_nodes_that_come_when_the_cluster_is_in_service() -> None:
+    # stack/durations.csv: users report up to 25 minutes until instances are there.
+    assert one(planned(), "training-queues-kueue").inputs["timeout"] > 2 * 25 * 60
+
+
 def test_kueue_leaves_the_jobs_of_sagemakers_operator_to_that_operator() -> None:
     """SageMaker Developer Guide, "Task governance setup": the line of Kueue's file, spelled as the operator's kind."""
     found = {}
