@@ -77,6 +77,8 @@ def test_the_examples_in_its_comments_are_valid_too() -> None:
 def test_a_budget_is_filled_and_not_exceeded(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = run_json(capsys, "init", "trial", "--budget", "300")
     assert code == Exit.GOOD
+    assert found.keys() == {"file", "hourly_usd", "nodes", "zone", "offered_in", "quotas"}
+    assert found["zone"] == load((folder / "Pulumi.trial.yaml").read_text())["config"]["hyperpod:availabilityZoneId"]
     assert found["hourly_usd"] <= 300
     more = new_stack.planned(wanted(nodes=found["nodes"] + 1)).config
     assert estimate(more).hourly_usd > 300

@@ -237,8 +237,11 @@ def test_kubernetes_must_see_every_device_and_interface(
     first, second = ("hyperpod-i-workers1", ready, gpus, efa), ("hyperpod-i-workers2", "True", 8, 32)
     kubernetes(nodes=[kubernetes_node(*first), kubernetes_node(*second)])
     with_nodes_of_eks(aws)
-    found = {c.name: c.result for c in Validation(stack(aws, "eks-gpu")).kubernetes()}
-    assert found == {"Kubernetes sees workers-1": result, "Kubernetes sees workers-2": "PASS"}
+    worker, other = Validation(stack(aws, "eks-gpu")).kubernetes()
+    state = "Ready" if ready == "True" else "NotReady"
+    assert (worker.name, worker.result) == ("Kubernetes sees workers-1", result)
+    assert worker.detail == f"{state}, {gpus} of 8 accelerators, {efa} EFA interfaces"
+    assert (other.name, other.result) == ("Kubernetes sees workers-2", "PASS")
 
 
 @pytest.mark.parametrize(
