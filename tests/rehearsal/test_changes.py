@@ -183,6 +183,7 @@ def test_a_stack_becomes_what_another_file_says_and_stays_itself(tmp_path: Path)
     assert (step.config.settings.fsx.storage_gib, step.config.settings.protect) == (2400, False)
 
 
+@pytest.mark.slow
 def test_the_command_makes_one_change_after_the_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = tmp_path / "r.json"
     then = [

@@ -35,6 +35,7 @@ def test_a_component_has_when_a_resource_is_made_and_how_long_its_deletion_takes
     assert "11:12" not in drawn()
 
 
+@pytest.mark.slow
 def test_components_have_a_line_each_with_bars_on_one_axis_in_80_columns(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

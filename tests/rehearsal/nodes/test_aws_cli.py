@@ -15,6 +15,8 @@ from rehearsal.nodes.aws_endpoint import Endpoint
 from rehearsal.nodes.permissions import denied
 from rehearsal.nodes.stack import Stack
 
+# The nodes' tests use it as nodes do; the fast suite does not deploy a stack for it.
+pytestmark = pytest.mark.slow
 ADDRESS = "10.1.0.10"
 
 
