@@ -1,31 +1,24 @@
-"""The verbs ``deploy``, ``preview`` and ``destroy``: their options, confirmations and output."""
+"""The verbs ``deploy``, ``preview`` and ``destroy``: their options and confirmations."""
 
 from __future__ import annotations
 
-import shutil
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from components.kubernetes.charts import FOLDER, HYPERPOD, KUEUE, faults
-from components.names import readable
 from operations.deployment.rehearse import rehearsed
-from stack.advice import REHEARSE_AGAIN, about, next_step
-from stack.clock import clock
-from stack.failures import cannot_know
+from stack.advice import REHEARSE_AGAIN, next_step
 
 from .. import console, target
-from ..deployment import charts, deploy
+from ..deployment import beforehand, deploy
 from ..deployment.engines import Engine, open_stack
-from ..deployment.leftovers import Audit
 from ..kubernetes import governance
 from ..manner import MANNER
 from ..target import Target
 from . import deployed
+from .deploy_report import document, number, show, show_inputs, show_plan
 
 if TYPE_CHECKING:
     from rehearsal.account import Account
@@ -52,16 +45,6 @@ Lose = Annotated[
     ),
 ]
 InstallCli = Annotated[bool, typer.Option("--install-cli", help="Install the Pulumi CLI if it is missing.")]
-_DONE = {"up": "deployed", "preview": "previewed", "destroy": "destroyed", "refresh": "refreshed"}
-_WORDS = {
-    "create": "to create",
-    "update": "to change",
-    "replace": "to replace",
-    "delete": "to delete",
-    "same": "unchanged",
-}
-# What a person wants to see named before agreeing.
-_NAMED = ("update", "replace", "delete")
 
 
 def deploy_command(
@@ -102,7 +85,7 @@ def deploy_command(
         elif not rehearse:
             show_plan(planned)
             console.confirm("Deploy?", yes=yes)
-        report = deploy.run(chosen, engine, "up", total=_number(planned))
+        report = deploy.run(chosen, engine, "up", total=number(planned))
         if report.succeeded and not rehearse:
             report.warnings += [*deployed.import_all(chosen), *deployed.still_to_come(chosen)]
         finish(chosen, report, as_json, rehearse=rehearse)
@@ -149,7 +132,7 @@ def preview_command(
             )
         planned = deploy.run(chosen, engine, "preview")
         if diff and not as_json:
-            _show_inputs(planned)
+            show_inputs(planned)
         finish(chosen, planned, as_json, rehearse=rehearse)
 
 
@@ -207,9 +190,9 @@ def open_engine(
 ) -> Iterator[tuple[Engine, Account | None]]:
     if not rehearse:
         if chosen.on_eks:
-            _require_aws_cli()
+            beforehand.require_aws_cli()
             if create:
-                _bring_charts()
+                beforehand.bring_charts()
         yield open_stack(chosen, create=create, install_cli=install_cli), None
         return
     console.note(f"Rehearsing {chosen.stack}: {chosen.config.title} in {chosen.config.region.name} ...")
@@ -220,34 +203,6 @@ def open_engine(
     except KeyboardInterrupt:
         console.note(f"Cancelled.\nNext: {_again()}", "yellow")
         raise
-
-
-def _require_aws_cli() -> None:
-    """pulumi-eks checks the AWS CLI's version, and the Kubernetes provider gets every token from it."""
-    if shutil.which("aws") is None:
-        raise cannot_know(
-            "an EKS stack needs the AWS CLI on PATH: pulumi-eks and the Kubernetes provider call it",
-            "install version 2: https://docs.aws.amazon.com/cli/latest/userguide/getting-started-install.html",
-        )
-
-
-def _bring_charts() -> None:
-    """Download the charts that `pulumi up` installs on EKS, unless the pinned ones are there."""
-    for chart in (HYPERPOD, KUEUE):
-        if faults(chart, target.ROOT / FOLDER / chart.name):
-            console.note(f"Downloading the chart {chart.name} {chart.version} ...")
-            charts.bring(chart)
-
-
-def tally(report: deploy.Report) -> dict[str, int]:
-    """How many resources are created, changed and so on; Pulumi's own counts have components and providers as well."""
-    changed = Counter(change.rpartition(" (")[2].rstrip(")") for change in report.changes)
-    # The embedded engine does not list what it deletes.
-    return {**(changed or report.counts), "same": report.counts.get("same", 0)}
-
-
-def _number(report: deploy.Report) -> int:
-    return sum(number for operation, number in tally(report).items() if operation != "same")
 
 
 def finish(chosen: Target, report: deploy.Report, as_json: bool, *, rehearse: bool) -> NoReturn:
@@ -261,124 +216,10 @@ def finish(chosen: Target, report: deploy.Report, as_json: bool, *, rehearse: bo
     if as_json:
         console.emit(document(report))
     else:
-        _show(report, rehearse=rehearse)
+        show(report, rehearse=rehearse)
     raise typer.Exit(report.code)
 
 
 def _again() -> str:
     """The command that was cancelled."""
     return f"{MANNER.line}    # AWS was not touched, and the embedded account is gone with all that was made in it"
-
-
-def document(report: deploy.Report) -> dict[str, Any]:
-    """The documented form of --json."""
-    found = about(report.cause.text).code if report.cause else ""
-    return {**asdict(report), "code": found, "exit_code": int(report.code)}
-
-
-def counted(counts: dict[str, int]) -> str:
-    """For example ``92 to create, 3 unchanged``."""
-    known = [f"{counts[operation]} {words}" for operation, words in _WORDS.items() if counts.get(operation)]
-    rest = [f"{number} {operation}" for operation, number in counts.items() if operation not in _WORDS and number]
-    return ", ".join(known + rest) or "nothing to do"
-
-
-def by_component(report: deploy.Report) -> list[str]:
-    """A line for each component: how many resources it creates, and the names of what else happens to some."""
-    width = max((len(name or "stack") for name in report.components), default=0)
-    lines = []
-    for component, operations in report.components.items():
-        parts = []
-        for operation, names in operations.items():
-            # Names that AWS's parts of one thing share are said once.
-            named = f": {', '.join(dict.fromkeys(names))}" if operation in _NAMED or len(names) == 1 else ""
-            parts.append(f"{len(names)} {_WORDS.get(operation, operation)}{named}")
-        lines.append(f"{component or 'stack':{width}}  {'; '.join(parts)}")
-    return lines
-
-
-def _show_inputs(report: deploy.Report) -> None:
-    for resource, inputs in report.inputs.items():
-        console.say(f"  {resource}", "bold")
-        for path, (before, after) in inputs.items():
-            console.say(f"    {path}: {before} -> {after}")
-
-
-def show_plan(report: deploy.Report) -> None:
-    for line in by_component(report):
-        console.note(f"  {line}", "")
-    for name, what in report.lost.items():
-        console.note(f"  {name} is removed: {what}", "bold red")
-    console.note(counted(tally(report)), "bold")
-
-
-def _show(report: deploy.Report, *, rehearse: bool) -> None:
-    what = f"{'rehearsed ' if rehearse else ''}{report.command} of {report.stack}"
-    took = f"{clock(report.seconds)}{' here' if rehearse else ''}"
-    if report.cancelled:
-        console.say(f"Cancelled {what} after {took}.", "bold yellow")
-    elif not report.succeeded:
-        console.say(f"{what[0].upper()}{what[1:]} failed after {took}.", "bold red")
-    if report.cause:
-        console.say("What failed first:", "bold")
-        console.prose(f"  {report.cause}")
-    if report.others:
-        names = ", ".join(dict.fromkeys(cause.resource or cause.text.splitlines()[0] for cause in report.others))
-        console.prose(f"  Failed later, mostly as a consequence: {names}", "dim")
-    for log in report.node_logs:
-        console.say(f"The end of {log.stream}:", "bold")
-        for line in log.lines:
-            console.say(f"  {line}")
-    for warning in report.warnings:
-        console.prose(f"Warning: {warning}", "yellow")
-    if report.succeeded:
-        _show_success(report, took, rehearse=rehearse)
-    if report.audit:
-        _show_audit(report)
-    if report.next_step:
-        console.prose(f"Next: {report.next_step}")
-    if report.cause:
-        console.prose(about(report.cause.text).more, "dim")
-
-
-def _show_success(report: deploy.Report, took: str, *, rehearse: bool) -> None:
-    if report.command == "preview":
-        for line in by_component(report):
-            console.say(f"  {line}")
-        for name, what in report.lost.items():
-            console.say(f"  {name} is removed: {what}", "bold red")
-        console.say(f"{report.stack}: {counted(tally(report))}.", "bold")
-        return
-    number = _number(report)
-    what = "deleted" if report.command == "destroy" else "changed"
-    did = f"{number} resource{'s' if number > 1 else ''} {what}" if number else "no changes were needed"
-    if report.predicted_seconds:
-        took = f"{took}, in about {clock(report.predicted_seconds)} on AWS"
-    ended = f"{'was rehearsed, not' if rehearse else 'is'} {_DONE[report.command]}"
-    console.prose(f"{report.stack} {ended}: {did} in {took}.", "bold green")
-    outputs = readable(report.outputs)
-    width = max(map(len, outputs), default=0)
-    for key, value in outputs.items():
-        console.say(f"  {key:{width}}  {value}")
-
-
-def _show_audit(report: deploy.Report) -> None:
-    audit = report.audit or Audit()
-    for line in audit.removed:
-        console.say(f"  removed {line}")
-    for line in audit.kept:
-        console.say(f"  kept on purpose: {line}")
-    if left := audit.of_the_stack:
-        console.say(f"{len(left)} of the stack's resources are left and cost money until you delete them:", "bold red")
-        for one in left:
-            console.say(f"  {one.kind} {one.id}    {one.command}")
-    if by_aws := [one for one in audit.leftovers if one.by_aws]:
-        console.say("AWS created these itself and does not delete them:", "bold")
-        for one in by_aws:
-            console.say(f"  {one.kind} {one.id}    {one.command}")
-        if not report.next_step:
-            console.say(f"  to delete them: hyperpod destroy {report.stack} --remove-leftovers")
-    for line in audit.unknown:
-        console.say(f"  could not search: {line}", "yellow")
-    if report.succeeded and not audit.leftovers and not audit.unknown:
-        console.say("Nothing is left in the account.", "green")

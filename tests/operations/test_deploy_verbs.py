@@ -17,7 +17,8 @@ import pytest
 from pulumi import automation
 
 from operations import records, target
-from operations.commands.deploy import _show_success, counted, open_engine, tally
+from operations.commands.deploy import open_engine
+from operations.commands.deploy_report import _show_success, counted, tally
 from operations.deployment import deploy, engines, leftovers
 from operations.deployment.deploy import Report
 from operations.deployment.errors import DEPLOYMENTS
@@ -346,10 +347,10 @@ def test_an_eks_stack_gets_the_charts_that_it_lacks_before_the_engine_starts(
 ) -> None:
     brought: list[str] = []
     monkeypatch.setattr(
-        "operations.commands.deploy.faults", lambda chart, folder: [chart.name][: chart.name != "kueue"]
+        "operations.deployment.beforehand.faults", lambda chart, folder: [chart.name][: chart.name != "kueue"]
     )
     monkeypatch.setattr("operations.deployment.charts.bring", lambda chart: brought.append(chart.name))
-    monkeypatch.setattr("operations.commands.deploy._require_aws_cli", lambda: None)
+    monkeypatch.setattr("operations.deployment.beforehand.require_aws_cli", lambda: None)
     with (
         pytest.raises(Failure, match="no Pulumi CLI"),
         open_engine(target.load("eks-gpu"), False, None, create=True, install_cli=False),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from operations import target
-from operations.commands.deploy import by_component
+from operations.commands.deploy_report import by_component
 from operations.deployment import deploy
 from operations.deployment.rehearse import rehearsed
 from operations.target import Target
