@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from components.estimates import cost
@@ -18,8 +18,9 @@ WORKERS = "hyperpod:workers"
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """A group's new size. ``values`` are the changed configuration values, by path."""
+    """A group's new size. ``values`` are the changed configuration values, by path; ``target``: the stack with them."""
 
+    target: Target
     group: str
     before: int
     after: int
@@ -54,6 +55,7 @@ def scaled(target: Target, group: str, count: int) -> Scaling:
     workers[place] |= changed
     after = targets.load(target.stack, [f"{WORKERS}={json.dumps(workers)}"], target.project.folder)
     return Scaling(
+        target=replace(after, aws=target.aws),
         group=group,
         before=sizes[group].count,
         after=count,

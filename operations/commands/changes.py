@@ -13,7 +13,7 @@ from .. import console, target
 from ..cluster import changes, scale
 from ..cluster import nodes as cluster_nodes
 from ..cluster.node import Node
-from ..deployment import deploy
+from ..deployment import beforehand, deploy
 from ..target import Target
 from .deploy import InstallCli, Rehearse, finish, open_engine, settle
 from .deployed import still_to_come
@@ -135,6 +135,8 @@ def scale_command(
     wanted = scale.scaled(chosen, group, count)
     if wanted.before == wanted.after:
         console.note(f"{group} already has {count} nodes in the configuration.")
+    if not rehearse:
+        beforehand.require_plans(wanted.target)
     with open_engine(chosen, rehearse, None, create=False, install_cli=install_cli) as (engine, _):
         if rehearse:
             deploy.run(chosen, engine, "up")

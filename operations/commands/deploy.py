@@ -193,6 +193,8 @@ def open_engine(
             beforehand.require_aws_cli()
             if create:
                 beforehand.bring_charts()
+        if create:
+            beforehand.require_plans(chosen)
         yield open_stack(chosen, create=create, install_cli=install_cli), None
         return
     console.note(f"Rehearsing {chosen.stack}: {chosen.config.title} in {chosen.config.region.name} ...")

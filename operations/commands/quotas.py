@@ -25,7 +25,8 @@ def quotas_command(stack: console.Stack, as_json: console.Json = False) -> None:
       hyperpod quotas slurm-gpu --json
     """
     chosen = target.load(stack)
-    checks = [*quotas.check(chosen), *plans.check(chosen)]
+    used = plans.users(chosen)
+    checks = [*quotas.check(chosen), *(plans.check(chosen, arn, groups) for arn, groups in used.items())]
     if as_json:
         console.emit(checks)
     else:

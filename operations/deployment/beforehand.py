@@ -1,14 +1,18 @@
-"""What has to be there before a deployment begins: programs, and charts."""
+"""What has to be there before a deployment begins: programs, charts, and the capacity that is paid in advance."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
 
+from components.config import InstanceGroup
 from components.kubernetes.charts import FOLDER, HYPERPOD, KUEUE, faults
-from stack.failures import cannot_know
+from stack.failures import bad_input, cannot_know
 
 from .. import target as targets
 from ..console import note
+from ..spending import plans
+from ..target import Target
 from . import charts
 
 
@@ -27,3 +31,36 @@ def bring_charts() -> None:
         if faults(chart, targets.ROOT / FOLDER / chart.name):
             note(f"Downloading the chart {chart.name} {chart.version} ...")
             charts.bring(chart)
+
+
+def require_plans(target: Target) -> None:
+    """Refuse training plans that are not for these nodes, before the network and the storage for them are made.
+
+    Where nodes have their plan already, as when it ends while they run, it is only said: other changes go on. Asks AWS
+    nothing for a stack without plans.
+    """
+    wrong = []
+    for arn, groups in plans.users(target).items():
+        found = plans.check(target, arn, groups)
+        if found.result == "PASS":
+            continue
+        words = f"{found.name}: {found.why}"
+        if found.result == "FAIL" and not _have(target, arn, groups):
+            wrong.append(words)
+        else:
+            note(f"Warning: {words}", "yellow")
+    if wrong:
+        raise bad_input(
+            f"nothing was changed. {'; '.join(wrong)}",
+            f"name a plan for these nodes, or none, in hyperpod:workers; then `hyperpod quotas {target.stack}`",
+        )
+
+
+def _have(target: Target, arn: str, groups: Collection[InstanceGroup]) -> bool:
+    """Whether the cluster has all these groups with this plan, and as many nodes in each (DescribeCluster)."""
+    deployed = {one["InstanceGroupName"]: one for one in (target.found_cluster or {}).get("InstanceGroups", [])}
+    return all(
+        deployed.get(group.name, {}).get("TrainingPlanArn") == arn
+        and deployed[group.name]["TargetCount"] >= group.count
+        for group in groups
+    )

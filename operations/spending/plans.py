@@ -18,17 +18,18 @@ _FOR = "hyperpod-cluster"
 _USABLE = ("Scheduled", "Active")
 
 
-def check(target: Target) -> Iterator[Check]:
-    """One for each plan, with what of it does not fit. What cannot be asked is UNKNOWN, and says why."""
-    users: dict[str, list[InstanceGroup]] = {}
+def users(target: Target) -> dict[str, list[InstanceGroup]]:
+    """The worker groups of each plan that the stack names, by its ARN."""
+    found: dict[str, list[InstanceGroup]] = {}
     for group in target.config.worker_groups:
         if group.worker and (arn := group.worker.training_plan_arn):
-            users.setdefault(arn, []).append(group)
-    for arn, groups in users.items():
-        yield _check(target, arn.rsplit("/", 1)[1], groups)
+            found.setdefault(arn, []).append(group)
+    return found
 
 
-def _check(target: Target, name: str, groups: Sequence[InstanceGroup]) -> Check:
+def check(target: Target, arn: str, groups: Sequence[InstanceGroup]) -> Check:
+    """What of a plan does not fit the groups that name it. What cannot be asked is UNKNOWN, and says why."""
+    name = arn.rsplit("/", 1)[1]
     limit, why, unknown = None, "", False
     try:
         plan = target.aws.client("sagemaker").describe_training_plan(TrainingPlanName=name)

@@ -1,4 +1,4 @@
-"""``quotas`` says where a training plan is not for the nodes that name it."""
+"""``quotas`` says where a training plan is not for the nodes that name it, and nothing is deployed with it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from operations.aws import Aws
+from operations.cluster import scale
+from operations.commands.deploy import open_engine
+from operations.deployment import beforehand
 from operations.spending import plans, quotas
-from stack.failures import Exit
-from tests.operations.aws import StubbedAws, run, stack
+from operations.target import Target
+from stack.failures import Exit, Failure
+from tests.operations.aws import StubbedAws, cluster, run, stack
 from tests.rows import each
 
 ARN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p5-week"
@@ -34,7 +38,8 @@ BAD: dict[str, tuple[tuple[dict[str, Any], list[dict[str, Any]]], str]] = {
 }
 
 
-def asked(aws: StubbedAws, answer: dict[str, Any], groups: list[dict[str, Any]]) -> list[quotas.Check]:
+def with_plan(aws: StubbedAws, answer: dict[str, Any], groups: list[dict[str, Any]]) -> Target:
+    """A stack whose groups name a plan, of which AWS says this."""
     parts = [PART, *answer.get("ReservedCapacitySummaries", [])][-1:]
     arns = {"ReservedCapacitySummaries": [one | {"ReservedCapacityArn": f"{ARN:x<60}"} for one in parts]}
     aws.answer(
@@ -43,22 +48,29 @@ def asked(aws: StubbedAws, answer: dict[str, Any], groups: list[dict[str, Any]])
         {"TrainingPlanArn": ARN, "TrainingPlanName": "p5-week", **GOOD, **answer, **arns},
         TrainingPlanName="p5-week",
     )
+    return naming(aws, groups)
+
+
+def naming(aws: StubbedAws, groups: list[dict[str, Any]]) -> Target:
+    """A stack whose groups name a plan."""
     text = str(groups).replace("'", '"')
-    return list(
-        plans.check(stack(aws, "slurm-gpu", f"hyperpod:workers={text}", "hyperpod:availabilityZoneId=usw2-az2"))
-    )
+    return stack(aws, "slurm-gpu", f"hyperpod:workers={text}", "hyperpod:availabilityZoneId=usw2-az2")
+
+
+def checked(target: Target) -> list[quotas.Check]:
+    return [plans.check(target, arn, groups) for arn, groups in plans.users(target).items()]
 
 
 @each(BAD)
 def test_a_plan_that_is_for_something_else_fails(case: Any, said: str, aws: StubbedAws) -> None:
-    (found,) = asked(aws, *case)
+    (found,) = checked(with_plan(aws, *case))
     assert (found.result, found.why) == ("FAIL", said)
 
 
 def test_a_plan_for_these_nodes_passes_and_is_asked_once(aws: StubbedAws) -> None:
-    (found,) = asked(aws, {}, [P5 | {"count": 2}, P5 | {"name": "more", "count": 2}])
+    (found,) = checked(with_plan(aws, {}, [P5 | {"count": 2}, P5 | {"name": "more", "count": 2}]))
     assert (found.result, found.needed, found.limit, found.why) == ("PASS", 4, 4.0, "")
-    assert list(plans.check(stack(aws))) == []
+    assert plans.users(stack(aws)) == {}
     aws.assert_all_asked()
 
 
@@ -83,7 +95,7 @@ def test_a_plan_that_is_not_there_fails_and_one_that_nobody_may_see_is_unknown(
     tmp_path: Any,
 ) -> None:
     aws.refuse("sagemaker", "describe_training_plan", code)
-    (found,) = plans.check(
+    (found,) = checked(
         stack(
             aws,
             "slurm-gpu",
@@ -92,10 +104,71 @@ def test_a_plan_that_is_not_there_fails_and_one_that_nobody_may_see_is_unknown(
     )
     assert found.result == result
     assert said in found.why
-    monkeypatch.setattr(plans, "check", lambda _: [found])
+    monkeypatch.setattr(plans, "users", lambda _: {ARN: []})
+    monkeypatch.setattr(plans, "check", lambda *_: found)
     monkeypatch.setattr(quotas, "check", lambda _: [])
     on(aws)
     shown, out, _ = run(capsys, "quotas", "dev")
     assert shown == (Exit.FAILED if result == "FAIL" else Exit.CANNOT_KNOW)
     assert f"{result} sagemaker: training plan p5-week" in " ".join(out.split())
     assert "Request" not in out
+
+
+# Before a deployment
+
+
+def deployed(aws: StubbedAws, *groups: dict[str, Any]) -> None:
+    """The cluster that AWS describes; none without groups."""
+    if groups:
+        aws.answer("sagemaker", "describe_cluster", cluster() | {"InstanceGroups": list(groups)})
+    else:
+        aws.refuse("sagemaker", "describe_cluster", "ResourceNotFound")
+
+
+def has_plan(count: int) -> dict[str, Any]:
+    """A group of a cluster that has the plan (SageMaker API Reference, ClusterInstanceGroupDetails)."""
+    return {"InstanceGroupName": "workers", "TargetCount": count, "TrainingPlanArn": ARN}
+
+
+@each(BAD)
+def test_nothing_is_deployed_with_a_plan_that_is_for_something_else(case: Any, said: str, aws: StubbedAws) -> None:
+    target = with_plan(aws, *case)
+    deployed(aws)
+    with (
+        pytest.raises(Failure, match=r"nothing was changed\. training plan p5-week") as refused,
+        open_engine(target, False, None, create=True, install_cli=False),
+    ):
+        pass
+    assert refused.value.message.endswith(said)
+    assert (refused.value.code, refused.value.hint.count("hyperpod quotas slurm-gpu")) == (Exit.BAD_INPUT, 1)
+
+
+def test_a_plan_that_ends_under_running_nodes_is_said_and_other_changes_go_on(
+    aws: StubbedAws, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = with_plan(aws, {"Status": "Expired"}, [P5])
+    deployed(aws, has_plan(4))
+    beforehand.require_plans(target)
+    assert (
+        "Warning: training plan p5-week (hyperpod:workers, trainingPlanArn): it is Expired" in capsys.readouterr().err
+    )
+    # More nodes than it has, or another group, do need it.
+    for count, groups in ((2, [P5]), (4, TWO)):
+        again = with_plan(aws, {"Status": "Expired"}, groups)
+        deployed(aws, has_plan(count))
+        with pytest.raises(Failure, match="it is Expired"):
+            beforehand.require_plans(again)
+
+
+def test_a_plan_that_nobody_may_see_stops_no_deployment(aws: StubbedAws, capsys: pytest.CaptureFixture[str]) -> None:
+    target = naming(aws, [P5])
+    aws.refuse("sagemaker", "describe_training_plan", "AccessDenied")
+    beforehand.require_plans(target)
+    assert "permission denied: DescribeTrainingPlan" in capsys.readouterr().err
+
+
+def test_a_group_does_not_grow_beyond_its_plan(aws: StubbedAws) -> None:
+    grown = scale.scaled(with_plan(aws, {}, [P5]), "workers", 5).target
+    deployed(aws, has_plan(4))
+    with pytest.raises(Failure, match="it has 4 instances, and the groups 5"):
+        beforehand.require_plans(grown)
