@@ -146,8 +146,8 @@ def refusing() -> Iterator[Callable[..., RefusingAws]]:
 
 
 @pytest.fixture
-def on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Aws], None]:
-    """Make the verbs talk to an account, and keep their records out of the checkout."""
+def on(monkeypatch: pytest.MonkeyPatch) -> Callable[[Aws], None]:
+    """Make the verbs talk to an account."""
     load = target.load
 
     def use(aws: Aws) -> None:
@@ -157,7 +157,6 @@ def on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Aws], None]
 
         monkeypatch.setattr(target, "load", loaded)
 
-    monkeypatch.setattr("operations.records.FOLDER", str(tmp_path / "records"))
     return use
 
 

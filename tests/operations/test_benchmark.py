@@ -27,6 +27,7 @@ from tests.operations.aws import (
     with_nodes,
     with_session,
 )
+from tests.support import ROOT
 
 On = Callable[[Aws], None]
 HEAD = """\
@@ -160,6 +161,10 @@ def test_slurm_runs_the_nodes_own_command_and_keeps_history_and_picture(
     (kept,) = records.read(stack(aws), "benchmarks")
     assert (kept["collective"], kept["peak"], kept["passed"]) == ("all_gather", 3.0, passed)
     assert kept["time"]
+
+
+def test_what_a_test_records_is_not_in_the_checkout(aws: StubbedAws) -> None:
+    assert not records.folder(stack(aws)).is_relative_to(ROOT)
 
 
 @pytest.fixture
