@@ -51,12 +51,14 @@ def errors_command(
             console.prose(f"  {one.message}")
             console.prose(f"  Next: {one.next_step}", "dim")
             console.prose(f"  {about(one.message).more}", "dim")
-        for line in problems.unknown:
-            console.say(f"could not query {line}", "yellow")
+        for why, sources in problems.unasked().items():
+            console.prose(f"could not query {', '.join(sources)}: {why}", "yellow")
         if not problems.found:
             if problems.unknown:
                 console.say(f"Nothing was found for {stack}, but some sources could not be queried.", "yellow")
             else:
                 console.say(f"Nothing went wrong with {stack} in the last {hours:g} hours.", "green")
+        if problems.next_step:
+            console.prose(f"Next: {problems.next_step}")
     found = Exit.FAILED if problems.found else Exit.CANNOT_KNOW if problems.unknown else Exit.GOOD
     raise typer.Exit(found)

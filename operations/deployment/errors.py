@@ -13,7 +13,7 @@ from pulumi import automation
 
 from stack.advice import next_step
 from stack.events import name_of
-from stack.failures import Failure, cannot_know, explain, is_missing, reason
+from stack.failures import Failure, cannot_know, described, is_missing, reason
 
 from .. import records
 from ..cluster.interfaces import in_the_way
@@ -42,10 +42,18 @@ class Problem:
 
 @dataclass
 class Problems:
-    """What was found, newest first, and the sources that could not be queried."""
+    """What was found, newest first, the sources that could not be queried, and what to do about the first of those."""
 
     found: list[Problem] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+    next_step: str = ""
+
+    def unasked(self) -> dict[str, list[str]]:
+        """The sources that could not be queried, by the reason."""
+        found: dict[str, list[str]] = {}
+        for source, _, why in (line.partition(": ") for line in self.unknown):
+            found.setdefault(why, []).append(source)
+        return found
 
 
 def collect(target: Target, since: timedelta) -> Problems:
@@ -57,12 +65,13 @@ def collect(target: Target, since: timedelta) -> Problems:
             for one in look(target, start):
                 if one.time >= start:
                     problems.found.append(one)
-        except (Failure, automation.CommandError) as error:
-            failure = explain(error, target.stack)
-            problems.unknown.append(f"{source}: {failure.message if failure else error}")
-        except (ClientError, BotoCoreError) as error:
-            if not (isinstance(error, ClientError) and is_missing(error)):
-                problems.unknown.append(f"{source}: {reason(error)}")
+        except (Failure, automation.CommandError, ClientError, BotoCoreError) as error:
+            if isinstance(error, ClientError) and is_missing(error):
+                continue
+            failure = described(error, target.stack)
+            why = reason(error) if isinstance(error, ClientError | BotoCoreError) else failure.message
+            problems.unknown.append(f"{source}: {why}")
+            problems.next_step = problems.next_step or failure.hint
     problems.found.sort(key=lambda one: one.time, reverse=True)
     return problems
 

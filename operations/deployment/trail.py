@@ -11,7 +11,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stack.failures import cannot_know, reason
+from stack.failures import NO_CREDENTIALS, cannot_know, reason
 
 from ..target import Target
 from .tagged import arns
@@ -45,7 +45,8 @@ class Refused:
 def refused(target: Target, start: datetime) -> Iterator[Refused]:
     """Refused calls since ``start`` that name the cluster, or a resource of the stack by its id, newest first.
 
-    If a source cannot be queried, a Failure at the end says so; what was found before still counts.
+    If a source cannot be queried, a Failure at the end says so; what was found before still counts. Without credentials
+    none can, and the error says so.
     """
     ids, unseen = _ids(target)
     home = target.aws.region
@@ -61,6 +62,8 @@ def refused(target: Target, start: datetime) -> Iterator[Refused]:
                     break
                 if found := _refusal(target, event, ids):
                     yield found
+        except NO_CREDENTIALS:
+            raise
         except (ClientError, BotoCoreError) as error:
             unseen.append(f"{reason(error)} in {region}")
     if unseen:
@@ -78,6 +81,8 @@ def _ids(target: Target) -> tuple[set[str], list[str]]:
     """EC2 ids of the tagged resources, because delete calls name nothing else; and why they are unknown."""
     try:
         return {one for arn in arns(target) for one in _ID.findall(arn)}, []
+    except NO_CREDENTIALS:
+        raise
     except (ClientError, BotoCoreError) as error:
         return set(), [f"calls that name resources only by id are missing: {reason(error)}"]
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, NoCredentialsError
 
+from operations.aws import Aws
 from operations.deployment import errors, trail
 from operations.target import Target
-from tests.operations.aws import StubbedAws, cluster, node, stack
+from stack.failures import Exit
+from tests.operations.aws import StubbedAws, cluster, node, run, stack
 from tests.operations.test_errors import NOW, ago, call, event, nothing_else
 
 
@@ -28,6 +30,24 @@ def test_older_errors_are_not_listed_and_unreachable_sources_are_named(
     found = errors.collect(stack(aws), timedelta(hours=1))
     assert [one.what for one in found.found] == ["10", "50"]
     assert found.unknown == ["trail: permission denied: LookupEvents"]
+    assert found.next_step == "allow this principal LookupEvents, or use another profile"
+
+
+def test_without_credentials_it_is_said_once_and_with_what_to_do(
+    aws: StubbedAws, on: Callable[[Aws], None], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errors, "find_cli", lambda: None)
+    for service in ("sagemaker", "logs", "resourcegroupstaggingapi"):
+        aws.break_off(service, NoCredentialsError())
+    on(aws)
+    code, out, _ = run(capsys, "errors", "dev")
+    assert code == Exit.CANNOT_KNOW
+    assert out.splitlines() == [
+        "could not query SageMaker, cluster events, recorded events, lifecycle logs, CloudTrail: "
+        "Unable to locate credentials",
+        "Nothing was found for dev, but some sources could not be queried.",
+        "Next: log in (`aws sso login`, or AWS_PROFILE, or AWS_ACCESS_KEY_ID), then `aws sts get-caller-identity`",
+    ]
 
 
 def test_the_clusters_warnings_are_reported_and_its_information_is_not(aws: StubbedAws) -> None:
