@@ -41,6 +41,11 @@ def err() -> Console:
     return Console(stderr=True, soft_wrap=True, emoji=False)
 
 
+def progress() -> Console:
+    """Standard error for what goes on meanwhile; nothing with -q."""
+    return Console(stderr=True, soft_wrap=True, emoji=False, quiet=MANNER.quiet)
+
+
 def emit(document: Any) -> None:
     """A result for machines."""
     text = json.dumps(document, indent=2, default=_plain)
@@ -74,6 +79,12 @@ def note(line: str, style: str = "dim") -> None:
         return
     for part in command_line.wrapped(line, err()):
         err().print(part, style=style, markup=False, highlight=False)
+
+
+def remark(line: str) -> None:
+    """Words beside the result, on where it comes from or what it means; nothing with -q."""
+    if not MANNER.quiet:
+        prose(f"  {line}", "dim")
 
 
 def complain(failure: Failure, as_json: bool) -> None:

@@ -17,7 +17,7 @@ def accounts_command(stack: console.Stack, as_json: console.Json = False) -> Non
       hyperpod accounts slurm-gpu
     """
     chosen = target.load(stack)
-    with console.err().status(f"Asking the controller of {chosen.cluster_name} ..."):
+    with console.progress().status(f"Asking the controller of {chosen.cluster_name} ..."):
         done = slurm_accounts.apply(chosen)
     if as_json:
         console.emit(done)

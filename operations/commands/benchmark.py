@@ -71,7 +71,7 @@ def _measure(
 ) -> benchmark.Result:
     if output is None:
         what = f"{collective} on {chosen.cluster_name}"
-        with console.err().status(f"{what}, takes minutes ...") as status:
+        with console.progress().status(f"{what}, takes minutes ...") as status:
             return benchmark.run(
                 chosen, collective, nodes, timeout, lambda said: status.update(f"{what}: {escape(said.strip()[:100])}")
             )

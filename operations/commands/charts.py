@@ -39,7 +39,7 @@ def charts_command(
       hyperpod charts
       hyperpod charts --from downloads/
     """
-    with Progress(console=console.err(), transient=True) as progress:
+    with Progress(console=console.progress(), transient=True) as progress:
         found = [bring(chart, offline=offline, progress=progress) for chart in (HYPERPOD, KUEUE)]
     if as_json:
         console.emit(found)

@@ -38,7 +38,7 @@ def containers_command(
       hyperpod containers packages/
       hyperpod containers packages/ --from downloads/
     """
-    with Progress(console=console.err(), transient=True) as progress:
+    with Progress(console=console.progress(), transient=True) as progress:
         found = bring(folder, offline, progress)
     if as_json:
         console.emit(found)

@@ -56,7 +56,7 @@ def cost_command(
     if found.warning:
         console.prose(f"Warning: {found.warning}", "yellow")
     for line in (*found.notes, *found.sources):
-        console.prose(f"  {line}", "dim")
+        console.remark(line)
 
 
 def _compare(one: Bill, two: Bill, stack: str, other: str, as_json: bool) -> None:

@@ -54,10 +54,10 @@ def diagnose_command(
         found = cluster_nodes.list_nodes(chosen)
         for node in [cluster_nodes.find(found, name) for name in nodes or ()]:
             limit = device_tests.LEVELS.get(level, 0) // 60
-            with console.err().status(f"dcgmi diag -r {level} on {node.name}, at most {limit} minutes ..."):
+            with console.progress().status(f"dcgmi diag -r {level} on {node.name}, at most {limit} minutes ..."):
                 tests.append(device_tests.run(chosen, found, node, level))
     texts = {f"{test.node}/dcgm-level-{test.level}.txt": test.output for test in tests}
-    with console.err().status(f"Asking the nodes of {chosen.cluster_name} ...") as status:
+    with console.progress().status(f"Asking the nodes of {chosen.cluster_name} ...") as status:
         done = diagnose.collect(
             chosen, nodes or (), write, texts, lambda name: status.update(f"{name} has answered ...")
         )

@@ -38,7 +38,7 @@ def health_command(
         nodes = cluster_nodes.with_states(chosen, nodes)
     except (Failure, ClientError, BotoCoreError) as error:
         console.note(f"the scheduler's states are unknown: {error}", "yellow")
-    with console.err().status(f"Asking the workers of {chosen.cluster_name} ..."):
+    with console.progress().status(f"Asking the workers of {chosen.cluster_name} ..."):
         found = health.ask(chosen, nodes, now=now)
     states = {node.name: node for node in nodes}
     if as_json:

@@ -173,7 +173,7 @@ def run_command(
             api.delete(document)
 
     try:
-        with console.err().status(f"{name}: submitted") as status:
+        with console.progress().status(f"{name}: submitted") as status:
             succeeded, lines = job_run.follow(
                 api, objects, say, lambda phase: status.update(f"{name}: {escape(phase)}"), limit
             )

@@ -35,7 +35,7 @@ def rotate_munge_command(
     loaded = target.load(stack)
     now, later = munge_key.chosen(loaded, leave_out or [])
     console.confirm(f"Stop Slurm's controller for some seconds, and change the key on {len(now)} nodes?", yes=yes)
-    with console.err().status("") as status:
+    with console.progress().status("") as status:
         done = munge_key.rotate(loaded, now, later, status.update)
     if as_json:
         console.emit({**done.__dict__, "good": done.good})

@@ -38,7 +38,7 @@ def find_slow_node_command(
     chosen = target.load(stack)
     number = slow_node.check(chosen, nodes)
     what = f"{number} workers of {chosen.cluster_name} in pairs, takes minutes"
-    with console.err().status(f"{what} ...") as status:
+    with console.progress().status(f"{what} ...") as status:
         result = slow_node.run(
             chosen,
             nodes,

@@ -19,7 +19,7 @@ def slurm_config_command(stack: console.Stack, as_json: console.Json = False) ->
       hyperpod slurm-config slurm-gpu
     """
     chosen = target.load(stack)
-    with console.err().status(f"Asking the controller of {chosen.cluster_name} ..."):
+    with console.progress().status(f"Asking the controller of {chosen.cluster_name} ..."):
         done = slurm_config.apply(chosen)
     if as_json:
         console.emit(done.__dict__)

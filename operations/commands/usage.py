@@ -36,7 +36,7 @@ def usage_command(
     """
     chosen = target.load(stack)
     begin = usage.start(since, datetime.now())
-    with console.err().status(f"Asking the controller of {chosen.cluster_name} ..."):
+    with console.progress().status(f"Asking the controller of {chosen.cluster_name} ..."):
         found = usage.ask(chosen, begin)
     if picture:
         usage.draw(found, picture)
@@ -49,5 +49,7 @@ def usage_command(
         ["account", "user", ("jobs", "right"), ("hours", "right"), ("$", "right")],
         [(use.account, use.user, use.jobs, f"{use.gpu_hours:,.1f}", f"{use.usd:,.2f}") for use in found.uses],
     )
-    for line in (*found.notes, *([f"plot: {found.picture}"] if found.picture else [])):
-        console.say(f"  {line}", "dim")
+    for line in found.notes:
+        console.remark(line)
+    if found.picture:
+        console.say(f"  plot: {found.picture}", "dim")

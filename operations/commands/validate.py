@@ -32,7 +32,7 @@ def validate_command(
     """
     chosen = target.load(stack)
     _ = chosen.cluster
-    with console.err().status(f"Checking {chosen.cluster_name} ..."):
+    with console.progress().status(f"Checking {chosen.cluster_name} ..."):
         checks = Validation(chosen, run_jobs=run_jobs).run()
     if as_json:
         console.emit(checks)

@@ -17,9 +17,9 @@ from stack.failures import Exit, Failure, bad_input, reason
 from stack.precious import PRECIOUS
 from stack.state import HYPERPOD_CLUSTER
 
-from .. import records
+from .. import console, records
 from ..cluster.node_logs import NodeLog, lifecycle_logs
-from ..console import err, note
+from ..console import note
 from ..target import Target
 from . import leftovers
 from .engines import Engine, attend
@@ -84,7 +84,7 @@ def run(target: Target, engine: Engine, command: Command, *, total: int = 0, dis
         asked.set()
         engine.cancel()
 
-    with Progress(title, err(), total, preview=command == "preview") as progress:
+    with Progress(title, console.progress(), total, preview=command == "preview") as progress:
         ended = attend(
             lambda: engine.discard(discard, progress.event) if discard else engine.execute(command, progress.event),
             cancel,

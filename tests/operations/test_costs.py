@@ -148,6 +148,13 @@ def test_the_table_reads_well(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[0].startswith("slurm-gpu: $")
     assert "of it accelerators" in lines[0]
     assert lines[2].startswith("workers (2 x ml.p5.48xlarge)")
+    assert any("list prices" in line for line in lines)
+
+
+def test_quiet_leaves_the_table_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(capsys, "cost", "slurm-gpu")[1]
+    quiet = run(capsys, "cost", "slurm-gpu", "-q")[1]
+    assert quiet == "".join(line for line in out.splitlines(keepends=True) if not line.startswith("  "))
 
 
 def test_two_stacks_are_compared_part_by_part(capsys: pytest.CaptureFixture[str]) -> None:

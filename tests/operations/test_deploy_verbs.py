@@ -60,6 +60,14 @@ def test_the_verbs_rehearse_from_preview_to_audit(small: Target, capsys: pytest.
     assert not (small.project.folder / records.FOLDER).exists(), "a rehearsal is no deployment"
 
 
+def test_a_quiet_deployment_prints_its_result_and_nothing_before(
+    small: Target, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, "deploy", "dev", "--rehearse", "--quiet")
+    assert (code, err) == (Exit.GOOD, "")
+    assert out.startswith("dev was rehearsed, not deployed: 2 resources changed")
+
+
 def test_a_failed_deployment_reads_well(small: Target, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "deploy", "dev", "--rehearse", "--fail", "later=capacity")
     assert code == Exit.FAILED
