@@ -94,30 +94,43 @@ def complain(failure: Failure, as_json: bool) -> None:
     command_line.complain(failure)
 
 
+# Spaces between the columns of a table.
+_BETWEEN = 2
+
+
 def table(
     title: str, columns: Sequence[str | tuple[str, Literal["left", "right"]]], rows: Iterable[Sequence[object]]
 ) -> None:
-    """A table without borders; PASS, FAIL and UNKNOWN are coloured."""
-    drawn = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, title_justify="left")
-    for column in columns:
-        name, justify = column if isinstance(column, tuple) else (column, "left")
-        # In a narrow terminal, text is wrapped, but numbers and what a row is about are not.
-        whole = justify == "right" or not drawn.columns
-        drawn.add_column(name, justify=justify, overflow="fold", no_wrap=whole)
-    for row in rows:
-        drawn.add_row(*(Text(str(cell), style=MARKS.get(str(cell), "")) for cell in row))
+    """A table without borders; PASS, FAIL and UNKNOWN are coloured.
+
+    In a terminal its text is wrapped, but numbers and what a row is about are not. A pipe has no width.
+    """
     if title:
         say(title, style="bold")
-    # A pipe has no width, so rows are not wrapped.
-    narrow = sys.stdout.isatty() and MANNER.output != "wide"
-    console = Console() if narrow else Console(width=max(100, _widest(columns, drawn)))
-    console.print(drawn)
+    named = [column if isinstance(column, tuple) else (column, "left") for column in columns]
+    cells = [[str(cell) for cell in row] for row in rows]
+    texts = [[name, *(row[place] for row in cells)] for place, (name, _) in enumerate(named)]
+    widths = [max(map(len, column)) for column in texts]
+    if sys.stdout.isatty() and MANNER.output != "wide":
+        room = Console().width - _BETWEEN * (len(named) - 1)
+        kept = [width if not place or named[place][1] == "right" else 1 for place, width in enumerate(widths)]
+        words = [max(len(word) for text in column for word in text.split() or [""]) for column in texts]
+        # Where there is no room for every word, the longest are broken.
+        widths = _fitted(widths, _fitted([max(pair) for pair in zip(kept, words, strict=True)], kept, room), room)
+    drawn = Table(box=None, padding=(0, _BETWEEN, 0, 0), show_edge=False, pad_edge=False)
+    for (name, justify), width in zip(named, widths, strict=True):
+        drawn.add_column(name, justify=justify, overflow="fold", width=width)
+    for row in cells:
+        drawn.add_row(*(Text(cell, style=MARKS.get(cell, "")) for cell in row))
+    Console(width=sum(widths) + _BETWEEN * len(named)).print(drawn)
 
 
-def _widest(columns: Sequence[object], drawn: Table) -> int:
-    cells = [[str(cell) for cell in column.cells] for column in drawn.columns]
-    names = [str(column[0] if isinstance(column, tuple) else column) for column in columns]
-    return sum(max(map(len, [name, *texts])) + 2 for name, texts in zip(names, cells, strict=True))
+def _fitted(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """The widths, the greatest of them made smaller until there is room for all, and none smaller than its least."""
+    fitted = list(widths)
+    while sum(fitted) > room and (able := [place for place, width in enumerate(fitted) if width > least[place]]):
+        fitted[max(able, key=fitted.__getitem__)] -= 1
+    return fitted
 
 
 def confirm(question: str, *, yes: bool) -> None:

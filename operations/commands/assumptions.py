@@ -91,13 +91,13 @@ def _row(row: Assumption) -> None:
         ("if wrong", row.wrong),
         ("change then", row.change),
     ):
-        console.say(f"  {name}: {' '.join(text.split())}")
+        console.prose(f"  {name}: {' '.join(text.split())}")
 
 
 def _show(findings: Sequence[Finding]) -> None:
     console.table("", ["", "assumption", "seen"], [(f.result, f.id, f.seen) for f in findings])
     for finding in findings:
         if finding.result == "refuted":
-            console.say(f"  {finding.id} is wrong: {finding.claim} What to change: {finding.change}")
+            console.prose(f"  {finding.id} is wrong: {finding.claim} What to change: {finding.change}")
     counts = {word: sum(f.result == word for f in findings) for word in ("confirmed", "refuted", "unknown")}
     console.say(", ".join(f"{number} {word}" for word, number in counts.items() if number), "bold")

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from botocore.exceptions import NoCredentialsError
 from rich.console import Console
+from rich.text import Text
 
 import hyperpod
 from operations import cli, console
@@ -289,3 +290,15 @@ def test_every_key_is_whole_in_80_columns(monkeypatch: pytest.MonkeyPatch, capsy
     _, out, _ = run(capsys, "explain")
     assert all(f"\n{key} " in out for key in ("availabilityZoneId", "controllerInstanceType", "administratorRoleArns"))
     assert max(map(len, out.splitlines()[1:])) <= 80
+    # A word is broken only where its column cannot have room for it.
+    _, out, _ = run(capsys, "explain", "workers")
+    assert " InstanceConnectivity " in out
+
+
+def test_an_assumption_is_told_within_the_terminals_width(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    _, out, _ = run(capsys, "assumptions", "--id", "slurm-version")
+    assert max(len(Text.from_ansi(line)) for line in out.splitlines()) <= 80
