@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import jmespath
@@ -66,7 +67,6 @@ _BACKUP = "FSx backup"
 _CNI_TAG = "cluster.k8s.amazonaws.com/name"
 # EC2's kinds, found by the stack's tag: operation, where the ids are, and the command that deletes one.
 _TAGGED = (
-    ("VPC", "describe_vpcs", "Vpcs[].VpcId", "delete-vpc --vpc-id"),
     ("subnet", "describe_subnets", "Subnets[].SubnetId", "delete-subnet --subnet-id"),
     ("NAT gateway", "describe_nat_gateways", "NatGateways[?!starts_with(State, 'delet')].NatGatewayId",
      "delete-nat-gateway --nat-gateway-id"),
@@ -82,9 +82,18 @@ _TAGGED = (
 _OF_OTHERS = ("describe_vpc_endpoints", "describe_security_groups")
 
 
-def audit(target: Target) -> Audit:
+class Searched(Target):
+    """The stack during one search, which asks for its own VPC once."""
+
+    @cached_property
+    def own_vpcs(self) -> list[str]:
+        """What has the stack's tag: one, or none where it is in a VPC of others."""
+        return [one["VpcId"] for one in self.aws.pages("ec2", "describe_vpcs", "Vpcs", Filters=_ours(self))]
+
+
+def audit(stack: Target) -> Audit:
     """Search for everything that the stack, or AWS on its behalf, may have left. Read-only."""
-    found = Audit()
+    found, target = Audit(), Searched(stack.project, stack.config, stack.aws)
     for what, look in _LOOKS:
         try:
             for one in look(target):
@@ -125,7 +134,9 @@ def _ours(target: Target) -> list[dict[str, Any]]:
     return [{"Name": f"tag:{CLUSTER_ID_TAG}", "Values": [target.names.cluster_id]}]
 
 
-def _network(target: Target) -> Iterator[Leftover]:
+def _network(target: Searched) -> Iterator[Leftover]:
+    for one in target.own_vpcs:
+        yield Leftover(kind="VPC", id=one, by_aws=False, command=f"aws ec2 delete-vpc --vpc-id {one}")
     for kind, operation, path, command in _TAGGED:
         key = "Filter" if operation == "describe_nat_gateways" else "Filters"
         for page in _pages(target.aws, "ec2", operation, {key: _ours(target)}):
@@ -133,7 +144,7 @@ def _network(target: Target) -> Iterator[Leftover]:
                 yield Leftover(kind=kind, id=one, by_aws=False, command=f"aws ec2 {command} {one}")
 
 
-def _interfaces(target: Target) -> Iterator[Leftover]:
+def _interfaces(target: Searched) -> Iterator[Leftover]:
     """Interfaces that AWS creates for nodes, endpoints and file systems, and sometimes leaves behind."""
     net = target.config.settings.network
     if net.private_subnet_id:
@@ -142,9 +153,9 @@ def _interfaces(target: Target) -> Iterator[Leftover]:
             {"Name": "status", "Values": ["available"]},
         ]
     else:
-        if not (vpcs := _own_vpcs(target)):
+        if not target.own_vpcs:
             return
-        filters = [{"Name": "vpc-id", "Values": vpcs}]
+        filters = [{"Name": "vpc-id", "Values": target.own_vpcs}]
     for page in _pages(target.aws, "ec2", "describe_network_interfaces", {"Filters": filters}):
         for one in page["NetworkInterfaces"]:
             if net.private_subnet_id and not _names_cluster(one, target.cluster_name):
@@ -158,22 +169,17 @@ def _interfaces(target: Target) -> Iterator[Leftover]:
             )
 
 
-def _own_vpcs(target: Target) -> list[str]:
-    found = target.aws.client("ec2").describe_vpcs(Filters=_ours(target))
-    return list(jmespath.search("Vpcs[].VpcId", found) or [])
-
-
-def _others_in_vpc(target: Target) -> Iterator[Leftover]:
+def _others_in_vpc(target: Searched) -> Iterator[Leftover]:
     """What others put into the stack's own VPC, which holds on to it: such as GuardDuty's endpoint and security group
     on EKS, which it leaves there (Amazon GuardDuty User Guide, "Disabling, uninstalling, and cleaning up resources in
     Runtime Monitoring").
     """
-    if target.config.settings.network.private_subnet_id or not (vpcs := _own_vpcs(target)):
+    if target.config.settings.network.private_subnet_id or not target.own_vpcs:
         return
     for kind, operation, path, command in _TAGGED:
         if operation not in _OF_OTHERS:
             continue
-        for page in _pages(target.aws, "ec2", operation, {"Filters": [{"Name": "vpc-id", "Values": vpcs}]}):
+        for page in _pages(target.aws, "ec2", operation, {"Filters": [{"Name": "vpc-id", "Values": target.own_vpcs}]}):
             key = path.split("[")[0]
             foreign = [one for one in page[key] if not _is_ours(target, one) and one.get("GroupName") != "default"]
             for one in jmespath.search(path, {key: foreign}) or []:
@@ -294,7 +300,7 @@ def _pages(aws: Aws, service: str, operation: str, arguments: dict[str, Any]) ->
         yield getattr(client, operation)(**arguments)
 
 
-_LOOKS: tuple[tuple[str, Callable[[Target], Iterator[Leftover]]], ...] = (
+_LOOKS: tuple[tuple[str, Callable[[Searched], Iterator[Leftover]]], ...] = (
     ("HyperPod", _clusters),
     ("EKS", _kubernetes),
     ("FSx", _file_systems),

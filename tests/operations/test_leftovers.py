@@ -135,22 +135,27 @@ def test_a_file_system_that_a_claim_made_is_a_leftover_where_the_stacks_own_is_k
 
 
 def test_what_is_on_its_way_out_is_no_leftover_and_an_interface_in_use_is_not_aws_to_forget(aws: StubbedAws) -> None:
-    target = stack(aws)
+    found = stack(aws)
+    target = leftovers.Searched(found.project, found.config, found.aws)
     tags = [{"Key": CLUSTER_ID_TAG, "Value": target.names.cluster_id}]
     systems = [
         {"FileSystemId": f"fs-12345678-{state}", "Lifecycle": state, "Tags": tags} for state in ("DELETING", "FAILED")
     ]
     aws.answer("fsx", "describe_file_systems", {"FileSystems": systems})
     assert [one.id for one in leftovers._file_systems(target)] == ["fs-12345678-FAILED"]
+    # The stack's own VPC, once for all who look.
+    aws.answer("ec2", "describe_vpcs", {"Vpcs": [{"VpcId": "vpc-1"}]})
     for _, operation, path, _ in leftovers._TAGGED:
         gateways = [{"NatGatewayId": f"nat-{state}", "State": state} for state in ("deleted", "deleting", "failed")]
         key = path.split("[")[0]
         aws.answer("ec2", operation, {key: gateways if key == "NatGateways" else []})
-    assert [one.id for one in leftovers._network(target)] == ["nat-failed"]
-    aws.answer("ec2", "describe_vpcs", {"Vpcs": [{"VpcId": "vpc-1"}]})
+    assert [one.id for one in leftovers._network(target)] == ["vpc-1", "nat-failed"]
     interfaces = [{"NetworkInterfaceId": f"eni-{state}", "Status": state} for state in ("in-use", "available")]
     aws.answer("ec2", "describe_network_interfaces", {"NetworkInterfaces": interfaces})
     assert [one.by_aws for one in leftovers._interfaces(target)] == [False, True]
+    aws.answer("ec2", "describe_vpc_endpoints", {"VpcEndpoints": []})
+    aws.answer("ec2", "describe_security_groups", {"SecurityGroups": []})
+    assert list(leftovers._others_in_vpc(target)) == []
     documents = [{"Name": f"{target.names.document('')}{name}"} for name in ("ssh", "exec")]
     looks = dict(leftovers._LOOKS)
     aws.answer("ssm", "list_documents", {"DocumentIdentifiers": [*documents, {"Name": "AWS-RunShellScript"}]})
