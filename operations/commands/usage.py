@@ -36,6 +36,12 @@ def usage_command(
     """
     chosen = target.load(stack)
     begin = usage.start(since, datetime.now())
+    if not chosen.on_eks and chosen.config.settings.slurm.accounting is None:
+        console.note(
+            f"{stack} has no hyperpod:slurm.accounting: unless its slurm.conf names another, Slurm keeps no record of "
+            "jobs (docs/slurm-teams.md, Accounting).",
+            "yellow",
+        )
     with console.progress().status(f"Asking the controller of {chosen.cluster_name} ..."):
         found = usage.ask(chosen, begin)
     if picture:

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import NoCredentialsError
 from hyperpod_node import parameters
 from hyperpod_node.model import Accounting
 
@@ -116,6 +117,16 @@ def test_a_slurm_that_keeps_no_account_of_jobs_is_told_with_the_key_that_changes
     assert code == Exit.FAILED
     assert "accounting storage is disabled" in err
     assert "hyperpod:slurm.accounting" in err
+
+
+def test_a_stack_without_accounting_is_told_before_anyone_is_asked(
+    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    aws.break_off("sagemaker", NoCredentialsError())
+    on(aws)
+    code, _, err = run(capsys, "usage", "dev")
+    assert code == Exit.CANNOT_KNOW
+    assert err.startswith("dev has no hyperpod:slurm.accounting: unless its slurm.conf names another, Slurm keeps no")
 
 
 def test_eks_has_no_accounts_of_slurm(aws: StubbedAws) -> None:
