@@ -28,23 +28,23 @@ MOST_HOURLY_USD = 50.0
 
 
 @contextmanager
-def engine_for(chosen: Target, rehearse: bool) -> Iterator[Engine]:
+def engine_for(chosen: Target, *, rehearse: bool, install_cli: bool) -> Iterator[Engine]:
     """The stack on the Pulumi engine, or in the embedded account for a rehearsal."""
     if rehearse:
         with rehearsed(chosen) as (engine, _):
             yield engine
     else:
-        yield engines.open_stack(chosen, create=True)
+        yield engines.open_stack(chosen, create=True, install_cli=install_cli)
 
 
-def deploy_within_budget(stack: str, *, rehearse: bool) -> int:
+def deploy_within_budget(stack: str, *, rehearse: bool, install_cli: bool = False) -> int:
     """Deploy a stack unless it is too expensive or would replace something. Returns an exit code."""
     chosen = target.load(stack)  # reports every problem of the configuration at once
     hourly = costs.bill(chosen.config).hourly_usd
     if hourly > MOST_HOURLY_USD:
         print(f"{stack} costs ${hourly:.2f} an hour, more than ${MOST_HOURLY_USD:.2f}")
         return 1
-    with engine_for(chosen, rehearse) as engine:
+    with engine_for(chosen, rehearse=rehearse, install_cli=install_cli) as engine:
         plan = deploy.run(chosen, engine, "preview")
         replaced = [change for change in plan.changes if "replace" in change]
         if not plan.succeeded or replaced:
@@ -67,12 +67,16 @@ def measure(chosen: Target) -> int:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stack")
     parser.add_argument("--rehearse", action="store_true")
+    parser.add_argument("--install-cli", action="store_true", help="install the Pulumi CLI if it is missing")
     options = parser.parse_args()
     try:
-        return deploy_within_budget(options.stack, rehearse=options.rehearse)
+        return deploy_within_budget(options.stack, rehearse=options.rehearse, install_cli=options.install_cli)
+    except KeyboardInterrupt:
+        print("cancelled", file=sys.stderr)
+        return 130
     except Exception as error:
         failure = explain(error)
         if failure is None:

@@ -21,7 +21,7 @@ from components.config.keys import keys
 from components.documents import load
 from operations import cli
 from operations.cluster import benchmark
-from operations.deployment import deploy
+from operations.deployment import deploy, engines
 from rehearsal import cli as rehearsal
 from stack import command_line
 from stack.words import verb_of
@@ -250,6 +250,24 @@ def test_the_python_example_stops_where_the_preview_was_cancelled(
     monkeypatch.setattr(sys, "argv", ["automation.py", "dev", "--rehearse"])
     assert runpy.run_path(str(ROOT / "docs" / "automation.py"))["main"]() == 130
     assert capsys.readouterr().out == "not deployed: cancelled\n"
+
+
+def test_the_python_example_takes_the_options_that_it_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(engines, "find_cli", lambda: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr(sys, "argv", ["automation.py", "dev"])
+    example = runpy.run_path(str(ROOT / "docs" / "automation.py"))
+    assert example["main"]() == 3
+    assert "add --install-cli" in capsys.readouterr().err
+    monkeypatch.setattr(engines, "_install", _interrupted)
+    monkeypatch.setattr(sys, "argv", ["automation.py", "dev", "--install-cli"])
+    assert example["main"]() == 130
+
+
+def _interrupted() -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(("passed", "code"), [(True, 0), (False, 1)])
