@@ -9,6 +9,8 @@ from typing import Any
 
 from rich.text import Text
 
+from stack.interrupts import Interrupted
+
 
 class CheckFailed(Exception):
     """A check failed. The text says what was found instead."""
@@ -31,12 +33,13 @@ class Check:
 
 @dataclass
 class Findings:
-    """The results of a run. ``failure``: why it ended early."""
+    """The results of a run. ``failure``: why it ended early; ``cancelled``: somebody has ended it."""
 
     stack: str
     checks: list[Check] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
     failure: str = ""
+    cancelled: bool = False
 
     @property
     def passed(self) -> bool:
@@ -52,6 +55,10 @@ class Findings:
             "checks": [vars(check) for check in self.checks],
             "leftovers": self.leftovers,
         }
+
+    def cancel(self, signalled: Interrupted) -> None:
+        """Note that a signal has ended the run."""
+        self.failure, self.cancelled = f"ended by {signalled}", True
 
     def perform(
         self, name: str, act: Callable[[], str], show: Callable[[Check], None], took: float | None = None

@@ -10,8 +10,10 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from .failures import Exit, Failure, bad_input
+from .interrupts import Interrupted
 from .words import VARIABLE, stack_first, verb_of
 
 # Typer's and pydantic's words, and shorter ones.
@@ -23,9 +25,22 @@ _OTHER_WORDS = {
 }
 
 
+class _Verbs(TyperGroup):
+    """Typer makes of Ctrl-C an exit code without a word; here it is a failure like others."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a verb. Raises Failure where somebody has ended it."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            other = isinstance(interrupt, Interrupted) and str(interrupt) != "SIGINT"
+            raise Failure(f"Ended by {interrupt}." if other else "Cancelled.", code=Exit.CANCELLED) from interrupt
+
+
 def new_app(epilog: str) -> typer.Typer:
     """A command line without verbs, which shows its help as plain text."""
     return typer.Typer(
+        cls=_Verbs,
         epilog=epilog,
         add_completion=True,
         pretty_exceptions_enable=False,
@@ -69,10 +84,11 @@ def _in_our_words(refused: Any, usage: str, stacks: Sequence[str]) -> Failure:
 
 
 def complain(failure: Failure) -> None:
-    """Why a verb ended, what to do next and where to read on, on standard error."""
+    """Why a verb ended, what to do next and where to read on, on standard error. There is no more to Ctrl-C."""
     errors = Console(stderr=True, soft_wrap=True, emoji=False)
     hint = f"Next: {failure.hint}" if failure.hint else ""
-    for text, style in ((failure.message, "red"), (hint, ""), (failure.known.more, "dim")):
+    colour, more = ("yellow", "") if failure.code == Exit.CANCELLED else ("red", failure.known.more)
+    for text, style in ((failure.message, colour), (hint, ""), (more, "dim")):
         for line in wrapped(text, errors) if text else ():
             errors.print(line, style=style, markup=False, highlight=False)
 

@@ -10,6 +10,7 @@ import typer
 
 from operations.deployment.rehearse import rehearsed
 from stack.advice import REHEARSE_AGAIN, next_step
+from stack.failures import Exit, Failure
 
 from .. import console, target
 from ..deployment import beforehand, deploy
@@ -202,9 +203,8 @@ def open_engine(
         with rehearsed(chosen, fail=fail or ()) as (engine, account):
             console.note(f"Rehearsing on {engine.title}.")
             yield engine, account
-    except KeyboardInterrupt:
-        console.note(f"Cancelled.\nNext: {_again()}", "yellow")
-        raise
+    except KeyboardInterrupt as interrupt:
+        raise Failure("Cancelled.", _again(), Exit.CANCELLED) from interrupt
 
 
 def finish(chosen: Target, report: deploy.Report, as_json: bool, *, rehearse: bool) -> NoReturn:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 CANNOT_RUN = (
     "Exit code: 0 every check passed and nothing is left, 1 otherwise, "
-    "2 the machine or the configuration does not allow a run."
+    "2 the machine or the configuration does not allow a run, 130 Ctrl-C."
 )
 
 Stack = Annotated[str, typer.Argument(metavar="[STACK]", help="Which Pulumi.STACK.yaml.")]
@@ -62,4 +62,4 @@ def note(line: str) -> None:
 def end(outcome: Findings) -> None:
     """End with the exit code of what was found."""
     if not outcome.passed:
-        raise typer.Exit(Exit.FAILED)
+        raise typer.Exit(Exit.CANCELLED if outcome.cancelled else Exit.FAILED)

@@ -12,7 +12,7 @@ from stack.interrupts import interruptible
 from ..files import console_beside, write
 from . import Json, Set, Stack, load
 
-EPILOG = "Exit code: 0 every drill that this machine can hold passed, 1 otherwise, 2 bad input."
+EPILOG = "Exit code: 0 every drill that this machine can hold passed, 1 otherwise, 2 bad input, 130 Ctrl-C."
 
 
 def drill_command(

@@ -80,7 +80,7 @@ def run(
     except (StackFailed, ControlPlaneError, DeployFailed, Refused) as error:
         outcome.failure = str(error)
     except Interrupted as signalled:
-        outcome.failure = f"ended by {signalled}"
+        outcome.cancel(signalled)
     finally:
         progress.close()
         # Also where it never came to its context.

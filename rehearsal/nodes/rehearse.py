@@ -50,7 +50,7 @@ def run(
     except (StackError, SandboxError) as error:
         outcome.failure = str(error)
     except Interrupted as signalled:
-        outcome.failure = f"ended by {signalled}"
+        outcome.cancel(signalled)
     finally:
         progress.close()
         with made:

@@ -175,7 +175,8 @@ def test_ctrl_c_and_an_end_of_input_at_a_question_are_no_traceback(
             raise raised
 
         monkeypatch.setattr("operations.commands.costs.bill", end)
-        assert run(capsys, "cost", "dev")[0] == code
+        found, out, err = run(capsys, "cost", "dev")
+        assert (found, out, err.strip()) == (code, "", "Cancelled." if code == Exit.CANCELLED else "Aborted.")
 
 
 @pytest.mark.parametrize("program", ["operations", "rehearsal"])

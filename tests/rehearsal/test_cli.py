@@ -9,8 +9,12 @@ import signal
 from pathlib import Path
 
 import pytest
+import typer
 
+from rehearsal.checks import Findings
 from rehearsal.cli import main
+from rehearsal.commands import end
+from stack.interrupts import Interrupted
 from tests.support import few_files
 
 
@@ -90,6 +94,23 @@ def test_an_interrupted_run_says_so_and_that_nothing_is_left(
     assert main(["--stack", "dev"]) == 130
     assert "ended by SIGINT: the embedded account" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize(("signalled", "said"), [("SIGINT", "Cancelled."), ("SIGTERM", "Ended by SIGTERM.")])
+def test_an_interrupted_drill_says_so_in_one_sentence(
+    signalled: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("rehearsal.drills.show.hold", lambda *_: os.kill(os.getpid(), signal.Signals[signalled]))
+    assert main(["drill", "dev"]) == 130
+    assert capsys.readouterr().err == f"{said}\n"
+
+
+def test_a_run_that_somebody_ended_is_cancelled_and_not_failed() -> None:
+    outcome = Findings(stack="dev")
+    outcome.cancel(Interrupted("SIGINT"))
+    with pytest.raises(typer.Exit) as ended:
+        end(outcome)
+    assert (ended.value.exit_code, outcome.failure) == (130, "ended by SIGINT")
 
 
 @pytest.mark.parametrize(

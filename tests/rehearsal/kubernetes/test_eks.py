@@ -101,7 +101,7 @@ def test_an_interrupted_run_leaves_no_process_and_no_folder(tmp_path: Path) -> N
     time.sleep(3)
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=60)
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert "ended by SIGTERM" in output
     assert _children(tmp_path) == []
     assert not list(tmp_path.glob("rehearsal-kubernetes-*"))
