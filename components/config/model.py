@@ -123,8 +123,8 @@ class WorkerGroup(Model):
     count: Annotated[StrictInt | None, IN_PLACE] = Field(None, ge=0, le=MAX_COUNT)
     """Number of nodes. Default: from `size`; 3 without accelerators."""
     min_count: Annotated[StrictInt | None, IN_PLACE] = Field(None, ge=0)
-    """Number of nodes with which the group may start; `count` makes it all or nothing. Needs `nodeProvisioning`
-    Continuous."""
+    """Number of nodes with which the group may start; at most `count`, which makes it all or nothing. Needs
+    `nodeProvisioning` Continuous."""
     volume_gib: Annotated[StrictInt | None, IN_PLACE] = Field(None, alias="volumeGiB", ge=1, le=MAX_VOLUME_GIB)
     """Data volume of a node at /opt/sagemaker, in GiB. Default: from `size`; 200 without accelerators."""
     threads_per_core: Annotated[StrictInt, _OF_A_NEW_GROUP] = Field(1, ge=1, le=2)

@@ -1,9 +1,9 @@
 """slurmd on a worker: it registers by itself, now or whenever the controller comes to know this node.
 
-On a cluster's first create HyperPod's agent has written a NodeName line for every node before the scripts run. When a
-group is added or grown, and with continuous provisioning, it writes them minutes after the node is InService, long
-after its scripts have ended (seen by users of HyperPod: register_slurm_features.sh of AWS's Physical AI Scaffolding
-Kit). slurmd ends at once while no line names its host, so systemd starts it again and again, without a limit.
+HyperPod's agent writes a node's NodeName line minutes after the node is InService, long after its scripts have ended,
+and before they run only where a cluster is made without continuous provisioning (seen by users of HyperPod:
+register_slurm_features.sh of AWS's Physical AI Scaffolding Kit). slurmd ends at once while no line names its host, so
+systemd starts it again and again, without a limit.
 """
 
 from __future__ import annotations

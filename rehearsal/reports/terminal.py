@@ -159,7 +159,9 @@ def _table(title: str, *columns: tuple[str, Literal["left", "right"]]) -> tuple[
 
 def _time(outcome: Outcome) -> RenderableType:
     after = outcome.total_seconds - outcome.cluster_seconds
-    until = f"the cluster is up, and {clock(after)} more for what needs its nodes" if after else "everything is up"
+    until = "the cluster is up" + (
+        f", and {clock(after)} more for what needs its nodes" if after else "; workers follow"
+    )
     title, table = _table(
         f"Critical path: {clock(outcome.cluster_seconds)} until {until}",
         ("resource", "left"),

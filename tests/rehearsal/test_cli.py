@@ -51,7 +51,15 @@ def test_all_good_is_0_and_writes_both_files_with_the_documented_keys(
     printed, beside = capsys.readouterr()
     assert "There is no browser here" in beside, "webbrowser.open returned nothing"
     assert "Rehearsing dev: Slurm with GPUs in us-west-2" in printed, "not the name of another stack"
-    for text in ("Critical path", "18:13", "an hour", "Quotas needed", "Outputs", "nothing is left in the account"):
+    for text in (
+        "Critical path",
+        "until the cluster is up; workers follow",
+        "18:13",
+        "an hour",
+        "Quotas needed",
+        "Outputs",
+        "nothing is left in the account",
+    ):
         assert text in printed
     # Only later deployments read it.
     assert "deployedWith" in found["outputs"]
