@@ -14,7 +14,7 @@ from ..catalogue.regions import Region
 from ..config import Charts, InstanceGroup
 from .charts import HYPERPOD
 from .node_placement import preferred_nodes
-from .pod_resources import tolerations
+from .pod_resources import efa_interfaces, tolerations
 
 RELEASE_NAME = "hyperpod-dependencies"
 NAMESPACE = "kube-system"
@@ -123,14 +123,18 @@ def chart_values(args: HyperPodChartArgs) -> dict[str, Any]:
     """The chart's values: only what this accelerator needs is on, and every image is set explicitly."""
     gpu, charts, region = args.accelerator == "gpu", args.charts, args.region
     agent = region.health_agent_account
+    # The plugin ends, again and again, where it finds no device (aws/sagemaker-hyperpod-cli, issue 367), and a type
+    # that its list lacks talks over TCP (aws-samples/aws-do-eks, pull request 56).
+    efa = sorted({group.type.name for group in args.groups if efa_interfaces(group)})
     values: dict[str, Any] = {
         "global": {"region": region.name},
         CERT_MANAGER: {"enabled": charts.hyperpod_training_operator},
         "nvidia-device-plugin": {"devicePlugin": {"enabled": gpu}},
         "neuron-device-plugin": {"devicePlugin": {"enabled": not gpu}},
         "aws-efa-k8s-device-plugin": {
-            "devicePlugin": {"enabled": True},
+            "devicePlugin": {"enabled": bool(efa)},
             "image": {"repository": f"{region.registry(region.eks_images_account)}/eks/aws-efa-k8s-device-plugin"},
+            **({"supportedInstanceLabels": {"values": efa}} if efa else {}),
         },
         "mpi-operator": {"enabled": charts.mpi_operator},
         "trainingOperators": {"enabled": charts.training_operator},

@@ -195,6 +195,24 @@ def test_device_plugins_tolerate_the_groups_taints_in_addition_to_the_charts_own
         assert "tolerations" not in values("us-west-2")[plugin]
 
 
+def test_efas_plugin_runs_on_the_types_of_the_stack_that_have_devices_and_on_no_others() -> None:
+    """aws/sagemaker-hyperpod-cli, issue 367: elsewhere it ends, and is started again without end."""
+    types = ["ml.g5.48xlarge", "ml.p5.48xlarge", "ml.g5.16xlarge", "ml.p5.48xlarge", "ml.m5.xlarge"]
+    workers = [{"name": f"group-{n}", "instanceType": one, "count": 1} for n, one in enumerate(types)]
+
+    def plugin(*chosen: dict[str, Any]) -> Any:
+        groups = config("eks-gpu", workers=list(chosen)).worker_groups
+        args = HyperPodChartArgs(region=REGIONS["us-west-2"], accelerator="gpu", charts=Charts(), groups=groups)
+        return chart_values(args)["aws-efa-k8s-device-plugin"]
+
+    found = plugin(*workers)
+    assert found["devicePlugin"]["enabled"] is True
+    assert found["supportedInstanceLabels"] == {"values": ["ml.g5.48xlarge", "ml.p5.48xlarge"]}
+    # An empty list would be no valid affinity.
+    without = plugin(workers[2], workers[4])
+    assert (without["devicePlugin"]["enabled"], "supportedInstanceLabels" in without) == (False, False)
+
+
 SWITCHES = {
     "mpiOperator": "mpi-operator",
     "trainingOperator": "trainingOperators",

@@ -1,9 +1,10 @@
-{{/* Instance types of a table of families and sizes, as a flow sequence. */}}
+{{/* Instance types of a list, or of a table of families and sizes, as a flow sequence. */}}
 {{- define "types" -}}
 {{- $types := list -}}
-{{- range $family, $sizes := . -}}
+{{- if kindIs "slice" . -}}{{- $types = . -}}
+{{- else -}}{{- range $family, $sizes := . -}}
 {{- range $sizes -}}{{- $types = append $types (printf "%s.%s" $family .) -}}{{- end -}}
-{{- end -}}
+{{- end -}}{{- end -}}
 {{- toJson $types -}}
 {{- end -}}
 
