@@ -14,7 +14,7 @@ from components.config import Config, InstanceGroup
 from components.documents import load_all
 from components.kubernetes.helm import NEURON_SCHEDULER
 from components.kubernetes.metrics_scraper import GROUP_LABEL, PORT, PORT_NAME
-from components.kubernetes.pod_environment import config_map_name
+from components.kubernetes.pod_environment import config_map_name, nccl_network
 from components.kubernetes.pod_resources import efa_interfaces, pod_request, tolerations
 from components.kubernetes.queues import LOCAL_QUEUE
 from components.kubernetes.storage import CLAIM_NAME, DATA_CLAIM
@@ -112,7 +112,8 @@ def render(
     count = devices or workers.type.accelerators
     cores = workers.type.neuron_cores * count // workers.type.accelerators
     processes = cores if workers.type.accelerator == "trainium" and job.template != "device-check" else count
-    plan = Plan(name=name, group=workers, nodes=nodes, processes=processes, arguments=arguments)
+    network = nccl_network(workers, nodes, efa_interfaces(workers) if efa is None else efa)
+    plan = Plan(name=name, group=workers, nodes=nodes, processes=processes, arguments=arguments, network=network)
     team = next(one for one in settings.namespaces if settings.namespace_of(one.name) == namespace)
     # Trainers tell of themselves where somebody reads it.
     told = bool(job.scripts) and settings.observability.scraper != "none"
@@ -133,6 +134,7 @@ def render(
                 _HOME,
                 *(_REPORTS if told else []),
                 *(_token() if job.token else []),
+                *([{"name": "NCCL_NET", "value": network}] if network else []),
                 *(_rank(name) if job.template == "pytorch" else []),
             ],
             files=(files := f"{name}-files"),

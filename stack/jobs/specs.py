@@ -42,13 +42,17 @@ _PAIR_SECONDS = 180
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """One rendering: where, on how many nodes, with how many processes each, and the script's own arguments."""
+    """One rendering: where, on how many nodes, with how many processes each, and the script's own arguments.
+
+    ``network`` is the only one that NCCL may use, "" where it may choose.
+    """
 
     name: str
     group: InstanceGroup
     nodes: int
     processes: int
     arguments: str = ""
+    network: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +100,9 @@ def _device_check(plan: Plan) -> str:
     )
 
 
+# Where EFA's plugin for NCCL and its libraries are in NVIDIA's images (NVIDIA-NeMo/RL, issue 1973, pull request 2585).
+_EFA_LIBRARIES = "/opt/amazon/ofi-nccl/lib:/opt/amazon/aws-ofi-nccl/lib:/opt/amazon/efa/lib"
+_FIND_EFA = f'export LD_LIBRARY_PATH="{_EFA_LIBRARIES}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"\n'
 # mpirun forwards nothing by itself; a rank that sshd starts does not have its container's environment.
 _FORWARDED = ("NCCL_", "FI_")
 
@@ -107,6 +114,7 @@ def _nccl_tests(plan: Plan) -> str:
 
 def _all_reduce(plan: Plan, nodes: int, more: str = "") -> str:
     forwarded = [f"-x {name}" for name in sorted(pod_variables(plan.group)) if name.startswith(_FORWARDED)]
+    forwarded += ["-x NCCL_NET"] if plan.network else []
     # By its full path mpirun finds its own libraries on the workers too. Its traffic goes over plain sockets; NCCL's as
     # the variables say.
     mpi = "/opt/amazon/openmpi/bin/mpirun"
@@ -259,7 +267,7 @@ JOBS: Mapping[str, Job] = MappingProxyType(
             title="Llama 3 with NVIDIA NeMo",
             template="pytorch",
             images={"gpu": _NEMO_IMAGE},
-            command=_torchrun("nemo_pretrain.py"),
+            command=_torchrun("nemo_pretrain.py", _FIND_EFA),
             scripts=("jobs/slurm/nemo_pretrain.py", _REPORT),
             operator="training_operator",
         ),
