@@ -42,7 +42,9 @@ def errors_command(
       hyperpod errors dev
       hyperpod errors slurm-gpu --hours 72 --json
     """
-    problems = errors.collect(target.load(stack), timedelta(hours=hours))
+    chosen = target.load(stack)
+    with console.progress().status("") as status:
+        problems = errors.collect(chosen, timedelta(hours=hours), lambda source: status.update(f"Asking {source} ..."))
     if as_json:
         console.emit(problems)
     else:

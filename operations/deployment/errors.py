@@ -56,11 +56,15 @@ class Problems:
         return found
 
 
-def collect(target: Target, since: timedelta) -> Problems:
-    """Query every source. A source that cannot be queried is named in ``unknown``; the others are still queried."""
+def collect(target: Target, since: timedelta, tell: Callable[[str], object] = lambda source: None) -> Problems:
+    """Query every source, after telling its name.
+
+    A source that cannot be queried is named in ``unknown``; the others are still queried.
+    """
     problems = Problems()
     start = datetime.now(UTC) - since
     for source, look in _SOURCES:
+        tell(source)
         try:
             for one in look(target, start):
                 if one.time >= start:

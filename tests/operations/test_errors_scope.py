@@ -27,7 +27,9 @@ def test_older_errors_are_not_listed_and_unreachable_sources_are_named(
         raise ClientError({"Error": {"Code": "AccessDenied"}}, "LookupEvents")
 
     monkeypatch.setattr(errors, "_SOURCES", (("test", look), ("trail", refused)))
-    found = errors.collect(stack(aws), timedelta(hours=1))
+    told: list[str] = []
+    found = errors.collect(stack(aws), timedelta(hours=1), told.append)
+    assert told == ["test", "trail"], "each may take seconds"
     assert [one.what for one in found.found] == ["10", "50"]
     assert found.unknown == ["trail: permission denied: LookupEvents"]
     assert found.next_step == "allow this principal LookupEvents, or use another profile"
