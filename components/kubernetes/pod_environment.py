@@ -22,11 +22,7 @@ def pod_variables(group: InstanceGroup) -> dict[str, str]:
 
 
 def nccl_network(group: InstanceGroup, nodes: int, interfaces: int) -> str:
-    """The only network that NCCL may use in a job of pods with so many EFA interfaces; "" where it may choose.
-
-    Where an image lacks EFA's plugin, NCCL goes over TCP, slowly and without a word; told the network's name it fails
-    at once (NCCL documentation, "NCCL_NET"). aws-ofi-nccl takes this name in all its releases
-    (src/nccl_ofi_interface_nvidia.cpp). A job on one node has no use for it.
-    """
-    over_efa = interfaces > 0 and group.type.transport != variables.TCP
-    return "AWS Libfabric" if group.type.accelerator == "gpu" and nodes > 1 and over_efa else ""
+    """The only network that NCCL may use in a job of pods with so many EFA interfaces; "" where it may choose."""
+    row = group.type
+    told = variables.between_nodes(row.transport, row.accelerator) if nodes > 1 and interfaces > 0 else {}
+    return told.get("NCCL_NET", "")

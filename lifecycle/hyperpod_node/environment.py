@@ -1,7 +1,7 @@
 """Environment variables of login shells and of jobs, by the node's row of the catalogue and by what is found on it.
 
-Jobs get theirs on the worker that runs them, from task.env through Slurm's TaskProlog: a shell's variables on the
-controller say nothing about a worker.
+Jobs get theirs on the worker that runs them, from task.env, and in steps of several nodes from task-nodes.env too,
+through Slurm's TaskProlog: a shell's variables on the controller say nothing about a worker.
 """
 
 from __future__ import annotations
@@ -46,13 +46,18 @@ def run(node: Node) -> str:
         node.warn(complaint)
     job_variables = _variables(node, group)
     folder = host.settings.state_folder
-    host.write(f"{folder}/task.env", "".join(f"{name}={value}\n" for name, value in job_variables.items()))
+    host.write(f"{folder}/task.env", _lines(job_variables))
+    host.write(f"{folder}/task-nodes.env", _lines(variables.between_nodes(node.transport, group.accelerator)))
     host.write(f"{folder}/node.json", _facts(node, found))
     host.write("/etc/profile.d/hyperpod.sh", profile(job_variables))
     _etc_environment(node, job_variables)
     return (
         f"transport {node.transport}, {len(job_variables)} variables" if group.accelerators else "head node, paths only"
     )
+
+
+def _lines(values: Dict[str, str]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in values.items())
 
 
 def _variables(node: Node, group: Group) -> Dict[str, str]:

@@ -40,3 +40,13 @@ def for_job(transport: str, interface: Optional[str], accelerator: str, neuron_c
             MALLOC_ARENA_MAX="70",
         )
     return variables
+
+
+def between_nodes(transport: str, accelerator: str) -> Dict[str, str]:
+    """What processes on several nodes get besides: the only network that NCCL may use.
+
+    Where an image lacks EFA's plugin, NCCL goes over TCP, slowly and without a word; told the network's name it fails
+    at once (NCCL documentation, "NCCL_NET"). aws-ofi-nccl takes this name in all its releases
+    (src/nccl_ofi_interface_nvidia.cpp). On one node an image without the plugin is as good as one with it.
+    """
+    return {"NCCL_NET": "AWS Libfabric"} if accelerator == "gpu" and transport != TCP else {}

@@ -3,11 +3,13 @@
 #
 # A variable that the user's job sets stays as it is. One that an earlier task prolog of the same job has set (such as
 # the batch script's, perhaps on another node) gets this node's value. HYPERPOD_DEFAULTS lists those.
-file=${HYPERPOD_TASK_ENV:-/etc/hyperpod/task.env}
+files=("${HYPERPOD_TASK_ENV:-/etc/hyperpod/task.env}")
+if ((${SLURM_STEP_NUM_NODES:-1} > 1)); then files+=("${files[0]%.env}-nodes.env"); fi
 before=";${HYPERPOD_DEFAULTS-};"
 now=
 declare -A here=()
-if [[ -r $file ]]; then
+for file in "${files[@]}"; do
+  [[ -r $file ]] || continue
   while IFS='=' read -r name value; do
     [[ -n $name ]] || continue
     here[$name]=1
@@ -16,7 +18,7 @@ if [[ -r $file ]]; then
       now+="$name=$value;"
     fi
   done <"$file"
-fi
+done
 IFS=';' read -ra earlier <<<"${HYPERPOD_DEFAULTS-}"
 for pair in "${earlier[@]}"; do
   name=${pair%%=*}

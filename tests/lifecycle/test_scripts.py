@@ -60,6 +60,17 @@ def test_what_another_nodes_prolog_set_is_replaced_by_this_nodes_own(tmp_path: P
     assert "NCCL_DEBUG" not in second
 
 
+def test_a_step_of_several_nodes_may_use_efa_alone_and_one_within_it_on_one_node_what_it_likes(tmp_path: Path) -> None:
+    (tmp_path / "task-nodes.env").write_text("NCCL_NET=AWS Libfabric\n")
+    assert "NCCL_NET" not in task_prolog(tmp_path, "FI_PROVIDER=efa\n")
+    assert "NCCL_NET" not in task_prolog(tmp_path, "FI_PROVIDER=efa\n", SLURM_STEP_NUM_NODES="1")
+    step = task_prolog(tmp_path, "FI_PROVIDER=efa\n", SLURM_STEP_NUM_NODES="2")
+    assert step["NCCL_NET"] == "AWS Libfabric"
+    assert "NCCL_NET" not in task_prolog(tmp_path, "FI_PROVIDER=efa\n", SLURM_STEP_NUM_NODES="2", NCCL_NET="Socket")
+    given = {name: value for name, value in step.items() if value} | {"SLURM_STEP_NUM_NODES": "1"}
+    assert task_prolog(tmp_path, "FI_PROVIDER=efa\n", **given)["NCCL_NET"] is None
+
+
 def test_a_job_loads_no_cuda_in_place_of_its_pytorchs_own() -> None:
     """PyTorch's wheels come with CUDA's libraries, and LD_LIBRARY_PATH comes before what those name of each other
     (pytorch/pytorch, issue 111469: "undefined symbol: __nvJitLinkAddData_12_1")."""

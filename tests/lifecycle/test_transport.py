@@ -120,6 +120,8 @@ def test_a_node_as_the_catalogue_has_it_gets_the_catalogues_transport(tmp_path: 
     found = variables(host)
     assert found["HYPERPOD_TRANSPORT"] == node.transport
     assert not set(NEVER) & set(found)
+    alone = node.transport != "tcp" and lookup(kind).accelerator == "gpu"
+    assert host.read("/etc/hyperpod/task-nodes.env") == ("NCCL_NET=AWS Libfabric\n" if alone else "")
     if node.transport == "tcp":
         assert "FI_PROVIDER" not in found
         assert "FI_EFA_USE_DEVICE_RDMA" not in found
