@@ -145,10 +145,8 @@ def test_the_driver_for_fsx_can_delete_only_what_it_made() -> None:
             {"charts": {"hyperpodTrainingOperator": True}, "kubernetesVersion": "1.36"},
             "Kubernetes up to 1.35 for its training operator",
         ),
-        ({"charts": {"hyperpodTrainingOperator": True}, "kubernetesVersion": "1.35"}, ""),
         ({"observability": {"prometheus": "create"}}, "the largest here that takes any pod is ml.m5.xlarge"),
         ({"observability": {"prometheus": "create", "scraper": "everything"}}, ""),
-        ({}, ""),
     ],
 )
 def test_what_sagemakers_guide_asks_for_beyond_the_stack_is_told(settings: dict[str, Any], said: str) -> None:
@@ -156,6 +154,14 @@ def test_what_sagemakers_guide_asks_for_beyond_the_stack_is_told(settings: dict[
     told = [warning for warning in plan("eks-gpu", **settings).warnings if warning.startswith("SageMaker's guide")]
     assert len(told) == bool(said)
     assert said in "".join(told)
+
+
+def test_a_version_that_sagemakers_guide_names_and_a_stack_without_its_add_ons_ask_for_nothing_more() -> None:
+    state = state_of("eks-teams")
+    assert one(state, "eks-cluster-eksCluster").inputs["version"] == "1.35"
+    assert one(state, "eks-addons-amazon-sagemaker-hyperpod-training-operator", "eks/addon:Addon")
+    for stack in ("eks-teams", "eks-gpu"):
+        assert not [one for one in deployed(stack).warnings if one.startswith("SageMaker's guide")], stack
 
 
 def test_kubernetes_secrets_are_encrypted_by_a_key_of_the_stack_that_rotates() -> None:

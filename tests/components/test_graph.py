@@ -168,20 +168,17 @@ def test_an_existing_network_and_role_are_used_as_they_are() -> None:
     assert {g["executionRole"] for g in cluster["instanceGroups"]} == {"arn:aws:iam::123456789012:role/team/hyperpod"}
 
 
-@pytest.mark.parametrize(("controllers", "told"), [(1, 0), (2, 1)])
-def test_what_sagemakers_guide_says_against_two_controllers_is_told(controllers: int, told: int) -> None:
-    warnings = plan("dev", slurm={"controllers": controllers}, nodeProvisioning="").warnings
+@pytest.mark.parametrize(("stack", "told"), [("slurm-gpu", 0), ("slurm-controllers", 1)])
+def test_what_sagemakers_guide_says_against_two_controllers_is_told(stack: str, told: int) -> None:
+    warnings = deployed(stack).warnings
     assert len([warning for warning in warnings if "do not support several controllers" in warning]) == told
 
 
 @pytest.mark.parametrize(
-    ("stack", "keys", "mode"),
-    [("dev", {}, "Continuous"), ("eks-gpu", {}, "Continuous"), ("dev", {"nodeProvisioning": ""}, None)],
+    ("stack", "mode"), [("dev", "Continuous"), ("eks-gpu", "Continuous"), ("slurm-controllers", None)]
 )
-def test_the_mode_of_provisioning_is_named_unless_it_is_left_to_aws(
-    stack: str, keys: dict[str, str], mode: str | None
-) -> None:
-    assert one(plan(stack, **keys).state, "hyperpod-cluster").inputs.get("nodeProvisioningMode") == mode
+def test_the_mode_of_provisioning_is_named_unless_it_is_left_to_aws(stack: str, mode: str | None) -> None:
+    assert one(state_of(stack), "hyperpod-cluster").inputs.get("nodeProvisioningMode") == mode
 
 
 def test_controller_login_and_worker_groups_are_what_slurm_calls_them() -> None:
