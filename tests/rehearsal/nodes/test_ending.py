@@ -14,6 +14,7 @@ import pytest
 
 from rehearsal.nodes import audit
 from rehearsal.nodes.sandbox import GROUP, MARK
+from stack.failures import Exit
 
 ROOT = Path(__file__).parents[3]
 
@@ -52,7 +53,7 @@ def test_killed(tmp_path: Path, number: signal.Signals, delay: float) -> None:
     assert len(started) >= 5, f"the rehearsal has only {started}; its exit code: {run.poll()}"
     time.sleep(delay)
     run.send_signal(number)
-    assert run.wait(60) == (-9 if number == signal.SIGKILL else 1)
+    assert run.wait(60) == (-9 if number == signal.SIGKILL else Exit.CANCELLED)
     deadline = time.monotonic() + 60
     while (left := _marked(run.pid)) and time.monotonic() < deadline:
         time.sleep(0.1)
