@@ -148,7 +148,6 @@ def rehearse(
     on_act("up", outcome)
     deployment = up(project, account, on_event=noted)
     _describe(outcome, deployment)
-    outcome.warnings += account.awaited()
     state = deployment.state
     if then and not deployment.failure:
         outcome.changes, deployed = apply_steps(

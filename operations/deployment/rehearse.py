@@ -142,7 +142,7 @@ class EmbeddedEngine:
             # Like Pulumi, which does not keep a failed update's outputs.
             if not deployment.failure:
                 self._raw, self._secret = deployment.outputs, deployment.secret_outputs
-        run = CommandRun(warnings=[*deployment.warnings, *([] if preview else self._account.awaited())])
+        run = CommandRun(warnings=deployment.warnings)
         run.counts = dict(Counter(str(operation) for operation in deployment.operations.values()))
         if not preview:
             ended = max([self._now, deployment.finish, *(one.finish for one in deployment.state.values())])

@@ -84,6 +84,8 @@ def up(
                 engine.state.setdefault(urn, resource)
         _keep(engine.state, engine.replaced)
     result.outputs, result.secret_outputs = engine.outputs, engine.secret_outputs
+    if not preview:
+        result.warnings += account.awaited()
     return result
 
 
