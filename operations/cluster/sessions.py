@@ -36,7 +36,7 @@ _TOO_OLD = "invalid character 'A' looking for beginning of value"
 # the command prints (Systems Manager User Guide, "Specify an idle session timeout value"). What is typed here goes
 # nowhere: of it the agent passes only control signals to a command (amazon-ssm-agent, InputStreamMessageHandler).
 _TYPED, _TYPING_SECONDS = b"\n", 30.0
-NON_INTERACTIVE = "AWS-StartNonInteractiveCommand"
+NON_INTERACTIVE, SSH = "AWS-StartNonInteractiveCommand", "AWS-StartSSHSession"
 # Sessions opened at once; StartSession is throttled per account (AWS General Reference, Systems Manager quotas).
 AT_ONCE = 8
 _BEGIN, _END = "__hyperpod_begin__", "__hyperpod_end__"
@@ -167,7 +167,7 @@ def ssh_config(target: Target, nodes: Sequence[Node]) -> str:
     """Entries for ~/.ssh/config: ssh to nodes by name through Session Manager. Needs the AWS CLI and the plugin."""
     proxy = (
         f"aws ssm start-session --region {target.aws.region} --target %h "
-        "--document-name AWS-StartSSHSession --parameters portNumber=%p"
+        f"--document-name {SSH} --parameters portNumber=%p"
     )
     entries = [
         "\n".join(

@@ -6,6 +6,7 @@ import json
 from typing import Annotated, Any
 
 import typer
+from botocore.exceptions import ClientError
 
 from stack.failures import NO_CREDENTIALS, bad_input, cannot_know
 
@@ -24,7 +25,8 @@ def policy_command(
 
     A rehearsal finds out what the stack deploys. Make a managed policy of
     each document and attach them all to the deployer's role. Do it again
-    after a change of the configuration, before you deploy the change.
+    after a change of the configuration, before you deploy the change, and
+    for operators once the cluster is there: its id then limits sessions.
 
     \b
       hyperpod policy slurm-gpu
@@ -33,9 +35,10 @@ def policy_command(
     if account and not (account.isdecimal() and len(account) == 12):
         raise bad_input(f"--account: {account} is no AWS account", "an account's id has 12 digits")
     chosen = target.load(stack)
+    cluster_id = "" if account else _cluster_id(chosen)
     account = account or _account(chosen)
     console.note(f"Rehearsing {stack}, to see what it deploys ...")
-    written = policy.write(chosen, account)
+    written = policy.write(chosen, account, cluster_id)
     if as_json:
         console.emit(written)
         return
@@ -51,6 +54,14 @@ def _account(chosen: target.Target) -> str:
     except NO_CREDENTIALS as error:
         hint = f"name the account: hyperpod policy {chosen.stack} --account 123456789012"
         raise cannot_know(f"no usable AWS credentials: {error}", hint, name="credentials") from None
+
+
+def _cluster_id(chosen: target.Target) -> str:
+    """The id that AWS gave the cluster; nothing where there is none, or where these credentials may not ask."""
+    try:
+        return chosen.cluster_id if chosen.found_cluster else ""
+    except (*NO_CREDENTIALS, ClientError):
+        return ""
 
 
 def _show(title: str, document: dict[str, Any]) -> None:

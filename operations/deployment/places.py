@@ -14,6 +14,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from components.names import CLUSTER_ID_TAG, Names
+from components.sessions import SESSION
+from operations.cluster.sessions import NON_INTERACTIVE, SSH
 from stack.state import HYPERPOD_CLUSTER, ResourceState, State, tags_of, texts
 
 if TYPE_CHECKING:
@@ -25,12 +27,18 @@ _EKS_CLUSTER = "aws:eks/cluster:Cluster"
 # It is in an option group of RDS's own, on which RDS decides as well (Amazon RDS User Guide, "Permission policies to
 # create, modify and, delete resources in Amazon RDS").
 _DATABASE = "aws:rds/instance:Instance"
+_DOCUMENT = "aws:ssm/document:Document"
 # pulumi-aws says no ARN of these.
 _WITHOUT_ARN = {"aws:ec2/eip:Eip": "elastic-ip", "aws:ec2/natGateway:NatGateway": "natgateway"}
 # Pulumi ends a name that it chooses with seven random digits.
 _RANDOM = re.compile(r"-[0-9a-f]{7}$")
 # Amazon EKS User Guide, "Amazon EKS security group requirements": the tag of the group that EKS makes.
 _EKS_GROUP_TAG = "aws:eks:cluster-name"
+# Operator, key and values.
+Condition = tuple[tuple[str, str, tuple[str, ...]], ...]
+# The documents of AWS by which verbs and the entries of `hyperpod ssh-config` start sessions, and the one by which AWS
+# starts those of `hyperpod connect` where the stack has none of its own.
+_DOCUMENTS, _SHELL = (NON_INTERACTIVE, SSH), "SSM-SessionManagerRunShell"
 
 
 @dataclass(frozen=True)
@@ -44,8 +52,8 @@ class Place:
 class Places:
     """The places of a stack, by the texts that name them."""
 
-    def __init__(self, state: State, names: Names, account: str) -> None:
-        self.names, self.account = names, account
+    def __init__(self, state: State, names: Names, account: str, cluster_id: str = "") -> None:
+        self.names, self.account, self._cluster_id = names, account, cluster_id
         self._own = [one for one in state.values() if one.in_account]
         cluster = next(one for one in self._own if one.type == HYPERPOD_CLUSTER)
         _, self.partition, _, self.region, *_ = cluster.id.split(":")
@@ -123,6 +131,42 @@ class Places:
         """Every resource of a type, in this account and region; of EKS, in this cluster."""
         values = {"Partition": self.partition, "Region": self.region, "Account": self.account}
         return Place(kind.filled({**values, "ClusterName": self.names.cluster}))
+
+    def sessions(self, action: str) -> Iterator[tuple[str, Condition]]:
+        """On what sessions with nodes of the cluster are granted: the nodes, and the documents that start them; to end
+        them, those that the caller started (Systems Manager User Guide, "Additional sample IAM policies for Session
+        Manager").
+
+        AWS's guides name nodes of HyperPod in two ways, and the Service Authorization Reference in neither: as managed
+        instances with the tag ``sagemaker:cluster-name`` (AI on SageMaker HyperPod, "SSH into Cluster"), and as their
+        cluster (awsome-distributed-ai, devops-agent). A call asks about one of the two, so both are granted. Without
+        the condition, sessions that name no document would need none ("Start a default shell session by specifying the
+        default session document in IAM policies").
+        """
+        if action != "ssm:StartSession":
+            yield (
+                self.arn("ssm", "session/*"),
+                (("StringLike", "ssm:resourceTag/aws:ssmmessages:session-id", ("${aws:userid}",)),),
+            )
+            return
+        own = {place.arn for one in self._own if one.type == _DOCUMENT for place in self.of(one)}
+        recorded = self.arn("ssm", f"document/{self.names.document(SESSION)}")
+        documents = own if recorded in own else own | {self.arn("ssm", f"document/{_SHELL}")}
+        for document in (
+            *documents,
+            *(f"arn:{self.partition}:ssm:{self.region}:*:document/{one}" for one in _DOCUMENTS),
+        ):
+            yield document, ()
+        checked = ("BoolIfExists", "ssm:SessionDocumentAccessCheck", ("true",))
+        cluster, instances = "cluster/", "managed-instance/sagemaker-cluster:"
+        if self._cluster_id:
+            yield self.arn("sagemaker", f"{cluster}{self._cluster_id}"), (checked,)
+            yield self.arn("ssm", f"{instances}{self._cluster_id}_*"), (checked,)
+            return
+        tag = ("StringEquals", f"aws:ResourceTag/{CLUSTER_ID_TAG}", (self.names.cluster_id,))
+        yield self.arn("sagemaker", f"{cluster}*"), (checked, tag)
+        tag = ("StringEquals", "ssm:resourceTag/sagemaker:cluster-name", (self.names.cluster,))
+        yield self.arn("ssm", f"{instances}*"), (checked, tag)
 
     @property
     def on_eks(self) -> bool:

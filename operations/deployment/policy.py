@@ -24,7 +24,7 @@ from operations.target import Target
 from stack.failures import Failure, cannot_know
 from stack.state import ResourceState, State
 
-from .places import Place, Places, fitting
+from .places import Condition, Place, Places, fitting
 
 if TYPE_CHECKING:
     from rehearsal.account.authorization import Action
@@ -42,8 +42,6 @@ _FOR_EKS = {"image", "kubeconfig", "governance"}
 # Whoever deletes a cluster on EKS must be able to list and delete these (SageMaker Developer Guide, "IAM users for
 # cluster admin", and HyperPod task governance, "Troubleshoot").
 _GOVERNED = {"destroy", "governance"}
-# Operator, key and values.
-Condition = tuple[tuple[str, str, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,13 +63,13 @@ class Question:
     """An action that verbs need beside those of Pulumi, and which verbs.
 
     It is granted on the stack's own resources, and not at all where the stack has none of the type. ``on`` says
-    otherwise: ``type`` for all of the type, which AWS or the verb makes, and ``*`` where the Service Authorization
-    Reference has no type for what AWS decides about.
+    otherwise: ``type`` for all of the type, which AWS or the verb makes, and ``session`` for what sessions with the
+    cluster's nodes take.
     """
 
     action: str
     verbs: Words
-    on: Literal["", "type", "*"] = ""
+    on: Literal["", "type", "session"] = ""
 
     @property
     def for_deployment(self) -> bool:
@@ -99,8 +97,11 @@ def questions() -> Mapping[str, Question]:
     return rows.table(_HERE / "verbs.csv", Question, "action")
 
 
-def write(target: Target, account: str) -> Policies:
-    """The policies for a stack in an account. Raises Failure where the stack cannot be rehearsed."""
+def write(target: Target, account: str, cluster_id: str = "") -> Policies:
+    """The policies for a stack in an account. Raises Failure where the stack cannot be rehearsed.
+
+    With ``cluster_id``, which AWS gives the cluster, sessions are limited to its nodes by their ARNs, else by tags.
+    """
     try:
         from rehearsal.account import ACCOUNT_ID, Account
         from rehearsal.engines.deployment import up
@@ -124,13 +125,13 @@ def write(target: Target, account: str) -> Policies:
         )
         for one in (ACCOUNT_ID, account)
     )
-    found = json.dumps(vars(policies(made.state, rehearsed, ACCOUNT_ID, target.stack)))
+    found = json.dumps(vars(policies(made.state, rehearsed, ACCOUNT_ID, target.stack, cluster_id)))
     return Policies(**json.loads(found.replace(rehearsed.digest, wanted.digest).replace(ACCOUNT_ID, account)))
 
 
-def policies(state: State, names: Names, account: str, stack: str) -> Policies:
+def policies(state: State, names: Names, account: str, stack: str, cluster_id: str = "") -> Policies:
     """The policies for a deployed stack with these names."""
-    places = Places(state, names, account)
+    places = Places(state, names, account, cluster_id)
     deploy, operate = _Grants(places), _Grants(places)
     for resource in state.values():
         if resource.in_account and not resource.type.startswith("kubernetes:"):
@@ -170,8 +171,9 @@ class _Grants:
         action = _action(question.action)
         if (set(question.verbs) <= _FOR_EKS or set(question.verbs) == _GOVERNED) and not self._places.on_eks:
             return
-        if question.on == "*":
-            self._grant(question.action, "*", ())
+        if question.on == "session":
+            for arn, condition in self._places.sessions(question.action):
+                self._grant(question.action, arn, condition)
         elif question.on or not action.types or any(fitting(places, kind) for kind in action.types):
             self._on_kinds(action, places, set(), None)
 
@@ -256,7 +258,10 @@ def _action(name: str) -> Action:
 def _statement(names: Sequence[str], arns: Sequence[str], condition: Condition) -> dict[str, Any]:
     made: dict[str, Any] = {"Effect": "Allow", "Action": list(names), "Resource": list(arns)}
     for operator, key, values in condition:
-        made.setdefault("Condition", {}).setdefault(operator, {})[key] = list(values)
+        # Parliament takes no list of one for Bool.
+        made.setdefault("Condition", {}).setdefault(operator, {})[key] = (
+            values[0] if operator.startswith("Bool") else list(values)
+        )
     return made
 
 

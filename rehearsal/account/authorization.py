@@ -21,6 +21,9 @@ from .matching import PLACEHOLDER, overlaps
 # (AmazonSageMakerClusterInstanceRolePolicy), as what is asked about ends in an empty stream's name.
 _LOG_GROUP = "arn:${Partition}:logs:${Region}:${Account}:log-group:${LogGroupName}"
 _LOG_GROUP_BY_NAME = ("logs:TagResource", "logs:UntagResource", "logs:ListTagsForResource")
+#
+# awsome-distributed-ai, "devops-agent", IMPLEMENTATION.md: sessions with nodes of HyperPod are granted on the cluster.
+_BESIDES: Mapping[str, tuple[str, str]] = {"ssm:StartSession": ("sagemaker", "cluster")}
 
 # Actions newer than the reference, each with a known action that is checked the same way. The service's API Reference
 # names the permission.
@@ -153,6 +156,9 @@ def _action(service: str, name: str) -> Action:
     entry, full = known["privileges"][name], f"{known['prefix']}:{name}"
     rows = {row["resource_type"]: row for row in entry["resource_types"].values()}
     types = tuple(_type(full, known["resources"], kind, row) for kind, row in sorted(rows.items()) if kind)
+    if full in _BESIDES:
+        other, kind = _BESIDES[full]
+        types += (_type(full, _service(other)["resources"], kind, {"required": False, "condition_keys": []}),)
     return Action(full, _operation(entry), types, frozenset(rows.get("", {}).get("condition_keys", ())))
 
 

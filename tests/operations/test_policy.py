@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
 import pytest
 
 from components.config import parse
-from components.names import for_stack
+from components.names import Names, for_stack
+from operations.aws import Aws
+from operations.cluster.sessions import NON_INTERACTIVE, SSH
 from operations.deployment.policy import POLICY_LIMIT, Policies, permissions, policies, questions, size
 from rehearsal.account import ACCOUNT_ID, Account, Caller
 from rehearsal.account.authorization import actions
@@ -20,7 +22,7 @@ from rehearsal.engines.protocol import _ANSWERS
 from rehearsal.existing import prepare
 from stack.failures import Exit
 from tests.golden.stacks import GOLDEN, deployed, on_the_day
-from tests.operations.aws import run, run_json
+from tests.operations.aws import CLUSTER_ID, StubbedAws, cluster, run, run_json
 from tests.operations.test_types import ROWS
 from tests.support import config, few_files, project
 
@@ -31,18 +33,22 @@ HERE = f"us-west-2:{ACCOUNT_ID}"
 ROLES = f"arn:aws:iam::{ACCOUNT_ID}:role"
 
 
-@cache
-def written(name: str) -> Policies:
+def names_of(name: str) -> Names:
+    """The names of a golden stack's resources."""
     chosen = GOLDEN[name]
     loaded, checked = project(chosen.stack, **chosen.settings), config(chosen.stack, **chosen.settings)
-    names = for_stack(
+    return for_stack(
         cluster=checked.settings.cluster_name,
         region=checked.region.name,
         account=ACCOUNT_ID,
         project=loaded.name,
         stack=loaded.stack,
     )
-    return policies(deployed(name).state, names, ACCOUNT_ID, loaded.stack)
+
+
+@cache
+def written(name: str, cluster_id: str = "") -> Policies:
+    return policies(deployed(name).state, names_of(name), ACCOUNT_ID, GOLDEN[name].stack, cluster_id)
 
 
 def statements(documents: list[dict[str, Any]], without: str = "") -> list[dict[str, Any]]:
@@ -104,9 +110,7 @@ def test_the_policies_are_what_iam_takes_and_grant_what_they_seem_to(name: str) 
         assert 1 <= len(documents) <= _MOST_POLICIES
         assert max(map(size, documents)) <= POLICY_LIMIT
         whole = {"Version": "2012-10-17", "Statement": statements(documents)}
-        # SageMaker Developer Guide, "IAM for SageMaker HyperPod": sessions to nodes are granted on "*".
-        allowed = "ssm:StartSession is granted"
-        assert [fault for fault in policy_faults(whole, "identity", partition) if allowed not in fault] == []
+        assert policy_faults(whole, "identity", partition) == []
 
 
 THEIRS = {"aws:ResourceTag/hyperpod:cluster-id": "somebody-elses-01234567"}
@@ -172,6 +176,65 @@ def test_whoever_deletes_a_cluster_on_eks_deletes_its_quotas_too(name: str, gran
     assert set(found.values()) == {granted_there}, found
 
 
+_TARGET = {"ssm:SessionDocumentAccessCheck": "true"}
+_NODE = f"arn:aws:ssm:{HERE}:managed-instance/sagemaker-cluster:"
+_SHELL = f"arn:aws:ssm:{HERE}:document/SSM-SessionManagerRunShell"
+
+
+def operated(name: str, cluster_id: str = "") -> list[dict[str, Any]]:
+    """What an operator is granted, of a cluster whose id is known or not."""
+    return statements(written(name, cluster_id).operate)
+
+
+@pytest.mark.parametrize(
+    ("resource", "context"),
+    [
+        (f"arn:aws:ec2:{HERE}:instance/i-0123456789abcdef0", _TARGET),
+        (f"arn:aws:ssm:{HERE}:managed-instance/mi-0123456789abcdef0", _TARGET),
+        (f"arn:aws:ecs:{HERE}:task/training/0123456789abcdef0123456789abcdef", _TARGET),
+        (f"arn:aws:sagemaker:{HERE}:cluster/other", {**_TARGET, **THEIRS}),
+        (f"{_NODE}other_workers-i-0123456789abcdef0", {**_TARGET, "ssm:resourceTag/sagemaker:cluster-name": "theirs"}),
+        (f"arn:aws:ssm:{HERE}:document/AWS-StartPortForwardingSession", _TARGET),
+        (f"arn:aws:ssm:{HERE}:document/hyperpod-somebodyelses-session", _TARGET),
+    ],
+)
+@pytest.mark.parametrize("cluster_id", ["", "0wn"])
+def test_an_operator_starts_no_session_elsewhere(resource: str, context: dict[str, str], cluster_id: str) -> None:
+    assert not granted(operated("dev", cluster_id), (), "ssm:StartSession", resource, context)
+
+
+def test_an_operator_starts_sessions_with_the_clusters_nodes_however_aws_names_them() -> None:
+    given, by_id = operated("dev"), operated("dev", "0wn")
+    names = names_of("dev")
+    tagged = {"aws:ResourceTag/hyperpod:cluster-id": names.cluster_id}
+    named = {"ssm:resourceTag/sagemaker:cluster-name": names.cluster}
+    for resource, tags in (
+        (f"arn:aws:sagemaker:{HERE}:cluster/0wn", tagged),
+        (f"{_NODE}0wn_workers-i-0123456789abcdef0", named),
+    ):
+        assert granted(given, (), "ssm:StartSession", resource, {**_TARGET, **tags}), resource
+        assert granted(by_id, (), "ssm:StartSession", resource, _TARGET), resource
+        # A session that names no document has to need one.
+        assert not granted(by_id, (), "ssm:StartSession", resource, {"ssm:SessionDocumentAccessCheck": "false"})
+
+
+@pytest.mark.parametrize(("name", "shells"), [("dev", True), ("slurm-closed", False)])
+def test_where_shells_are_recorded_an_operator_starts_no_other(name: str, shells: bool) -> None:
+    given, here = operated(name), _SHELL
+    own = f"arn:aws:ssm:{HERE}:document/hyperpod-{names_of(name).cluster_id}-session"
+    assert granted(given, (), "ssm:StartSession", here, {}) is shells
+    assert granted(given, (), "ssm:StartSession", own, {}) is not shells
+    for document in (NON_INTERACTIVE, SSH):
+        assert granted(given, (), "ssm:StartSession", f"arn:aws:ssm:us-west-2::document/{document}", {}), document
+
+
+def test_an_operator_ends_the_sessions_that_he_started() -> None:
+    session, mine = f"arn:aws:ssm:{HERE}:session/me-0123456789abcdef0", {"aws:userid": "AROAEXAMPLE:me"}
+    for starter, ended in (("AROAEXAMPLE:me", True), ("AROAEXAMPLE:you", False)):
+        context = {**mine, "ssm:resourceTag/aws:ssmmessages:session-id": starter}
+        assert granted(operated("dev"), (), "ssm:TerminateSession", session, context) is ended, starter
+
+
 def test_of_secrets_only_those_that_rds_manages_are_made() -> None:
     given = statements(written("slurm-closed").deploy)
     for action in ("secretsmanager:CreateSecret", "secretsmanager:TagResource"):
@@ -213,6 +276,18 @@ def test_the_verb_writes_for_the_account_it_is_told(capsys: pytest.CaptureFixtur
     assert f"'{names.cluster_id}'" in text
     assert ACCOUNT_ID not in text
     assert written("dev").deploy[0] != found["deploy"][0]
+
+
+def test_the_verb_limits_sessions_to_the_cluster_that_there_is(
+    aws: StubbedAws, on: Callable[[Aws], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arn = f"arn:aws:sagemaker:{HERE}:cluster/{CLUSTER_ID}"
+    aws.answer("sagemaker", "describe_cluster", cluster(), ClusterName="hyperpod-dev")
+    on(aws)
+    with few_files():
+        code, found = run_json(capsys, "policy", "dev")
+    assert code == Exit.GOOD
+    assert arn in str(found["operate"])
 
 
 def test_an_account_has_twelve_digits(capsys: pytest.CaptureFixture[str]) -> None:

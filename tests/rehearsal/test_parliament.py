@@ -55,7 +55,7 @@ def findings(text: str, community: bool = True) -> list[Any]:
 
 
 def explained(finding: Any, statements: list[Any]) -> bool:
-    """Whether a finding is none: Parliament looks at one statement at a time, and its list of actions is older."""
+    """Whether a finding is none: Parliament looks at one statement at a time, and its lists are older."""
     if finding.issue == "RESOURCE_MISMATCH":
         return all(
             any(
@@ -68,6 +68,9 @@ def explained(finding: Any, statements: list[Any]) -> bool:
         )
     if finding.issue == "UNKNOWN_ACTION":
         return bool(actions(finding.detail.removeprefix("Unknown action ")))
+    if finding.issue == "UNKNOWN_CONDITION_FOR_ACTION":
+        key, name = finding.detail.removeprefix("Unknown condition ").split(" for action ")
+        return any(action.knows(key, action.types) for action in actions(name))
     if finding.issue == "MISMATCHED_TYPE" and "ArnLike" in finding.detail:
         keys = {key for one in statements for key in one.get("Condition", {}).get("ArnLike", {})}
         return keys - {"aws:SourceArn", "aws:PrincipalArn"} == {_ARNS}
