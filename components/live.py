@@ -63,7 +63,6 @@ def deployed_with(config: Config) -> dict[str, Any]:
         },
         "fsx": {"storageGiB": config.fsx_gib, "efa": settings.fsx.efa, "throughput": settings.fsx.throughput},
         **({"homeStorageGiB": settings.fsx.home_storage_gib} if settings.fsx.home_storage_gib else {}),
-        **({"controllers": settings.slurm.controllers} if settings.slurm.controllers > 1 else {}),
         **_accounting_of(settings.slurm.accounting),
         **({"kmsKey": settings.security.kms_key} if settings.security.kms_key else {}),
         "instanceTypes": {group.name: group.type.name for group in config.instance_groups},
@@ -127,17 +126,6 @@ def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
             what=f"this stack is encrypted with {_key_in_words(key)}, and file systems and volumes "
             "cannot change their key: replacements would be new and empty",
             fix=f"keep it; otherwise {_ELSEWHERE}",
-        )
-    if (has := before.get("controllers", 1)) != (wanted := after.get("controllers", 1)):
-        yield Problem(
-            key="hyperpod:slurm.controllers",
-            what=f"this stack has {has}, and "
-            + (
-                "the first one's queue is on its own disk, where another would not find it"
-                if wanted > has
-                else "HyperPod removes no controller (BatchDeleteClusterNodes)"
-            ),
-            fix=f"keep {has}; otherwise {_ELSEWHERE}",
         )
     yield from _accounting(before.get("accounting"), after.get("accounting"))
     yield from _network(before["network"], after["network"])

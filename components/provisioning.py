@@ -61,7 +61,7 @@ def facts(config: Config, names: Names, remote_write_url: str | None = None) -> 
         ssh_only_with_job=settings.security.ssh_only_with_job,
         containers=settings.slurm.containers,
         accounting=accounting(config),
-        shared_queue=settings.slurm.keeps_queue,
+        shared_queue=settings.slurm.shared_queue,
     )
 
 

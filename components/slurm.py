@@ -15,12 +15,6 @@ from .storage import Storage
 
 _NODE_TYPES = {"controller": "Controller", "login": "Login", "worker": "Compute"}
 
-# SageMaker Developer Guide, "Continuous provisioning for enhanced cluster operations with Slurm".
-_DOUBT = (
-    "SageMaker's guide says that clusters with continuous provisioning, as new ones have unasked, do not support "
-    "several controllers: HyperPod may refuse hyperpod:slurm.controllers 2 (assumption slurm-two-controllers)"
-)
-
 
 class Slurm(ComponentResource):
     """Owns the parameter with the users' public key, where one is given; HyperPod itself runs Slurm on the nodes.
@@ -28,8 +22,8 @@ class Slurm(ComponentResource):
     HyperPod's agent writes slurm.conf from each group's node type and partition, and keeps what our scripts and people
     add. Deliberately absent: its strategy, because Merge is the default, and the only one of continuous provisioning,
     which refuses a request that names any (SageMaker Developer Guide, "Migrating to API-driven Slurm configuration" and
-    "Continuous provisioning for enhanced cluster operations with Slurm"; assumption slurm-merge); what a second
-    controller needs beside its instance, and accounting, which the nodes' scripts set up.
+    "Continuous provisioning for enhanced cluster operations with Slurm"; assumption slurm-merge); a second
+    controller, for which that API has nothing (docs/limits.md), and accounting, which the nodes' scripts set up.
     """
 
     orchestrator: aws_native.sagemaker.ClusterOrchestratorArgs
@@ -41,8 +35,6 @@ class Slurm(ComponentResource):
         super().__init__("hyperpod:index:Slurm", name, None, opts)
         context = args.context
         self._partition = context.config.accelerator.slurm_partition
-        if context.settings.slurm.controllers > 1:
-            pulumi.log.warn(_DOUBT, self)
         self.ready, self.outputs = [], {"connect": connect_command(pulumi.get_stack())}
         if key := context.settings.ssh_public_key:
             self.ready.append(

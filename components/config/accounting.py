@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt
 
-from .fields import AT_BOOT, IN_PLACE, REFUSED, Change, Model, SubnetId
+from .fields import AT_BOOT, IN_PLACE, Change, Model, SubnetId
 from .people import CHARGED, AccountName, UserName
 
 DEFAULT_RETENTION_MONTHS = 13
@@ -78,7 +78,7 @@ class SlurmQos(Model):
 
 
 class Slurm(Model):
-    """Slurm's controllers, accounts and qualities of service, containers for its jobs, additions to slurm.conf."""
+    """Slurm's accounts and qualities of service, containers for its jobs, additions to slurm.conf, and its queue."""
 
     accounting: Accounting | None = None
     """Keep account of jobs, and let only people who are in an account run any. Without it nothing is kept."""
@@ -98,16 +98,8 @@ class Slurm(Model):
     typed_gres: Annotated[StrictBool, AT_BOOT] = False
     """Let jobs ask for accelerators by their model, as in --gres=gpu:h100:8 or neuron:trainium2:16. --gres=gpu:8 means
     any model then."""
-    controllers: Annotated[StrictInt, REFUSED] = Field(1, ge=1, le=2)
-    """Number of Slurm controllers. With two of them the second takes over where the first is lost. docs/slurm.md says
-    what AWS does not say of it."""
     shared_queue: Annotated[StrictBool, AT_BOOT] = False
-    """Keep the queue on the shared file system, where a replaced controller finds it. Always so with two of them."""
-
-    @property
-    def keeps_queue(self) -> bool:
-        """Whether the queue is where another controller finds it."""
-        return self.shared_queue or self.controllers > 1
+    """Keep the queue on the shared file system, where a replaced controller finds it."""
 
     @property
     def on_rds(self) -> bool:

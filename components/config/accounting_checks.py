@@ -42,13 +42,6 @@ def accounting_problems(settings: Settings, region: Region | None) -> Iterator[P
                 yield Problem(key=f"{_KEY}.{key}", what="Slurm keeps no accounts", fix=fix)
     else:
         yield from _database(settings, chosen.accounting, region)
-    if chosen.controllers > 1 and settings.node_provisioning == "Continuous":
-        # SageMaker Developer Guide, "Continuous provisioning for enhanced cluster operations with Slurm".
-        yield Problem(
-            key=f"{_KEY}.controllers",
-            what="HyperPod does not support several controllers with continuous provisioning",
-            fix='one controller, or hyperpod:nodeProvisioning "", which asks for no mode',
-        )
     yield from _names(chosen)
     yield from _accounts(chosen)
     yield from _qos(chosen)
@@ -56,12 +49,6 @@ def accounting_problems(settings: Settings, region: Region | None) -> Iterator[P
 
 def _database(settings: Settings, accounting: Accounting, region: Region | None) -> Iterator[Problem]:
     key, existing = f"{_KEY}.accounting", bool(settings.network.vpc_id)
-    if settings.slurm.controllers > 1:
-        yield Problem(
-            key=f"{_KEY}.controllers",
-            what="slurmdbd is on the first controller, and the second does not take over while it is away",
-            fix="one controller with sharedQueue, or no accounting",
-        )
     if accounting.database == "local":
         for name in sorted(accounting.model_fields_set.intersection(_OF_RDS)):
             fix = "add database: rds, or leave it out"

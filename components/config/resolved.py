@@ -111,9 +111,7 @@ class Config:
     def _head_groups(self) -> tuple[InstanceGroup, ...]:
         if self.settings.orchestrator != "slurm":
             return ()
-        heads: list[tuple[NodeRole, str, int]] = [
-            ("controller", self.settings.controller_instance_type, self.settings.slurm.controllers)
-        ]
+        heads: list[tuple[NodeRole, str, int]] = [("controller", self.settings.controller_instance_type, 1)]
         if login := self.settings.login:
             heads.append(("login", login.instance_type, login.count))
         return tuple(

@@ -18,7 +18,16 @@ Path: TypeAlias = tuple[str | int, ...]
 # These decide which rules apply, so if one of them is unknown, a rule may not apply at all.
 _KINDS: Mapping[str, tuple[str, ...]] = {"orchestrator": ("slurm", "eks"), "accelerator": tuple(ACCELERATORS)}
 # Keys that have another name now.
-_RENAMED = {"hyperpod:network.closed": "network.egress vpc-only has taken its place"}
+_GONE = {
+    "hyperpod:network.closed": ("unknown key", "network.egress vpc-only has taken its place"),
+    # SageMaker Developer Guide, "Continuous provisioning for enhanced cluster operations with Slurm" and "Migrating to
+    # API-driven Slurm configuration".
+    "hyperpod:slurm.controllers": (
+        "HyperPod has no second controller for clusters that its API configures, and refuses one with continuous "
+        "provisioning",
+        "leave it out; slurm.sharedQueue keeps the queue for the controller that comes next",
+    ),
+}
 # What pydantic found, by the type of Pulumi.yaml that it expected.
 _TYPES = {
     "string_type": "string",
@@ -78,7 +87,8 @@ def _problem(error: Any) -> Problem:
         return mistyped(key, value, _TYPES[kind])
     match kind:
         case "extra_forbidden":
-            return Problem(key=key, what="unknown key", fix=_RENAMED.get(key) or _nearest(error["loc"]))
+            what, fix = _GONE.get(key) or ("unknown key", _nearest(error["loc"]))
+            return Problem(key=key, what=what, fix=fix)
         case "missing":
             return Problem(key=key, what="is required")
         case "literal_error":

@@ -3,7 +3,7 @@
 munged has one key, which it reads when it starts (munged(8)), and Slurm asks it anew for each message, so that none of
 Slurm's daemons has to start again for a new key. There is no time in which two keys are good: while the nodes change,
 those with different keys refuse each other. So the change is prepared on all nodes, each of which then waits for the
-key to be published, and all change within about two seconds. The slurmctld in control is stopped meanwhile, as for an
+key to be published, and all change within about two seconds. slurmctld is stopped meanwhile, as for an
 upgrade (Slurm's Quick Start Administrator Guide, "Upgrades": running jobs go on without it): it launches nothing that
 a node would refuse, takes no node for lost, and what ends meanwhile is reported when it answers again. slurmdbd asks
 for a credential only when a connection is opened.
@@ -21,14 +21,14 @@ import os
 import sys
 from typing import Dict, List, Optional, Sequence
 
-from . import munge, slurm_configure, slurm_controllers
+from . import munge, slurm_configure
 from .errors import NotYet, StepError
 from .host import Host
 from .settings import Settings
 
 # Seconds for which a prepared node waits for the key.
 WAITS = 900.0
-# Seconds for the nodes to change. A backup controller takes over after ten without the first, with the new key, too.
+# Seconds for the nodes to change.
 CHANGES = 30.0
 # Seconds until slurmctld answers, and then until every node does.
 ANSWERS = 120.0
@@ -54,12 +54,11 @@ def wait(host: Host, wanted: str) -> Dict[str, object]:
     """Leave a process here that changes the key as soon as it is published."""
     if munge.digest(host, _next(host)) != wanted:
         raise StepError("the shared file system has another next key: somebody else replaces it, too")
-    controls = slurm_configure.facts(host)["role"] == "controller" and slurm_controllers.in_control(host)
     host.run("systemctl", "stop", UNIT, check=False)
     command = f"{host.settings.install_folder}/bin/hyperpod-munge-key"
     host.run("systemd-run", "--quiet", "--collect", f"--unit={UNIT}", command, "follow", wanted)
     _tell(host, "waits")
-    return {"in_control": controls}
+    return {}
 
 
 def follow(host: Host, wanted: str) -> Dict[str, object]:

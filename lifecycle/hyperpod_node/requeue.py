@@ -30,7 +30,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from . import liveness, slurm_conf, slurm_configure, slurm_controllers
+from . import liveness, slurm_conf, slurm_configure
 from .configuration import Configuration
 from .errors import StepError
 from .host import Host
@@ -305,7 +305,7 @@ def main() -> None:
         target=forever, args=(Configuration(host, _log).round, lambda: INTERVAL, _log), daemon=True
     ).start()
     _log(f"watching; a node is lost after {watch.lost_after:g} s without an answer")
-    forever(slurm_controllers.in_turn(host, facts, watch.round), lambda: SOONER if watch.suspicious else INTERVAL, _log)
+    forever(watch.round, lambda: SOONER if watch.suspicious else INTERVAL, _log)
 
 
 def forever(look: Callable[[], None], interval: Callable[[], float], log: Callable[[str], None]) -> None:

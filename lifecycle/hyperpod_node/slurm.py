@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from typing import Any, Dict, Set
 
 from . import (
     shared,
     slurm_conf,
     slurm_configure,
-    slurm_controllers,
     slurm_extra,
     slurm_queue,
     slurm_trial,
@@ -61,10 +61,9 @@ def _controller(node: Node) -> str:
     units.require(node, "slurmctld")
     await_agent(node)
     queue_is_shared = node.parameters.shared_queue
+    took_over = _claim(node, slurm_conf.parse(host.read(name) or ""))
     if queue_is_shared:
         took_over = slurm_queue.keep_shared(node, slurm_configure.read(host))
-    else:
-        took_over = _claim(node, slurm_conf.parse(host.read(name) or ""))
     bin_folder = host.settings.install_folder + "/bin"
     # Its mount comes with the first look at it, and the last look is when slurmctld stops.
     after = units.after_mount(node.parameters.fsx_mount) + "\n" if queue_is_shared else ""
@@ -81,8 +80,6 @@ def _controller(node: Node) -> str:
     _await_accounting(node, conf)
     _try_own_lines(node)
     units.never(node, "slurmd")
-    if queue_is_shared:
-        slurm_queue.await_first(node)
     was_running = units.start(node, "slurmctld", restart=changed, wait=False)
     began = host.now()
     host.poll("slurmctld did not answer `scontrol ping`", lambda: _up(host, began), node.timeout("slurm"), most=0.25)
@@ -224,16 +221,15 @@ def _alias(node: Node, named: Set[str]) -> None:
 def _up(host: Host, began: float) -> bool:
     """Whether this node's own slurmctld answers. Raises NotYet with its last error where it does not run."""
     try:
-        return _ping(host, host.hostname())
+        return _ping(host)
     except NotYet as silent:
         raise units.not_yet(host, "slurmctld", str(silent), began) from None
 
 
-def _ping(host: Host, own: str = "") -> bool:
-    """Whether a slurmctld answers; of several controllers, where one of them is this node, its own."""
+def _ping(host: Host) -> bool:
+    """Whether a slurmctld answers."""
     result = host.run("scontrol", "ping", check=False, timeout=10)
-    known = slurm_controllers.answering(result.out)
-    if result.code == 0 and known.get(own, any(known.values())):
+    if result.code == 0 and re.search(r"\bUP\b", result.out):
         return True
     raise NotYet(next((line for line in result.out.splitlines() if "DOWN" in line), result.reason).strip())
 

@@ -12,7 +12,7 @@ import threading
 from pathlib import PurePosixPath
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from . import containers, slurm_conf, slurm_controllers, slurm_extra, slurm_topology
+from . import containers, slurm_conf, slurm_extra, slurm_queue, slurm_topology
 from .errors import NotYet, StepError
 from .host import Host
 from .identity import read_instances
@@ -21,7 +21,7 @@ from .settings import Settings
 
 # The time limit of hyperpod-configure, in seconds.
 PATIENCE = 20.0
-# Seconds until Slurm must have taken a configuration: a controller lets go of control only after half a minute.
+# Seconds until Slurm must have taken a configuration.
 TOLD_SECONDS = 60.0
 
 
@@ -56,9 +56,8 @@ def configure(
     if in_containers:
         changed |= containers.settle(host)
     contain = bool(known.get("ssh_only_with_job"))
-    controllers = slurm_controllers.ordered(instances, groups) if known.get("shared_queue") else []
     database = str(known["address"] or host.hostname()) if known.get("accounting") else ""
-    more = slurm_controllers.settings(controllers) if known.get("shared_queue") else {}
+    more = {"StateSaveLocation": slurm_queue.STATE} if known.get("shared_queue") else {}
     known_conf = slurm_extra.over(conf, extra)
     ours = slurm_conf.render(known_conf, groups, by_node, bin_folder, contain, database, in_containers, more)
     changed |= slurm_extra.write(host, extra)
@@ -69,8 +68,6 @@ def configure(
     settled, mapped = slurm_topology.settle(host, text, workers)
     settled = slurm_conf.with_future(settled, login)
     settled = slurm_conf.with_gres(settled, by_node, groups)
-    if len(controllers) > 1:
-        settled = slurm_controllers.with_all(settled, conf, controllers)
     carrier = slurm_conf.carrier(text)
     # Last, because the included files are complete now.
     if carrier:
@@ -110,8 +107,8 @@ def _beside(host: Host, name: str) -> str:
 def tell_nodes(host: Host) -> None:
     """Have Slurm read its configuration again and send it to the nodes.
 
-    Nobody tells them a second time: a slurmctld that starts, or takes control back, is asked until it has. Raises
-    StepError if it does not in time.
+    Nobody tells them a second time: a slurmctld that starts is asked until it has. Raises StepError if it does not in
+    time.
     """
 
     def told() -> bool:
@@ -158,7 +155,6 @@ def sources(host: Host, shared: str) -> List[str]:
         f"{etc}/accounting.conf",
         *(f"{etc}/{name}" for name in slurm_topology.MAPS),
         f"{shared}/slurm/nodes",
-        *([host.settings.resource_config] if facts(host).get("shared_queue") else []),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The queue on the shared file system, where another controller finds it.
+"""The queue on the shared file system, where the next controller finds it.
 
 Slurm keeps the queue in StateSaveLocation. It becomes a link to the shared file system, as AWS's own setup of several
 controllers does it (awsome-distributed-training, multi_headnode_setup/headnode_setup.sh): HyperPod's agent may write
@@ -8,19 +8,16 @@ ends, where the folder below a mount would give it an empty queue.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import shutil
 from pathlib import Path
 
-from . import slurm_controllers, units
-from .errors import StepError
+from . import units
 from .model import Node
 from .shared import make_once
 from .slurm_conf import SlurmConf
 
-# As long as the first controller may need more than others for its file system, its agent and its scripts.
-FIRST_SECONDS = 120.0
+# Where slurm.conf names no folder for the queue: slurm.conf(5)'s default is /var/spool itself, not Slurm's alone.
+STATE = "/var/spool/slurmctld"
 
 
 def folder(node: Node, conf: SlurmConf) -> str:
@@ -35,7 +32,7 @@ def keep_shared(node: Node, conf: SlurmConf) -> bool:
 
     Killed anywhere and run again, it ends the same.
     """
-    host, where, user = node.host, conf.get("StateSaveLocation", slurm_controllers.STATE), conf.get("SlurmUser", "root")
+    host, where, user = node.host, conf.get("StateSaveLocation", STATE), conf.get("SlurmUser", "root")
     target, local = folder(node, conf), host.path(where)
     own = local.is_dir() and not local.is_symlink()
     running = own and units.active(host, "slurmctld")
@@ -59,26 +56,9 @@ def keep_shared(node: Node, conf: SlurmConf) -> bool:
     return running or known not in (None, node.identity.instance.address)
 
 
-def await_first(node: Node) -> None:
-    """On a cluster's first boot let the first controller begin the queue.
-
-    Where several slurmctlds start at once with an empty one, each waits half a minute for another heartbeat (seen with
-    24.11: "Waiting for heartbeat file to exist"). If the first one does not come, this one goes on without it.
-    """
-    host, own = node.host, node.identity.instance
-    first = slurm_controllers.ordered(node.identity.instances, node.parameters.groups)[0]
-    beats = host.path(f"{node.shared}/slurm/state/heartbeat").exists
-    if own.instance_id != first.instance_id and not beats():
-        with contextlib.suppress(StepError):
-            host.poll(f"{first.name} began no queue", beats, FIRST_SECONDS, most=0.25)
-
-
 def workers_know(node: Node) -> None:
-    """From here on they find this controller: by their configuration, and when they boot (slurm/conf-server.sh)."""
-    host, own = node.host, node.identity.instance
-    claim = {"instance_id": own.instance_id, "hostname": host.hostname(), "address": own.address}
-    host.write(f"{node.shared}/slurm/controller.json", json.dumps(claim, sort_keys=True) + "\n")
-    host.write(_record(node), own.address)
+    """From here on they use this controller's address."""
+    node.host.write(_record(node), node.identity.instance.address)
 
 
 def _record(node: Node) -> str:

@@ -12,7 +12,7 @@ import dataclasses
 import re
 from typing import Any, List, Mapping, Sequence, Tuple
 
-from . import slurm_configure, slurm_controllers
+from . import slurm_configure
 from .errors import StepError
 from .host import Host
 from .model import ConfFile, Group, Instance
@@ -105,8 +105,8 @@ def _words(
             text = apart.read(f"{FOLDER}/{path.name}") or ""
             apart.write(f"{FOLDER}/{path.name}", _OF_THE_DATABASE.sub("", text))
         folder = str(host.path(FOLDER))
-        alone = slurm_controllers.alone(apart.read(f"{FOLDER}/slurm.conf") or "", host.hostname())
-        apart.write(f"{FOLDER}/slurm.conf", alone + _APART.format(folder=folder))
+        text = apart.read(f"{FOLDER}/slurm.conf") or ""
+        apart.write(f"{FOLDER}/slurm.conf", text + _APART.format(folder=folder))
         host.run("chown", "-R", conf.get("SlurmUser", "root"), folder)
         return _asked(host, f"{folder}/slurm.conf")
     finally:

@@ -69,14 +69,11 @@ def plan(target: Target, verb: Verb, nodes: Sequence[Node], affected: Sequence[N
             "hyperpod reboot controller; update-software --group controller gives it a new image",
         )
     found = Plan(verb=verb, nodes=list(affected), effects=list(_EFFECTS.get(verb, ())))
-    lost = bool(heads) and verb == "update-software" and not target.config.settings.slurm.keeps_queue
+    lost = bool(heads) and verb == "update-software" and not target.config.settings.slurm.shared_queue
     if heads:
-        others = [node.name for node in nodes if node.role == "controller" and node.name not in heads]
         found.effects.append(
             _QUEUE_LOST
             if lost
-            else f"{others[0]} takes over as Slurm controller within half a minute; running jobs continue"
-            if others
             else "it is the Slurm controller: meanwhile no job can be submitted; running jobs continue"
         )
     try:

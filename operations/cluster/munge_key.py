@@ -58,9 +58,9 @@ def chosen(target: Target, leave_out: Sequence[str]) -> tuple[list[Node], list[N
 
 def rotate(target: Target, now: Sequence[Node], later: Sequence[Node], say: Callable[[str], None]) -> Rotated:
     """Give these nodes another key. Raises Failure, with nothing changed, where one of them cannot be prepared."""
-    heads = [node for node in now if node.role == "controller"]
+    head = next(node for node in now if node.role == "controller")
     say("Making the key ...")
-    wanted = str(_asked(target, heads[0], "prepare")["digest"])
+    wanted = str(_asked(target, head, "prepare")["digest"])
     say(f"Preparing {len(now)} nodes ...")
     with ThreadPoolExecutor(sessions.AT_ONCE) as pool:
         answers = list(pool.map(lambda node: _prepared(target, node, wanted), now))
@@ -72,10 +72,6 @@ def rotate(target: Target, now: Sequence[Node], later: Sequence[Node], say: Call
             + " ".join(f"--leave-out {name}" for name in refused)
             + ": they take the key when they reboot",
         )
-    in_control = [
-        node for node, said in zip(now, answers, strict=True) if isinstance(said, dict) and said["in_control"]
-    ]
-    head = (in_control or heads)[0]
     say(f"Changing the key on {len(now)} nodes ...")
     done = _asked(target, head, f"switch {wanted}", _APART, _SWITCH_SECONDS)
     names = {node.hostname: node.name for node in now}

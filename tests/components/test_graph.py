@@ -168,14 +168,8 @@ def test_an_existing_network_and_role_are_used_as_they_are() -> None:
     assert {g["executionRole"] for g in cluster["instanceGroups"]} == {"arn:aws:iam::123456789012:role/team/hyperpod"}
 
 
-@pytest.mark.parametrize(("stack", "told"), [("slurm-gpu", 0), ("slurm-controllers", 1)])
-def test_what_sagemakers_guide_says_against_two_controllers_is_told(stack: str, told: int) -> None:
-    warnings = deployed(stack).warnings
-    assert len([warning for warning in warnings if "do not support several controllers" in warning]) == told
-
-
 @pytest.mark.parametrize(
-    ("stack", "mode"), [("dev", "Continuous"), ("eks-gpu", "Continuous"), ("slurm-controllers", None)]
+    ("stack", "mode"), [("dev", "Continuous"), ("eks-gpu", "Continuous"), ("slurm-existing", None)]
 )
 def test_the_mode_of_provisioning_is_named_unless_it_is_left_to_aws(stack: str, mode: str | None) -> None:
     assert one(state_of(stack), "hyperpod-cluster").inputs.get("nodeProvisioningMode") == mode

@@ -27,8 +27,6 @@ ACCOUNT = "123456789012"
 DEPLOYER = "arn:aws:iam::123456789012:user/rehearsal"
 P5 = {"name": "workers", "instanceType": "ml.p5.48xlarge", "count": 2}
 VPC = {"vpcId": "vpc-0123456789abcdef0", "privateSubnetId": "subnet-0123456789abcdef0"}
-# Without a mode of provisioning, which several controllers need.
-UNNAMED = {"nodeProvisioning": ""}
 CREATED = {"security": {"kmsKey": "create"}}
 RDS = {"slurm": {"accounting": {"database": "rds"}}}
 OTHERS = ["subnet-0bbbbbbbbbbbbbbb3", "subnet-0bbbbbbbbbbbbbbb2"]
@@ -61,14 +59,6 @@ BAD: dict[str, tuple[Change, str]] = {
     "no second block": (
         Change("slurm-gpu", {}, {"network": {"secondaryCidr": ""}}),
         "network.secondaryCidr: this stack is deployed with",
-    ),
-    "a second controller": (
-        Change("slurm-gpu", UNNAMED, {"slurm": {"controllers": 2}, **UNNAMED}),
-        "slurm.controllers: this stack has 1, .* queue is on its own disk",
-    ),
-    "a controller less": (
-        Change("slurm-gpu", {"slurm": {"controllers": 2}, **UNNAMED}, {"slurm": {}, **UNNAMED}),
-        "slurm.controllers: this stack has 2, .* removes no",
     ),
     "no database of jobs": (
         Change("slurm-gpu", RDS, {"slurm": {}}),

@@ -144,7 +144,6 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"fsx.homeStorageGiB": 512},
         {"fsx.homeThroughput": 256},
     ],
-    "slurm-controllers": [{"slurm.controllers": 1}],
     "eks-trainium": [{"charts.neuronScheduler": True}],
     "eks-closed": [
         {"authenticationMode": "API"},

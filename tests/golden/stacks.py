@@ -140,6 +140,7 @@ GOLDEN: dict[str, Golden] = {
         {
             "network": VPC,
             "existingRoleArn": f"{ROLE}/team/hyperpod",
+            "nodeProvisioning": "",
             "availabilityZoneId": "",
             "slurm": {"sharedQueue": True, "accounting": {"database": "rds", "subnetIds": DATABASE_SUBNETS}},
             "usersFile": "docs/people.yaml",
@@ -174,7 +175,6 @@ GOLDEN: dict[str, Golden] = {
         },
         base="dev",
     ),
-    "slurm-controllers": Golden("dev", {"slurm": {"controllers": 2}, "nodeProvisioning": ""}, base="dev"),
     "eks-closed": Golden(
         "eks-gpu",
         {

@@ -150,7 +150,6 @@ def test_the_requeue_service_asks_the_other_nodes_at_slurmds_port(
 ) -> None:
     host.write("/opt/slurm/etc/slurm.conf", "ClusterName=c\nSlurmdPort=7000\n")
     probed: list[Any] = []
-    looks: list[Any] = []
     begun = threading.Event()
     facts = {"address": "10.1.0.10", "lost_after_seconds": 7, "shared": "/fsx/.hyperpod", "groups": []}
 
@@ -158,14 +157,9 @@ def test_the_requeue_service_asks_the_other_nodes_at_slurmds_port(
         probed.append((found, port))
         return set(found)
 
-    def in_turn(*given: Any) -> Any:
-        looks.append(given)
-        return given[2]
-
     monkeypatch.setattr(requeue, "Host", lambda _: host)
     monkeypatch.setattr("hyperpod_node.slurm_configure.facts", lambda _: facts)
     monkeypatch.setattr(liveness, "probe", probe)
-    monkeypatch.setattr("hyperpod_node.slurm_controllers.in_turn", in_turn)
 
     def forever(look: Callable[[], None], interval: Callable[[], float], log: Callable[[str], None]) -> None:
         if threading.current_thread() is not threading.main_thread():
@@ -179,7 +173,6 @@ def test_the_requeue_service_asks_the_other_nodes_at_slurmds_port(
     monkeypatch.setattr(requeue, "forever", forever)
     requeue.main()
     assert begun.wait(5), "nobody looks at the configuration"
-    assert looks[0][:2] == (host, facts)
     assert probed == [(["10.1.0.12"], 7000)]
     assert "a node is lost after 7 s without an answer" in "".join(capsys.readouterr())
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hyperpod_node import configuration, parameters, people, requeue, slurm_controllers, slurm_queue, steps, units
+from hyperpod_node import configuration, parameters, people, requeue, steps, units
 from hyperpod_node.health import checks, gpu, kubernetes, model, own, policy, system, xid
 from hyperpod_node.health import run as health_run
 from hyperpod_node.settings import Settings
@@ -64,8 +64,6 @@ LIMITS: list[tuple[Any, dict[str, float]]] = [
     (health_run, {"LONGEST_LOG": 1 << 20}),
     (units, {"STARTS": 5, "LOG_LINES": 40, "LEAST_FREE": 1 << 20}),
     (people, {"END_SECONDS": 5}),
-    (slurm_queue, {"FIRST_SECONDS": 120}),
-    (slurm_controllers, {"TAKEOVER_SECONDS": 10, "LOOKS_AGAIN": 5}),
     (requeue, {"INTERVAL": 0.5, "SOONER": 0.1, "ON_ITS_WAY": 30, "RESOLVE_AGAIN": 60, "LOST_PROBES": 4}),
     (configuration, {"SETTLES": 30}),
 ]

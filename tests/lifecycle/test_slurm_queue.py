@@ -1,25 +1,19 @@
-"""The queue on the shared file system, and the controllers that share it."""
+"""The queue on the shared file system."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import re
 from collections.abc import Sequence
 
 import pytest
-from hyperpod_node import requeue, slurm, slurm_configure, slurm_controllers
+from hyperpod_node import slurm
+from hyperpod_node.errors import StepError
 from hyperpod_node.host import Result
-from hyperpod_node.metrics import facts_file, writer
-from hyperpod_node.metrics import node as metrics_node
-from hyperpod_node.model import Instance
 
 from tests.lifecycle.rig import FakeHost, Killed, World
 from tests.lifecycle.slurm_rig import ready, two_controllers
 
 STATE = "/var/spool/slurmctld"
-BOTH = "Slurmctld(primary) at ip-10-1-0-10 is {}\nSlurmctld(backup) at ip-10-1-0-20 is {}\n"
-NAMED = "SlurmctldHost=ip-10-1-0-10(10.1.0.10)\nSlurmctldHost=ip-10-1-0-20(10.1.0.20)\n"
 
 
 @pytest.fixture
@@ -144,70 +138,12 @@ def test_without_the_key_the_queue_stays_on_the_disk(world: World) -> None:
     assert "Slurmctld" not in host.text("/opt/slurm/etc/hyperpod.conf").replace("SlurmctldParameters", "")
 
 
-def test_each_controller_names_both_in_the_same_order(sharing: World) -> None:
-    for address in ("10.1.0.10", "10.1.0.20"):
-        host = controller(sharing, address)
-        two_controllers(host)
-        assert slurm_configure.configure(host, ready(host).parameters.groups, ready(host).identity.instances, "/x")
-        text = host.text("/opt/slurm/etc/slurm.conf")
-        assert NAMED in text, address
-        assert len(re.findall("SlurmctldHost", text)) == 2
-        assert "SlurmctldTimeout=10" in host.text("/opt/slurm/etc/hyperpod.conf")
-
-
-def test_controllers_have_the_order_of_hyperpods_numbers(sharing: World) -> None:
-    groups = sharing.node("controller").node().parameters.groups
-    names = ["controller-10", "controller-2", "controller-1"]
-    found = slurm_controllers.ordered([Instance("controller", name, "10.1.0.1", name) for name in names], groups)
-    assert [one.name for one in found] == ["controller-1", "controller-2", "controller-10"]
-
-
-def test_the_second_controller_waits_for_the_first_ones_queue_and_then_for_its_own_daemon(sharing: World) -> None:
-    host = controller(sharing, "10.1.0.20")
-    two_controllers(host)
-    node = ready(host)
-    heartbeat = sharing.shared / ".hyperpod/slurm/state/heartbeat"
-
-    def later() -> None:
-        if not heartbeat.exists():
-            assert "slurmctld" not in host.active
-            if host.clock > 1030:
-                heartbeat.write_text("")
-
-    answers = iter([BOTH.format("UP", "DOWN"), BOTH.format("UP", "UP")])
-    host.commands["scontrol"] = lambda h, args, stdin: Result(0, next(answers) if args[1] == "ping" else "")
-    host.on_sleep = later
-    slurm.run(node)
-    assert heartbeat.exists()
-    assert next(answers, "") == ""
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "wanted"),
-    [("UP", "UP", "10.1.0.10"), ("DOWN", "UP", "10.1.0.20"), ("UP", "DOWN", "10.1.0.10"), ("DOWN", "DOWN", "")],
-)
-def test_the_first_that_answers_is_in_control(sharing: World, first: str, second: str, wanted: str) -> None:
-    for address in ("10.1.0.10", "10.1.0.20"):
-        host = controller(sharing, address)
-        host.fail["scontrol"] = Result(1, BOTH.format(first, second))
-        assert slurm_controllers.in_control(host) == (address == wanted)
-
-
-def test_who_is_not_in_control_sets_no_node_down_and_counts_no_job(sharing: World) -> None:
-    host = controller(sharing, "10.1.0.20")
-    host.fail["scontrol"] = Result(0, BOTH.format("UP", "UP"))
-    watch = requeue.Watch(host, lambda found: set(), list, 10.0, print)
-    look = slurm_controllers.in_turn(host, {"shared_queue": True}, watch.round)
-    look()
-    look()
-    assert [call[0] for call in host.calls] == ["scontrol"]
-    names = [field.name for field in dataclasses.fields(metrics_node.Facts)]
-    document = dict.fromkeys(names, "") | {"role": "controller"}
-    host.write(facts_file(host), json.dumps(document))
-    assert writer.PARTS["node"]["slurm"](host) == []
-
-
-def test_a_trial_on_the_second_controller_waits_for_no_other() -> None:
-    text = f"ClusterName=mine\n{NAMED}NodeName=a\n"
-    assert slurm_controllers.alone(text, "ip-10-1-0-20") == text.replace("SlurmctldHost=ip-10-1-0-10(10.1.0.10)\n", "")
-    assert slurm_controllers.alone(text, "ip-10-1-0-2") == text
+def test_another_controller_that_slurm_conf_does_not_name_is_kept_from_the_queue(sharing: World) -> None:
+    """Two daemons that do not know each other would destroy it."""
+    slurm.run(ready(controller(sharing)))
+    rival = controller(sharing, "10.1.0.20")
+    two_controllers(rival)
+    with pytest.raises(StepError, match="two controllers claim the cluster"):
+        slurm.run(ready(rival))
+    assert "slurmctld" not in rival.active
+    assert not rival.path(STATE).is_symlink()

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping
 
-from .. import slurm_configure, slurm_controllers
 from ..errors import StepError
 from ..host import Host
 from ..settings import Settings
@@ -30,17 +29,10 @@ PARTS: Mapping[str, Mapping[str, Source]] = {
         "efa": efa.families,
         "training": training.families,
         # Last, for slurmctld may be busy.
-        "slurm": lambda host: slurm.families(host) if _has_the_queue(host) else [],
+        "slurm": lambda host: slurm.families(host) if node.load(host).role == "controller" else [],
     },
     "lustre": {"lustre": lustre.families},
 }
-
-
-def _has_the_queue(host: Host) -> bool:
-    """Whether this is the controller; of several the one in control, so that nothing counts twice."""
-    if node.load(host).role != "controller":
-        return False
-    return not slurm_configure.facts(host).get("shared_queue") or slurm_controllers.in_control(host)
 
 
 def write(host: Host, part: str) -> Dict[str, str]:

@@ -79,23 +79,11 @@ BAD: Cases = {
         f"{KEY}.database",
         "no certificate of RDS's authority in us-gov-west-1; local",
     ),
-    "RDS that the second controller would wait for": (
-        {"slurm": {"accounting": {"database": "rds"}, "controllers": 2}, "nodeProvisioning": ""},
-        "hyperpod:slurm.controllers",
-        "one controller with sharedQueue",
-    ),
-    "an accounting that the second controller would wait for": (
-        slurm(controllers=2) | {"nodeProvisioning": ""},
-        "hyperpod:slurm.controllers",
-        "one controller with sharedQueue",
-    ),
-    "controllers that HyperPod does not support": (
+    "a second controller": (
         {"slurm": {"controllers": 2}},
         "hyperpod:slurm.controllers",
-        "not support several controllers with continuous provisioning; one controller",
+        "refuses one with continuous provisioning; leave it out; slurm.sharedQueue keeps the queue",
     ),
-    "three controllers": ({"slurm": {"controllers": 3}}, "hyperpod:slurm.controllers", "1 or 2"),
-    "controllers on EKS": ({**EKS, "slurm": {"controllers": 2}}, "hyperpod:slurm", "hyperpod:teams"),
     "no month": (
         {"slurm": {"accounting": {"retentionMonths": 0}}},
         "hyperpod:slurm.accounting.retentionMonths",
@@ -173,10 +161,9 @@ def test_nodes_are_told_of_accounting_only_where_it_is_configured() -> None:
     assert found.qos[0].priority == 0
 
 
-def test_two_controllers_share_their_queue_and_one_may() -> None:
-    for keys, count, shared in (({}, 1, False), ({"sharedQueue": True}, 1, True), ({"controllers": 2}, 2, True)):
-        found = config("slurm-gpu", slurm=keys, nodeProvisioning="")
-        assert found.instance_groups[0].count == count
+def test_the_queue_is_shared_on_request() -> None:
+    for keys, shared in (({}, False), ({"sharedQueue": True}, True)):
+        found = config("slurm-gpu", slurm=keys)
         assert facts(found, Names(cluster="mine", region="us-west-2", digest="12345678")).shared_queue == shared
 
 
