@@ -156,10 +156,16 @@ PAGES = [
 ]
 
 
-@pytest.mark.parametrize("page", [*PAGES, "docs/github-actions.yml", "operations/cli.py"])
+ALERTS = [str(path.relative_to(ROOT)) for path in ROOT.glob("components/alerts/*.yaml")]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *ALERTS, "docs/github-actions.yml", "operations/cli.py"])
 def test_every_command_that_is_shown_is_one_that_hyperpod_takes(page: str) -> None:
-    for line in commands((ROOT / page).read_text().replace("${{ vars.STACK }}", "dev")):
+    text = (ROOT / page).read_text()
+    for line in commands(text.replace("${{ vars.STACK }}", "dev")):
         check(line)
+    # The verbs' package is no command.
+    assert re.findall(rf"\boperations (?:{'|'.join(command_line.command(cli.app).commands)})\b", text) == []
 
 
 def test_the_readme_and_the_guides_show_commands() -> None:
