@@ -1,6 +1,9 @@
-"""The parameters of slurm.conf(5), Slurm 24.11, the release of HyperPod's images of 2026.
+"""The parameters of slurm.conf(5), Slurm 25.11, the release of HyperPod's images since May 2026.
 
-``slurm_parameters.csv`` has every name of the section PARAMETERS. Names do not say which values Slurm accepts.
+``slurm_parameters.csv`` has every name of the section PARAMETERS (SchedMD/slurm, doc/man/man5/slurm.conf.5, tag
+slurm-25-11-7-1), and those of the release before that the manual has no more: 25.11 reads JobContainerType, the older
+name of NamespaceType, and the older names of SlurmctldHost; it calls the others defunct (src/common/read_config.c).
+Names do not say which values Slurm accepts.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from pathlib import Path
 
 from .rows import read
 
-RELEASE = "24.11"
+RELEASE = "25.11"
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,6 @@ def test_a_line_that_cannot_be_is_refused_before_the_controller_is_asked(
     said: dict[str, str], own: str, tmp_path: Path, aws: StubbedAws
 ) -> None:
     (tmp_path / "a.conf").write_text("NoSuchKey=1\n")
-    with pytest.raises(Failure, match=r"a\.conf, line 1: Slurm 24\.11 has no parameter NoSuchKey"):
+    with pytest.raises(Failure, match=r"a\.conf, line 1: Slurm 25\.11 has no parameter NoSuchKey"):
         slurm_config.apply(stack(aws, "dev", own))
     assert "asked" not in said

@@ -12,8 +12,8 @@ from tests.support import ROOT, config
 
 # By the line, what is said of it.
 LINES = {
-    "MaxJobCont=5": "Slurm 24.11 has no parameter MaxJobCont; did you mean MaxJobCount?",
-    "Zzzzz=1": "Slurm 24.11 has no parameter Zzzzz; a parameter of slurm.conf(5)",
+    "MaxJobCont=5": "Slurm 25.11 has no parameter MaxJobCont; did you mean MaxJobCount?",
+    "Zzzzz=1": "Slurm 25.11 has no parameter Zzzzz; a parameter of slurm.conf(5)",
     "slurmctldhost=x": "SlurmctldHost cannot be set here; HyperPod's agent writes it",
     "KillWait=1 StateSaveLocation=/x": "StateSaveLocation cannot be set here; HyperPod's agent writes it",
     "AccountingStoragePass=x": "AccountingStoragePass cannot be set here; hyperpod:slurm.accounting sets it",
@@ -74,5 +74,16 @@ def test_the_example_is_a_good_one() -> None:
 
 
 def test_a_parameter_whose_heading_in_the_manual_has_its_form_is_known_too() -> None:
-    """slurm.conf(5) of 24.11: "GpuFreqDef=[<type]=value>..." and "DataParserParameters=<data_parser>", of all."""
+    """slurm.conf(5): "GpuFreqDef=[<type]=value>..." and "DataParserParameters=<data_parser>", of all."""
     assert told({"a.conf": "GpuFreqDef=medium,memory=high\nDataParserParameters=v0.0.42+fast\n"}) == []
+
+
+def test_parameters_of_the_images_release_are_taken_and_those_that_it_dropped_are_not() -> None:
+    """slurm.conf(5) of 25.11; its release notes: "NamespaceType replaces JobContainerType", which it still reads."""
+    new = "MetricsType=metrics/openmetrics\nPrologTimeout=60\nEpilogTimeout=60\nCliFilterParameters=x\n"
+    assert told({"a.conf": f"{new}NamespaceType=namespace/tmpfs\nJobContainerType=job_container/tmpfs\n"}) == []
+    (gone,) = told({"a.conf": "GetEnvTimeout=5\n"})
+    assert gone.endswith("GetEnvTimeout cannot be set here; Slurm 25.11 has it no more: leave it out")
+    # Of the release after.
+    (later,) = told({"a.conf": "LicenseParameters=x\n"})
+    assert "Slurm 25.11 has no parameter LicenseParameters" in later
