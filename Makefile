@@ -57,6 +57,7 @@ check: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/shellcheck $$(git ls-files '*.sh' '*.sbatch' '.ci/run' '*/image/torchrun')
 	$(BIN)/mypy components stack operations rehearsal lifecycle tests docs tools benchmarks hyperpod.py __main__.py
+	for python in 3.10 3.12; do $(BIN)/mypy --python-version $$python lifecycle || exit; done # the Pythons of Ubuntu 22.04 and 24.04
 	PYTHONPATH=.:lifecycle $(BIN)/lint-imports --no-logo > /dev/null || PYTHONPATH=.:lifecycle $(BIN)/lint-imports
 
 ## Known vulnerabilities of the locked packages, and secrets in the project's files; says so where the database is out of reach

@@ -260,7 +260,7 @@ class Host:
         """Make a symbolic link point where it should."""
         path = self.path(name)
         # Path.readlink needs Python 3.9.
-        if path.is_symlink() and os.readlink(str(path)) == target:  # noqa: PTH115
+        if path.is_symlink() and os.readlink(str(path)) == target:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.new")

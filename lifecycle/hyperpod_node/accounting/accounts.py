@@ -209,7 +209,7 @@ class _Work:
             f"format={','.join(f'{f}%-256' for f in fields)}",
         ).out
         lines = (line.split("|") for line in out.splitlines() if line.strip())
-        return [dict(zip(fields, line)) for line in lines]  # noqa: B905 (Python 3.8)
+        return [dict(zip(fields, line)) for line in lines]
 
     def _do(self, *words: str) -> None:
         self._host.run("sacctmgr", "--immediate", *words)
