@@ -129,7 +129,7 @@ def _names_us(node: Node, text: str) -> bool:
 
 
 def _state_can_be_saved(host: Host, folder: str) -> None:
-    """slurmctld answers with a full disk too (seen with 24.11), and knows of no job when it starts the next time."""
+    """slurmctld answers with a full disk too (seen in the rehearsal), and knows of no job at its next start."""
     left = host.free(folder)
     try:
         host.prove_writable(folder)

@@ -253,8 +253,8 @@ def missing_keys(conf: SlurmConf, bin_folder: str) -> List[str]:
 def untyped(conf: SlurmConf, groups: Mapping[str, Group]) -> List[str]:
     """A warning where slurm.conf's own lines of nodes name accelerators without the type that jobs may ask for.
 
-    Slurm goes by these lines: a request with a type is refused then, one without is served (seen with 24.11). They are
-    HyperPod's agent's, which also reads them, so they stay as they are.
+    Slurm goes by these lines: a request with a type is refused then, one without is served (seen when rehearsed). They
+    are HyperPod's agent's, which also reads them, so they stay as they are.
     """
     kinds = sorted({gres(group) for group in groups.values() if ":" in group.gres})
     plain = sorted({entry["gres"] for entry in conf.nodes if re.fullmatch(r"\w+(:\d+)?", entry.get("gres", ""))})

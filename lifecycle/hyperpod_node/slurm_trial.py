@@ -1,7 +1,7 @@
 """Whether slurmctld starts with the stack's own lines, tried on the controller before it uses them.
 
 slurmctld has no option for that (slurmctld(8)), and one that runs in the foreground, as HyperPod's unit does, ends at
-`scontrol reconfigure` where a plugin is missing (seen with 24.11). So a second one is started on a copy of the
+`scontrol reconfigure` where a plugin is missing (seen in the rehearsal). So a second one is started on a copy of the
 configuration, in a network of its own, with a state of its own, and ended as soon as it runs. It takes 0.1 s.
 """
 

@@ -1,8 +1,8 @@
 /*
  * A plug-in of Slurm's (spank(8)) that does what TaskProlog does, before Pyxis enters the container.
  *
- * Slurm runs TaskProlog after its plug-ins, so in the container: it is not there, and neither are the libraries of
- * slurmstepd, by which releases before 24.11.7 start it; the task then ends (NVIDIA/pyxis, issue 163).
+ * Slurm runs TaskProlog after its plug-ins, so in the container, where it is not: the task then ends (NVIDIA/pyxis,
+ * issue 163). Until the summer of 2025 slurmstepd and its libraries had to be there, too (SchedMD/slurm, CHANGELOG).
  *
  * Its argument in plugstack.conf is the command. Lines of its output are those of TaskProlog (slurm.conf(5)):
  * "export NAME=VALUE" and "unset NAME".

@@ -22,7 +22,7 @@ from tests.lifecycle.rig import FakeHost, World
 from tests.metrics import names
 from tests.metrics.names import rows
 
-# What 24.11.5 printed on rehearsed nodes: a running, a waiting, a held and a dependent job.
+# What Slurm printed on rehearsed nodes: a running, a waiting, a held and a dependent job.
 SINFO = """ip-10-1-0-12|dev|mixed|1/63/0/64|gpu:8|gpu:3|1000|200|17410|
 ip-10-1-0-12|gpu|mixed|1/63/0/64|gpu:8|gpu:3|1000|200|17410|
 ip-10-1-0-13|dev|idle+drain|0/64/0/64|gpu:8|gpu:0|1000|0|N/A|

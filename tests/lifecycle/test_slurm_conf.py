@@ -221,7 +221,7 @@ def test_slurm_plans_by_a_tree_only_once_there_is_one(world: World, empty: dict[
     conf = host.path("/opt/slurm/etc/slurm.conf")
     assert configure(host)
     assert not slurm_conf.parse(conf.read_text()).get("TopologyPlugin")
-    # For when the agent writes the plugin again: without the file 24.11 is deaf for a minute, and ends.
+    # For when the agent writes the plugin again: without the file Slurm is deaf for a minute, and ends.
     assert slurm_conf.parse(host.text("/opt/slurm/etc/topology.conf")) == slurm_conf.parse("")
     assert not configure(host)
     host.path("/opt/slurm/etc/topology.conf").write_text(SWITCHES)

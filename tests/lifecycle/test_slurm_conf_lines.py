@@ -150,7 +150,7 @@ def test_everything_that_may_be_added_is_added_where_slurm_conf_says_nothing() -
     without = slurm_conf.render(slurm_conf.parse("ClusterName=x\n"), {}, {}, BIN, database="db")
     assert not [word for word in ("Gres", "TRESBilling", "PartitionName", "Contain") if word in without]
     assert f"TaskProlog={BIN}/hyperpod-task-prolog\n" in without
-    # Slurm 24.11 reads no further than a name without a value: "Parse error in file ... AccountingStorageTRES=".
+    # Slurm reads no further than a name without a value: "Parse error in file ... AccountingStorageTRES=".
     assert not re.findall(r"^\w+=$", without, re.M)
 
 

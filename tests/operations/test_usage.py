@@ -22,7 +22,7 @@ from tests.operations.aws import StubbedAws, controller_says, run, run_json, sta
 
 On = Callable[[Aws], None]
 SLURM = ('slurm={"accounting":{},"accounts":[{"name":"lab","users":["ada"],"maxGpus":4}],"qos":[{"name":"late"}]}',)
-# As sacct 24.11 prints them: a job that returned to the queue is there twice, a CPU job has no GPUs, one has not begun.
+# As sacct prints them: a job that returned to the queue is there twice, a CPU job has no GPUs, one has not begun.
 SACCT = """ada|lab|1|ip-10-1-1-[1-2]|billing=2,cpu=2,gres/gpu=2,node=2|5400
 ada|lab|1|ip-10-1-1-1|billing=1,cpu=1,gres/gpu=1,node=1|3600
 bob|guests|2|ip-10-1-1-2|billing=1,cpu=1,gres/gpu:a10g=1,gres/gpu=1,node=1|1800

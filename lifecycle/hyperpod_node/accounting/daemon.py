@@ -76,7 +76,7 @@ def _own(node: Node, conf: slurm_conf.SlurmConf, wanted: Accounting) -> str:
     taken, storage = _on_rds(node) if on_rds else _on_the_controller(node, user)
     if taken != backup.KEPT:
         # slurmctld ends where this file has another id than the database, and says to remove it ("CLUSTER ID MISMATCH",
-        # seen with 24.11). It makes an id up where it runs without a database first.
+        # seen in the rehearsal). It makes an id up where it runs without a database first.
         host.remove(f"{slurm_queue.folder(node, conf)}/clustername")
     text = render(host.hostname(), user, wanted.retention_months, storage)
     fresh = host.write(f"{etc}/slurmdbd.conf", text, 0o600, user)

@@ -1,6 +1,7 @@
 """Slurm's figures on the controller, under the names that slurmctld itself gives from release 25.11 on.
 
-HyperPod's image has 24.11. What each name counts is from SchedMD/slurm, src/slurmctld/statistics.c and
+That slurmctld gives them where MetricsType is set (slurm.conf(5)), which HyperPod's agent does not do; images from
+before May 2026 have an older one. What each name counts is from SchedMD/slurm, src/slurmctld/statistics.c and
 src/plugins/metrics/openmetrics (26.05). Two things differ: accelerators of every kind count as GPUs, and a node's
 series have its ``group`` too.
 """

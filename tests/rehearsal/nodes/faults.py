@@ -110,7 +110,7 @@ def _truncated(host: Host) -> None:
 
 
 def _full_state(cluster: Cluster) -> None:
-    """A controller has no disk space for Slurm's state: 24.11 starts anyway, and saves nothing."""
+    """A controller has no disk space for Slurm's state: it starts anyway, and saves nothing."""
     fill(cluster.controller, "/var/spool/slurmctld")
 
 
