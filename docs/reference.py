@@ -15,7 +15,16 @@ from stack import advice
 ROOT = Path(__file__).parents[1]
 KEYS, FAILURES = ROOT / "docs" / "configuration.md", ROOT / "docs" / "troubleshooting.md"
 BEGIN = "<!-- From here on `make docs-reference` writes this page, from Pulumi.yaml and components/config/model.py. -->"
-MADE = "<!-- From here on `make docs-reference` writes this page, from stack/advice.yaml. -->"
+MADE = "<!-- From here on `make docs-reference` writes this page, from stack/known/. -->"
+# Who reports a failure, as advice.ORIGINS names them, in the order in which people meet them.
+_ORIGINS = {
+    "aws": "AWS and HyperPod",
+    "pulumi": "Pulumi",
+    "kubernetes": "Kubernetes, Helm and kubectl",
+    "slurm": "Slurm and containers",
+    "training": "PyTorch, NCCL, EFA, CUDA and Neuron",
+    "project": "This project",
+}
 _HEAD = "| Key | Values | Default | Meaning | A change in a deployed stack |\n|---|---|---|---|---|"
 
 
@@ -34,14 +43,21 @@ def reference() -> str:
 
 
 def failures() -> str:
-    """A table of the failures that the project knows, and a section for each, with its code as heading."""
-    rows = [f"| [{one.code}](#{one.code.lower()}) | {one.name} | `{one.seen}` |" for one in advice.known()]
-    parts = ["\n".join(["| Code | Failure | A message |\n|---|---|---|", *rows])]
-    for one in advice.known():
-        step = one.step.format(stack="STACK")
-        does = f"    {step}" if step.startswith("hyperpod ") else f"**Next**: {step}."
-        parts.append(f"## {one.code}\n\n**{one.name}**\n\n    {one.seen}\n\n{one.why}\n\n{does}")
+    """A section for each failure, under who reports it. The heading has people's words, the anchor is its code."""
+    parts = []
+    for origin, heading in _ORIGINS.items():
+        parts.append(f"## {heading}")
+        parts += [_failure(one) for one in advice.of(origin)]
     return "\n\n".join(parts) + "\n"
+
+
+def _failure(one: advice.Advice) -> str:
+    step = one.step.format(stack="STACK")
+    does = f"    {step}" if step.startswith("hyperpod ") else f"**Next**: {step}."
+    return (
+        f'<a id="{one.code.lower()}"></a>\n\n### {one.title}\n\n`{one.code}`, in a message as\n\n'
+        f"    {one.seen}\n\n{one.why}\n\n{does}"
+    )
 
 
 def pages() -> dict[Path, str]:

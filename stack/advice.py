@@ -10,6 +10,12 @@ from pathlib import Path
 from components.documents import load
 
 PAGE = "docs/troubleshooting.md"
+# stack/known has a file for each, and looks for a failure in this order: what only one program says comes before what
+# many say, so AWS's general codes are last.
+ORIGINS = ("project", "pulumi", "kubernetes", "training", "slurm", "aws")
+# Characters of a message. More is a log, in which lines belong to different events.
+_MESSAGE = 1000
+FOLDER = Path(__file__).parent / "known"
 # What to do after a rehearsal, of which `hyperpod errors` knows nothing.
 REHEARSE_AGAIN = "mend what the message names, then rehearse again"
 
@@ -18,27 +24,43 @@ REHEARSE_AGAIN = "mend what the message names, then rehearse again"
 class Advice:
     """What helps where a message matches ``pattern``. ``seen`` is such a message, ``why`` what is behind it.
 
-    ``code`` is its name for ever, as in HP010. Without a pattern, code that raises the failure names it.
+    ``code`` is its name for ever, as in HP010; ``title`` has the words that people search for. Without a pattern, code
+    that raises the failure names it.
     """
 
     name: str
     code: str
+    title: str
     pattern: str = ""
     seen: str
     why: str
     step: str
 
+    def reports(self, text: str) -> bool:
+        """Whether this failure has such a text."""
+        return re.search(self.pattern, text, re.IGNORECASE) is not None
+
+    @property
+    def page(self) -> str:
+        """The page about it, with the section."""
+        return f"{PAGE}#{self.code.lower()}"
+
     @property
     def more(self) -> str:
         """Where to read on. Every message of a failure ends with it."""
-        return f"More: hyperpod explain {self.code}, or {PAGE}#{self.code.lower()}"
+        return f"More: hyperpod explain {self.code}, or {self.page}"
+
+
+@cache
+def of(origin: str) -> tuple[Advice, ...]:
+    """The failures that one of ``ORIGINS`` reports."""
+    return tuple(Advice(**row) for row in load((FOLDER / f"{origin}.yaml").read_text()))
 
 
 @cache
 def known() -> tuple[Advice, ...]:
     """Every failure that the project knows, in the order in which they are looked for."""
-    rows = load(Path(__file__).with_suffix(".yaml").read_text())
-    return tuple(Advice(**row) for row in rows)
+    return tuple(one for origin in ORIGINS for one in of(origin))
 
 
 def named(name: str) -> Advice:
@@ -47,8 +69,12 @@ def named(name: str) -> Advice:
 
 
 def matching(text: str) -> Advice | None:
-    """What is known of a failure with this text."""
-    return next((one for one in known() if one.pattern and re.search(one.pattern, text)), None)
+    """The first failure that this text reports. Upper and lower case are the same; a pattern looks at one line.
+
+    A message, which is shorter than a log, is also looked at without the lines that a terminal has broken it into.
+    """
+    forms = [text, " ".join(text.split())] if len(text) <= _MESSAGE else [text]
+    return next((one for one in known() if one.pattern and any(one.reports(form) for form in forms)), None)
 
 
 def about(text: str) -> Advice:

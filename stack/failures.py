@@ -28,7 +28,7 @@ class Exit(IntEnum):
 class Failure(Exception):
     """A verb cannot go on. ``hint`` is the next step to take; STACK in it stands for the stack's name.
 
-    ``name`` is that of the failure in stack/advice.yaml, where the message alone does not tell. Without a hint the next
+    ``name`` is that of the failure in stack/known/, where the message alone does not tell. Without a hint the next
     step is what stands there.
     """
 

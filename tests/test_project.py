@@ -13,7 +13,6 @@ import yaml
 from components.config import parse
 from docs import reference
 from rehearsal.account.kinds import KINDS
-from stack import advice
 from stack.clock import durations
 from tests.support import READY_STACKS, ROOT, plan
 
@@ -21,57 +20,6 @@ from tests.support import READY_STACKS, ROOT, plan
 def test_pages_say_what_the_model_pulumi_yaml_and_the_advice_say() -> None:
     for path, text in reference.pages().items():
         assert path.read_text() == text, f"{path.name} is stale: `make docs-reference`"
-
-
-def test_each_failure_that_is_documented_gets_its_own_advice() -> None:
-    for one in (one for one in advice.known() if one.pattern):
-        assert advice.next_step(one.seen, "dev") == one.step.format(stack="dev"), one.name
-    assert len({one.name for one in advice.known()}) == len(advice.known()) >= 30
-
-
-# As the services' API references name them: IAM, S3 (its own bucket and another account's), RDS, Secrets Manager, EC2.
-@pytest.mark.parametrize(
-    "refusal",
-    [
-        "EntityAlreadyExists: Role with name hyperpod-dev-node already exists.",
-        "BucketAlreadyOwnedByYou: Your previous request to create the named bucket succeeded and you already own it.",
-        "BucketAlreadyExists: The requested bucket name is not available.",
-        "DBInstanceAlreadyExists: DB instance already exists",
-        "ResourceExistsException: The operation failed because the secret accounting already exists.",
-        "InvalidGroup.Duplicate: The security group 'nodes' already exists for VPC 'vpc-1'",
-        "ResourceInUse: Resource already in use: arn:aws:sagemaker:us-west-2:111122223333:cluster/dev",
-    ],
-)
-def test_each_service_that_finds_a_name_taken_gets_the_advice_for_it(refusal: str) -> None:
-    assert advice.matching(refusal) == advice.named("name-taken")
-
-
-def test_a_cluster_that_is_being_tested_is_waited_for() -> None:
-    # SageMaker Developer Guide, "Updating SageMaker HyperPod cluster configuration", says what the message states.
-    refusal = "ValidationException: UpdateCluster is not possible: deep health checks are in progress on instance group"
-    assert advice.matching(refusal) == advice.named("cluster-busy")
-
-
-def test_a_failures_code_is_its_own_for_ever_and_has_a_section_and_an_end_of_a_message() -> None:
-    codes = {one.name: one.code for one in advice.known()}
-    assert len(set(codes.values())) == len(codes)
-    # What people have in their tickets and scripts: a code is never given to another failure.
-    assert (codes["failed"], codes["writers"], codes["capacity"], codes["name-taken"]) == (
-        "HP001", "HP010", "HP017", "HP029",
-    )  # fmt: skip
-    page = (ROOT / advice.PAGE).read_text()
-    for one in advice.known():
-        assert re.fullmatch(r"HP\d{3}", one.code)
-        assert f"\n## {one.code}\n\n**{one.name}**\n" in page
-        assert one.more == f"More: hyperpod explain {one.code}, or docs/troubleshooting.md#{one.code.lower()}"
-
-
-def test_every_failure_that_code_names_is_known() -> None:
-    names = set(re.findall(r'name="([\w-]+)"', (ROOT / "stack" / "failures.py").read_text()))
-    assert len(names) >= 12
-    assert names <= {one.name for one in advice.known()}
-    without = {one.name for one in advice.known() if not one.pattern}
-    assert without == names - {one.name for one in advice.known() if one.pattern} | {"failed", "input", "undetermined"}
 
 
 def test_every_key_says_what_a_change_of_it_does() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -16,18 +17,25 @@ from components.config.keys import Key, keys
 from components.config.model import Settings
 from components.documents import load
 from stack import advice
-from stack.failures import bad_input
+from stack.failures import Failure, bad_input, cannot_know
 
 from .. import console
 from ..target import ROOT
+
+# Where a failure that nobody knows has left its cause.
+_UNKNOWN = """no failure that the project knows reports this. Three logs have the cause:
+  set-up of nodes: hyperpod errors STACK, or CloudWatch, /aws/sagemaker/Clusters/CLUSTER/ID
+  scheduler: journalctl -u slurmctld on the controller, -u slurmd on the node; kubectl describe pod POD
+  job: slurm-JOB.out, or kubectl logs POD --previous; the first error of the first rank that failed"""
 
 
 def explain_command(
     key: Annotated[
         str,
         typer.Argument(
-            metavar="[KEY]",
-            help="A key, or a part of one, as fsx.storageGiB, or a failure's code. Without it, all keys.",
+            metavar="[KEY|CODE|TEXT]",
+            help="A key or a part of one, such as fsx.storageGiB; a failure's code; or the text of an error, "
+            "in quotes, where - reads it from standard input. Without it, all keys.",
         ),
     ] = "",
     schema: Annotated[
@@ -35,29 +43,42 @@ def explain_command(
     ] = False,
     as_json: console.Json = False,
 ) -> None:
-    """Explain a key of the configuration, or a failure.
+    """Explain a key, a failure, or an error that you paste.
 
     Says which values a key takes, what they mean, and what a change of it does
-    to a deployed stack; of a failure what is behind it and what to do.
+    to a deployed stack. For a failure, or an error that you paste from AWS,
+    Kubernetes, Slurm, NCCL or PyTorch: the cause, the next step and the page.
 
     \b
       hyperpod explain
       hyperpod explain workers
       hyperpod explain fsx.storageGiB
       hyperpod explain HP016
+      hyperpod explain "NCCL WARN Bootstrap : no socket interface found"
+      hyperpod explain - < slurm-82.out
       hyperpod explain --schema > stack.schema.json
     """
     if schema:
         print(json.dumps(_schema(), indent=2))
         return
     if re.fullmatch(r"(?i)hp\d+", key):
-        _explain_failure(key.upper(), as_json)
+        _explain_failure(_coded(key), as_json)
+        return
+    if key == "-" or re.search(r"\s", key.strip()):
+        _explain_failure(_reported(sys.stdin.read() if key == "-" else key), as_json)
         return
     every = keys(load((ROOT / "Pulumi.yaml").read_text())["config"])
     if not key:
         console.emit([asdict(one) for one in every]) if as_json else _list("", every)
         return
-    found = _find(key, every)
+    try:
+        found = _find(key, every)
+    except Failure:
+        # One word of an error, such as OOMKilled.
+        if known := advice.matching(key):
+            _explain_failure(known, as_json)
+            return
+        raise
     if as_json:
         console.emit(asdict(found))
         return
@@ -77,17 +98,34 @@ def explain_command(
         console.say(f"  pulumi config set hyperpod:{found.path} VALUE", "dim")
 
 
-def _explain_failure(code: str, as_json: bool) -> None:
-    found = next((one for one in advice.known() if one.code == code), None)
+def _coded(code: str) -> advice.Advice:
+    """The failure that has this code. Raises Failure for an unknown one."""
+    found = next((one for one in advice.known() if one.code == code.upper()), None)
     if found is None:
-        raise bad_input(f'there is no failure "{code}"', f"{advice.PAGE} has all of them")
+        raise bad_input(f'there is no failure "{code.upper()}"', f"{advice.PAGE} has all of them")
+    return found
+
+
+def _reported(text: str) -> advice.Advice:
+    """The failure that a pasted text reports. A message of the project names its own code. Raises Failure if none."""
+    if own := re.search(r"hyperpod explain (HP\d+)", text):
+        return _coded(own.group(1))
+    found = advice.matching(text)
+    if found is None:
+        raise cannot_know(_UNKNOWN, "paste the first line with an error from one of these logs")
+    return found
+
+
+def _explain_failure(found: advice.Advice, as_json: bool) -> None:
     if as_json:
-        console.emit(asdict(found))
+        console.emit(asdict(found) | {"page": found.page})
         return
-    console.say(f"{found.code}: {found.name}", "bold")
-    console.prose(f"  {found.seen}", "dim")
+    console.say(f"{found.code}: {found.title}", "bold")
+    if found.seen != found.title:
+        console.prose(f"  {found.seen}", "dim")
     console.prose(f"  {found.why}")
     console.prose(f"  Next: {found.step.format(stack='STACK')}")
+    console.say(f"  More: {found.page}", "dim")
 
 
 def _schema() -> dict[str, Any]:

@@ -171,7 +171,7 @@ def test_a_failure_is_explained_by_the_code_that_its_message_ends_with(capsys: p
     _, _, err = run(capsys, "cost", "nope")
     code = err.split("hyperpod explain ")[1].split(",")[0]
     ended, out, _ = run(capsys, "explain", code.lower())
-    assert (ended, out.splitlines()[0]) == (Exit.GOOD, f"{code}: input")
+    assert (ended, out.splitlines()[0]) == (Exit.GOOD, f"{code}: The command line names something that does not exist")
     _, found = run_json(capsys, "explain", "HP016")
     assert found["name"] == "quota"
     assert "Next: hyperpod quotas STACK" in run(capsys, "explain", "HP016")[1]

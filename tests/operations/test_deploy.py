@@ -115,7 +115,7 @@ def test_the_first_cause_is_named_and_the_rest_stays_the_rest(engine_kind: str, 
         assert (report.cause.resource, report.cause.type) == ("later", LOGS)
         assert report.cause.text == "InternalFailure: injected failure"
         assert report.others == []
-        assert "hyperpod errors dev" in report.next_step
+        assert "deploy again" in report.next_step
         deploy.keep(chosen, report)
         (kept,) = records.read(chosen, errors.DEPLOYMENTS)
         assert (kept["command"], kept["cause"]["resource"]) == ("up", "later")

@@ -25,6 +25,7 @@ from operations.deployment.errors import DEPLOYMENTS
 from operations.deployment.leftovers import Audit
 from operations.deployment.rehearse import EmbeddedEngine, rehearsed
 from operations.target import Target
+from stack import advice
 from stack.commands import Cause, CommandRun
 from stack.failures import Exit, Failure, explain
 from stack.project import ProjectError, load_project
@@ -105,8 +106,9 @@ def test_an_interrupt_outside_of_the_engine_names_the_same_command(
 
 
 def test_what_nobody_has_foreseen_is_mended_and_rehearsed_again(
-    small: Target, capsys: pytest.CaptureFixture[str]
+    small: Target, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(advice, "matching", lambda text: None)
     code, out, _ = run(capsys, "deploy", "dev", "--rehearse", "--fail", "later=error")
     assert code == Exit.FAILED
     assert out.splitlines()[-2] == "Next: mend what the message names, then rehearse again"

@@ -184,9 +184,11 @@ def test_every_link_leads_somewhere(page: str) -> None:
 
 
 def _anchors(page: Path) -> list[str]:
-    """The headings of a page as GitHub links to them."""
-    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
-    return [re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings]
+    """The headings of a page as GitHub links to them, and the anchors that the page sets itself."""
+    text = page.read_text()
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    own = re.findall(r'^<a id="(.+)"></a>$', text, re.MULTILINE)
+    return own + [re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings]
 
 
 @pytest.mark.parametrize("page", PAGES)

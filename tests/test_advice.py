@@ -1,0 +1,137 @@
+"""What the project knows about failures: the world's error texts get the answer that is theirs, and none another's."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+import typer
+
+from components.config.keys import keys
+from components.documents import load
+from operations import cli
+from stack import advice
+from stack.failures import Exit
+from tests.operations.aws import run, run_json
+from tests.rows import each
+from tests.support import ROOT
+
+ERRORS = load((ROOT / "tests/operations/errors.yaml").read_text())
+KNOWN = {one.name: one for one in advice.known()}
+# What only this project says, or nobody has published the words of.
+_OF_OUR_OWN = {
+    "configuration", "deleted-behind", "efa-rdma", "instance-type", "lost-node", "nccl-usage", "node-role", "proxy",
+    "pulumi-cli", "pulumi-read", "writers",
+}  # fmt: skip
+
+
+@each({row["text"]: row for row in ERRORS})
+def test_an_error_in_the_worlds_words_is_explained_by_its_own_cause(row: dict[str, str]) -> None:
+    found = advice.matching(row["text"])
+    assert (found.name if found else None) == row["answer"], f"{row['source']}: {row['text'][:80]}"
+
+
+def test_every_failure_has_texts_of_the_world_with_their_sources() -> None:
+    assert len(ERRORS) >= 150
+    assert all(row["source"] for row in ERRORS)
+    with_pattern = {name for name, one in KNOWN.items() if one.pattern}
+    assert with_pattern - {row["answer"] for row in ERRORS} == _OF_OUR_OWN
+
+
+@each(KNOWN)
+def test_a_message_on_the_page_gets_the_advice_that_stands_beside_it(one: advice.Advice) -> None:
+    if one.pattern:
+        assert advice.next_step(one.seen, "dev") == one.step.format(stack="dev")
+
+
+@pytest.mark.parametrize(
+    "text", ["Loss is 2.31 at step 100", "job 82 is running", "everything is well", "Successfully pulled image"]
+)
+def test_what_is_no_known_failure_gets_no_advice(text: str) -> None:
+    assert advice.matching(text) is None
+
+
+def test_a_message_that_a_terminal_has_broken_is_explained_as_one_line() -> None:
+    text = "cannot re-use a name that\n  is still in use"
+    assert advice.matching(text) == KNOWN["helm-left-behind"]
+
+
+# As the services' API references name them: IAM, S3 (its own bucket and another account's), RDS, Secrets Manager, EC2.
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "EntityAlreadyExists: Role with name hyperpod-dev-node already exists.",
+        "BucketAlreadyOwnedByYou: Your previous request to create the named bucket succeeded and you already own it.",
+        "BucketAlreadyExists: The requested bucket name is not available.",
+        "DBInstanceAlreadyExists: DB instance already exists",
+        "ResourceExistsException: The operation failed because the secret accounting already exists.",
+        "InvalidGroup.Duplicate: The security group 'nodes' already exists for VPC 'vpc-1'",
+        "ResourceInUse: Resource already in use: arn:aws:sagemaker:us-west-2:111122223333:cluster/dev",
+    ],
+)
+def test_each_service_that_finds_a_name_taken_gets_the_advice_for_it(refusal: str) -> None:
+    assert advice.matching(refusal) == KNOWN["name-taken"]
+
+
+def test_a_cluster_that_is_being_tested_is_waited_for() -> None:
+    # SageMaker Developer Guide, "Updating SageMaker HyperPod cluster configuration", says what the message states.
+    refusal = "ValidationException: UpdateCluster is not possible: deep health checks are in progress on instance group"
+    assert advice.matching(refusal) == KNOWN["cluster-busy"]
+
+
+def test_a_failures_code_is_its_own_for_ever_and_has_a_section_and_an_end_of_a_message() -> None:
+    assert len(KNOWN) == len(advice.known())
+    assert len({one.code for one in KNOWN.values()}) == len(KNOWN)
+    # What people have in their tickets and scripts: a code is never given to another failure.
+    assert [KNOWN[name].code for name in ("failed", "writers", "capacity", "name-taken", "helm-left-behind")] == [
+        "HP001", "HP010", "HP017", "HP029", "HP042",
+    ]  # fmt: skip
+    page = (ROOT / advice.PAGE).read_text()
+    for one in KNOWN.values():
+        assert re.fullmatch(r"HP\d{3}", one.code)
+        assert f'\n<a id="{one.code.lower()}"></a>\n\n### {one.title}\n' in page
+        assert one.more == f"More: hyperpod explain {one.code}, or docs/troubleshooting.md#{one.code.lower()}"
+
+
+def test_every_failure_that_code_names_is_known() -> None:
+    names = set(re.findall(r'name="([\w-]+)"', (ROOT / "stack" / "failures.py").read_text()))
+    assert len(names) >= 12
+    assert names <= KNOWN.keys()
+    assert {name for name, one in KNOWN.items() if not one.pattern} == {"failed", "input", "undetermined"}
+
+
+@each(KNOWN)
+def test_advice_names_only_verbs_and_keys_that_there_are(one: advice.Advice) -> None:
+    verbs = typer.main.get_command(cli.app).commands.keys()  # type: ignore[attr-defined]
+    known = {
+        key.path for top in keys(load((ROOT / "Pulumi.yaml").read_text())["config"]) for key in (top, *top.below())
+    }
+    said = f"{one.why} {one.step}"
+    assert set(re.findall(r"\bhyperpod (?!explain into|on\b|goes\b)([a-z][\w-]+)", said)) <= verbs | {"explain"}
+    assert set(re.findall(r"\bhyperpod:([a-zA-Z.]+\w)", said)) <= known
+
+
+def test_a_pasted_error_is_explained_with_its_cause_its_next_step_and_its_page(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "We currently do not have sufficient capacity for the requested instance type(s). Please try again."
+    code, out, _ = run(capsys, "explain", text)
+    assert (code, out.splitlines()[0][:5]) == (Exit.GOOD, "HP017")
+    assert KNOWN["capacity"].why in " ".join(out.split())
+    assert "Next: AWS has no such instances" in out
+    assert "docs/troubleshooting.md#hp017" in out
+    _, found = run_json(capsys, "explain", text)
+    assert (found["code"], found["page"]) == ("HP017", "docs/troubleshooting.md#hp017")
+    monkeypatch.setattr("sys.stdin", io.StringIO("step 10\nstep 11\nRuntimeError: No CUDA GPUs are available\n"))
+    assert run(capsys, "explain", "-")[1].startswith("HP098")
+    assert run(capsys, "explain", "OOMKilled")[1].startswith("HP063")
+    assert run(capsys, "explain", "1 problem\nMore: hyperpod explain HP016, or docs/x")[1].startswith("HP016")
+
+
+def test_an_error_that_nobody_knows_is_sent_to_the_three_logs(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "explain", "the flux capacitor has no flux")
+    assert (code, out) == (Exit.CANNOT_KNOW, "")
+    assert "no failure that the project knows" in err
+    for log in ("/aws/sagemaker/Clusters/", "journalctl -u slurmctld", "kubectl logs POD --previous"):
+        assert log in err
