@@ -21,6 +21,8 @@ from .pod_resources import HUGE_PAGES_RESOURCE, device_resources, efa_interfaces
 RELEASE_NAME = "kueue"
 NAMESPACE = "kueue-system"
 LOCAL_QUEUE = "training"
+# The labels of jobs (Kueue, pkg/controller/constants).
+QUEUE_LABEL, PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 COHORT = "cluster"
 API = "kueue.x-k8s.io/v1beta1"
 # The value of each class and its purpose; a job without a class counts as 0.

@@ -40,6 +40,7 @@ class Training(ComponentResource):
 
     def __init__(self, name: str, args: TrainingArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Training", name, None, opts)
+        queued = args.config.settings.charts.queues != "none"
         child, settings, groups = ResourceOptions(parent=self), args.config.settings, args.config.training_groups
         KubernetesStorage(
             f"{name}-storage",
@@ -52,7 +53,7 @@ class Training(ComponentResource):
             ),
             child,
         )
-        Admission(f"{name}-admission", child)
+        Admission(f"{name}-admission", queued=queued, opts=child)
         Directories(
             f"{name}-directories",
             DirectoriesArgs(
@@ -63,7 +64,6 @@ class Training(ComponentResource):
         total = sum(group.count * group.type.accelerators for group in groups)
         teams = {settings.namespace_of(team.name): team for team in settings.namespaces}
         part = shares({namespace: team.accelerators for namespace, team in teams.items()}, total)
-        queued = settings.charts.queues != "none"
         queues = self._queues(name, args, part) if settings.charts.queues == "kueue" else None
         for namespace, team in teams.items():
             made = TrainingNamespace(
@@ -72,8 +72,8 @@ class Training(ComponentResource):
                     namespace=namespace,
                     team=team,
                     groups=groups,
-                    # Queues lend what is idle; without them only quotas separate teams.
-                    accelerators=total if queued else int(total * part[namespace] + 1e-9),
+                    # Queues divide, and lend what is idle; without them only quotas separate teams.
+                    share=1.0 if queued else part[namespace],
                     governed=settings.charts.queues == "task-governance",
                     file_system=args.file_system,
                     separate=bool(settings.teams),

@@ -14,6 +14,7 @@ from ..config import InstanceGroup, Team
 from ..config.model import PodSecurity
 from ..storage import LINK_PATH
 from .access import team_group
+from .admission import TEAM_LABEL
 from .directories import TEAMS, FileSystem, Mount, declare
 from .network_policies import of_team
 from .pod_environment import config_map_name, pod_variables
@@ -23,6 +24,8 @@ from .storage import DATA_CLAIM, LUSTRE_CLASS, VOLUME_CLASS
 
 core, rbac = kubernetes.core.v1, kubernetes.rbac.v1
 
+# Kubernetes, "Guaranteed Scheduling For Critical Add-On Pods".
+_SYSTEM_PRIORITIES = ("system-node-critical", "system-cluster-critical")
 # A member's permissions, by API group; none reaches beyond the namespace.
 _EVERYTHING = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 _READ = ("get", "list", "watch")
@@ -44,7 +47,8 @@ _RIGHTS = (
 class TrainingNamespaceArgs:
     """What a namespace is made from.
 
-    ``accelerators`` limits the devices of all its pods together; ``governed``: task governance queues its jobs.
+    ``share`` limits the devices of all its pods together, as a part of all there are; ``governed``: task governance
+    queues its jobs.
     ``separate``: the team sees only its own directory of the file system, and with ``linked_data`` the linked bucket's,
     which it can only read. ``scraped_from`` and ``operated``: as in ``of_team``. ``after``: what the namespace waits
     for, and what is deleted only once it is gone.
@@ -53,7 +57,7 @@ class TrainingNamespaceArgs:
     namespace: str
     team: Team
     groups: Sequence[InstanceGroup]
-    accelerators: int
+    share: float
     governed: bool = False
     file_system: FileSystem
     separate: bool
@@ -78,7 +82,7 @@ class TrainingNamespace(ComponentResource):
     def __init__(self, name: str, args: TrainingNamespaceArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:TrainingNamespace", name, None, opts)
         self._name, self._args = name, args
-        labels = {"app.kubernetes.io/managed-by": "pulumi", "hyperpod/team": args.team.name}
+        labels = {"app.kubernetes.io/managed-by": "pulumi", TEAM_LABEL: args.team.name}
         for mode, level in (("enforce", args.pod_security), ("warn", "restricted"), ("audit", "restricted")):
             labels[f"pod-security.kubernetes.io/{mode}"] = level
         self.namespace = core.Namespace(
@@ -102,9 +106,11 @@ class TrainingNamespace(ComponentResource):
 
     def _limits(self) -> None:
         args = self._args
-        devices = device_limits(args.groups, args.accelerators, governed=args.governed)
+        total = sum(group.count * group.type.accelerators for group in args.groups)
+        interfaces = sum(efa_interfaces(group) * group.count for group in args.groups)
+        devices = device_limits(args.groups, _part(total, args.share), governed=args.governed)
         hard: dict[str, str] = {f"requests.{device}": str(most) for device, most in devices.items()}
-        hard[f"requests.{EFA_RESOURCE}"] = str(sum(efa_interfaces(group) * group.count for group in args.groups))
+        hard[f"requests.{EFA_RESOURCE}"] = str(_part(interfaces, args.share))
         # Nothing here serves clients outside of the cluster.
         hard |= {"services.loadbalancers": "0", "services.nodeports": "0", "persistentvolumeclaims": "20"}
         own = args.file_system.capacity_gib
@@ -119,6 +125,18 @@ class TrainingNamespace(ComponentResource):
             f"{self._name}-quota",
             metadata=self._meta("quota"),
             spec=core.ResourceQuotaSpecArgs(hard=hard),
+            opts=self._inside,
+        )
+        # They preempt any other pod, those of queues too, and no right is asked for them.
+        critical = core.ScopedResourceSelectorRequirementArgs(
+            scope_name="PriorityClass", operator="In", values=list(_SYSTEM_PRIORITIES)
+        )
+        core.ResourceQuota(
+            f"{self._name}-priorities",
+            metadata=self._meta("no-system-priorities"),
+            spec=core.ResourceQuotaSpecArgs(
+                hard={"pods": "0"}, scope_selector=core.ScopeSelectorArgs(match_expressions=[critical])
+            ),
             opts=self._inside,
         )
         core.LimitRange(
@@ -192,3 +210,8 @@ class TrainingNamespace(ComponentResource):
                 read_only=True,
             )
             declare(f"{self._name}-data", system, data, self, self._inside)
+
+
+def _part(total: int, share: float) -> int:
+    """A share in whole devices."""
+    return int(total * share + 1e-9)

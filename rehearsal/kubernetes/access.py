@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from components.kubernetes.access import team_group
-from components.kubernetes.admission import NAME as POLICY
+from components.kubernetes.admission import EXTERNAL_IPS
 from components.kubernetes.directories import SHARED
 from components.kubernetes.pod_resources import device_resource, node_capacity
 from components.kubernetes.storage import CLAIM_NAME
@@ -25,6 +25,8 @@ _SECONDS = 30.0
 # How long to watch before concluding that something does not happen.
 _STILL_SECONDS = 3.0
 _USER = "somebody"
+# Where jobs queue, only who makes the pods of jobs may ask for devices.
+_JOB_CONTROLLER = "system:serviceaccount:kube-system:job-controller"
 # Verb, resource: rights that a team needs in its own namespace and must not have anywhere else.
 _OWN = (
     ("create", "pytorchjobs.kubeflow.org"),
@@ -83,12 +85,12 @@ def job_runs(run: Run) -> str:
 
 
 def quota(run: Run) -> str:
-    """A namespace's quota refuses a request that exceeds the whole cluster."""
+    """A namespace's quota refuses a job's pod that asks for more than the whole cluster."""
     group = run.config.training_groups[0]
     device = device_resource(group)
     every = sum(int(node_capacity(one).get(device, 0)) * one.count for one in run.config.worker_groups)
     pod = _pod(run.namespaces[0], "too-many", {device: every + 1})
-    said = _refusal(run, pod)
+    said = _refusal(run, pod, _JOB_CONTROLLER)
     require(said, f"a pod with {every + 1} {device} was accepted, and the cluster has {every}")
     require("exceeded quota" in said or "maximum" in said, f"refused for another reason: {said}")
     return said
@@ -189,7 +191,7 @@ def external_addresses(run: Run) -> str:
     run.kubectl.apply([plain])
     try:
         said = _refusal(run, external)
-        require(POLICY in said, f"an update that adds externalIPs: {said or 'accepted'}")
+        require(EXTERNAL_IPS in said, f"an update that adds externalIPs: {said or 'accepted'}")
         return said
     finally:
         run.kubectl.delete([plain])
@@ -228,10 +230,10 @@ def _among_themselves(peers: list[Manifest]) -> bool:
     return any(peer.get("podSelector") == {} and "namespaceSelector" not in peer for peer in peers)
 
 
-def _refusal(run: Run, document: Manifest) -> str:
-    """Why the API server refuses an object, or empty if it accepts it."""
+def _refusal(run: Run, document: Manifest, user: str = "") -> str:
+    """Why the API server refuses an object (of a user), or empty if it accepts it."""
     try:
-        run.kubectl.apply([document], dry_run=True)
+        run.kubectl.apply([document], dry_run=True, user=user)
     except Refused as refused:
         # Warnings about what is allowed but discouraged come first.
         return next((line for line in str(refused).splitlines() if line.startswith("Error")), str(refused))

@@ -66,9 +66,9 @@ class Kubectl:
         """A helm command's output. Raises Refused."""
         return self.run(*arguments, given=given, program="helm", seconds=seconds)
 
-    def apply(self, objects: Sequence[Manifest], *, dry_run: bool = False) -> None:
+    def apply(self, objects: Sequence[Manifest], *, dry_run: bool = False, user: str = "") -> None:
         """Server-side apply with strict validation: unknown or duplicate fields are errors. Raises Refused."""
-        dry = ["--dry-run=server"] if dry_run else []
+        dry = [*(["--dry-run=server"] if dry_run else []), *([f"--as={user}"] if user else [])]
         options = ["--server-side", "--validate=strict", "--force-conflicts", f"--field-manager={FIELD_MANAGER}"]
         given = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
         self.run("apply", *options, *dry, "-f", "-", given=given)

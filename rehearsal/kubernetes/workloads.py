@@ -11,8 +11,8 @@ from typing import Any
 
 from components.kubernetes.node_placement import system_group_names
 from components.kubernetes.pod_resources import device_resource
-from components.kubernetes.queues import LOCAL_QUEUE
-from stack.jobs.render import NAME_LABEL, QUEUE_LABEL, JobError, jobs_of, render
+from components.kubernetes.queues import LOCAL_QUEUE, QUEUE_LABEL
+from stack.jobs.render import NAME_LABEL, JobError, jobs_of, render
 
 from ..checks import CheckFailed, require
 from .kubectl import Manifest, Refused, until

@@ -16,7 +16,7 @@ from components.kubernetes.helm import NEURON_SCHEDULER
 from components.kubernetes.metrics_scraper import GROUP_LABEL, PORT, PORT_NAME
 from components.kubernetes.pod_environment import config_map_name, nccl_network
 from components.kubernetes.pod_resources import efa_interfaces, pod_request, tolerations
-from components.kubernetes.queues import LOCAL_QUEUE
+from components.kubernetes.queues import LOCAL_QUEUE, PRIORITY_LABEL, QUEUE_LABEL
 from components.kubernetes.storage import CLAIM_NAME, DATA_CLAIM
 
 from .specs import IMAGE_ARCHITECTURE, SCRATCH, TOKEN_KEY, TOKEN_SECRET, Plan
@@ -25,7 +25,6 @@ from .specs import JOBS as SPECS
 ROOT = Path(__file__).parents[2]
 JOBS: tuple[str, ...] = tuple(SPECS)
 NAME_LABEL = "app.kubernetes.io/name"
-QUEUE_LABEL, PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
 # Of the classes that `hyperpod governance` makes (operations/kubernetes/governance.py).
 GOVERNED_PRIORITY = "normal"
 # SageMaker Developer Guide, "Automatically resuming a job after a node failure": on a replaced node, so often.
