@@ -113,10 +113,9 @@ class EksAddons(ComponentResource):
         self._known = self._identities()
         self.of_nodes = [self._install(addon) for addon in NODE_ADDONS]
         self.empties = [*self.of_nodes, *(self._install(addon) for addon in POD_ADDONS)]
-        self.register_outputs({})
 
     def of_sagemaker(self, cluster: Resource) -> None:
-        """Install SageMaker's add-ons that are switched on.
+        """Install SageMaker's add-ons that are switched on, the last of all.
 
         They need the chart's cert-manager and namespace, and a node of the HyperPod cluster (SageMaker Developer Guide,
         "Task governance setup", "Setting up the SageMaker HyperPod observability add-on", "Installing the training
@@ -135,6 +134,7 @@ class EksAddons(ComponentResource):
             installed = self._install(addon, self._args.release, cluster)
             if addon == TASK_GOVERNANCE:
                 self.empties.append(installed)
+        self.register_outputs({})
 
     def _install(self, addon: str, *before: Resource) -> Resource:
         args, identity, after = self._args, self._known.get(addon), list(before)

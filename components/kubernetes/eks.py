@@ -31,6 +31,8 @@ from .training import Training, TrainingArgs
 LOG_DAYS = 30
 # KMS, ScheduleKeyDeletion: 7 to 30 days. A key that is pending deletion costs nothing.
 _KEY_WINDOW_DAYS = 7
+# Until November 2026 it belonged to the stack itself. Without this, a stack of before would replace all of it.
+_WITHOUT_PARENT = pulumi.Alias(parent=pulumi.ROOT_STACK_RESOURCE)
 LOG_TYPES = ("api", "audit", "authenticator")
 # What the control plane calls on nodes: kubelet, webhooks on the ports that charts commonly use, and aggregated APIs.
 # An aggregated API that does not answer blocks the deletion of every namespace (metrics-server: EKS's add-on; Kueue:
@@ -119,21 +121,24 @@ class Eks(ComponentResource):
         self.orchestrator = aws_native.sagemaker.ClusterOrchestratorArgs(
             eks=aws_native.sagemaker.ClusterOrchestratorEksConfigArgs(cluster_arn=cluster.eks_cluster.arn)
         )
-        images = ImageRepository("images", ImageRepositoryArgs(cluster=context.names.cluster, key=context.key), opts)
+        images = ImageRepository(
+            "images",
+            ImageRepositoryArgs(cluster=context.names.cluster, key=context.key),
+            ResourceOptions(parent=self, aliases=[_WITHOUT_PARENT]),
+        )
         self.outputs = {
             "trainingRepository": images.url,
             "eksClusterName": cluster_name,
             "kubeconfig": kubeconfig,
             "connect": connect_command(context.names),
         }
-        self.register_outputs({"clusterName": cluster_name, "kubeconfig": kubeconfig})
 
     def group_config(self, group: InstanceGroup) -> GroupConfig:
         """A group's labels and taints."""
         return GroupConfig(kubernetes_config=_labels_and_taints(group))
 
     def prepare_training(self, cluster: pulumi.Resource, storage: Storage, groups: Sequence[Input[str]]) -> None:
-        """Storage classes, the teams' namespaces, their queues and SageMaker's add-ons, which need nodes."""
+        """Storage classes, the teams' namespaces, their queues and SageMaker's add-ons, which need nodes; its last."""
         context, network = self._args.context, self._args.network
         self._addons.of_sagemaker(cluster)
         Training(
@@ -153,8 +158,9 @@ class Eks(ComponentResource):
                 cluster=cluster,
                 empties=self._addons.empties,
             ),
-            ResourceOptions(providers=[self._kubernetes]),
+            ResourceOptions(parent=self, providers=[self._kubernetes], aliases=[_WITHOUT_PARENT]),
         )
+        self.register_outputs({"clusterName": self.outputs["eksClusterName"], "kubeconfig": self.outputs["kubeconfig"]})
 
     def _control_plane(self) -> eks.Cluster:
         context, settings = self._args.context, self._args.context.settings

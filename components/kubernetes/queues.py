@@ -114,12 +114,13 @@ class Queues(ComponentResource):
             metadata = {"name": namespace}
             queues[namespace] = self._declare(f"queue-{namespace}", "ClusterQueue", metadata, *self._first, spec=queue)
         self.cluster_queues = queues
-        self.register_outputs({})
 
-    def let_in(self, namespace: str, home: pulumi.Resource) -> None:
-        """Let the jobs of a namespace, which is there, into its queue."""
-        metadata, spec = {"name": LOCAL_QUEUE, "namespace": namespace}, {"clusterQueue": namespace}
-        self._declare(f"local-{namespace}", "LocalQueue", metadata, *self._first, home, spec=spec)
+    def let_in(self, homes: Mapping[str, pulumi.Resource]) -> None:
+        """Let the jobs of the namespaces, which are there, into their queues. Nothing comes after these."""
+        for namespace, home in homes.items():
+            metadata, spec = {"name": LOCAL_QUEUE, "namespace": namespace}, {"clusterQueue": namespace}
+            self._declare(f"local-{namespace}", "LocalQueue", metadata, *self._first, home, spec=spec)
+        self.register_outputs({})
 
     def _declare(
         self, which: str, kind: str, metadata: Mapping[str, str], *after: pulumi.Resource, **fields: Any

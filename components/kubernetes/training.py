@@ -65,8 +65,8 @@ class Training(ComponentResource):
         teams = {settings.namespace_of(team.name): team for team in settings.namespaces}
         part = shares({namespace: team.accelerators for namespace, team in teams.items()}, total)
         queues = self._queues(name, args, part) if settings.charts.queues == "kueue" else None
-        for namespace, team in teams.items():
-            made = TrainingNamespace(
+        homes = {
+            namespace: TrainingNamespace(
                 f"{name}-{namespace}",
                 TrainingNamespaceArgs(
                     namespace=namespace,
@@ -85,9 +85,11 @@ class Training(ComponentResource):
                     after=[args.cluster, *args.empties, *([queues.cluster_queues[namespace]] if queues else ())],
                 ),
                 child,
-            )
-            if queues:
-                queues.let_in(namespace, made.namespace)
+            ).namespace
+            for namespace, team in teams.items()
+        }
+        if queues:
+            queues.let_in(homes)
         self.register_outputs({})
 
     def _queues(self, name: str, args: TrainingArgs, part: Mapping[str, float]) -> Queues:

@@ -24,6 +24,7 @@ from ..account import Account, HalfMade, Refused
 from ..account.kinds import after_update, provider_refuses
 from ..account.s3 import body
 from . import protocol
+from .aliases import Aliases
 from .autoname import keeps_name, named, with_names
 from .default_tags import default_tags, takes_over, with_default_tags
 from .eks_component import construct_eks_cluster
@@ -70,6 +71,7 @@ class Engine(MockMonitor):
         self.account, self.project, self.stack, self.preview = account, project, stack, preview
         self.began, self.old_outputs = began, dict(old_outputs or {})
         self.old: dict[str, ResourceState] = dict(old or {})
+        self._aliases = Aliases(self.old, self.make_urn)
         self.state: State = {}
         self.outputs: dict[str, Any] = {}
         self.secret_outputs: set[str] = set()
@@ -166,6 +168,7 @@ class Engine(MockMonitor):
             raise DeploymentError(f"{resource.name}: not started, the deployment has failed")
         if resource.urn in self.state:
             self._fail(resource, "create", f"Duplicate resource URN '{resource.urn}'; try giving it a unique name")
+        self._aliases.settle(resource)
         self.state[resource.urn] = resource
         resource.start = resource.finish = max(self.began, finish_of(self.state, resource.dependencies))
 

@@ -6,6 +6,7 @@ import json
 from datetime import date
 from typing import Any
 
+import pulumi
 import pytest
 
 from components.catalogue.kubernetes_versions import DEFAULT_VERSION, KUBERNETES_VERSIONS, addon_version
@@ -234,3 +235,30 @@ def test_the_add_ons_that_nodes_need_are_there_before_them_and_go_after_them() -
     """SageMaker Developer Guide, "Deleting a SageMaker HyperPod cluster": HyperPod's resources first, then EKS's."""
     state = state_of("eks-gpu")
     assert {f"eks-addons-{addon}" for addon in NODE_ADDONS} <= everything_before(state, one(state, "hyperpod-cluster"))
+
+
+def test_all_of_eks_belongs_to_its_component() -> None:
+    owners = {r.name: r.parent.rpartition("::")[2] for r in state_of("eks-gpu").values() if not r.in_account}
+    assert (owners["training"], owners["images"]) == ("eks", "eks")
+
+
+def test_a_component_registers_its_outputs_after_its_last_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    finished: set[int] = set()
+    late: list[str] = []
+    begin, end = pulumi.Resource.__init__, pulumi.ComponentResource.register_outputs
+
+    def made(self: Any, kind: str, name: str, *args: Any, **options: Any) -> None:
+        opts = options.get("opts") or next((one for one in args if isinstance(one, pulumi.ResourceOptions)), None)
+        if opts is not None and id(opts.parent) in finished:
+            late.append(name)
+        begin(self, kind, name, *args, **options)
+
+    def ended(self: pulumi.ComponentResource, outputs: Any) -> None:
+        finished.add(id(self))
+        end(self, outputs)
+
+    monkeypatch.setattr(pulumi.Resource, "__init__", made)
+    monkeypatch.setattr(pulumi.ComponentResource, "register_outputs", ended)
+    plan("eks-gpu", charts={"hyperpodTrainingOperator": True}, tags={"made": "for this test"})
+    assert len(finished) > 10
+    assert late == []
