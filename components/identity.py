@@ -94,6 +94,7 @@ class Identity(ComponentResource):
             # On behalf of any account, as the guide's role is: SageMaker's page on confused deputies names its features
             # with aws:SourceAccount, and HyperPod is not among them. Nobody in another account can pass this role.
             assume_role_policy=assume_role("sagemaker.amazonaws.com"),
+            permissions_boundary=context.settings.permissions_boundary_arn,
             opts=child,
         )
         # HyperPod wants the CNI's policy on the role itself, whatever the CNI's own role has (the same guide).

@@ -230,6 +230,7 @@ class Network(ComponentResource):
             f"{name}-flow-logs",
             name=self._context.names.role("flow-logs"),
             assume_role_policy=assume_role("vpc-flow-logs.amazonaws.com", self._context.account),
+            permissions_boundary=self._context.settings.permissions_boundary_arn,
             opts=child,
         )
         # Amazon VPC User Guide, "IAM role for publishing flow logs to CloudWatch Logs". Deliberately absent:

@@ -35,6 +35,8 @@ def _prepare(account: Account, config: Config) -> None:
     net = config.settings.network
     if net.vpc_id and ("aws:ec2/vpc:Vpc", net.vpc_id) not in account.live:
         _network(account, config)
+    if (boundary := config.settings.permissions_boundary_arn) and ":iam::aws:" not in boundary:
+        account.adopt("aws:iam/policy:Policy", "existing boundary", boundary, {}, {"arn": boundary})
     if config.settings.existing_role_arn:
         _role(account, config.settings.existing_role_arn, encrypts=bool(config.settings.security.kms_key))
     settings = config.settings

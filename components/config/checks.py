@@ -10,7 +10,7 @@ from ..catalogue.accelerators import CATALOGUE, UnknownInstanceType, lookup
 from ..catalogue.regions import Region
 from ..names import CLUSTER_LIMIT, LIFECYCLE_BUCKET, longest_cluster_name
 from .accounting_checks import accounting_problems
-from .kubernetes_checks import kubernetes_problems, role_problems
+from .kubernetes_checks import kubernetes_problems, partition_problems
 from .model import DEFAULT_CONTROLLER_TYPE, DEFAULT_LOST_NODE_SECONDS, Settings, WorkerGroup
 from .network_plan import network_problems
 from .observability_checks import alert_problems, observability_problems
@@ -306,14 +306,17 @@ def _fsx_efa(settings: Settings) -> Iterator[Problem]:
 
 
 def _role(settings: Settings, region: Region | None) -> Iterator[Problem]:
-    if (arn := settings.existing_role_arn) is None:
-        return
-    yield from role_problems("hyperpod:existingRoleArn", arn, region)
+    for key, arn in (
+        ("existingRoleArn", settings.existing_role_arn),
+        ("permissionsBoundaryArn", settings.permissions_boundary_arn),
+    ):
+        if arn is not None:
+            yield from partition_problems(f"hyperpod:{key}", arn, region)
 
 
 def _security(settings: Settings, region: Region | None) -> Iterator[Problem]:
     for number, arn in enumerate(settings.security.lifecycle_writers):
-        yield from role_problems(f"hyperpod:security.lifecycleWriters[{number}]", arn, region)
+        yield from partition_problems(f"hyperpod:security.lifecycleWriters[{number}]", arn, region)
     yield from _kms_key(settings, region)
     if settings.security.session_run_as and not settings.security.session_logs:
         yield Problem(

@@ -137,6 +137,16 @@ RoleArn: TypeAlias = Annotated[
     ),
 ]
 
+# IAM User Guide, "Permissions boundaries for IAM entities": a managed policy, AWS's or the account's.
+BoundaryArn: TypeAlias = Annotated[
+    str,
+    form(
+        r"arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/[A-Za-z0-9_+=,.@/-]+",
+        "is not a managed policy's ARN",
+        "arn:aws:iam::ACCOUNT:policy/NAME",
+    ),
+]
+
 # What bucket policies can compare aws:PrincipalArn with.
 WriterArn: TypeAlias = Annotated[
     str,

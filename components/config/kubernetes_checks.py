@@ -196,12 +196,14 @@ def public(block: IPv4Network) -> bool:
     return block.prefixlen == 0 or block.is_global
 
 
-def role_problems(key: str, arn: str, region: Region | None) -> Iterator[Problem]:
-    """A role of another partition than the region's."""
+def partition_problems(key: str, arn: str, region: Region | None) -> Iterator[Problem]:
+    """A role or policy of another partition than the region's."""
     partition = arn.split(":")[1]
     if region and partition != region.partition:
         yield Problem(
-            key=key, what=f"the role is in partition {partition}", fix=f"{region.name} is in {region.partition}"
+            key=key,
+            what=f"the {arn.split(':')[5].split('/')[0]} is in partition {partition}",
+            fix=f"{region.name} is in {region.partition}",
         )
 
 
@@ -209,7 +211,7 @@ def _roles(settings: Settings, region: Region | None) -> Iterator[Problem]:
     named = [("hyperpod:administratorRoleArns", arn) for arn in settings.administrator_role_arns]
     named += [(f"hyperpod:teams[{n}].roleArns", arn) for n, team in enumerate(settings.teams) for arn in team.role_arns]
     for key, arn in named:
-        yield from role_problems(key, arn, region)
+        yield from partition_problems(key, arn, region)
     for arn, times in Counter(arn for _, arn in named).items():
         if times > 1:
             yield Problem(

@@ -1,7 +1,6 @@
 """The keys of the stack's configuration, typed, with their defaults.
 
-``Pulumi.yaml`` documents the top-level keys for people and for the engine. Rules that relate several keys (an instance
-type and the accelerator, a zone and the region) are in ``checks.py``.
+``Pulumi.yaml`` documents the top-level keys. Rules that relate several keys are in ``checks.py``.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from .fields import (
     AT_BOOT,
     IN_PLACE,
     REFUSED,
+    BoundaryArn,
     BucketName,
     Change,
     ClusterName,
@@ -73,7 +73,6 @@ SIZES: Mapping[str, Size] = {
     "medium": Size(workers=8, fsx_gib=4800, volume_gib=500),
     "large": Size(workers=32, fsx_gib=14400, volume_gib=1000),
 }
-
 
 DEFAULT_CONTROLLER_TYPE = "ml.m5.2xlarge"
 DEFAULT_AUTHENTICATION_MODE: Literal["API"] = "API"
@@ -344,6 +343,7 @@ class Settings(Model):
     fsx: Fsx = Fsx()
     network: NetworkConfig = NetworkConfig()
     existing_role_arn: Annotated[RoleArn | None, _NONE_IF_EMPTY, REFUSED] = None
+    permissions_boundary_arn: Annotated[BoundaryArn | None, _NONE_IF_EMPTY, IN_PLACE] = None
     security: Security = Security()
     ssh_public_key: Annotated[SshPublicKey | None, _NONE_IF_EMPTY, AT_BOOT] = None
     users: Annotated[tuple[User, ...], APPLIED] = ()

@@ -279,6 +279,7 @@ class EksAddons(ComponentResource):
             f"{self._name}-{identity.kind}",
             name=context.names.role(identity.kind),
             assume_role_policy=document([trust]),
+            permissions_boundary=context.settings.permissions_boundary_arn,
             opts=self._child,
         )
         if identity.kind == _EBS:

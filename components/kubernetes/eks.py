@@ -208,7 +208,11 @@ class Eks(ComponentResource):
             ),
             # EKS looks up a VPC's blocks when it creates a cluster, and again hours later (EKS User Guide, "VPC and
             # subnet requirements").
-            opts=ResourceOptions(parent=self, depends_on=[logs, *self._args.network.blocks]),
+            opts=ResourceOptions(
+                parent=self,
+                depends_on=[logs, *self._args.network.blocks],
+                transforms=_bounded(settings.permissions_boundary_arn),
+            ),
         )
 
     def _warn_of(self, version: str) -> None:
@@ -291,3 +295,18 @@ def _labels_and_taints(group: InstanceGroup) -> aws_native.sagemaker.ClusterKube
         ]
         or None,
     )
+
+
+def _bounded(boundary: str | None) -> list[pulumi.ResourceTransform] | None:
+    """What gives the role that pulumi-eks makes a permissions boundary, for which its Cluster has no argument. A role
+    of the stack's own in its place would replace deployed control planes.
+    """
+    if boundary is None:
+        return None
+
+    def transform(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
+        if args.type_ != "aws:iam/role:Role":
+            return None
+        return pulumi.ResourceTransformResult({**args.props, "permissionsBoundary": boundary}, args.opts)
+
+    return [transform]

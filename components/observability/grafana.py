@@ -52,6 +52,7 @@ def workspace(name: str, context: Context, prometheus: Output[str], child: Resou
         name,
         name=context.names.role("grafana"),
         assume_role_policy=assume_role("grafana.amazonaws.com", context.account),
+        permissions_boundary=context.settings.permissions_boundary_arn,
         opts=child,
     )
     aws.iam.RolePolicy(

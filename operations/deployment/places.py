@@ -180,6 +180,12 @@ class Places:
         return tuple(sorted(trusted | {"sagemaker.amazonaws.com"}))
 
     @property
+    def boundary(self) -> str:
+        """The permissions boundary of the stack's roles, if they have one."""
+        roles = (one for one in self._own if one.type == "aws:iam/role:Role")
+        return next((one.inputs["permissionsBoundary"] for one in roles if one.inputs.get("permissionsBoundary")), "")
+
+    @property
     def attached(self) -> tuple[str, ...]:
         """The managed policies that the stack attaches."""
         kind = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"

@@ -35,6 +35,11 @@ _HERE = Path(__file__).parent
 _TAGGING = ("CreateTags", "TagResource", "AddTags")
 # IAM actions that a service needs for its service-linked role.
 _ON_LINKED_ROLES = ("iam:CreateServiceLinkedRole", "iam:AttachRolePolicy", "iam:PutRolePolicy")
+# IAM User Guide, "Permissions boundaries for IAM entities", on delegating responsibility: who may give roles rights may
+# do so to those with the boundary, and neither takes it away nor edits it.
+_SET_BOUNDARY = "iam:PutRolePermissionsBoundary"
+_BOUNDED = ("iam:CreateRole", "iam:PutRolePolicy", "iam:AttachRolePolicy", _SET_BOUNDARY)
+_NO_EDIT = ("iam:CreatePolicyVersion", "iam:DeletePolicy", "iam:DeletePolicyVersion", "iam:SetDefaultPolicyVersion")
 # What pulumi-aws asks by a filter, and not by the name: AWS decides about it on everything of the type
 # (hashicorp/terraform-provider-aws, issue 35737).
 _UNNAMED = ("rds:DescribeDBInstances",)
@@ -145,7 +150,7 @@ def policies(state: State, names: Names, account: str, stack: str, cluster_id: s
             deploy.add_question(question, places.all())
         if question.verbs != ("destroy",):
             operate.add_question(question, places.all())
-    return Policies(stack, _split(deploy.statements()), _split(operate.statements()))
+    return Policies(stack, _split([*_kept_boundary(places), *deploy.statements()]), _split(operate.statements()))
 
 
 class _Grants:
@@ -190,6 +195,8 @@ class _Grants:
         service = name.split(":")[0]
         if service in ("eks", "kms") and not any(place.arn.split(":")[2] == service for place in places):
             return  # The cluster without EKS, and everything without a key of the customer's.
+        if name == _SET_BOUNDARY and not self._places.boundary:
+            return
         action = _action(name)
         if not action.types and tag and name == row.create[0] and action.knows(f"aws:RequestTag/{tag[0]}", []):
             self._grant(name, "*", (("StringEquals", f"aws:RequestTag/{tag[0]}", (tag[1],)),))
@@ -212,10 +219,13 @@ class _Grants:
     ) -> Condition:
         if action.name == "iam:PassRole":
             return (("StringEquals", "iam:PassedToService", self._places.assumed_by),)
+        bounded: Condition = ()
+        if action.name in _BOUNDED and self._places.boundary:
+            bounded = (("ArnEquals", "iam:PermissionsBoundary", (self._places.boundary,)),)
         if action.name in ("iam:AttachRolePolicy", "iam:DetachRolePolicy"):
-            return (("ArnEquals", "iam:PolicyARN", self._places.attached),)
+            return (("ArnEquals", "iam:PolicyARN", self._places.attached), *bounded)
         if place.tag is None:
-            return ()
+            return bounded
         key, value = place.tag
         if new and row is not None:
             creator = row.create[0]
@@ -249,14 +259,26 @@ class _Grants:
         ]
 
 
+def _kept_boundary(places: Places) -> list[dict[str, Any]]:
+    """What nobody may do to the roles' permissions boundary, where the configuration names one."""
+    if not places.boundary:
+        return []
+    roles = f"arn:{places.partition}:iam::{places.account}:role/*"
+    kept = [_statement(["iam:DeleteRolePermissionsBoundary"], [roles], (), "Deny")]
+    # AWS's own policies, nobody can edit.
+    return kept if ":iam::aws:" in places.boundary else [*kept, _statement(_NO_EDIT, [places.boundary], (), "Deny")]
+
+
 def _action(name: str) -> Action:
     from rehearsal.account.authorization import actions
 
     return actions(name)[0]
 
 
-def _statement(names: Sequence[str], arns: Sequence[str], condition: Condition) -> dict[str, Any]:
-    made: dict[str, Any] = {"Effect": "Allow", "Action": list(names), "Resource": list(arns)}
+def _statement(
+    names: Sequence[str], arns: Sequence[str], condition: Condition, effect: str = "Allow"
+) -> dict[str, Any]:
+    made: dict[str, Any] = {"Effect": effect, "Action": list(names), "Resource": list(arns)}
     for operator, key, values in condition:
         # Parliament takes no list of one for Bool.
         made.setdefault("Condition", {}).setdefault(operator, {})[key] = (

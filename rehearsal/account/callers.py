@@ -149,6 +149,8 @@ class Watch:
             self._caller.decide(action.name, self._account.arn("rds", "db:*"), {})
             return
         context = {"iam:PolicyARN": self._own_arn(params["PolicyArn"])} if "PolicyArn" in params else {}
+        if boundary := self._boundary(params):
+            context["iam:PermissionsBoundary"] = boundary
         self._decide(action, self._values(service, params), context)
         for name in _INSIDE.get(action.name, ()):
             self._decide(actions(name)[0], self._values("ec2", {}), {})
@@ -289,6 +291,12 @@ class Watch:
         if self._live is not None and service == "kms":
             values["KeyId"] = [self._live.id]
         return values
+
+    def _boundary(self, params: Mapping[str, Any]) -> str:
+        """The boundary that a request sets, or that the role has about which it is (IAM User Guide, "Available keys
+        for IAM", iam:PermissionsBoundary)."""
+        role = self._account.live.get(("aws:iam/role:Role", params.get("RoleName", "")))
+        return str(params.get("PermissionsBoundary") or (role and role.inputs.get("permissionsBoundary")) or "")
 
     def _own_arn(self, arn: str) -> str:
         """moto knows AWS's managed policies under the commercial partition only."""

@@ -23,6 +23,7 @@ def _role(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
         "AssumeRolePolicyDocument": i["assumeRolePolicy"],
         "Description": i.get("description", ""),
         "Tags": _tags(i),
+        **({"PermissionsBoundary": _in_moto(i["permissionsBoundary"])} if i.get("permissionsBoundary") else {}),
     }
     role = account.client("iam").create_role(**request)["Role"]
     return i["name"], {"arn": role["Arn"].replace("arn:aws:", f"arn:{account.partition}:"), "uniqueId": role["RoleId"]}
@@ -32,6 +33,11 @@ def _update_role(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
     iam = account.client("iam")
     iam.update_assume_role_policy(RoleName=live.id, PolicyDocument=i["assumeRolePolicy"])
     iam.update_role(RoleName=live.id, Description=i.get("description", ""))
+    if (boundary := i.get("permissionsBoundary")) != live.inputs.get("permissionsBoundary"):
+        if boundary:
+            iam.put_role_permissions_boundary(RoleName=live.id, PermissionsBoundary=_in_moto(boundary))
+        else:
+            iam.delete_role_permissions_boundary(RoleName=live.id)
     return {}
 
 

@@ -7,14 +7,15 @@ starts there when the last thing it depends on is done, so independent ones are 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NoReturn
 
 from google.protobuf import empty_pb2
 from pulumi import FileAsset, StringAsset
 from pulumi.runtime import rpc
 from pulumi.runtime.mocks import MockMonitor, MockResourceArgs, Mocks
-from pulumi.runtime.proto import provider_pb2, resource_pb2
+from pulumi.runtime.proto import callback_pb2, provider_pb2, resource_pb2
 
 from stack.clock import delete_duration, duration, update_duration
 from stack.events import Event, Operation
@@ -28,6 +29,7 @@ from .aliases import Aliases
 from .autoname import keeps_name, named, with_names
 from .default_tags import default_tags, takes_over, with_default_tags
 from .eks_component import construct_eks_cluster
+from .transforms import Transforms
 
 CANCELLED = "cancelled"
 
@@ -82,6 +84,7 @@ class Engine(MockMonitor):
         self.made_way: dict[str, ResourceState] = {}
         self._on_event = on_event
         self._stop = stop or threading.Event()
+        self.transforms = Transforms()
 
     # What the program calls -------------------------------------------------------------------------------------------
 
@@ -119,7 +122,8 @@ class Engine(MockMonitor):
         )
         self._enter(resource)
         if request.remote:
-            resource.outputs = construct_eks_cluster(resource, self._register_child, self.account.partition)
+            register = partial(self._register_child, request.transforms)
+            resource.outputs = construct_eks_cluster(resource, register, self.account.partition)
         elif resource.custom:
             self._step(resource)
         return self._response(resource)
@@ -152,8 +156,9 @@ class Engine(MockMonitor):
 
     # What becomes of it -----------------------------------------------------------------------------------------------
 
-    def _register_child(self, child: ResourceState) -> ResourceState:
+    def _register_child(self, transforms: Iterable[callback_pb2.Callback], child: ResourceState) -> ResourceState:
         """Register a resource of a remote component, as its provider would."""
+        self.transforms.apply(transforms, child)
         child.urn = self.make_urn(child.parent, child.type, child.name)
         self._enter(child)
         if child.custom:

@@ -103,7 +103,7 @@ async def _main(project: Project, engine: Engine, logger: logging.Logger) -> Non
             stack=project.stack,
             dry_run=engine.preview,
             organization="organization",
-            callbacks=None,
+            callbacks=engine.transforms,
         )
     )
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.golden.stacks import state_of
+from tests.golden.stacks import BOUNDARY, state_of
 from tests.support import of_type, one
 
 ROLE = "iam/role:Role"
@@ -26,6 +26,17 @@ def test_a_service_may_be_a_role_for_this_account_alone_but_hyperpod_a_nodes_as_
             for statement in statements:
                 assert statement["Condition"]["StringEquals"]["aws:SourceAccount"] == "123456789012", role.name
     assert nodes
+
+
+@pytest.mark.parametrize(
+    ("stack", "boundary"), [("slurm-closed", BOUNDARY), ("eks-teams", BOUNDARY), ("eks-gpu", None)]
+)
+def test_every_role_has_the_permissions_boundary(stack: str, boundary: str | None) -> None:
+    """The one that pulumi-eks makes too, for which it has no argument."""
+    found = {role.name: role.inputs.get("permissionsBoundary") for role in of_type(state_of(stack), ROLE)}
+    assert found == dict.fromkeys(found, boundary)
+    assert ("eks-cluster-eksRole-role" in found) == stack.startswith("eks")
+    assert len(found) > 2
 
 
 @pytest.mark.parametrize("stack", ["slurm-closed", "eks-teams"])

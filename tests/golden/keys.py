@@ -10,7 +10,7 @@ from components.config import Settings
 from components.config.fields import Model
 from components.config.keys import keys
 from components.documents import load
-from tests.golden.stacks import DATABASE_SUBNETS, GOLDEN, KEY, ROLE
+from tests.golden.stacks import BOUNDARY, DATABASE_SUBNETS, GOLDEN, KEY, ROLE
 from tests.support import ROOT
 
 _SCHEMA = load((ROOT / "Pulumi.yaml").read_text())["config"]
@@ -52,6 +52,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"network.secondaryCidr": "10.9.0.0/16"},
         {"network.egress": "vpc-only"},
         {"existingRoleArn": f"{ROLE}/team/hyperpod"},
+        {"permissionsBoundaryArn": BOUNDARY},
         {"sshPublicKey": KEY},
         {"users": [PERSON]},
         {"usersFile": "docs/people.yaml"},

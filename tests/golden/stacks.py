@@ -32,6 +32,7 @@ class Golden:
 
 
 DAY = date(2026, 11, 22)
+BOUNDARY = "arn:aws:iam::123456789012:policy/teams/boundary"
 GOVCLOUD_KEY = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 ROLE = "arn:aws:iam::123456789012:role"
 VPC = {
@@ -123,6 +124,7 @@ GOLDEN: dict[str, Golden] = {
                 "sessionRunAs": True,
                 "sshOnlyWithJob": True,
             },
+            "permissionsBoundaryArn": BOUNDARY,
             "nodeRecovery": "None",
             "observability": {
                 "prometheus": "create",
@@ -207,6 +209,7 @@ GOLDEN: dict[str, Golden] = {
             "network": {**VPC, "eksSubnetIds": ["subnet-0aaaaaaaaaaaaaaa1", "subnet-0aaaaaaaaaaaaaaa2"]},
             "kubernetesApiCidrs": ["52.95.110.0/24"],
             "administratorRoleArns": [f"{ROLE}/admin", f"{ROLE}/platform"],
+            "permissionsBoundaryArn": BOUNDARY,
             "teams": [
                 {"name": "vision", "roleArns": [f"{ROLE}/vision", f"{ROLE}/guests"], "accelerators": 24},
                 {"name": "speech"},

@@ -21,7 +21,7 @@ from rehearsal.engines.deployment import destroy, up
 from rehearsal.engines.protocol import _ANSWERS
 from rehearsal.existing import prepare
 from stack.failures import Exit
-from tests.golden.stacks import GOLDEN, deployed, on_the_day
+from tests.golden.stacks import BOUNDARY, GOLDEN, deployed, on_the_day
 from tests.operations.aws import CLUSTER_ID, StubbedAws, cluster, run, run_json
 from tests.operations.test_types import ROWS
 from tests.support import config, few_files, project
@@ -174,6 +174,43 @@ def test_whoever_deletes_a_cluster_on_eks_deletes_its_quotas_too(name: str, gran
     given = statements(written(name).deploy)
     found = {action: granted(given, (), f"sagemaker:{action}", on, {}) for action, on in asked.items()}
     assert set(found.values()) == {granted_there}, found
+
+
+BOUNDED = {"iam:PermissionsBoundary": BOUNDARY}
+UNBOUNDED: list[dict[str, str]] = [{}, {"iam:PermissionsBoundary": ADMIN["iam:PolicyARN"]}]
+
+
+@pytest.mark.parametrize("name", ["slurm-closed", "eks-teams"])
+def test_a_deployer_gives_rights_to_roles_with_the_boundary_alone(name: str) -> None:
+    given = statements(written(name).deploy)
+    attached = next(one for one in given if "iam:AttachRolePolicy" in one["Action"])
+    policy = {"iam:PolicyARN": attached["Condition"]["ArnEquals"]["iam:PolicyARN"][0]}
+    own = f"{ROLES}/{names_of(name).role('worker')}"
+    for action, context in (
+        ("iam:CreateRole", {}),
+        ("iam:PutRolePolicy", {}),
+        ("iam:AttachRolePolicy", policy),
+        ("iam:PutRolePermissionsBoundary", {}),
+    ):
+        assert granted(given, (), action, own, {**context, **BOUNDED}), action
+        for unbounded in UNBOUNDED:
+            assert not granted(given, (), action, own, {**context, **unbounded}), (action, unbounded)
+
+
+def test_a_deployer_neither_takes_the_boundary_away_nor_edits_it() -> None:
+    """Whatever else the deployer's role is allowed."""
+    everything = [*statements(written("slurm-closed").deploy), {"Effect": "Allow", "Action": "*", "Resource": "*"}]
+    own = f"{ROLES}/{names_of('slurm-closed').role('worker')}"
+    for action, resource in (
+        ("iam:DeleteRolePermissionsBoundary", own),
+        *((f"iam:{edit}", BOUNDARY) for edit in ("CreatePolicyVersion", "SetDefaultPolicyVersion", "DeletePolicy")),
+    ):
+        assert not granted(everything, (), action, resource, BOUNDED), action
+    assert granted(everything, (), "iam:CreatePolicyVersion", "arn:aws:iam::123456789012:policy/others", {})
+
+
+def test_without_a_boundary_nothing_is_said_of_one() -> None:
+    assert "oundary" not in str(written("dev").deploy)
 
 
 _TARGET = {"ssm:SessionDocumentAccessCheck": "true"}

@@ -40,6 +40,16 @@ BAD: Cases = {
         "hyperpod:existingRoleArn",
         "partition",
     ),
+    "malformed boundary": (
+        {"permissionsBoundaryArn": "arn:aws:iam::123456789012:role/x"},
+        "hyperpod:permissionsBoundaryArn",
+        "arn:aws:iam::ACCOUNT:policy/NAME",
+    ),
+    "boundary of another partition": (
+        {"permissionsBoundaryArn": "arn:aws-us-gov:iam::aws:policy/PowerUserAccess"},
+        "hyperpod:permissionsBoundaryArn",
+        "the policy is in partition aws-us-gov",
+    ),
     "not a public key": ({"sshPublicKey": "ssh-rsa oops"}, "hyperpod:sshPublicKey", "OpenSSH"),
     "reserved tag": ({"tags": {"aws:x": "y"}}, "hyperpod:tags.aws:x", "reserved"),
     "characters no tag takes": ({"tags": {"team": "a, b; c!"}}, "hyperpod:tags.team", "'!' ',' ';' in a tag"),
