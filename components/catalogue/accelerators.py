@@ -6,6 +6,7 @@ The facts are rows of ``instance_types.csv``, each with its sources. Nothing her
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ EFA_RESOURCE = "vpc.amazonaws.com/efa"
 
 # Amazon FSx for Lustre User Guide, "Configuring EFA clients": Nitro v4 or later, and not trn2. Of the families with
 # EFA these are trn2 and those of Nitro v3 (EC2 User Guide, Elastic Fabric Adapter, supported instance types).
-_NO_LUSTRE_EFA = ("g5", "p4d", "p4de", "trn2")
+_NO_LUSTRE_EFA = ("c5n", "g4dn", "g5", "i3en", "p4d", "p4de", "trn2")
 # The default number of interfaces by the same page; other types with several network cards get 2, the rest 1.
 _LUSTRE_EFA_INTERFACES = {
     "ml.p6-b300.48xlarge": 16,
@@ -36,15 +37,22 @@ _LUSTRE_EFA_INTERFACES = {
 }
 
 
+# Amazon EC2 Instance Types Guide, "Instance type naming conventions": series and generation, then letters, of which g
+# is AWS Graviton; the series of GPUs and of Trainium.
+_NAME = re.compile(
+    r"ml\.(?P<series>[a-z]+)\d+(?P<options>[a-z]*)(?:-[a-z0-9]+)*\."
+    r"(?:nano|micro|small|medium|large|(?:[2-9]|[1-9]\d+)?xlarge|metal(?:-\d+xl)?)"
+)
+_SERIES: Mapping[str, AcceleratorName] = {"g": "gpu", "gr": "gpu", "p": "gpu", "trn": "trainium"}
+
+
 class UnknownInstanceType(ValueError):
-    """An instance type that the catalogue does not have; the message names the nearest ones it has."""
+    """A name that no instance type can have; the message has the nearest ones of the catalogue."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        # Without this, a missing "ml." would outweigh the part of the name that tells types apart.
-        wanted = name if name.startswith("ml.") else f"ml.{name}"
-        near = difflib.get_close_matches(wanted, CATALOGUE, n=3, cutoff=0.6)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"the catalogue has {', '.join(CATALOGUE)}"
+        near = nearest(name)
+        hint = f"did you mean {' or '.join(near)}?" if near else "types are written as ml.p5.48xlarge"
         super().__init__(f'unknown instance type "{name}"; {hint}')
 
 
@@ -62,8 +70,9 @@ class InstanceType:
     measured without one, also for unmeasured sizes of the same build. ``rdma_read``: whether the EFA device supports
     RDMA read.
     ``nvme_gb_each``: instance store per disk, GB.
-    ``hourly_usd``: on-demand list price in us-east-1, USD per instance and hour, None where no source names one.
+    ``hourly_usd``: on-demand rate in us-east-1, USD per instance and hour, None where no source names one.
     ``price_basis``: whose rate that is; "capacity-block" is a prepaid reservation, the only way some types are sold.
+    Only "hyperpod" is what HyperPod bills: the others are estimates.
     """
 
     name: str
@@ -87,6 +96,11 @@ class InstanceType:
     price_basis: PriceBasis | None = None
     specs_source: str
     price_source: str = ""
+
+    @property
+    def catalogued(self) -> bool:
+        """Whether the catalogue has it. Of any other, only the name is known."""
+        return self.name in CATALOGUE
 
     @property
     def transport(self) -> Transport:
@@ -143,9 +157,50 @@ ACCELERATORS: Mapping[str, Accelerator] = MappingProxyType(
 CATALOGUE: Mapping[str, InstanceType] = table(Path(__file__).with_name("instance_types.csv"), InstanceType, "name")
 
 
+def nearest(name: str) -> list[str]:
+    """The names of the catalogue that are most like this one, at most three."""
+    # Without this, a missing "ml." would outweigh the part of the name that tells types apart.
+    wanted = name if name.startswith("ml.") else f"ml.{name}"
+    return difflib.get_close_matches(wanted, CATALOGUE, n=3, cutoff=0.6)
+
+
 def lookup(name: str) -> InstanceType:
-    """The catalogue's row of an instance type. Raises UnknownInstanceType."""
+    """The catalogue's row of an instance type, or what the name alone tells of a newer one.
+
+    Raises UnknownInstanceType for what cannot be a type's name.
+    """
+    return CATALOGUE.get(name) or from_name(name)
+
+
+def find(name: str) -> InstanceType | None:
+    """As ``lookup``, but None for what cannot be a type's name."""
     try:
-        return CATALOGUE[name]
-    except KeyError:
-        raise UnknownInstanceType(name) from None
+        return lookup(name)
+    except UnknownInstanceType:
+        return None
+
+
+def from_name(name: str) -> InstanceType:
+    """What EC2's naming tells of a type, and zero or "maybe" for all else. Raises UnknownInstanceType."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise UnknownInstanceType(name)
+    return InstanceType(
+        name=name,
+        hyperpod=True,
+        accelerator=_SERIES.get(found["series"], ""),
+        accelerators=0,
+        accelerator_memory_gib=0,
+        neuron_cores=0,
+        vcpus=0,
+        architecture="arm64" if "g" in found["options"] else "x86_64",
+        threads_per_core=2,
+        memory_gib=0,
+        network_gbps=0,
+        efa_interfaces=0,
+        efa="maybe",
+        rdma_read=False,
+        nvme_disks=0,
+        nvme_gb_each=0,
+        specs_source="its name",
+    )

@@ -35,7 +35,7 @@ class Package:
 
 _ENROOT = "https://github.com/NVIDIA/enroot/releases/download/v4.1.2"
 # GitHub makes a source archive anew now and then, compressed in another way; the archive in
-# it stays (`git archive --prefix=pyxis-0.24.0/ v0.24.0`). HyperPod's instance types have x86_64 processors.
+# it stays (`git archive --prefix=pyxis-0.24.0/ v0.24.0`). These packages are for x86_64 processors.
 PACKAGES = (
     Package(name="enroot", version="4.1.2", url=f"{_ENROOT}/enroot_4.1.2-1_amd64.deb", licence="Apache-2.0"),
     Package(name="enroot+caps", version="4.1.2", url=f"{_ENROOT}/enroot+caps_4.1.2-1_amd64.deb", licence="Apache-2.0"),

@@ -18,6 +18,7 @@ _EXPERIMENTAL = 240
 _EFA_PCI = {False: "0xefa0", True: "0xefa2"}
 # NVIDIA, "CUDA GPU Compute Capability".
 _COMPUTE_CAPABILITY = {
+    "T4": "7.5",
     "A10G": "8.6",
     "L4": "8.9",
     "L40S": "8.9",

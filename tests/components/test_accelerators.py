@@ -15,6 +15,7 @@ from components.catalogue.accelerators import (
     EFA_RESOURCE,
     InstanceType,
     UnknownInstanceType,
+    from_name,
     lookup,
 )
 from tests.rows import each
@@ -46,11 +47,9 @@ def test_a_row_is_marked_hyperpod_exactly_where_sagemaker_accepts_it(kind: Insta
     assert kind.hyperpod == (kind.name in cluster_instance_types())
 
 
-def test_every_accelerated_type_of_ec2_that_sagemaker_accepts_has_a_row() -> None:
-    """But the T4: it has no bfloat16, in which everything here trains (CUDA, "Compute Capabilities", below 8.0)."""
-    known = {f"ml.{name}" for name, info in described().items() if info.get("GpuInfo") or info.get("NeuronInfo")}
-    missing = (cluster_instance_types() & known) - set(CATALOGUE)
-    assert {name.split(".")[1] for name in missing} == {"g4dn"}
+def test_every_type_that_sagemaker_accepts_has_a_row() -> None:
+    missing = sorted(cluster_instance_types() - set(CATALOGUE))
+    assert not missing, f"this botocore has types without a row in instance_types.csv: {', '.join(missing)}"
 
 
 def test_the_only_row_that_hyperpod_refuses_is_the_small_trn1() -> None:
@@ -142,6 +141,8 @@ def test_neuron_cores_are_the_logical_ones_of_a_node(name: str, cores: int) -> N
         ("ml.trn1.2xlarge", "tcp"),
         ("ml.g6e.48xlarge", "efa-rdma"),
         ("ml.m5.2xlarge", "tcp"),
+        ("ml.g4dn.12xlarge", "efa-sendrecv"),
+        ("ml.p7.48xlarge", "tcp"),
     ],
 )
 def test_transport_is_the_fastest_that_the_catalogue_is_sure_of(name: str, transport: str) -> None:
@@ -164,7 +165,12 @@ def test_rdma_read_is_claimed_only_with_an_interface_and_never_on_g5(kind: Insta
         ("ml.g6e.24xlarge", 2),
         ("ml.p5.4xlarge", 1),
         ("ml.g6.8xlarge", 1),
+        ("ml.m7i.48xlarge", 1),
+        ("ml.c8g.48xlarge", 1),
         # Nitro v3, the family that AWS leaves out, and no EFA at all.
+        ("ml.c5n.18xlarge", 0),
+        ("ml.i3en.24xlarge", 0),
+        ("ml.g4dn.16xlarge", 0),
         ("ml.p4d.24xlarge", 0),
         ("ml.g5.48xlarge", 0),
         ("ml.trn2.48xlarge", 0),
@@ -196,9 +202,36 @@ def test_an_unknown_type_is_answered_with_the_nearest_ones(typo: str, meant: str
         lookup(typo)
 
 
-def test_a_name_near_to_nothing_is_answered_with_the_catalogue() -> None:
-    with pytest.raises(ValueError, match=r"the catalogue has ml\.g5\.xlarge"):
+def test_a_name_near_to_nothing_is_answered_with_the_form_of_names() -> None:
+    with pytest.raises(ValueError, match=r"types are written as ml\.p5\.48xlarge"):
         lookup("!")
+
+
+@pytest.mark.parametrize(
+    ("name", "accelerator", "architecture"),
+    [
+        ("ml.p7.48xlarge", "gpu", "x86_64"),
+        ("ml.p6-b400.48xlarge", "gpu", "x86_64"),
+        ("ml.g8e.2xlarge", "gpu", "x86_64"),
+        ("ml.trn3.48xlarge", "trainium", "x86_64"),
+        ("ml.m9gd.metal-48xl", "", "arm64"),
+        ("ml.i8ge.large", "", "arm64"),
+        ("ml.c9i.medium", "", "x86_64"),
+    ],
+)
+def test_of_a_newer_type_only_what_its_name_tells_is_known(name: str, accelerator: str, architecture: str) -> None:
+    """Amazon EC2 Instance Types Guide, "Instance type naming conventions"."""
+    row = lookup(name)
+    assert (row.accelerator, row.architecture, row.catalogued) == (accelerator, architecture, False)
+    assert (row.hourly_usd, row.price_basis, row.efa, row.accelerators, row.nvme_disks) == (None, None, "maybe", 0, 0)
+
+
+@each(CATALOGUE)
+def test_naming_tells_of_a_row_what_the_row_says(kind: InstanceType) -> None:
+    guessed = from_name(kind.name)
+    assert guessed.accelerator == kind.accelerator
+    # Grace processors are Nvidia's, and no letter of a name stands for them.
+    assert guessed.architecture == kind.architecture or kind.accelerator_model == "GB200"
 
 
 @pytest.mark.parametrize("name", ["gpu", "trainium"])

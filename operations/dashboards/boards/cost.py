@@ -14,6 +14,7 @@ _JOB = "hpc_job, namespace, pod"
 _ON = "on (cluster, group, node)"
 # USD an hour of each node, with its labels.
 _NODE_USD = f"hyperpod_node_info{{{NODE}}} * on (instance_type) group_left () (${{price:raw}})"
+_UNPRICED = f"hyperpod_node_info{{{NODE}}} unless on (instance_type) (${{price:raw}})"
 _SHARE_HELD = f"hyperpod:accelerators_allocated{{{NODE}}} / {_ON} hyperpod:accelerators{{{NODE}}}"
 # An integral over the time range: a sample every five minutes, twelve in an hour.
 _EVERY = "5m"
@@ -22,33 +23,40 @@ _BASIS = {
     "ec2": "EC2's on-demand rate, where no HyperPod rate is listed",
     "capacity-block": "A capacity block's effective hourly rate, where nothing else is sold",
 }
+# HyperPod's own rates; and of accelerators, which the bill consists of, estimates too.
+_PRICED = [
+    kind for kind in CATALOGUE.values() if kind.price_basis == "hyperpod" or (kind.accelerator and kind.hourly_usd)
+]
 
 
 def price() -> str:
     """PromQL with a series for each instance type: its label ``instance_type``, and USD an hour."""
     return " or ".join(
-        f'label_replace(vector({kind.hourly_usd:g}), "instance_type", "{kind.name}", "", "")'
-        for kind in CATALOGUE.values()
-        if kind.hourly_usd is not None
+        f'label_replace(vector({kind.hourly_usd:g}), "instance_type", "{kind.name}", "", "")' for kind in _PRICED
     )
 
 
 def _about() -> str:
     regions = " and ".join(PRICED_REGIONS)
-    kinds = [kind for kind in CATALOGUE.values() if kind.hourly_usd is not None]
-    basis = [
-        f"{said}: {', '.join(kind.name for kind in kinds if kind.price_basis == name)}."
-        for name, said in _BASIS.items()
-    ]
-    without = [kind.name for kind in CATALOGUE.values() if kind.hourly_usd is None]
+    basis = [f"{said}: {', '.join(_families(name))}." for name, said in _BASIS.items()]
     return f"""
 Prices are **list prices of {regions}** at the time when this dashboard was made, from the project's catalogue
-(`components/catalogue/instance_types.csv`, which names each source): HyperPod's on-demand rate; {" ".join(basis)}
-{f"No price is known of {', '.join(without)}: they count as nothing." if without else ""}
+(`components/catalogue/instance_types.csv`, which names each source): HyperPod's on-demand rate; as an **estimate**,
+{" ".join(basis)} Nodes of other types are in no figure but *Nodes without a price*.
 Counted are nodes while they report, and nothing else: no file system, no traffic, no training plan, no discount.
 `hyperpod cost STACK --live` asks AWS for today's prices of the whole stack; your bill has the truth.
 *Idle* is what no job holds; *held, not busy* is allocated to jobs whose accelerators do not compute.
 """
+
+
+def _families(basis: str) -> list[str]:
+    """The types with prices of a basis: a family where all of its types are, or a type."""
+    found: list[str] = []
+    for kind in (kind for kind in _PRICED if kind.price_basis == basis):
+        family = kind.name.rsplit(".", 1)[0]
+        whole = all(one.price_basis == basis for one in CATALOGUE.values() if one.name.startswith(f"{family}."))
+        found.append(family if whole else kind.name)
+    return list(dict.fromkeys(found))
 
 
 def _over_range(expression: str) -> str:
@@ -72,10 +80,11 @@ def cost() -> Dashboard:
             (
                 "Now, and in this time range",
                 (
-                    number("An hour, all", total, look=figure(6, unit="currencyUSD")),
-                    number("An hour, of it idle", f"{idle} or vector(0)", look=figure(6, unit="currencyUSD")),
-                    number("In this time range", _over_range(total), look=figure(6, unit="currencyUSD")),
-                    number("In this time range, of it idle", _over_range(idle), look=figure(6, unit="currencyUSD")),
+                    number("An hour, all", total, look=figure(5, unit="currencyUSD")),
+                    number("An hour, of it idle", f"{idle} or vector(0)", look=figure(5, unit="currencyUSD")),
+                    number("In this time range", _over_range(total), look=figure(5, unit="currencyUSD")),
+                    number("In this time range, of it idle", _over_range(idle), look=figure(5, unit="currencyUSD")),
+                    number("Nodes without a price", f"count({_UNPRICED}) or vector(0)", look=figure(4)),
                     graph(
                         "What an hour's dollars do",
                         Query(busy, "busy"),

@@ -114,7 +114,9 @@ def test_prices_are_the_catalogues() -> None:
     assert 'label_replace(vector(66.048), "instance_type", "ml.p5.48xlarge", "", "")' in price()
     (content,) = (_content(panel) for panel in SHIPPED[-1].model()["panels"] if panel["type"] == "text")
     assert "list prices of us-east-1" in content
-    assert "ml.trn2.48xlarge" in content, "the type is sold in capacity blocks only"
+    assert "ml.trn2." in content, "the family is sold in capacity blocks only"
+    assert "ml.p5.4xlarge" in content, "EC2's rate stands for HyperPod's, of this type and not of its family"
+    assert "ml.m7i" not in price(), "a processor's type without a rate of HyperPod's counts as a node without a price"
 
 
 def _content(panel: dict[str, Any]) -> str:
