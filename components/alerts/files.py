@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ..catalogue.accelerators import CATALOGUE
+from ..catalogue.accelerators import lookup
 from ..config import Config
 from ..documents import dump, load
 from . import eks_labels
@@ -57,7 +57,7 @@ def _facts(config: Config, cluster: str) -> Iterator[Group]:
     ]
     if settings.orchestrator == "eks":
         for group in settings.groups:
-            kind = CATALOGUE[group.instance_type]
+            kind = lookup(group.instance_type)
             for what, number in (("accelerators", kind.accelerators), ("efa_interfaces", kind.efa_interfaces)):
                 node = (
                     f'max by (cluster, node, group) (hyperpod_node_info{{cluster="{cluster}", group="{group.name}"}})'

@@ -16,6 +16,7 @@ from .network_plan import network_problems
 from .observability_checks import alert_problems, observability_problems
 from .people import people_problems
 from .problems import Problem
+from .type_checks import type_problems
 
 # CreateCluster, InstanceGroups.
 MAX_GROUPS = 100
@@ -35,6 +36,7 @@ def check(settings: Settings, region: Region | None) -> list[Problem]:
         _cluster_name(settings, region),
         _zone(settings, region),
         _workers(settings, region),
+        type_problems(settings),
         _head_nodes(settings),
         accounting_problems(settings, region),
         kubernetes_problems(settings, region),

@@ -16,10 +16,12 @@ from .taints import open_groups
 
 # CreateComputeQuota, Name; Kubernetes, labels and namespaces.
 _NAME_LIMIT = 63
-# The device plugins' DaemonSets of the HyperPod chart at 011ca927 name the instance types they run on.
+# The device plugins' DaemonSets of the HyperPod chart at 011ca927 name the instance types they run on: none that is
+# newer, and not these.
 _WITHOUT_DEVICE_PLUGIN = (
     "ml.trn2.3xlarge",
-    *(f"ml.g7.{size}" for size in ("2xlarge", "4xlarge", "8xlarge", "12xlarge", "24xlarge", "48xlarge")),
+    *(name for name in CATALOGUE if name.startswith("ml.g4dn.")),
+    *(name for name in CATALOGUE if name.startswith("ml.g7.")),
 )
 # The same DaemonSet's tolerations, which the chart's values cannot change.
 _NEURON_TAINT = ("aws.amazon.com/neuron", "NoSchedule")
@@ -106,7 +108,8 @@ def _charts(settings: Settings) -> Iterator[Problem]:
             fix="leave one of the two out",
         )
     for number, group in enumerate(settings.groups):
-        if group.instance_type in _WITHOUT_DEVICE_PLUGIN:
+        newer = group.accelerated and group.instance_type not in CATALOGUE
+        if group.instance_type in _WITHOUT_DEVICE_PLUGIN or newer:
             yield Problem(
                 key=f"hyperpod:workers[{number}].instanceType",
                 what=f"the pinned HyperPod chart starts no device plugin on {group.instance_type}",

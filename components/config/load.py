@@ -18,6 +18,7 @@ from .model import Settings
 from .problems import NAMESPACE, ConfigError, Problem, kept_secret
 from .resolved import Config
 from .shapes import settled, unaffected
+from .type_checks import type_notes
 
 REGION_KEY = "aws:region"
 
@@ -36,6 +37,8 @@ def load() -> Config:
     config = parse(values, [*secrets, *in_folders])
     if not config.region.hyperpod:
         pulumi.log.warn(f"{REGION_KEY}: no page of AWS lists {config.region.name} among the regions with HyperPod")
+    for note in type_notes(config):
+        pulumi.log.warn(note)
     if unknown := strangers(config.settings):
         pulumi.log.warn(
             f"{NAMESPACE}:slurm.accounts: {', '.join(unknown)}: not in {people.KEY}; unless a directory of your own "

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 
-from ..catalogue.accelerators import ACCELERATORS, CATALOGUE
+from ..catalogue.accelerators import ACCELERATORS, find
 from ..catalogue.kubernetes_versions import DEFAULT_VERSION
 from .accounting import Slurm
 from .fields import (
@@ -142,8 +142,8 @@ class WorkerGroup(Model):
 
     @property
     def accelerated(self) -> bool:
-        """Whether its nodes have accelerators; an unknown instance type counts as one that has."""
-        return (row := CATALOGUE.get(self.instance_type)) is None or bool(row.accelerator)
+        """Whether its nodes have accelerators; a name that no type can have counts as one that has."""
+        return (row := find(self.instance_type)) is None or bool(row.accelerator)
 
 
 class Login(Model):

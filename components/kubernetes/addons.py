@@ -323,7 +323,8 @@ def _doubts(config: Config, addons: Sequence[str]) -> Iterator[str]:
         )
     if metrics_addon.ADDON in addons:
         here = [g.type for g in config.worker_groups if g.count and not any(taint.repels for taint in g.taints)]
-        if here and (largest := max(here, key=lambda one: one.vcpus)).vcpus < _METRICS_VCPUS:
+        known = all(one.catalogued for one in here)
+        if here and known and (largest := max(here, key=lambda one: one.vcpus)).vcpus < _METRICS_VCPUS:
             yield (
                 "SageMaker's guide asks for a node of 4xlarge or larger with room for all pods of its metrics add-on; "
                 f"the largest here that takes any pod is {largest.name}"

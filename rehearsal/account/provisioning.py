@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from components.catalogue.accelerators import CATALOGUE
+from components.catalogue.accelerators import lookup
 from stack.state import HYPERPOD_CLUSTER
 
 from .books import Books, Live, Refused
@@ -37,7 +37,7 @@ def short_of(live: Live, kind: str) -> dict[str, int]:
 
 
 def _accelerated(group: Mapping[str, Any]) -> bool:
-    return CATALOGUE[group["instanceType"]].accelerators > 0
+    return bool(lookup(group["instanceType"]).accelerator)
 
 
 def note(live: Live, short: Mapping[str, int], why: Refused) -> None:

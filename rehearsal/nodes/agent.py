@@ -192,7 +192,7 @@ class Agent:
 
 
 def _node_line(host: Host) -> str:
-    return f"NodeName={host.hostname} NodeAddr={host.address} CPUs={host.machine.kind.vcpus} State=UNKNOWN"
+    return f"NodeName={host.hostname} NodeAddr={host.address} CPUs={max(1, host.machine.kind.vcpus)} State=UNKNOWN"
 
 
 class Lifecycle:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from components.config.network_plan import addresses_needed
+from components.config.type_checks import type_notes
 from tests.components.config.refusals import EKS, GROUP, PLAN, SYSTEM, TAINT, Cases, check
 from tests.golden.stacks import VPC
+from tests.support import READY_STACKS, config
 
 BAD: Cases = {
     "EC2's reservation": (
@@ -14,7 +19,7 @@ BAD: Cases = {
         "a SageMaker training plan",
     ),
     "unknown instance type": (
-        {"workers": [{**GROUP, "instanceType": "ml.p5.49xlarge"}]},
+        {"workers": [{**GROUP, "instanceType": "ml.p5.48large"}]},
         "hyperpod:workers[0].instanceType",
         "ml.p5.48xlarge",
     ),
@@ -208,6 +213,29 @@ BAD: Cases = {
         "hyperpod:workers[0].threadsPerCore",
         "no second thread",
     ),
+    "Arm nodes for any pod": (
+        {**EKS, "workers": [GROUP, {**SYSTEM, "instanceType": "ml.m8g.xlarge"}]},
+        "hyperpod:workers[1].taints",
+        "Arm processors",
+    ),
+    "Enroot's packages on an Arm controller": (
+        {
+            "controllerInstanceType": "ml.m8g.2xlarge",
+            "slurm": {"containers": True, "containerPackages": "tests/golden/containers"},
+        },
+        "hyperpod:controllerInstanceType",
+        "are for x86_64",
+    ),
+    "a GPU type that is newer than the chart": (
+        {**EKS, "workers": [{**GROUP, "instanceType": "ml.p7.48xlarge"}, SYSTEM]},
+        "hyperpod:workers[0].instanceType",
+        "no device plugin",
+    ),
+    "a GPU type that the chart leaves out": (
+        {**EKS, "workers": [{**GROUP, "instanceType": "ml.g4dn.12xlarge"}, SYSTEM]},
+        "hyperpod:workers[0].instanceType",
+        "no device plugin",
+    ),
     "an UltraServer in a zone of its region": (
         {
             "region": "us-east-1",
@@ -228,3 +256,44 @@ BAD: Cases = {
 @pytest.mark.parametrize("case", BAD)
 def test_is_refused_with_key_reason_and_remedy(case: str) -> None:
     check(BAD[case])
+
+
+def notes(stack: str = "dev", **settings: Any) -> str:
+    return "\n".join(type_notes(config(stack, **settings)))
+
+
+def test_a_type_that_aws_adds_tomorrow_is_no_refusal_and_what_is_unknown_of_it_is_said() -> None:
+    said = notes(workers=[{**GROUP, "instanceType": "ml.p7.48xlarge"}])
+    assert "ml.p7.48xlarge is not in the catalogue: no price, and no facts about EFA" in said
+    assert "only whole nodes" in said
+    assert "ml.p5.48xlarge" in said
+    kubernetes: dict[str, Any] = {**EKS, "workers": [GROUP, {**SYSTEM, "instanceType": "ml.m9i.xlarge"}]}
+    assert "ml.m9i.xlarge is not in the catalogue" in notes(**kubernetes)
+    assert "only whole nodes" not in notes(**kubernetes)
+
+
+def test_a_newer_type_takes_as_many_addresses_as_any_of_its_kind() -> None:
+    def needed(name: str) -> int:
+        return addresses_needed(config("dev", workers=[{**GROUP, "instanceType": name, "count": 10}]).settings)
+
+    assert needed("ml.p7.48xlarge") == needed("ml.p5.48xlarge")
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_several_nodes_without_efa_are_told_their_bandwidth(count: int) -> None:
+    said = notes(workers=[{**GROUP, "instanceType": "ml.g5.xlarge", "count": count}])
+    assert ("ml.g5.xlarge has no EFA: jobs on several nodes talk over TCP, at 10 Gbit/s" in said) == (count > 1)
+
+
+def test_the_ready_stacks_have_nothing_to_be_told_of_their_types() -> None:
+    assert [notes(stack) for stack in READY_STACKS] == [""] * len(READY_STACKS)
+
+
+def test_a_gpu_without_bfloat16_is_named() -> None:
+    assert "lack bfloat16" in notes(workers=[{**GROUP, "instanceType": "ml.g4dn.12xlarge"}])
+
+
+def test_arm_nodes_are_taken_where_aws_has_an_image_and_nothing_here_needs_another() -> None:
+    tainted = {"name": "arm", "instanceType": "ml.c8g.4xlarge", "taints": [TAINT]}
+    config("dev", **EKS, workers=[GROUP, SYSTEM, tainted])
+    config("dev", controllerInstanceType="ml.m8g.2xlarge")

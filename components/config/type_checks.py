@@ -1,0 +1,81 @@
+"""What follows from the instance types of a stack: what cannot be, and what people should know before they pay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..catalogue.accelerators import InstanceType, find, nearest
+from .model import Settings
+from .problems import Problem
+from .resolved import Config
+from .taints import taints_of
+
+# CUDA C++ Programming Guide, "Compute Capabilities": __nv_bfloat16 from 8.0 on; a T4 has 7.5.
+_NO_BFLOAT16 = "T4"
+
+
+def type_problems(settings: Settings) -> Iterator[Problem]:
+    """What nodes with Arm processors cannot do here.
+
+    HyperPod has ARM64 images of every supported Kubernetes version and of Slurm 25.11 (SageMaker Developer Guide,
+    "SageMaker HyperPod AMI releases for Amazon EKS", August 29, 2026, and "... for Slurm", September 17, 2026).
+    """
+    for number, group in enumerate(settings.groups):
+        key = f"hyperpod:workers[{number}]"
+        if (row := find(group.instance_type)) is None or row.architecture != "arm64":
+            continue
+        if settings.orchestrator == "slurm":
+            yield from _without_packages(settings, f"{key}.instanceType", row.name)
+            continue
+        if not row.accelerator and not any(taint.repels for taint in taints_of(settings, group)):
+            yield Problem(
+                key=f"{key}.taints",
+                what=f"{row.name} has Arm processors, and any pod may run there; not every image of the HyperPod chart "
+                "and of the add-ons is known to have a build for them",
+                fix="a taint that your own pods tolerate, as {key: arch, value: arm64, effect: NoSchedule}",
+            )
+    if settings.orchestrator == "slurm":
+        heads = {"hyperpod:controllerInstanceType": settings.controller_instance_type}
+        if settings.login:
+            heads["hyperpod:login.instanceType"] = settings.login.instance_type
+        for key, name in heads.items():
+            if (row := find(name)) and row.architecture == "arm64":
+                yield from _without_packages(settings, key, name)
+
+
+def _without_packages(settings: Settings, key: str, name: str) -> Iterator[Problem]:
+    """Enroot's packages go to every node of a cluster, and `hyperpod containers` fetches those for x86_64."""
+    if settings.slurm.container_packages:
+        yield Problem(
+            key=key,
+            what=f"{name} has Arm processors, and the packages of hyperpod:slurm.containerPackages are for x86_64",
+            fix="leave one of the two out",
+        )
+
+
+def type_notes(config: Config) -> Iterator[str]:
+    """What the instance types of a stack lack, in words for people who are about to pay for it."""
+    nodes = sum(group.count for group in config.training_groups)
+    for row in {group.type.name: group.type for group in config.instance_groups}.values():
+        if not row.catalogued:
+            yield _unknown(row, slurm=config.settings.orchestrator == "slurm")
+        elif row.accelerator and row.efa == "no" and nodes > 1:
+            yield (
+                f"{row.name} has no EFA: jobs on several nodes talk over TCP, at {row.network_gbps:g} Gbit/s a node at "
+                "most"
+            )
+        if row.accelerator_model == _NO_BFLOAT16:
+            yield f"{row.name} has {_NO_BFLOAT16} GPUs, which lack bfloat16: this project's trainers compute in it"
+
+
+def _unknown(row: InstanceType, *, slurm: bool) -> str:
+    lacks = "no price, and no facts about EFA, accelerators, CPUs, memory and NVMe"
+    then = "its local disks are not used"
+    if slurm and row.accelerator:
+        then += ", and Slurm has no accelerators of it to allocate (--gres), only whole nodes"
+    near = nearest(row.name)
+    like = f"Near to it: {', '.join(near)}. " if near else ""
+    return (
+        f"{row.name} is not in the catalogue: {lacks}. AWS decides whether it exists; {then}. "
+        f"{like}A row in components/catalogue/instance_types.csv ends this"
+    )
