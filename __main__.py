@@ -111,8 +111,8 @@ cluster = HyperPod(
 )
 orchestrator.prepare_training(cluster, storage, security.storage)
 estimate = cost.estimate(config)
-if estimate.warning:
-    pulumi.log.warn(estimate.warning)
+for warning in estimate.warnings:
+    pulumi.log.warn(warning)
 outputs: dict[str, Any] = {
     **orchestrator.outputs,
     **network.outputs,
@@ -124,8 +124,11 @@ outputs: dict[str, Any] = {
     names.BUCKET: lifecycle.bucket,
     **({} if context.key is None else {"kmsKeyArn": context.key}),
     names.DEPLOYED_WITH: {**live.deployed_with(config), writers.OUTPUT: lifecycle_writers},
-    "estimatedHourlyUsd": round(estimate.hourly_usd, 2),
 }
+if estimate.hourly_usd is not None:
+    outputs["estimatedHourlyUsd"] = round(estimate.hourly_usd, 2)
+if not estimate.whole.known:
+    outputs["estimatedCost"] = estimate.words
 if settings.alerts.wanted:
     outputs |= Alerts("alerts", context, storage.file_system_id, shared).outputs
 if settings.validation:

@@ -40,10 +40,14 @@ def engine_for(chosen: Target, *, rehearse: bool, install_cli: bool) -> Iterator
 def deploy_within_budget(stack: str, *, rehearse: bool, install_cli: bool = False) -> int:
     """Deploy a stack unless it is too expensive or would replace something. Returns an exit code."""
     chosen = target.load(stack)  # reports every problem of the configuration at once
-    hourly = costs.bill(chosen.config).hourly_usd
-    if hourly > MOST_HOURLY_USD:
-        print(f"{stack} costs ${hourly:.2f} an hour, more than ${MOST_HOURLY_USD:.2f}")
+    price = costs.bill(chosen.config).cost
+    affordable = price.within(MOST_HOURLY_USD)
+    if affordable is False:
+        print(f"{stack} costs more than ${MOST_HOURLY_USD:.2f} an hour: {price.words}")
         return 1
+    if affordable is None:  # a price is unknown, and an estimate keeps no budget
+        print(f"whether {stack} costs more than ${MOST_HOURLY_USD:.2f} an hour is unknown: {price.words}")
+        return 3
     with engine_for(chosen, rehearse=rehearse, install_cli=install_cli) as engine:
         plan = deploy.run(chosen, engine, "preview")
         replaced = [change for change in plan.changes if "replace" in change]
@@ -54,7 +58,7 @@ def deploy_within_budget(stack: str, *, rehearse: bool, install_cli: bool = Fals
     if not report.succeeded:
         print(f"failed: {report.cause or 'cancelled'}\nnext: {report.next_step}")
         return int(report.code)
-    print(f"{stack} is up for ${hourly:.2f} an hour: {report.outputs['clusterArn']}")
+    print(f"{stack} is up for {price.words}: {report.outputs['clusterArn']}")
     return 0 if rehearse else measure(chosen)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from components.config import Config, parse
 from components.estimates import cost
+from components.estimates.amounts import difference
 from stack.events import Event, Operation
 from stack.precious import PRECIOUS
 from stack.project import Project, ProjectError, load_project, parse_override
@@ -42,7 +43,7 @@ class Change:
     """The result of one update. The lists have logical names; ``seconds`` is how long AWS takes.
 
     ``refused`` is why the update was refused, ``early`` whether that was known before anything changed. ``hourly_usd``
-    is the price difference, None if the update was refused. ``lost`` names the data that is lost. ``resources`` are the
+    is the price difference, None if a price is unknown. ``lost`` names the data that is lost. ``resources`` are the
     changed ones with their components, in the documented form, with the operation, and with times from its beginning.
     """
 
@@ -54,14 +55,16 @@ class Change:
     refused: str | None = None
     early: bool = False
     seconds: float = 0.0
-    hourly_usd: float = 0.0
+    hourly_usd: float | None = 0.0
     lost: dict[str, str] = field(default_factory=dict)
     resources: list[dict[str, Any]] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """The documented form."""
         keys = ("set", "created", "updated", "replaced", "deleted", "lost", "refused", "early", "seconds", "resources")
-        return {key: getattr(self, key) for key in keys} | {"hourly_usd": round(self.hourly_usd, 4)}
+        return {key: getattr(self, key) for key in keys} | {
+            "hourly_usd": None if self.hourly_usd is None else round(self.hourly_usd, 4)
+        }
 
 
 def parse_steps(folder: Path, stack: str, overrides: Sequence[str], then: Sequence[Sequence[str]]) -> list[Step]:
@@ -146,7 +149,7 @@ def apply_step(
         change.refused = done.failure
         # Like Pulumi, which does not keep a failed update's outputs.
         return change, replace(before, state=done.state)
-    change.hourly_usd = cost.estimate(step.config).hourly_usd - cost.estimate(before.config).hourly_usd
+    change.hourly_usd = difference(cost.estimate(before.config), cost.estimate(step.config))
     return change, Deployed(step.config, done.state, done.outputs)
 
 

@@ -85,7 +85,6 @@ class Outcome:
 
     def as_json(self) -> dict[str, Any]:
         """The documented form, plus what the report page needs."""
-        estimate = cost.estimate(self.config)
         return {
             "variant": self.config.variant,
             "title": self.config.title,
@@ -104,13 +103,7 @@ class Outcome:
                 "seconds": self.total_seconds - self.cluster_seconds,
                 "critical_path": [one.name for one in self.after_cluster],
             },
-            "cost": {
-                "hourly_usd": round(estimate.hourly_usd, 4),
-                "monthly_usd": round(estimate.monthly_usd, 2),
-                "accelerator_hourly_usd": round(estimate.accelerator_hourly_usd, 4),
-                "parts": {part: round(usd, 4) for part, usd in estimate.parts.items()},
-                "notes": list(estimate.notes),
-            },
+            "cost": cost.estimate(self.config).as_json(),
             "quotas": [quota.as_json() for quota in quotas.needed(self.config)],
             "outputs": self.outputs,
             "warnings": self.warnings,

@@ -103,6 +103,14 @@ class InstanceType:
         return self.name in CATALOGUE
 
     @property
+    def interfaces(self) -> int:
+        """The most network interfaces of a node; of a type that the catalogue lacks, as many as any of its kind has."""
+        kind = (
+            (self,) if self.catalogued else (one for one in CATALOGUE.values() if one.accelerator == self.accelerator)
+        )
+        return max(1, *(one.efa_interfaces for one in kind))
+
+    @property
     def transport(self) -> Transport:
         """How nodes of this type communicate, by the catalogue alone; "maybe" is tcp until a worker has been probed."""
         if self.efa != "yes":

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from ..catalogue.accelerators import CATALOGUE, find
+from ..catalogue.accelerators import find
 from .model import Settings
 from .problems import Problem
 
@@ -61,17 +61,10 @@ def addresses_needed(settings: Settings) -> int:
     login = max(settings.login.count, 0) if settings.login else 0
     total = 1 + login if settings.orchestrator == "slurm" else 0
     for group in settings.groups:
+        row = find(group.instance_type)
         count = max(settings.count_of(group), 0)
-        total += count * (_interfaces(group.instance_type) + per_pod_host)
+        total += count * ((row.interfaces if row else 1) + per_pod_host)
     return total + file_servers(settings) + MOST_ENDPOINTS[settings.network.closed] + _RESERVED_ADDRESSES
-
-
-def _interfaces(name: str) -> int:
-    """Addresses that a node takes for itself: of a type that the catalogue lacks, as many as any of its kind."""
-    row = find(name)
-    if row and not row.catalogued:
-        return max(1, *(one.efa_interfaces for one in CATALOGUE.values() if one.accelerator == row.accelerator))
-    return max(1, row.efa_interfaces) if row else 1
 
 
 def file_servers(settings: Settings) -> int:

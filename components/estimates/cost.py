@@ -3,68 +3,104 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from types import MappingProxyType
 
 from ..catalogue.accelerators import lookup
 from ..catalogue.kubernetes_versions import KUBERNETES_VERSIONS, extended_support_notice, today
-from ..catalogue.prices import HOURS_PER_MONTH, PRICED_REGIONS, PRICES, price
+from ..catalogue.prices import PRICED_REGIONS, PRICES, price
 from ..config import Config, InstanceGroup
+from .amounts import Cost, Part, known, total
 from .endpoints import interface_services
 
 Rates = Mapping[str, float]
 _NO_RATES: Rates = MappingProxyType({})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cost:
-    """US dollars per hour: every part, and the accelerators' share. ``notes`` say what the figures leave out.
-
-    ``listed`` are the parts that use, wholly or in part, the tables' prices; ``warning`` says that these are another
-    region's, empty where they are not.
-    """
-
-    parts: Mapping[str, float]
-    accelerator_hourly_usd: float
-    notes: tuple[str, ...]
-    listed: tuple[str, ...]
-    warning: str = ""
-
-    @property
-    def hourly_usd(self) -> float:
-        """The whole stack."""
-        return sum(self.parts.values())
-
-    @property
-    def monthly_usd(self) -> float:
-        """The whole stack for 730 hours."""
-        return self.hourly_usd * HOURS_PER_MONTH
+_PRICED = " and ".join(PRICED_REGIONS)
+# What stands in for a price that is not published, by InstanceType.price_basis, and for a region's own.
+_BASES = {"ec2": "EC2's on-demand rate", "capacity-block": "the rate of EC2's capacity blocks"}
+_TABLES = f"the prices of {_PRICED}"
+_ON_DEMAND = "the on-demand rate"
+# Of every type whose rate is in both lists: AWS Price List, AmazonSageMaker of 2026-09-16 and AmazonEC2 of 2026-07-20.
+_ABOVE_EC2 = "HyperPod's published rates are 15 to 25 % above EC2's"
+_ASK = "`hyperpod cost STACK --live` asks AWS"
 
 
 def estimate(config: Config, rates: Rates = _NO_RATES) -> Cost:
     """The stack's cost by part (prices.csv and instance_types.csv, which name each figure's source).
 
-    ``rates`` are hourly USD that replace the tables', by instance type or by item of prices.csv.
+    ``rates`` are hourly USD in the stack's region, by instance type or by item of prices.csv. They replace the tables'
+    figures, which are the prices of two regions, and of every other only an estimate.
     """
     held = quantities(config)
-    parts = {part: sum(number * _hourly(item, rates) for item, number in of.items()) for part, of in held.items()}
+    groups = {_group_part(group): group for group in config.instance_groups}
     listed = tuple(part for part, of in held.items() if not of.keys() <= rates.keys())
-    accelerators = sum(parts[_group_part(group)] for group in config.instance_groups if group.type.accelerator)
+    place = config.region.name if listed and config.region.name not in PRICED_REGIONS else ""
+    parts = {}
+    for name, of in held.items():
+        found = total(name, (_part(item, number, rates, place) for item, number in of.items()))
+        parts[name] = _bought(found, groups[name]) if name in groups else found
     where = "" if len(listed) == len(held) else f" for {', '.join(listed)}"
-    priced = " and ".join(PRICED_REGIONS)
-    notes = [f"list prices of {priced}{where}"] if listed else []
+    notes = [f"list prices of {_PRICED}{where}"] if listed else []
     by_use = [f"{what} ({' and '.join(_in_words(item) for item in of)})" for what, of in usage(config).items()]
-    notes += [f"on top, by use, in {priced}: {', '.join([*by_use, 'other data transfer'])}", *_notes(config, rates)]
-    region = config.region.name
-    elsewhere = listed and region not in PRICED_REGIONS
-    warning = f"the prices are those of {priced}, not of {region}: `hyperpod cost --live` asks AWS"
+    notes += [f"on top, by use, in {_PRICED}: {', '.join([*by_use, 'other data transfer'])}", *_notes(config)]
+    warnings = [*_warnings(groups, parts)]
+    if place:
+        warnings.append(f"the prices are those of {_PRICED}, not of {place}: {_ASK}")
     return Cost(
         parts=parts,
-        accelerator_hourly_usd=accelerators,
+        accelerated=tuple(name for name, group in groups.items() if group.type.accelerator),
         notes=tuple(notes),
         listed=listed,
-        warning=warning if elsewhere else "",
+        warnings=tuple(warnings),
+        place=place,
     )
+
+
+def _part(item: str, number: float, rates: Rates, place: str) -> Part:
+    """So much of an instance type or of an item that is billed by the hour; ``place`` is a region without a table."""
+    if item in rates or not number:
+        return known(item, number * rates.get(item, 0.0))
+    if item in PRICES:
+        hourly, basis = price(item).hourly_usd, ""
+        assert hourly is not None, f"{item} is billed by usage"
+    else:
+        row = lookup(item)
+        hourly, basis = row.hourly_usd, _BASES.get(row.price_basis or "", "")
+    if hourly is None:
+        return Part(what=item, least=0.0, most=None, guess=None)
+    if basis or place:
+        return Part(what=item, least=0.0, most=None, guess=number * hourly, basis=basis or _TABLES)
+    return known(item, number * hourly)
+
+
+def _bought(part: Part, group: InstanceGroup) -> Part:
+    """A group's part, by how its instances are bought.
+
+    Amazon EC2 User Guide, "Spot Instances": spare capacity for less than the On-Demand price. SageMaker Developer
+    Guide, "Reserve Flexible Training Plans for ML workloads": a plan is paid in advance, at a price of its own.
+    """
+    part = replace(part, what=f"{group.count} x {group.type.name}")
+    if group.worker and group.worker.training_plan_arn:
+        return Part(what=f"the training plan of {group.name}", least=0.0, most=None, guess=part.guess, basis=_ON_DEMAND)
+    if group.worker and group.worker.capacity == "spot":
+        return replace(part, least=0.0)
+    return part
+
+
+def _warnings(groups: Mapping[str, InstanceGroup], parts: Mapping[str, Part]) -> Iterator[str]:
+    """The instance types without a price of HyperPod's; of a region's prices the whole estimate has one warning."""
+    for name, group in groups.items():
+        part, row = parts[name], group.type
+        if group.worker and group.worker.training_plan_arn:
+            yield f"{group.name}: the price of its training plan is unknown; it is paid in advance, used or not"
+        if part.most is not None or row.price_basis == "hyperpod":
+            continue
+        if row.hourly_usd is None:
+            yield f"the price of {part.what} is unknown, and is in no sum: {_ASK}"
+        else:
+            stands = f"{_BASES[row.price_basis or '']} in us-east-1, ${row.hourly_usd:,.2f} for each, is an estimate"
+            above = f". {_ABOVE_EC2}" if row.price_basis == "ec2" else ""
+            yield f"HyperPod's price of {part.what} is unknown: {stands} ({row.price_source.split(';')[0]}){above}"
 
 
 def quantities(config: Config) -> dict[str, dict[str, float]]:
@@ -139,27 +175,10 @@ def _extended(config: Config) -> bool:
     return KUBERNETES_VERSIONS[config.settings.kubernetes_version].extended_support(today())
 
 
-def _notes(config: Config, rates: Rates) -> Iterator[str]:
+def _notes(config: Config) -> Iterator[str]:
     settings = config.settings
     for group in config.instance_groups:
-        known = group.type.name in rates
-        if not known and group.type.hourly_usd is None:
-            yield f"{group.type.name}: no price is known, and it counts as nothing; `hyperpod cost --live` asks AWS"
-        elif not known and group.type.price_basis != "hyperpod":
-            yield f"{group.type.name}: {group.type.price_basis} rate, no HyperPod rate is published"
-        if group.worker and group.worker.training_plan_arn:
-            # SageMaker Developer Guide, "Reserve Flexible Training Plans for ML workloads".
-            yield f"{group.name}: shown at the on-demand rate; its training plan is paid in advance, used or not"
-        elif group.worker and group.worker.capacity == "spot":
-            yield f"{group.name}: shown at the on-demand rate; spot costs what AWS says then"
+        if group.worker and group.worker.capacity == "spot":
+            yield f"{group.name}: at most the on-demand rate, which is shown; spot costs what AWS says then"
     if settings.orchestrator == "eks" and (notice := extended_support_notice(settings.kubernetes_version)):
         yield notice
-
-
-def _hourly(item: str, rates: Rates) -> float:
-    """USD per hour for one unit of an instance type or of an item that is billed by the hour."""
-    if item in rates:
-        return rates[item]
-    hourly = price(item).hourly_usd if item in PRICES else lookup(item).hourly_usd or 0.0
-    assert hourly is not None, f"{item} is billed by usage"
-    return hourly

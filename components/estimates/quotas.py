@@ -128,5 +128,5 @@ def _network(config: Config) -> Iterator[Quota]:
 
 def _interfaces(config: Config) -> Quota:
     """One for each node, one for each further EFA card, and about ten for FSx, NAT gateway and endpoints."""
-    count = 10 + sum(group.count * max(1, group.type.efa_interfaces) for group in config.instance_groups)
+    count = 10 + sum(group.count * group.type.interfaces for group in config.instance_groups)
     return Quota(service="vpc", name="Network interfaces per Region", code="L-DF5E4CA3", needed=count)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from components.estimates import cost
+from components.estimates.amounts import Cost
 from stack.failures import bad_input
 
 from .. import target as targets
@@ -25,15 +26,18 @@ class Scaling:
     before: int
     after: int
     values: Mapping[str, str]
-    hourly_usd_before: float
-    hourly_usd_after: float
+    cost_before: Cost
+    cost_after: Cost
     prepaid: bool
 
     @property
     def money(self) -> str:
         """What the stack costs before and after, and whether that is the whole truth."""
-        hourly = f"${self.hourly_usd_before:,.2f} to ${self.hourly_usd_after:,.2f} an hour"
-        return f"{hourly} at on-demand rates, but its training plan is paid in advance" if self.prepaid else hourly
+        before, after = self.cost_before, self.cost_after
+        if before.whole.known and after.whole.known:
+            return f"${before.whole.least:,.2f} to ${after.whole.least:,.2f} an hour"
+        hourly = f"now {before.words}; then {after.words}"
+        return f"{hourly}. Its training plan is paid in advance" if self.prepaid else hourly
 
 
 def scaled(target: Target, group: str, count: int) -> Scaling:
@@ -62,7 +66,7 @@ def scaled(target: Target, group: str, count: int) -> Scaling:
         values={
             f"{WORKERS}[{place}].{key}": str(value) for key, value in (changed if given else workers[place]).items()
         },
-        hourly_usd_before=cost.estimate(target.config).hourly_usd,
-        hourly_usd_after=cost.estimate(after.config).hourly_usd,
+        cost_before=cost.estimate(target.config),
+        cost_after=cost.estimate(after.config),
         prepaid=bool(workers[place].get("trainingPlanArn")),
     )

@@ -11,6 +11,7 @@ from typing import Annotated, cast, get_args
 import typer
 
 from components.catalogue.accelerators import ACCELERATORS, CATALOGUE, AcceleratorName
+from components.config.type_checks import type_notes
 from components.estimates.cost import estimate
 from components.estimates.quotas import needed
 from stack.failures import bad_input
@@ -79,17 +80,26 @@ def init_command(
         wanted = replace(wanted, nodes=int(_ask("Workers", (), "2")))
     stack = new_stack.planned(wanted)
     path.write_text(new_stack.text(wanted))
-    price = estimate(stack.config).hourly_usd
+    price = estimate(stack.config)
+    warnings = [*price.warnings, *type_notes(stack.config)]
     if as_json:
         console.emit(
             {
-                "file": path.name, "hourly_usd": price, "nodes": wanted.nodes, "zone": at, "offered_in": offered,
+                "file": path.name,
+                "hourly_usd": price.hourly_usd,
+                "cost": price.words,
+                "nodes": wanted.nodes,
+                "zone": at,
+                "offered_in": offered,
                 "quotas": [one.as_json() for one in needed(stack.config)],
+                "warnings": warnings,
             }
-        )  # fmt: skip
+        )
         return
-    price_of = f"{wanted.nodes} x {kind} in {where} ({at}), ${price:,.2f} an hour by list prices"
-    console.prose(f"{path.name}: {price_of}", "bold")
+    by_list = " by list prices" if price.whole.known else ""
+    console.prose(f"{path.name}: {wanted.nodes} x {kind} in {where} ({at}), {price.words}{by_list}", "bold")
+    for line in warnings:
+        console.prose(f"Warning: {line}", "yellow")
     where_else = f"EC2 offers {kind} in {', '.join(offered)}" if offered else f"no zone of {where} offers {kind}"
     console.prose(f"  {where_else if not unknown else f'which zones offer {kind} could not be asked: {unknown}'}")
     console.table(

@@ -14,6 +14,7 @@ from .. import console, target
 def list_command(as_json: console.Json = False) -> None:
     """List the stacks that have a file, with their price.
 
+    "~" marks an estimate, "<=" the most that it can be.
     Reads the files alone: `hyperpod nodes STACK` asks AWS whether a cluster is
     there.
 
@@ -23,13 +24,13 @@ def list_command(as_json: console.Json = False) -> None:
     """
     found = [_row(name) for name in stack_names(target.ROOT)]
     if as_json:
-        console.emit(found)
+        console.emit([{key: value for key, value in one.items() if key != "hourly"} for one in found])
         return
     console.table(
         "",
         ["stack", "runs", "region", "workers", ("$/hour", "right")],
         [
-            (one["stack"], one["orchestrator"], one["region"], one["workers"], f"{one['hourly_usd']:,.2f}")
+            (one["stack"], one["orchestrator"], one["region"], one["workers"], one["hourly"])
             if "problem" not in one
             else (one["stack"], one["problem"], "", "", "")
             for one in found
@@ -45,10 +46,13 @@ def _row(name: str) -> dict[str, Any]:
         return {"stack": name, "problem": f"{number} problem{'s' if number > 1 else ''}: hyperpod cost {name}"}
     except ProjectError as wrong:
         return {"stack": name, "problem": str(wrong).splitlines()[0]}
+    price = estimate(config)
     return {
         "stack": name,
         "orchestrator": config.settings.orchestrator,
         "region": config.region.name,
         "workers": ", ".join(f"{group.count} x {group.type.name}" for group in config.worker_groups),
-        "hourly_usd": estimate(config).hourly_usd,
+        "hourly_usd": price.hourly_usd,
+        "estimated_hourly_usd": price.whole.guess,
+        "hourly": price.whole.figure(),
     }

@@ -43,7 +43,7 @@ def _show(found: Status) -> None:
         for group in found.groups:
             there = ", ".join(f"{number} {status}" for status, number in group.nodes.items()) or "none yet"
             console.say(f"  {group.name:{width}}  {there} of {group.wanted} x {group.instance_type}")
-        console.say(f"  cost   ${found.hourly_usd:,.2f} an hour, as configured")
+        console.prose(f"  cost   {found.cost}, as configured")
     if last := found.last:
         when = datetime.fromisoformat(last["time"]).astimezone()
         ended = "succeeded" if last["succeeded"] else "failed"

@@ -51,9 +51,18 @@ def usage_command(
         console.emit({**found.__dict__, "uses": [use.__dict__ for use in found.uses], "usd": found.usd})
         return
     console.table(
-        f"{found.cluster} since {found.since}: {found.gpu_hours:,.1f} accelerator hours, ${found.usd:,.2f}",
+        f"{found.cluster} since {found.since}: {found.gpu_hours:,.1f} accelerator hours, {found.dollars}",
         ["account", "user", ("jobs", "right"), ("hours", "right"), ("$", "right")],
-        [(use.account, use.user, use.jobs, f"{use.gpu_hours:,.1f}", f"{use.usd:,.2f}") for use in found.uses],
+        [
+            (
+                use.account,
+                use.user,
+                use.jobs,
+                f"{use.gpu_hours:,.1f}",
+                "unknown" if use.usd is None else f"{use.usd:,.2f}",
+            )
+            for use in found.uses
+        ],
     )
     for line in found.notes:
         console.remark(line)

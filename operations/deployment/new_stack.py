@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from components.catalogue.accelerators import ACCELERATORS, AcceleratorName
 from components.catalogue.regions import REGIONS
 from components.estimates import cost
-from stack.failures import bad_input, reason
+from stack.failures import bad_input, cannot_know, reason
 
 from .. import target
 from ..aws import Aws
@@ -120,8 +120,15 @@ def planned(wanted: Wanted, root: Path = target.ROOT) -> target.Target:
 
 
 def most_nodes(wanted: Wanted, budget: float) -> int:
-    """How many workers cost at most ``budget`` USD an hour, with everything around them. Raises Failure if none."""
-    one, two = (cost.estimate(planned(replace(wanted, nodes=nodes)).config).hourly_usd for nodes in (1, 2))
+    """How many workers cost at most ``budget`` USD an hour, with everything around them. Raises Failure if none, or if
+    a price is unknown: an estimate keeps no budget."""
+    first, second = (cost.estimate(planned(replace(wanted, nodes=nodes)).config) for nodes in (1, 2))
+    one, two = first.hourly_usd, second.hourly_usd
+    if one is None or two is None:
+        raise cannot_know(
+            f"--budget: nobody can say how many nodes cost ${budget:,.2f} an hour. One costs {first.words}",
+            "--nodes instead of --budget, or a type and a region with a price",
+        )
     if one > budget:
         raise bad_input(
             f"--budget: one {wanted.instance_type} and what belongs to it cost ${one:,.2f} an hour, more than "

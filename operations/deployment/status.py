@@ -37,7 +37,8 @@ class Group:
 class Status:
     """A stack at a glance. ``cluster`` is SageMaker's status, or absent; ``last`` the last command on this machine.
 
-    ``hourly_usd`` is what the configuration costs per hour, 0 where nothing is deployed.
+    ``hourly_usd`` is what the configuration costs per hour: 0 where nothing is deployed, None where a price is unknown.
+    ``cost`` says it in words.
     """
 
     stack: str
@@ -46,7 +47,8 @@ class Status:
     message: str
     health: str
     groups: list[Group] = field(default_factory=list)
-    hourly_usd: float = 0.0
+    hourly_usd: float | None = 0.0
+    cost: str = ""
     last: dict[str, Any] | None = None
     next_step: str = ""
 
@@ -71,7 +73,7 @@ def status(target: Target) -> Status:
             next_step=_of_none(target, last),
         )
     found = cluster_nodes.list_nodes(target)
-    groups = _groups(target, found)
+    groups, price = _groups(target, found), estimate(target.config)
     health = _health(cluster["ClusterStatus"], groups)
     return Status(
         stack=target.stack,
@@ -80,7 +82,8 @@ def status(target: Target) -> Status:
         message=cluster.get("FailureMessage", ""),
         health=health,
         groups=groups,
-        hourly_usd=round(estimate(target.config).hourly_usd, 4),
+        hourly_usd=None if price.hourly_usd is None else round(price.hourly_usd, 4),
+        cost=price.words,
         last=last,
         next_step=_next(target, health, found),
     )

@@ -12,6 +12,7 @@ from components.catalogue.accelerators import lookup
 from components.catalogue.prices import HOURS_PER_MONTH, PRICES
 from components.config import Config
 from components.estimates import cost
+from components.estimates.amounts import Cost
 
 from ..aws import Aws
 
@@ -35,15 +36,14 @@ _HOURS = {"hrs": 1.0, "hour": 1.0, "hours": 1.0, "gb-mo": 1 / HOURS_PER_MONTH, "
 
 @dataclass(frozen=True, kw_only=True)
 class Bill:
-    """A stack's cost, in US dollars. ``sources`` say where the figures are from, ``warning`` that it is elsewhere."""
+    """A stack's cost, and where the figures are from."""
 
-    hourly_usd: float
-    monthly_usd: float
-    accelerator_hourly_usd: float
-    parts: Mapping[str, float]
-    notes: tuple[str, ...]
+    cost: Cost
     sources: tuple[str, ...]
-    warning: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented form."""
+        return {**self.cost.as_json(), "sources": list(self.sources)}
 
 
 def bill(config: Config, rates: Mapping[str, float] | None = None) -> Bill:
@@ -57,20 +57,12 @@ def bill(config: Config, rates: Mapping[str, float] | None = None) -> Bill:
         sources = [f"AWS price list of {config.region.name}: {asked}"]
         if estimate.listed:
             sources.append(f"from the tables, as without --live: {', '.join(estimate.listed)}")
-    return Bill(
-        hourly_usd=estimate.hourly_usd,
-        monthly_usd=estimate.monthly_usd,
-        accelerator_hourly_usd=estimate.accelerator_hourly_usd,
-        parts=estimate.parts,
-        notes=estimate.notes,
-        sources=tuple(sources),
-        warning=estimate.warning,
-    )
+    return Bill(cost=estimate, sources=tuple(sources))
 
 
 def _table_sources(config: Config) -> list[str]:
     types = dict.fromkeys(group.type.name for group in config.instance_groups)
-    named = [f"{name}: {lookup(name).price_source}" for name in types]
+    named = [f"{name}: {lookup(name).price_source or 'no price is known'}" for name in types]
     dated = sorted(row.as_of for row in PRICES.values() if row.as_of)
     return [*named, f"everything else: components/catalogue/prices.csv, figures of {dated[0]} to {dated[-1]}"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -32,13 +32,14 @@ _SECONDS = 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class Use:
-    """What one user's jobs have used of one account. ``gpu_hours`` are hours of GPUs, or of Trainium chips."""
+    """What one user's jobs have used of one account. ``gpu_hours`` are hours of GPUs, or of Trainium chips; ``usd`` is
+    None where the price of some of them is unknown."""
 
     account: str
     user: str
     jobs: int
     gpu_hours: float
-    usd: float
+    usd: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +58,15 @@ class Usage:
         return sum(use.gpu_hours for use in self.uses)
 
     @property
-    def usd(self) -> float:
-        """All of it, US dollars."""
-        return sum(use.usd for use in self.uses)
+    def dollars(self) -> str:
+        """The same in words."""
+        return "cost unknown" if self.usd is None else f"${self.usd:,.2f}"
+
+    @property
+    def usd(self) -> float | None:
+        """All of it, US dollars; None where the price of some of it is unknown."""
+        dollars = [use.usd for use in self.uses if use.usd is not None]
+        return sum(dollars) if len(dollars) == len(self.uses) else None
 
 
 def start(since: str | None, now: datetime) -> str:
@@ -90,9 +97,9 @@ def ask(target: Target, since: str) -> Usage:
 def read(config: Config, nodes: Sequence[Node], lines: Iterable[str], since: str) -> Usage:
     """Add up sacct's lines."""
     rates = _rates(config, nodes)
-    usual = max((_rate(group.type.name) for group in config.training_groups), default=0.0)
+    usual = _usual([_rate(name) for name in _types(config)])
     hours: dict[tuple[str, str], float] = {}
-    dollars: dict[tuple[str, str], float] = {}
+    dollars: dict[tuple[str, str], float | None] = {}
     jobs: dict[tuple[str, str], set[str]] = {}
     unknown = 0.0
     for line in lines:
@@ -105,16 +112,17 @@ def read(config: Config, nodes: Sequence[Node], lines: Iterable[str], since: str
         if used and not known and len(set(map(_rate, _types(config)))) > 1:
             unknown += used
         hours[key] = hours.get(key, 0.0) + used
-        dollars[key] = dollars.get(key, 0.0) + used * (sum(known) / len(known) if known else usual)
+        dollars[key] = _plus(dollars.get(key, 0.0), used, _mean(known) if known else usual)
         jobs.setdefault(key, set()).add(fields["JobIDRaw"])
     uses = [
-        Use(account=key[0], user=key[1], jobs=len(jobs[key]), gpu_hours=round(used, 4), usd=round(dollars[key], 2))
+        Use(account=key[0], user=key[1], jobs=len(jobs[key]), gpu_hours=round(used, 4), usd=_cents(dollars[key]))
         for key, used in hours.items()
     ]
-    uses.sort(key=lambda use: (-use.usd, use.account, use.user))
+    uses.sort(key=lambda use: (use.usd is not None, -(use.usd or 0.0), -use.gpu_hours, use.account, use.user))
     notes = [
         "a job pays for the accelerators that it holds, at the tables' rate of their instances; idle ones are extra"
     ]
+    notes += _doubts([*_types(config), *(node.instance_type for node in nodes)])
     if unknown:
         notes.append(f"{unknown:,.1f} hours on nodes that are gone are at the highest rate of the stack's instances")
     return Usage(cluster=config.settings.cluster_name, since=since, uses=tuple(uses), notes=tuple(notes))
@@ -124,15 +132,51 @@ def _types(config: Config) -> list[str]:
     return [group.type.name for group in config.training_groups]
 
 
-def _rates(config: Config, nodes: Sequence[Node]) -> Mapping[str, float]:
-    """US dollars for an hour of an accelerator, by node."""
+def _doubts(types: Iterable[str]) -> Iterator[str]:
+    """The instance types whose jobs have no price of HyperPod's."""
+    for name in dict.fromkeys(types):
+        row = lookup(name)
+        if row.accelerator and row.hourly_usd is None:
+            yield f"the price of {name} is unknown: what its jobs cost is too"
+        elif row.accelerator and row.price_basis != "hyperpod":
+            source = row.price_source.split(";")[0]
+            yield f"HyperPod's price of {name} is unknown: its dollars are an estimate ({source})"
+
+
+def _usual(rates: Sequence[float | None]) -> float | None:
+    """The highest rate, for jobs whose nodes are gone; None if one is unknown."""
+    found = [rate for rate in rates if rate is not None]
+    return max(found, default=0.0) if len(found) == len(rates) else None
+
+
+def _mean(rates: Sequence[float | None]) -> float | None:
+    found = [rate for rate in rates if rate is not None]
+    return sum(found) / len(found) if len(found) == len(rates) else None
+
+
+def _plus(dollars: float | None, used: float, rate: float | None) -> float | None:
+    """With so many hours more. No hours cost nothing at any rate."""
+    if not used:
+        return dollars
+    return None if dollars is None or rate is None else dollars + used * rate
+
+
+def _cents(dollars: float | None) -> float | None:
+    return None if dollars is None else round(dollars, 2)
+
+
+def _rates(config: Config, nodes: Sequence[Node]) -> Mapping[str, float | None]:
+    """US dollars for an hour of an accelerator, by node; None where the price is unknown."""
     roles = {group.name for group in config.training_groups}
     return {node.hostname: _rate(node.instance_type) for node in nodes if node.group in roles and node.hostname}
 
 
-def _rate(instance_type: str) -> float:
+def _rate(instance_type: str) -> float | None:
+    """None too where the number of its accelerators is unknown."""
     row = lookup(instance_type)
-    return (row.hourly_usd or 0.0) / row.accelerators if row.accelerators else 0.0
+    if not row.accelerator:
+        return 0.0
+    return row.hourly_usd / row.accelerators if row.hourly_usd is not None and row.accelerators else None
 
 
 def _accelerators(tres: str) -> int:
@@ -152,19 +196,19 @@ def draw(usage: Usage, path: Path) -> None:
     ends = dict.fromkeys(accounts, 0.0)
     for user in dict.fromkeys(use.user for use in usage.uses):
         own = [use for use in usage.uses if use.user == user]
-        axes.barh(
-            [use.account for use in own], [use.usd for use in own], left=[ends[use.account] for use in own], label=user
-        )
+        shown = [use.usd or 0.0 for use in own]
+        axes.barh([use.account for use in own], shown, left=[ends[use.account] for use in own], label=user)
         for use in own:
-            ends[use.account] += use.usd
+            ends[use.account] += use.usd or 0.0
     for account, end in ends.items():
-        hours = sum(use.gpu_hours for use in usage.uses if use.account == account)
-        axes.annotate(f" ${end:,.0f}, {hours:,.0f} h", (end, account), va="center")
+        of = [use for use in usage.uses if use.account == account]
+        more = " and what is unknown" if any(use.usd is None for use in of) else ""
+        axes.annotate(f" ${end:,.0f}{more}, {sum(use.gpu_hours for use in of):,.0f} h", (end, account), va="center")
     axes.invert_yaxis()
     axes.margins(x=0.2)
     axes.set_xlim(left=0)
     axes.set_xlabel("US dollars")
-    axes.set_title(f"{usage.cluster} since {usage.since}: {usage.gpu_hours:,.0f} accelerator hours, ${usage.usd:,.0f}")
+    axes.set_title(f"{usage.cluster} since {usage.since}: {usage.gpu_hours:,.0f} accelerator hours, {usage.dollars}")
     axes.grid(visible=True, axis="x", alpha=0.3)
     if accounts:
         axes.legend(title="user")

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from components.catalogue.prices import HOURS_PER_MONTH
 from components.names import readable
 
 from .graph import graph
@@ -116,7 +117,7 @@ def _change(number: int, change: Mapping[str, Any]) -> dict[str, Any]:
         "refused": None if change.get("refused") is None else plain(change["refused"]),
         "early": bool(change.get("early")),
         "seconds": seconds,
-        "hourly": float(change.get("hourly_usd") or 0.0),
+        "more": _more(change.get("hourly_usd", 0.0)),
         "lost": list((change.get("lost") or {}).items()),
         "lists": [(word, names[:_LONG_LIST], len(names), count) for word, names, count in lists if names],
         "axis": on,
@@ -124,22 +125,40 @@ def _change(number: int, change: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _more(hourly: float | None) -> tuple[str, str]:
+    """A change's price difference: the figure, and what follows it."""
+    if hourly is None:
+        return "price unknown", "of what differs"
+    return f"{'-' if hourly < 0 else '+'}{money(abs(hourly))}", "an hour"
+
+
 def _cost(cost: Mapping[str, Any]) -> dict[str, Any]:
-    """The hourly price split into parts, accelerators first and then by size."""
-    hourly = float(cost.get("hourly_usd") or 0.0)
-    monthly = float(cost.get("monthly_usd") or 0.0)
-    accelerator = float(cost.get("accelerator_hourly_usd") or 0.0)
-    whole = hourly or sum(float(value) for value in (cost.get("parts") or {}).values()) or 1.0
+    """The hourly price split into parts, accelerators first and then by size. What is unknown is no figure."""
+    hourly, monthly_usd, accelerator = (cost.get(f"{one}_usd") for one in ("hourly", "monthly", "accelerator_hourly"))
+    estimates, bounded = cost.get("estimates") or {}, cost.get("at_most") or ()
+    words = cost.get("words") or ("price unknown" if hourly is None else f"{money(hourly)} an hour")
     parts = []
     for name, value in (cost.get("parts") or {}).items():
-        accelerated = accelerator > 0 and bool(ACCELERATED.search(name))
-        share = float(value) / whole
-        parts.append({"name": name, "hourly": float(value), "share": share, "accelerated": accelerated})
-    parts.sort(key=lambda part: (not part["accelerated"], -part["hourly"]))
+        guess = (estimates.get(name) or {}).get("hourly_usd")
+        usd, mark = (value, "≤" if name in bounded else "") if value is not None else (guess, "≈")
+        parts.append(
+            {
+                "name": name,
+                "usd": usd or 0.0,
+                "hour": "unknown" if usd is None else mark + (money if value is not None else monthly)(usd),
+                "month": "unknown" if usd is None else mark + monthly(usd * HOURS_PER_MONTH),
+                "accelerated": accelerator != 0 and bool(ACCELERATED.search(name)),
+            }
+        )
+    parts.sort(key=lambda part: (not part["accelerated"], -part["usd"]))
     return {
-        "hourly": hourly,
-        "monthly": monthly,
-        "accelerator_share": accelerator / whole,
+        "words": words,
+        # The verdict has room for a figure: the whole sentence is at the table.
+        "short": money(cost.get("at_least_usd") or 0.0 if hourly is None else hourly),
+        "mark": "at least " if hourly is None else "at most " if bounded else "",
+        "known": hourly is not None,
+        "monthly": monthly(monthly_usd or 0.0),
+        "accelerator_share": (accelerator or 0.0) / hourly if hourly else 0.0,
         "parts": parts,
         "notes": [plain(note) for note in cost.get("notes") or []],
     }

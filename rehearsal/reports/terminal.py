@@ -11,7 +11,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from components.catalogue.prices import HOURS_PER_MONTH
+from components.estimates.amounts import Cost
+from components.estimates.cost import estimate
 from components.names import readable
 from stack.bars import Span, progress, spans
 from stack.clock import clock, delete_duration
@@ -95,7 +96,13 @@ def summary(outcome: Outcome) -> RenderableType:
     if outcome.failures:
         parts.append(_block("Failed", outcome.failures, "red"))
     else:
-        parts += [_time(outcome), _components(outcome), _cost(found), _quotas(found), _outputs(found)]
+        parts += [
+            _time(outcome),
+            _components(outcome),
+            _cost(estimate(outcome.config)),
+            _quotas(found),
+            _outputs(found),
+        ]
     parts += [changed(number, change) for number, change in enumerate(outcome.changes, start=1)]
     if outcome.next_step:
         parts.append(_Prose((f"  Next: {outcome.next_step}", "bold")))
@@ -119,8 +126,7 @@ def changed(number: int, change: Change) -> RenderableType:
         when = "before anything happens" if change.early else f"after {clock(change.seconds)}"
         lines.append((f"  refused {when}: {change.refused}", "red"))
     else:
-        sign = "-" if change.hourly_usd < 0 else "+"
-        lines.append((f"  takes {clock(change.seconds)}, {sign}${abs(change.hourly_usd):,.2f} an hour", "default"))
+        lines.append((f"  takes {clock(change.seconds)}, {_more(change.hourly_usd)}", "default"))
     for what, names, colour in (
         ("created", change.created, "default"),
         ("updated", change.updated, "default"),
@@ -133,6 +139,12 @@ def changed(number: int, change: Change) -> RenderableType:
     if not (change.created or change.updated or change.replaced or change.deleted or change.refused):
         lines.append(("  nothing changes", "default"))
     return _Prose(*lines)
+
+
+def _more(hourly: float | None) -> str:
+    if hourly is None:
+        return "what it costs more or less is unknown"
+    return f"{'-' if hourly < 0 else '+'}${abs(hourly):,.2f} an hour"
 
 
 class _Prose:
@@ -197,16 +209,12 @@ def _components(outcome: Outcome) -> RenderableType:
     return Group(title, table)
 
 
-def _cost(found: dict[str, Any]) -> RenderableType:
-    cost = found["cost"]
-    share = cost["accelerator_hourly_usd"] / cost["hourly_usd"] if cost["hourly_usd"] else 0
-    heading = (
-        f"Cost: ${cost['hourly_usd']:,.2f} an hour, ${cost['monthly_usd']:,.0f} a month, {share:.0%} of it accelerators"
-    )
-    title, table = _table(heading, ("part", "left"), ("$/hour", "right"), ("$/month", "right"))
-    for part, hourly in sorted(cost["parts"].items(), key=lambda item: -item[1]):
-        table.add_row(part, f"{hourly:,.3f}", f"{hourly * HOURS_PER_MONTH:,.0f}")
-    return Group(title, table, _Prose(*((f"  {note}", "dim") for note in cost["notes"])))
+def _cost(cost: Cost) -> RenderableType:
+    _, table = _table("", ("part", "left"), ("$/hour", "right"), ("$/month", "right"))
+    for row in cost.rows:
+        table.add_row(*row)
+    heading = _Prose((f"\nCost: {cost.headline}", "bold"))
+    return Group(heading, table, _Prose(*((f"  {note}", "dim") for note in cost.notes)))
 
 
 def _quotas(found: dict[str, Any]) -> RenderableType:

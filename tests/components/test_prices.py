@@ -8,6 +8,7 @@ import pytest
 from components.catalogue.kubernetes_versions import KUBERNETES_VERSIONS
 from components.catalogue.prices import HOURS_PER_MONTH, PRICES, Price, Unit, UnknownPrice, price
 from components.config import parse
+from components.estimates.amounts import Cost, difference, known
 from components.estimates.cost import estimate, quantities, usage
 from tests.golden.stacks import GOLDEN, on_the_day
 from tests.rows import each
@@ -22,11 +23,79 @@ def test_every_figure_is_positive_has_a_unit_and_names_its_source(row: Price) ->
     assert row.as_of is None or row.as_of >= date(2026, 1, 1)
 
 
-def test_a_type_without_a_price_is_told_and_not_shown_as_free() -> None:
-    chosen = config("slurm-gpu", workers=[{"name": "workers", "instanceType": "ml.g7e.48xlarge"}])
-    said = [note for note in estimate(chosen).notes if note.startswith("ml.g7e.48xlarge: ")]
-    assert said == ["ml.g7e.48xlarge: no price is known, and it counts as nothing; `hyperpod cost --live` asks AWS"]
-    assert not [note for note in estimate(chosen, {"ml.g7e.48xlarge": 33.0}).notes if "no price is known" in note]
+def priced(*types: str, **group: Any) -> Cost:
+    workers = [{"name": f"w{place}", "instanceType": name, "count": 2, **group} for place, name in enumerate(types)]
+    return estimate(config("slurm-gpu", workers=workers))
+
+
+def test_a_type_without_a_price_is_in_no_sum_and_makes_the_whole_unknown() -> None:
+    found = priced("ml.p7.48xlarge")
+    assert (found.hourly_usd, found.monthly_usd, found.accelerator_hourly_usd, found.whole.guess) == (None,) * 4
+    rest = priced("ml.p5.48xlarge").whole.least - 2 * 66.048
+    assert found.words == f"at least ${rest:,.2f} an hour; price of 2 x ml.p7.48xlarge unknown"
+    assert any("2 x ml.p7.48xlarge is unknown, and is in no sum" in warning for warning in found.warnings)
+    assert found.as_json()["parts"]["w0 (2 x ml.p7.48xlarge)"] is None
+
+
+def test_ec2s_price_is_an_estimate_with_its_source_and_no_price() -> None:
+    found = priced("ml.g7e.48xlarge")
+    assert found.hourly_usd is None
+    assert found.whole.guess == pytest.approx(found.whole.least + 2 * 33.14432)
+    assert "price of 2 x ml.g7e.48xlarge unknown; about $" in found.words
+    assert "as an estimate, by EC2's on-demand rate" in found.words
+    assert any("AWS Price List, AmazonEC2 us-east-1" in warning for warning in found.warnings)
+    estimates = found.as_json()["estimates"]
+    assert estimates == {"w0 (2 x ml.g7e.48xlarge)": {"hourly_usd": 2 * 33.14432, "basis": "EC2's on-demand rate"}}
+
+
+def test_aws_own_rate_ends_what_is_unknown() -> None:
+    chosen = config("slurm-gpu", workers=[{"name": "w", "instanceType": "ml.g7e.48xlarge", "count": 2}])
+    found = estimate(chosen, {"ml.g7e.48xlarge": 40.0})
+    assert found.parts["w (2 x ml.g7e.48xlarge)"] == known("2 x ml.g7e.48xlarge", 80.0)
+    assert found.warnings == ()
+
+
+def test_no_nodes_cost_nothing_whatever_their_price() -> None:
+    assert priced("ml.p7.48xlarge", count=0).whole.known
+
+
+def test_another_regions_prices_are_an_estimate() -> None:
+    there = {"aws:region": "eu-central-1", "hyperpod:availabilityZoneId": "euc1-az2"}
+    found = estimate(parse(project("dev").config | there))
+    here = estimate(config("dev"))
+    assert (found.hourly_usd, found.whole.least) == (None, 0)
+    assert found.whole.guess == pytest.approx(here.whole.least)
+    assert found.words.startswith("price of 6 parts in eu-central-1 unknown; about $11.37 an hour as an estimate")
+    assert found.within(1000) is None
+
+
+@pytest.mark.parametrize(
+    ("types", "limit", "within"),
+    [
+        (("ml.p5.48xlarge",), 134, True),
+        (("ml.p5.48xlarge",), 133, False),
+        (("ml.g7e.48xlarge",), 1000, None),
+        # What is known is more already.
+        (("ml.g7e.48xlarge", "ml.p5.48xlarge"), 100, False),
+        (("ml.p7.48xlarge",), 1e9, None),
+    ],
+)
+def test_a_guard_says_yes_only_where_it_knows(types: tuple[str, ...], limit: float, within: bool | None) -> None:
+    assert priced(*types).within(limit) is within
+
+
+def test_what_differs_has_a_price_or_the_difference_has_none() -> None:
+    one, two = (config("slurm-gpu", size=size) for size in ("small", "medium"))
+    assert difference(estimate(one), estimate(two)) == pytest.approx(
+        estimate(two).whole.least - estimate(one).whole.least
+    )
+    assert difference(priced("ml.g7e.48xlarge"), priced("ml.g7e.48xlarge", volumeGiB=700)) > 0  # type: ignore[operator]
+    assert difference(priced("ml.g7e.48xlarge"), priced("ml.g7e.48xlarge", count=3)) is None
+
+
+def test_of_many_unknown_parts_a_sentence_names_two() -> None:
+    found = priced("ml.g7e.48xlarge", "ml.g7e.24xlarge", "ml.g7.48xlarge", "ml.p7.48xlarge")
+    assert "price of 2 x ml.g7e.48xlarge, 2 x ml.g7e.24xlarge, 2 more unknown" in found.words
 
 
 @pytest.mark.parametrize(("tier", "usd"), [(125, 0.145), (250, 0.21), (500, 0.34), (1000, 0.6)])
@@ -115,11 +184,14 @@ def test_a_node_costs_hyperpods_rate_and_not_ec2s_where_both_are_known() -> None
 def test_nodes_of_a_training_plan_are_said_to_be_paid_in_advance() -> None:
     plan = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/mine"
     group = {"name": "workers", "instanceType": "ml.p5.48xlarge", "count": 2}
-    (of_plan,) = [
-        n for n in estimate(config("slurm-gpu", workers=[{**group, "trainingPlanArn": plan}])).notes if "workers:" in n
-    ]
+    found = estimate(config("slurm-gpu", workers=[{**group, "trainingPlanArn": plan}]))
+    (of_plan,) = [warning for warning in found.warnings if "workers:" in warning]
     assert "paid in advance" in of_plan
+    assert "price of the training plan of workers unknown" in found.words
+    assert "by the on-demand rate" in found.words
     spot = config("slurm-gpu", workers=[{**group, "capacity": "spot"}])
     (of_spot,) = [n for n in estimate(spot).notes if "workers:" in n]
     assert "spot" in of_spot
     assert "plan" not in of_spot
+    assert estimate(spot).words.startswith("at most $133")
+    assert (estimate(spot).within(134), estimate(spot).within(100)) == (True, None)

@@ -44,8 +44,12 @@ def estimates() -> dict[str, dict[str, Any]]:
         made = config(chosen.stack, **chosen.settings)
         priced = cost.estimate(made)
         found[name] = {
-            "cost": {part: round(usd, 4) for part, usd in priced.parts.items()},
-            "accelerators": round(priced.accelerator_hourly_usd, 4),
+            "cost": {
+                name: round(part.least, 4) if part.known else part.figure(4) for name, part in priced.parts.items()
+            },
+            "accelerators": None if (usd := priced.accelerator_hourly_usd) is None else round(usd, 4),
+            **({} if priced.whole.known else {"words": priced.words}),
+            **({"warnings": list(priced.warnings)} if priced.warnings else {}),
             "notes": list(priced.notes),
             "quotas": [quota.as_json() for quota in quotas.needed(made)],
             "endpoints": list(interface_services(made)),

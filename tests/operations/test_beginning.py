@@ -77,11 +77,12 @@ def test_the_examples_in_its_comments_are_valid_too() -> None:
 def test_a_budget_is_filled_and_not_exceeded(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = run_json(capsys, "init", "trial", "--budget", "300")
     assert code == Exit.GOOD
-    assert found.keys() == {"file", "hourly_usd", "nodes", "zone", "offered_in", "quotas"}
+    assert found.keys() == {"file", "hourly_usd", "cost", "nodes", "zone", "offered_in", "quotas", "warnings"}
+    assert found["warnings"] == []
     assert found["zone"] == load((folder / "Pulumi.trial.yaml").read_text())["config"]["hyperpod:availabilityZoneId"]
     assert found["hourly_usd"] <= 300
     more = new_stack.planned(wanted(nodes=found["nodes"] + 1)).config
-    assert estimate(more).hourly_usd > 300
+    assert estimate(more).whole.least > 300
     assert load((folder / "Pulumi.trial.yaml").read_text())["config"]["hyperpod:workers"][0]["count"] == found["nodes"]
     assert {"service": "sagemaker", "name": "ml.p5.48xlarge for cluster usage"}.items() <= found["quotas"][1].items()
 
@@ -93,7 +94,7 @@ def test_a_budget_is_filled_and_not_exceeded(folder: Path, capsys: pytest.Captur
         ("trial", ("--budget", "5"), "--budget 68"),
         ("trial", ("--budget", "500", "--nodes", "2"), "exclude each other"),
         ("trial", ("--region", "mars-1"), "one of ap-northeast-1"),
-        ("trial", ("--instance-type", "ml.p5.49xlarge", "--zone", "usw2-az9"), "2 problems"),
+        ("trial", ("--instance-type", "ml.p5.48large", "--zone", "usw2-az9"), "2 problems"),
         ("Trial", (), "hyperpod:clusterName"),
     )
 )
@@ -105,6 +106,35 @@ def test_nothing_is_written_where_something_is_wrong(
     assert code == Exit.BAD_INPUT
     assert said in err
     assert sorted(path.name for path in folder.iterdir()) == ["Pulumi.taken.yaml", "Pulumi.yaml"]
+
+
+@each(
+    (
+        ("--instance-type", "ml.g7e.48xlarge"),
+        ("--instance-type", "ml.p7.48xlarge"),
+        ("--region", "eu-central-1"),
+    )
+)
+def test_a_budget_without_a_price_is_refused_and_nothing_is_written(
+    option: str, value: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "init", "trial", "--budget", "300", option, value)
+    assert code == Exit.CANNOT_KNOW
+    assert "nobody can say how many nodes cost $300.00 an hour" in err
+    assert "unknown" in err
+    assert [path.name for path in folder.iterdir()] == ["Pulumi.yaml"]
+
+
+def test_a_new_stack_without_a_price_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "init", "trial", "--instance-type", "ml.g7e.48xlarge")
+    assert code == Exit.GOOD
+    first = out.splitlines()[0]
+    assert "price of 2 x ml.g7e.48xlarge unknown; about $" in first
+    assert "Warning: HyperPod's price of 2 x ml.g7e.48xlarge is unknown" in out
+    (folder / "Pulumi.trial.yaml").unlink()
+    _, found = run_json(capsys, "init", "trial", "--instance-type", "ml.g5.xlarge")
+    assert found["hourly_usd"] is None
+    assert any("has no EFA" in warning for warning in found["warnings"])
 
 
 def test_somebody_at_a_terminal_is_asked_and_a_wrong_answer_is_asked_again(
@@ -163,6 +193,7 @@ def test_stacks_are_listed_with_their_price_and_a_broken_one_with_its_problem(
     _, found = run_json(capsys, "list")
     assert [one["stack"] for one in found] == ["bad", "dev"]
     assert found[0]["problem"] == "2 problems: hyperpod cost bad"
+    assert found[1]["estimated_hourly_usd"] == found[1]["hourly_usd"]
     assert (found[1]["workers"], round(found[1]["hourly_usd"], 2)) == ("2 x ml.g5.16xlarge", 11.37)
     assert "11.37" in run(capsys, "list")[1]
 

@@ -62,8 +62,11 @@ def test_prices_of_another_region_are_said_to_be_and_a_configuration_can_be_trie
     assert code == Exit.GOOD
     assert "Warning: the prices are those of us-east-1 and us-west-2, not of eu-central-1" in out
     here = run_json(capsys, "cost", "dev")[1]
-    assert here["warning"] == ""
+    assert here["warnings"] == []
     assert run_json(capsys, "cost", "dev", "--config", "hyperpod:size=medium")[1]["hourly_usd"] > here["hourly_usd"]
+    elsewhere = run_json(capsys, "cost", "dev", *there)[1]
+    assert (elsewhere["hourly_usd"], set(elsewhere["parts"].values())) == (None, {None})
+    assert elsewhere["estimated_hourly_usd"] == here["hourly_usd"]
 
 
 def test_live_prices_take_the_place_of_the_tables(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +98,7 @@ def test_where_every_part_is_live_no_listed_price_is_claimed(aws: StubbedAws) ->
     rates = {item: 1.0 for of in cost.quantities(config).values() for item in of}
     bill = costs.bill(config, rates)
     assert len(bill.sources) == 1
-    assert not any("list prices" in note for note in bill.notes)
+    assert not any("list prices" in note for note in bill.cost.notes)
 
 
 def test_the_price_list_is_asked_for_the_file_systems_tier_in_the_stacks_region(aws: StubbedAws) -> None:
@@ -111,9 +114,9 @@ def test_the_price_list_is_asked_for_the_file_systems_tier_in_the_stacks_region(
 
 @pytest.mark.parametrize(("name", "there"), [("eks-gpu", True), ("slurm-gpu", False)])
 def test_the_key_that_an_eks_stack_makes_is_on_the_bill(name: str, there: bool, aws: StubbedAws) -> None:
-    parts = costs.bill(stack(aws, name).config).parts
+    parts = costs.bill(stack(aws, name).config).cost.parts
     assert ("KMS key" in parts) == there
-    assert parts.get("KMS key", 1 / 730) == pytest.approx(1 / 730)
+    assert not there or parts["KMS key"].most == pytest.approx(1 / 730)
 
 
 def test_prices_come_from_every_page(aws: StubbedAws) -> None:
@@ -167,3 +170,58 @@ def test_two_stacks_are_compared_part_by_part(capsys: pytest.CaptureFixture[str]
     )
     assert found["parts"]["NAT gateway"]["dev"] == bills["dev"]["parts"]["NAT gateway"]
     assert "dev costs $121.86 an hour less than slurm-gpu" in run(capsys, "cost", "slurm-gpu", "dev")[1]
+
+
+UNKNOWN = '--config=hyperpod:workers=[{"name":"w","instanceType":"ml.g7e.48xlarge","count":615}]'
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "within", "said"),
+    [
+        (("--max-hourly", "12"), Exit.GOOD, True, ""),
+        (("--max-hourly", "11"), Exit.FAILED, False, "dev costs more than $11.00 an hour: $11.37 an hour"),
+        (
+            ("--max-hourly", "60", UNKNOWN),
+            Exit.CANNOT_KNOW,
+            None,
+            "an hour is unknown: at least $59.91 an hour; price of 615 x ml.g7e.48xlarge unknown",
+        ),
+    ],
+)
+def test_a_guard_for_scripts_is_an_exit_code(
+    options: tuple[str, ...], code: Exit, within: bool | None, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended, out, err = run(capsys, "cost", "dev", *options)
+    assert (ended, "$/hour" in out) == (code, True)
+    assert said in " ".join(err.split())
+    ended, found = run_json(capsys, "cost", "dev", *options)
+    assert (ended, found["within"], found["max_hourly_usd"]) == (code, within, float(options[1]))
+
+
+def test_a_price_of_aws_satisfies_the_guard(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
+    put(aws, [], [product("USW2-Cluster:ml.g7e.48xlarge", "40")])
+    on(aws)
+    group = '[{"name":"w","instanceType":"ml.g7e.48xlarge","count":2}]'
+    code, found = run_json(capsys, "cost", "dev", "-c", f"hyperpod:workers={group}", "--live", "--max-hourly", "90")
+    assert (code, found["within"], found["warnings"]) == (Exit.GOOD, True, [])
+
+
+def test_an_estimate_is_marked_in_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "cost", "dev", UNKNOWN)
+    assert "at least $59.91 an hour; price of 615 x ml.g7e.48xlarge unknown; about $20,443.66" in out.splitlines()[0]
+    row = next(line for line in out.splitlines() if line.startswith("w (615"))
+    assert row.split()[-2] == "~20,383.757"
+    assert "Warning: HyperPod's price of 615 x ml.g7e.48xlarge is unknown" in out
+
+
+def test_a_comparison_with_an_unknown_price_has_no_difference(capsys: pytest.CaptureFixture[str]) -> None:
+    _, found = run_json(capsys, "cost", "dev", "slurm-gpu", UNKNOWN)
+    assert (found["difference"], found["hourly_usd"]["dev"]) == (None, None)
+    assert found["warnings"]
+    _, out, _ = run(capsys, "cost", "dev", "slurm-gpu", UNKNOWN)
+    assert "dev: at least" in out
+    assert "unknown" in next(line for line in out.splitlines() if line.startswith("w (615"))
+
+
+def test_a_comparison_takes_no_guard(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "cost", "dev", "slurm-gpu", "--max-hourly", "5")[0] == Exit.BAD_INPUT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import runpy
@@ -20,6 +21,7 @@ import yaml
 from components.config.keys import keys
 from components.documents import load
 from operations import cli
+from operations import target as targets
 from operations.cluster import benchmark
 from operations.deployment import deploy, engines
 from rehearsal import cli as rehearsal
@@ -248,6 +250,18 @@ def test_the_python_example_refuses_what_is_too_dear_and_explains_a_bad_stack(
     example = runpy.run_path(str(ROOT / "docs" / "automation.py"))
     assert example["main"]() == code
     assert said in "".join(capsys.readouterr())
+
+
+def test_the_python_example_deploys_nothing_without_a_price(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["automation.py", "dev", "--rehearse"])
+    group = json.dumps([{"name": "w", "instanceType": "ml.g7e.48xlarge", "count": 1}])
+    chosen = targets.load("dev", [f"hyperpod:workers={group}"])
+    monkeypatch.setattr(targets, "load", lambda _: chosen)
+    monkeypatch.setattr(deploy, "run", None)
+    assert runpy.run_path(str(ROOT / "docs" / "automation.py"))["main"]() == 3
+    assert "is unknown: at least $1.03 an hour; price of 1 x ml.g7e.48xlarge unknown" in capsys.readouterr().out
 
 
 def test_the_python_example_stops_where_the_preview_was_cancelled(

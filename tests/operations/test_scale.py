@@ -74,6 +74,14 @@ def test_a_group_of_a_training_plan_saves_nothing_by_fewer_nodes(aws: StubbedAws
     assert scale.scaled(stack(aws), "workers", 4).money == "$11.37 to $21.80 an hour"
 
 
+def test_what_is_not_known_of_the_price_is_said_before_scaling(aws: StubbedAws) -> None:
+    group = {"name": "workers", "instanceType": "ml.g7e.48xlarge", "count": 0}
+    target = stack(aws, "dev", f"hyperpod:workers={json.dumps([group])}")
+    money = scale.scaled(target, "workers", 2).money
+    assert money.startswith("now $0.93 an hour; then at least $1.")
+    assert "price of 2 x ml.g7e.48xlarge unknown; about $" in money
+
+
 def test_scaling_below_the_minimum_lowers_the_minimum_too(tmp_path: Path) -> None:
     workers = [{"name": "workers", "instanceType": "ml.g5.16xlarge", "count": 4, "minCount": 3}]
     values = {"aws:region": "us-west-2", "hyperpod:workers": workers}

@@ -85,6 +85,24 @@ def test_trainium_chips_count(aws: StubbedAws) -> None:
     assert found.usd == pytest.approx(lookup("ml.trn1.32xlarge").hourly_usd, abs=0.01)
 
 
+def test_an_estimate_is_said_to_be_one_and_an_unknown_price_makes_no_dollars(aws: StubbedAws, tmp_path: Path) -> None:
+    lines = ["ada|lab|1|ip-1|gres/gpu=8,node=1|3600", "bob|lab|2|ip-1|cpu=1|60"]
+
+    def used(kind: str) -> usage.Usage:
+        group = json.dumps([{"name": "w", "instanceType": kind, "count": 2}])
+        return usage.read(stack(aws, "slurm-gpu", f"workers={group}").config, [], lines, "x")
+
+    estimated = used("ml.g7e.48xlarge")
+    assert estimated.usd == pytest.approx(33.14, abs=0.01)
+    assert any("its dollars are an estimate (AWS Price List, AmazonEC2" in note for note in estimated.notes)
+    unknown = used("ml.p7.48xlarge")
+    assert (unknown.usd, unknown.dollars, unknown.gpu_hours) == (None, "cost unknown", 8.0)
+    assert [(use.user, use.usd) for use in unknown.uses] == [("ada", None), ("bob", 0.0)]
+    assert any("price of ml.p7.48xlarge is unknown" in note for note in unknown.notes)
+    usage.draw(unknown, tmp_path / "unknown.svg")
+    assert "cost unknown" in (tmp_path / "unknown.svg").read_text()
+
+
 def test_nothing_used_is_an_empty_table_and_a_picture_all_the_same(aws: StubbedAws, tmp_path: Path) -> None:
     found = usage.read(stack(aws, "dev").config, [], [], "2026-11-01")
     assert (found.gpu_hours, found.usd, found.uses) == (0, 0, ())

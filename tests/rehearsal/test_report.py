@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from components.estimates.cost import estimate
 from rehearsal.reports.graph import BOX_HEIGHT, NARROWEST_BOX
 from tests.rehearsal.pages import STACK, Render, change, failed, name_of, resource, sample, written
+from tests.support import config
 
 
 @pytest.fixture
@@ -258,6 +260,32 @@ def test_accelerators_stand_out_in_the_cost(render: Render) -> None:
     page = render(sample())
     assert page.text("tr", "accelerated") == "workers (2 x ml.g5.16xlarge) $9.00 $6,570"
     assert "75 % of it accelerators" in page.text("section", "cost")
+
+
+def test_an_unknown_price_is_no_zero_on_the_page(render: Render) -> None:
+    group = [{"name": "w", "instanceType": kind, "count": 2} for kind in ("ml.p7.48xlarge",)]
+    spot = {"name": "s", "instanceType": "ml.g7e.48xlarge", "count": 1}
+    unknown = estimate(config("dev", workers=group)).as_json()
+    page = render(sample() | {"cost": unknown})
+    assert "at least $1.13 an hour, the rest unknown" in " ".join(page.text("ul", "facts").split())
+    assert page.text("tr", "accelerated") == "w (2 x ml.p7.48xlarge) unknown unknown"
+    assert "price of 2 x ml.p7.48xlarge unknown" in page.text("section", "cost")
+    assert "% of it accelerators" not in page.text("section", "cost")
+    guessed = render(sample() | {"cost": estimate(config("dev", workers=[spot])).as_json()})
+    assert guessed.text("tr", "accelerated") == "s (1 x ml.g7e.48xlarge) ≈$33.14 ≈$24,195"
+    assert "as an estimate, by EC2's on-demand rate" in guessed.text("section", "cost")
+
+
+def test_the_most_that_spot_costs_is_marked(render: Render) -> None:
+    spot = {"name": "s", "instanceType": "ml.p5.48xlarge", "count": 1, "capacity": "spot"}
+    page = render(sample() | {"cost": estimate(config("slurm-gpu", workers=[spot])).as_json()})
+    assert page.text("tr", "accelerated").startswith("s (1 x ml.p5.48xlarge) ≤$66.05")
+    assert "at most $67.08 an hour" in " ".join(page.text("ul", "facts").split())
+
+
+def test_a_change_whose_price_is_unknown_says_so(render: Render) -> None:
+    page = render(sample() | {"changes": [change(hourly_usd=None)]})
+    assert "price unknown of what differs" in " ".join(page.text("section", "change").split())
 
 
 def test_where_prices_are_from_is_said(render: Render) -> None:

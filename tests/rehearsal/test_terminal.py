@@ -66,6 +66,11 @@ def test_a_comparison_of_equal_stacks_says_so(capsys: pytest.CaptureFixture[str]
     ]
 
 
+def test_a_change_whose_price_is_unknown_is_no_change_without_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    Console(width=80).print(changed(1, Change(set={}, hourly_usd=None)))
+    assert "takes 0:00, what it costs more or less is unknown" in capsys.readouterr().out
+
+
 def test_words_are_broken_between_words_in_a_terminal_and_indented_from_then_on() -> None:
     change = Change(
         set={}, hourly_usd=-1.5, created=["identity-controller-metrics", "identity-worker-metrics", "rules"]
