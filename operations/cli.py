@@ -43,6 +43,7 @@ from .commands.slow_node import find_slow_node_command
 from .commands.slurm_config import slurm_config_command
 from .commands.stacks import list_command
 from .commands.status import status_command
+from .commands.types import types_command
 from .commands.usage import usage_command
 from .commands.validate import validate_command
 from .manner import MANNER, Output
@@ -64,6 +65,7 @@ app.command("explain")(explain_command)
 app.command("charts")(charts_command)
 app.command("containers")(containers_command)
 app.command("dashboards")(dashboards_command)
+app.command("types")(types_command)
 app.command("cost")(cost_command)
 app.command("usage")(usage_command)
 app.command("policy")(policy_command)

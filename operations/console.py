@@ -99,11 +99,15 @@ _BETWEEN = 2
 
 
 def table(
-    title: str, columns: Sequence[str | tuple[str, Literal["left", "right"]]], rows: Iterable[Sequence[object]]
-) -> None:
-    """A table without borders; PASS, FAIL and UNKNOWN are coloured.
+    title: str,
+    columns: Sequence[str | tuple[str, Literal["left", "right"]]],
+    rows: Iterable[Sequence[object]],
+    spare: Sequence[str] = (),
+) -> list[str]:
+    """A table without borders; PASS, FAIL and UNKNOWN are coloured. Returns the columns that it left out.
 
-    In a terminal its text is wrapped, but numbers and what a row is about are not. A pipe has no width.
+    In a terminal its text is wrapped, but numbers and what a row is about are not. ``spare`` are columns that a narrow
+    one does not get, the most important first: those for which there is room, beside all others. A pipe has no width.
     """
     if title:
         say(title, style="bold")
@@ -111,6 +115,18 @@ def table(
     cells = [[str(cell) for cell in row] for row in rows]
     texts = [[name, *(row[place] for row in cells)] for place, (name, _) in enumerate(named)]
     widths = [max(map(len, column)) for column in texts]
+    left_out: list[str] = []
+    if spare and sys.stdout.isatty() and MANNER.output != "wide":
+        wide = {name: width + _BETWEEN for (name, _), width in zip(named, widths, strict=True)}
+        room = Console().width + _BETWEEN - sum(width for name, width in wide.items() if name not in spare)
+        for name in spare:
+            if wide[name] <= room:
+                room -= wide[name]
+            else:
+                left_out.append(name)
+        places = [place for place, (name, _) in enumerate(named) if name not in left_out]
+        named, texts = [named[place] for place in places], [texts[place] for place in places]
+        widths, cells = [widths[place] for place in places], [[row[place] for place in places] for row in cells]
     if sys.stdout.isatty() and MANNER.output != "wide":
         room = Console().width - _BETWEEN * (len(named) - 1)
         kept = [width if not place or named[place][1] == "right" else 1 for place, width in enumerate(widths)]
@@ -123,6 +139,7 @@ def table(
     for row in cells:
         drawn.add_row(*(Text(cell, style=MARKS.get(cell, "")) for cell in row))
     Console(width=sum(widths) + _BETWEEN * len(named)).print(drawn)
+    return left_out
 
 
 def _fitted(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:

@@ -52,7 +52,11 @@ class UnknownInstanceType(ValueError):
     def __init__(self, name: str) -> None:
         self.name = name
         near = nearest(name)
-        hint = f"did you mean {' or '.join(near)}?" if near else "types are written as ml.p5.48xlarge"
+        hint = (
+            f"did you mean {' or '.join(near)}?"
+            if near
+            else "types are written as ml.p5.48xlarge, and hyperpod types lists them"
+        )
         super().__init__(f'unknown instance type "{name}"; {hint}')
 
 

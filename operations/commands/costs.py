@@ -71,6 +71,7 @@ def _show(stack: str, price: Cost, sources: tuple[str, ...]) -> None:
         "",
         ["part", ("$/hour", "right"), ("$/month", "right")],
         price.rows,
+        ("$/month",),
     )
     for line in price.warnings:
         console.prose(f"Warning: {line}", "yellow")

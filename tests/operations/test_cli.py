@@ -48,7 +48,7 @@ ASKING = {
 }
 OFFLINE = {"deploy", "preview", "destroy", "scale", "charts", "containers", "policy"}
 # No ready stack uses the first three, the others work without a stack: tests of their own have their troubles.
-ELSEWHERE = {"governance", "accounts", "dashboards", "explain", "init", "list"}
+ELSEWHERE = {"governance", "accounts", "dashboards", "explain", "init", "list", "types"}
 VERBS = sorted(name for command in cli.app.registered_commands if (name := command.name))
 
 
@@ -119,7 +119,9 @@ def test_a_missing_cluster_is_bad_input_with_the_next_step(
     assert "hyperpod deploy dev" in err
 
 
-@pytest.mark.parametrize("verb", [v for v in VERBS if v not in ("charts", "containers", "explain", "init", "list")])
+@pytest.mark.parametrize(
+    "verb", [v for v in VERBS if v not in ("charts", "containers", "explain", "init", "list", "types")]
+)
 def test_an_unknown_stack_is_bad_input_and_a_similar_name_is_suggested(
     verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

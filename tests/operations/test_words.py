@@ -79,6 +79,7 @@ WRONG = (
     ("rehearse nodes dev --slurm 1", "'1'", "'24.11', '26.05'"),
     ("rehearse eks dev", "runs Slurm", "hyperpod rehearse nodes dev"),
     ("rehearse drill dev --only nosuch", "nosuch", "there are capacity, controller-capacity, quota"),
+    ("types --accelerator tpu", "'tpu'", "types --help"),
     ("explain HP999", "HP999", "docs/troubleshooting.md"),
     ("--nosuch", "--nosuch", "hyperpod --help"),
 )
