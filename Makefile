@@ -5,8 +5,8 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null && echo $$python && break; done)
 ARGS ?=
 VENV := venv
-# For every platform. 3.11.5 is the oldest Python that all packages support.
-LOCKED := --quiet --universal --python-version 3.11.5 --generate-hashes --no-annotate --custom-compile-command "make requirements"
+# For every platform and every Python from 3.11.0 on: the distributions ship old ones.
+LOCKED := --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make requirements"
 BIN := $(VENV)/bin
 # Keep compiled bytecode even if the environment disables it: without it, importing the packages takes 10 s.
 export PYTHONDONTWRITEBYTECODE :=
@@ -23,36 +23,36 @@ rehearse: $(VENV)/.ready
 test: check audit test-fast test-slow test-metrics test-nodes test-kubernetes
 
 ## The fast suite: about a minute on two cores
-test-fast: $(VENV)/.ready
+test-fast: $(VENV)/.tests
 	$(BIN)/python -m pytest -n auto --dist worksteal -o faulthandler_timeout=0 -m "not slow and not root and not kubernetes"
 
 ## The slow tests: a failure of every single resource, every option of every variant
-test-slow: $(VENV)/.ready
+test-slow: $(VENV)/.tests
 	$(BIN)/python -m pytest -n auto -m "slow and not root and not kubernetes and not prometheus"
 
 ## Tests that need the programs of Debian's Prometheus (`make node-packages`): every alert on a made-up fleet
-test-metrics: $(VENV)/.ready
+test-metrics: $(VENV)/.tests
 	$(BIN)/python -m pytest -n 2 -m prometheus
 
 ## Tests that need root and the packages of `make node-packages`: every fault while nodes boot a real Slurm
-test-nodes: $(VENV)/.ready
+test-nodes: $(VENV)/.tests
 	$(BIN)/python -m pytest -n 2 -m root
 
 ## Tests that need the programs of `make kubernetes-tools`: EKS stacks, jobs, permissions, removal on a real Kubernetes API; two at a time, each process in a network of its own
-test-kubernetes: $(VENV)/.ready
+test-kubernetes: $(VENV)/.tests
 	$(BIN)/python -m rehearsal.kubernetes.binaries --wait
 	$(BIN)/python -m pytest -m kubernetes --dist load --maxschedchunk 1 \
 		--tx '2*popen//python=$(BIN)/python -m rehearsal.kubernetes.network $(BIN)/python'
 
 ## Ten thousand random inputs for everything that parses files from others; the fast suite tries fifty
-fuzz: $(VENV)/.ready
+fuzz: $(VENV)/.tests
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n auto -m fuzz --timeout 7000 -o faulthandler_timeout=7200
 
 ## How many small mutations the fast suite detects, estimated from a random sample: make mutants ARGS="--sample 50 --seed 7"
-mutants: $(VENV)/.ready
+mutants: $(VENV)/.tests
 	$(BIN)/python -m benchmarks.mutants $(ARGS)
 
-check: $(VENV)/.ready
+check: $(VENV)/.tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/shellcheck $$(git ls-files '*.sh' '*.sbatch' '.ci/run' '*/image/torchrun')
@@ -61,73 +61,80 @@ check: $(VENV)/.ready
 	PYTHONPATH=.:lifecycle $(BIN)/lint-imports --no-logo > /dev/null || PYTHONPATH=.:lifecycle $(BIN)/lint-imports
 
 ## Known vulnerabilities of the locked packages, and secrets in the project's files; says so where the database is out of reach
-audit: $(VENV)/.ready
+audit: $(VENV)/.tests
 	$(BIN)/python -m tools.supply.audit || [ $$? -eq 3 ]
 
 ## Ask registries for the digests of images that are named by tag alone; ARGS=--write names them by digest from then on
-digests: $(VENV)/.ready
+digests: $(VENV)/.tests
 	$(BIN)/python -m tools.supply.digests $(ARGS)
 
 ## What checkov finds in what the golden stacks deploy, and why each of it is none; installs it once, in ~/.cache/hyperpod-tools
-checkov: $(VENV)/.ready
+checkov: $(VENV)/.tests
 	$(BIN)/python -m tests.checkov.run
 
 ## Write sbom.cdx.json (CycloneDX) from the locked packages, and print their licences
-sbom: $(VENV)/.ready
+sbom: $(VENV)/.tests
 	$(BIN)/python -m tools.supply.bill
 
 ## Renew tests/golden: what stacks deploy and what nodes look like after a boot; read the diff
-golden: $(VENV)/.ready
+golden: $(VENV)/.tests
 	$(BIN)/python -m tests.golden.renew
 
 ## Build docs/ as a site in site/, for a server or to open site/index.html; a link that leads nowhere is an error
-docs: $(VENV)/.ready
+docs: $(VENV)/.docs
 	$(BIN)/zensical build --strict
 
 ## Write the key reference of docs/configuration.md, from Pulumi.yaml and the typed model
-docs-reference: $(VENV)/.ready
+docs-reference: $(VENV)/.tests
 	$(BIN)/python -m docs.reference
 
 ## Write operations/dashboards/json from operations/dashboards/boards
-dashboards: $(VENV)/.ready
+dashboards: $(VENV)/.tests
 	$(BIN)/python -m operations.dashboards.generate
 
 ## Renew the report's pictures in docs/pictures with Chromium, and let axe-core judge the pages, colours included
-pictures: $(VENV)/.ready
+pictures: $(VENV)/.tests
 	$(BIN)/python -m tools.pages.pictures
 
 ## Renew the terminal recording of the README with asciinema and svg-term (tools/pages/recording.py has their versions)
-recording: $(VENV)/.ready
+recording: $(VENV)/.tests
 	PATH=$(BIN):$$PATH $(BIN)/python -m tools.pages.recording
 
-format: $(VENV)/.ready
+format: $(VENV)/.tests
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-## Write requirements.txt and requirements-dev.txt: every package that the .in files lead to, by version and hash
-requirements: $(VENV)/.ready
+## Write requirements*.txt: every package that the .in files lead to, by version and hash
+requirements: $(VENV)/.tests
 	$(BIN)/uv pip compile $(LOCKED) requirements.in -o requirements.txt
-	$(BIN)/uv pip compile $(LOCKED) requirements-dev.in -c requirements.txt -o requirements-dev.txt
+	$(BIN)/uv pip compile $(LOCKED) requirements-docs.in -c requirements.txt -o requirements-docs.txt
+	$(BIN)/uv pip compile $(LOCKED) requirements-dev.in -c requirements.txt -c requirements-docs.txt -o requirements-dev.txt
 	$(BIN)/uv pip compile $(LOCKED) tests/checkov/requirements.in -o tests/checkov/requirements.txt
 
-# What programs and tests import most of. Compiled here, or each process of a test run would compile it for itself.
-COMPILED := _pytest botocore boto3 google hypothesis jinja2 kubernetes/client libcst matplotlib moto/core moto/ec2 \
-	moto/iam moto/rds moto/s3 moto/sagemaker numpy pulumi pulumi_eks pydantic rich typer werkzeug \
-	$(addprefix pulumi_aws/,amp cloudwatch ec2 ecr eks fsx grafana iam kms rds s3 ssm vpc) \
-	$(addprefix pulumi_aws_native/,eks sagemaker) \
-	$(addprefix pulumi_kubernetes/,admissionregistration apps batch core meta networking storage)
+# Says in one line what is wrong with the interpreter, before anything is made.
+define CHECK_PYTHON
+	@$(if $(PYTHON),,echo "No Python 3.11 or newer was found. Install one, or set PYTHON= to its path." >&2; exit 2;) \
+	command -v "$(PYTHON)" > /dev/null || { echo "PYTHON=$(PYTHON) is no program." >&2; exit 2; }; \
+	"$(PYTHON)" -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and \
+		"%s is Python %d.%d: this needs 3.11 or newer. Choose another: make PYTHON=python3.12" % (sys.executable, v[0], v[1]) or 0)'
+endef
 
-# Updated when a pinned dependency changes. Pulumi.yaml names the same folder.
-$(VENV)/.ready: requirements.txt requirements-dev.txt pyproject.toml
-	$(if $(PYTHON),,$(error No Python 3.11 or newer was found. Install one, or set PYTHON= to its path))
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check $$(grep -o '^uv==[0-9.]*' requirements-dev.txt)
-	@echo "Installing the locked Python packages, about 1.5 GB: a quarter of a minute to some minutes."
-	$(BIN)/uv pip install --python $(BIN)/python -r requirements-dev.txt
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
-	@echo "Compiling what programs and tests import most of, some seconds."
-	@cd $(VENV)/lib/python3*/site-packages && ../../../bin/python -m compileall -q -j 0 $(COMPILED)
-	touch $@
+# What people need: the program and its verbs. Updated when a pinned dependency changes. Pulumi.yaml names the same folder.
+$(VENV)/.ready: requirements.txt pyproject.toml
+	$(CHECK_PYTHON)
+	@$(PYTHON) tools/environment.py $(VENV) requirements.txt
+	@touch $@
+
+# What tests and checks need on top of it.
+$(VENV)/.tests: requirements.txt requirements-dev.txt pyproject.toml
+	$(CHECK_PYTHON)
+	@$(PYTHON) tools/environment.py $(VENV) requirements-dev.txt
+	@touch $@ $(VENV)/.ready
+
+# What the site of docs/ needs on top of it.
+$(VENV)/.docs: requirements-docs.txt $(VENV)/.ready
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements-docs.txt
+	@touch $@
 
 ## Install the Debian packages of the node rehearsal (needs root): MUNGE, sshd, OpenMPI, PyTorch for CPUs, Prometheus; and Slurm releases, in ~/.cache/hyperpod-tools
 node-packages: $(VENV)/.ready

@@ -28,14 +28,14 @@ def main() -> int:
     gc.set_threshold(1_000_000, 50)
     try:
         from operations.cli import main as verbs
+
+        return verbs()
     except ModuleNotFoundError as missing:
         sys.stderr.write(f"{missing.name} is missing in {sys.executable}: `make` in {folder} installs what is needed\n")
         return 3
     except KeyboardInterrupt:
         sys.stderr.write("Cancelled.\n")
         return 130
-    try:
-        return verbs()
     finally:
         gc.freeze()
 

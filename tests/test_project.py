@@ -53,12 +53,17 @@ def read(name: str) -> str:
 
 def test_what_is_installed_is_locked_by_version_and_hash() -> None:
     program, everything = locked("requirements.txt"), locked("requirements-dev.txt")
-    for name, found in (("requirements.in", program), ("requirements-dev.in", everything)):
+    site = locked("requirements-docs.txt")
+    for name, found in (
+        ("requirements.in", program),
+        ("requirements-docs.in", site),
+        ("requirements-dev.in", everything),
+    ):
         wanted = dict(re.findall(r"^([\w-]+)==([\w.!]+)", read(name), re.M))
         missing = {p: v for p, v in wanted.items() if found.get(p.lower()) != v}
         assert not missing, f"make requirements: {name} has {missing}"
-    differing = {p for p, version in program.items() if everything.get(p) != version}
-    assert not differing, "make requirements: the two files name different versions"
+    differing = {p for p, version in (*program.items(), *site.items()) if everything.get(p) != version}
+    assert not differing, "make requirements: the files name different versions"
 
 
 def test_types_are_checked_of_every_part_of_an_sdk_that_the_program_uses_and_of_no_other() -> None:

@@ -21,7 +21,7 @@ from components.catalogue import rows
 from components.catalogue.rows import Words
 from components.names import CLUSTER_ID_TAG, Names, for_stack
 from operations.target import Target
-from stack.failures import Failure, cannot_know
+from stack.failures import Failure
 from stack.state import ResourceState, State
 
 from .places import Condition, Place, Places, fitting
@@ -107,14 +107,10 @@ def write(target: Target, account: str, cluster_id: str = "") -> Policies:
 
     With ``cluster_id``, which AWS gives the cluster, sessions are limited to its nodes by their ARNs, else by tags.
     """
-    try:
-        from rehearsal.account import ACCOUNT_ID, Account
-        from rehearsal.engines.deployment import up
-        from rehearsal.existing import prepare
-    except ModuleNotFoundError as missing:
-        raise cannot_know(
-            f"the rehearsal needs {missing.name}", "venv/bin/pip install -r requirements-dev.txt"
-        ) from missing
+    from rehearsal.account import ACCOUNT_ID, Account
+    from rehearsal.engines.deployment import up
+    from rehearsal.existing import prepare
+
     with Account(target.config.region.name) as embedded:
         prepare(embedded, target.config)
         made = up(target.project, embedded)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from operations.deployment.engines import Engine, HalfMade, PulumiEngine, half_made
 from operations.target import Target
 from stack.commands import Cause, Command, CommandRun, OnEvent
-from stack.failures import cannot_know
 from stack.inputs import changed
 from stack.state import SECRET
 
@@ -28,17 +27,13 @@ if TYPE_CHECKING:
 def rehearsed(target: Target, *, fail: Sequence[str] = ()) -> Iterator[tuple[Engine, Account]]:
     """An engine for the stack in its own embedded account, which boto3 clients reach as long as it is open.
 
-    ``fail`` makes resources fail, like ``hyperpod rehearse --fail``. Raises Failure without the rehearsal's packages.
+    ``fail`` makes resources fail, like ``hyperpod rehearse --fail``.
     """
-    try:
-        from rehearsal.account import Account
-        from rehearsal.engines.real import real_stack
-        from rehearsal.existing import prepare
-        from rehearsal.injected import injected
-    except ModuleNotFoundError as missing:
-        raise cannot_know(
-            f"the rehearsal needs {missing.name}", "venv/bin/pip install -r requirements-dev.txt"
-        ) from missing
+    from rehearsal.account import Account
+    from rehearsal.engines.real import real_stack
+    from rehearsal.existing import prepare
+    from rehearsal.injected import injected
+
     faults, _ = injected(fail, (), (target.project, target.config))
     with Account(target.config.region.name, faults=faults) as account:
         prepare(account, target.config)
