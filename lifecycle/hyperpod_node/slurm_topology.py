@@ -5,10 +5,11 @@ not start with that: 24.11 says "No switches configured", 25.11 crashes on the p
 by users of HyperPod in 2026, and that it starts without the plugin, the empty tree and that word. A map of our own
 would not do: a node that replaces another is not on it, and a job that is looked at in that moment never starts.
 
-The same holds for a map that lacks nodes. HyperPod selects and maintains a tree for p5, p5e and p5en, and blocks for
-UltraServers of p6e-gb200, by itself (AWS, "Amazon SageMaker HyperPod now supports automatic Slurm topology
-management", April 2026). While its tree lacks a node that slurm.conf has, a job that needs the node is refused, and one
-that waits for it fails with BadConstraints (seen with 24.11): until the node is on it, Slurm plans without it.
+The same holds for a map that lacks nodes. HyperPod selects and maintains a tree for types with EC2's network topology,
+and blocks for UltraServers of p6e-gb200, by itself; from Slurm 25.11 on in topology.yaml, for each partition (SageMaker
+Developer Guide, "Using topology-aware scheduling in Amazon SageMaker HyperPod"). While its tree lacks a node that
+slurm.conf has, a job that needs the node is refused, and one that waits for it fails with BadConstraints (seen with
+24.11): until the node is on it, Slurm plans without it.
 
 The agent may write slurm.conf anew, with the plugin, and have it read before this is settled again. An empty
 topology.conf stays for that moment: 24.11 starts with it, and without the file it waits a minute for it and ends.

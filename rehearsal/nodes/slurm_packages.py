@@ -1,8 +1,9 @@
 """The Slurm that the hosts run: Debian's packages of a release, unpacked beside the machine's own and cached.
 
-HyperPod's images of 2026 ship Slurm 24.11 in /opt/slurm, on an Ubuntu that is as old as the Debian here. So the
-binaries come from a newer Debian, patched to use the loader and the libraries that come with them; the machine's own
-are not touched. Suites move with their point releases, so only a minimum version is required.
+HyperPod's images have Slurm 25.11 in /opt/slurm, on an Ubuntu that is as old as the Debian here. No Debian has that
+release: the binaries are of the releases before and after it, from newer Debians, patched to use the loader and the
+libraries that come with them; the machine's own are not touched. Suites move with their point releases, so only a
+minimum version is required.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Release:
 RELEASES: Mapping[str, Release] = {
     release.name: release
     for release in (
-        # The release in HyperPod's images of 2026, and the next one: Debian's development suite has the newest.
+        # The releases around that of HyperPod's images (docs/rehearsal.md): Debian's development suite has the newest.
         Release("24.11", "trixie"),
         Release("26.05", "sid"),
     )
