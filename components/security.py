@@ -35,9 +35,10 @@ class SecurityGroups(ComponentResource):
     All traffic between nodes is allowed, in both directions: EFA's health checks fail without an egress rule to the
     group itself, even beside 0.0.0.0/0 (SageMaker Developer Guide, "Prerequisites for using SageMaker HyperPod"). Nodes
     reach the file system over Lustre's ports, or with EFA over all of them (Amazon FSx for Lustre User Guide,
-    "EFA-enabled security groups"). They reach the outside over HTTP and HTTPS; in a closed network only the VPC's
-    endpoints and S3, over HTTPS. Deliberately absent: ssh from outside; people connect through Session Manager. EKS
-    owns the control plane's group, whose rules are in ``Eks``; the network owns the endpoints' group.
+    "EFA-enabled security groups"). They reach the outside over HTTP and HTTPS, or on every port
+    where configured (assumption ``efa-egress``); in a closed network only the VPC's endpoints and S3, over HTTPS.
+    Deliberately absent: ssh from outside; people connect through Session Manager. EKS owns the control plane's group,
+    whose rules are in ``Eks``; the network owns the endpoints' group.
     """
 
     nodes: list[Output[str]]
@@ -89,6 +90,8 @@ class SecurityGroups(ComponentResource):
                 prefix_list=network.s3_prefix_list_id,
                 ports=(HTTPS, HTTPS),
             )
+        elif settings.network.egress == "open-all":
+            self._rule("nodes-egress-all", nodes, "egress", "Everything through the NAT gateway", cidr="0.0.0.0/0")
         else:
             for title, port in (("https", HTTPS), ("http", HTTP)):
                 what = f"{title.upper()} through the NAT gateway"

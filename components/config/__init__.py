@@ -1,7 +1,8 @@
 """The stack's configuration: read once, typed, checked, with all problems reported together."""
 
 from .load import load, parse
-from .model import Charts, Fsx, Login, NetworkConfig, Security, Settings, Taint, Team, WorkerGroup
+from .model import Charts, Fsx, Login, Security, Settings, Taint, Team, WorkerGroup
+from .network import NetworkConfig
 from .problems import ConfigError, Problem, is_kept_secret, kept_secret, mistyped
 from .resolved import Config, InstanceGroup
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 from annotated_types import Ge, Le
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -104,6 +105,12 @@ class Change:
         return self.words or self.kind
 
 
+def _empty_is_none(value: object) -> object:
+    """Pulumi requires a default for an optional key; an empty one means "not set"."""
+    return None if value in ("", {}) else value
+
+
+NONE_IF_EMPTY = BeforeValidator(_empty_is_none)
 IN_PLACE = Change("in place")
 AT_BOOT = Change("at boot", "in place, for nodes that boot afterwards")
 REFUSED = Change("refused")

@@ -139,13 +139,7 @@ def _groups(settings: Settings) -> Iterator[Problem]:
             "without NoSchedule and NoExecute taints",
         )
     for number, group in enumerate(settings.groups):
-        if group.deep_health_checks and not group.accelerated:
-            yield Problem(
-                key=f"hyperpod:workers[{number}].deepHealthChecks",
-                what=f"{group.instance_type} has no accelerators to check",
-                fix="leave it out",
-            )
-        elif group.deep_health_checks and group.taints:
+        if group.deep_health_checks and group.accelerated and group.taints:
             yield Problem(
                 key=f"hyperpod:workers[{number}].taints",
                 what="HyperPod does not accept taints together with deepHealthChecks",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, StrictBool, StrictInt
+from pydantic import Field, StrictBool, StrictInt
 
 from ..catalogue.accelerators import ACCELERATORS, find
 from ..catalogue.kubernetes_versions import DEFAULT_VERSION
@@ -18,6 +18,7 @@ from .accounting import Slurm
 from .fields import (
     AT_BOOT,
     IN_PLACE,
+    NONE_IF_EMPTY,
     REFUSED,
     BoundaryArn,
     BucketName,
@@ -25,19 +26,15 @@ from .fields import (
     ClusterName,
     FileSystemId,
     GroupName,
-    ImageRegistry,
     KmsKey,
     Model,
     Namespace,
     PlanArn,
     RoleArn,
-    SecurityGroupId,
     SshPublicKey,
-    SubnetId,
-    TrustedOwner,
-    VpcId,
     WriterArn,
 )
+from .network import NetworkConfig
 from .observability import Alerts, Observability
 from .people import APPLIED, User
 
@@ -47,12 +44,6 @@ MAX_VOLUME_GIB = 16384
 GROUP_NAME_LIMIT = 63
 
 
-def _empty_is_none(value: object) -> object:
-    """Pulumi requires a default for an optional key; an empty one means "not set"."""
-    return None if value in ("", {}) else value
-
-
-_NONE_IF_EMPTY = BeforeValidator(_empty_is_none)
 _MEMBERS = Change("in place", "added and removed in place")
 
 
@@ -133,7 +124,8 @@ class WorkerGroup(Model):
     capacity: Annotated[Literal["on-demand", "spot"], _OF_A_NEW_GROUP] = "on-demand"
     """Purchase option of the nodes. spot needs `nodeProvisioning` Continuous, and excludes a training plan."""
     deep_health_checks: Annotated[tuple[Literal["InstanceStress", "InstanceConnectivity"], ...], IN_PLACE] = ()
-    """Checks that HyperPod runs on a new node before jobs may use it. Cannot be combined with taints. EKS only."""
+    """Checks that HyperPod runs on a new node before jobs may use it, for an hour or two (docs/health.md). Cannot be
+    combined with taints. On Slurm for GPUs alone."""
     labels: Annotated[dict[str, str], IN_PLACE] = Field(default_factory=dict)
     """Kubernetes labels of the nodes. EKS only."""
     taints: tuple[Taint, ...] | None = None
@@ -250,37 +242,6 @@ class Fsx(Model):
         return bool(self.home_file_system_id or self.home_storage_gib)
 
 
-class NetworkConfig(Model):
-    """Address blocks of a new VPC, or the ids of an existing one."""
-
-    cidr: Annotated[str, REFUSED] = "10.0.0.0/16"
-    """Address block of the new VPC."""
-    secondary_cidr: Annotated[str | None, _NONE_IF_EMPTY, REFUSED] = "10.1.0.0/16"
-    """Second address block of the new VPC, for the nodes. If empty, they get half of `cidr`."""
-    vpc_id: Annotated[VpcId | None, REFUSED] = None
-    """Existing VPC. Needs `privateSubnetId` and `securityGroupIds`, and excludes the address blocks."""
-    private_subnet_id: Annotated[SubnetId | None, REFUSED] = None
-    """Subnet of the existing VPC for the nodes and the file system."""
-    security_group_ids: Annotated[tuple[SecurityGroupId, ...], REFUSED] = ()
-    """Security groups of the nodes in the existing VPC."""
-    eks_subnet_ids: Annotated[tuple[SubnetId, ...], IN_PLACE] = ()
-    """Two subnets of the existing VPC, in different zones, for the EKS control plane. EKS only."""
-    egress: Annotated[Literal["open", "vpc-only"], IN_PLACE] = "open"
-    """What nodes can reach. open: the internet, through a NAT gateway. vpc-only: the VPC, and AWS services through VPC
-    endpoints that let only this account's requests and resources through. vpc-only on EKS needs `imageRegistry`."""
-    trusted: Annotated[tuple[TrustedOwner, ...], IN_PLACE] = ()
-    """Other accounts (12 digits) and organizations (o-...) whose identities and resources these endpoints also let
-    through. Needs `egress` vpc-only."""
-    image_registry: Annotated[ImageRegistry | None, IN_PLACE] = None
-    """Private registry with k8s-device-plugin, mpi-operator, training-operator and kueue in the charts' versions, and
-    with busybox:1.37.0 and node-problem-detector:v0.8.20. EKS only."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing leaves the VPC but through its endpoints."""
-        return self.egress == "vpc-only"
-
-
 class Security(Model):
     """Permissions, where AWS's examples allow more than a cluster needs, and encryption."""
 
@@ -298,7 +259,7 @@ class Security(Model):
     restricted also refuses root and capabilities. The project's own jobs pass both. EKS only."""
     worker_secrets: Annotated[StrictBool, IN_PLACE] = False
     """Let workers read secrets whose names begin with hyperpod/CLUSTER/."""
-    access_log_bucket: Annotated[BucketName | None, _NONE_IF_EMPTY, IN_PLACE] = None
+    access_log_bucket: Annotated[BucketName | None, NONE_IF_EMPTY, IN_PLACE] = None
     """Existing S3 bucket of this account and region for the access logs of the lifecycle bucket. Its policy must let
     logging.s3.amazonaws.com write, and a bucket for logs is encrypted with S3's own keys. Default: no access logs."""
     session_logs: Annotated[StrictBool, IN_PLACE] = False
@@ -325,10 +286,10 @@ class Settings(Model):
     size: Annotated[
         Literal["small", "medium", "large"], Change("in part", "in place; refused if the file system would shrink")
     ] = "small"
-    availability_zone_id: Annotated[str | None, _NONE_IF_EMPTY, REFUSED] = None
+    availability_zone_id: Annotated[str | None, NONE_IF_EMPTY, REFUSED] = None
     workers: Annotated[tuple[WorkerGroup, ...], _MEMBERS] = ()
     controller_instance_type: Annotated[str, REFUSED] = DEFAULT_CONTROLLER_TYPE
-    login: Annotated[Login | None, _NONE_IF_EMPTY, _MEMBERS] = None
+    login: Annotated[Login | None, NONE_IF_EMPTY, _MEMBERS] = None
     kubernetes_version: Annotated[str, Change("in part", "in place, one minor version up; otherwise refused")] = (
         DEFAULT_VERSION
     )
@@ -342,12 +303,12 @@ class Settings(Model):
     teams: Annotated[tuple[Team, ...], _MEMBERS] = ()
     fsx: Fsx = Fsx()
     network: NetworkConfig = NetworkConfig()
-    existing_role_arn: Annotated[RoleArn | None, _NONE_IF_EMPTY, REFUSED] = None
-    permissions_boundary_arn: Annotated[BoundaryArn | None, _NONE_IF_EMPTY, IN_PLACE] = None
+    existing_role_arn: Annotated[RoleArn | None, NONE_IF_EMPTY, REFUSED] = None
+    permissions_boundary_arn: Annotated[BoundaryArn | None, NONE_IF_EMPTY, IN_PLACE] = None
     security: Security = Security()
-    ssh_public_key: Annotated[SshPublicKey | None, _NONE_IF_EMPTY, AT_BOOT] = None
+    ssh_public_key: Annotated[SshPublicKey | None, NONE_IF_EMPTY, AT_BOOT] = None
     users: Annotated[tuple[User, ...], APPLIED] = ()
-    users_file: Annotated[str | None, _NONE_IF_EMPTY, APPLIED] = None
+    users_file: Annotated[str | None, NONE_IF_EMPTY, APPLIED] = None
     observability: Observability = Observability()
     alerts: Alerts = Alerts()
     validation: Annotated[StrictBool, IN_PLACE] = True
@@ -356,12 +317,12 @@ class Settings(Model):
     # Between four probes of half a second and the SlurmdTimeout in lifecycle/hyperpod_node/slurm_conf.py.
     lost_node_seconds: Annotated[StrictInt, AT_BOOT] = Field(DEFAULT_LOST_NODE_SECONDS, ge=2, le=60)
     health_policy: Annotated[Literal["report", "drain", "reboot", "replace"], AT_BOOT] = "drain"
-    health_checks: Annotated[str | None, _NONE_IF_EMPTY, AT_BOOT] = None
+    health_checks: Annotated[str | None, NONE_IF_EMPTY, AT_BOOT] = None
     node_recovery: Annotated[Literal["Automatic", "None"], IN_PLACE] = "Automatic"
     # None leaves the mode of the cluster as it is: one from before Continuous was the default may have another.
     node_provisioning: Annotated[
         Literal["Continuous"] | None,
-        _NONE_IF_EMPTY,
+        NONE_IF_EMPTY,
         Change("in place", "in place to Continuous, and AWS has no way back"),
     ] = "Continuous"
     tags: Annotated[dict[str, str], IN_PLACE] = Field(default_factory=dict)

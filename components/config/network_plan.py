@@ -132,7 +132,7 @@ def _existing(settings: Settings) -> Iterator[Problem]:
             )
     if settings.orchestrator == "eks" and len(set(net.eks_subnet_ids)) == 1:
         yield Problem(key=f"{key}.eksSubnetIds", what="one subnet", fix="EKS needs two, in different zones")
-    if net.closed:
+    if net.egress != "open":
         yield Problem(
             key=f"{key}.egress",
             what="has no meaning for an existing VPC",

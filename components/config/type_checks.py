@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..catalogue.accelerators import InstanceType, find, nearest
-from .model import Settings
+from .model import Settings, WorkerGroup
 from .problems import Problem
 from .resolved import Config
 from .taints import taints_of
@@ -15,13 +15,15 @@ _NO_BFLOAT16 = "T4"
 
 
 def type_problems(settings: Settings) -> Iterator[Problem]:
-    """What nodes with Arm processors cannot do here.
+    """What HyperPod does not test, and what nodes with Arm processors cannot do here.
 
     HyperPod has ARM64 images of every supported Kubernetes version and of Slurm 25.11 (SageMaker Developer Guide,
     "SageMaker HyperPod AMI releases for Amazon EKS", August 29, 2026, and "... for Slurm", September 17, 2026).
     """
     for number, group in enumerate(settings.groups):
         key = f"hyperpod:workers[{number}]"
+        if group.deep_health_checks:
+            yield from _untested(settings, f"{key}.deepHealthChecks", group)
         if (row := find(group.instance_type)) is None or row.architecture != "arm64":
             continue
         if settings.orchestrator == "slurm":
@@ -41,6 +43,19 @@ def type_problems(settings: Settings) -> Iterator[Problem]:
         for key, name in heads.items():
             if (row := find(name)) and row.architecture == "arm64":
                 yield from _without_packages(settings, key, name)
+
+
+def _untested(settings: Settings, key: str, group: WorkerGroup) -> Iterator[Problem]:
+    """Deep health checks are for accelerators, and with Slurm for GPUs (SageMaker Developer Guide, "Deep health checks"
+    of EKS and of Slurm clusters, instance type compatibility)."""
+    if not group.accelerated:
+        yield Problem(key=key, what=f"{group.instance_type} has no accelerators to check", fix="leave it out")
+    elif settings.orchestrator == "slurm" and settings.accelerator != "gpu":
+        yield Problem(
+            key=key,
+            what="with Slurm HyperPod has such checks for GPUs alone",
+            fix="leave it out with accelerator trainium",
+        )
 
 
 def _without_packages(settings: Settings, key: str, name: str) -> Iterator[Problem]:

@@ -149,6 +149,14 @@ def test_nodes_talk_freely_among_themselves_and_only_https_and_http_to_the_outsi
     assert not [r for r in of_type(state, "SecurityGroupIngressRule") if r.inputs.get("cidrIpv4") == "0.0.0.0/0"]
 
 
+def test_all_ports_of_the_outside_are_open_only_where_configured() -> None:
+    with few_files():
+        state = plan("dev", network={"egress": "open-all"}).state
+    outside = [r.inputs for r in of_type(state, "Rule") if r.inputs.get("cidrIpv4") == "0.0.0.0/0"]
+    assert [rule["ipProtocol"] for rule in outside] == ["-1"]
+    assert one(state, "security-nodes-egress-self").inputs["ipProtocol"] == "-1"
+
+
 def test_a_closed_network_has_no_way_out_and_every_endpoint() -> None:
     state = state_of("slurm-closed")
     assert not of_type(state, "NatGateway") + of_type(state, "InternetGateway") + of_type(state, "ec2/eip:Eip")

@@ -50,6 +50,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"fsx.compression": "NONE"},
         {"fsx.linkedBucket": "training-data"},
         {"network.secondaryCidr": "10.9.0.0/16"},
+        {"network.egress": "open-all"},
         {"network.egress": "vpc-only"},
         {"existingRoleArn": f"{ROLE}/team/hyperpod"},
         {"permissionsBoundaryArn": BOUNDARY},

@@ -165,6 +165,11 @@ BAD: Cases = {
         "hyperpod:network.egress",
         "you own its routes and endpoints",
     ),
+    "ports of an existing network": (
+        {"network": {**VPC, "egress": "open-all"}},
+        "hyperpod:network.egress",
+        "you own its routes and endpoints",
+    ),
     "blocks of an existing network": (
         {"network": {**VPC, "cidr": "10.0.0.0/16", "secondaryCidr": "10.1.0.0/16"}},
         "hyperpod:network.secondaryCidr",

@@ -191,6 +191,14 @@ BAD: Cases = {
         "hyperpod:workers[1].deepHealthChecks",
         "no accelerators",
     ),
+    "checks of GPUs of a Slurm cluster that has none": (
+        {
+            "accelerator": "trainium",
+            "workers": [{**GROUP, "instanceType": "ml.trn1.32xlarge", "deepHealthChecks": ["InstanceStress"]}],
+        },
+        "hyperpod:workers[0].deepHealthChecks",
+        "for GPUs alone",
+    ),
     "taints with deep health checks": (
         {**EKS, "workers": [{**GROUP, "deepHealthChecks": ["InstanceStress"], "taints": [TAINT]}, SYSTEM]},
         "hyperpod:workers[0].taints",
