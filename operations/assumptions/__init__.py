@@ -8,8 +8,9 @@ also has a sample answer of either kind, so that tests can check that its probe 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -74,8 +75,8 @@ class Samples(_Strict):
 class Assumption(_Strict):
     """A row.
 
-    ``only`` limits it to some stacks: by a setting's value (true for any), or a pattern of worker types or of the
-    region.
+    ``only`` limits it to some stacks: by a setting's value (true for any), or that of any worker group
+    (``workers.KEY``), or a pattern of worker types or of the region.
     """
 
     id: str
@@ -99,10 +100,11 @@ def _is(config: Config, key: str, wanted: Any) -> bool:
         return any(re.search(wanted, group.type.name) for group in config.worker_groups)
     if key == "region":
         return bool(re.search(wanted, config.region.name))
-    value: Any = config.settings
-    for part in key.split("."):
-        value = getattr(value, part)
-    return bool(value) == wanted if isinstance(wanted, bool) else bool(value == wanted)
+    whose: Sequence[Any] = (config.settings,)
+    if key.startswith("workers."):
+        whose, key = config.settings.groups, key.removeprefix("workers.")
+    values = [attrgetter(key)(one) for one in whose]
+    return any(bool(value) == wanted if isinstance(wanted, bool) else bool(value == wanted) for value in values)
 
 
 @cache

@@ -140,6 +140,9 @@ def test_a_row_is_asked_of_stacks_that_rely_on_it() -> None:
     assert ROWS["efa-p5-devices"].concerns(config("slurm-gpu"))
     assert not ROWS["efa-p5-devices"].concerns(config("dev"))
     assert not ROWS["aws-govcloud"].concerns(config("dev"))
+    spot = {"workers": [{"name": "workers", "instanceType": "ml.g5.16xlarge", "capacity": "spot"}]}
+    assert ROWS["slurm-spot"].concerns(config("dev", **spot))
+    assert not ROWS["slurm-spot"].concerns(config("dev"))
 
 
 def test_without_a_stack_the_register_is_listed_and_a_row_shown_in_full(capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,9 +163,9 @@ def test_without_a_stack_the_register_is_listed_and_a_row_shown_in_full(capsys: 
 @pytest.mark.parametrize(
     ("status", "said", "exit_code"),
     [
-        ("Automatic", "slurm 24.11.0\n", Exit.GOOD),
+        ("Automatic", "slurm 25.11.8\n", Exit.GOOD),
         ("Automatic", "slurm 23.02.1\n", Exit.FAILED),
-        ("None", "slurm 24.11.0\n", Exit.FAILED),
+        ("None", "slurm 25.11.8\n", Exit.FAILED),
         ("Automatic", "what?\n", Exit.CANNOT_KNOW),
     ],
 )
