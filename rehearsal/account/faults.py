@@ -15,25 +15,36 @@ FaultKind = Literal[
 ]
 Call = Literal["create", "update", "delete"]
 
-# Codes are those of the SageMaker API Reference, "Common Errors", of the EC2 API Reference, "Error codes", and of the
-# Cloud Control API User Guide, "Handler error codes". Where nodes fail to boot, DescribeCluster has prose alone
-# (FailureMessage): LifecycleScriptFailed is this project's own name. Of an API server out of reach pulumi-kubernetes
-# speaks (provider.go, clusterUnreachable), around the words of Go's net package.
-_NO_CAPACITY = (
-    "InsufficientInstanceCapacity",
-    "there is not enough capacity for the requested instance type in this Availability Zone",
+# Cloud Control's code of a resource that was made and does not work (User Guide, "Handler error codes").
+NOT_STABLE = "NotStabilized"
+# What DescribeCluster then gives as FailureMessage (awslabs/awsome-distributed-ai, issues 204 and 188, and awslabs/
+# agent-plugins, hyperpod-cluster-debugger).
+NO_CAPACITY = "We currently do not have sufficient capacity for the requested instance type(s). Please try again."
+SCRIPTS_FAILED = (
+    "Lifecycle scripts did not run successfully. Ensure the scripts exist in provided S3 path, are accessible, and run "
+    "without errors. Please see CloudWatch logs for lifecycle script execution details."
 )
+NO_NETWORK = "Instance bootstrap failed due to network misconfiguration"
+# Other codes and words are those of the SageMaker API Reference, "Common Error Types", of Terraform's AWS provider,
+# which Pulumi's is built on (fsx/lustre_file_system.go), and of pulumi-kubernetes (provider.go, clusterUnreachable)
+# around the words of Go's net package.
 _MESSAGES: dict[str, tuple[str, str]] = {
-    "error": ("InternalFailure", "injected failure"),
-    "throttling": ("ThrottlingException", "Rate exceeded"),
-    "capacity": _NO_CAPACITY,
-    "controller-capacity": _NO_CAPACITY,
-    "lifecycle": (
-        "LifecycleScriptFailed",
-        "a lifecycle script exited with a non-zero code on an instance of the group; its log is in CloudWatch "
-        "under /aws/sagemaker/Clusters, stream LifecycleConfig/<group>/<instance>",
+    "error": (
+        "InternalFailure",
+        "The request processing has failed because of an unknown error, exception or failure.",
     ),
-    "unavailable": ("NotStabilized", "it was created, but did not become available"),
+    "throttling": ("ThrottlingException", "Rate exceeded"),
+    "capacity": (NOT_STABLE, NO_CAPACITY),
+    "controller-capacity": (NOT_STABLE, NO_CAPACITY),
+    "lifecycle": (
+        NOT_STABLE,
+        f'Instance i-0b66516c4a8bfcea4 failed to provision with the following error: "{SCRIPTS_FAILED}" Note that '
+        "multiple instances may be impacted.",
+    ),
+    "unavailable": (
+        NOT_STABLE,
+        "unexpected state 'FAILED', wanted target 'AVAILABLE'. last error: %!s(<nil>)",
+    ),
     "unreachable": (
         "Unreachable",
         "configured Kubernetes cluster is unreachable: unable to load schema information from the API server: "

@@ -13,6 +13,7 @@ from . import eks
 from .books import Books, Inputs, Live, Refused
 from .ec2 import lacks_rule_to_itself
 from .endpoints import blocks
+from .faults import NO_NETWORK, NOT_STABLE, SCRIPTS_FAILED
 from .grants import granted, role_statements
 from .keys import check_bucket, check_volumes
 from .kinds import register
@@ -89,9 +90,9 @@ def _check_role(account: Books, cluster: str, group: Mapping[str, Any]) -> None:
             )
         if blocks(account, action, resource, context):
             raise Refused(
-                "LifecycleScriptFailed",
-                f"instances of {group['instanceGroupName']} cannot {action} {resource}: no VPC endpoint policy allows "
-                f"the {action} action",
+                NOT_STABLE,
+                f"{SCRIPTS_FAILED} Instances of {group['instanceGroupName']} cannot {action} {resource}: no VPC "
+                f"endpoint policy allows the {action} action",
             )
 
 
@@ -179,7 +180,7 @@ def _check_network(account: Books, i: Inputs) -> None:
         missing = [service for service in _BOOT_SERVICES if service not in services] + ([] if s3 else ["s3"])
         if missing:
             raise Refused(
-                "LifecycleScriptFailed", f"nodes in {subnet} reach neither a NAT gateway nor {', '.join(missing)}"
+                NOT_STABLE, f"{NO_NETWORK}: nodes in {subnet} reach neither a NAT gateway nor {', '.join(missing)}"
             )
 
 

@@ -42,7 +42,7 @@ def _accelerated(group: Mapping[str, Any]) -> bool:
 
 def note(live: Live, short: Mapping[str, int], why: Refused) -> None:
     """Have a cluster go without these instances."""
-    live.notes[_NOTE] = json.dumps({"groups": dict(short), "why": str(why)})
+    live.notes[_NOTE] = json.dumps({"groups": dict(short), "why": str(why).removeprefix(f"{why.code}: ")})
 
 
 def missing(live: Live) -> dict[str, int]:

@@ -29,6 +29,8 @@ COUNTED = {
     "aws:amp/scraper:Scraper": Counted("prometheus-scrapers", 10, "ServiceQuotaExceededException"),
     "aws:grafana/workspace:Workspace": Counted("grafana-workspaces", 5, "ServiceQuotaExceededException"),
 }
+# EC2 API Reference, "Error codes for the Amazon EC2 API".
+_WORDS = {"vpcs": "VPCs", "elastic-ips": "addresses"}
 
 
 def parse_quota(text: str) -> tuple[str, int]:
@@ -46,7 +48,7 @@ def check_quota(account: Books, type_token: str, inputs: Inputs) -> None:
     name, default, code = COUNTED[type_token]
     limit = account.quotas.get(name, default)
     if sum(1 for live in account.live.values() if live.type == type_token) >= limit:
-        raise Refused(code, f"the maximum number of {name.replace('-', ' ')} has been reached: {limit}")
+        raise Refused(code, f"The maximum number of {_WORDS.get(name, name.replace('-', ' '))} has been reached.")
 
 
 def check_instances(account: Books, groups: Sequence[Mapping[str, Any]]) -> None:
@@ -59,6 +61,7 @@ def check_instances(account: Books, groups: Sequence[Mapping[str, Any]]) -> None
         if limit is not None and count > limit:
             raise Refused(
                 "ResourceLimitExceeded",
-                f"the account-level service limit '{instance_type} for cluster usage' is {limit} Instances, "
-                f"and the request is for {count}; use AWS Service Quotas to request an increase",
+                f"The account-level service limit '{instance_type} for cluster usage' is {limit} Instances, with "
+                f"current utilization of 0 Instances and a request delta of {count} Instances. Please use AWS Service "
+                "Quotas to request an increase for this quota.",
             )

@@ -186,13 +186,13 @@ DRILLS: tuple[Drill[Ground], ...] = (
     _late(
         "capacity",
         "AWS has no instances with accelerators in the zone when it starts the nodes",
-        r"^hyperpod-cluster is InService without \d+ of \d+ .*InsufficientInstanceCapacity",
+        r"^hyperpod-cluster is InService without \d+ of \d+ .*currently do not have sufficient capacity",
         lambda: Fault(HYPERPOD_CLUSTER, "capacity"),
     ),
     _late(
         "controller-capacity",
         "AWS has no instance for the Slurm controller in the zone",
-        "^hyperpod-cluster .*create failed: InsufficientInstanceCapacity",
+        "^hyperpod-cluster .*create failed: NotStabilized: We currently do not have sufficient capacity",
         lambda: Fault(HYPERPOD_CLUSTER, "controller-capacity"),
         _on_slurm,
     ),
@@ -220,13 +220,13 @@ DRILLS: tuple[Drill[Ground], ...] = (
     _late(
         "script-on-all",
         "the lifecycle script fails on every node of a new cluster",
-        "^hyperpod-cluster .*LifecycleScriptFailed: .*LifecycleConfig/",
+        "^hyperpod-cluster .*Lifecycle scripts did not run successfully",
         lambda: Fault(HYPERPOD_CLUSTER, "lifecycle"),
     ),
     _late(
         "fsx-unavailable",
         "the file system is created but never becomes available",
-        "LustreFileSystem.*NotStabilized",
+        "LustreFileSystem.*unexpected state 'FAILED'",
         lambda: Fault("aws:fsx/lustreFileSystem:LustreFileSystem", "unavailable"),
     ),
     Drill(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from ..account.faults import SCRIPTS_FAILED
 from ..checks import require
 from ..nodes.agent import Lifecycle
 from ..nodes.cluster import Cluster, Metadata
@@ -55,7 +56,7 @@ def _drill(cluster: Cluster, broken: _Broken) -> Finding:
     said = run.last_line
     again = _boot(cluster, _Broken(environment={}))
     require(again.code == 0, f"{again.host.name}, when all is well again: {again.last_line}")
-    return Finding(f"LifecycleScriptFailed: {said}", seconds=time.monotonic() - began)
+    return Finding(f"{SCRIPTS_FAILED} {said}", seconds=time.monotonic() - began)
 
 
 def _skew(cluster: Cluster, broken: bool) -> None:

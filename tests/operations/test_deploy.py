@@ -21,7 +21,7 @@ from operations.deployment import deploy, engines, errors, leftovers, rehearse
 from operations.deployment.engines import Engine
 from operations.deployment.leftovers import Audit, Leftover
 from operations.target import Target
-from rehearsal.account import Account
+from rehearsal.account import Account, Fault
 from stack.advice import next_step
 from stack.commands import Command, CommandRun
 from stack.events import Event
@@ -113,7 +113,7 @@ def test_the_first_cause_is_named_and_the_rest_stays_the_rest(engine_kind: str, 
         assert (report.succeeded, report.code) == (False, Exit.FAILED)
         assert report.cause is not None
         assert (report.cause.resource, report.cause.type) == ("later", LOGS)
-        assert report.cause.text == "InternalFailure: injected failure"
+        assert report.cause.text == str(Fault().error())
         assert report.others == []
         assert "deploy again" in report.next_step
         deploy.keep(chosen, report)
@@ -127,9 +127,9 @@ def test_the_first_cause_is_named_and_the_rest_stays_the_rest(engine_kind: str, 
 @pytest.mark.parametrize(
     ("cause", "step"),
     [
-        ("InsufficientInstanceCapacity: not enough in this zone", "another zone"),
+        ("InsufficientInstanceCapacity: We currently do not have sufficient p5.48xlarge capacity", "another zone"),
         ("We currently do not have sufficient capacity; insufficient capacity in usw2-az2", "another zone"),
-        ("LifecycleScriptFailed: exited with a non-zero code", "last line of the node's log"),
+        ("Lifecycle scripts did not run successfully. Ensure the scripts exist", "last line of the node's log"),
         ("ResourceLimitExceeded: ml.p5.48xlarge for cluster usage is 0", "quotas dev"),
         ("AccessDenied: not authorized to perform iam:CreateRole", "allow this principal"),
         ("DependencyViolation: the vpc has dependencies", "errors dev"),
@@ -144,7 +144,7 @@ def test_the_first_cause_is_named_and_the_rest_stays_the_rest(engine_kind: str, 
         ("unable to replace resource as it is currently marked for protection", "protect false"),
         ("Operation failed: ExpiredTokenException", "log in to AWS again"),
         ("updating urn:pulumi:dev::p::aws:iam/role:Role::r: operation error IAM: NoSuchEntity", "pulumi refresh"),
-        ("storage-lustre: create failed: NotStabilized: it was created", "--lose and its name"),
+        ("storage-lustre: create failed: unexpected state 'FAILED', wanted target 'AVAILABLE'", "--lose and its name"),
     ],
 )
 def test_the_next_step_fits_the_cause(cause: str, step: str) -> None:

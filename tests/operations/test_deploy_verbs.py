@@ -75,7 +75,7 @@ def test_a_failed_deployment_reads_well(small: Target, capsys: pytest.CaptureFix
     lines = out.splitlines()
     assert lines[0].startswith("Rehearsed up of dev failed after 0:0")
     assert lines[1] == "What failed first:"
-    assert lines[2].strip().startswith(f"later ({LOGS}): InsufficientInstanceCapacity")
+    assert lines[2].strip().startswith(f"later ({LOGS}): NotStabilized: We currently do not")
     assert lines[-2].startswith("Next: AWS has no such instances in this zone now")
     assert lines[-1] == "More: hyperpod explain HP017, or docs/troubleshooting.md#hp017"
 

@@ -100,7 +100,7 @@ def nothing_else(aws: StubbedAws, *ids: str) -> None:
 def test_causes_are_told_newest_first_with_the_next_step(
     pages: int, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    put(aws, failure="InsufficientInstanceCapacity: no ml.g5.16xlarge in usw2-az2", trail=pages)
+    put(aws, failure="We currently do not have sufficient capacity for the requested instance type(s).", trail=pages)
     on(aws)
     code, document = run_json(capsys, "errors", "dev")
     assert code == Exit.FAILED

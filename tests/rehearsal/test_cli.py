@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 
+from rehearsal.account.faults import NO_CAPACITY
 from rehearsal.checks import Findings
 from rehearsal.cli import main
 from rehearsal.commands import end
@@ -76,10 +77,10 @@ def test_a_failed_deployment_is_1_and_names_resource_and_cause(
     printed = capsys.readouterr().out
     found = json.loads(result.read_text())
     assert [(one["name"], one["operation"]) for one in found["failed"]] == [("hyperpod-cluster", "create")]
-    assert "InsufficientInstanceCapacity" in found["cause"]
+    assert NO_CAPACITY in found["cause"]
     assert found["next_step"].startswith("AWS has no such instances")
     assert found["next_step"] in page.read_text()
-    assert "hyperpod-cluster (aws-native:sagemaker:Cluster): create failed: InsufficientInstanceCapacity" in printed
+    assert "hyperpod-cluster (aws-native:sagemaker:Cluster): create failed: NotStabilized: We currently" in printed
     assert "  Next: AWS has no such instances in this zone now. Workers: HyperPod goes" in printed
     assert "nothing is left in the account" in printed
 

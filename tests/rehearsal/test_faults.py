@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from rehearsal.account import RETRIES, Account, Fault, Refused
-from rehearsal.account.faults import parse_fault
+from rehearsal.account.faults import NO_CAPACITY, SCRIPTS_FAILED, parse_fault
 from rehearsal.engines.deployment import destroy, up
 from rehearsal.engines.embedded import DeploymentError, Engine
 from stack.events import Event
@@ -54,7 +54,7 @@ def test_a_failure_of_each_kind_of_resource_in_each_component_is_named_and_leave
         assert not up(loaded, account).failure
     assert found.keys() == _kinds(stack).keys()
     for (type_token, _), after in found.items():
-        cause = f"{after.name} ({type_token}): create failed: InternalFailure: injected failure"
+        cause = f"{after.name} ({type_token}): create failed: {Fault().error()}"
         assert after.failure.startswith(cause)
         assert (after.kept, after.leftovers) == ([], []), f"after a failure of {after.name}"
 
@@ -105,8 +105,8 @@ def test_a_failed_cluster_says_why_and_destroy_leaves_nothing(kind: str) -> None
         failed = up(project(), account)
         expected = {
             "error": "InternalFailure",
-            "controller-capacity": "InsufficientInstanceCapacity",
-            "lifecycle": "LifecycleConfig/",
+            "controller-capacity": NO_CAPACITY,
+            "lifecycle": SCRIPTS_FAILED,
         }[kind]
         assert failed.failure.startswith("hyperpod-cluster (aws-native:sagemaker:Cluster): create failed: ")
         assert expected in failed.failure
@@ -154,7 +154,7 @@ def test_a_quota_that_is_too_small_is_named(quota: dict[str, int], resource: str
 def test_the_nth_create_can_be_made_to_fail_and_fails_at_once() -> None:
     events: list[Event] = []
     with Account("us-west-2", faults=[parse_fault("#1")]) as account, few_files():
-        assert "injected failure" in up(project(), account, on_event=events.append).failure
+        assert "InternalFailure" in up(project(), account, on_event=events.append).failure
     (failed,) = (event.resource for event in events if event.phase == "failed")
     assert failed.finish == failed.start
 

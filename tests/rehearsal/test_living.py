@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rehearsal.account import Account
+from rehearsal.account.faults import NO_CAPACITY
 from rehearsal.engines.deployment import destroy, up
 from rehearsal.engines.program import ProgramError
 from stack.advice import next_step
@@ -38,5 +39,5 @@ def test_another_zone_or_instance_type_is_refused_and_the_advice_for_both_works(
 
 
 def test_without_capacity_the_advice_is_to_destroy_the_stack_before_changing_the_zone() -> None:
-    advice = next_step("InsufficientInstanceCapacity: there is not enough capacity", "dev")
+    advice = next_step(NO_CAPACITY, "dev")
     assert advice.index("hyperpod destroy dev") < advice.index("availabilityZoneId")

@@ -104,7 +104,7 @@ def test_a_failed_resource_is_named_with_its_cause_and_destroy_leaves_nothing(pr
     text = "logs = aws.cloudwatch.LogGroup('logs', name='a')\naws.cloudwatch.LogGroup('later', name=logs.arn)\n"
     with Account("us-west-2", faults=[Fault(target="later")]) as account:
         run = rehearse_on_real_engine(program(text), account, print)
-    assert run.failure == f"later ({LOGS}): InternalFailure: injected failure"
+    assert run.failure == f"later ({LOGS}): {Fault().error()}"
     # The stack itself and the provider count as well as the one resource that came up.
     assert run.counts["destroy"] == {"delete": 2}
     assert run.leftovers == []
