@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 import pulumi_aws_native as aws_native
-from pulumi import ComponentResource, CustomTimeouts, Input, Output, ResourceOptions
+from pulumi import CustomTimeouts, Input, Output, ResourceOptions
 
 from .config import InstanceGroup
 from .context import Context
 from .lifecycle_bucket import ENTRY_POINT
-from .orchestrator import Orchestrator
+from .orchestrator import Cluster, Orchestrator
 from .policies import allow, document
 
 sagemaker = aws_native.sagemaker
@@ -42,7 +42,7 @@ class HyperPodArgs:
     ready: Sequence[pulumi.Resource]
 
 
-class HyperPod(ComponentResource):
+class HyperPod(Cluster):
     """Owns the HyperPod cluster, and with EKS the EBS driver's permissions on its nodes.
 
     It uses Cloud Control (pulumi-aws-native), because pulumi-aws has no HyperPod cluster. It does not wait for FSx:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import pulumi
 import pulumi_aws_native as aws_native
-from pulumi import Input
+from pulumi import ComponentResource, Input, Output
 
 from .config import InstanceGroup
 from .context import Context
@@ -35,6 +35,12 @@ class GroupConfig:
     kubernetes_config: aws_native.sagemaker.ClusterKubernetesConfigArgs | None = None
 
 
+class Cluster(ComponentResource):
+    """What an orchestrator sees of the HyperPod cluster."""
+
+    arn: Output[str]
+
+
 class Orchestrator(Protocol):
     """``orchestrator`` is the cluster's own input. The cluster waits for ``ready``. ``outputs`` are the stack's.
 
@@ -50,7 +56,7 @@ class Orchestrator(Protocol):
         """What an instance group has for this orchestrator."""
         ...
 
-    def prepare_training(self, cluster: pulumi.Resource, storage: Storage, groups: Sequence[Input[str]]) -> None:
+    def prepare_training(self, cluster: Cluster, storage: Storage, groups: Sequence[Input[str]]) -> None:
         """Make what jobs need besides the cluster, whose nodes it may need. ``groups`` are the file system's security
         groups."""
         ...

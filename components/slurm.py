@@ -10,7 +10,7 @@ import pulumi_aws_native as aws_native
 from pulumi import ComponentResource, Input, ResourceOptions
 
 from .config import InstanceGroup
-from .orchestrator import GroupConfig, OrchestratorArgs
+from .orchestrator import Cluster, GroupConfig, OrchestratorArgs
 from .storage import Storage
 
 _NODE_TYPES = {"controller": "Controller", "login": "Login", "worker": "Compute"}
@@ -61,7 +61,7 @@ class Slurm(ComponentResource):
             )
         )
 
-    def prepare_training(self, cluster: pulumi.Resource, storage: Storage, groups: Sequence[Input[str]]) -> None:
+    def prepare_training(self, cluster: Cluster, storage: Storage, groups: Sequence[Input[str]]) -> None:
         """Nothing: the nodes' scripts set up what Slurm's jobs need."""
 
 

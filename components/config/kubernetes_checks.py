@@ -230,7 +230,13 @@ def _teams(settings: Settings) -> Iterator[Problem]:
                 what=f'"{team.name}" has {len(team.name)} characters',
                 fix=f"at most {limit} with task governance, where namespace and quota carry it",
             )
-        elif team.name in RESERVED:
+        if settings.charts.queues != "task-governance" and team.fair_share_weight is not None:
+            yield Problem(
+                key=f"{key}.fairShareWeight",
+                what=f"charts.queues is {settings.charts.queues}, which knows no weights",
+                fix="leave it out, or set charts.queues to task-governance",
+            )
+        if team.name in RESERVED:
             yield Problem(
                 key=f"{key}.name",
                 what=f'"{team.name}" is taken by Kubernetes, a chart or this program',

@@ -156,11 +156,11 @@ class Team(Model):
     """Name of the team and of its namespace; with task governance the namespace is hyperpod-ns-NAME."""
     role_arns: Annotated[tuple[RoleArn, ...], IN_PLACE] = ()
     """IAM roles that may use the namespace."""
-    accelerators: Annotated[
-        StrictInt | None,
-        Change("in place", "in place; with task governance, only `hyperpod governance` applies it"),
-    ] = Field(None, ge=0)
+    accelerators: Annotated[StrictInt | None, IN_PLACE] = Field(None, ge=0)
     """Guaranteed number of devices (GPUs or Trainium chips). Default: an equal share."""
+    fair_share_weight: Annotated[StrictInt | None, IN_PLACE] = Field(None, ge=0, le=100)
+    """Weight by which the team borrows devices that other teams leave idle, 0 to 100. Default: 50. Task governance
+    only."""
     volumes_gib: Annotated[StrictInt, IN_PLACE] = Field(2000, alias="volumesGiB", ge=0)
     """Total capacity of the volumes of class gp3 that the team may create, GiB."""
     file_systems_gib: Annotated[StrictInt | None, IN_PLACE] = Field(None, alias="fileSystemsGiB", ge=0)

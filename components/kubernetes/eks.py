@@ -17,7 +17,7 @@ from ..catalogue.kubernetes_versions import KUBERNETES_VERSIONS, WARNED_DAYS, ex
 from ..config import InstanceGroup
 from ..image_repository import ImageRepository, ImageRepositoryArgs
 from ..names import Names
-from ..orchestrator import GroupConfig, OrchestratorArgs
+from ..orchestrator import Cluster, GroupConfig, OrchestratorArgs
 from ..storage import Storage
 from . import metrics_scraper
 from .access import EksAccess, EksAccessArgs
@@ -137,7 +137,7 @@ class Eks(ComponentResource):
         """A group's labels and taints."""
         return GroupConfig(kubernetes_config=_labels_and_taints(group))
 
-    def prepare_training(self, cluster: pulumi.Resource, storage: Storage, groups: Sequence[Input[str]]) -> None:
+    def prepare_training(self, cluster: Cluster, storage: Storage, groups: Sequence[Input[str]]) -> None:
         """Storage classes, the teams' namespaces, their queues and SageMaker's add-ons, which need nodes; its last."""
         context, network = self._args.context, self._args.network
         self._addons.of_sagemaker(cluster)
@@ -156,6 +156,7 @@ class Eks(ComponentResource):
                 subnet_id=network.private_subnet_id,
                 storage_groups=groups,
                 cluster=cluster,
+                tags=context.tags,
                 empties=self._addons.empties,
             ),
             ResourceOptions(parent=self, providers=[self._kubernetes], aliases=[_WITHOUT_PARENT]),

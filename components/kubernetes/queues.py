@@ -226,8 +226,7 @@ def _quota(group: InstanceGroup, share: float, before: float, devices: Sequence[
     part_of_node = 1.0 if group.type.accelerator else _JOBS_SHARE_OF_SYSTEM_NODE
 
     def whole(each: float) -> int:
-        total = each * group.count * part_of_node
-        return int(total * (before + share) + 1e-9) - int(total * before + 1e-9)
+        return whole_part(each * group.count * part_of_node, share, before)
 
     def part(each: float) -> str:
         return str(whole(each))
@@ -240,6 +239,11 @@ def _quota(group: InstanceGroup, share: float, before: float, devices: Sequence[
         EFA_RESOURCE: part(efa_interfaces(group)),
         **{device: part(group.type.accelerators) if device in own else "0" for device in devices},
     }
+
+
+def whole_part(total: float, share: float, before: float) -> int:
+    """A share of ``total`` in whole ones; with ``before`` as in ``cluster_queue``."""
+    return int(total * (before + share) + 1e-9) - int(total * before + 1e-9)
 
 
 def binary_quantity(amount: int) -> str:

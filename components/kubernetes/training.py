@@ -9,7 +9,9 @@ import pulumi
 from pulumi import ComponentResource, Input, ResourceOptions
 
 from ..config import Config
+from ..orchestrator import Cluster
 from .admission import Admission
+from .compute_quotas import ComputeQuotas, ComputeQuotasArgs
 from .directories import Directories, DirectoriesArgs, FileSystem
 from .metrics_scraper import sources
 from .queues import Queues, QueuesArgs, shares
@@ -20,20 +22,21 @@ from .training_namespace import TrainingNamespace, TrainingNamespaceArgs
 @dataclass(frozen=True, kw_only=True)
 class TrainingArgs:
     """What it is made from. ``cluster`` is the HyperPod cluster, whose nodes run what needs pods; ``empties``:
-    as in ``EksAddons``; ``cluster_id`` the stack's; ``key`` the customer key's ARN."""
+    as in ``EksAddons``; ``cluster_id`` and ``tags`` the stack's; ``key`` the customer key's ARN."""
 
     config: Config
     cluster_id: str
     file_system: FileSystem
     subnet_id: Input[str]
     storage_groups: Sequence[Input[str]]
-    cluster: pulumi.Resource
+    cluster: Cluster
     empties: Sequence[pulumi.Resource]
+    tags: Mapping[str, str]
     key: Input[str] | None = None
 
 
 class Training(ComponentResource):
-    """Owns the storage classes, the rules for everybody, a namespace for each team, and with Kueue their queues.
+    """Owns the storage classes, the rules for everybody, a namespace for each team, and their queues or quotas.
 
     Needs the cluster's Kubernetes provider. The HyperPod cluster does not wait for any of it.
     """
@@ -41,6 +44,7 @@ class Training(ComponentResource):
     def __init__(self, name: str, args: TrainingArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Training", name, None, opts)
         queued = args.config.settings.charts.queues != "none"
+        governed = args.config.settings.charts.queues == "task-governance"
         child, settings, groups = ResourceOptions(parent=self), args.config.settings, args.config.training_groups
         KubernetesStorage(
             f"{name}-storage",
@@ -74,7 +78,7 @@ class Training(ComponentResource):
                     groups=groups,
                     # Queues divide, and lend what is idle; without them only quotas separate teams.
                     share=1.0 if queued else part[namespace],
-                    governed=settings.charts.queues == "task-governance",
+                    governed=governed,
                     file_system=args.file_system,
                     separate=bool(settings.teams),
                     linked_data=bool(settings.fsx.linked_bucket),
@@ -90,6 +94,18 @@ class Training(ComponentResource):
         }
         if queues:
             queues.let_in(homes)
+        if governed:
+            ComputeQuotas(
+                f"{name}-quotas",
+                ComputeQuotasArgs(
+                    config=args.config,
+                    shares=part,
+                    cluster_arn=args.cluster.arn,
+                    namespaces=homes,
+                    tags=args.tags,
+                ),
+                child,
+            )
         self.register_outputs({})
 
     def _queues(self, name: str, args: TrainingArgs, part: Mapping[str, float]) -> Queues:

@@ -75,6 +75,8 @@ def deploy_command(
       hyperpod deploy dev --rehearse --fail hyperpod-cluster=capacity
     """
     chosen = _load(stack, rehearse, fail, config)
+    if not rehearse:
+        governance.begin(chosen)
     with open_engine(chosen, rehearse, fail, create=True, install_cli=install_cli) as (engine, _):
         discarded = settle(chosen, engine, as_json, rehearse=rehearse, lose=lose or ())
         planned = deploy.run(chosen, engine, "preview")

@@ -13,14 +13,15 @@ from ..kubernetes.governance import apply, remove
 def governance_command(
     stack: console.Stack,
     take_away: Annotated[
-        bool, typer.Option("--remove", help="Remove the policy and the quotas, before a destroy.")
+        bool, typer.Option("--remove", help="Remove the policy, before a destroy by Pulumi alone.")
     ] = False,
     as_json: console.Json = False,
 ) -> None:
     """Apply task governance as configured.
 
-    Creates or updates SageMaker's job priorities and each team's compute quota. Run it after every deploy that changes
-    teams or workers, on stacks with hyperpod:charts.queues set to task-governance.
+    Creates or updates the cluster's policy: SageMaker's job priorities, and that teams share by weight what is idle.
+    Run it once after the first deploy with hyperpod:charts.queues set to task-governance. The teams' quotas are
+    resources of the stack.
 
     \b
       hyperpod governance eks-gpu

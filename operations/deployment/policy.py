@@ -43,10 +43,10 @@ _NO_EDIT = ("iam:CreatePolicyVersion", "iam:DeletePolicy", "iam:DeletePolicyVers
 # What pulumi-aws asks by a filter, and not by the name: AWS decides about it on everything of the type
 # (hashicorp/terraform-provider-aws, issue 35737).
 _UNNAMED = ("rds:DescribeDBInstances",)
-_FOR_EKS = {"image", "kubeconfig", "governance"}
-# Whoever deletes a cluster on EKS must be able to list and delete these (SageMaker Developer Guide, "IAM users for
-# cluster admin", and HyperPod task governance, "Troubleshoot").
-_GOVERNED = {"destroy", "governance"}
+_FOR_EKS = {"image", "kubeconfig"}
+# Whoever deletes a cluster on EKS must be able to list and delete what this verb makes (SageMaker Developer Guide, "IAM
+# users for cluster admin", and HyperPod task governance, "Troubleshoot").
+_GOVERNANCE = "governance"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +170,7 @@ class _Grants:
     def add_question(self, question: Question, places: set[Place]) -> None:
         """Grant what a verb asks."""
         action = _action(question.action)
-        if (set(question.verbs) <= _FOR_EKS or set(question.verbs) == _GOVERNED) and not self._places.on_eks:
+        if (set(question.verbs) <= _FOR_EKS or _GOVERNANCE in question.verbs) and not self._places.on_eks:
             return
         if question.on == "session":
             for arn, condition in self._places.sessions(question.action):

@@ -1,7 +1,8 @@
-"""``governance``: SageMaker's task governance for the stack: the cluster's policy, and a compute quota for each team.
+"""``governance``: the cluster's policy for SageMaker's task governance: the priorities, and that teams share fairly.
 
-Neither CloudFormation nor Cloud Control supports them, so the stack cannot own them. Each run brings them to the
-configuration; before a destroy they are removed.
+The teams' compute quotas are resources of the stack (``components/kubernetes/compute_quotas.py``). For the policy,
+AWS::SageMaker::ClusterSchedulerConfig, pulumi-aws-native has no type up to 1.84.0, the newest of November 2026. Each
+run brings the policy to what the program says; before a destroy it is removed.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from components.config import Config
 from components.config.kubernetes_checks import quota_name
-from components.kubernetes.queues import shares
+from components.kubernetes.compute_quotas import DESCRIPTION
 from stack.failures import Failure, bad_input
 
 from ..console import note
@@ -49,16 +49,10 @@ class _Kind:
 
     title: str
     operation: str
-    key: str
-    summaries: str
 
     @property
     def id_key(self) -> str:
         return f"{self.operation}Id"
-
-    @property
-    def version_key(self) -> str:
-        return f"{self.operation}Version"
 
     @property
     def snake(self) -> str:
@@ -69,125 +63,132 @@ class _Kind:
         """One of the kind's operations."""
         return dict(getattr(chosen.aws.client("sagemaker"), f"{verb}{self.snake}")(**arguments))
 
+    def listed(self, chosen: Target, arn: str, **more: Any) -> Iterator[dict[str, Any]]:
+        """The summaries of those of the cluster that are not deleted."""
+        found = chosen.aws.pages(
+            "sagemaker", f"list{self.snake}s", f"{self.operation}Summaries", ClusterArn=arn, **more
+        )
+        return (one for one in found if one["Status"] != "Deleted")
 
-POLICY = _Kind("policy", "ClusterSchedulerConfig", "SchedulerConfig", "ClusterSchedulerConfigSummaries")
-QUOTA = _Kind("quota", "ComputeQuota", "ComputeQuotaConfig", "ComputeQuotaSummaries")
+
+POLICY = _Kind("policy", "ClusterSchedulerConfig")
+QUOTA = _Kind("quota", "ComputeQuota")
 
 
-def wanted(config: Config) -> Iterator[tuple[_Kind, str, dict[str, Any], dict[str, Any]]]:
-    """Kind, name, configuration, and what else a create needs; the policy first."""
-    cluster = config.settings.cluster_name
+def wanted() -> dict[str, Any]:
+    """The policy's configuration."""
     classes = [{"Name": name, "Weight": weight} for name, weight in PRIORITIES.items()]
-    yield POLICY, f"{cluster}-policy", {"PriorityClasses": classes, "FairShare": "Enabled"}, {}
-    totals: dict[str, int] = {}
-    for group in config.training_groups:
-        totals[group.type.name] = totals.get(group.type.name, 0) + group.count * group.type.accelerators
-    teams = {team.name: team.accelerators for team in config.settings.namespaces}
-    for team, share in shares(teams, sum(totals.values())).items():
-        resources = [{"InstanceType": kind, "Accelerators": int(n * share + 1e-9)} for kind, n in totals.items()]
-        quota = {
-            "ComputeQuotaResources": resources,
-            "ResourceSharingConfig": {"Strategy": "LendAndBorrow", "BorrowLimit": 500},
-            "PreemptTeamTasks": "LowerPriority",
-        }
-        yield QUOTA, quota_name(cluster, team), quota, {"ComputeQuotaTarget": {"TeamName": team, "FairShareWeight": 50}}
+    return {"PriorityClasses": classes, "FairShare": "Enabled"}
 
 
 def apply(chosen: Target, pause: float = _PAUSE_SECONDS) -> list[Change]:
-    """Make policy and quotas what the configuration says. Raises Failure where SageMaker cannot."""
-    _require(chosen)
-    arn = str(chosen.cluster["ClusterArn"])
-    changes = list(_drop_quotas_of_others(chosen, arn, pause))
-    for kind, name, configuration, more in wanted(chosen.config):
-        summary = _at_rest(chosen, kind, arn, name, pause)
-        if summary is None:
-            made = kind.call(chosen, "create", Name=name, ClusterArn=arn, **{kind.key: configuration}, **more)
-            _settle(chosen, kind, made[kind.id_key], name, pause)
-            changes.append(Change(what=f"{kind.title} {name}", done="created"))
-            continue
-        found = kind.call(chosen, "describe", **{kind.id_key: summary[kind.id_key]})
-        if found["Status"] != _TRY_AGAIN and _contains(found.get(kind.key) or {}, configuration):
-            changes.append(Change(what=f"{kind.title} {name}", done="unchanged"))
-            continue
-        version = found[kind.version_key]
-        kind.call(
-            chosen,
-            "update",
-            **{kind.id_key: summary[kind.id_key], "TargetVersion": version, kind.key: configuration},
-        )
-        _settle(chosen, kind, summary[kind.id_key], name, pause)
-        changes.append(Change(what=f"{kind.title} {name}", done="updated"))
-    return changes
+    """Make the policy what the program says. Raises Failure where SageMaker cannot."""
+    arn, name = _cluster(chosen), _policy_name(chosen)
+    what, configuration = f"{POLICY.title} {name}", wanted()
+    summary = _at_rest(chosen, arn, name, pause)
+    if summary is None:
+        made = POLICY.call(chosen, "create", Name=name, ClusterArn=arn, SchedulerConfig=configuration)
+        _settle(chosen, made[POLICY.id_key], name, pause)
+        return [Change(what=what, done="created")]
+    found = POLICY.call(chosen, "describe", **{POLICY.id_key: summary[POLICY.id_key]})
+    if found["Status"] != _TRY_AGAIN and _contains(found.get("SchedulerConfig") or {}, configuration):
+        return [Change(what=what, done="unchanged")]
+    POLICY.call(
+        chosen,
+        "update",
+        **{POLICY.id_key: summary[POLICY.id_key]},
+        TargetVersion=found["ClusterSchedulerConfigVersion"],
+        SchedulerConfig=configuration,
+    )
+    _settle(chosen, summary[POLICY.id_key], name, pause)
+    return [Change(what=what, done="updated")]
 
 
 def remove(chosen: Target, pause: float = _PAUSE_SECONDS) -> list[Change]:
-    """Remove the quotas, then the policy, with the names that the configuration gives, and wait until they are gone:
-    a cluster that has any cannot be deleted (the guide's "Troubleshoot").
+    """Remove the policy, and quotas that this verb made until November 2026, and wait until they are gone: a cluster
+    that has any cannot be deleted (the guide's "Troubleshoot"). The stack's own quotas stay, and go with it.
     """
-    _require(chosen)
-    arn = str(chosen.cluster["ClusterArn"])
-    changes = list(_drop_quotas_of_others(chosen, arn, pause))
-    for kind, name, _, _ in reversed(list(wanted(chosen.config))):
-        if summary := _find(chosen, kind, arn, name):
-            if summary["Status"] != "Deleting":
-                kind.call(chosen, "delete", **{kind.id_key: summary[kind.id_key]})
-            _wait_for_end(chosen, kind, arn, name, pause)
-            changes.append(Change(what=f"{kind.title} {name}", done="deleted"))
+    arn, name = _cluster(chosen), _policy_name(chosen)
+    going = [(QUOTA, one) for one in _of_earlier_versions(chosen, arn)]
+    going += [(POLICY, one) for one in POLICY.listed(chosen, arn, NameContains=name) if one["Name"] == name]
+    changes = []
+    for kind, one in going:
+        if one["Status"] != "Deleting":
+            kind.call(chosen, "delete", **{kind.id_key: one[kind.id_key]})
+        _wait_for_end(chosen, kind, arn, one["Name"], pause)
+        changes.append(Change(what=f"{kind.title} {one['Name']}", done="deleted"))
     return changes
+
+
+def begin(chosen: Target) -> None:
+    """Before a deploy: raise Failure where the cluster has quotas of the same teams that the stack does not own."""
+    if not _governs(chosen) or not chosen.found_cluster:
+        return
+    if names := [one["Name"] for one in _of_earlier_versions(chosen, _cluster(chosen))]:
+        raise Failure(
+            f"an earlier version of `hyperpod governance` made {', '.join(names)}, and the stack would make the same",
+            f"while no job runs: hyperpod governance {chosen.stack} --remove, and deploy again",
+        )
 
 
 def end(chosen: Target) -> list[Change]:
     """``remove`` for a stack that is about to be destroyed, whatever it uses and however much of it is there.
 
-    AWS would refuse only the cluster, after the namespaces and the add-on, without which no quota may go any more.
+    AWS would refuse only the cluster, after the namespaces and the add-on, without which none may go any more.
     """
-    governed = chosen.on_eks and chosen.config.settings.charts.queues == "task-governance"
-    changes = remove(chosen) if governed and chosen.found_cluster else []
+    changes = remove(chosen) if _governs(chosen) and chosen.found_cluster else []
     for change in changes:
         note(f"{change.what}: {change.done}")
     return changes
 
 
-def _require(chosen: Target) -> None:
-    if not chosen.on_eks or chosen.config.settings.charts.queues != "task-governance":
+def _governs(chosen: Target) -> bool:
+    return chosen.on_eks and chosen.config.settings.charts.queues == "task-governance"
+
+
+def _cluster(chosen: Target) -> str:
+    """The ARN of the cluster. Raises Failure for a stack without task governance."""
+    if not _governs(chosen):
         raise bad_input(
             f"{chosen.stack} does not use task governance",
             "set hyperpod:charts.queues to task-governance and deploy, or use Kueue's own queues as they are",
         )
+    return str(chosen.cluster["ClusterArn"])
 
 
-def _drop_quotas_of_others(chosen: Target, arn: str, pause: float) -> Iterator[Change]:
-    """Delete what earlier runs made for teams that are no more: it would keep devices from the others, and a cluster
-    with quotas cannot be deleted.
-    """
-    cluster, here = chosen.config.settings.cluster_name, {name for _, name, _, _ in wanted(chosen.config)}
-    for one in chosen.aws.pages("sagemaker", f"list{QUOTA.snake}s", QUOTA.summaries, ClusterArn=arn):
-        ours = one["Name"] == quota_name(cluster, one["ComputeQuotaTarget"]["TeamName"])
-        if ours and one["Name"] not in here and one["Status"] not in ("Deleting", "Deleted"):
-            QUOTA.call(chosen, "delete", **{QUOTA.id_key: one[QUOTA.id_key]})
-            _wait_for_end(chosen, QUOTA, arn, one["Name"], pause)
-            yield Change(what=f"{QUOTA.title} {one['Name']}", done="deleted")
+def _policy_name(chosen: Target) -> str:
+    return f"{chosen.config.settings.cluster_name}-policy"
 
 
-def _at_rest(chosen: Target, kind: _Kind, arn: str, name: str, pause: float) -> dict[str, Any] | None:
-    """The one of this name once SageMaker is done with it; None where there is none, or none that can be mended."""
+def _of_earlier_versions(chosen: Target, arn: str) -> list[dict[str, Any]]:
+    """Quotas with the name of a team's, that are not the stack's: also those of teams that are no more."""
+    cluster = chosen.config.settings.cluster_name
+    return [
+        one
+        for one in QUOTA.listed(chosen, arn)
+        if one["Name"] == quota_name(cluster, one["ComputeQuotaTarget"]["TeamName"])
+        and QUOTA.call(chosen, "describe", ComputeQuotaId=one["ComputeQuotaId"]).get("Description") != DESCRIPTION
+    ]
+
+
+def _at_rest(chosen: Target, arn: str, name: str, pause: float) -> dict[str, Any] | None:
+    """The policy once SageMaker is done with it; None where there is none, or none that can be mended."""
     deadline, deleted = time.monotonic() + _TIMEOUT_SECONDS, False
     while time.monotonic() < deadline:
-        summary = _find(chosen, kind, arn, name)
+        summary = _find(chosen, POLICY, arn, name)
         if summary is None or summary["Status"] in (*_SETTLED, _TRY_AGAIN):
             return summary
         if summary["Status"] in _BEYOND_REPAIR:
             if deleted:
                 break
-            kind.call(chosen, "delete", **{kind.id_key: summary[kind.id_key]})
+            POLICY.call(chosen, "delete", **{POLICY.id_key: summary[POLICY.id_key]})
             deleted = True
         time.sleep(pause)
-    raise Failure(f"{kind.title} {name} is {(summary or {}).get('Status')}", "delete it, then run this again")
+    raise Failure(f"{POLICY.title} {name} is {(summary or {}).get('Status')}", "delete it, then run this again")
 
 
 def _find(chosen: Target, kind: _Kind, arn: str, name: str) -> dict[str, Any] | None:
-    listed = chosen.aws.pages("sagemaker", f"list{kind.snake}s", kind.summaries, ClusterArn=arn, NameContains=name)
-    return next((one for one in listed if one["Name"] == name and one["Status"] != "Deleted"), None)
+    return next((one for one in kind.listed(chosen, arn, NameContains=name) if one["Name"] == name), None)
 
 
 def _wait_for_end(chosen: Target, kind: _Kind, arn: str, name: str, pause: float) -> None:
@@ -200,20 +201,20 @@ def _wait_for_end(chosen: Target, kind: _Kind, arn: str, name: str, pause: float
         raise Failure(f"{kind.title} {name} is still there after {_TIMEOUT_SECONDS:.0f} s", "run this again")
 
 
-def _settle(chosen: Target, kind: _Kind, one: str, name: str, pause: float) -> None:
-    """Wait until SageMaker has applied it to the cluster."""
+def _settle(chosen: Target, one: str, name: str, pause: float) -> None:
+    """Wait until SageMaker has applied the policy to the cluster."""
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     while time.monotonic() < deadline:
-        found = kind.call(chosen, "describe", **{kind.id_key: one})
+        found = POLICY.call(chosen, "describe", **{POLICY.id_key: one})
         if found["Status"] in _SETTLED:
             return
         if "Failed" in found["Status"]:
             raise Failure(
-                f"{kind.title} {name}: {found.get('FailureReason', found['Status'])}",
+                f"{POLICY.title} {name}: {found.get('FailureReason', found['Status'])}",
                 "is the add-on amazon-sagemaker-hyperpod-taskgovernance active? kubectl get pods -n kueue-system",
             )
         time.sleep(pause)
-    raise Failure(f"{kind.title} {name} is not there after {_TIMEOUT_SECONDS:.0f} s")
+    raise Failure(f"{POLICY.title} {name} is not there after {_TIMEOUT_SECONDS:.0f} s")
 
 
 def _contains(found: Any, part: Any) -> bool:

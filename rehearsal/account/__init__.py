@@ -15,6 +15,7 @@ from moto import mock_aws
 
 from . import (
     access_entries,
+    compute_quotas,
     ec2,
     eks,
     emptying,
@@ -52,6 +53,7 @@ RETRIES = 5
 moto_settings.apply()
 for _module in (
     access_entries,
+    compute_quotas,
     ec2,
     eks,
     hyperpod,

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from components.catalogue import rows
 from components.catalogue.rows import Words
-from stack.state import tags_of, texts
+from stack.state import HYPERPOD_CLUSTER, tags_of, texts
 
 from .authorization import Action, ResourceType, actions
 from .books import Books, Inputs, Live, Refused
@@ -201,7 +201,7 @@ class Watch:
         """Decide about the tags of a record that is there."""
         for name in getattr(handler, self._operation):
             if name.endswith(_TAGGING):
-                keys = ("clusterArn", "accessEntryArn", "associationArn", "arn")
+                keys = ("clusterArn", "computeQuotaArn", "accessEntryArn", "associationArn", "arn")
                 arn = next(str(outputs[key]) for key in keys if key in outputs)
                 self._caller.decide(name, arn, {**self._carried(), **self._tags(arn)})
 
@@ -215,7 +215,7 @@ class Watch:
         named = [text for text in texts(self._inputs) if text.startswith("arn:")]
         found: list[str] = []
         for kind in action.types:
-            by_arn = action.name.startswith(("aps:", "eks:", "kms:")) and kind.arn != "*"
+            by_arn = action.name.startswith(("aps:", "eks:", "kms:", "sagemaker:")) and kind.arn != "*"
             found += [arn for arn in named if by_arn and kind.fits(arn)] or self._arns(kind, values)
         for arn in found or ["*"]:
             self._caller.decide(action.name, arn, {**context, **self._tags(arn)})
@@ -277,6 +277,9 @@ class Watch:
         clusters = [text.rpartition("/")[2] for text in texts(params) if re.match(r"arn:[\w-]+:eks:.*:cluster/", text)]
         if service == "eks" and clusters:
             values.setdefault("ClusterName", clusters)
+        if service == "eks" and (cluster := account.live.get((HYPERPOD_CLUSTER, str(params.get("clusterArn"))))):
+            # What a handler asks EKS about what belongs to a HyperPod cluster.
+            values["ClusterName"] = [cluster.inputs["orchestrator"]["eks"]["clusterArn"].rpartition("/")[2]]
         if service == "ssm" and "Name" in params:
             values["ParameterNameWithoutLeadingSlash"] = [params["Name"].removeprefix("/")]
         if service == "rds" and "Engine" in params:

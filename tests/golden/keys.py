@@ -149,7 +149,6 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
     "eks-trainium": [{"charts.neuronScheduler": True}],
     "eks-closed": [
         {"authenticationMode": "API"},
-        # Not with task governance, whose quotas `hyperpod governance` makes.
         {"teams": [{"name": "vision", "accelerators": 16}, {"name": "speech"}]},
         {"network.imageRegistry": "123456789012.dkr.ecr.us-west-2.amazonaws.com/other"},
     ],
@@ -164,6 +163,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"observability.scraper": "none"},
         {"teams": [VISION | {"roleArns": [f"{ROLE}/vision"]}, SPEECH]},
         {"teams": [VISION | {"volumesGiB": 100}, SPEECH]},
+        {"teams": [VISION | {"fairShareWeight": 20}, SPEECH]},
         {"teams": [VISION | {"fileSystemsGiB": 2400}, SPEECH]},
         {"network.eksSubnetIds": ["subnet-0aaaaaaaaaaaaaaa3", "subnet-0aaaaaaaaaaaaaaa2"]},
     ],

@@ -212,7 +212,7 @@ GOLDEN: dict[str, Golden] = {
             "permissionsBoundaryArn": BOUNDARY,
             "teams": [
                 {"name": "vision", "roleArns": [f"{ROLE}/vision", f"{ROLE}/guests"], "accelerators": 24},
-                {"name": "speech"},
+                {"name": "speech", "fairShareWeight": 20},
             ],
             "charts": {"hyperpodTrainingOperator": True, "queues": "task-governance"},
             "workers": [

@@ -68,6 +68,11 @@ BAD: Cases = {
         "hyperpod:charts.strictNetworkPolicies",
         "queues kueue or none",
     ),
+    "a weight without task governance": (
+        {**EKS, "teams": [{"name": "a", "fairShareWeight": 1}]},
+        "hyperpod:teams[0].fairShareWeight",
+        "set charts.queues to task-governance",
+    ),
     "two teams of one name": ({**EKS, "teams": [{"name": "a"}, {"name": "a"}]}, "hyperpod:teams", "must differ"),
     "team of users": (
         {**EKS, "teams": [{"name": "a", "roleArns": ["arn:aws:iam::123456789012:user/me"]}]},

@@ -1,0 +1,118 @@
+"""With task governance each team has a compute quota, by which it lends and borrows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from components.kubernetes import compute_quotas
+from rehearsal.account import Refused
+from rehearsal.account.compute_quotas import TOKEN
+from stack.state import ResourceState
+from tests.golden.stacks import account_of, state_of
+from tests.support import everything_before, of_type, plan
+
+
+def quotas() -> dict[str, ResourceState]:
+    return {one.inputs["computeQuotaTarget"]["teamName"]: one for one in of_type(state_of("eks-teams"), TOKEN)}
+
+
+def test_each_team_has_its_devices_of_every_type_and_none_is_lost_to_a_fraction() -> None:
+    found = {
+        team: {
+            row["instanceType"]: row["accelerators"]
+            for row in one.inputs["computeQuotaConfig"]["computeQuotaResources"]
+        }
+        for team, one in quotas().items()
+    }
+    # 24 of the 40 are promised to vision: 9.6 of 16, 14.4 of 24.
+    assert found == {
+        "vision": {"ml.p5.48xlarge": 9, "ml.p4d.24xlarge": 14},
+        "speech": {"ml.p5.48xlarge": 7, "ml.p4d.24xlarge": 10},
+    }
+
+
+def test_teams_lend_borrow_by_weight_and_give_way_to_more_urgent_tasks() -> None:
+    assert {t: one.inputs["computeQuotaTarget"]["fairShareWeight"] for t, one in quotas().items()} == {
+        "vision": 50,
+        "speech": 20,
+    }
+    for one in quotas().values():
+        given = one.inputs["computeQuotaConfig"]
+        # CreateComputeQuota: the limit in percent of what the team has.
+        assert given["resourceSharingConfig"] == {"strategy": "LendAndBorrow", "borrowLimit": 500}
+        assert given["preemptTeamTasks"] == "LowerPriority"
+
+
+def test_a_quota_goes_before_its_namespace_the_add_on_and_the_cluster() -> None:
+    """SageMaker Developer Guide, HyperPod task governance, "Troubleshoot": a cluster with quotas cannot be deleted."""
+    state = state_of("eks-teams")
+    for team, one in quotas().items():
+        addon = "eks-addons-amazon-sagemaker-hyperpod-taskgovernance"
+        home = f"training-hyperpod-ns-{team}-namespace"
+        assert {"hyperpod-cluster", addon, home} <= everything_before(state, one)
+
+
+def test_without_task_governance_there_are_none() -> None:
+    assert of_type(state_of("eks-gpu"), TOKEN) == []
+
+
+def test_a_region_that_the_type_may_not_have_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compute_quotas, "_REGIONS", ("us-east-1",))
+    warned = plan("eks-gpu", charts={"queues": "task-governance"}, tags={"made": "for the region"}).warnings
+    assert any("us-west-2 is none of them" in warning for warning in warned)
+
+
+def other_team(inputs: dict[str, Any]) -> None:
+    inputs["computeQuotaTarget"]["teamName"] = "astronomy"
+
+
+def other_name(inputs: dict[str, Any]) -> None:
+    inputs["name"] = "another"
+
+
+def too_heavy(inputs: dict[str, Any]) -> None:
+    other_team(inputs)
+    other_name(inputs)
+    inputs["computeQuotaTarget"]["fairShareWeight"] = 101
+
+
+def other_type(inputs: dict[str, Any]) -> None:
+    other_team(inputs)
+    other_name(inputs)
+    inputs["computeQuotaConfig"]["computeQuotaResources"][0]["instanceType"] = "ml.g5.xlarge"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (other_team, "eks-gpu-vision is there already"),
+        (other_name, "eks-gpu-vision is there already"),
+        (too_heavy, "101 is greater than the maximum of 100"),
+        (other_type, "no instance group of ml.g5.xlarge"),
+    ],
+)
+def test_the_embedded_account_refuses_what_sagemaker_refuses(
+    change: Callable[[dict[str, Any]], None], words: str
+) -> None:
+    with account_of("eks-teams") as account:
+        inputs = deepcopy(quotas()["vision"].inputs)
+        change(inputs)
+        with pytest.raises(Refused, match=words):
+            account.create(TOKEN, "another", inputs, at=1e6, ready_at=1e6)
+
+
+def test_the_embedded_account_keeps_a_cluster_with_quotas_and_makes_none_without_the_add_on() -> None:
+    with account_of("eks-teams") as account:
+        (cluster,) = account.find("aws-native:sagemaker:Cluster")
+        with pytest.raises(Refused, match="still used by"):
+            account.delete(cluster.type, cluster.id)
+        for quota in list(account.find(TOKEN)):
+            account.delete(TOKEN, quota.id)
+        (addon,) = account.find("aws:eks/addon:Addon", addonName="amazon-sagemaker-hyperpod-taskgovernance")
+        account.delete(addon.type, addon.id)
+        with pytest.raises(Refused, match="does not have the add-on"):
+            account.create(TOKEN, "another", quotas()["vision"].inputs, at=1e6, ready_at=1e6)
