@@ -4,6 +4,8 @@ STACK ?= dev
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null && echo $$python && break; done)
 ARGS ?=
+# `no`: make test installs nothing beside Python packages.
+SETUP ?= yes
 VENV := venv
 # For every platform and every Python from 3.11.0 on: the distributions ship old ones.
 LOCKED := --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make requirements"
@@ -15,12 +17,12 @@ export PYTHONDONTWRITEBYTECODE :=
 
 ## Bring a stack up and down in an embedded AWS account, then rehearse its nodes or Kubernetes objects: make rehearse STACK=eks-gpu ARGS="--report report.html"
 rehearse: $(VENV)/.ready
-	$(BIN)/hyperpod rehearse $(STACK) $(ARGS)
-	$(BIN)/hyperpod rehearse nodes $(STACK) --if-possible
-	$(BIN)/hyperpod rehearse eks $(STACK) --if-possible
+	@$(BIN)/hyperpod rehearse $(STACK) --all $(ARGS)
 
-## Format, lint, types and every test; tests that need root, packages or built programs say so if they cannot run
-test: check audit test-fast test-slow test-metrics test-nodes test-kubernetes
+## Format, lint, types and every test. Installs what they need, where it can: node packages as root on Debian, Kubernetes programs with Go; with SETUP=no it does not. What cannot run says so
+test: $(VENV)/.tests
+	@SETUP=$(SETUP) PYTHON_OF_TESTS=$(BIN)/python tools/with_setup.sh \
+		$(MAKE) check audit test-fast test-slow test-metrics test-nodes test-kubernetes
 
 ## The fast suite: about a minute on two cores
 test-fast: $(VENV)/.tests

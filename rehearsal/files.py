@@ -11,12 +11,12 @@ from rich.console import Console
 
 from stack.failures import bad_input
 
-_STANDARD_OUTPUT = Path("-")
+STANDARD_OUTPUT = Path("-")
 
 
 def console_beside(result: Path | None) -> Console:
     """A console for everything but the JSON: standard error, if that goes to standard output."""
-    return Console(stderr=result == _STANDARD_OUTPUT)
+    return Console(stderr=result == STANDARD_OUTPUT)
 
 
 def check_folders(report: Path | None, result: Path | None) -> None:
@@ -29,7 +29,7 @@ def check_folders(report: Path | None, result: Path | None) -> None:
 def write(found: Mapping[str, Any], result: Path | None) -> None:
     """Write the JSON where ``--json`` says."""
     text = json.dumps(found, indent=2)
-    if result == _STANDARD_OUTPUT:
+    if result == STANDARD_OUTPUT:
         print(text)
     elif result:
         result.write_text(text + "\n")

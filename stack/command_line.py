@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import sys
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
@@ -35,6 +39,13 @@ class _Verbs(TyperGroup):
         except KeyboardInterrupt as interrupt:
             other = isinstance(interrupt, Interrupted) and str(interrupt) != "SIGINT"
             raise Failure(f"Ended by {interrupt}." if other else "Cancelled.", code=Exit.CANCELLED) from interrupt
+
+
+def called() -> str:
+    """The command ``hyperpod``, as one can type it here: by its path where PATH does not have this project's."""
+    own = Path(sys.executable).with_name("hyperpod")
+    found = shutil.which("hyperpod")
+    return "hyperpod" if not own.exists() or (found and Path(found).samefile(own)) else os.path.relpath(own)
 
 
 def new_app(epilog: str) -> typer.Typer:

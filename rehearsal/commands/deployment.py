@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,11 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from components.config import Config
+from stack.command_line import wrapped
 from stack.failures import Exit, Failure, bad_input
 from stack.interrupts import Interrupted, interruptible
 from stack.project import Project, ProjectError
 
-from ..files import check_folders, console_beside, write
+from ..files import STANDARD_OUTPUT, check_folders, console_beside, write
 from . import ROOT, Engine, Json, Report, Set, Stack, announce, load, note
 
 if TYPE_CHECKING:
@@ -74,6 +78,10 @@ def deployment_command(
     keep_up: Annotated[
         bool, typer.Option("--keep-up", help="Stop after the deployment: no destroy, no search for leftovers.")
     ] = False,
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="Then also its nodes or its Kubernetes objects, where this machine can run them."),
+    ] = False,
     report: Report = None,
     show: Annotated[bool, typer.Option("--open", help="Open the report in the browser, when it is written.")] = False,
     result: Json = None,
@@ -120,6 +128,7 @@ def deployment_command(
     from ..outcome import rehearse
     from ..reports.html import write_report
     from ..reports.terminal import Progress, summary
+    from ..reports.verdict import verdict
 
     planned = [(project, chosen), *((step.project, step.config) for step in steps)]
     with _ended_early(serve), interruptible():
@@ -133,6 +142,8 @@ def deployment_command(
         if engine == "pulumi":
             prepare(account, chosen)
             _on_real_engine(project, account, console, result)
+            if everything:
+                raise typer.Exit(the_rest(stack, chosen, config, result))
             return
         try:
             with Progress(console) as progress:
@@ -156,7 +167,26 @@ def deployment_command(
         console.print(f"Report: {report}", soft_wrap=True)
         if show and not webbrowser.open(report.resolve().as_uri()):
             note(f"There is no browser here: open {report} where there is one.")
-    raise typer.Exit(_exit_code(outcome))
+    code: int = _exit_code(outcome)
+    if everything and code == Exit.GOOD:
+        code = the_rest(stack, chosen, config, result)
+    if code == Exit.GOOD:
+        said, following = verdict(outcome)
+        for line in ("", *wrapped(said, console)):
+            console.print(line, style="bold green", highlight=False, soft_wrap=True)
+        console.print(f"Next: {following}", highlight=False, soft_wrap=True)
+    raise typer.Exit(code)
+
+
+def the_rest(stack: str, chosen: Config, config: Sequence[str] | None, result: Path | None) -> int:
+    """Rehearse the stack's nodes or Kubernetes objects, in a process of their own. Returns its exit code."""
+    which = "nodes" if chosen.settings.orchestrator == "slurm" else "eks"
+    keys = [word for key in config or () for word in ("--config", key)]
+    words = [sys.executable, "-m", "rehearsal", which, stack, "--if-possible", *keys]
+    console_beside(result).print()
+    return subprocess.run(
+        words, cwd=ROOT, stdout=sys.stderr if result == STANDARD_OUTPUT else None, check=False
+    ).returncode
 
 
 @contextmanager

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from typing import Annotated
 
 import typer
 
+from stack.command_line import called
 from stack.failures import bad_input
 from stack.interrupts import interruptible
 
@@ -62,9 +64,12 @@ def eks_command(
     from ..kubernetes.show import ending
 
     unbuilt = binaries.missing() if if_possible else []
-    why = f"not built yet: {', '.join(unbuilt)} (make kubernetes-tools)" if unbuilt else lacking(engine)
+    why = f"not built yet: {', '.join(unbuilt)}" if unbuilt else lacking(engine)
     if why and if_possible:
-        note(f"Kubernetes was not rehearsed: {why} (`hyperpod rehearse eks` says more).")
+        first = "make kubernetes-tools && " if unbuilt else ""
+        go = "" if shutil.which("go") or not unbuilt else " with Go 1.25 or newer (https://go.dev/dl)"
+        note(f"Kubernetes was not rehearsed: {why}. To rehearse it{go}:")
+        note(f"  {first}{called()} rehearse eks {stack}")
         return
     if why:
         raise bad_input(why)

@@ -50,14 +50,16 @@ def nodes_command(
 
     check_folders(report, result)
     console = console_beside(result)
-    if lacking := requirements.missing(slurm):
-        if if_possible:
-            note("The nodes were not rehearsed: `hyperpod rehearse nodes` says what this machine lacks.")
-            return
-        raise bad_input("\n".join(["This machine lacks what the node rehearsal needs:", *lacking]))
     project, chosen = load(stack, config)
     if if_possible and chosen.settings.orchestrator != "slurm":
         return
+    if lacking := requirements.missing(slurm):
+        if if_possible:
+            what = ", ".join(requirements.named(lacking))
+            note(f"The nodes were not rehearsed: this machine lacks {what}. To rehearse them:")
+            note(f"  {requirements.how(lacking, stack)}")
+            return
+        raise bad_input("\n".join(["This machine lacks what the node rehearsal needs:", *lacking]))
     announce(console, "the nodes of ", stack, chosen)
     from ..nodes.cluster import Options
     from ..nodes.outcome import Outcome

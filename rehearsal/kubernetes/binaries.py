@@ -317,8 +317,11 @@ def _idle() -> bool:
 
 def main() -> int:
     """``make kubernetes-tools``: build what is missing, and print where everything is. ``--wait`` builds nothing, but
-    waits until no other run is building."""
+    waits until no other run is building, ``--lacking`` says what is missing."""
     console = Console()
+    if sys.argv[1:] == ["--lacking"]:
+        print(*missing(), sep=", ")
+        return 0
     if sys.argv[1:] == ["--wait"]:
         wait(console)
         return 0

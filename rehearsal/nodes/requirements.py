@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterable
 from pathlib import Path
+
+from stack.command_line import called
 
 from . import slurm_packages
 
@@ -79,6 +83,22 @@ def _capabilities() -> int:
     return 0
 
 
+def named(lacking: Iterable[str]) -> list[str]:
+    """What ``missing`` found, by name."""
+    return [line.partition(":")[0] for line in lacking if not line.startswith(" ")]
+
+
+def how(lacking: Iterable[str], stack: str) -> str:
+    """The commands, in one line, that install what can be installed and then rehearse a stack's nodes."""
+    as_root = "sudo " if os.geteuid() != 0 else ""
+    installed = any(name.startswith(("Debian", "Slurm")) for name in named(lacking))
+    first = f"{as_root}make node-packages && " if installed else ""
+    return f"{first}{as_root}{called()} rehearse nodes {stack}"
+
+
 if __name__ == "__main__":
     # For apt-get: the Makefile installs what this prints.
-    print(*packages())
+    if sys.argv[1:] == ["--lacking"]:
+        print(*dict.fromkeys(name for release in slurm_packages.RELEASES for name in named(missing(release))), sep=", ")
+    else:
+        print(*packages())

@@ -15,6 +15,7 @@ from rehearsal.account.faults import NO_CAPACITY
 from rehearsal.checks import Findings
 from rehearsal.cli import main
 from rehearsal.commands import end
+from stack.command_line import called
 from stack.interrupts import Interrupted
 from tests.support import few_files
 
@@ -62,6 +63,9 @@ def test_all_good_is_0_and_writes_both_files_with_the_documented_keys(
         "nothing is left in the account",
     ):
         assert text in printed
+    said, following = printed.splitlines()[-2:]
+    assert said.startswith("dev is good: up in 19 minutes on AWS, $11.37 an hour; quotas to have: 2 x ml.g5.16xlarge")
+    assert following == f"Next: {called()} quotas dev"
     # Only later deployments read it.
     assert "deployedWith" in found["outputs"]
     assert "deployedWith" not in printed + page.read_text()
@@ -83,6 +87,7 @@ def test_a_failed_deployment_is_1_and_names_resource_and_cause(
     assert "hyperpod-cluster (aws-native:sagemaker:Cluster): create failed: NotStabilized: We currently" in printed
     assert "  Next: AWS has no such instances in this zone now. Workers: HyperPod goes" in printed
     assert "nothing is left in the account" in printed
+    assert "is good" not in printed
 
 
 def test_a_cluster_without_its_accelerators_is_up_and_says_what_is_missing(
