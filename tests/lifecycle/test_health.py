@@ -342,6 +342,8 @@ def test_users_own_checks_have_the_last_word_on_their_reason(host: FakeHost) -> 
         "own-fine": Finding("ok", "all good"),
         "own-odd": Finding("unknown", "exit status 3"),
     }
+    every = found(host)
+    assert {name: every[name] for name in ran} == ran, "a run of all checks has them, too"
 
 
 def test_a_check_that_hangs_or_has_a_defect_is_unknown(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:

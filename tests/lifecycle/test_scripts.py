@@ -71,6 +71,24 @@ def test_a_step_of_several_nodes_may_use_efa_alone_and_one_within_it_on_one_node
     assert task_prolog(tmp_path, "FI_PROVIDER=efa\n", **given)["NCCL_NET"] is None
 
 
+def test_a_task_finds_the_commands_of_its_accelerators_network_and_scheduler() -> None:
+    """Neuron's are in /opt/aws/neuron/bin (AWS Neuron documentation, "Neuron System Tools": neuron-ls, neuron-top)."""
+    script = (LIFECYCLE / "slurm/task-prolog.sh").read_text().replace("\\\n", "")
+    ours = next(line for line in script.splitlines() if line.startswith("add PATH")).split()[2:]
+    folders = ["/opt/slurm/bin", "/opt/amazon/openmpi/bin", "/opt/amazon/efa/bin", "/opt/aws/neuron/bin"]
+    assert ours == [*folders, "/opt/hyperpod/bin"]
+
+
+def test_a_task_gets_folders_of_commands_that_exist_once_and_after_its_own(tmp_path: Path) -> None:
+    """The script with its folders below another root: the real ones are where the node's image has them."""
+    for folder in ("opt/aws/neuron/bin", "opt/hyperpod/bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    script = (LIFECYCLE / "slurm/task-prolog.sh").read_text().replace(" /opt/", f" {tmp_path}/opt/")
+    given = {"PATH": f"/usr/bin:/bin:{tmp_path}/opt/hyperpod/bin"}
+    done = subprocess.run(["bash", "-c", script], env=given, capture_output=True, text=True, check=True)
+    assert f"export PATH={given['PATH']}:{tmp_path}/opt/aws/neuron/bin\n" in done.stdout
+
+
 def test_a_job_loads_no_cuda_in_place_of_its_pytorchs_own() -> None:
     """PyTorch's wheels come with CUDA's libraries, and LD_LIBRARY_PATH comes before what those name of each other
     (pytorch/pytorch, issue 111469: "undefined symbol: __nvJitLinkAddData_12_1")."""
