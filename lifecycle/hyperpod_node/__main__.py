@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sys
-from pathlib import Path
 from typing import Sequence
 
-from . import summary
+from . import places, summary
 from .host import Host
 from .model import Node
 from .runner import Outcome, Runner
@@ -67,10 +65,8 @@ def main() -> int:
     if os.geteuid() != 0:
         log("step parameters failed: must run as root")
         return 1
-    with Path(settings.lock).open("w", encoding="ascii") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+    with places.alone(settings.lock) as alone:
+        if not alone:
             log("step parameters failed: on_create is already running on this node")
             return 1
         return boot(Host(settings))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -79,3 +80,19 @@ def content(path: Path) -> Optional[bytes]:
         if error.errno == errno.ELOOP:
             return None
         raise
+
+
+@contextlib.contextmanager
+def alone(name: str) -> Iterator[bool]:
+    """Whether this process has the lock now. Who may read a file may lock it, so only its owner may read it."""
+    descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)

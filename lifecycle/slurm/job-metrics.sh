@@ -44,7 +44,9 @@ end_gpus() {
 }
 
 mkdir -p -- "$gpus"
-exec {lock}<"$gpus"
+# Anybody may lock what they may read, and hold it (prolog.sh).
+(umask 077 && : >>"$gpus.lock")
+exec {lock}<>"$gpus.lock"
 flock -w 10 "$lock"
 case ${1-} in
   begin)

@@ -39,36 +39,46 @@ if [[ -n ${SLURM_JOB_ID-} && -s $health/no-jobs ]]; then fail "$(head -n 1 "$hea
 # Whether the path is a folder that this user owns, and not a link.
 owned() { [[ -d $2 && ! -L $2 && $(stat -c %u -- "$2") == "$1" ]]; }
 
-# Anybody may write to $scratch, so the jobs' folders are in a folder that root owns. Whatever somebody else has put in
-# its place is deleted. A folder that was not made here, or belongs to another user, is never used.
-make_folder() {
-  local jobs=$scratch/jobs user=${SLURM_JOB_UID:-0} lock
-  local mine=$jobs/$SLURM_JOB_ID
-  exec {lock}<"$state"
-  flock "$lock"
-  owned "$EUID" "$jobs" || { rm -rf -- "$jobs" && mkdir -m 0755 -- "$jobs"; } || return
-  owned "$user" "$mine" || { rm -rf -- "$mine" && mkdir -m 0700 -- "$mine" && chown -h -- "$user" "$mine"; }
+# One prolog at a time, with a bounded wait. Anybody may lock what they may read, and hold it, so nobody else may read it.
+alone() {
+  local lock file=$state/prolog.lock
+  umask 077
+  exec {lock}<>"$file" && chmod 0600 -- "$file" && flock -w 30 "$lock" && return
+  echo "another prolog holds $file"
+  return 1
+}
+
+# NAME, which USER owns, in DISK/FOLDER, which is root's. Anybody may write to a disk: whatever somebody else has put in
+# the place of the two is deleted, and never used. From the change of folder on, who may rename things on the disk can
+# lead root nowhere else.
+make_folder() { # DISK FOLDER MODE NAME USER
+  local disk folder name=./$4
+  disk=$(readlink -f "$1") && folder=$disk/$2 && alone || return
+  owned "$EUID" "$folder" || { rm -rf -- "$folder" && mkdir -m "$3" -- "$folder"; } || return
+  cd -P -- "$folder" || return
+  if [[ $(readlink /proc/self/cwd) != "$folder" || -z $(find . -maxdepth 0 -uid "$EUID" ! -perm /022) ]]; then
+    echo "$folder was exchanged"
+    return 1
+  fi
+  owned "$5" "$name" || { rm -rf -- "$name" && mkdir -m 0700 -- "$name" && chown -h -- "$5" "$name"; }
 }
 
 # If the image mounts the disks itself, $scratch is a link. A full disk is no reason to drain the node.
 if [[ -n $scratch && ${SLURM_JOB_ID-} =~ ^[0-9]+$ ]] && grep -q " $(readlink -f "$scratch") " "$mounts"; then
-  why=$(make_folder 2>&1) || logger -t hyperpod-prolog -- "no $scratch/jobs/$SLURM_JOB_ID: $why" 2>/dev/null
+  why=$(make_folder "$scratch" jobs 0755 "$SLURM_JOB_ID" "${SLURM_JOB_UID:-0}" 2>&1) ||
+    logger -t hyperpod-prolog -- "no $scratch/jobs/$SLURM_JOB_ID: $why" 2>/dev/null
 fi
 
 # For Enroot, a folder that only the job's user may open, below one of root's, on the fastest disk that is mounted.
 # $containers is in /run, so that nobody else can put a link there.
 make_containers() {
-  local user=$SLURM_JOB_UID disk=${HYPERPOD_ROOT_DISK:-/var/lib} folder lock
+  local user=$SLURM_JOB_UID disk=${HYPERPOD_ROOT_DISK:-/var/lib} folder
   for folder in /opt/sagemaker "$scratch"; do
     folder=$(readlink -f "$folder")
     if [[ -n $folder ]] && grep -q " $folder " "$mounts"; then disk=$folder; fi
   done
-  local all=$disk/enroot
-  local mine=$all/$user
-  exec {lock}<"$state"
-  flock "$lock"
-  owned "$EUID" "$all" || { rm -rf -- "$all" && mkdir -m 0711 -- "$all"; } || return
-  owned "$user" "$mine" || { rm -rf -- "$mine" && mkdir -m 0700 -- "$mine" && chown -h -- "$user" "$mine"; } || return
+  local mine=$disk/enroot/$user
+  make_folder "$disk" enroot 0711 "$user" "$user" || return
   mkdir -p -- "$containers" && chmod 0755 -- "$containers" || return
   if [[ $(readlink "$containers/$user") != "$mine" ]]; then ln -sfnT -- "$mine" "$containers/$user"; fi
 }

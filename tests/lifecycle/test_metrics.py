@@ -237,11 +237,12 @@ def test_slurm_that_does_not_answer_leaves_no_old_figures(host: FakeHost) -> Non
 
 
 def test_a_run_says_which_file_it_could_not_write_and_leaves_one_that_still_runs_alone(
-    host: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The command, as the timer starts it."""
     monkeypatch.setattr(writer, "Host", lambda settings: host)
-    monkeypatch.setattr(writer, "Path", lambda name: tmp_path / Path(name).name)
+    run = host.path("/run")
+    run.mkdir(exist_ok=True)
 
     def command(*words: str) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["hyperpod-metrics", *words])
@@ -254,7 +255,8 @@ def test_a_run_says_which_file_it_could_not_write_and_leaves_one_that_still_runs
     code, said = command("node")
     assert (code, said.partition(": `")[0]) == (1, "hyperpod-metrics: no slurm.prom")
     assert said.endswith("Unable to contact slurm controller\n")
-    with (tmp_path / "hyperpod-metrics-node.lock").open("w") as lock:
+    assert (run / "hyperpod-metrics-node.lock").stat().st_mode & 0o777 == 0o600
+    with (run / "hyperpod-metrics-node.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert command("node") == (1, "hyperpod-metrics: node is still being read\n")
         assert command("lustre") == (0, "")

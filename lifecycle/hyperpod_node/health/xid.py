@@ -30,8 +30,8 @@ RECORD = re.compile(r"^(\d+),(\d+),\d+,[^;]*;(.*)$")
 # The kernel's own records are of facility 0, and nobody can write such a one to /dev/kmsg (the kernel's
 # ABI/testing/dev-kmsg): a prefix, 8 times the facility plus the level, below this.
 OTHERS = 8
-# The kernel quotes what users say: after the name of a file system, where a mount option is unknown, and at the very
-# start the name of a process that crashed, at most 15 characters. So the line begins with it, and has the whole address.
+# The kernel quotes what users say: an unknown mount option, after the name of a file system, and at the very start the
+# name of a process that crashed, at most 15 characters. So the line begins with it and has the whole address.
 LINE = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f]{4,8}(?::[0-9A-Fa-f]{2}){2}(?:\.\d)?)(?: [^)]*)?\): (\d+),?(.*)")
 ACTIONS_THAT_END_IT = ("RESET_GPU", "RESTART_BM", "RESTART_VM", "WORKFLOW_XID_48", "CHECK_UVM")
 NVLINK, NVLINK5, BY_ITSELF = "WORKFLOW_NVLINK_ERR", "WORKFLOW_NVLINK5_ERR", "XID_154"

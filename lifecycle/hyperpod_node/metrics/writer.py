@@ -6,11 +6,10 @@ its free space. Most of what a run costs is the start of Python, so there are no
 
 from __future__ import annotations
 
-import fcntl
 import sys
-from pathlib import Path
 from typing import Callable, Dict, List, Mapping
 
+from .. import places
 from ..errors import StepError
 from ..host import Host
 from ..settings import Settings
@@ -55,10 +54,8 @@ def main() -> int:
         print(f"usage: hyperpod-metrics {'|'.join(PARTS)}", file=sys.stderr)
         return 2
     host = Host(Settings.from_environment())
-    with Path(f"/run/hyperpod-metrics-{part}.lock").open("w", encoding="ascii") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+    with places.alone(str(host.path(f"/run/hyperpod-metrics-{part}.lock"))) as alone:
+        if not alone:
             print(f"hyperpod-metrics: {part} is still being read", file=sys.stderr)
             return 1
         host.begin(LIMIT)
