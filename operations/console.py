@@ -64,7 +64,7 @@ def _plain(value: Any) -> Any:
 
 def say(line: str = "", style: str = "") -> None:
     """A line for people, printed verbatim: nothing in it is markup."""
-    out().print(line, style=style, markup=False, highlight=False)
+    out().print(command_line.printable(line), style=style, markup=False, highlight=False)
 
 
 def prose(line: str, style: str = "") -> None:
@@ -112,7 +112,7 @@ def table(
     if title:
         say(title, style="bold")
     named = [column if isinstance(column, tuple) else (column, "left") for column in columns]
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[command_line.printable(str(cell)) for cell in row] for row in rows]
     texts = [[name, *(row[place] for row in cells)] for place, (name, _) in enumerate(named)]
     widths = [max(map(len, column)) for column in texts]
     left_out: list[str] = []
@@ -156,5 +156,5 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise bad_input(f"{question} There is no terminal to answer from.", "add --yes")
-    if not typer.confirm(question, err=True):
+    if not typer.confirm(command_line.printable(question), err=True):
         raise Failure("nothing was changed")

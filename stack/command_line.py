@@ -104,10 +104,18 @@ def complain(failure: Failure) -> None:
             errors.print(line, style=style, markup=False, highlight=False)
 
 
+def printable(text: str, keep: str = "\n\t") -> str:
+    """Words of others, such as a job's name or a log's line: without what would steer a terminal, or look like nothing.
+
+    Each control, format or private character is a question mark, but those in ``keep``.
+    """
+    return "".join(one if one.isprintable() or one in keep else "?" for one in text)
+
+
 def wrapped(text: str, console: Console) -> list[str]:
     """The lines of words to read: in a terminal they are broken between words only, and indented from then on."""
     lines: list[str] = []
-    for line in text.splitlines():
+    for line in printable(text).splitlines():
         if not console.is_terminal or len(line) <= console.width:
             lines.append(line)
             continue

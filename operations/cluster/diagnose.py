@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import re
+import secrets
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +32,8 @@ from .secrets import without_secrets
 _SECTION_SECONDS, _SECTION_BYTES = 20, 256 * 1024
 _NODE_SECONDS = 600.0
 _MOST_NODES = 8
-_MARK = "@@section"
+# Another one each time, so that no log and no job's name can have it.
+MARK = f"@@section-{secrets.token_hex(8)}"
 _OF_SLURM = "command -v scontrol > /dev/null || exit 0; "
 _UNITS = "-u slurmd -u slurmctld -u munge -u kubelet -u containerd -u 'hyperpod*' -u amazon-ssm-agent"
 # What is collected on a node, by name. The arguments of processes are left out: people put secrets there.
@@ -167,14 +169,14 @@ def script() -> str:
     for name, command in SECTIONS.items():
         coded = base64.b64encode(command.encode()).decode()
         run = f'timeout -k 2 {_SECTION_SECONDS} bash -c "$(echo {coded} | base64 -d)" < /dev/null'
-        lines += [f"echo; echo {_MARK} {name}", f"{run} 2>&1 | tail -c {_SECTION_BYTES}"]
+        lines += [f"echo; echo {MARK} {name}", f"{run} 2>&1 | tail -c {_SECTION_BYTES}"]
     return "\n".join(lines) + "\n"
 
 
 def parse(text: str) -> dict[str, str]:
     """The sections of a node's answer, by name. Marks that no section has are a log's own words."""
     names = "|".join(SECTIONS)
-    parts = re.split(rf"^{_MARK} ({names})$", text, flags=re.MULTILINE)
+    parts = re.split(rf"^{MARK} ({names})$", text, flags=re.MULTILINE)
     found: dict[str, str] = {}
     for name, said in zip(parts[1::2], parts[2::2], strict=True):
         found.setdefault(name, said.strip("\n") + "\n")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from stack.command_line import printable
 from stack.failures import Failure
 
 from ..target import Target
@@ -12,12 +14,9 @@ from . import nodes as cluster_nodes
 from . import sessions
 from .node import Node
 
-# Fields end with a separator instead of a width (squeue's manual, --Format); Requeue is 0 or 1.
-_FIELDS = ("JobID", "Name", "UserName", "State", "TimeUsed", "Requeue")
-_SQUEUE = (
-    "squeue --noheader --states=RUNNING,COMPLETING,CONFIGURING "
-    f"--Format='{','.join(f'{field}:|' for field in _FIELDS)}'"
-)
+# Fields end with a separator instead of a width (squeue's manual, --Format); Requeue is 0 or 1. A name may have bars
+# and lines in it, so it comes last, and ends with what nobody knew when the job was named.
+_SQUEUE = "squeue --noheader --states=RUNNING,COMPLETING,CONFIGURING --Format='JobID:|,UserName:|,Requeue:|,Name:{end}'"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,27 +39,28 @@ def _slurm_jobs(target: Target, nodes: Sequence[Node], affected: Sequence[Node])
     everywhere = any(node.role == "controller" for node in affected)
     if not names and not everywhere:
         return []
-    line = _SQUEUE if everywhere else _of_known(names)
+    end = f"|{secrets.token_hex(8)}"
+    line = _SQUEUE.format(end=end) if everywhere else _of_known(names, _SQUEUE.format(end=end))
     ran = sessions.run_remote(target, cluster_nodes.controller(nodes), line, timeout=60)
     if ran.code != 0:
         raise Failure(f"squeue on the controller ended with {ran.code}: {ran.output.strip()}")
     jobs = []
-    for line in ran.output.splitlines():
-        words = [word.strip() for word in line.split("|")]
-        if len(words) >= 6 and words[0]:
-            survives = "returns to the queue" if words[5] == "1" else "is lost: it was submitted without --requeue"
-            jobs.append(Job(id=words[0], name=words[1], user=words[2], survives=survives))
+    for record in ran.output.split(end):
+        words = record.lstrip("\n").split("|", 3)
+        if len(words) == 4:
+            survives = "returns to the queue" if words[2] == "1" else "is lost: it was submitted without --requeue"
+            jobs.append(Job(id=words[0], name=printable(words[3], keep=""), user=words[1], survives=survives))
     return jobs
 
 
-def _of_known(names: Sequence[str]) -> str:
+def _of_known(names: Sequence[str], squeue: str) -> str:
     """Asks for the jobs on those of the nodes that Slurm has: for a name that it does not know, as of a node that never
     came up, squeue lists nothing at all (its opts.c: "Invalid node name")."""
     wanted = " ".join(f"-e {name}" for name in names)
     return (
         "all=$(sinfo --noheader --Node --format=%N) && "
         f'known=$(sort -u <<< "$all" | grep -Fx {wanted} | paste -sd,) && '
-        f'{{ [[ -z $known ]] || {_SQUEUE} --nodelist="$known"; }}'
+        f'{{ [[ -z $known ]] || {squeue} --nodelist="$known"; }}'
     )
 
 

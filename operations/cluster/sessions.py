@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import shlex
 import shutil
 import signal
@@ -39,7 +40,6 @@ _TYPED, _TYPING_SECONDS = b"\n", 30.0
 NON_INTERACTIVE, SSH = "AWS-StartNonInteractiveCommand", "AWS-StartSSHSession"
 # Sessions opened at once; StartSession is throttled per account (AWS General Reference, Systems Manager quotas).
 AT_ONCE = 8
-_BEGIN, _END = "__hyperpod_begin__", "__hyperpod_end__"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,18 +62,28 @@ def run_remote(target: Target, node: Node, command: str, timeout: float = 600) -
     function removes it. The agent starts commands without a shell (amazon-ssm-agent, StartCommandExecutor), so bash is
     explicit, and with the agent's own environment (its shell_unix.go), so that Slurm's folder is not in PATH either.
     """
-    path = f"export PATH=$PATH:{Settings.extra_path}"
-    script = f"{path}; echo {_BEGIN}; ( eval {shlex.quote(command)} ); code=$?; echo; echo {_END} $code"
+    # Nobody whose words the command prints, such as a job's name, can know what ends its output.
+    path, nonce = f"export PATH=$PATH:{Settings.extra_path}", secrets.token_hex(8)
+    script = f"{path}; echo {_begin(nonce)}; ( eval {shlex.quote(command)} ); code=$?; echo; echo {_end(nonce)} $code"
     text = _session(
         target, node, timeout, DocumentName=NON_INTERACTIVE, Parameters={"command": [f"bash -c {shlex.quote(script)}"]}
     )
-    return _read(node, text)
+    return _read(node, text, nonce)
 
 
-def _read(node: Node, text: str) -> Remote:
-    lines = text.replace("\r", "").splitlines()
-    begin = next((i for i, line in enumerate(lines) if line.strip() == _BEGIN), None)
-    end = next((i for i, line in enumerate(lines) if line.startswith(f"{_END} ")), None)
+def _begin(nonce: str) -> str:
+    return f"__hyperpod_begin_{nonce}__"
+
+
+def _end(nonce: str) -> str:
+    return f"__hyperpod_end_{nonce}__"
+
+
+def _read(node: Node, text: str, nonce: str) -> Remote:
+    # Lines of a shell's: a name may have what Python takes for the end of a line, too.
+    lines = text.replace("\r", "").split("\n")
+    begin = next((i for i, line in enumerate(lines) if line.strip() == _begin(nonce)), None)
+    end = next((i for i, line in enumerate(lines) if line.startswith(f"{_end(nonce)} ")), None)
     if begin is None or end is None:
         said = " ".join(line.strip() for line in lines if line.strip()) or "nothing"
         if _TOO_OLD in said:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 import time
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Annotated
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
+from stack.command_line import printable
 from stack.failures import Failure, bad_input, described
 
 from .. import console, target
@@ -128,7 +130,8 @@ def exec_command(
             {"node": wanted.name, "instance_id": wanted.instance_id, "exit_code": ran.code, "output": ran.output}
         )
     else:
-        typer.echo(ran.output, nl=False)
+        # What others have written, such as jobs' names, steers no terminal.
+        typer.echo(printable(ran.output) if sys.stdout.isatty() else ran.output, nl=False)
     raise typer.Exit(ran.code)
 
 

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.lifecycle.conftest import host, world
+from tests.operations.aws import aws, on, plugin
+from tests.operations.conftest import records_apart
 
-__all__ = ["host", "world"]
+__all__ = ["aws", "host", "on", "plugin", "records_apart", "world"]
 
 
 @pytest.fixture

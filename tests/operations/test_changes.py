@@ -31,7 +31,10 @@ from tests.operations.small import Planning
 from tests.operations.test_nodes import with_nodes_of_eks
 
 On = Callable[[Aws], None]
-SQUEUE = 'echo "7|llama|ann|RUNNING|1:02|1|"; echo "8|notebook|ben|RUNNING|0:10|0|"'
+# What ends a name is in the question, as squeue does it (its opts.c: a type, a colon, and a suffix).
+SQUEUE = (
+    'end=$(grep -o ",Name:[^ ]*" <<< "$*"); end=${end#,Name:}; echo "7|ann|1|llama$end"; echo "8|ben|0|notebook$end"'
+)
 
 
 def on_controller(plugin: Path, squeue: str, known: str = "ip-10-1-1-1 ip-10-1-1-2") -> None:
@@ -157,12 +160,13 @@ def test_a_node_can_be_replaced_while_slurm_cannot_be_asked(
 
 
 def on_slurm(monkeypatch: pytest.MonkeyPatch, *answers: str) -> list[str]:
-    """Sessions answer with these lines; what was asked is in the list."""
+    """Sessions answer with these jobs; what was asked is in the list."""
     asked: list[str] = []
 
     def run_remote(target: object, node: object, line: str, timeout: float) -> sessions.Remote:
         asked.append(line)
-        return sessions.Remote(code=0, output="".join(f"{answer}\n" for answer in answers))
+        end = line.partition(",Name:")[2].partition("'")[0]
+        return sessions.Remote(code=0, output="".join(f"{answer}{end}\n" for answer in answers))
 
     monkeypatch.setattr(sessions, "run_remote", run_remote)
     return asked
@@ -182,7 +186,7 @@ def on_slurm(monkeypatch: pytest.MonkeyPatch, *answers: str) -> list[str]:
 def test_the_scheduler_is_asked_for_the_jobs_of_workers_and_for_all_of_a_controllers(
     affected: tuple[str, ...], asked: list[str] | None, aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = on_slurm(monkeypatch, "7|llama|ann|RUNNING|1:02|1|")
+    lines = on_slurm(monkeypatch, "7|ann|1|llama")
     with_nodes(aws, *NODES, node("login", 1))
     target = stack(aws, "dev", 'hyperpod:login={"instanceType": "ml.m5.large"}')
     found = nodes.list_nodes(target)
@@ -207,7 +211,7 @@ def test_the_jobs_that_fewer_nodes_may_end_are_named_first(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    on_slurm(monkeypatch, "7|llama|ann|RUNNING|1:02|1|")
+    on_slurm(monkeypatch, "7|ann|1|llama")
     engine = Planning()
     monkeypatch.setattr("operations.commands.changes.open_engine", lambda *_, **__: nullcontext((engine, None)))
     if said:
@@ -236,7 +240,7 @@ def test_the_queue_goes_with_the_root_volume_of_a_controller_that_gets_new_softw
     aws: StubbedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Developer Guide, "Update the SageMaker HyperPod platform software of a cluster": back up slurmctld's folder."""
-    on_slurm(monkeypatch, "7|llama|ann|RUNNING|1:02|1|")
+    on_slurm(monkeypatch, "7|ann|1|llama")
     with_nodes(aws)
     found = nodes.list_nodes(stack(aws))
 

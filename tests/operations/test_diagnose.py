@@ -103,8 +103,12 @@ def test_every_command_of_a_section_is_one_that_a_shell_can_read() -> None:
 
 
 def test_a_mark_in_a_log_makes_no_file_of_its_own() -> None:
-    text = "\n@@section boot\none\n@@section ../../etc/passwd\ntwo\n\n@@section kernel\nthree\n"
-    assert diagnose.parse(text) == {"boot": "one\n@@section ../../etc/passwd\ntwo\n", "kernel": "three\n"}
+    mark = diagnose.MARK
+    text = f"\n{mark} boot\none\n{mark} ../../etc/passwd\n@@section kernel\ntwo\n\n{mark} kernel\nthree\n"
+    assert diagnose.parse(text) == {
+        "boot": f"one\n{mark} ../../etc/passwd\n@@section kernel\ntwo\n",
+        "kernel": "three\n",
+    }
 
 
 def test_ill_nodes_and_the_controller_say_most() -> None:
@@ -139,7 +143,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
             return Remote(code=226, output=found["dcgm"])
         if node.name == "controller-1":
             return Remote(code=0, output=answer("cut")[:12])
-        return Remote(code=0, output=answer(f"\n@@section boot\nHF_TOKEN={CANARY}\n@@section kernel\nXid 79\n"))
+        return Remote(
+            code=0, output=answer(f"\n{diagnose.MARK} boot\nHF_TOKEN={CANARY}\n{diagnose.MARK} kernel\nXid 79\n")
+        )
 
     monkeypatch.setattr(sessions, "run_remote", run_remote)
     return found
@@ -275,7 +281,7 @@ def test_a_busy_node_is_not_tested_and_a_drained_one_is_tested_directly(
         if line.startswith("sinfo -h -n"):
             return Remote(code=0, output=said.pop(0))
         ran.append((node.name, line))
-        return Remote(code=0, output=answer("\n@@section boot\n") if "base64" in line else diagnosis())
+        return Remote(code=0, output=answer(f"\n{diagnose.MARK} boot\n") if "base64" in line else diagnosis())
 
     monkeypatch.setattr(sessions, "run_remote", run_remote)
     with_nodes(aws)

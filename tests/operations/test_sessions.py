@@ -125,7 +125,8 @@ def test_a_session_is_kept_alive_by_what_is_typed(
 ) -> None:
     """Systems Manager User Guide, "Specify an idle session timeout value": only inputs count, not what is printed."""
     monkeypatch.setattr(sessions, "_TYPING_SECONDS", 0.01)
-    script = 'echo __hyperpod_begin__; read -r typed; echo "typed <$typed>"; echo; echo __hyperpod_end__ 0'
+    monkeypatch.setattr("secrets.token_hex", lambda count: "x")
+    script = 'echo __hyperpod_begin_x__; read -r typed; echo "typed <$typed>"; echo; echo __hyperpod_end_x__ 0'
     command(plugin, "session-manager-plugin", script)
     with_nodes(aws)
     with_session(aws)
