@@ -24,6 +24,7 @@ from stack.jobs.render import JobError, render
 from ..target import Target
 from . import nodes as cluster_nodes
 from . import sessions
+from .network_state import DIRECTIONS, open_to_itself, routes_of, why_public
 from .node import Node
 
 Result = Literal["PASS", "FAIL", "UNKNOWN"]
@@ -106,27 +107,20 @@ class Validation:
         ids = self._network["Subnets"]
         client = self._aws.client("ec2")
         for subnet in client.describe_subnets(SubnetIds=ids)["Subnets"]:
-            one = subnet["SubnetId"]
-            filters = [{"Name": "association.subnet-id", "Values": [one]}]
-            tables = client.describe_route_tables(Filters=filters)["RouteTables"] or _main_table(
-                client, subnet["VpcId"]
+            public = why_public(subnet, routes_of(client, subnet))
+            yield _check(
+                f"subnet {subnet['SubnetId']} private",
+                not public,
+                public or "private",
+                "nodes belong in a private subnet",
             )
-            public = [r for t in tables for r in t["Routes"] if str(r.get("GatewayId", "")).startswith("igw-")]
-            given = subnet.get("MapPublicIpOnLaunch", False)
-            what = "a route to an internet gateway" if public else "addresses given at launch" if given else "private"
-            yield _check(f"subnet {one} private", not public and not given, what, "nodes belong in a private subnet")
 
     def security_groups(self) -> Iterator[Check]:
         """The nodes' group allows all traffic to and from itself: EFA does not work without it."""
         ids = set(self._network["SecurityGroupIds"])
         groups = self._aws.client("ec2").describe_security_groups(GroupIds=sorted(ids))["SecurityGroups"]
-        for way, key in (("in", "IpPermissions"), ("out", "IpPermissionsEgress")):
-            good = [
-                group["GroupId"]
-                for group in groups
-                for rule in group[key]
-                if rule["IpProtocol"] == "-1" and group["GroupId"] in {p["GroupId"] for p in rule["UserIdGroupPairs"]}
-            ]
+        for way in DIRECTIONS:
+            good = open_to_itself(groups, way)
             detail = f"{good[0]} to itself" if good else f"none of {', '.join(sorted(ids))} allows itself"
             yield _check(
                 f"nodes to nodes, {way}", bool(good), detail, "a rule for all traffic from the group to itself"
@@ -283,12 +277,6 @@ def _not_asked(name: str, error: Exception, stack: str) -> Check:
     failure = described(error, stack)
     result: Result = "FAIL" if failure.code is Exit.FAILED else "UNKNOWN"
     return Check(name=name, result=result, detail=failure.message, hint=failure.hint)
-
-
-def _main_table(client: Any, vpc: str) -> list[dict[str, Any]]:
-    """A subnet without its own route table uses the VPC's main one."""
-    filters = [{"Name": "vpc-id", "Values": [vpc]}, {"Name": "association.main", "Values": ["true"]}]
-    return list(client.describe_route_tables(Filters=filters)["RouteTables"])
 
 
 def _gres(text: str) -> int:

@@ -13,7 +13,7 @@ from stack.advice import REHEARSE_AGAIN, next_step
 from stack.failures import Exit, Failure
 
 from .. import console, target
-from ..deployment import beforehand, deploy
+from ..deployment import beforehand, deploy, preconditions
 from ..deployment.engines import Engine, open_stack
 from ..kubernetes import governance
 from ..manner import MANNER
@@ -45,6 +45,9 @@ Lose = Annotated[
         "--lose", metavar="RESOURCE", help="Allow this resource to be replaced or deleted with its data. Repeatable."
     ),
 ]
+Anyway = Annotated[
+    bool, typer.Option("--anyway", help="Go on although the account lacks a quota, a type or part of a network.")
+]
 InstallCli = Annotated[bool, typer.Option("--install-cli", help="Install the Pulumi CLI if it is missing.")]
 
 
@@ -55,18 +58,21 @@ def deploy_command(
     fail: Fail = None,
     config: Set = None,
     lose: Lose = None,
+    anyway: Anyway = False,
     install_cli: InstallCli = False,
     as_json: console.Json = False,
 ) -> None:
     """Create a stack, or update it to its configuration.
 
-    Shows the changes first and asks for confirmation. The cluster and whatever
-    holds data are not replaced or deleted unless --lose names them. If an
-    earlier update failed, the state is refreshed from AWS first. Each resource
-    is shown with its elapsed and its usual time. If something fails, you get
-    the first cause, the nodes' own log and the next step to take. Ctrl-C stops
-    cleanly; run the same command again to continue. A stack with a Grafana
-    gets its dashboards at the end.
+    Shows the changes first and asks for confirmation. Before the first resource
+    it asks the account for quotas, for the types in the zone and for what an
+    existing VPC must have, and names all that is missing; --anyway goes on.
+    The cluster and whatever holds data are not replaced or deleted unless
+    --lose names them. If an earlier update failed, the state is refreshed from
+    AWS first. Each resource is shown with its elapsed and its usual time. If
+    something fails, you get the first cause, the nodes' own log and the next
+    step to take. Ctrl-C stops cleanly; run the same command again to continue.
+    A stack with a Grafana gets its dashboards at the end.
 
     \b
       hyperpod deploy dev --rehearse
@@ -77,7 +83,7 @@ def deploy_command(
     chosen = _load(stack, rehearse, fail, config)
     if not rehearse:
         governance.begin(chosen)
-    with open_engine(chosen, rehearse, fail, create=True, install_cli=install_cli) as (engine, _):
+    with open_engine(chosen, rehearse, fail, create=True, install_cli=install_cli, anyway=anyway) as (engine, _):
         discarded = settle(chosen, engine, as_json, rehearse=rehearse, lose=lose or ())
         planned = deploy.run(chosen, engine, "preview")
         if not planned.succeeded:
@@ -126,7 +132,7 @@ def preview_command(
       hyperpod preview slurm-gpu --json    in CI, on a pull request
     """
     chosen = _load(stack, rehearse, None, config)
-    with open_engine(chosen, rehearse, None, create=True, install_cli=install_cli) as (engine, _):
+    with open_engine(chosen, rehearse, None, create=True, install_cli=install_cli, anyway=True) as (engine, _):
         if unsure := engine.unsure():
             console.note(
                 f"The last update of {', '.join(unsure)} failed, so this preview may compare with values that AWS "
@@ -189,7 +195,13 @@ def _load(stack: str, rehearse: bool, fail: Sequence[str] | None, config: Sequen
 
 @contextmanager
 def open_engine(
-    chosen: Target, rehearse: bool, fail: Sequence[str] | None, *, create: bool, install_cli: bool
+    chosen: Target,
+    rehearse: bool,
+    fail: Sequence[str] | None,
+    *,
+    create: bool,
+    install_cli: bool,
+    anyway: bool = False,
 ) -> Iterator[tuple[Engine, Account | None]]:
     if not rehearse:
         if chosen.on_eks:
@@ -198,7 +210,10 @@ def open_engine(
                 beforehand.bring_charts()
         if create:
             beforehand.require_plans(chosen)
-        yield open_stack(chosen, create=create, install_cli=install_cli), None
+        engine: Engine = open_stack(chosen, create=create, install_cli=install_cli)
+        if create:
+            preconditions.require(chosen, anyway=anyway)
+        yield engine, None
         return
     console.note(f"Rehearsing {chosen.stack}: {chosen.config.title} in {chosen.config.region.name} ...")
     try:

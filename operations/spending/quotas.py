@@ -83,32 +83,33 @@ class _Limits:
 
     def __init__(self, aws: Aws) -> None:
         self._aws = aws
-        self._services: dict[str, tuple[list[dict[str, Any]], str]] = {}
+        self._listed: dict[tuple[str, str], tuple[list[dict[str, Any]], str]] = {}
 
     def find(self, quota: Quota) -> tuple[str, float | None, str]:
         """Code, limit, and why it is unknown."""
-        listed, why = self._of(quota.service)
-        for one in listed:
-            if quota.code == one["QuotaCode"] or (not quota.code and _plain(quota.name) == _plain(one["QuotaName"])):
-                return str(one["QuotaCode"]), float(one["Value"]), ""
+        why = ""
+        # Applied values first. The defaults, 30 pages for SageMaker, are read only where one is not among those.
+        for operation in ("list_service_quotas", "list_aws_default_service_quotas"):
+            listed, refused = self._of(quota.service, operation)
+            why = why or refused
+            for one in listed:
+                if quota.code == one["QuotaCode"] or (
+                    not quota.code and _plain(quota.name) == _plain(one["QuotaName"])
+                ):
+                    return str(one["QuotaCode"]), float(one["Value"]), ""
         return quota.code, None, why or "Service Quotas does not list it in this region"
 
-    def _of(self, service: str) -> tuple[list[dict[str, Any]], str]:
-        if service not in self._services:
-            self._services[service] = self._list(service)
-        return self._services[service]
+    def _of(self, service: str, operation: str) -> tuple[list[dict[str, Any]], str]:
+        if (service, operation) not in self._listed:
+            self._listed[service, operation] = self._list(service, operation)
+        return self._listed[service, operation]
 
-    def _list(self, service: str) -> tuple[list[dict[str, Any]], str]:
-        found: list[dict[str, Any]] = []
-        why = ""
-        # Applied values first: the first that matches counts.
-        for operation in ("list_service_quotas", "list_aws_default_service_quotas"):
-            try:
-                quotas = self._aws.pages("service-quotas", operation, "Quotas", ServiceCode=service)
-                found += [one for one in quotas if "Value" in one]
-            except ClientError as error:
-                why = reason(error)
-        return found, why
+    def _list(self, service: str, operation: str) -> tuple[list[dict[str, Any]], str]:
+        try:
+            quotas = self._aws.pages("service-quotas", operation, "Quotas", ServiceCode=service)
+            return [one for one in quotas if "Value" in one], ""
+        except ClientError as error:
+            return [], reason(error)
 
 
 class _Usage:

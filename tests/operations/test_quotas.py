@@ -41,7 +41,6 @@ def with_limits(aws: StubbedAws, target: Target, values: dict[str, float], pages
             more = {"NextToken": f"p{page + 1}"} if page < pages - 1 else {}
             part = {"Quotas": rows[page * size : (page + 1) * size], **more}
             aws.answer("service-quotas", "list_service_quotas", part, ServiceCode=service)
-        aws.answer("service-quotas", "list_aws_default_service_quotas", {"Quotas": []})
 
 
 def plenty(target: Target) -> dict[str, float]:
@@ -273,7 +272,6 @@ def test_a_reserved_types_quota_is_found_as_the_guide_writes_it(aws: StubbedAws)
     name = "Number of {} instances in reserved capacity across training plans per Region"
     listed = {"QuotaCode": "L-1", "QuotaName": name.format("ml-trn1-32xlarge"), "Value": 4.0}
     aws.answer("service-quotas", "list_service_quotas", {"Quotas": [listed]})
-    aws.answer("service-quotas", "list_aws_default_service_quotas", {"Quotas": []})
     wanted = Quota(service="sagemaker", name=name.format("ml.trn1.32xlarge"), needed=2)
     assert quotas._Limits(aws).find(wanted) == ("L-1", 4.0, "")
 
