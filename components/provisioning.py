@@ -136,7 +136,17 @@ def _group(config: Config, group: InstanceGroup) -> Group:
         network_gbps=row.network_gbps,
         nvme_disks=row.nvme_disks,
         taints=tuple(sorted({taint.key for taint in group.taints})),
+        features=_features(config, row) if group.role == "worker" else (),
     )
+
+
+def _features(config: Config, row: InstanceType) -> tuple[str, ...]:
+    """Type and zone of a node, for jobs that ask for them in Slurm. The zone of an existing subnet may be unknown."""
+    settings = config.settings
+    if settings.orchestrator != "slurm":
+        return ()
+    known = settings.availability_zone_id or not settings.network.vpc_id
+    return (row.name, config.zone_id) if known else (row.name,)
 
 
 def _gres(config: Config, row: InstanceType) -> str:

@@ -17,6 +17,7 @@ from .observability_checks import alert_problems, observability_problems
 from .people import people_problems
 from .problems import Problem
 from .type_checks import type_problems
+from .worker_partitions import worker_partition_problems
 
 # CreateCluster, InstanceGroups.
 MAX_GROUPS = 100
@@ -37,6 +38,7 @@ def check(settings: Settings, region: Region | None) -> list[Problem]:
         _zone(settings, region),
         _workers(settings, region),
         type_problems(settings),
+        worker_partition_problems(settings),
         _head_nodes(settings),
         accounting_problems(settings, region),
         kubernetes_problems(settings, region),

@@ -80,11 +80,18 @@ def record(path: str = f"{STATE}/node.json") -> Dict[str, Any]:
 
 
 def worker_group(own: Mapping[str, Any], partition: Optional[str]) -> Mapping[str, Any]:
-    """The first worker group; if a partition is given, the first one in it."""
-    workers = [g for g in own["groups"] if g["role"] == "worker" and partition in (None, g["partition"])]
+    """The first worker group; if a partition is given, the first one in it.
+
+    Its partition is the group's own where it shares the other one, so that nothing is measured across groups.
+    """
+    every = [g for g in own["groups"] if g["role"] == "worker"]
+    workers = [g for g in every if partition in (None, g["name"], g["partition"])]
     if not workers:
         raise Trouble(f"no worker group has the partition {partition}" if partition else "the cluster has no workers")
-    return dict(workers[0])
+    found = dict(workers[0])
+    if sum(g["partition"] == found["partition"] for g in every) > 1:
+        found["partition"] = found["name"]
+    return found
 
 
 def run(command: Sequence[str], timeout: float = 120, stdin: str = "") -> str:

@@ -33,7 +33,8 @@ NodeRole = Literal["controller", "login", "worker"]
 class Group:
     """One instance group of hyperpod_parameters.json: its role, and its row of the instance catalogue. ``taints``: the
     keys of its Kubernetes nodes' taints. ``gres``: the name of its accelerators in Slurm, with a type after a colon
-    where jobs may ask for one (``gpu:h100``)."""
+    where jobs may ask for one (``gpu:h100``). ``partition``: the one that HyperPod's agent makes, which groups share.
+    ``features``: what jobs may ask for of its nodes in Slurm (slurm_partitions.py)."""
 
     name: str = field(metadata=WORD)
     role: NodeRole
@@ -51,6 +52,7 @@ class Group:
     network_gbps: float
     nvme_disks: int
     taints: Tuple[str, ...] = field(metadata=WORD)
+    features: Tuple[str, ...] = field(metadata=WORD)
 
     @property
     def gres_name(self) -> str:

@@ -12,7 +12,7 @@ import threading
 from pathlib import PurePosixPath
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from . import containers, slurm_conf, slurm_extra, slurm_queue, slurm_topology
+from . import containers, slurm_conf, slurm_extra, slurm_partitions, slurm_queue, slurm_topology
 from .errors import NotYet, StepError
 from .host import Host
 from .identity import read_instances
@@ -60,6 +60,7 @@ def configure(
     more = {"StateSaveLocation": slurm_queue.STATE} if known.get("shared_queue") else {}
     known_conf = slurm_extra.over(conf, extra)
     ours = slurm_conf.render(known_conf, groups, by_node, bin_folder, contain, database, in_containers, more)
+    ours += slurm_partitions.render(groups, {*conf.partitions, *slurm_extra.partitions(extra)})
     changed |= slurm_extra.write(host, extra)
     changed |= host.write(f"{etc}/{slurm_conf.INCLUDE}", ours + slurm_extra.includes(extra))
     changed |= slurm_extra.remove_others(host, extra)
@@ -68,6 +69,7 @@ def configure(
     settled, mapped = slurm_topology.settle(host, text, workers)
     settled = slurm_conf.with_future(settled, login)
     settled = slurm_conf.with_gres(settled, by_node, groups)
+    settled = slurm_partitions.with_features(settled, by_node, groups)
     carrier = slurm_conf.carrier(text)
     # Last, because the included files are complete now.
     if carrier:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from typing import Dict, Sequence, Tuple
+from typing import Dict, Sequence, Set, Tuple
 
 from . import parameters, slurm_conf
 from .errors import StepError
@@ -77,6 +77,11 @@ def over(conf: slurm_conf.SlurmConf, files: Sequence[ConfFile]) -> slurm_conf.Sl
     for one in files:
         keys.update(slurm_conf.parse(one.text).keys)
     return dataclasses.replace(conf, keys=keys)
+
+
+def partitions(files: Sequence[ConfFile]) -> Set[str]:
+    """The partitions that the files make."""
+    return {name for one in files for name in slurm_conf.parse(one.text).partitions}
 
 
 def digest(files: Sequence[ConfFile]) -> str:

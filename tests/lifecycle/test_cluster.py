@@ -94,12 +94,19 @@ def test_the_worker_group_is_the_first_or_the_first_of_the_partition() -> None:
     ]
     assert cluster.worker_group({"groups": groups}, None)["name"] == "w1"
     assert cluster.worker_group({"groups": groups}, "b")["name"] == "w2"
+    assert cluster.worker_group({"groups": groups}, "w2")["partition"] == "b"
     for found, partition, said in (
         (groups, "x", "no worker group has the partition x"),
         (groups[:1], None, "the cluster has no workers"),
     ):
         with pytest.raises(Trouble, match=f"^{said}$"):
             cluster.worker_group({"groups": found}, partition)
+
+
+def test_a_group_that_shares_a_partition_is_measured_in_its_own() -> None:
+    shared = {"groups": [{"role": "worker", "partition": "gpu", "name": name} for name in ("reserved", "trial")]}
+    for asked, wanted in ((None, "reserved"), ("trial", "trial"), ("gpu", "reserved")):
+        assert cluster.worker_group(shared, asked)["partition"] == wanted
 
 
 def test_whole_nodes_are_allocated_and_the_command_goes_on_inside(

@@ -51,6 +51,21 @@ BAD: Cases = {
         "hyperpod:workers[0].name",
         "head nodes",
     ),
+    "one of two groups named as HyperPod's partition of all nodes": (
+        {"workers": [GROUP, {**GROUP, "name": "dev"}]},
+        "hyperpod:workers[1].name",
+        "partition",
+    ),
+    "one of two groups named as Slurm's defaults": (
+        {"workers": [{**GROUP, "name": "DEFAULT"}, GROUP]},
+        "hyperpod:workers[0].name",
+        "another name than default, dev, hyperpod-system-maintenance, gpu",
+    ),
+    "one of two groups named as their common partition": (
+        {"workers": [GROUP, {**GROUP, "name": "gpu"}]},
+        "hyperpod:workers[1].name",
+        "partition",
+    ),
     "volume too big": ({"workers": [{**GROUP, "volumeGiB": 20000}]}, "hyperpod:workers[0].volumeGiB", "16384"),
     "a writer that is no role": (
         {"security": {"lifecycleWriters": ["arn:aws:sts::123456789012:assumed-role/ci/session"]}},

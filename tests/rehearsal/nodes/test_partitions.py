@@ -1,0 +1,63 @@
+"""Two worker groups of one cluster: a partition for each, one for both, and features of their nodes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rehearsal.nodes.checks import all_idle, output, scripts_succeeded
+from rehearsal.nodes.cluster import Cluster, Options
+from rehearsal.nodes.growth import holds, until
+
+from .conftest import deployed
+
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
+_GROUPS = [
+    {"name": "reserved", "instanceType": "ml.p5.48xlarge", "count": 2},
+    {"name": "trial", "instanceType": "ml.g5.48xlarge", "count": 2},
+    {"name": "later", "instanceType": "ml.g5.16xlarge", "count": 1},
+]
+
+
+@pytest.mark.timeout(400)
+def test_jobs_choose_a_group_by_its_partition_and_nodes_by_their_features() -> None:
+    options = Options(workers=2, absent=frozenset({"later"}))
+    with deployed("slurm-gpu", f"workers={json.dumps(_GROUPS)}") as stack, Cluster(stack, options) as cluster:
+        cluster.start_hosts()
+        cluster.boot()
+        scripts_succeeded(cluster)
+        until("all workers are idle", lambda: holds(all_idle, cluster))
+        head, zone = cluster.controller, stack.config.zone_id
+        reserved, trial = ({h.hostname for h in cluster.workers if h.group == name} for name in ("reserved", "trial"))
+
+        def ran(words: str) -> set[str]:
+            return set(output(head, f"srun {words} hostname").split())
+
+        assert ran("-p reserved -N 2") == reserved
+        assert ran("-p trial -N 2") == trial
+        assert ran("-N 4") == ran("-p gpu -N 4") == ran(f"-N 4 -C {zone}") == reserved | trial
+        assert ran("-N 2 -C ml.g5.48xlarge") == trial
+        for words, said in (
+            ("-p trial -C ml.p5.48xlarge", "node configuration is not available"),
+            ("-p trial -N 3", "node configuration is not available"),
+            ("-C ml.g6.48xlarge", "Invalid feature specification"),
+        ):
+            assert said in head.run(f"srun {words} hostname").stderr
+        # A group without nodes has a partition, which takes no job yet.
+        assert "TotalNodes=0 " in output(head, "scontrol show partition later")
+        early = head.run("sbatch -p later --wrap true")
+        assert "node configuration is not available" in early.stderr, early
+        # The agent writes its file anew when nodes come and go: what runs goes on, and what waits is not lost.
+        submit = "sbatch --parsable --exclusive -N 2 -o /dev/null {} --wrap 'srun sleep 8'"
+        jobs = [output(head, submit.format(words)).strip() for words in ("-p trial", "-p trial", "-C ml.g5.48xlarge")]
+        cluster.agent.announce(cluster.hosts, whole=True)
+        until("each group has its nodes again", lambda: holds(lambda _: str(ran("-p reserved -N 2")), cluster))
+        assert ran("-p reserved -N 2 -C ml.p5.48xlarge") == reserved
+        shown = f"for job in {' '.join(jobs)}; do scontrol show job $job -o; done"
+        until("the jobs end", lambda: output(head, shown).count("JobState=COMPLETED") == len(jobs))
+        assert output(head, shown).count(" Restarts=0 ") == len(jobs)
+        # A network test takes its nodes from one group, the first or the one that -p names (and finds no test there).
+        for words, nodes in (("", reserved), ("-p trial", trial)):
+            said = head.run(f"run-nccl-test 2 {words}", timeout=120).stderr
+            assert all(name in said for name in nodes), said
