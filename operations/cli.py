@@ -12,7 +12,8 @@ import typer
 from hyperpod import VERSION
 from rehearsal import cli as rehearsal
 from stack.command_line import new_app, run
-from stack.failures import Exit, explain
+from stack.ending import run_to_its_end
+from stack.failures import Exit, Failure
 from stack.project import stack_names
 
 from . import console
@@ -134,9 +135,17 @@ def _stack(words: Sequence[str]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line. Returns the exit code; a known failure is one message, never a traceback."""
+    """Run the command line. Returns the exit code; a failure is one message, never a traceback."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     own = words[: words.index("--")] if "--" in words else words
+
+    def complain(failure: Failure) -> None:
+        console.complain(failure, "--json" in own or MANNER.output in ("json", "yaml"))
+
+    return run_to_its_end(lambda: _run(words), complain, lambda: _stack(own))
+
+
+def _run(words: list[str]) -> int:
     try:
         words = MANNER.take(words)
         if words[:1] == ["rehearse"]:
@@ -152,11 +161,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         console.note("Cancelled.", "yellow")
         return Exit.CANCELLED
-    except BrokenPipeError:
-        return Exit.GOOD
-    except Exception as error:
-        failure = explain(error, _stack(own))
-        if failure is None:
-            raise
-        console.complain(failure, "--json" in own)
-        return failure.code

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from stack.command_line import complain, new_app
 from stack.command_line import run as run_words
-from stack.failures import bad_input, explain
+from stack.ending import run_to_its_end
+from stack.failures import bad_input
 from stack.project import stack_names
 
 from .commands import CANNOT_RUN, ROOT, deployment, drill, eks, nodes
@@ -33,16 +34,11 @@ def _introduction() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line. Returns the exit code; bad input is one message, never a traceback."""
+    """Run the command line. Returns the exit code; a failure is one message, never a traceback."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        return run_words(app, arranged(words), "hyperpod rehearse", stack_names(ROOT))
-    except Exception as error:
-        failure = explain(error)
-        if failure is None:
-            raise
-        complain(failure)
-        return failure.code
+    return run_to_its_end(
+        lambda: run_words(app, arranged(words), "hyperpod rehearse", stack_names(ROOT)), complain, lambda: "STACK"
+    )
 
 
 def arranged(words: Sequence[str]) -> list[str]:

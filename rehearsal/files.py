@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from stack import files
 from stack.failures import bad_input
 
 STANDARD_OUTPUT = Path("-")
+# A report of the largest ready stack has 0.6 MB, its JSON 0.3 MB.
+_ROOM_BYTES = 2_000_000
 
 
 def console_beside(result: Path | None) -> Console:
@@ -19,11 +23,29 @@ def console_beside(result: Path | None) -> Console:
     return Console(stderr=result == STANDARD_OUTPUT)
 
 
-def check_folders(report: Path | None, result: Path | None) -> None:
-    """Refuse a file in a folder that does not exist, before the rehearsal instead of after it. Raises Failure."""
+def check_files(report: Path | None, result: Path | None) -> None:
+    """Refuse a file that cannot be written, before the rehearsal instead of after it. Raises Failure."""
     for option, path in (("--report", report), ("--json", result)):
-        if path and not path.parent.is_dir():
-            raise bad_input(f"{option} {path}: there is no folder {path.parent}", f"mkdir -p {path.parent}")
+        if path and path != STANDARD_OUTPUT:
+            _check(option, path)
+
+
+def _check(option: str, path: Path) -> None:
+    if not path.parent.is_dir():
+        raise bad_input(f"{option} {path}: there is no folder {path.parent}", f"mkdir -p {path.parent}")
+    if path.exists() and not path.is_file():
+        # A device or a pipe: what opening it does is its own affair.
+        return
+    there = path.exists()
+    try:
+        path.open("ab").close()
+        if not there:
+            path.unlink()
+    except OSError as error:
+        raise bad_input(f"{option} {path}: {error.strerror}", "a file in a folder that you may write to") from error
+    disk = os.statvfs(path.parent)
+    if (free := disk.f_bavail * disk.f_frsize) < _ROOM_BYTES:
+        raise bad_input(f"{option} {path}: its disk has only {free:,} bytes left", "another folder, or free some space")
 
 
 def write(found: Mapping[str, Any], result: Path | None) -> None:
@@ -32,4 +54,4 @@ def write(found: Mapping[str, Any], result: Path | None) -> None:
     if result == STANDARD_OUTPUT:
         print(text)
     elif result:
-        result.write_text(text + "\n")
+        files.write(result, text + "\n")

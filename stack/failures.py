@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from enum import IntEnum
 
@@ -108,6 +109,21 @@ MISSING = frozenset(
         "TargetGroupNotFound",
     }
 )
+# What a disk, a folder's rights or a file's kind refuse; a file that the project lacks is a defect.
+_OF_THE_MACHINE = frozenset(
+    {
+        errno.EACCES,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EIO,
+        errno.EISDIR,
+        errno.EMFILE,
+        errno.ENOSPC,
+        errno.ENOTDIR,
+        errno.EPERM,
+        errno.EROFS,
+    }
+)
 _PAGE = re.compile(r"<(!doctype\s+)?html", re.IGNORECASE)
 _REGION_OFF = frozenset({"OptInRequired", "InvalidRegion"})
 
@@ -180,6 +196,8 @@ def _failure(error: BaseException) -> Failure | None:
             return cannot_know(f"the Pulumi CLI does not fit: {error}", name="pulumi-cli")
         case automation.CommandError():
             return _command_error(error)
+        case OSError() if error.errno in _OF_THE_MACHINE:
+            return Failure(f"{error.filename or 'cannot write'}: {error.strerror}", name="file")
     return None
 
 

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
+from stack import files
 from stack.command_line import printable
 from stack.failures import Failure, bad_input, described
 
@@ -175,4 +176,4 @@ def _write(path: Path, text: str) -> None:
     if path.exists() and not path.read_text().startswith(_MARK):
         raise bad_input(f"{path} already exists, and this command did not write it", "choose another file")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path.write_text(text)
+    files.write(path, text)

@@ -19,7 +19,7 @@ from stack.failures import Exit, Failure, bad_input
 from stack.interrupts import Interrupted, interruptible
 from stack.project import Project, ProjectError
 
-from ..files import STANDARD_OUTPUT, check_folders, console_beside, write
+from ..files import STANDARD_OUTPUT, check_files, console_beside, write
 from . import ROOT, Engine, Json, Report, Set, Stack, announce, load, note
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def deployment_command(
     if show and not report:
         raise bad_input("--open has no report to open", "add --report report.html")
     steps = _steps(stack, config, then, to)
-    check_folders(report, result)
+    check_files(report, result)
     if serve and (keep_up or report or result):
         raise bad_input("--serve ends with Ctrl-C and has no result: leave out --keep-up, --report and --json")
     if engine == "pulumi" and (keep_up or report):

@@ -9,7 +9,7 @@ import typer
 from stack.failures import Exit
 from stack.interrupts import interruptible
 
-from ..files import console_beside, write
+from ..files import check_files, console_beside, write
 from . import Json, Set, Stack, load
 
 EPILOG = "Exit code: 0 every drill that this machine can hold passed, 1 otherwise, 2 bad input, 130 Ctrl-C."
@@ -30,6 +30,7 @@ def drill_command(
       hyperpod rehearse drill dev
       hyperpod rehearse drill eks-gpu --only capacity --json drills.json
     """
+    check_files(None, result)
     from ..drills.show import hold
 
     with interruptible():

@@ -13,7 +13,7 @@ from stack.command_line import called
 from stack.failures import bad_input
 from stack.interrupts import interruptible
 
-from ..files import check_folders, console_beside, write
+from ..files import check_files, console_beside, write
 from . import Engine, Json, Set, Stack, announce, end, load, note
 
 
@@ -52,7 +52,7 @@ def eks_command(
         raise bad_input(f"stack {stack} runs Slurm", f"hyperpod rehearse nodes {stack}")
     from ..kubernetes import network
 
-    check_folders(None, result)
+    check_files(None, result)
     console = console_beside(result)
     if not network.isolated():
         announce(console, "Kubernetes of ", stack, chosen)

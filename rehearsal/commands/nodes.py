@@ -10,7 +10,7 @@ import typer
 from stack.failures import bad_input
 from stack.interrupts import interruptible
 
-from ..files import check_folders, console_beside, write
+from ..files import check_files, console_beside, write
 from ..nodes.slurm_packages import DEFAULT as DEFAULT_SLURM
 from ..nodes.slurm_packages import ReleaseName
 from . import Json, Report, Set, Stack, announce, end, load, note
@@ -48,7 +48,7 @@ def nodes_command(
     """
     from ..nodes import requirements
 
-    check_folders(report, result)
+    check_files(report, result)
     console = console_beside(result)
     project, chosen = load(stack, config)
     if if_possible and chosen.settings.orchestrator != "slurm":

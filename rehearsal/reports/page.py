@@ -12,6 +12,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from stack.files import write
+
 _REHEARSAL = Path(__file__).parent.parent
 # What a row's kind is where colours are not seen.
 _MARKS = {"critical": "◆ ", "failed": "✗ ", "degraded": "⚠ "}
@@ -22,7 +24,7 @@ def write_page(
     template: str, context: Mapping[str, Any], path: Path, filters: Mapping[str, Callable[..., str]] | None = None
 ) -> None:
     """Render a template, named by its path below this package, to a file."""
-    path.write_text(_template(template, tuple((filters or {}).items())).render(context), encoding="utf-8")
+    write(path, _template(template, tuple((filters or {}).items())).render(context))
 
 
 @cache

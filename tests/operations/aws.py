@@ -172,6 +172,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     out, err = capsys.readouterr()
     assert "Traceback" not in out + err
     assert "response stub" not in err, err
+    assert "HP222" not in err, f"a defect: {err}"
     return code, out, err
 
 

@@ -339,15 +339,6 @@ def test_what_the_cli_says_is_explained(stderr: str, code: int, said: str) -> No
     assert code != Exit.CANNOT_KNOW or failure.hint
 
 
-def test_our_own_mistakes_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr("operations.commands.costs.bill", broken)
-    with pytest.raises(ZeroDivisionError):
-        cli.main(["cost", "dev"])
-
-
 def test_nobody_is_asked_where_nobody_can_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     with pytest.raises(Failure, match="no terminal to answer") as refused:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,8 @@ import pytest
 
 from rehearsal.cli import main
 from rehearsal.engines.real import RealRun
-from stack.failures import Exit
+from stack import files
+from stack.failures import Exit, Failure
 
 
 @pytest.fixture
@@ -58,11 +61,50 @@ def test_a_missing_cli_is_3(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     assert "install the Pulumi CLI" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--report", "--json"])
+def test_a_full_disk_and_a_read_only_folder_are_refused_at_the_beginning(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened = Path.open
+
+    def read_only(self: Path, mode: str = "r", **more: Any) -> Any:
+        if mode != "ab":
+            return opened(self, mode, **more)
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    full = os.statvfs_result((4096, 4096, 9, 2, 2, 9, 9, 9, 0, 255))
+    for name, broken, said in (
+        ("os.statvfs", lambda _: full, "has only 8,192 bytes left"),
+        ("pathlib.Path.open", read_only, "Read-only file system"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(name, broken)
+            assert main([option, str(tmp_path / "r")]) == Exit.BAD_INPUT
+        printed = capsys.readouterr()
+        assert f"{option} {tmp_path}/r: " in printed.err
+        assert said in printed.err
+        assert (printed.out, list(tmp_path.iterdir())) == ("", [])
+
+
+def test_a_file_that_cannot_be_written_whole_is_not_left_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Path, *_: object, **__: object) -> None:
+        self.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("pathlib.Path.write_text", full)
+    with pytest.raises(Failure, match=r"r\.html: No space left on device"):
+        files.write(tmp_path / "r.html", "x")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--report", "nowhere/r.html"], "--report nowhere/r.html: there is no folder nowhere"),
         (["--json", "nowhere/r.json"], "--json nowhere/r.json: there is no folder nowhere"),
+        (["drill", "--json", "nowhere/r.json"], "there is no folder nowhere"),
         (["nodes", "--report", "nowhere/r.html"], "there is no folder nowhere"),
         (["eks", "--json", "nowhere/r.json"], "there is no folder nowhere"),
         (["--engine", "pulumi", "--keep-up"], "--keep-up and --report are for the embedded engine"),

@@ -229,11 +229,11 @@ def _hours(text: str) -> Optional[int]:
     return int(days or 0) * 24 + int(parts[0])
 
 
-def main(read: Callable[[], str] = sys.stdin.read) -> int:
+def main(read: Optional[Callable[[], str]] = None) -> int:
     """Apply the accounting of a configuration, as JSON on standard input."""
     host = Host(Settings.from_environment())
     try:
-        wanted = parameters.part(Accounting, json.loads(read()), "accounting")
+        wanted = parameters.part(Accounting, json.loads((read or sys.stdin.read)()), "accounting")
         done, told = apply(host, wanted, str(slurm_configure.facts(host)["shared"]))
     except (StepError, ValueError, KeyError) as error:
         print(f"hyperpod-slurm-accounts: {error}", file=sys.stderr)

@@ -1,0 +1,123 @@
+"""How a command line ends whatever its streams are, and where nobody foresaw the cause: never in a traceback."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operations.cli import main
+from stack.ending import run_to_its_end, unforeseen
+from stack.failures import Exit, Failure
+from tests.operations.aws import run
+from tests.rows import each
+from tests.support import ROOT
+
+
+def test_a_defect_is_one_line_and_its_traceback_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("of\nby zero")
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("operations.commands.costs.bill", broken)
+    assert main(["cost", "dev"]) == Exit.FAILED
+    out, err = capsys.readouterr()
+    (kept,) = tmp_path.iterdir()
+    said = err.splitlines()
+    assert (out, len(said)) == ("", 3)
+    assert said[0].startswith("ZeroDivisionError: of by zero (test_ending.py, line ")
+    assert said[1] == f"Next: report it with the traceback, which is in {kept}"
+    assert "in broken" in kept.read_text()
+    assert kept.stat().st_mode & 0o077 == 0
+
+
+def test_a_defect_on_a_full_disk_is_still_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    assert unforeseen(KeyError("x")).message == (
+        "KeyError: 'x'; its traceback could not be kept: No such file or directory"
+    )
+
+
+def test_what_a_disk_refuses_is_no_defect(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device", "bill.json")
+
+    monkeypatch.setattr("operations.commands.costs.bill", full)
+    code, _, err = run(capsys, "cost", "dev")
+    assert (code, err.splitlines()[0]) == (Exit.FAILED, "bill.json: No space left on device")
+
+
+def test_a_full_output_at_the_end_fails_and_a_closed_pipe_does_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Broken(io.StringIO):
+        error: OSError
+
+        def flush(self) -> None:
+            raise self.error
+
+    for error, code in ((OSError(28, "No space left on device"), Exit.FAILED), (BrokenPipeError(), Exit.GOOD)):
+        stream = Broken()
+        stream.error = error
+        with monkeypatch.context() as patched:
+            patched.setattr("sys.stdout", stream)
+            assert run_to_its_end(lambda: 0, lambda _: None, str) == code
+    assert capsys.readouterr().err == "standard output: No space left on device\n"
+
+
+def test_a_failure_that_cannot_be_told_has_its_exit_code() -> None:
+    def fail() -> int:
+        raise Failure("no", code=Exit.BAD_INPUT)
+
+    def untold(_: Failure) -> None:
+        raise OSError(28, "No space left on device")
+
+    assert run_to_its_end(fail, untold, str) == Exit.BAD_INPUT
+
+
+@each(
+    {
+        "a closed standard output": (">&-", "", Exit.GOOD),
+        "a closed standard input": ("<&-", "HP012: ", Exit.GOOD),
+        "all closed": ("<&- >&- 2>&-", "", Exit.GOOD),
+        "a full one": ("2>&1 >/dev/full", "No space left on device", Exit.FAILED),
+        "no characters but ASCII": ("", "HP012: ", Exit.GOOD),
+    }
+)
+def test_no_state_of_the_streams_is_a_traceback(how: str, said: str, code: Exit) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f'"$0" -m operations explain HP012 {how}', sys.executable],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, "Traceback" in done.stdout + done.stderr, done.stderr) == (code, False, "")
+    assert said in done.stdout
+
+
+def test_characters_that_a_stream_lacks_are_written_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="ascii"))
+
+    def work() -> int:
+        print("✓ ███ é")
+        return 0
+
+    assert run_to_its_end(work, lambda _: None, str) == Exit.GOOD
+    assert written.getvalue() == b"+ ### ?\n"
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_a_failure_has_the_form_that_was_asked_for(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "cost", "nope", "-o", form)
+    assert code == Exit.BAD_INPUT
+    assert "exit_code" in out
