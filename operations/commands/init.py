@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, cast, get_args
 
 import typer
 
-from components.catalogue.accelerators import ACCELERATORS, CATALOGUE, AcceleratorName
+from components.catalogue.accelerators import ACCELERATORS, AcceleratorName, find, nearest
+from components.config import ConfigError
 from components.config.type_checks import type_notes
 from components.estimates.cost import estimate
 from components.estimates.quotas import needed
-from stack.failures import bad_input
+from stack import files
+from stack.failures import Failure, bad_input
 
 from .. import console
 from ..aws import Aws
@@ -22,18 +25,32 @@ from ..deployment import new_stack
 from ..deployment.new_stack import Orchestrator, Wanted
 from ..target import ROOT
 
+# What people have said, by the key that it comes to.
+_OPTIONS = {
+    "aws:region": "--region",
+    "hyperpod:accelerator": "--accelerator",
+    "hyperpod:availabilityZoneId": "--zone",
+    "hyperpod:clusterName": "NAME",
+    "hyperpod:orchestrator": "--orchestrator",
+    "hyperpod:workers[0].count": "--nodes",
+    "hyperpod:workers[0].instanceType": "--instance-type",
+}
+
 
 def init_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The new stack's name: letters, digits and hyphens.")],
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="The new stack's name: lower-case letters, digits and hyphens.")
+    ] = None,
     orchestrator: Annotated[
         Orchestrator | None, typer.Option("--orchestrator", help="What schedules jobs. [default: slurm]")
     ] = None,
     accelerator: Annotated[
-        AcceleratorName | None, typer.Option("--accelerator", help="What the workers have. [default: gpu]")
+        AcceleratorName | None, typer.Option("--accelerator", help="What the workers have. [default: by the type]")
     ] = None,
     region: Annotated[str | None, typer.Option("--region", help="AWS region. [default: us-west-2]")] = None,
     instance_type: Annotated[
-        str | None, typer.Option("--instance-type", metavar="TYPE", help="Of the workers, as ml.p5.48xlarge.")
+        str | None,
+        typer.Option("--instance-type", metavar="TYPE", help="Of the workers, as ml.p5.48xlarge or p5.48xlarge."),
     ] = None,
     zone: Annotated[
         str | None, typer.Option("--zone", metavar="ID", help="Zone id of the workers, as usw2-az2.")
@@ -42,6 +59,7 @@ def init_command(
     budget: Annotated[
         float | None, typer.Option("--budget", metavar="USD", help="Instead of --nodes: as many as fit, $ an hour.")
     ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the file instead of writing it.")] = False,
     as_json: console.Json = False,
 ) -> None:
     """Write a new stack's file.
@@ -53,33 +71,43 @@ def init_command(
     \b
       hyperpod init research
       hyperpod init research --instance-type ml.p5en.48xlarge --nodes 4
-      hyperpod init trial --accelerator trainium --budget 60
+      hyperpod init trial --accelerator trainium --budget 60 --dry-run
     """
-    path = ROOT / f"Pulumi.{name}.yaml"
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]{0,99}", name):
-        raise bad_input(f'"{name}" cannot be a stack\'s name', "letters, digits and hyphens")
+    chosen = name or _ask("Name", "", _wrong_name)
+    if wrong := _wrong_name(chosen):
+        raise bad_input(wrong, "lower-case letters, digits and hyphens")
+    path = ROOT / f"Pulumi.{chosen}.yaml"
     if path.exists():
         raise bad_input(f"{path.name} exists already", "another name, or edit that file")
+    if not (dry_run or os.access(ROOT, os.W_OK)):
+        raise Failure(f"{path}: the folder cannot be written to", "--dry-run prints the file", name="file")
     if nodes and budget:
         raise bad_input("--nodes and --budget exclude each other", "leave one out")
-    runs = orchestrator or cast(Orchestrator, _ask("Scheduler", get_args(Orchestrator), "slurm"))
-    has = accelerator or cast(AcceleratorName, _ask("Accelerator", get_args(AcceleratorName), "gpu"))
-    where = region or _ask("Region", (), "us-west-2")
+    runs = orchestrator or cast(Orchestrator, _ask("Scheduler", "slurm", _one_of(get_args(Orchestrator)), "slurm, eks"))
+    where = region or _ask("Region", "us-west-2", new_stack.wrong_region)
     possible = new_stack.zones(where, runs)
-    types = sorted(one.name for one in CATALOGUE.values() if one.accelerator == has and one.hyperpod)
-    kind = instance_type or _ask("Instance type", types, ACCELERATORS[has].default_worker_type)
+    default = ACCELERATORS[accelerator or "gpu"].default_worker_type
+    kind = new_stack.type_name(instance_type or _ask("Instance type", default, _wrong_type, "hyperpod types: all"))
+    row = find(kind)
+    has = accelerator or (row.accelerator if row else None) or "gpu"
     offered, unknown = new_stack.offering(Aws(where), kind)
     best = next((one for one in offered if one in possible), possible[0])
-    at = zone or _ask("Zone", [one for one in possible if one in offered] or possible, best)
+    there = [one for one in possible if one in offered] or possible
+    at = zone or _ask("Zone", best, _one_of(there), ", ".join(there))
     wanted = Wanted(
-        name=name, orchestrator=runs, accelerator=has, region=where, zone=at, instance_type=kind, nodes=nodes or 2
+        name=chosen, orchestrator=runs, accelerator=has, region=where, zone=at, instance_type=kind, nodes=nodes or 2
     )
-    if budget:
-        wanted = replace(wanted, nodes=new_stack.most_nodes(wanted, budget))
-    elif nodes is None:
-        wanted = replace(wanted, nodes=int(_ask("Workers", (), "2")))
-    stack = new_stack.planned(wanted)
-    path.write_text(new_stack.text(wanted))
+    try:
+        if budget:
+            wanted = replace(wanted, nodes=new_stack.most_nodes(wanted, budget))
+        elif nodes is None:
+            wanted = replace(wanted, nodes=int(_ask("Workers", "2", _wrong_number)))
+        stack = new_stack.planned(wanted)
+    except ConfigError as refused:
+        raise _in_options(refused) from None
+    text = new_stack.text(wanted)
+    if not dry_run:
+        files.write(path, text)
     price = estimate(stack.config)
     warnings = [*price.warnings, *type_notes(stack.config)]
     if as_json:
@@ -93,8 +121,13 @@ def init_command(
                 "offered_in": offered,
                 "quotas": [one.as_json() for one in needed(stack.config)],
                 "warnings": warnings,
+                **({"text": text} if dry_run else {}),
             }
         )
+        return
+    if dry_run:
+        console.say(text.rstrip())
+        console.note(f"Not written: {path.name}, {wanted.nodes} x {kind} in {where} ({at}), {price.words}")
         return
     by_list = " by list prices" if price.whole.known else ""
     console.prose(f"{path.name}: {wanted.nodes} x {kind} in {where} ({at}), {price.words}{by_list}", "bold")
@@ -108,18 +141,46 @@ def init_command(
         [(one.service, one.name, one.needed) for one in needed(stack.config)],
     )
     console.say(
-        f"Next: hyperpod rehearse {name}    # without an AWS account\n"
-        f"      hyperpod quotas {name}      # which of these to request\n"
-        f"      hyperpod deploy {name}"
+        f"Next: hyperpod rehearse {chosen}    # without an AWS account\n"
+        f"      hyperpod quotas {chosen}      # which of these to request\n"
+        f"      hyperpod deploy {chosen}"
     )
 
 
-def _ask(what: str, choices: Sequence[str], default: str) -> str:
-    """An answer, or the default where there is nobody to ask."""
+def _ask(what: str, default: str, wrong: Callable[[str], str], known: str = "") -> str:
+    """An answer that is not ``wrong``, or the default where there is nobody to ask. Raises Failure without either."""
     if not sys.stdin.isatty():
+        if not default:
+            raise bad_input(f"{what.upper()} is missing, and there is no terminal to ask at", "hyperpod init --help")
         return default
-    if 0 < len(choices) <= 4:
-        what = f"{what} ({', '.join(choices)})"
-    while (answer := typer.prompt(what, default=default, err=True)) not in (choices or (answer,)):
-        console.note(f"one of {', '.join(choices)}", "")
-    return str(answer)
+    question = f"{what} ({known})" if known else what
+    while problem := wrong(answer := str(typer.prompt(question, default=default or None, err=True)).strip()):
+        console.note(problem, "")
+    return answer
+
+
+def _one_of(choices: Sequence[str]) -> Callable[[str], str]:
+    """What is wrong with an answer that is none of these."""
+    return lambda answer: "" if answer in choices else f"one of {', '.join(choices)}"
+
+
+def _wrong_name(name: str) -> str:
+    return "" if re.fullmatch(r"[a-z0-9](-?[a-z0-9]){0,99}", name) else f'"{name}" cannot be a stack\'s name'
+
+
+def _wrong_number(answer: str) -> str:
+    return "" if answer.isdecimal() and int(answer) else "a whole number, 1 or more"
+
+
+def _wrong_type(answer: str) -> str:
+    name = new_stack.type_name(answer)
+    if find(name):
+        return ""
+    near = nearest(name)
+    return f'"{answer}" is no instance type' + (f"; did you mean {near[0]}?" if near else "; one like p5.48xlarge")
+
+
+def _in_options(refused: ConfigError) -> Failure:
+    """What is wrong with a stack that does not exist yet, by the options that would have made it."""
+    problems = [replace(one, key=_OPTIONS.get(one.key, one.key)) for one in refused.problems]
+    return bad_input("\n".join(map(str, problems)), "hyperpod init --help")

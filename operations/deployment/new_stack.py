@@ -36,12 +36,24 @@ class Wanted:
     nodes: int
 
 
+def type_name(text: str) -> str:
+    """SageMaker's name of an instance type, which EC2 knows without ``ml.``."""
+    name = text.strip().lower()
+    return name if name.startswith("ml.") else f"ml.{name}"
+
+
+def wrong_region(region: str) -> str:
+    """Why HyperPod cannot be there; empty where it can."""
+    known = REGIONS.get(region)
+    return "" if known and known.hyperpod else f'AWS offers no HyperPod in "{region}"'
+
+
 def zones(region: str, orchestrator: Orchestrator) -> tuple[str, ...]:
     """The zones of a region that can hold the workers. Raises Failure for a region without HyperPod."""
-    known = REGIONS.get(region)
-    if known is None or not known.hyperpod:
+    if wrong := wrong_region(region):
         offered = ", ".join(sorted(name for name, one in REGIONS.items() if one.hyperpod))
-        raise bad_input(f'--region: AWS offers no HyperPod in "{region}"', f"one of {offered}")
+        raise bad_input(f"--region: {wrong}", f"one of {offered}")
+    known = REGIONS[region]
     return known.eks_zone_ids() if orchestrator == "eks" else known.zone_ids
 
 

@@ -17,6 +17,7 @@ from components.estimates.cost import estimate
 from operations import target
 from operations.deployment import new_stack
 from operations.deployment.new_stack import Wanted
+from stack import advice
 from stack.failures import Exit
 from tests.operations.aws import StubbedAws, run, run_json
 from tests.rows import each
@@ -94,17 +95,20 @@ def test_a_budget_is_filled_and_not_exceeded(folder: Path, capsys: pytest.Captur
         ("trial", ("--budget", "5"), "--budget 68"),
         ("trial", ("--budget", "500", "--nodes", "2"), "exclude each other"),
         ("trial", ("--region", "mars-1"), "one of ap-northeast-1"),
-        ("trial", ("--instance-type", "ml.p5.48large", "--zone", "usw2-az9"), "2 problems"),
-        ("Trial", (), "hyperpod:clusterName"),
+        ("trial", ("--instance-type", "ml.p5.48large"), "--instance-type: "),
+        ("trial", ("--zone", "usw2-az9"), "--zone: "),
+        ("Trial", (), '"Trial" cannot be'),
+        ("", (), "NAME is missing"),
     )
 )
 def test_nothing_is_written_where_something_is_wrong(
     name: str, options: tuple[str, ...], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "Pulumi.taken.yaml").write_text("config: {}\n")
-    code, _, err = run(capsys, "init", name, *options)
+    code, _, err = run(capsys, "init", *filter(None, [name]), *options)
     assert code == Exit.BAD_INPUT
     assert said in err
+    assert "hyperpod:" not in err
     assert sorted(path.name for path in folder.iterdir()) == ["Pulumi.taken.yaml", "Pulumi.yaml"]
 
 
@@ -144,14 +148,43 @@ def test_somebody_at_a_terminal_is_asked_and_a_wrong_answer_is_asked_again(
         def isatty(self) -> bool:
             return True
 
-    monkeypatch.setattr("sys.stdin", Terminal("kubernetes\neks\n\nus-east-1\n\n\n4\n"))
-    code, out, _ = run(capsys, "init", "trial")
+    monkeypatch.setattr(
+        "sys.stdin",
+        Terminal("kubernetes\neks\nmars-1\nus-east-1\np5.48large\np5.48xlarge\nuse1-az9\n\ntwo\n2.5\n \n0\n4\n"),
+    )
+    code, out, err = run(capsys, "init", "trial")
     assert code == Exit.GOOD
+    assert err.count("a whole number, 1 or more") == 4
+    for wrong in ("one of slurm, eks", 'no HyperPod in "mars-1"', "did you mean ml.p5.48xlarge?", "one of use1-az1"):
+        assert wrong in err
     assert "4 x ml.p5.48xlarge in us-east-1 (use1-az1)" in out
     assert "could not be asked: no credentials" in out
     for verb in ("rehearse", "quotas", "deploy"):
         assert f"hyperpod {verb} trial" in out
     assert "hyperpod:orchestrator: eks" in (folder / "Pulumi.trial.yaml").read_text()
+
+
+def test_a_type_is_known_by_ec2s_name_too_and_tells_the_accelerator(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, "init", "trial", "--instance-type", "trn1.32xlarge", "--dry-run")
+    assert code == Exit.GOOD
+    found = load(out)["config"]
+    assert found["hyperpod:accelerator"] == "trainium"
+    assert found["hyperpod:workers"][0]["instanceType"] == "ml.trn1.32xlarge"
+    assert "Not written: Pulumi.trial.yaml, 2 x ml.trn1.32xlarge" in err
+    _, document = run_json(capsys, "init", "trial", "--instance-type", "trn1.32xlarge", "--dry-run")
+    assert document["text"] == out
+    assert [path.name for path in folder.iterdir()] == ["Pulumi.yaml"]
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_before_any_question(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("operations.commands.init.os.access", lambda *_: False)
+    monkeypatch.setattr("operations.commands.init._ask", None)
+    code, _, err = run(capsys, "init", "trial")
+    assert (code, "cannot be written to\nNext: --dry-run prints the file" in err) == (Exit.FAILED, True)
 
 
 @each({"Ctrl-C": (KeyboardInterrupt, Exit.CANCELLED), "the end of the input": (EOFError, Exit.FAILED)})
@@ -202,7 +235,7 @@ def test_a_failure_is_explained_by_the_code_that_its_message_ends_with(capsys: p
     _, _, err = run(capsys, "cost", "nope")
     code = err.split("hyperpod explain ")[1].split(",")[0]
     ended, out, _ = run(capsys, "explain", code.lower())
-    assert (ended, out.splitlines()[0]) == (Exit.GOOD, f"{code}: The command line names something that does not exist")
+    assert (ended, out.splitlines()[0]) == (Exit.GOOD, f"{code}: {advice.named('input').title}")
     _, found = run_json(capsys, "explain", "HP016")
     assert found["name"] == "quota"
     assert "Next: hyperpod quotas STACK" in run(capsys, "explain", "HP016")[1]
