@@ -20,6 +20,7 @@ from . import (
     parameters,
     people,
     pod_disk,
+    pod_metadata,
     scratch,
     slurm,
     ssh,
@@ -69,6 +70,7 @@ SSH_JOBS = Step("ssh-jobs", ssh_jobs.run, 60, ("ssh", "slurm"), required=False)
 EKS: List[Step] = [
     *(step for step in SLURM if step.name in ("parameters", "identity", "clock", "scratch", "kernel", "health")),
     Step("pod-disk", pod_disk.run, 900, ("identity",), required=False),
+    Step("pod-metadata", pod_metadata.run, 360, ("identity",)),
     Step("lustre-client", lustre_client.run, 400, ("identity",), required=False),
 ]
 # Two modules at 60 s, and at most 24 commands at 30 s.

@@ -37,6 +37,8 @@ ATTACKER, VICTIM = "vision", "speech"
 GPUS = {"nvidia.com/gpu": "8"}
 EVERYWHERE = [{"operator": "Exists"}]
 METADATA = "169.254.169.254"
+# Of the manifests here (stack/jobs/render.py), and of torch.distributed.run by default.
+RENDEZVOUS = {23456, 29400}
 # Long enough for a controller to make a pod, and for the scheduler to preempt for it.
 STILL = 5.0
 
@@ -312,6 +314,18 @@ def test_no_rule_of_a_teams_network_lets_it_reach_the_metadata_of_nodes(run: Run
         policies = [one["spec"] for one in run.kubectl.list("networkpolicies", namespace=team)]
         assert any(not spec["podSelector"] and "Egress" in spec["policyTypes"] for spec in policies)
         assert not any(reaches(rule) for spec in policies for rule in spec.get("egress", []))
+
+
+def test_no_rule_of_a_teams_network_lets_another_team_join_its_rendezvous(run: Run) -> None:
+    """c10d and MPI's launcher authenticate nobody (PyTorch, "Security Policy"). Read from the API server, as above."""
+    for team in (ATTACKER, VICTIM):
+        policies = [one["spec"] for one in run.kubectl.list("networkpolicies", namespace=team)]
+        assert any(not spec["podSelector"] and "Ingress" in spec["policyTypes"] for spec in policies)
+        for rule in (rule for spec in policies for rule in spec.get("ingress", [])):
+            ports = {port.get("port") for port in rule.get("ports", [])}
+            here = [peer for peer in rule.get("from", []) if peer.keys() == {"podSelector"}]
+            # Of elsewhere, only to ports that no rendezvous has.
+            assert here == rule.get("from") or (ports and not ports & {*RENDEZVOUS, None}), rule
 
 
 def test_the_api_server_understands_every_rule(run: Run) -> None:

@@ -127,4 +127,14 @@ def test_on_eks_no_slurm_step_runs(world: World) -> None:
     host = world.node("worker", real_time=True, patience=0.1)
     assert boot(host) == 0
     names = [step["name"] for step in summary(host)["steps"]]  # type: ignore[attr-defined]
-    assert names == ["parameters", "identity", "clock", "scratch", "kernel", "health", "pod-disk", "lustre-client"]
+    assert names == [
+        "parameters",
+        "identity",
+        "clock",
+        "scratch",
+        "kernel",
+        "health",
+        "pod-disk",
+        "pod-metadata",
+        "lustre-client",
+    ]

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hyperpod_node import kernel
+from hyperpod_node import kernel, pod_metadata
 from hyperpod_node.model import Node
 
 from tests.lifecycle.rig import FakeHost
@@ -55,3 +55,10 @@ def test_a_node_without_a_default_route_says_so(host: FakeHost, node: Node) -> N
     host.path("/proc/net/route").unlink()
     assert kernel.run(node).startswith("no default route; this kernel has no ")
     assert node.warnings["step"] == ["there is no default route"]
+
+
+def test_pods_are_kept_from_metadata_before_they_start(host: FakeHost, node: Node) -> None:
+    assert pod_metadata.run(node) == "not from pods"
+    text = host.text(f"/etc/systemd/system/{pod_metadata.UNIT}")
+    assert "Before=sysinit.target network-pre.target" in text
+    assert host.ran("systemctl", "start", pod_metadata.UNIT)

@@ -106,6 +106,7 @@ ON_SLURM = {
 ON_EKS = {
     **ALWAYS,
     "pod-disk": (900, False, ("identity",)),
+    "pod-metadata": (360, True, ("identity",)),
     "lustre-client": (400, False, ("identity",)),
     "lnet": (900, False, ("lustre-client",)),
 }
