@@ -25,16 +25,17 @@ class Refused(Exception):
 
 def call(node: Node, *args: str) -> Any:
     """One call by a step, its output parsed. Raises Refused, or StepError when the command is missing."""
-    return ask(node.host, node.parameters.region, node.timeout("aws"), *args)
+    known = node.parameters
+    return ask(node.host, known.region, node.timeout("aws"), *args, v1=known.imds_v1)
 
 
-def ask(host: Host, region: str, timeout: float, *args: str) -> Any:
-    """``call`` by a command of its own."""
+def ask(host: Host, region: str, timeout: float, *args: str, v1: bool = False) -> Any:
+    """``call`` by a command of its own. ``v1``: whether it may take credentials without a session token."""
     result = host.run(
         *("aws", *args, "--region", region, "--output", "json", *LIMITS),
         check=False,
         timeout=timeout,
-        env={"AWS_PAGER": "", "AWS_EC2_METADATA_V1_DISABLED": "true"},
+        env={"AWS_PAGER": "", "AWS_EC2_METADATA_V1_DISABLED": str(not v1).lower()},
     )
     if result.code != 0:
         match = re.search(r"An error occurred \((\w+)\)", result.err)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -35,7 +35,7 @@ _GLOBAL_FLAGS = {
 
 @dataclass(frozen=True)
 class Caller:
-    """The caller: a host, and its group's execution role."""
+    """Whose credentials a call has: the name of a role's session, a host's own where it is its group's role."""
 
     name: str
     role_arn: str
@@ -48,8 +48,13 @@ class UsageError(Exception):
 class Cli:
     """``aws SERVICE OPERATION ...`` and ``aws s3 cp``."""
 
-    def __init__(self, account: Account, file_systems: Callable[[], Sequence[FileSystem]]) -> None:
-        self._account, self._list_file_systems = account, file_systems
+    def __init__(
+        self,
+        account: Account,
+        file_systems: Callable[[], Sequence[FileSystem]],
+        callers: MutableMapping[str, Caller],
+    ) -> None:
+        self._account, self._list_file_systems, self._callers = account, file_systems, callers
 
     def run(self, argv: list[str], uploads: Mapping[str, str], caller: Caller, now: float) -> dict[str, Any]:
         """The exit code, the output, and the files to write on the host."""
@@ -102,6 +107,8 @@ class Cli:
         if names[command] == "GetCallerIdentity":
             role = caller.role_arn.rsplit("/", 1)[-1]
             result["Arn"] = self._account.arn("sts", f"assumed-role/{role}/{caller.name}", region="")
+        if names[command] == "AssumeRole":
+            self._callers[result["Credentials"]["AccessKeyId"]] = Caller(request["RoleSessionName"], request["RoleArn"])
         result.pop("ResponseMetadata", None)
         answer["out"] = _printed(result, options)
 

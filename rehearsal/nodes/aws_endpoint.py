@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 from ..account import Account
@@ -19,16 +18,20 @@ _REFUSED = 254
 
 
 class Endpoint:
-    """Answers the hosts' ``aws`` and ``mount`` commands. ``began`` is the zero of the virtual clock."""
+    """Answers the hosts' ``aws`` and ``mount`` commands. ``began`` is the zero of the virtual clock.
 
-    def __init__(self, account: Account, who: Callable[[str], Caller | None]) -> None:
+    ``callers``: whose credentials an access key belongs to, which a host's metadata gave out, or STS.
+    """
+
+    def __init__(self, account: Account) -> None:
         self.file_systems = file_systems_of(account)
         self.began = time.monotonic()
         self.calls: list[tuple[str, list[str], int]] = []
         # How many calls of each operation are throttled for each host; the command has tried again by itself then.
         self.throttle = 0
         self.throttled: Counter[tuple[str, ...]] = Counter()
-        self._who, self._cli, self._lock = who, Cli(account, lambda: self.file_systems), threading.Lock()
+        self.callers: dict[str, Caller] = {}
+        self._cli, self._lock = Cli(account, lambda: self.file_systems, self.callers), threading.Lock()
         self._service: Service | None = None
 
     def open(self, pid: int, address: str) -> None:
@@ -55,7 +58,7 @@ class Endpoint:
 
     def answer(self, what: str, address: str, body: dict[str, Any]) -> dict[str, Any]:
         """Answer one request of a host."""
-        now, caller = self.now(float(body.get("slept", 0))), self._who(address)
+        now, caller = self.now(float(body.get("slept", 0))), self.callers.get(str(body.get("key")))
         if what == "lustre":
             return self._mount(str(body["source"]), address, now)
         argv = [str(word) for word in body["argv"]]

@@ -71,12 +71,12 @@ class Cluster:
         self.stack, self.options = stack, options or Options()
         self.sandbox = Sandbox()
         self.network = Network(self.sandbox, stack.cidr, stack.config.region.name)
-        self.endpoint = Endpoint(stack.account, self._caller)
+        self.endpoint = Endpoint(stack.account)
         self.agent = Agent(stack, b"") if self.options.no_munge_key else Agent(stack)
         self.agent.leaf = self.options.leaf
         self.hosts: list[Host] = []
         self.scripts: dict[str, Lifecycle] = {}
-        self._metadata: dict[str, Service] = {}
+        self._metadata: dict[str, list[Service]] = {}
         self._numbers: dict[str, int] = {}
         self._files: Mapping[str, bytes] = {}
 
@@ -96,9 +96,8 @@ class Cluster:
 
     def close(self) -> None:
         """Power everything off. Never fails halfway: the sandbox removes the rest when it closes."""
-        for service in self._metadata.values():
-            service.close()
-        self._metadata.clear()
+        for host in self.hosts:
+            self._close_metadata(host)
         self.endpoint.close()
         for host in self.hosts:
             host.power_off()
@@ -146,11 +145,6 @@ class Cluster:
         host.make()
         return host
 
-    def _caller(self, address: str) -> Caller | None:
-        """The caller of a request: the host at that address, with the role of its group."""
-        host = next((one for one in self.hosts if one.address == address), None)
-        return Caller(host.name, self.stack.groups[host.group]["executionRole"]) if host else None
-
     def host(self, name: str) -> Host:
         """A host by its name, such as ``workers-1``."""
         return next(host for host in self.hosts if host.name == name)
@@ -182,6 +176,7 @@ class Cluster:
         """Boot a host up to the point where HyperPod's agent takes over."""
         host.power_on()
         config, account = self.stack.config, self.stack.account
+        role = self.stack.groups[host.group]["executionRole"]
         instance = imds.Instance(
             instance_id=host.instance_id,
             instance_type=host.machine.kind.name,
@@ -192,12 +187,14 @@ class Cluster:
             zone_id=self.stack.zone_id,
             account=account.account_id,
             mac=self.network.hardware_address(host.address),
+            role=role.rsplit("/", 1)[-1],
         )
+        self.endpoint.callers[instance.key] = Caller(host.name, role)
         asked = self.options.metadata
         metadata = asked if asked.only in ("", host.name) else Metadata()
-        service = imds.serve(host.pid, instance, mode=metadata.mode, delay=metadata.delay, skew=metadata.skew)
-        if service is not None:
-            self._metadata[host.instance_id] = service
+        self._metadata[host.instance_id] = imds.serve(
+            host.pid, instance, mode=metadata.mode, delay=metadata.delay, skew=metadata.skew
+        )
         if not host.read("/etc/ssh/ssh_host_ed25519_key"):
             host.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/etc/ssh/ssh_host_ed25519_key"])
         host.start_services()
@@ -205,8 +202,10 @@ class Cluster:
     def power_off(self, host: Host) -> None:
         """Cut a host's power."""
         host.power_off()
-        service = self._metadata.pop(host.instance_id, None)
-        if service is not None:
+        self._close_metadata(host)
+
+    def _close_metadata(self, host: Host) -> None:
+        for service in self._metadata.pop(host.instance_id, ()):
             service.close()
 
     def start_hosts(self) -> None:

@@ -29,7 +29,7 @@ class Service:
 
 
 def _listen(address: str, port: int) -> socket.socket:
-    listening = socket.socket()
+    listening = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listening.bind((address, port))
     listening.listen(64)

@@ -6,11 +6,12 @@ import json
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias
 
 from .http_service import Handler, Service
-from .network import IMDS_ADDRESS
+from .network import IMDS_ADDRESSES
 
 # "v1-only": tokens are neither issued nor required. "down": nothing listens.
 Mode: TypeAlias = Literal["v2", "v1-only", "down"]
@@ -31,6 +32,9 @@ class Instance:
     zone_id: str
     account: str
     mac: str
+    role: str
+    # The first letters say that they are temporary (IAM User Guide, "IAM identifiers").
+    key: str = field(default_factory=lambda: "ASIA" + secrets.token_hex(8).upper())
 
     def documents(self) -> Mapping[str, str]:
         """The document at every path under ``/latest``. SageMaker's instance types are EC2's without ``ml.``."""
@@ -60,18 +64,30 @@ class Instance:
             "region": self.region,
             "availabilityZone": self.zone,
         }
+        now = datetime.now(UTC)
+        metadata[f"iam/security-credentials/{self.role}"] = json.dumps(
+            {
+                "Code": "Success",
+                "LastUpdated": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+                "Type": "AWS-HMAC",
+                "AccessKeyId": self.key,
+                "SecretAccessKey": secrets.token_hex(20),
+                "Token": secrets.token_hex(40),
+                "Expiration": f"{now + timedelta(hours=6):%Y-%m-%dT%H:%M:%SZ}",
+            }
+        )
         found = {_DATA + key: value for key, value in metadata.items()}
         found["/latest/dynamic/instance-identity/document"] = json.dumps(identity, indent=2)
         return found
 
 
-def serve(pid: int, instance: Instance, *, mode: Mode = "v2", delay: float = 0.0, skew: float = 0.0) -> Service | None:
-    """Start a host's service in its network namespace. Returns None if the service is down.
+def serve(pid: int, instance: Instance, *, mode: Mode = "v2", delay: float = 0.0, skew: float = 0.0) -> list[Service]:
+    """Start a host's service in its network namespace, for both families of addresses; none if the service is down.
 
     ``delay``: seconds before each response. ``skew``: seconds by which the host's clock is ahead.
     """
     if mode == "down":
-        return None
+        return []
     documents, tokens = instance.documents(), set[str]()
 
     class Metadata(Handler):
@@ -105,4 +121,4 @@ def serve(pid: int, instance: Instance, *, mode: Mode = "v2", delay: float = 0.0
             else:
                 self.reply(404, "")
 
-    return Service(pid, IMDS_ADDRESS, Metadata)
+    return [Service(pid, one, Metadata) for one in IMDS_ADDRESSES]

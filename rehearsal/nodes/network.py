@@ -10,11 +10,14 @@ from .sandbox import Sandbox
 
 # The name of the customer VPC's interface on HyperPod's instances.
 INTERFACE = "ens6"
-IMDS_ADDRESS = "169.254.169.254"
+# EC2 User Guide, "Access instance metadata for an EC2 instance".
+IMDS_ADDRESSES = ("169.254.169.254", "fd00:ec2::254")
 # EC2's jumbo frames.
 MTU = 9001
 # Hosts are numbered from here; EC2 keeps the first four addresses of a subnet.
 _FIRST_HOST = 10
+# After the rules that a host may make, and before the kernel's others (ip-rule(8)).
+_LOCAL = 32000
 _NAMED_HOSTS = 254
 
 
@@ -66,13 +69,19 @@ class Network:
         self.sandbox.ip(
             [
                 "link set lo up",
-                f"addr add {IMDS_ADDRESS}/32 dev lo",
+                f"addr add {IMDS_ADDRESSES[0]} dev lo",
+                # Without a search for the same address elsewhere, in which it could not be used yet.
+                f"addr add {IMDS_ADDRESSES[1]} dev lo nodad",
                 f"addr add {address}/{self.subnet.prefixlen} dev {INTERFACE}",
                 f"link set {INTERFACE} up",
                 f"route add default via {self.router}",
             ],
             of=pid,
         )
+        # Metadata is an address of the host's own here, and on EC2 beyond its interface: the host's rules come first.
+        for family in ("-4", "-6"):
+            rules = [f"rule add priority {_LOCAL} lookup local", "rule del priority 0"]
+            self.sandbox.ip(rules, of=pid, family=family)
 
     def cut(self, address: str) -> None:
         """Part a host from the network: it runs on, but nobody reaches it, and it reaches nobody."""

@@ -111,9 +111,13 @@ class Sandbox:
         size = f"{used + kilobytes}k" if kilobytes else "50%"
         self._run(self.command("mount", "-o", f"remount,size={size}", f"{BOX}/lustre/{name}"))
 
-    def ip(self, lines: Sequence[str], *, of: int = 0) -> None:
-        """Run ``ip`` commands, one a line, in the network namespace of process ``of`` (by default the sandbox's)."""
-        self._run(["nsenter", "-t", str(of or self.pid), "-n", "ip", "-batch", "-"], "\n".join(lines) + "\n")
+    def ip(self, lines: Sequence[str], *, of: int = 0, family: str = "") -> None:
+        """Run ``ip`` commands, one a line, in the network namespace of process ``of`` (by default the sandbox's).
+
+        ``family``: the option for a family of addresses, for commands that name no address.
+        """
+        program = ["ip", family] if family else ["ip"]
+        self._run(["nsenter", "-t", str(of or self.pid), "-n", *program, "-batch", "-"], "\n".join(lines) + "\n")
 
     def _run(self, argv: Sequence[str], text_in: str = "") -> None:
         done = subprocess.run(argv, input=text_in, env=self.environment, capture_output=True, text=True)

@@ -16,15 +16,21 @@ def ask(what, connect=60.0, read=60.0, **payload):
             payload["slept"] = float(file.read() or 0)
     except (OSError, ValueError):
         payload["slept"] = 0.0
-    body = json.dumps(payload).encode()
-    head = f"POST /{what} HTTP/1.0\r\nHost: {address}\r\nContent-Length: {len(body)}\r\n\r\n"
-    with socket.create_connection((address, 80), connect) as channel:
+    return json.loads(http(address, "POST", "/" + what, read, connect=connect, body=json.dumps(payload))[1])
+
+
+def http(address, method, path, read, *headers, connect=None, body=""):
+    """The status of an answer, and its text. Raises OSError where nothing answers within these seconds."""
+    content = body.encode()
+    head = [f"{method} {path} HTTP/1.0", f"Host: {address}", f"Content-Length: {len(content)}", *headers]
+    with socket.create_connection((address, 80), connect or read) as channel:
         channel.settimeout(read)
-        channel.sendall(head.encode() + body)
+        channel.sendall("\r\n".join([*head, "", ""]).encode() + content)
         answer = b""
         while True:
             part = channel.recv(1 << 16)
             if not part:
                 break
             answer += part
-    return json.loads(answer.partition(b"\r\n\r\n")[2])
+    head, _, text = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), text.decode()

@@ -17,17 +17,19 @@ from rehearsal.nodes.stack import Stack
 
 # The nodes' tests use it as nodes do; the fast suite does not deploy a stack for it.
 pytestmark = pytest.mark.slow
-ADDRESS = "10.1.0.10"
+ADDRESS, KEY = "10.1.0.10", "ASIA0123456789ABCDEF"
 
 
 @pytest.fixture(scope="module")
 def endpoint(stack: Stack) -> Endpoint:
     caller = Caller("controller-1", stack.groups["controller"]["executionRole"])
-    return Endpoint(stack.account, lambda address: caller if address == ADDRESS else None)
+    found = Endpoint(stack.account)
+    found.callers[KEY] = caller
+    return found
 
 
-def aws(endpoint: Endpoint, *argv: str, slept: float = 0.0, address: str = ADDRESS, **uploads: str) -> dict[str, Any]:
-    return endpoint.answer("aws", address, {"argv": list(argv), "slept": slept, "uploads": uploads})
+def aws(endpoint: Endpoint, *argv: str, slept: float = 0.0, key: str = KEY, **uploads: str) -> dict[str, Any]:
+    return endpoint.answer("aws", ADDRESS, {"argv": list(argv), "slept": slept, "uploads": uploads, "key": key})
 
 
 def _policy(role: str, statement: dict[str, Any]) -> dict[tuple[str, str], Live]:
@@ -134,7 +136,7 @@ def test_sync_has_every_lifecycle_file(endpoint: Endpoint, stack: Stack) -> None
 
 
 def test_strangers_have_no_credentials(endpoint: Endpoint) -> None:
-    assert aws(endpoint, "sts", "get-caller-identity", address="10.1.9.9")["rc"] == 253
+    assert aws(endpoint, "sts", "get-caller-identity", key="ASIA00000000STRANGER")["rc"] == 253
 
 
 def test_only_an_available_file_system_is_mounted(endpoint: Endpoint) -> None:
