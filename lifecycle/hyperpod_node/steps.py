@@ -16,6 +16,7 @@ from . import (
     kernel,
     lnet,
     lustre_client,
+    metadata,
     munge,
     parameters,
     people,
@@ -39,6 +40,7 @@ LIMIT = 2400.0
 SLURM: List[Step] = [
     Step("parameters", parameters.run, 10),
     Step("identity", identity.run, 60, ("parameters",)),
+    Step("metadata", metadata.run, 360, ("identity",)),
     Step("clock", clock.run, 40, ("identity",)),
     Step("time-sync", clock.synchronised, 60, ("identity",), required=False),
     Step("fsx", fsx.run, LIMIT, ("identity",)),
@@ -51,7 +53,8 @@ SLURM: List[Step] = [
     Step("ssh", ssh.run, 120, ("fsx",)),
     Step("metrics", metrics.run, 60, ("commands",), required=False),
     Step("users-key", ssh.users_key, 90, ("identity",), required=False),
-    Step("slurm", slurm.run, LIMIT, ("munge", "environment", "commands")),
+    # No job starts before its user is kept from the role of the node.
+    Step("slurm", slurm.run, LIMIT, ("munge", "environment", "commands", "metadata")),
 ]
 # slurmctld ends where slurm.conf names a slurmdbd that does not answer.
 DATABASE = Step("database", database.run, 900, ("identity",))

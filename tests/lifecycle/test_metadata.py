@@ -1,0 +1,69 @@
+"""Instance metadata is root's and AWS's agents': a unit keeps the others out, at boot and after."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hyperpod_node import metadata, units
+from hyperpod_node.errors import StepError
+from hyperpod_node.host import Result
+
+from tests.lifecycle.rig import FakeHost, World
+
+UNIT = f"{units.UNITS}/{metadata.UNIT}"
+
+
+@pytest.fixture
+def host(world: World) -> FakeHost:
+    return world.node("worker")
+
+
+def kept_out(text: str) -> list[str]:
+    return re.findall(r"^ExecStart=-/bin/sh -c '(.*)'$", text, re.MULTILINE)
+
+
+def test_everybody_but_root_is_kept_from_both_addresses(host: FakeHost) -> None:
+    assert metadata.run(host.node()) == "only root"
+    assert kept_out(host.text(UNIT)) == [
+        "ip -4 rule add priority 1 protocol kernel to 169.254.169.254 uidrange 1-4294967294 prohibit",
+        "ip -6 rule add priority 1 protocol kernel to fd00:ec2::254 uidrange 1-4294967294 prohibit",
+    ]
+    assert metadata.UNIT in host.active & host.enabled
+
+
+def test_the_agent_of_cloudwatch_is_let_through_and_nobody_beside_it(host: FakeHost) -> None:
+    host.write("/etc/passwd", "root:x:0:0::/root:/bin/sh\ncwagent:x:998:998::/:/bin/false\nmallory:x:2001:2001::/:/\n")
+    assert metadata.run(host.node()) == "only root and cwagent"
+    found = [command.split("uidrange ")[1] for command in kept_out(host.text(UNIT))]
+    assert found == ["1-997 prohibit", "999-4294967294 prohibit"] * 2
+
+
+@pytest.mark.parametrize(
+    ("allowed", "others"),
+    [([], [(1, 4294967294)]), ([1], [(2, 4294967294)]), ([7, 5], [(1, 4), (6, 6), (8, 4294967294)]), ([0], None)],
+)
+def test_ranges_have_everybody_but_root_and_those(allowed: list[int], others: list[tuple[int, int]] | None) -> None:
+    assert list(metadata.ranges(allowed)) == (others or [(1, 4294967294)])
+
+
+def test_the_unit_comes_before_whatever_else_runs_after_a_reboot(host: FakeHost) -> None:
+    metadata.run(host.node())
+    text = host.text(UNIT)
+    assert "DefaultDependencies=no\nBefore=sysinit.target network-pre.target" in text
+    assert text.endswith("WantedBy=sysinit.target\n")
+
+
+@pytest.mark.parametrize("family", ["-4", "-6"])
+def test_a_node_whose_users_still_get_through_does_not_come_up(host: FakeHost, family: str) -> None:
+    host.commands["ip"] = lambda h, args, stdin: Result(0 if args[1] == family else 2)
+    with pytest.raises(StepError, match="every user reaches"):
+        metadata.run(host.node())
+
+
+def test_a_second_run_changes_nothing(host: FakeHost) -> None:
+    metadata.run(host.node())
+    before, calls = host.tree(), len(host.calls)
+    metadata.run(host.node())
+    assert host.tree() == before
+    assert not any("restart" in call for call in host.calls[calls:])
