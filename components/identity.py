@@ -194,6 +194,10 @@ class Identity(ComponentResource):
         if kind == "worker" and context.settings.security.worker_secrets:
             secrets = self._context.arn("secretsmanager", f"secret:hyperpod/{cluster}/*")
             statements.append(allow(["secretsmanager:GetSecretValue"], [secrets]))
+        if kind == "worker" and not context.on_eks:
+            # Roles for the cluster's people; root gives each to whom it is named for (hyperpod_node/credentials.py).
+            named = f"arn:{context.partition}:iam::{context.account}:role/hyperpod/{cluster}/*"
+            statements.append(allow(["sts:AssumeRole"], [named]))
         if kind == "worker" and context.settings.slurm.containers:
             # The account's own images, and AWS's deep learning containers.
             accounts = (context.account, context.region.deep_learning_account)

@@ -35,6 +35,7 @@ COMMANDS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
     "hyperpod-pull": ("hyperpod_node.metrics.pull", ()),
     "hyperpod-munge-key": ("hyperpod_node.munge_rotation", ()),
     "hyperpod-users": ("hyperpod_node.people", ()),
+    "hyperpod-credentials": ("hyperpod_node.credentials", ("worker",)),
     "hyperpod-health": ("hyperpod_node.health.run", ("worker",)),
 }
 SCRIPTS = {

@@ -8,6 +8,7 @@ from typing import List, Sequence
 from . import (
     clock,
     containers,
+    credentials,
     environment,
     fsx,
     home,
@@ -40,9 +41,9 @@ LIMIT = 2400.0
 SLURM: List[Step] = [
     Step("parameters", parameters.run, 10),
     Step("identity", identity.run, 60, ("parameters",)),
-    Step("metadata", metadata.run, 360, ("identity",)),
     Step("clock", clock.run, 40, ("identity",)),
     Step("time-sync", clock.synchronised, 60, ("identity",), required=False),
+    Step("metadata", metadata.run, 360, ("identity",)),
     Step("fsx", fsx.run, LIMIT, ("identity",)),
     Step("scratch", scratch.run, 600, ("identity",), required=False),
     Step("kernel", kernel.run, 30, ("identity",), required=False),
@@ -52,6 +53,7 @@ SLURM: List[Step] = [
     Step("munge", munge.run, LIMIT, ("fsx", "clock")),
     Step("ssh", ssh.run, 120, ("fsx",)),
     Step("metrics", metrics.run, 60, ("commands",), required=False),
+    Step("credentials", credentials.run, 360, ("commands", "environment"), required=False),
     Step("users-key", ssh.users_key, 90, ("identity",), required=False),
     # No job starts before its user is kept from the role of the node.
     Step("slurm", slurm.run, LIMIT, ("munge", "environment", "commands", "metadata")),

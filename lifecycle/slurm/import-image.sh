@@ -23,7 +23,7 @@ trap 'rm -rf -- "$partial" "$partial.enroot"' EXIT
 if [[ $image =~ ^([0-9]+\.dkr\.ecr\.([a-z0-9-]+)\.[a-z.]+)# ]]; then
   export ENROOT_CONFIG_PATH=$partial.enroot
   mkdir -- "$ENROOT_CONFIG_PATH" || exit 1
-  echo "machine ${BASH_REMATCH[1]} login AWS password \$(aws ecr get-login-password --region ${BASH_REMATCH[2]})" \
+  echo "machine ${BASH_REMATCH[1]} login AWS password \$(/opt/hyperpod/bin/hyperpod-credentials ecr ${BASH_REMATCH[2]})" \
     >"$ENROOT_CONFIG_PATH/.credentials"
 fi
 srun --nodes=1 --ntasks=1 --job-name=import-image --mpi=none enroot import --output "$partial" "docker://$image" || exit

@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(bool(requirements.missing()), reason="; ".join(requirements.missing())),
 ]
-ATTACKER, AGENT = "mallory", "cwagent"
+ATTACKER, OWNER, AGENT = "mallory", "research1", "cwagent"
 V4, V6 = "169.254.169.254", "[fd00:ec2::254]"
 # The service refuses by 401 whoever has no token, so an answer of any kind is one.
 ASK = """#!/usr/bin/python3
@@ -55,7 +55,7 @@ def cluster() -> Iterator[Cluster]:
         found.start_hosts()
         for host in found.hosts:
             host.write("/usr/local/bin/ask", ASK, mode=0o755)
-            output(host, f"useradd -m -u 2001 {ATTACKER}; useradd -r {AGENT}")
+            output(host, f"useradd -m -u 2001 {ATTACKER}; useradd -m -u 2002 {OWNER}; useradd -r {AGENT}")
         found.boot()
         scripts_succeeded(found)
         yield found
@@ -105,3 +105,33 @@ def test_what_is_left_without_the_rule_is_noticed(cluster: Cluster) -> None:
 
 def until_idle(cluster: Cluster) -> None:
     output(cluster.controller, "until sinfo -h -t idle -o %D | grep -q 1; do sleep 0.2; done", timeout=30)
+
+
+def test_a_role_is_given_to_whom_it_is_named_for_and_to_nobody_else(cluster: Cluster) -> None:
+    account, (worker,) = cluster.stack.account, cluster.workers
+    for name in (OWNER, ATTACKER + "-not"):
+        account.client("iam").create_role(
+            Path=f"/hyperpod/{cluster.stack.cluster_name}/", RoleName=name, AssumeRolePolicyDocument="{}"
+        )
+    given = json.loads(output(worker, f"hyperpod-credentials role {OWNER}", user=OWNER))
+    names = {"AccessKeyId": "AWS_ACCESS_KEY_ID", "SecretAccessKey": "AWS_SECRET_ACCESS_KEY"}
+    keys = " ".join(f"{variable}={given[key]}" for key, variable in names.items())
+    found = json.loads(output(worker, f"{keys} aws sts get-caller-identity", user=OWNER))
+    assert f"assumed-role/{OWNER}/hyperpod-{OWNER}" in found["Arn"]
+    for name in (OWNER, ATTACKER + "-not", "../" + OWNER):
+        refused = worker.run(f"hyperpod-credentials role {name}", user=ATTACKER)
+        assert (refused.returncode, refused.stdout) == (1, "")
+    assert f"is for the user or the group of that name, and {ATTACKER} is neither" in refused_words(worker)
+
+
+def refused_words(host: Host) -> str:
+    return host.run(f"hyperpod-credentials role {OWNER}", user=ATTACKER).stderr
+
+
+def test_secrets_of_others_are_not_to_be_had(cluster: Cluster) -> None:
+    (worker,) = cluster.workers
+    for name in ("rds!db-1", "hyperpod/another/token", f"hyperpod/{cluster.stack.cluster_name}/token"):
+        refused = worker.run(f"hyperpod-credentials secret '{name}'", user=ATTACKER)
+        assert (refused.returncode, refused.stdout) == (1, "")
+    # The last one is the cluster's, and without security.workerSecrets the workers' role may not read it either.
+    assert "not authorized to perform: secretsmanager:GetSecretValue" in refused.stderr

@@ -64,7 +64,7 @@ def test_an_image_of_ecr_is_pulled_by_the_workers_role_with_no_password_in_a_fil
     registry = "123456789012.dkr.ecr.us-west-2.amazonaws.com"
     assert (tmp_path / "calls").read_text() == (
         f"docker://{registry}#team/it:1\n"
-        f"machine {registry} login AWS password $(aws ecr get-login-password --region us-west-2)\n"
+        f"machine {registry} login AWS password $(/opt/hyperpod/bin/hyperpod-credentials ecr us-west-2)\n"
     )
     assert list(file.parent.iterdir()) == [file]
 

@@ -39,7 +39,7 @@ _COLUMNS = "NodeList:|,PartitionName:|,StateComplete:|,CPUsState:|,Gres:|,GresUs
 _OF_JOBS = "JobArrayID:|,State:|,Partition:|,NumCPUs:|,EligibleTime:|,Reason:|"
 _NODE = r"NodeName=\S+"
 _DAEMONS = "slurmctld|slurmd|slurmdbd|munge|chronyd?|mariadb|ssh|sshd|containerd|kubelet"
-_OURS = r"hyperpod-[a-z-]+(@(node|lustre))?(\.(service|timer|target))?"
+_OURS = r"hyperpod-[a-z-]+(@(node|lustre))?(\.(service|timer|target|socket))?"
 _UNIT = f"({_DAEMONS}|{_OURS})"
 
 LINES: Sequence[Line] = (
@@ -123,6 +123,14 @@ LINES: Sequence[Line] = (
     Line(rf"aws ssm get-parameter --name /hyperpod/\S+ {_OF_AWS}", ("aws",), _NO_PAGER),
     Line(rf"aws secretsmanager get-secret-value --secret-id arn:\S+ {_OF_AWS}", ("aws",), _NO_PAGER),
     Line(f"aws ecr get-authorization-token {_OF_AWS}", (60,), _NO_PAGER),
+    Line(rf"aws secretsmanager get-secret-value --secret-id hyperpod/\S+ {_OF_AWS}", ("aws",), _NO_PAGER),
+    Line(f"aws sts get-caller-identity {_OF_AWS}", ("aws",), _NO_PAGER),
+    Line(
+        rf"aws sts assume-role --role-arn arn:aws:iam::\d{{12}}:role/hyperpod/[a-z0-9-]+/[a-z0-9_-]+ "
+        rf"--role-session-name hyperpod-[a-z0-9_-]+ {_OF_AWS}",
+        ("aws",),
+        _NO_PAGER,
+    ),
     # chronyc(1): releases before 2.2 do not step the clock without -a. What asks a daemon has its answer at once.
     Line("chronyc -a makestep", (10,)),
     # munge(1), unmunge(1): each is asked again within their 20 s.
