@@ -23,6 +23,7 @@ ROLE = "arn:aws:iam::123456789012:role/its"
 # An issue, the action it is about, and why it is none.
 REASONS: dict[tuple[str, str], str] = {
     ("CREDENTIALS_EXPOSURE", "ecr:getauthorizationtoken"): "nodes pull images; the token opens what the role may pull",
+    ("CREDENTIALS_EXPOSURE", "sts:assumerole"): "the roles of people; root gives each to whom it is named for",
     ("PERMISSIONS_MANAGEMENT_ACTIONS", "ec2:createnetworkinterfacepermission"): (
         "HyperPod attaches interfaces to its instances (SageMaker Developer Guide, IAM role for SageMaker HyperPod); "
         "conditions limit it to the stack's subnet and groups"
