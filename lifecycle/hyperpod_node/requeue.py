@@ -15,8 +15,9 @@ still runs there and register anew, when it has answered for as long as its loss
 
 Two things are left to HyperPod. It replaces nodes that its health agent has marked ("Action:..."). And a job with
 ``--auto-resume=1`` in its batch script, which is all that can be known of it from outside, is HyperPod's to resume: its
-nodes are not set down here and its hold is not taken off. For such a job Slurm's own bounds hold, SlurmdTimeout for a
-silent node and 120 s for the hold.
+nodes are not set down here. For its silent node Slurm's own bound holds, SlurmdTimeout. With Slurm 25.11 HyperPod need
+not resume it where the node was replaced, and it is requeued (SageMaker HyperPod AMI releases for Slurm, known issue of
+May 27, 2026). From that release on, one that is back in the queue is like any other, and its hold is taken off.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ TIME = "%Y-%m-%dT%H:%M:%S"
 # HyperPod's own files, by which its samples know that srun has --auto-resume.
 HYPERPOD = "/opt/sagemaker_cluster"
 AUTO_RESUME = "--auto-resume"
+REQUEUED_SINCE = (25, 11)
 # What scontrol says where it did not get to ask; of a job without a batch script it says something else.
 NOT_ASKED = re.compile(r"contact|connect|timed out|timeout|socket|communicat", re.IGNORECASE)
 # State that must survive a restart of this service, but not a reboot.
@@ -81,7 +83,8 @@ class Watch:
     ``others``: addresses of the cluster's nodes, this one not among them. ``addresses``: NodeAddr of nodes that run
     jobs, whose names in Slurm need not be their hosts'. ``resolved``: IP addresses of those, or when to ask again.
     ``back``: since when nodes that were set down answer again. ``unfinished``: jobs and the survivors, by address, on
-    which an earlier run of this service was ending them.
+    which an earlier run of this service was ending them. ``requeued``: a job with auto-resume that is back in the queue
+    is not HyperPod's to start.
     """
 
     host: Host
@@ -95,6 +98,7 @@ class Watch:
     running: Set[str] = field(default_factory=set)
     back: Dict[str, float] = field(default_factory=dict)
     resumes: Dict[str, bool] = field(default_factory=dict)
+    requeued: bool = True
     ending: Dict[str, Dict[str, threading.Thread]] = field(default_factory=dict)
     unfinished: Dict[str, List[str]] = field(default_factory=dict)
     soon_until: float = 0.0
@@ -216,6 +220,10 @@ class Watch:
             self.resumes[job] = script.code == 0 and AUTO_RESUME in script.out
         return self.resumes[job]
 
+    def _ours(self, job: str) -> bool:
+        """Whether a job that is back in the queue is not HyperPod's to start."""
+        return self.requeued or not self._auto_resumed(job)
+
     def _end_everywhere(self, job: str, survivors: Sequence[str]) -> None:
         self.soon_until = self.host.now() + ON_ITS_WAY
         for survivor in survivors:
@@ -254,7 +262,7 @@ class Watch:
                 # A job in the queue is shown as completing while anything of it is left elsewhere.
                 if state == "COMPLETING":
                     self._end_everywhere(job, unfinished)
-            elif state == "PENDING" and reason == "BeginTime" and job in self.running and not self._auto_resumed(job):
+            elif state == "PENDING" and reason == "BeginTime" and job in self.running and self._ours(job):
                 self._end_everywhere(job, self.unfinished.pop(job, []))
                 self._release(job, submitted)
             if state != "COMPLETING" and reason != "BeginTime" and not self._is_being_ended(job):
@@ -299,6 +307,7 @@ def main() -> None:
         return [one.address for one in read_instances(host) if one.address not in ("", facts["address"])]
 
     watch = Watch(host, lambda found: liveness.probe(found, port), others, float(facts["lost_after_seconds"]), _log)
+    watch.requeued = _version(host) >= REQUEUED_SINCE
     watch.recall()
     # Apart: it looks at the shared file system, where a look may take minutes.
     threading.Thread(
@@ -306,6 +315,12 @@ def main() -> None:
     ).start()
     _log(f"watching; a node is lost after {watch.lost_after:g} s without an answer")
     forever(watch.round, lambda: SOONER if watch.suspicious else INTERVAL, _log)
+
+
+def _version(host: Host) -> Tuple[int, ...]:
+    """Slurm's release, (25, 11); none where it does not say."""
+    shown = re.search(r"slurm\S* (\d+)\.(\d+)", host.run("scontrol", "--version", check=False, timeout=10).out)
+    return tuple(int(part) for part in shown.groups()) if shown else ()
 
 
 def forever(look: Callable[[], None], interval: Callable[[], float], log: Callable[[str], None]) -> None:

@@ -277,8 +277,12 @@ def test_a_job_that_hyperpod_resumes_keeps_its_silent_node_and_its_hold(cluster:
     said = "n2 does not answer; its job 7 has --auto-resume, so the node is left to HyperPod"
     assert cluster.lines == [said]
     cluster.jobs["7"] = ("PENDING", "BeginTime")
+    cluster.watch.requeued = False
     cluster.run(30)
     assert cluster.jobs["7"] == ("PENDING", "BeginTime")
+    cluster.watch.requeued = True
+    cluster.run(30)
+    assert cluster.jobs["7"] != ("PENDING", "BeginTime")
 
 
 def test_a_job_whose_script_cannot_be_read_is_left_alone_until_it_can_be_read(cluster: Cluster) -> None:
@@ -299,13 +303,6 @@ def test_a_job_whose_script_cannot_be_read_is_left_alone_until_it_can_be_read(cl
     cluster.scripts["7"] = "#!/bin/bash\nsrun --auto-resume=1 train\n"
     cluster.run(5)
     assert not cluster.downed()
-
-
-def test_outside_hyperpod_a_script_that_could_ask_for_auto_resume_means_nothing(cluster: Cluster) -> None:
-    cluster.scripts["7"] = "if [[ -d /opt/sagemaker_cluster ]]; then resume=--auto-resume=1; fi\n"
-    cluster.gone.add("10.0.0.2")
-    cluster.run(5)
-    assert cluster.downed()
 
 
 def test_a_restarted_service_knows_what_ran_and_ends_again_what_it_was_ending(cluster: Cluster) -> None:

@@ -115,3 +115,18 @@ def test_a_node_that_others_have_set_down_is_theirs(cluster: Cluster, why: str) 
     cluster.gone.clear()
     cluster.run(60)
     assert rejoined(cluster) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "release"), [("slurm 25.11.8\n", (25, 11)), ("slurm-wlm 24.11.5\n", (24, 11)), ("", ())]
+)
+def test_slurms_release_is_what_it_says(cluster: Cluster, said: str, release: tuple[int, ...]) -> None:
+    cluster.host.commands["scontrol"] = lambda h, args, stdin: Result(0, said)
+    assert requeue._version(cluster.host) == release
+
+
+def test_outside_hyperpod_a_script_that_could_ask_for_auto_resume_means_nothing(cluster: Cluster) -> None:
+    cluster.scripts["7"] = "if [[ -d /opt/sagemaker_cluster ]]; then resume=--auto-resume=1; fi\n"
+    cluster.gone.add("10.0.0.2")
+    cluster.run(5)
+    assert cluster.downed()
