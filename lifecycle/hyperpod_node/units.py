@@ -97,6 +97,12 @@ def _link(host: Host, *verb: str) -> None:
     host.run("systemctl", verb[0], "--no-reload", *verb[1:], check=False, env={"SYSTEMCTL_SKIP_SYSV": "1"})
 
 
+def end(host: Host, *units: str) -> None:
+    """Stop units for good."""
+    _link(host, "disable", *units)
+    host.run("systemctl", "stop", *units, check=False, timeout=120)
+
+
 def start(node: Node, unit: str, restart: bool = False, wait: bool = True) -> bool:
     """Enabled and running, restarted when asked to. True when it ran before.
 

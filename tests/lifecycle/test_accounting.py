@@ -193,6 +193,8 @@ def test_a_state_that_slurmctld_made_without_the_database_does_not_stop_it(world
     known = node.host.path("/var/spool/slurmctld/clustername")
     known.parent.mkdir(parents=True)
     known.write_text("mine|77")
+    # The queue that moves to the shared file system takes it along.
+    node.parameters_ = dataclasses.replace(node.parameters, shared_queue=True)
     daemon.run(node)
     assert not known.exists()
     known.write_text("mine|1418")

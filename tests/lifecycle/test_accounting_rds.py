@@ -173,6 +173,29 @@ def test_the_last_copy_of_a_controllers_own_database_is_brought_once(node: Node,
     assert rds.loaded == ""
 
 
+def test_a_controller_that_lives_brings_what_its_own_database_has_by_now(node: Node, rds: Rds) -> None:
+    """Not the copy of the last hour; and its own database ends, whose copies nobody takes any more."""
+    host, own, timer = node.host, node.identity.instance.instance_id, "hyperpod-accounting-backup.timer"
+    private = host.path(node.private)
+    (private / "slurm-accounting.json").write_text(json.dumps({"instance_id": own, "database": "slurm_acct_db"}))
+    host.write_bytes(backup._file(node.private), gzip.compress(b"until an hour ago", mtime=0))
+    host.write("/etc/hyperpod/node.json", json.dumps({"instance_id": own}))
+    host.write(f"/etc/systemd/system/{timer}", "[Timer]\n")
+    host.write("/etc/systemd/system/slurmdbd.service", f"{daemon.OURS}[Unit]\nWants=mariadb.service\n")
+    host.active |= {"mariadb", "slurmdbd", timer}  # type: ignore[attr-defined]
+    database.run(node)
+    assert f"the database is taken over from {own}" in daemon.run(node)
+    assert rds.loaded == Database().text
+    calls: list[tuple[str, ...]] = host.calls  # type: ignore[attr-defined]
+    names = [" ".join(call[:3]) for call in calls]
+    dump = next(place for place, call in enumerate(calls) if call[0] == "mariadb-dump")
+    assert names.index("systemctl stop slurmdbd") < dump, "what it writes meanwhile would be lost"
+    assert not {timer, "mariadb"} & host.active  # type: ignore[attr-defined]
+    assert host.read(f"/etc/systemd/system/{timer}") is None
+    assert "mariadb" not in text_of(node, "/etc/systemd/system/slurmdbd.service")
+    assert "the database is kept" in daemon.run(node)
+
+
 def test_a_new_password_is_read_only_where_the_old_one_is_refused(node: Node, rds: Rds) -> None:
     database.run(node)
     daemon.run(node)

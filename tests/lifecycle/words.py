@@ -45,6 +45,7 @@ _UNIT = f"({_DAEMONS}|{_OURS})"
 LINES: Sequence[Line] = (
     # scontrol(1); "-o" is a node on one line.
     Line("scontrol ping", (10,)),
+    Line("scontrol --version", (10,)),
     Line("scontrol reconfigure"),
     Line("scontrol show config", (10,), _CLIENT),
     Line(r"scontrol show node \S+", (10,)),
@@ -86,7 +87,7 @@ LINES: Sequence[Line] = (
         rf"hyperpod-none\.service( {_UNIT})+"
     ),
     Line(f"systemctl enable --no-reload {_UNIT}", (30,), _LINKS),
-    Line(f"systemctl disable --no-reload --now( {_UNIT})+", (30,), _LINKS),
+    Line(f"systemctl disable --no-reload( --now)?( {_UNIT})+", (30,), _LINKS),
     Line(r"systemctl enable --now var-lib-(containerd|kubelet)\.mount", (60,)),
     Line(f"systemctl reset-failed {_UNIT}"),
     Line(f"systemctl start (--no-block )?{_UNIT}", ("slurm",)),
@@ -96,6 +97,7 @@ LINES: Sequence[Line] = (
     Line("systemctl start slurmctld", (320,)),
     # systemd-system.conf(5): a daemon has 90 s to end.
     Line("systemctl (stop|restart) (slurmctld|slurmdbd)", (120,)),
+    Line("systemctl stop hyperpod-accounting-backup.timer mariadb", (120,)),
     Line("systemctl restart munge", (180,)),
     Line("systemctl (stop|restart) (containerd|kubelet)", (120,)),
     Line("systemctl stop hyperpod-munge-key"),

@@ -22,7 +22,7 @@ from ..model import Node
 from ..settings import Settings
 from . import database, remote
 
-FOLDER = remote.FOLDER
+FOLDER, UNIT = remote.FOLDER, "hyperpod-accounting-backup"
 # What ``settle`` says where nothing changed.
 KEPT = "kept"
 # The last line of a whole one (mariadb-dump(1), --comments).
@@ -80,24 +80,41 @@ def settle(node: Node, name: str) -> str:
 
 def hand_over(node: Node, place: remote.Place, login: remote.Login) -> str:
     """Bring the last copy of a controller's own database into the one on RDS, the first time that it is used. What was
-    done, in words. A run that is killed before it is recorded brings all of it again."""
+    done, in words. A run that is killed before it is recorded brings all of it again.
+
+    A database of this very node's has more than its last copy: slurmdbd stops first, and slurmctld keeps what it has to
+    report until there is one again.
+    """
     host, record = node.host, _record(node.host, node.shared)
     if record.get("host") == place.host:
+        _retire(host)
         return KEPT
     remote.execute(host, place, login, CREATE)
     own = record.get("instance_id")
+    if own == node.identity.instance.instance_id and units.active(host, database.UNIT):
+        host.run("systemctl", "stop", "slurmdbd", check=False, timeout=120)
+        save(host, node.shared)
     loaded = own is not None and _load(
         host, node.private, lambda sql: remote.execute(host, place, login, sql, remote.NAME, PATIENCE)
     )
     _write_record(host, node.shared, {"host": place.host})
+    _retire(host)
     return f"taken over from {own}" if loaded else "new"
+
+
+def _retire(host: Host) -> None:
+    """Stop the node's own database, whose copies nobody takes any more. Its files stay."""
+    if host.read(f"{units.UNITS}/{UNIT}.timer") is None:
+        return
+    units.end(host, f"{UNIT}.timer", database.UNIT)
+    host.remove(f"{units.UNITS}/{UNIT}.timer")
 
 
 def _units(node: Node) -> None:
     host, folder = node.host, node.host.settings.install_folder + "/bin"
-    host.write(f"{units.UNITS}/hyperpod-accounting-backup.service", SERVICE.format(bin=folder))
-    host.write(f"{units.UNITS}/hyperpod-accounting-backup.timer", TIMER)
-    units.start(node, "hyperpod-accounting-backup.timer")
+    host.write(f"{units.UNITS}/{UNIT}.service", SERVICE.format(bin=folder))
+    host.write(f"{units.UNITS}/{UNIT}.timer", TIMER)
+    units.start(node, f"{UNIT}.timer")
 
 
 def _file(private: str) -> str:

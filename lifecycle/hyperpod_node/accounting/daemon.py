@@ -13,8 +13,10 @@ from . import backup, database, remote
 PORT = 6819
 # Where HyperPod's image has it; the unit names it by its whole path.
 PROGRAM = "/opt/slurm/sbin/slurmdbd"
-UNIT_TEXT = """# Made by the HyperPod lifecycle scripts.
-[Unit]
+OURS = "# Made by the HyperPod lifecycle scripts.\n"
+UNIT_TEXT = (
+    OURS
+    + """[Unit]
 Description=Slurm database daemon
 After=munge.service{mariadb} network-online.target
 Wants=network-online.target{mariadb}
@@ -28,6 +30,7 @@ LimitNOFILE=65536
 [Install]
 WantedBy=multi-user.target
 """
+)
 DROP_IN = """# Made by the HyperPod lifecycle scripts.
 [Unit]
 After=munge.service{mariadb}
@@ -77,15 +80,17 @@ def _own(node: Node, conf: slurm_conf.SlurmConf, wanted: Accounting) -> str:
     if taken != backup.KEPT:
         # slurmctld ends where this file has another id than the database, and says to remove it ("CLUSTER ID MISMATCH",
         # seen in the rehearsal). It makes an id up where it runs without a database first.
-        host.remove(f"{slurm_queue.folder(node, conf)}/clustername")
+        for folder in (slurm_queue.folder(node, conf), conf.get("StateSaveLocation", slurm_queue.STATE)):
+            host.remove(f"{folder}/clustername")
     text = render(host.hostname(), user, wanted.retention_months, storage)
     fresh = host.write(f"{etc}/slurmdbd.conf", text, 0o600, user)
     mariadb = "" if on_rds else " mariadb.service"
     renews = f"ExecStartPre=-+{host.settings.install_folder}/bin/{remote.COMMAND} renew\n" if on_rds else ""
     drop_in = DROP_IN.format(mariadb=mariadb, before=renews)
     host.write(f"{units.UNITS}/slurmdbd.service.d/20-hyperpod.conf", drop_in)
-    if not units.exists(host, "slurmdbd"):
-        host.write(f"{units.UNITS}/slurmdbd.service", UNIT_TEXT.format(program=PROGRAM, mariadb=mariadb))
+    unit = f"{units.UNITS}/slurmdbd.service"
+    if not units.exists(host, "slurmdbd") or (host.read(unit) or "").startswith(OURS):
+        host.write(unit, UNIT_TEXT.format(program=PROGRAM, mariadb=mariadb))
     units.start(node, "slurmdbd", restart=fresh, wait=False)
     began = host.now()
 
