@@ -77,8 +77,7 @@ def run(node: Node) -> str:
     named = "\n".join(f"SlurmctldHost={slurm_conf.host_name(i.address)}({i.address})" for i in controllers)
     client = CLIENT.format(cluster=node.parameters.cluster_name, controllers=named, port=port)
     host.write(_client_conf(host), client)
-    units.start(node, "slurmd", restart=changed, wait=False)
-    state = _registered(node)
+    state = _registered(node, lives=units.start(node, "slurmd", restart=changed, wait=False))
     if state is None:
         return f"{where} does not know {host.hostname()} yet; slurmd starts by itself once it does"
     return f"slurmd registered with {where}, {state.lower()}"
@@ -112,8 +111,12 @@ def scontrol(host: Host, *words: str) -> Result:
     return host.run("scontrol", *words, check=False, timeout=10, env=environment)
 
 
-def _registered(node: Node) -> Optional[str]:
-    """Wait until this node takes jobs, by the controller; None at once if the controller does not know it."""
+def _registered(node: Node, lives: bool) -> Optional[str]:
+    """Wait until this node takes jobs, by the controller; None at once if the controller does not know it.
+
+    Where slurmd ran before (``lives``), these scripts are not the node's first: whoever has drained it since takes it
+    back, too.
+    """
     host, refused_since = node.host, [0.0]
     began = host.now()
 
@@ -127,8 +130,9 @@ def _registered(node: Node) -> Optional[str]:
         why = re.search(r"\bReason=(.*?)(?: \[|$)", shown.out)
         reason, flags = why.group(1).strip() if why else "", current.rstrip("*").split("+")
         silent = current.endswith("*")
-        if not silent and flags[0] in TAKES_JOBS and not NOT_HERE & set(flags):
-            return flags[0]
+        theirs = {"DRAIN"} if lives and not reason.lower().startswith(SETTLED) else set()
+        if not silent and flags[0] in TAKES_JOBS and not (NOT_HERE - theirs) & set(flags):
+            return flags[0] + (", drained" if "DRAIN" in flags else "")
         if flags[0] in ("DOWN", "IDLE", "FAIL") and not silent and reason:
             _settle(host, name, reason, refused_since)
         raise units.not_yet(host, "slurmd", current + (f", {reason}" if reason else ""), began)

@@ -15,7 +15,7 @@ from . import jobs_on_nodes
 from .jobs_on_nodes import Job
 from .node import Node
 
-Verb = Literal["replace", "reboot", "update-software", "scale"]
+Verb = Literal["replace", "reboot", "update-software", "scale", "run-scripts"]
 # BatchReplaceClusterNodes and BatchRebootClusterNodes take 1 to 25 nodes (SageMaker API Reference).
 _MOST_NODES = 25
 
@@ -46,6 +46,7 @@ _EFFECTS = {
         "every node of the groups gets the newest image, so everything on its root volume is lost; /fsx stays",
         "the lifecycle scripts run again; where the image is the newest already, nothing happens",
     ),
+    "run-scripts": ("the scripts that are in the stack's bucket run as root, and leave alone what is right already",),
 }
 
 

@@ -96,6 +96,20 @@ def test_a_node_that_accepts_no_jobs_is_a_failure_with_its_reason(world: World, 
         slurm.run(ready(host))
 
 
+@pytest.mark.parametrize(("ran", "ends"), [("active", True), ("inactive", False)])
+def test_a_node_that_was_drained_while_it_lived_may_have_its_scripts_again(world: World, ran: str, ends: bool) -> None:
+    """Also with a job on it; a node that boots has to take jobs."""
+    host = world.node("worker")
+    shows(host, "MIXED+DRAIN Reason=hyperpod run-scripts [root@2026]")
+    if ran == "active":
+        host.active.add("slurmd")
+    if ends:
+        assert slurm.run(ready(host)).endswith(", mixed, drained")
+    else:
+        with pytest.raises(StepError, match=r"did not show this node as idle within 300 s: MIXED\+DRAIN"):
+            slurm.run(ready(host))
+
+
 def test_a_reason_that_this_boot_settled_is_taken_away(world: World) -> None:
     host = world.node("worker")
     state = ["DOWN Reason=Node unexpectedly rebooted [slurm@2026]"]

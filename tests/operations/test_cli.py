@@ -41,6 +41,7 @@ ASKING = {
     "replace": ("replace", "workers-1", "--stack", "dev", "--yes"),
     "reboot": ("reboot", "workers-1", "--stack", "dev", "--yes"),
     "update-software": ("update-software", "dev", "--yes"),
+    "run-scripts": ("run-scripts", "dev", "--yes"),
     "cost": ("cost", "dev", "--live"),
     "kubeconfig": ("kubeconfig", "eks-gpu"),
     "image": ("image", "eks-gpu"),

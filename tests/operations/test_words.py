@@ -66,6 +66,7 @@ WRONG = (
     ("kubeconfig dev", "Slurm stack", "hyperpod connect dev"),
     ("slurm-config eks-gpu", "has no Slurm", "hyperpod:slurm"),
     ("rotate-munge eks-gpu", "has no Slurm", "Kubernetes"),
+    ("run-scripts eks-gpu", "has no Slurm", "update-software"),
     ("governance dev", "task governance", "hyperpod:charts.queues"),
     ("benchmark dev --nodes one", "'--nodes' / '-n': not a whole number", "benchmark --help"),
     ("update-software dev --batch 0", "at least 1", "update-software --help"),

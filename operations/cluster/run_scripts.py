@@ -1,0 +1,207 @@
+"""``run-scripts``: the stack's current lifecycle scripts once more, on nodes that are there.
+
+No call to AWS does it for a controller: BatchReplaceClusterNodes leaves controllers out, and UpdateClusterSoftware does
+nothing without a newer image. What AWS names instead is this: "You can also run lifecycle scripts directly in the
+HyperPod instances" (SageMaker Developer Guide, "Updating a cluster with new or updated lifecycle scripts").
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from components.lifecycle_bucket import ENTRY_POINT, PREFIX
+from stack.failures import Failure, bad_input, described
+
+from ..target import Target
+from . import nodes as cluster_nodes
+from . import sessions
+from .node import Node
+
+# slurmctld's reason for a node that this verb has taken out; by it a later run knows which of them to take back.
+REASON = "hyperpod run-scripts"
+# The seconds that HyperPod gives the scripts, too (SageMaker Developer Guide, troubleshooting: an hour).
+_SECONDS = 3600.0
+_ASK_SECONDS, _AGAIN_SECONDS = 60.0, 15.0
+_ROLES = ("controller", "login", "worker")
+_SUMMARY = "summary "
+# squeue(1): numbers alone, for names have whatever their owners like.
+_JOBS = "squeue --noheader --states=RUNNING,SUSPENDED,COMPLETING,CONFIGURING --format=%A"
+_OUT = re.compile(r"drain|down|fail")
+# Into a folder of root's that ends with the run. The run is a session of its own and writes to a file, so that it goes
+# on to its end where ours is cut off; cat reads until the last process of the script has closed its output.
+_ON_NODE = """
+folder=$(mktemp -d /run/hyperpod-scripts.XXXXXX) && trap 'rm -rf "$folder"' EXIT || exit
+aws s3 cp --recursive --only-show-errors --region {region} {uri} "$folder/scripts" || exit
+bash "$folder/scripts/{entry}" 2>&1 | cat > "$folder/said"
+code=${{PIPESTATUS[0]}}
+cat "$folder/said"
+exit "$code"
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """One node. ``status``: ok, degraded or failed, by its own summary, whose ``steps`` these are.
+
+    ``changed``: the number of files that are others now. ``trouble``: why it failed. ``out``: this verb has taken it
+    out of Slurm, and not back.
+    """
+
+    node: str
+    status: str
+    seconds: float = 0.0
+    changed: int = 0
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    trouble: str = ""
+    out: bool = False
+
+    @property
+    def good(self) -> bool:
+        """Whether the scripts ended well."""
+        return not self.trouble
+
+
+def chosen(target: Target, where: Sequence[str]) -> tuple[list[Node], list[Node]]:
+    """The cluster's nodes, and those of these names or groups, by default all: the controller first, which has to know
+    what the others ask it for. Raises Failure for a name that is none, for a node that does not run, and on EKS."""
+    if target.on_eks:
+        raise bad_input(
+            f"{target.stack} has no Slurm, whose nodes this is for",
+            "hyperpod update-software, or hyperpod replace NODE",
+        )
+    nodes = cluster_nodes.list_nodes(target)
+    wanted: list[Node] = []
+    for name in where:
+        group = [node for node in nodes if node.group == name]
+        wanted += group or [cluster_nodes.find(nodes, name)]
+    found = [node for node in nodes if not where or node in wanted]
+    if away := [f"{node.name} is {node.status}" for node in found if node.status != "Running"]:
+        raise Failure(f"not every node runs: {', '.join(away)}", "name the others, or wait: hyperpod nodes STACK")
+    cluster_nodes.controller(nodes)
+    return nodes, sorted(found, key=lambda node: _ROLES.index(node.role))
+
+
+def run(
+    target: Target,
+    nodes: Sequence[Node],
+    wanted: Sequence[Node],
+    say: Callable[[str], None] = lambda _: None,
+    *,
+    at_once: int = 1,
+    drain: bool = True,
+    patience: float = 86400.0,
+) -> Iterator[Ran]:
+    """Run them, ``at_once`` nodes of a role at a time, and tell of each node. Ends after the first that failed.
+
+    With ``drain`` a worker takes no new job meanwhile, and those that it has end first, within ``patience`` seconds.
+    One that somebody else has taken out of Slurm stays out. Raises Failure, with the nodes back in Slurm, where jobs do
+    not end.
+    """
+    head = cluster_nodes.controller(nodes)
+    for batch in _batches(wanted, at_once):
+        out = _drained(target, head, batch, say, patience) if drain else []
+        say(f"Running the scripts on {_named(batch)} ...")
+        with ThreadPoolExecutor(sessions.AT_ONCE) as pool:
+            done = list(pool.map(lambda node: _one(target, node), batch))
+        well = [node for node, one in zip(batch, done, strict=True) if one.good and node in out]
+        _update(target, head, well, "State=RESUME")
+        names = {node.name for node in out if node not in well}
+        yield from (Ran(**{**one.__dict__, "out": one.node in names}) for one in done)
+        if not all(one.good for one in done):
+            return
+
+
+def _batches(wanted: Sequence[Node], at_once: int) -> Iterator[list[Node]]:
+    for role in _ROLES:
+        of_role = [node for node in wanted if node.role == role]
+        for start in range(0, len(of_role), at_once):
+            yield of_role[start : start + at_once]
+
+
+def _drained(
+    target: Target, head: Node, batch: Sequence[Node], say: Callable[[str], None], patience: float
+) -> list[Node]:
+    """Take the workers out of Slurm, and wait until no job is on them. Returns those that are ours to take back."""
+    workers = [node for node in batch if node.role == "worker"]
+    if not workers:
+        return []
+    known = [node for node in cluster_nodes.with_states(target, [head, *workers])[1:] if node.state]
+    ours = [node.name for node in known if node.reason.startswith(REASON) or not _OUT.search(node.state)]
+    taken = [node for node in batch if node.name in ours]
+    _update(target, head, taken, "State=DRAIN", f"Reason={REASON}")
+    end = time.monotonic() + patience
+    try:
+        while known and (jobs := _jobs(target, head, known)):
+            if time.monotonic() >= end:
+                raise Failure(
+                    f"jobs {', '.join(jobs)} on {_named(batch)} did not end within {patience:.0f} s",
+                    "a longer --timeout, or --no-drain: running jobs go on",
+                )
+            say(f"Waiting on {_named(batch)} for {len(jobs)} jobs to end ...")
+            time.sleep(_AGAIN_SECONDS)
+    except BaseException:
+        _update(target, head, taken, "State=RESUME")
+        raise
+    return taken
+
+
+def _jobs(target: Target, head: Node, nodes: Sequence[Node]) -> list[str]:
+    ran = sessions.run_remote(target, head, f"{_JOBS} --nodelist={_hosts(nodes)}", _ASK_SECONDS)
+    if ran.code != 0:
+        raise Failure(f"squeue on the controller ended with {ran.code}: {ran.output.strip()}")
+    return ran.output.split()
+
+
+def _update(target: Target, head: Node, nodes: Sequence[Node], *words: str) -> None:
+    if not nodes:
+        return
+    change = shlex.join(["update", f"NodeName={_hosts(nodes)}", *words])
+    # sudo searches folders of its own, and Slurm's is none of them.
+    ran = sessions.run_remote(target, head, f'sudo -n "$(command -v scontrol)" {change}', _ASK_SECONDS)
+    if ran.code != 0:
+        raise Failure(f"scontrol on the controller ended with {ran.code}: {ran.output.strip()}")
+
+
+def _hosts(nodes: Sequence[Node]) -> str:
+    return ",".join(node.hostname for node in nodes)
+
+
+def _named(nodes: Sequence[Node]) -> str:
+    return ", ".join(node.name for node in nodes)
+
+
+def _one(target: Target, node: Node) -> Ran:
+    uri = f"s3://{target.names.bucket}/{PREFIX}"
+    script = _ON_NODE.format(region=target.aws.region, uri=uri, entry=ENTRY_POINT)
+    command = f"sudo -n setsid --fork --wait bash -c {shlex.quote(script)}"
+    try:
+        ran = sessions.run_remote(target, node, command, timeout=_SECONDS)
+    except (Failure, ClientError, BotoCoreError) as error:
+        return Ran(node=node.name, status="failed", trouble=described(error, target.stack).message)
+    lines = [line for line in ran.output.splitlines() if line.strip()]
+    try:
+        found = next(json.loads(line.removeprefix(_SUMMARY)) for line in reversed(lines) if line.startswith(_SUMMARY))
+        return _read(node, found, ran.code, lines)
+    except (StopIteration, ValueError, KeyError, TypeError):
+        last = lines[-1] if lines else "no output"
+        return Ran(node=node.name, status="failed", trouble=last)
+
+
+def _read(node: Node, found: Mapping[str, Any], code: int, lines: Sequence[str]) -> Ran:
+    return Ran(
+        node=node.name,
+        status=str(found["status"]),
+        seconds=float(found["boot_seconds"]),
+        changed=int(found["changed"]),
+        steps=list(found["steps"]),
+        trouble=lines[-1] if code else "",
+    )
