@@ -11,9 +11,7 @@ from .people import CHARGED, AccountName, UserName
 
 DEFAULT_RETENTION_MONTHS = 13
 _TRIED = Change("at boot", "in place, by `hyperpod slurm-config`, or by the next controller")
-_MOVED = Change(
-    "in part", "to rds in place, and a controller that boots afterwards takes the last copy; back is refused"
-)
+_MOVED = Change("in part", "to rds in place, by `hyperpod run-scripts STACK controller`; back is refused")
 _STAY = Change("in part", "refused for a database that is there")
 _GROWS = Change("in part", "grows in place, by a tenth at least; less is refused")
 _KEPT = Change("at boot", "in place, by `hyperpod accounts`; what is removed is kept, and told")
@@ -99,7 +97,7 @@ class Slurm(Model):
     """Let jobs ask for accelerators by their model, as in --gres=gpu:h100:8 or neuron:trainium2:16. --gres=gpu:8 means
     any model then."""
     shared_queue: Annotated[StrictBool, AT_BOOT] = False
-    """Keep the queue on the shared file system, where a replaced controller finds it."""
+    """Keep the queue on the shared file system, where a controller with a new disk finds it."""
 
     @property
     def on_rds(self) -> bool:

@@ -68,7 +68,7 @@ def rotate(target: Target, now: Sequence[Node], later: Sequence[Node], say: Call
     if refused:
         raise Failure(
             "no key was changed: " + "; ".join(f"{name}: {why}" for name, why in refused.items()),
-            "repair or replace them first, or "
+            "repair them first, or "
             + " ".join(f"--leave-out {name}" for name in refused)
             + ": they take the key when they reboot",
         )
@@ -98,7 +98,8 @@ def _asked(
     ran = sessions.run_remote(target, node, " ".join(filter(None, ["sudo -n", before, COMMAND, words])), timeout)
     last = (ran.output.strip().splitlines() or ["no output"])[-1]
     if ran.code and any(f"{COMMAND}: {why}" in ran.output for why in _MISSING):
-        raise Failure(f"{node.name} booted with scripts that cannot change the key", "update-software, or replace it")
+        why = f"{node.name} booted with scripts that cannot change the key"
+        raise Failure(why, f"hyperpod run-scripts {target.stack} {node.name}")
     if ran.code:
         raise Failure(f"{node.name}: {last}", f"hyperpod rotate-munge {target.stack}, once more")
     found: dict[str, Any] = json.loads(last)

@@ -76,7 +76,7 @@ def _one(target: Target, node: Node, command: str) -> NodePeople:
         old = f"{COMMAND}: command not found" in ran.output
         return NodePeople(
             node=node.name,
-            trouble="booted with scripts that knew no people: replace it" if old else last,
+            trouble=f"its scripts knew no people: hyperpod run-scripts {target.stack} {node.name}" if old else last,
         )
     try:
         return read(target, node.name, json.loads(last))

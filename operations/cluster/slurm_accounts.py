@@ -35,6 +35,6 @@ def apply(target: Target) -> list[str]:
     if ran.code != 0:
         raise Failure(
             f"{head.name} did not apply the accounts: {lines[-1] if lines else ran.code}",
-            "the scripts of a controller that was made without slurm.accounting do not know it: docs/slurm-teams.md",
+            f"if its scripts ran before slurm.accounting was set: hyperpod run-scripts {target.stack} controller",
         )
     return lines

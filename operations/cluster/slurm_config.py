@@ -46,7 +46,7 @@ def apply(target: Target) -> Applied:
         old = f"{COMMAND}: command not found" in ran.output
         raise Failure(
             f"{head.name} changed nothing: {'its scripts do not know slurm.extraConf' if old else last}",
-            "replace the controller, or update-software" if old else "correct the line, deploy, and try again",
+            f"hyperpod run-scripts {target.stack} controller" if old else "correct the line, deploy, and try again",
         )
     found = json.loads(last)
     if found["digest"] != on_node.digest(wanted):

@@ -310,3 +310,29 @@ def test_the_example_of_a_directory_is_what_sssd_reads() -> None:
     lines = text.partition("    [sssd]\n")[2].partition("\n\n`")[0].splitlines()
     assert len(lines) > 12
     assert [line for line in lines if "=" in line and "#" in line.partition("=")[2]] == []
+
+
+def test_nobody_is_told_to_replace_a_controller() -> None:
+    """BatchReplaceClusterNodes, NodeIds (SageMaker API Reference): a controller cannot be among them."""
+    told = re.compile(
+        r"\breplace (the|a|your|its|this) (slurm )?(controller|head)\b"
+        r"|\bhyperpod replace\b[^.|]{0,30}\bcontroller\b|\bcontroller\b[^.|]{0,30}\bhyperpod replace\b",
+        re.IGNORECASE,
+    )
+    wrong = (
+        "`hyperpod replace` the controller",
+        "replace the controller, or update-software",
+        "hyperpod replace controller",
+    )
+    assert all(told.search(text) for text in wrong)
+    folders = ("docs", "operations", "stack", "components", "lifecycle", "jobs", "rehearsal")
+    kinds = {".md", ".py", ".yaml", ".sh"}
+    paths = [*ROOT.glob("*.*"), *(path for folder in folders for path in (ROOT / folder).rglob("*"))]
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in paths
+        if path.suffix in kinds and path.is_file()
+        for match in told.finditer(" ".join(path.read_text(encoding="utf-8").split()))
+    ]
+    assert len(paths) > 300
+    assert not found, found

@@ -98,7 +98,7 @@ def test_who_is_missing_and_who_is_too_many_is_told_node_by_node(
     assert rows["controller-1"] == ["PASS", "controller-1", "2", "-", "-"]
     assert rows["workers-1"] == ["FAIL", "workers-1", "2", "research1,", "research2", "left"]
     assert rows["workers-2"][0] == "UNKNOWN"
-    assert "workers-2: booted with scripts that knew no people: replace it" in out
+    assert "workers-2: its scripts knew no people: hyperpod run-scripts dev workers-2" in out
     assert "hyperpod users dev --apply" in err
 
 
