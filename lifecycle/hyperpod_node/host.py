@@ -16,7 +16,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Tuple, TypeVar
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Tuple, TypeVar, Union
 
 from . import places, probing
 from .errors import Cancelled, NotYet, StepError, TooSlow
@@ -126,7 +126,7 @@ class Host:
         *args: str,
         timeout: float = 30,
         check: bool = True,
-        stdin: Optional[str] = None,
+        stdin: "Union[str, Path, None]" = None,
         env: Optional[Mapping[str, str]] = None,
     ) -> Result:
         """Run a command to its end. Raises StepError when it is missing, too slow or, with ``check``, fails."""
@@ -137,7 +137,9 @@ class Host:
             raise StepError(f"`{' '.join(args[:4])}` failed: {result.reason}")
         return result
 
-    def execute(self, args: Tuple[str, ...], timeout: float, stdin: Optional[str], env: Mapping[str, str]) -> Result:
+    def execute(
+        self, args: Tuple[str, ...], timeout: float, stdin: "Union[str, Path, None]", env: Mapping[str, str]
+    ) -> Result:
         """What ``run`` does on a real machine."""
         # Not taken from PATH twice: the child gets the same search path as we have.
         environment = {**os.environ, "PATH": self._search_path(), "LC_ALL": "C", **env}
@@ -145,18 +147,20 @@ class Host:
         if command is None:
             raise StepError(f"command not found: {args[0]}")
         try:
-            done = subprocess.run(
-                (command, *args[1:]),
-                input=stdin,
-                stdin=subprocess.DEVNULL if stdin is None else None,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                universal_newlines=True,
-                errors="replace",
-                timeout=timeout,
-                env=environment,
-                check=False,
-            )
+            file = stdin.open("rb") if isinstance(stdin, Path) else contextlib.nullcontext(subprocess.DEVNULL)
+            with file as source:
+                done = subprocess.run(
+                    (command, *args[1:]),
+                    input=stdin if isinstance(stdin, str) else None,
+                    stdin=None if isinstance(stdin, str) else source,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    universal_newlines=True,
+                    errors="replace",
+                    timeout=timeout,
+                    env=environment,
+                    check=False,
+                )
         except subprocess.TimeoutExpired:
             raise TooSlow(f"`{' '.join(args[:4])}` did not end within {timeout:.0f} s") from None
         except OSError as error:

@@ -284,7 +284,9 @@ class FakeHost(Host):
         name = Path(command).name
         return f"/usr/bin/{name}" if name in self.commands and name not in self.missing else None
 
-    def execute(self, args: tuple[str, ...], timeout: float, stdin: str | None, env: Mapping[str, str]) -> Result:
+    def execute(
+        self, args: tuple[str, ...], timeout: float, stdin: str | Path | None, env: Mapping[str, str]
+    ) -> Result:
         self.tick()
         name = Path(args[0]).name
         words.check(self, args, timeout, env)
@@ -294,7 +296,7 @@ class FakeHost(Host):
             return self.fail[name]
         if name not in self.commands or name in self.missing:
             raise StepError(f"command not found: {args[0]}")
-        return self.commands[name](self, args, stdin)
+        return self.commands[name](self, args, stdin.read_text() if isinstance(stdin, Path) else stdin)
 
     def write_bytes(self, name: str, data: bytes, mode: int = 0o644, owner: str | None = None) -> bool:
         self.tick()

@@ -180,7 +180,7 @@ def test_a_new_controller_begins_with_the_last_copy(world: World, tables: Databa
     node.host = host = with_accounting(world, fresh)
     assert backup.settle(node, "slurm_acct_db") == "taken over from i-gone"
     assert fresh.text == tables.text
-    loaded = ("mariadb", "--batch", "--skip-column-names", "slurm_acct_db")
+    loaded = ("mariadb", "--batch", "--skip-column-names", "--binary-mode", "slurm_acct_db")
     assert host.calls[:2] == [("systemctl", "stop", "slurmdbd"), loaded]
     assert backup.settle(node, "slurm_acct_db") == "kept"
     assert not list(node.host.path(backup.FOLDER).iterdir())
@@ -225,6 +225,7 @@ def test_a_copy_that_is_not_whole_is_refused_and_the_last_one_stays(world: World
     owner(world, "i-gone")
     packed = world.shared / PRIVATE / "slurm-accounting.sql.gz"
     packed.write_bytes(gzip.compress(b"x" * 1000)[:-9])
+    packed.chmod(0o600)
     with pytest.raises(
         StepError,
         match=r"^the copy of the accounting, /fsx/\S+/slurm-accounting\.sql\.gz, cannot be read: Compressed ",

@@ -156,9 +156,9 @@ LINES: Sequence[Line] = (
     Line(r"mount -t (lustre|nfs) -o [a-z0-9_.,=-]+ \S+ /\S+", ("mount/2",)),
     Line(r"mount -o [a-z0-9_.,=-]+ \S+ /\S+", (60,)),
     # mariadb(1): --defaults-file is the first of all, or it is refused. What names a database loads a copy.
-    Line("mariadb --batch --skip-column-names", (60,)),
-    Line(r"mariadb --defaults-file=/\S+ --batch --skip-column-names"),
-    Line(r"mariadb (--defaults-file=/\S+ )?--batch --skip-column-names \w+", (1800,)),
+    Line("mariadb --batch --skip-column-names --binary-mode", (60,)),
+    Line(r"mariadb --defaults-file=/\S+ --batch --skip-column-names --binary-mode"),
+    Line(r"mariadb (--defaults-file=/\S+ )?--batch --skip-column-names --binary-mode \w+", (1800,)),
     Line(r"mariadb-dump --single-transaction --quick --result-file=/\S+ \w+", (1800,)),
     # On a fresh node's disk, which gives its blocks for the first time. With Slurm's headers.
     Line(r"dpkg (--configure -a|--install( /\S+\.deb)+|--remove( [a-z0-9.+-]+)+)", (120,)),

@@ -13,9 +13,10 @@ import json
 import os
 import shutil
 import sys
+from pathlib import Path
 from typing import Any, Callable, Dict
 
-from .. import slurm_configure, units
+from .. import places, slurm_configure, units
 from ..errors import StepError
 from ..host import Host
 from ..model import Node
@@ -129,11 +130,20 @@ def _write_record(host: Host, shared: str, record: Dict[str, Any]) -> None:
     host.write(f"{shared}/private/slurm-accounting.json", json.dumps(record, sort_keys=True) + "\n", mode=0o600)
 
 
-def _load(host: Host, private: str, execute: Callable[[str], str]) -> bool:
-    """Put the copy into the database; running it twice ends the same. False where there is none."""
-    data = host.read_bytes(_file(private))
-    if data is None:
+def _load(host: Host, private: str, execute: Callable[[Path], str]) -> bool:
+    """Put the copy into the database; running it twice ends the same. False where there is none.
+
+    Raises StepError where anybody else could have written it: what is in it is done as the database's root.
+    """
+    name = _file(private)
+    try:
+        with places.place(host.settings.root, name) as path, places.opened(path) as found:
+            known = os.fstat(found)
+    except FileNotFoundError:
         return False
+    if known.st_uid != os.geteuid() or known.st_mode & 0o077:
+        raise StepError(f"the copy of the accounting, {name}, is not loaded: it is not root's alone")
+    data = host.read_bytes(name) or b""
     # One that HyperPod started has made tables of its own.
     host.run("systemctl", "stop", "slurmdbd", check=False, timeout=120)
     host.folder(FOLDER, mode=0o700)
@@ -143,8 +153,8 @@ def _load(host: Host, private: str, execute: Callable[[str], str]) -> bool:
             with gzip.open(io.BytesIO(data)) as packed, host.path(text).open("wb") as file:
                 shutil.copyfileobj(packed, file)
         except (OSError, EOFError) as error:
-            raise StepError(f"the copy of the accounting, {_file(private)}, cannot be read: {error}") from None
-        execute(f"source {host.path(text)}\n")
+            raise StepError(f"the copy of the accounting, {name}, cannot be read: {error}") from None
+        execute(host.path(text))
     finally:
         host.remove(text)
     return True

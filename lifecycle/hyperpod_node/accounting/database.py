@@ -7,6 +7,9 @@ no network.
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Union
+
 from .. import slurm, slurm_configure, units
 from ..errors import Skip, StepError
 from ..host import Host
@@ -72,8 +75,6 @@ def start(node: Node, restart: bool = False) -> None:
     units.start(node, UNIT, restart=restart)
 
 
-def execute(host: Host, sql: str, name: str = "", timeout: float = 60) -> str:
+def execute(host: Host, sql: "Union[str, Path]", name: str = "", timeout: float = 60) -> str:
     """What the database answers root, who needs no password either."""
-    return host.run(
-        "mariadb", "--batch", "--skip-column-names", *([name] if name else []), stdin=sql, timeout=timeout
-    ).out
+    return host.run("mariadb", *remote.CLIENT_WORDS, *([name] if name else []), stdin=sql, timeout=timeout).out

@@ -15,7 +15,8 @@ import os
 import re
 import sys
 from dataclasses import asdict, dataclass
-from typing import Optional, Sequence, Tuple
+from pathlib import Path
+from typing import Optional, Sequence, Tuple, Union
 
 from .. import aws_cli, fsx, slurm_configure, units
 from ..errors import NotYet, StepError
@@ -28,6 +29,9 @@ NAME = "slurm_acct_db"
 FOLDER = "/var/lib/hyperpod/accounting"
 PLACE = f"{FOLDER}/place.json"
 COMMAND = "hyperpod-accounting-password"
+# Of a dump the client itself would take commands, as root: \! and system run programs, source reads files. With
+# --binary-mode, and what it reads on its standard input, it takes none (MariaDB, "mariadb Command-Line Client").
+CLIENT_WORDS = ("--batch", "--skip-column-names", "--binary-mode")
 # MariaDB, "Error Codes": ER_ACCESS_DENIED_ERROR.
 REFUSED = "ERROR 1045"
 CHECK = """# Made by the HyperPod lifecycle scripts.
@@ -159,13 +163,13 @@ def refusal(host: Host, where: Place, who: Login) -> str:
     return ""
 
 
-def execute(host: Host, where: Place, who: Login, sql: str, name: str = "", timeout: float = 30) -> str:
+def execute(host: Host, where: Place, who: Login, sql: "Union[str, Path]", name: str = "", timeout: float = 30) -> str:
     """What the database answers. Raises StepError with its words."""
     settings = f"/run/hyperpod-database-{os.getpid()}.cnf"
     password = who.password.replace("\\", "\\\\")
     text = CLIENT.format(host=where.host, port=where.port, user=who.user, password=password, authority=authority(host))
     host.write(settings, text, mode=0o600)
-    command = (f"--defaults-file={host.path(settings)}", "--batch", "--skip-column-names", *([name] if name else []))
+    command = (f"--defaults-file={host.path(settings)}", *CLIENT_WORDS, *([name] if name else []))
     try:
         done = host.run("mariadb", *command, stdin=sql, timeout=timeout, check=False)
     finally:
