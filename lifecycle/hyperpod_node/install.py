@@ -65,7 +65,7 @@ def run(node: Node) -> str:
     """Step ``commands``."""
     host, source, target = node.host, node.host.settings.source, node.host.settings.install_folder
     libraries(host)
-    logs.rotate(host)
+    logs.rotate(host, node.role)
     for name, script in SCRIPTS.items():
         host.write(f"{target}/bin/{script}", (source / name).read_text(encoding="utf-8"), mode=0o755)
     for name, (_, roles) in COMMANDS.items():

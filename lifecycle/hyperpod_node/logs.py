@@ -34,10 +34,22 @@ _REOPEN = """    sharedscripts
 HEADER = "# Made by the HyperPod lifecycle scripts.\n"
 
 
-def rotate(host: Host) -> None:
+def rotate(host: Host, role: str) -> None:
     """Write our file for logrotate, whose own timer runs it every day."""
-    theirs = "" if _others(host) else f"{SLURM}/*.log {{\n{_RULES}{_REOPEN}}}\n"
+    theirs = "" if _others(host) else f"{SLURM}/*.log {{\n{_as_owner(host, role)}{_RULES}{_REOPEN}}}\n"
     host.write(f"{FOLDER}/{NAME}", f"{HEADER}{theirs}{OURS}/*.log {{\n{_RULES}}}\n")
+
+
+def _as_owner(host: Host, role: str) -> str:
+    """The line for logrotate to work as the user who owns Slurm's folder, in which root could be led elsewhere: "su"
+    (logrotate(8)); what is after postrotate, root does all the same. Where slurmd alone writes, it is made root's."""
+    owner = host.owner(SLURM) if host.path(SLURM).is_dir() else "root"
+    if owner == "root" or owner.isdigit():
+        return ""
+    if role != "controller":
+        host.secure(SLURM, 0o755, "root")
+        return ""
+    return f"    su {owner} {host.path(SLURM).group()}\n"
 
 
 def _others(host: Host) -> bool:

@@ -15,7 +15,7 @@ FILE = "/etc/logrotate.d/hyperpod"
 
 def test_slurms_logs_and_ours_are_rotated_and_its_daemons_open_them_again(world: World) -> None:
     host = world.node("controller")
-    logs.rotate(host)
+    logs.rotate(host, "controller")
     text = host.text(FILE)
     assert "/var/log/slurm/*.log {" in text
     assert "/var/log/hyperpod/*.log {" in text
@@ -25,7 +25,7 @@ def test_slurms_logs_and_ours_are_rotated_and_its_daemons_open_them_again(world:
 def test_what_somebody_else_rotates_is_left_to_them(world: World) -> None:
     host = world.node("controller")
     host.write("/etc/logrotate.d/sagemaker-hyperpod-slurm", '"/var/log/slurm/*.log" {\n    rotate 2\n}\n')
-    logs.rotate(host)
+    logs.rotate(host, "controller")
     assert "/var/log/slurm" not in host.text(FILE)
     assert "/var/log/hyperpod" in host.text(FILE)
 
@@ -33,7 +33,7 @@ def test_what_somebody_else_rotates_is_left_to_them(world: World) -> None:
 @pytest.mark.skipif(shutil.which("logrotate") is None, reason="no logrotate")
 def test_logrotate_keeps_eight_of_each(world: World) -> None:
     host = world.node("controller")
-    logs.rotate(host)
+    logs.rotate(host, "controller")
     log = host.path("/var/log/slurm/slurmctld.log")
     log.parent.mkdir(parents=True, exist_ok=True)
     log.parent.chmod(0o755)
