@@ -6,7 +6,7 @@ import gzip
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -69,7 +69,12 @@ def test_a_copy_of_another_users_and_a_link_are_not_loaded(host: FakeHost, monke
 def test_the_client_gets_a_copy_as_sql_alone(host: FakeHost) -> None:
     """MariaDB, "mariadb Command-Line Client": --binary-mode switches its commands off where it reads no terminal."""
     asked: list[tuple[list[str], str | None]] = []
-    host.commands["mariadb"] = lambda _, args, stdin: asked.append((list(args), stdin)) or Result(0)
+
+    def mariadb(_: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+        asked.append((list(args), stdin))
+        return Result(0)
+
+    host.commands["mariadb"] = mariadb
     text = "".join(PLANTED)
     plant(host, text)
     backup._load(host, PRIVATE, lambda sql: database.execute(host, sql, "slurm_acct_db", backup.PATIENCE))

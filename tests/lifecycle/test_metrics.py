@@ -208,7 +208,7 @@ def test_slurms_figures_have_the_names_that_slurmctld_gives_itself(host: FakeHos
 def test_slurm_is_asked_for_every_column_and_for_times_in_seconds(host: FakeHost) -> None:
     execute, asked = host.execute, []
 
-    def noted(args: tuple[str, ...], timeout: float, stdin: str | None, env: Mapping[str, str]) -> Result:
+    def noted(args: tuple[str, ...], timeout: float, stdin: str | Path | None, env: Mapping[str, str]) -> Result:
         if args[0] != "systemctl":
             asked.append((" ".join(args), env["SLURM_TIME_FORMAT"], env["SLURM_BITSTR_LEN"]))
         return execute(args, timeout, stdin, env)

@@ -49,7 +49,10 @@ class Told(FakeHost):
             self.path("/opt/slurm/etc/slurm.conf").write_text(SLURM_CONF + PASSWORDS)
             self.path("/opt/slurm/etc/slurm.conf").chmod(0o640)
 
-    def execute(self, args: tuple[str, ...], timeout: float, stdin: str | None, env: Mapping[str, str]) -> Result:
+    def execute(
+        self, args: tuple[str, ...], timeout: float, stdin: str | Path | None, env: Mapping[str, str]
+    ) -> Result:
+        assert not isinstance(stdin, Path)
         self.world.told += [*args, *env, *env.values()]  # type: ignore[attr-defined]
         if args[0] == "ssh-keygen":
             return _ssh_keygen(self, args, stdin)

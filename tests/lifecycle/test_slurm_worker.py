@@ -155,7 +155,7 @@ def test_scontrol_finds_the_controller_before_slurmd_has_fetched_a_configuration
     host, seen = world.node("worker"), []
     run = host.execute
 
-    def execute(args: tuple[str, ...], timeout: float, stdin: str | None, env: Mapping[str, str]) -> Result:
+    def execute(args: tuple[str, ...], timeout: float, stdin: str | Path | None, env: Mapping[str, str]) -> Result:
         if args[0] == "scontrol":
             seen.append(Path(env["SLURM_CONF"]).read_text())
         return run(args, timeout, stdin, env)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from hyperpod_node import munge, slurm, units
@@ -31,7 +32,7 @@ def test_a_first_boot_does_not_make_systemd_read_all_units_again(world: World, r
     host, hooks = world.node(role, real_time=True), []
     execute = host.execute
 
-    def noted(args: tuple[str, ...], timeout: float, stdin: str | None, env: Mapping[str, str]) -> Result:
+    def noted(args: tuple[str, ...], timeout: float, stdin: str | Path | None, env: Mapping[str, str]) -> Result:
         if args[:2] in (("systemctl", "enable"), ("systemctl", "disable")):
             hooks.append(env.get("SYSTEMCTL_SKIP_SYSV"))
         return execute(args, timeout, stdin, env)
@@ -62,7 +63,7 @@ def test_a_run_that_was_killed_before_systemd_knew_is_made_up_for(world: World) 
     host = ready(world.node("worker"))
     execute = host.execute
 
-    def killed(args: tuple[str, ...], timeout: float, stdin: str | None, env: Mapping[str, str]) -> Result:
+    def killed(args: tuple[str, ...], timeout: float, stdin: str | Path | None, env: Mapping[str, str]) -> Result:
         if args[:2] == ("systemctl", "daemon-reload"):
             raise Killed
         return execute(args, timeout, stdin, env)
