@@ -234,9 +234,12 @@ def test_a_notebook_without_jupyterlab_says_how_to_name_one(tmp_path: Path) -> N
 
 def test_tokens_are_made_by_the_first_python_that_can(tmp_path: Path) -> None:
     given = {"PYTHON": "echo", "HERE": "/here", "PATH": os.environ["PATH"]}
-    script = str(JOBS / "make_tokens.sbatch")
-    done = subprocess.run(["bash", script, "--out", "x"], env=given, capture_output=True, text=True, check=True)
+    script = tmp_path / "make_tokens.sbatch"
+    text = (JOBS / script.name).read_text().replace("/fsx/", f"{tmp_path}/")
+    script.write_text(text.replace("/opt/hyperpod/lib", str(ROOT / "lifecycle")))
+    done = subprocess.run(["bash", str(script), "--out", "x"], env=given, capture_output=True, text=True, check=True)
     assert done.stdout == "/here/make_tokens.py --out x\n"
+    assert [path.is_dir() for path in (tmp_path / "checkpoints").glob("huggingface-*")] == [True]
 
 
 @pytest.mark.parametrize(("name", "trainer"), [("neuron", "neuron_train.py"), ("neuron_llama", "neuron_llama.py")])
