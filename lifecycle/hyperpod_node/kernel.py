@@ -1,9 +1,12 @@
-"""Kernel settings and limits that collectives over many sockets and pinned memory need, and that the kernel stays."""
+"""Kernel settings and limits that collectives over many sockets and pinned memory need, and that it all stays so: what
+runs jobs is not upgraded, restarted or cleaned up at night.
+"""
 
 from __future__ import annotations
 
 from typing import Dict, List
 
+from . import units
 from .model import Node
 
 # Socket buffers of 512 MiB, a long device backlog and no slow start after idle: a training step is silent, then sends
@@ -46,15 +49,45 @@ root hard nofile 1048576
 
 # What unattended-upgrades leaves alone, where there is apt: Python's regular expressions for the beginning of a name.
 # It takes new kernels and no Lustre client, without which a node has no /fsx after a reboot (aws-parallelcluster, issue
-# 2095); and a new client would bring its kernel (awsome-distributed-ai, hold-lustre-client.sh). An update of the
-# cluster's software has both.
+# 2095); and a new client would bring its kernel (awsome-distributed-ai, hold-lustre-client.sh). A driver whose library
+# is newer than its module ends every new process on the GPUs, and a new slurmd, MUNGE or container runtime starts again
+# under its jobs. An update of the cluster's software has all of them.
 APT_FOLDER, APT_NAME = "/etc/apt/apt.conf.d", "52hyperpod"
-APT = """// Made by the HyperPod lifecycle scripts.
+HELD = (
+    "linux-(aws|image|headers|modules)",
+    "lustre-client-",
+    "(lib)?nvidia-",
+    "(lib)?cuda",
+    "libnccl",
+    "datacenter-gpu-manager",
+    "aws-neuronx-",
+    "efa",
+    "libfabric",
+    "rdma-core",
+    "(lib)?ibverbs",
+    "openmpi",
+    "(lib)?slurm",
+    "(lib)?munge",
+    "(docker|containerd|runc|nerdctl|kubelet|enroot)",
+)
+APT = (
+    """// Made by the HyperPod lifecycle scripts.
 Unattended-Upgrade::Package-Blacklist {
-    "linux-(aws|image|headers|modules)";
-    "lustre-client-";
-};
 """
+    + "".join(f'    "{pattern}";\n' for pattern in HELD)
+    + "};\n"
+)
+# needrestart restarts whatever uses a library that was upgraded, such as libc, and with slurmd its jobs end
+# (awsome-distributed-ai, pull request 1165). What it finds here it only names (its ex/needrestart.conf, "Override
+# service default selection").
+NEEDRESTART_FOLDER, NEEDRESTART_NAME = "/etc/needrestart/conf.d", "52-hyperpod.conf"
+NEEDRESTART = """# Made by the HyperPod lifecycle scripts.
+$nrconf{override_rc}->{qr(^(slurm(d|ctld|dbd)|munge|mariadb|docker|containerd|kubelet|nvidia-|hyperpod-))} = 0;
+"""
+# By default logind removes a user's shared memory when their last session ends, and NCCL's with it, though a job of
+# theirs still runs (logind.conf(5), RemoveIPC; NVIDIA NCCL User Guide, "Troubleshooting", "Systemd").
+LOGIND_FOLDER, LOGIND_NAME = "/etc/systemd/logind.conf.d", "90-hyperpod.conf"
+LOGIND = "# Made by the HyperPod lifecycle scripts.\n[Login]\nRemoveIPC=no\n"
 
 
 def run(node: Node) -> str:
@@ -62,6 +95,11 @@ def run(node: Node) -> str:
     host = node.host
     if host.path(APT_FOLDER).is_dir():
         host.write(f"{APT_FOLDER}/{APT_NAME}", APT)
+    if host.path(NEEDRESTART_FOLDER).is_dir():
+        host.write(f"{NEEDRESTART_FOLDER}/{NEEDRESTART_NAME}", NEEDRESTART)
+    if host.write(f"{LOGIND_FOLDER}/{LOGIND_NAME}", LOGIND) and units.exists(host, "systemd-logind"):
+        # It reads its settings again, and no session ends (systemd, logind.c).
+        host.run("systemctl", "kill", "--signal=HUP", "systemd-logind", check=False)
     lines = [f"{key} = {value}" for key, value in SYSCTL.items()]
     host.write(SYSCTL_FILE, "# Made by the HyperPod lifecycle scripts.\n" + "\n".join(lines) + "\n")
     host.write(LIMITS_FILE, LIMITS)

@@ -170,6 +170,9 @@ def render(
         # hyperpod-requeue notices a lost node much earlier. This is the fallback if it does not run.
         "SlurmdTimeout": str(SLURMD_TIMEOUT),
         "KillWait": "10",
+        # Seconds until a node on which a killed process has not ended is drained ("Kill task failed"). To give back
+        # pinned memory, or to write to a busy file system, may take longer than the default of 60 (SchedMD, bug 3941).
+        "UnkillableStepTimeout": "180",
         # The defaults of 3 and 30 seconds suit clusters with thousands of short jobs. After slurmctld reads its
         # configuration, which it does whenever a node joins, it waits 3 or 4 seconds before it schedules; backfill
         # starts a job within one. bf_max_time is slurm.conf(5)'s default; it advises max_rpc_cnt for short intervals.

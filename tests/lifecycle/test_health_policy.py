@@ -291,3 +291,21 @@ def test_the_command_shows_every_check_and_logs_a_bad_node(
     host.path(f"/etc/hyperpod/{FACTS}").unlink()
     code, _, err = command()
     assert (code, "the lifecycle scripts have not run here" in err) == (2, True)
+
+
+def test_a_node_whose_killed_job_has_ended_late_is_resumed_when_it_is_empty_and_well(
+    host: FakeHost, controller: Controller
+) -> None:
+    """awsome-distributed-ai, issue 185: nodes stayed drained after "Kill task failed" until somebody looked."""
+    controller.nodes[host.hostname()] = ["ALLOCATED+DRAIN+COMPLETING", "Kill task failed"]
+    health.once(host)
+    assert controller.updates == []
+    assert done(host) == "left until the job has ended: Kill task failed"
+    controller.nodes[host.hostname()] = ["IDLE+DRAIN", "Kill task failed"]
+    lose_a_gpu(host)
+    health.once(host)
+    assert state(host, controller) == ["IDLE+DRAIN", REASON]
+    get_it_back(host)
+    controller.nodes[host.hostname()] = ["IDLE+DRAIN", "Kill task failed"]
+    health.once(host)
+    assert state(host, controller) == ["IDLE", ""]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -31,9 +32,43 @@ def test_no_kernel_comes_by_itself_that_has_no_lustre_client(host: FakeHost, nod
     assert "Unattended-Upgrade::Package-Blacklist {" in text
     # As unattended-upgrade does it: re.match with each of them.
     patterns = re.findall(r'^ +"(.*)";$', text, re.M)
-    kept = ("linux-aws", "linux-image-6.8.0-1031-aws", "linux-headers-aws", "lustre-client-modules-aws")
-    taken = ("openssl", "linux-libc-dev", "libc6")
+    kept = (
+        *("linux-aws", "linux-image-6.8.0-1031-aws", "linux-headers-aws", "lustre-client-modules-aws"),
+        *("nvidia-driver-570-server-open", "libnvidia-compute-570-server", "nvidia-container-toolkit", "cuda-12-8"),
+        *("libcuda1-570", "libnccl2", "datacenter-gpu-manager-4-core", "aws-neuronx-dkms", "efa", "efa-nv-peermem"),
+        *("libfabric1-aws", "rdma-core", "ibverbs-providers", "libibverbs1", "openmpi40-aws", "slurm-smd-slurmd"),
+        *("slurmctld", "libslurm41", "munge", "libmunge2", "docker-ce", "docker.io", "containerd.io", "runc", "enroot"),
+    )
+    taken = ("openssl", "linux-libc-dev", "libc6", "openssh-server", "sudo", "curl", "python3.10")
     assert [name for name in (*kept, *taken) if any(re.match(one, name) for one in patterns)] == list(kept)
+
+
+def test_nothing_that_runs_jobs_is_restarted_for_a_new_library(host: FakeHost, node: Node) -> None:
+    """As needrestart does it: Perl evaluates the file after its own settings, and a match with 0 is only named."""
+    kernel.run(node)
+    assert not host.path("/etc/needrestart").exists(), "no needrestart here"
+    host.path("/etc/needrestart/conf.d").mkdir(parents=True)
+    kernel.run(node)
+    file = host.path("/etc/needrestart/conf.d/52-hyperpod.conf")
+    names = "slurmd slurmctld slurmdbd munge docker containerd kubelet mariadb dbus nvidia-persistenced"
+    kept = [f"{name}.service" for name in names.split()]
+    taken = ("ssh.service", "cron.service", "chrony.service")
+    program = r"""our %nrconf = (override_rc => {qr(^dbus) => 0}); do shift; die $@ if $@;
+        for my $rc (@ARGV) { for my $re (keys %{$nrconf{override_rc}}) {
+            print "$rc\n" if $rc =~ /$re/ && !$nrconf{override_rc}->{$re} } }"""
+    done = subprocess.run(["perl", "-e", program, str(file), *kept, *taken], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == kept
+
+
+def test_a_jobs_shared_memory_stays_when_its_user_logs_out(host: FakeHost, node: Node) -> None:
+    host.path("/lib/systemd/system").mkdir(parents=True, exist_ok=True)
+    host.path("/lib/systemd/system/systemd-logind.service").write_text("[Service]\n")
+    kernel.run(node)
+    assert host.text("/etc/systemd/logind.conf.d/90-hyperpod.conf").endswith("\n[Login]\nRemoveIPC=no\n")
+    told = ("systemctl", "kill", "--signal=HUP", "systemd-logind")
+    assert host.calls.count(told) == 1
+    kernel.run(node)
+    assert host.calls.count(told) == 1, "it has read it already"
 
 
 def test_a_kernel_that_refuses_is_a_warning(host: FakeHost, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,6 +106,7 @@ JobRequeue=1
 ReturnToService=2
 SlurmdTimeout=60
 KillWait=10
+UnkillableStepTimeout=180
 SchedulerParameters=batch_sched_delay=1,bf_interval=1,bf_max_time=30,max_rpc_cnt=150,max_switch_wait=3600,nohold_on_prolog_fail
 PropagateResourceLimitsExcept=MEMLOCK,NOFILE,STACK
 Prolog={BIN}/hyperpod-prolog
@@ -141,7 +142,7 @@ def test_everything_that_may_be_added_is_added_where_slurm_conf_says_nothing() -
     ask: Any = (groups, {}, BIN, True, "10.1.0.10", True, {"Extra": "1"})
     assert slurm_conf.render(slurm_conf.parse("ClusterName=x\n"), *ask) == OURS
     # What a person has decided stays, and their program runs as they have it run.
-    own = slurm_conf.parse("HealthCheckProgram=/x\n" + "".join(OURS.splitlines(keepends=True)[1:8]))
+    own = slurm_conf.parse("HealthCheckProgram=/x\n" + "".join(OURS.splitlines(keepends=True)[1:9]))
     lines = slurm_conf.render(own, *ask).splitlines()
     assert not [line for line in lines if line.startswith(("HealthCheck", "Prolog=", "Kill", "Job", "Return"))][1:]
     # slurm.conf(5): only one of the two may be there.

@@ -73,6 +73,8 @@ LINES: Sequence[Line] = (
     Line(r"scancel --user=[a-z][a-z0-9_-]*"),
     # ssh(1): no question, and no wait for a node that is gone; the words of slurm/end-job.sh.
     Line(r"ssh -o BatchMode=yes -o ConnectTimeout=2 \S+ (rejoin|\d+)", (15,)),
+    # systemctl(1): a signal to a unit's processes.
+    Line("systemctl kill --signal=HUP systemd-logind"),
     # pkill(1): by the real user, whatever the process calls itself.
     Line(r"pkill -KILL -U \d+"),
     # journalctl(1): of this boot, the messages alone.

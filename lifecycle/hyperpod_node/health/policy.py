@@ -1,6 +1,7 @@
 """What Slurm is told about a node that is bad: the node drains itself, because HealthCheckProgram has to.
 
 * A node whose reason begins with ``Action:`` is HyperPod's, and one that somebody else has drained is theirs.
+* A node that Slurm has drained because a killed job did not end is resumed when the job has, and all is well.
 * What is drained here has a reason that begins with ``hyperpod-health:``, and is resumed here when it is well again.
 * At most one node, or 5 % of them, is out at a time, those that HyperPod is at work on included; any other is only
   reported. A fault of all nodes is a fault of something else.
@@ -26,6 +27,8 @@ PREFIX = "hyperpod-health:"
 ACTION = "Action:"
 # slurmctld's own reason for a node whose prolog failed, and what our prolog leaves where it was ours.
 PROLOG_ERROR, PROLOG_FAILED = "Prolog error", "/run/hyperpod-health/prolog-failed"
+# slurmctld's reason for a node on which a killed job did not end in time (slurm.conf(5), UnkillableStepTimeout).
+STUCK = "Kill task failed"
 # While this file is there, the prolog starts no job: the node is bad, and slurmctld has not been told yet.
 NO_JOBS = "/run/hyperpod-health/no-jobs"
 ORDERS = {"reboot": "Action:Reboot", "replace": "Action:Replace"}
@@ -77,8 +80,13 @@ def apply(host: Host, node: Standing, wrong: Mapping[str, str], well: bool, poli
     if node.reason.startswith(ACTION):
         memory["ours"] = False
         return f"left to HyperPod: {node.reason}"
-    ours = node.reason.startswith(PREFIX) or (
-        node.reason.startswith(PROLOG_ERROR) and host.read(PROLOG_FAILED) is not None
+    stuck = node.reason.startswith(STUCK)
+    if stuck and node.busy:
+        return f"left until the job has ended: {node.reason}"
+    ours = (
+        node.reason.startswith(PREFIX)
+        or stuck
+        or (node.reason.startswith(PROLOG_ERROR) and host.read(PROLOG_FAILED) is not None)
     )
     if node.out and not ours:
         memory["ours"] = False
