@@ -125,7 +125,10 @@ class Places:
             return {Place(self.arn("ec2", f"{kind}/{text}"))}
         if text.startswith("s3://"):
             return {Place(f"arn:{self.partition}:s3:::{text.removeprefix('s3://').split('/')[0]}")}
-        return {Place(text)} if re.fullmatch(rf"arn:[\w-]+:(iam|kms)::?[\w-]*:?{self.account}:[^\s*]+", text) else set()
+        # AWS asks about a training plan beside the cluster ("IAM for SageMaker training plans").
+        plan = f"sagemaker:{self.region}:{self.account}:training-plan/"
+        own = rf"arn:[\w-]+:(?:(?:iam|kms)::?[\w-]*:?{self.account}:|{plan})[^\s*]+"
+        return {Place(text)} if re.fullmatch(own, text) else set()
 
     def anything(self, kind: ResourceType) -> Place:
         """Every resource of a type, in this account and region; of EKS, in this cluster."""

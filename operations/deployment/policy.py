@@ -40,6 +40,8 @@ _ON_LINKED_ROLES = ("iam:CreateServiceLinkedRole", "iam:AttachRolePolicy", "iam:
 _SET_BOUNDARY = "iam:PutRolePermissionsBoundary"
 _BOUNDED = ("iam:CreateRole", "iam:PutRolePolicy", "iam:AttachRolePolicy", _SET_BOUNDARY)
 _NO_EDIT = ("iam:CreatePolicyVersion", "iam:DeletePolicy", "iam:DeletePolicyVersion", "iam:SetDefaultPolicyVersion")
+# SageMaker Developer Guide, "IAM for SageMaker training plans", on those who use a plan.
+_WITH_PLAN = ("sagemaker:CreateCluster", "sagemaker:UpdateCluster")
 # What pulumi-aws asks by a filter, and not by the name: AWS decides about it on everything of the type
 # (hashicorp/terraform-provider-aws, issue 35737).
 _UNNAMED = ("rds:DescribeDBInstances",)
@@ -206,6 +208,8 @@ class _Grants:
         for kind in kinds:
             if row is not None and kind.name == "role" and not fitting(places, kind):
                 continue  # An add-on without a role passes none.
+            if kind.name == "training-plan" and action.name not in _WITH_PLAN:
+                continue  # The stack tags no plan.
             named = [] if action.name in _UNNAMED else fitting(places, kind)
             for place in named or [self._places.anything(kind)]:
                 self._grant(action.name, place.arn, self._condition(action, place, place in new, row, [kind]))
