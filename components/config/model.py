@@ -124,7 +124,8 @@ class WorkerGroup(Model):
     training_plan_arn: Annotated[PlanArn | None, IN_PLACE] = None
     """SageMaker training plan whose reserved capacity the group uses."""
     capacity: Annotated[Literal["on-demand", "spot"], _OF_A_NEW_GROUP] = "on-demand"
-    """Purchase option of the nodes. spot needs `nodeProvisioning` Continuous, and excludes a training plan."""
+    """Purchase option of the nodes. spot needs `nodeProvisioning` Continuous, excludes a training plan, and is
+    documented for EKS alone."""
     deep_health_checks: Annotated[tuple[Literal["InstanceStress", "InstanceConnectivity"], ...], IN_PLACE] = ()
     """Checks that HyperPod runs on a new node before jobs may use it, for an hour or two (docs/health.md). Cannot be
     combined with taints. On Slurm for GPUs alone."""
