@@ -27,6 +27,7 @@ from .autoname import NAMED, keeps_name, named
 from .default_tags import default_tags, takes_over, with_default_tags
 from .eks_component import construct_eks_cluster
 from .family import Family
+from .own_user import OwnUser
 from .refusals import abort, abort_with_state, refusals
 from .structs import comparable, copied, filled_in, note_filled_in, state_of, values_of
 
@@ -229,7 +230,7 @@ def serve(account: Account, folder: Path, packages: Sequence[str] = PACKAGES) ->
     servers, ports = [], {}
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="provider") as threads:
         for package in packages:
-            server = grpc.server(threads, options=_CHANNEL)
+            server = grpc.server(threads, options=_CHANNEL, interceptors=[OwnUser()])
             provider_pb2_grpc.add_ResourceProviderServicer_to_server(EmbeddedProvider(account, package, folder), server)
             ports[package] = server.add_insecure_port("127.0.0.1:0")
             server.start()
