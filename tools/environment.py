@@ -95,7 +95,8 @@ def make(folder: Path, locked: Sequence[Path]) -> None:
     names = " and ".join(path.name for path in locked)
     with step(f"Installing the packages of {names} (downloads them the first time)"):
         run(*install, *(word for path in locked for word in ("-r", str(path))))
-        run(*install, "--no-deps", "--editable", ".")
+        # By the setuptools of the lock: isolated, a build would download one without a hash.
+        run(*install, "--no-deps", "--no-build-isolation", "--editable", ".")
     (packages,) = (folder / "lib").glob("python3.*/site-packages")
     with step("Compiling what is imported most"):
         there = [name for name in compiled() if (packages / name).exists()]

@@ -103,7 +103,9 @@ def test_who_comments_on_a_pull_request_runs_none_of_its_code_and_takes_its_word
     assert any(one.get("id") == "told" for one in jobs["rehearse"]["steps"])
 
 
-@pytest.mark.parametrize("told", ["Change 1\n$(touch made) `touch made`\nend-of it\n", ""])
+@pytest.mark.parametrize(
+    "told", ["Change 1\n$(touch made) `touch made`\nend-of it\n~~~\n@everyone\n", "one\rline <b>\n", ""]
+)
 def test_what_a_pull_request_says_reaches_the_comment_as_it_is(told: str, tmp_path: Path) -> None:
     """The two steps of the workflow, run in a shell; a gh that prints what it would write."""
     jobs = workflow()["jobs"]
@@ -112,20 +114,25 @@ def test_what_a_pull_request_says_reaches_the_comment_as_it_is(told: str, tmp_pa
     (tmp_path / "gh").write_text("#!/bin/sh\ncat comment.md\n")
     (tmp_path / "gh").chmod(0o755)
     if told:
-        (tmp_path / "told.txt").write_text(told)
+        (tmp_path / "told.txt").write_bytes(told.encode())
     out = tmp_path / "output"
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_OUTPUT": str(out)}
     shell = ["bash", "-eo", "pipefail", "-c"]
     subprocess.run([*shell, keep["run"]], cwd=tmp_path, env=environment, check=True, stderr=subprocess.DEVNULL)
     # GitHub Docs, "Workflow commands": NAME<<DELIMITER, the lines, the delimiter.
-    found = re.fullmatch(r"text<<(\S+)\n(.*)\n\1\n", out.read_text(), re.S)
+    found = re.fullmatch(r"text<<(\S+)\n(.*)\n\1\n", out.read_bytes().decode(), re.S)
     assert found
     assert found[2] == (told or "Nothing was compared.\n")
     environment |= {"TOLD": found[2], "VERDICT": "success", "NUMBER": "3", "REPOSITORY": "owner/name"}
     posted = subprocess.run(
         [*shell, post["run"]], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
     )
-    assert posted.stdout == f"Rehearsal: **success**\n~~~text\n{found[2]}\n~~~\n"
+    verdict, gap, *lines = posted.stdout.splitlines()
+    assert (verdict, gap) == ("Rehearsal: **success**", "")
+    # CommonMark, "Indented code blocks" and "Line ending": a carriage return ends a line, too.
+    assert all(line.startswith("    ") for line in lines)
+    assert "\r" not in posted.stdout
+    assert [line[4:] for line in lines if line.strip()] == found[2].replace("\r", " ").splitlines()
     assert not (tmp_path / "made").exists()
 
 
@@ -135,7 +142,32 @@ def test_the_workflow_installs_the_command_that_it_calls() -> None:
             continue
         runs = [step["run"] for step in job["steps"] if "run" in step]
         first = next(number for number, run in enumerate(runs) if "bin/hyperpod" in run)
-        assert any("pip install --no-deps -e ." in run for run in runs[:first])
+        assert any("pip install --no-deps --no-build-isolation --no-index -e ." in run for run in runs[:first])
+
+
+def test_the_workflow_installs_what_is_locked_before_it_has_credentials_and_keeps_no_token() -> None:
+    for name, job in workflow()["jobs"].items():
+        if name == "comment":
+            continue
+        steps = job["steps"]
+        (checkout,) = [step for step in steps if "actions/checkout" in step.get("uses", "")]
+        assert checkout["with"]["persist-credentials"] is False
+        used = [step.get("uses", "").partition("@")[0] for step in steps]
+        (installing,) = [number for number, step in enumerate(steps) if "pip install" in step.get("run", "")]
+        assert "aws-actions/configure-aws-credentials" not in used[:installing]
+        for line in steps[installing]["run"].splitlines():
+            if "pip install" in line:
+                # What is built here is built by a package of the lock, and nothing else is downloaded.
+                alone = "--no-deps --no-build-isolation --no-index"
+                assert "--require-hashes --only-binary :all:" in line or alone in line
+        assert not [step for step in steps if "git fetch" in step.get("run", "")], "it needs the token"
+
+
+def test_the_workflow_installs_the_cli_of_the_sdk() -> None:
+    (cli_step,) = [s for s in workflow()["jobs"]["deploy"]["steps"] if s.get("uses", "").startswith("pulumi/actions@")]
+    sdk = re.search(r"^pulumi==(\S+)", (ROOT / "requirements.in").read_text(), re.M)
+    assert sdk
+    assert cli_step["with"] == {"pulumi-version": sdk[1]}
 
 
 def test_the_workflow_runs_commands_that_exist() -> None:
