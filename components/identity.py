@@ -146,8 +146,10 @@ class Identity(ComponentResource):
         interfaces = self._context.arn("ec2", "network-interface/*")
         # Detaching asks for the instance too (Service Authorization Reference, Amazon EC2).
         instances = f"arn:{self._context.partition}:ec2:{self._context.region.name}:*:instance/*"
-        # Without a condition, as in the guide's own example: interfaces are tagged after they are made, too.
-        tag = allow(["ec2:CreateTags"], [interfaces])
+        own_vpc = {"ec2:Vpc": self._context.arn("ec2", f"vpc/{vpc}")}
+        # The guide's own example has no condition: interfaces are tagged as they are made, and after it. The reference
+        # lists ec2:Vpc for interfaces with this action, and nobody says whether it is known of one that is being made.
+        tag = allow(["ec2:CreateTags"], [interfaces], {"ArnEqualsIfExists": own_vpc})
         if not self._narrow:
             places = [interfaces, self._context.arn("ec2", "subnet/*"), self._context.arn("ec2", "security-group/*")]
             return [
@@ -156,13 +158,12 @@ class Identity(ComponentResource):
                 tag,
             ]
         # The reference lists ec2:Vpc for interfaces with each of these actions, and not for instances.
-        own_vpc = {"ArnEquals": {"ec2:Vpc": self._context.arn("ec2", f"vpc/{vpc}")}}
         places = [
             self._context.arn("ec2", f"subnet/{subnet}"),
             *(self._context.arn("ec2", f"security-group/{one}") for one in groups),
         ]
         return [
-            allow([*_INTERFACE_ACTIONS, "ec2:DetachNetworkInterface"], [interfaces], own_vpc),
+            allow([*_INTERFACE_ACTIONS, "ec2:DetachNetworkInterface"], [interfaces], {"ArnEquals": own_vpc}),
             allow(["ec2:CreateNetworkInterface"], places),
             allow(["ec2:DetachNetworkInterface"], [instances]),
             tag,

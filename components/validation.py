@@ -10,6 +10,7 @@ import pulumi_aws as aws
 from pulumi import ComponentResource, ResourceOptions
 
 from .context import Context
+from .policies import allow, document
 
 # Amazon SageMaker Developer Guide, "Events that Amazon SageMaker AI sends to EventBridge".
 EVENTS = (
@@ -38,23 +39,18 @@ class Validation(ComponentResource):
             kms_key_id=context.key,
             opts=child,
         )
-        permission = {
-            "Effect": "Allow",
-            "Principal": {"Service": ["events.amazonaws.com", "delivery.logs.amazonaws.com"]},
-            "Action": ["logs:CreateLogStream", "logs:PutLogEvents"],
-            "Resource": context.arn("logs", f"log-group:/aws/events/hyperpod/{cluster}:*"),
-        }
+        rule_name = f"{context.names.cluster_id}-events"
         # A policy of the log group itself: an account has only ten account-wide ones per region (CloudWatch Logs API
         # Reference, PutResourcePolicy).
         allowed = aws.cloudwatch.LogResourcePolicy(
             f"{name}-events",
             resource_arn=logs.arn,
-            policy_document=json.dumps({"Version": "2012-10-17", "Statement": [permission]}, sort_keys=True),
+            policy_document=_writers(context, context.arn("events", f"rule/{rule_name}")),
             opts=child,
         )
         rule = aws.cloudwatch.EventRule(
             f"{name}-events",
-            name=f"{context.names.cluster_id}-events",
+            name=rule_name,
             description=f"State, provisioning and node health of HyperPod cluster {cluster}",
             event_pattern=event_pattern(cluster),
             # PutRule takes an existing rule of this name over (EventBridge API Reference); CreateLogGroup refuses. A
@@ -80,6 +76,24 @@ class Validation(ComponentResource):
                 opts=child,
             )
         self.register_outputs({})
+
+
+def _writers(context: Context, rule: str) -> str:
+    """That EventBridge writes to the log group, and for this rule alone: other accounts' rules have the same principal.
+
+    It makes a log stream without saying for which rule, and writes with its ARN (documentation of Terraform's
+    aws_cloudwatch_event_target, "CloudWatch Log Group Usage"; EventBridge User Guide, "Cross-service confused deputy
+    prevention").
+    """
+    services = {"Principal": {"Service": ["events.amazonaws.com", "delivery.logs.amazonaws.com"]}}
+    group = context.arn("logs", f"log-group:/aws/events/hyperpod/{context.names.cluster}:*")
+    for_rule = {"ArnEquals": {"aws:SourceArn": rule}}
+    return document(
+        [
+            {**services, **allow(["logs:CreateLogStream"], [group])},
+            {**services, **allow(["logs:PutLogEvents"], [group], for_rule)},
+        ]
+    )
 
 
 def event_pattern(cluster: str) -> str:

@@ -290,10 +290,12 @@ def test_the_ssh_key_is_a_parameter_only_where_one_is_given() -> None:
 
 
 @pytest.mark.parametrize("stack", BOTH)
-def test_nodes_may_tag_interfaces_whenever_they_do(stack: str) -> None:
+def test_nodes_may_tag_interfaces_of_their_vpc_whenever_they_do(stack: str) -> None:
     policy = json.loads(one(state_of(stack), "identity-worker", "RolePolicy").inputs["policy"])
     (tagging,) = [s for s in policy["Statement"] if "ec2:CreateTags" in s["Action"]]
-    assert "Condition" not in tagging
+    vpc = one(state_of(stack), "network-vpc", "Vpc").id
+    only = {"ArnEqualsIfExists": {"ec2:Vpc": f"arn:aws:ec2:us-west-2:123456789012:vpc/{vpc}"}}
+    assert tagging["Condition"] == only
     assert tagging["Resource"] == ["arn:aws:ec2:us-west-2:123456789012:network-interface/*"]
 
 
@@ -301,6 +303,17 @@ def test_the_log_s_policy_is_the_group_s_own() -> None:
     policy = one(state_of("dev"), "validation-events", "LogResourcePolicy").inputs
     assert "policyName" not in policy
     assert "resourceArn" in policy
+
+
+def test_no_other_account_s_rule_writes_to_the_log() -> None:
+    """EventBridge has one principal for all accounts, and names the rule when it writes."""
+    state = state_of("dev")
+    rule = one(state, "validation-events", "EventRule").outputs["arn"]
+    policy = json.loads(one(state, "validation-events", "LogResourcePolicy").inputs["policyDocument"])
+    (writing,) = [s for s in policy["Statement"] if "logs:PutLogEvents" in s["Action"]]
+    assert writing["Condition"] == {"ArnEquals": {"aws:SourceArn": rule}}
+    others = [action for s in policy["Statement"] if s is not writing for action in s["Action"]]
+    assert others == ["logs:CreateLogStream"]
 
 
 def _is_litter(path: Path) -> bool:

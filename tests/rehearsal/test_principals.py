@@ -102,6 +102,7 @@ NODE_MAY: list[tuple[str, str, dict[str, str]]] = [
     ("ec2:DeleteNetworkInterface", INTERFACE, OWN_VPC),
     ("ec2:DetachNetworkInterface", INTERFACE, OWN_VPC),
     ("ec2:CreateTags", INTERFACE, {}),
+    ("ec2:CreateTags", INTERFACE, OWN_VPC),
     ("fsx:DescribeFileSystems", "*", {}),
     ("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "/aws/sagemaker/Clusters"}),
     ("logs:CreateLogStream", f"{LOGS}/CLUSTER/abc:log-stream:x", {}),
@@ -127,6 +128,7 @@ SLURM_MAY_NOT: list[tuple[str, str, dict[str, str]]] = [
     ("ec2:CreateNetworkInterface", f"arn:aws:ec2:{HERE}:subnet/subnet-other", {}),
     ("ec2:DeleteNetworkInterface", INTERFACE, ELSEWHERE),
     ("ec2:DetachNetworkInterface", INTERFACE, ELSEWHERE),
+    ("ec2:CreateTags", INTERFACE, ELSEWHERE),
     ("ec2:CreateNetworkInterfacePermission", INTERFACE, ELSEWHERE),
 ]
 DRIVER = "eks-addons-fsx-csi"
