@@ -14,6 +14,7 @@ from pulumi import Asset, ComponentResource, FileAsset, Input, Output, ResourceO
 
 from . import provisioning
 from .config import container_packages, own_checks
+from .config.folders import OF_UNIX, of_windows
 from .context import Context
 from .policies import document
 
@@ -217,10 +218,17 @@ def bucket_policy(context: Context, writers: Sequence[str]) -> str:
 
 
 def lifecycle_files(folder: Path) -> list[Path]:
-    """The files to ship, in a stable order, without editor backups and bytecode."""
-    return sorted(
+    """The files to ship, in a stable order, without editor backups and bytecode.
+
+    Raises RunError where a script has the line ends of Windows, as in a clone without .gitattributes.
+    """
+    found = sorted(
         path
         for path in folder.rglob("*")
         if path.is_file()
         and not any(part == "__pycache__" or part.startswith(".") for part in path.relative_to(folder).parts)
     )
+    wrong = " ".join(str(path) for path in found if of_windows(path))
+    if wrong:
+        raise pulumi.RunError(f"scripts have the line ends of Windows: {wrong}; {OF_UNIX.format(path=wrong)}")
+    return found

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from .problems import Problem
 
+# What gives a file the line ends of the nodes.
+OF_UNIX = "sed -i 's/\\r$//' {path}"
+
 
 def visible(folder: Path) -> list[Path]:
     """What is in the folder, in a stable order."""
@@ -25,3 +28,9 @@ def wrong_number(key: str, folder: Path, count: int, most: int, thing: str) -> I
         yield Problem(key=key, what=f"{folder} is empty", fix=f"put a {thing} in it, or leave the key out")
     if count > most:
         yield Problem(key=key, what=f"{folder} has {count} files", fix=f"at most {most}")
+
+
+def of_windows(path: Path) -> bool:
+    """Whether it is a script whose first line ends as on Windows: no node finds an interpreter of that name."""
+    first, _, _ = path.read_bytes().partition(b"\n")
+    return first.startswith(b"#!") and first.endswith(b"\r")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from .folders import no_folder, visible, wrong_number
+from .folders import OF_UNIX, no_folder, of_windows, visible, wrong_number
 from .model import Settings
 from .problems import Problem
 
@@ -42,6 +42,8 @@ def _problems(folder: Path) -> Iterator[Problem]:
             yield Problem(key=KEY, what=f"{path} is no file", fix="the folder has the executables themselves")
         elif not os.access(path, os.X_OK):
             yield Problem(key=KEY, what=f"{path} is not executable", fix=f"chmod +x {path}, or move it elsewhere")
+        elif of_windows(path):
+            yield Problem(key=KEY, what=f"{path} has the line ends of Windows", fix=OF_UNIX.format(path=path))
         if not _NAME.fullmatch(path.name):
             fix = "at most 40 letters, digits, dots, hyphens and underscores"
             yield Problem(key=KEY, what=f"{path.name!r} cannot name a check", fix=fix)
