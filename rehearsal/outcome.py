@@ -185,4 +185,4 @@ def _describe(outcome: Outcome, deployment: Deployment) -> None:
     }
     outcome.warnings = list(deployment.warnings)
     if deployment.failure:
-        outcome.failures = [deployment.failure]
+        outcome.failures = [*deployment.earlier, deployment.failure]

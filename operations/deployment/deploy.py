@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -22,7 +22,8 @@ from ..cluster.node_logs import NodeLog, lifecycle_logs
 from ..console import note
 from ..target import Target
 from . import leftovers
-from .engines import Engine, attend
+from .boots import Boots
+from .engines import Engine, PulumiEngine, attend
 from .errors import DEPLOYMENTS
 from .leftovers import Audit
 from .live import Progress
@@ -84,7 +85,11 @@ def run(target: Target, engine: Engine, command: Command, *, total: int = 0, dis
         asked.set()
         engine.cancel()
 
-    with Progress(title, console.progress(), total, preview=command == "preview") as progress:
+    boots = Boots(target, lambda line: note(line, "yellow"))
+    with ExitStack() as around:
+        progress = around.enter_context(Progress(title, console.progress(), total, preview=command == "preview"))
+        if command == "up" and isinstance(engine, PulumiEngine) and engine.on_aws:
+            around.enter_context(boots)
         ended = attend(
             lambda: engine.discard(discard, progress.event) if discard else engine.execute(command, progress.event),
             cancel,
@@ -109,6 +114,8 @@ def run(target: Target, engine: Engine, command: Command, *, total: int = 0, dis
         warnings=ended.warnings,
     )
     if ended.failed:
+        if boots.found is not None and not ended.cancelled:
+            ended.causes.insert(0, boots.found)
         _explain(target, report, ended)
         if command == "up":
             _warn(report, engine)

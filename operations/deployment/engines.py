@@ -98,7 +98,9 @@ class Engine(Protocol):
 
 
 class PulumiEngine:
-    """A stack of the Pulumi CLI."""
+    """A stack of the Pulumi CLI. ``on_aws``: AWS itself answers its providers."""
+
+    on_aws = True
 
     def __init__(self, stack: automation.Stack, cli: InterruptibleCommand) -> None:
         self.title = f"Pulumi {cli.version}"

@@ -136,7 +136,7 @@ def _cluster(target: Target, start: datetime) -> Iterator[Problem]:
             yield _problem(target, now, "SageMaker", what, status.get("Message", "no message"))
 
 
-def _events(target: Target, start: datetime) -> Iterator[Problem]:
+def cluster_events(target: Target, start: datetime) -> Iterator[Problem]:
     """The cluster's events of level Error or Warn, each with its failure message.
 
     SageMaker has them only with continuous provisioning (SageMaker API Reference, ListClusterEvents), which new
@@ -221,7 +221,7 @@ _SOURCES: tuple[tuple[str, _Look], ...] = (
     ("pulumi", _deployments),
     ("pulumi state", _state),
     ("SageMaker", _cluster),
-    ("cluster events", _events),
+    ("cluster events", cluster_events),
     ("recorded events", _recorded),
     ("lifecycle logs", _boots),
     ("CloudTrail", _trail),

@@ -47,6 +47,8 @@ def rehearsed(target: Target, *, fail: Sequence[str] = ()) -> Iterator[tuple[Eng
 class RehearsedCli(PulumiEngine):
     """The real CLI, with its state in a temporary folder and the embedded account behind its providers."""
 
+    on_aws = False
+
     def __init__(self, stack: RealStack, account: Account) -> None:
         super().__init__(stack.stack, stack.cli)
         self.title += ", in an AWS account embedded in this process"
@@ -57,6 +59,7 @@ class RehearsedCli(PulumiEngine):
         run = self._real.execute(command, on_event)
         if command == "up":
             run.warnings += self._account.awaited()
+            run.causes[:0] = map(_cause, self._account.failed_scripts() if run.failed else [])
         return run
 
 
@@ -147,7 +150,7 @@ class EmbeddedEngine:
             secrets = (new.secrets if new else frozenset()) | (old.secrets if old else frozenset())
             differing = changed(old.inputs, new.inputs, secrets) if old and new else {}
             run.note_change(urn, operation, parent=new.parent if new else old.parent if old else "", inputs=differing)
-        self._fail(run, [deployment.failure] if deployment.failure else [])
+        self._fail(run, [*deployment.earlier, deployment.failure] if deployment.failure else [])
         return run
 
     def _refresh(self, _: OnEvent) -> CommandRun:
@@ -197,12 +200,12 @@ class EmbeddedEngine:
         run.failed = bool(failures)
         run.cancelled = CANCELLED in failures
         for text in failures:
-            if text == CANCELLED:
-                continue
-            title, _, cause = text.partition("): ")
-            cause = cause.split(" failed: ", 1)[-1]
-            name, separator, kind = title.partition(" (")
-            if separator and cause:
-                run.causes.append(Cause(text=cause, resource=name, type=kind))
-            else:
-                run.causes.append(Cause(text=text))
+            if text != CANCELLED:
+                run.causes.append(_cause(text))
+
+
+def _cause(text: str) -> Cause:
+    title, _, cause = text.partition("): ")
+    cause = cause.split(" failed: ", 1)[-1]
+    name, separator, kind = title.partition(" (")
+    return Cause(text=cause, resource=name, type=kind) if separator and cause else Cause(text=text)

@@ -38,7 +38,7 @@ from .faults import Call, Fault
 from .integrity import check_exist, check_unused, known_identifiers, references
 from .kinds import after_update, find_kind
 from .policies import check_policies
-from .provisioning import arrive, awaited, note, short_of
+from .provisioning import arrive, awaited, failed_scripts, note, short_of
 from .quotas import check_quota
 from .replacement import differing
 from .tags import check_tags
@@ -198,6 +198,10 @@ class Account(Books):
     def awaited(self) -> list[str]:
         """What AWS tells of instances that its clusters are in service without."""
         return awaited(self)
+
+    def failed_scripts(self) -> list[str]:
+        """Which nodes did not come because their scripts failed."""
+        return failed_scripts(self)
 
     def request_again(self) -> bool:
         """What HyperPod does by itself until its clusters have all instances. Returns whether some came."""

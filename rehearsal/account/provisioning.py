@@ -64,6 +64,15 @@ def awaited(account: Books) -> list[str]:
     return told
 
 
+def failed_scripts(account: Books) -> list[str]:
+    """Which nodes did not come because their scripts failed, in the form of an engine's failures."""
+    return [
+        f"{live.name} ({live.type}): nodes of {', '.join(missing(live))} failed: {why}"
+        for live in account.find(HYPERPOD_CLUSTER)
+        if missing(live) and "lifecycle script" in (why := json.loads(live.notes[_NOTE])["why"]).lower()
+    ]
+
+
 def arrive(account: Books) -> bool:
     """The missing instances come. Returns whether there were any."""
     found = [live.notes.pop(_NOTE, None) for live in account.find(HYPERPOD_CLUSTER)]

@@ -23,6 +23,7 @@ OnEvent = Callable[[Event], None]
 class Deployment:
     """The result of running the program: resources, outputs, warnings, and the operation on each resource.
 
+    ``earlier``: what had failed before ``failure``, which the engine does not hear of.
     ``finish`` is the virtual second at which everything was done, deletions included; ``deletions`` has when each of
     them begins and ends, by URN.
     """
@@ -33,6 +34,7 @@ class Deployment:
     warnings: list[str] = field(default_factory=list)
     operations: dict[str, Operation] = field(default_factory=dict)
     failure: str = ""
+    earlier: list[str] = field(default_factory=list)
     finish: float = 0.0
     deletions: dict[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -86,6 +88,7 @@ def up(
     result.outputs, result.secret_outputs = engine.outputs, engine.secret_outputs
     if not preview:
         result.warnings += account.awaited()
+        result.earlier = account.failed_scripts() if result.failure else []
     return result
 
 

@@ -342,13 +342,13 @@ def test_cluster_events_are_reported_with_the_failure_message_of_each_event(aws:
         failure = {"EventMetadata": {"Instance": {"FailureMessage": "Lifecycle scripts did not run successfully"}}}
         details = {**event(30 + page, "Error", "Instance creation failed"), "EventDetails": failure}
         aws.answer("sagemaker", "describe_cluster_event", {"EventDetails": details})
-    found = list(errors._events(stack(aws), ago(60)))
+    found = list(errors.cluster_events(stack(aws), ago(60)))
     assert [one.what for one in found] == ["Instance i-1"] * 3
     assert found[0].message == "Instance creation failed Lifecycle scripts did not run successfully"
     assert "last line of the node's log" in found[0].next_step
     # SageMaker has no events of a cluster without continuous provisioning, and refuses the question.
     aws.answer("sagemaker", "describe_cluster", cluster())
-    assert list(errors._events(stack(aws), ago(60))) == []
+    assert list(errors.cluster_events(stack(aws), ago(60))) == []
     aws.assert_all_asked()
 
 

@@ -60,7 +60,7 @@ def test_the_clusters_warnings_are_reported_and_its_information_is_not(aws: Stub
         answer = {key: value for key, value in one.items() if key != "EventDetails"}
         aws.answer("sagemaker", "describe_cluster_event", {"EventDetails": answer})
     target = stack(aws)
-    assert [one.message for one in errors._events(target, ago(60))] == ["Warn", "Error"]
+    assert [one.message for one in errors.cluster_events(target, ago(60))] == ["Warn", "Error"]
 
 
 def test_a_node_that_failed_without_a_word_is_told(aws: StubbedAws) -> None:

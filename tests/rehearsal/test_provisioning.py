@@ -66,6 +66,10 @@ def test_nodes_on_eks_whose_scripts_fail_are_made_again_and_again() -> None:
         said = account.awaited()
         assert [re.findall(r"without (\d) of \1 instances of \w+", one) for one in said] == [["2"], ["3"]]
         assert all("Lifecycle scripts did not run successfully" in one for one in said)
+        (first,) = account.failed_scripts()
+        assert first.startswith(f"probe ({HYPERPOD_CLUSTER}): nodes of workers, system failed: ")
+    with another("dev", "capacity") as (account, _):
+        assert account.failed_scripts() == []
 
 
 def test_no_pod_runs_on_nodes_that_have_not_come() -> None:

@@ -1,0 +1,75 @@
+"""Watches the nodes boot while a deployment waits for them: the first script that fails is its cause, and said at once.
+
+A cluster with continuous provisioning is in service without the nodes whose scripts fail. HyperPod makes them again and
+again, at their price, and what needs nodes only times out much later (SageMaker Developer Guide, "Continuous
+provisioning for enhanced cluster operations").
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from stack.commands import Cause
+from stack.failures import Failure
+from stack.state import HYPERPOD_CLUSTER
+
+from ..cluster.node_logs import lifecycle_logs
+from ..target import Target
+from . import errors
+
+# Seconds between two looks; a node takes minutes to boot.
+_SECONDS = 60.0
+# SageMaker Developer Guide, "SageMaker HyperPod cluster events reference", and the message of an instance.
+_FAILED = re.compile(
+    r"lifecycle scripts?\b.*(fail|did not run successfully)|fail.*lifecycle script", re.IGNORECASE | re.DOTALL
+)
+# AWS's clock and this machine's differ.
+_SKEW = timedelta(minutes=1)
+
+
+class Boots:
+    """Asks for the cluster's events until the first script has failed. Use as a context manager; ``found`` is that."""
+
+    def __init__(self, target: Target, say: Callable[[str], None]) -> None:
+        self.found: Cause | None = None
+        self._target, self._say = target, say
+        self._since = datetime.now(UTC) - _SKEW
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Boots:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._ended.set()
+
+    def _watch(self) -> None:
+        while self.found is None and not self._ended.wait(_SECONDS):
+            # What cannot be asked now may answer a minute later, and Pulumi itself says what fails for good.
+            try:
+                self.found = first(self._target, self._since)
+            except (Failure, ClientError, BotoCoreError):
+                continue
+            if self.found is not None:
+                self._say(
+                    f"{self.found} (Ctrl-C stops the deployment; HyperPod makes such nodes again, at their price)"
+                )
+
+
+def first(target: Target, since: datetime) -> Cause | None:
+    """The first lifecycle script that has failed since then, with the line of its log that names the step."""
+    target.changed()
+    failed = [one for one in errors.cluster_events(target, since) if _FAILED.search(one.message)]
+    if not failed:
+        return None
+    event = min(failed, key=lambda one: one.time)
+    lines = [f"{log.stream}: {log.lines[-1]}" for log in lifecycle_logs(target.aws, target.cluster_name) if log.failed]
+    text = "; ".join([f"{event.what}: {event.message}", *lines[:1]])
+    return Cause(text=text, resource=target.cluster_name, type=HYPERPOD_CLUSTER)
