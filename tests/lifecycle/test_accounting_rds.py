@@ -103,7 +103,10 @@ def test_slurmdbd_gets_the_place_the_password_and_the_authority_and_nobody_else_
     drop_in = text_of(node, "/etc/systemd/system/slurmdbd.service.d/20-hyperpod.conf")
     assert "ExecStartPre=-+/opt/hyperpod/bin/hyperpod-accounting-password renew\n" in drop_in
     assert not [name for name in node.host.tree() if name.endswith(".cnf")]  # type: ignore[attr-defined]
+    node.host.changes.clear()
+    database.run(node)
     assert daemon.run(node).startswith("slurmdbd up, the database is kept")
+    assert not node.host.changes
 
 
 def test_a_password_that_is_refused_is_told_of_without_the_password(node: Node, rds: Rds) -> None:

@@ -174,6 +174,9 @@ def execute(host: Host, where: Place, who: Login, sql: "Union[str, Path]", name:
         done = host.run("mariadb", *command, stdin=sql, timeout=timeout, check=False)
     finally:
         host.remove(settings)
+        # Nothing has changed by a file that came and went.
+        while settings in host.changes:
+            host.changes.remove(settings)
     if done.code != 0:
         raise StepError(done.reason)
     return done.out

@@ -32,7 +32,7 @@ SLURM = {"sharedQueue": True, "accounting": {"database": "rds", "retentionMonths
 _NEW = "slurm/epilog.sh"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)
 def test_what_changes_reaches_living_nodes_and_a_job_runs_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with deployed("dev", f"slurm={json.dumps(SLURM)}") as stack:
         files = stack.lifecycle_files()
