@@ -64,6 +64,8 @@ def _values(account: Account, request: Mapping[str, Any]) -> dict[str, str]:
     # Images may be in another account's registry.
     if registry := named.get("RegistryId"):
         values["Account"] = registry
+    if role := named.get("RoleArn"):
+        values["RoleNameWithPath"] = role.partition(":role/")[2]
     if secret := named.get("SecretId"):
         # Secrets Manager appends six random characters to a secret's ARN.
         values["SecretId"] = secret.split(":secret:")[-1] if secret.startswith("arn:") else f"{secret}-AbCdEf"

@@ -130,6 +130,14 @@ def test_the_buckets_own_policy_keeps_nodes_from_writing(stack: Stack) -> None:
         assert denied(stack.account, role, "s3", "PutObject", {"Bucket": bucket, "Key": "on_create.sh"})
 
 
+def test_workers_may_take_the_roles_of_the_clusters_people_and_no_other(stack: Stack) -> None:
+    worker = stack.groups["workers"]["executionRole"]
+    roles = f"arn:aws:iam::{stack.account.account_id}:role"
+    for role, may in ((f"hyperpod/{stack.cluster_name}/ada", True), ("hyperpod/another/ada", False), ("ada", False)):
+        request = {"RoleArn": f"{roles}/{role}", "RoleSessionName": "hyperpod-ada"}
+        assert (denied(stack.account, worker, "sts", "AssumeRole", request) is None) == may, role
+
+
 def test_sync_has_every_lifecycle_file(endpoint: Endpoint, stack: Stack) -> None:
     answer = aws(endpoint, "s3", "sync", f"s3://{stack.bucket}/{stack.prefix}", "/opt/x")
     assert {path.removeprefix("/opt/x/") for path in answer["files"]} == set(stack.lifecycle_files())
