@@ -59,7 +59,6 @@ identity = Identity(
     "identity",
     IdentityArgs(
         context=context,
-        vpc_id=network.vpc_id,
         subnet_id=network.private_subnet_id,
         security_group_ids=security.nodes,
     ),

@@ -47,10 +47,9 @@ _CLUSTER_METRICS, _OWN_METRICS = "/aws/sagemaker/Clusters", "HyperPod"
 
 @dataclass(frozen=True, kw_only=True)
 class IdentityArgs:
-    """What the roles are made from: the stack, and the network that its nodes' interfaces are in."""
+    """What the roles are made from: the stack, and where its nodes' interfaces are."""
 
     context: Context
-    vpc_id: Input[str]
     subnet_id: Input[str]
     security_group_ids: Sequence[Input[str]]
 
@@ -108,12 +107,12 @@ class Identity(ComponentResource):
                     opts=child,
                 )
             )
-        network = Output.all(context.key, self._args.vpc_id, self._args.subnet_id, *self._args.security_group_ids)
+        network = Output.all(context.key, self._args.subnet_id, *self._args.security_group_ids)
         policy_text = network.apply(
             lambda ids: document(
                 [
                     *self._statements(kind),
-                    *self._interfaces(ids[1], ids[2], ids[3:]),
+                    *self._interfaces(ids[1], ids[2:]),
                     *(node_statements(context, ids[0]) if ids[0] else ()),
                 ]
             )
@@ -141,15 +140,15 @@ class Identity(ComponentResource):
             allow(PULL_ACTIONS, [images]),
         ]
 
-    def _interfaces(self, vpc: str, subnet: str, groups: Sequence[str]) -> list[Statement]:
+    def _interfaces(self, subnet: str, groups: Sequence[str]) -> list[Statement]:
         """HyperPod's instances are in an account of SageMaker's, with interfaces in the stack's VPC."""
         interfaces = self._context.arn("ec2", "network-interface/*")
         # Detaching asks for the instance too (Service Authorization Reference, Amazon EC2).
         instances = f"arn:{self._context.partition}:ec2:{self._context.region.name}:*:instance/*"
-        own_vpc = {"ec2:Vpc": self._context.arn("ec2", f"vpc/{vpc}")}
+        own = {"ec2:Subnet": self._context.arn("ec2", f"subnet/{subnet}")}
         # The guide's own example has no condition: interfaces are tagged as they are made, and after it. The reference
-        # lists ec2:Vpc for interfaces with this action, and nobody says whether it is known of one that is being made.
-        tag = allow(["ec2:CreateTags"], [interfaces], {"ArnEqualsIfExists": own_vpc})
+        # lists ec2:Subnet for interfaces with this action; nobody says whether it is known of one that is being made.
+        tag = allow(["ec2:CreateTags"], [interfaces], {"ArnEqualsIfExists": own})
         if not self._narrow:
             places = [interfaces, self._context.arn("ec2", "subnet/*"), self._context.arn("ec2", "security-group/*")]
             return [
@@ -157,14 +156,16 @@ class Identity(ComponentResource):
                 allow(["ec2:DetachNetworkInterface"], [interfaces, instances]),
                 tag,
             ]
-        # The reference lists ec2:Vpc for interfaces with each of these actions, and not for instances.
+        # Who makes an interface names its subnet and groups. The reference lists ec2:Subnet for interfaces with each of
+        # the other actions, but none of what tells one interface that does not exist yet from another.
         places = [
+            interfaces,
             self._context.arn("ec2", f"subnet/{subnet}"),
             *(self._context.arn("ec2", f"security-group/{one}") for one in groups),
         ]
         return [
-            allow([*_INTERFACE_ACTIONS, "ec2:DetachNetworkInterface"], [interfaces], {"ArnEquals": own_vpc}),
             allow(["ec2:CreateNetworkInterface"], places),
+            allow([*_INTERFACE_ACTIONS[1:], "ec2:DetachNetworkInterface"], [interfaces], {"ArnEquals": own}),
             allow(["ec2:DetachNetworkInterface"], [instances]),
             tag,
         ]

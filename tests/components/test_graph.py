@@ -290,11 +290,11 @@ def test_the_ssh_key_is_a_parameter_only_where_one_is_given() -> None:
 
 
 @pytest.mark.parametrize("stack", BOTH)
-def test_nodes_may_tag_interfaces_of_their_vpc_whenever_they_do(stack: str) -> None:
+def test_nodes_may_tag_interfaces_of_their_subnet_whenever_they_do(stack: str) -> None:
     policy = json.loads(one(state_of(stack), "identity-worker", "RolePolicy").inputs["policy"])
     (tagging,) = [s for s in policy["Statement"] if "ec2:CreateTags" in s["Action"]]
-    vpc = one(state_of(stack), "network-vpc", "Vpc").id
-    only = {"ArnEqualsIfExists": {"ec2:Vpc": f"arn:aws:ec2:us-west-2:123456789012:vpc/{vpc}"}}
+    subnet = one(state_of(stack), "network-private", "Subnet").id
+    only = {"ArnEqualsIfExists": {"ec2:Subnet": f"arn:aws:ec2:us-west-2:123456789012:subnet/{subnet}"}}
     assert tagging["Condition"] == only
     assert tagging["Resource"] == ["arn:aws:ec2:us-west-2:123456789012:network-interface/*"]
 

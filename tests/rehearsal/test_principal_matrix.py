@@ -46,7 +46,9 @@ INTERFACE, SUBNET = f"arn:aws:ec2:{HERE}:network-interface/eni-1", f"arn:aws:ec2
 FILE_SYSTEM, CLUSTER = f"arn:aws:fsx:{HERE}:file-system/fs-1", f"arn:aws:sagemaker:{HERE}:cluster/abc"
 KEY, GROUP = f"arn:aws:kms:{HERE}:key/k", f"arn:aws:logs:{HERE}:log-group:/aws/sagemaker/Clusters/CLUSTER/abc"
 NODE_ROLE = f"{ROLES}/CLUSTER-us-west-2-worker-DIGEST"
-IN_VPC = {"ec2:Vpc": f"arn:aws:ec2:{HERE}:vpc/VPC"}
+# What EC2 says of an interface that exists.
+OWN = {"ec2:Vpc": f"arn:aws:ec2:{HERE}:vpc/VPC", "ec2:Subnet": f"arn:aws:ec2:{HERE}:subnet/SUBNET"}
+ELSEWHERE = {**OWN, "ec2:Subnet": f"arn:aws:ec2:{HERE}:subnet/subnet-other"}
 STACKS_OWN = {"aws:ResourceTag/hyperpod:cluster-id": "CLUSTER-DIGEST"}
 POD_VOLUME = {"aws:ResourceTag/CSIVolumeName": "pvc-1", "aws:ResourceTag/ebs.csi.aws.com/cluster": "true"}
 
@@ -61,9 +63,9 @@ MATRIX: list[tuple[str, str, dict[str, str], frozenset[str]]] = [
     ("s3:PutEncryptionConfiguration", BUCKET, {}, D),
     ("s3:DeleteBucket", BUCKET, {}, D),
     ("ec2:CreateNetworkInterface", SUBNET, {}, NODES | {"vpc-cni"} | PEOPLE),
-    ("ec2:CreateNetworkInterface", INTERFACE, IN_VPC, NODES | {"vpc-cni"} | PEOPLE),
-    ("ec2:DeleteNetworkInterface", INTERFACE, IN_VPC, NODES | {"vpc-cni"} | PEOPLE | D),
-    ("ec2:DeleteNetworkInterface", INTERFACE, {"ec2:Vpc": f"arn:aws:ec2:{HERE}:vpc/vpc-other"}, ANY_INTERFACE),
+    ("ec2:CreateNetworkInterface", INTERFACE, {}, NODES | {"vpc-cni"} | PEOPLE),
+    ("ec2:DeleteNetworkInterface", INTERFACE, OWN, NODES | {"vpc-cni"} | PEOPLE | D),
+    ("ec2:DeleteNetworkInterface", INTERFACE, ELSEWHERE, ANY_INTERFACE),
     ("ec2:TerminateInstances", f"arn:aws:ec2:{HERE}:instance/i-1", {}, NOBODY),
     ("ec2:DeleteVolume", f"arn:aws:ec2:{HERE}:volume/v-1", POD_VOLUME, NOBODY),
     ("ec2:DeleteVolume", f"arn:aws:ec2:{HERE}:volume/v-1", {}, NOBODY),

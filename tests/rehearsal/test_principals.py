@@ -26,7 +26,7 @@ _NOTHING: Mapping[str, str] = {}
 ROLES = "arn:aws:iam::123456789012:role"
 DEPLOYER = "arn:aws:iam::123456789012:user/rehearsal"
 FULL_ACCESS = "arn:aws:iam::aws:policy/AmazonSageMakerFullAccess"
-INTERFACE, OTHER_VPC = f"arn:aws:ec2:{HERE}:network-interface/eni-1", f"arn:aws:ec2:{HERE}:vpc/vpc-other"
+INTERFACE = f"arn:aws:ec2:{HERE}:network-interface/eni-1"
 FILE_SYSTEM = f"arn:aws:fsx:{HERE}:file-system/fs-1"
 
 
@@ -85,8 +85,9 @@ def _role(deployment: Deployment, name: str) -> tuple[str, list[Any]]:
 
 
 SCRIPT, BUCKET = "arn:aws:s3:::BUCKET/lifecycle/on_create.sh", "arn:aws:s3:::BUCKET"
-OWN_VPC = {"ec2:Vpc": f"arn:aws:ec2:{HERE}:vpc/VPC"}
-ELSEWHERE = {"ec2:Vpc": OTHER_VPC}
+# What EC2 says of an interface that exists. Another subnet of the same VPC has databases, load balancers and EKS's own.
+OWN = {"ec2:Vpc": f"arn:aws:ec2:{HERE}:vpc/VPC", "ec2:Subnet": f"arn:aws:ec2:{HERE}:subnet/SUBNET"}
+ELSEWHERE = {**OWN, "ec2:Subnet": f"arn:aws:ec2:{HERE}:subnet/subnet-other"}
 NODES = {
     "dev": ("identity-controller", "identity-worker"),
     "eks-gpu": ("identity-worker",),
@@ -97,12 +98,12 @@ LOGS = f"arn:aws:logs:{HERE}:log-group:/aws/sagemaker/Clusters"
 NODE_MAY: list[tuple[str, str, dict[str, str]]] = [
     ("s3:GetObject", SCRIPT, {}),
     ("s3:ListBucket", BUCKET, {}),
-    ("ec2:CreateNetworkInterface", INTERFACE, OWN_VPC),
+    ("ec2:CreateNetworkInterface", INTERFACE, {}),
     ("ec2:CreateNetworkInterface", f"arn:aws:ec2:{HERE}:subnet/SUBNET", {}),
-    ("ec2:DeleteNetworkInterface", INTERFACE, OWN_VPC),
-    ("ec2:DetachNetworkInterface", INTERFACE, OWN_VPC),
+    ("ec2:DeleteNetworkInterface", INTERFACE, OWN),
+    ("ec2:DetachNetworkInterface", INTERFACE, OWN),
     ("ec2:CreateTags", INTERFACE, {}),
-    ("ec2:CreateTags", INTERFACE, OWN_VPC),
+    ("ec2:CreateTags", INTERFACE, OWN),
     ("fsx:DescribeFileSystems", "*", {}),
     ("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "/aws/sagemaker/Clusters"}),
     ("logs:CreateLogStream", f"{LOGS}/CLUSTER/abc:log-stream:x", {}),
