@@ -205,6 +205,10 @@ ClusterName: TypeAlias = Annotated[
         "lower-case letters, digits and single hyphens, with a letter or digit at both ends",
     ),
 ]
+# SageMaker API Reference, ClusterInstanceGroupSpecification, ImageReleaseVersion.
+ImageRelease: TypeAlias = Annotated[
+    str, form(r"\d{1,4}\.\d{1,4}\.\d{1,4}", "is not a release", "MAJOR.MINOR.PATCH, as 2.1.0")
+]
 PlanArn: TypeAlias = Annotated[
     str,
     form(

@@ -26,6 +26,7 @@ from .fields import (
     ClusterName,
     FileSystemId,
     GroupName,
+    ImageRelease,
     KmsKey,
     Model,
     Namespace,
@@ -81,6 +82,7 @@ HEAD_VOLUME_GIB = 200
 
 
 PodSecurity = Literal["baseline", "restricted"]
+_REPLACES_ROOTS = Change("in place", "in place: all nodes of the group at once, with new root volumes; pods end")
 _OF_A_NEW_GROUP = Change("refused", "refused for an existing group: add one with another name")
 
 
@@ -127,6 +129,9 @@ class WorkerGroup(Model):
     deep_health_checks: Annotated[tuple[Literal["InstanceStress", "InstanceConnectivity"], ...], IN_PLACE] = ()
     """Checks that HyperPod runs on a new node before jobs may use it, for an hour or two (docs/health.md). Cannot be
     combined with taints. On Slurm for GPUs alone."""
+    image_release: Annotated[ImageRelease | None, _REPLACES_ROOTS] = None
+    """Release of HyperPod's image, as 2.1.0. Default: the newest when the group is made, and what `hyperpod
+    update-software` brings. EKS only."""
     labels: Annotated[dict[str, str], IN_PLACE] = Field(default_factory=dict)
     """Kubernetes labels of the nodes. EKS only."""
     taints: tuple[Taint, ...] | None = None

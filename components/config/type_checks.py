@@ -22,6 +22,12 @@ def type_problems(settings: Settings) -> Iterator[Problem]:
     """
     for number, group in enumerate(settings.groups):
         key = f"hyperpod:workers[{number}]"
+        if group.image_release and settings.orchestrator == "slurm":
+            yield Problem(
+                key=f"{key}.imageRelease",
+                what="HyperPod keeps a release of its image with EKS alone",
+                fix="leave it out with orchestrator slurm",
+            )
         if group.deep_health_checks:
             yield from _untested(settings, f"{key}.deepHealthChecks", group)
         if (row := find(group.instance_type)) is None or row.architecture != "arm64":

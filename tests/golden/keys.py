@@ -155,6 +155,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
     "eks-teams": [
         {"workers": [{key: FAST[key] for key in FAST if key != "deepHealthChecks"}, OLD]},
         {"workers": [FAST | {"labels": {"example.com/line": "slow"}}, OLD]},
+        {"workers": [FAST, OLD | {"imageRelease": "2.1.1"}]},
         {"workers": [FAST, OLD | {"taints": [OLD["taints"][0] | {"key": "example.com/older"}]}]},
         {"workers": [FAST, OLD | {"taints": [OLD["taints"][0] | {"value": "no"}]}]},
         {"workers": [FAST, OLD | {"taints": [OLD["taints"][0] | {"effect": "NoExecute"}]}]},

@@ -226,6 +226,7 @@ GOLDEN: dict[str, Golden] = {
                     "name": "old",
                     "instanceType": "ml.p4d.24xlarge",
                     "count": 3,
+                    "imageRelease": "2.1.0",
                     "taints": [{"key": "example.com/old", "value": "yes", "effect": "NoSchedule"}],
                 },
             ],

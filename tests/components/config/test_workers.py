@@ -206,6 +206,16 @@ BAD: Cases = {
         "hyperpod:workers[1].deepHealthChecks",
         "no accelerators",
     ),
+    "a release of the image that is none": (
+        {**EKS, "workers": [{**GROUP, "imageRelease": "2.1"}, SYSTEM]},
+        "hyperpod:workers[0].imageRelease",
+        "MAJOR.MINOR.PATCH",
+    ),
+    "a release of the image with Slurm": (
+        {"workers": [{**GROUP, "imageRelease": "2.1.0"}]},
+        "hyperpod:workers[0].imageRelease",
+        "with EKS alone",
+    ),
     "checks of GPUs of a Slurm cluster that has none": (
         {
             "accelerator": "trainium",
