@@ -123,7 +123,7 @@ def _group(config: Config, group: InstanceGroup) -> Group:
         name=group.name,
         role=group.role,
         instance_type=row.name,
-        partition=config.accelerator.slurm_partition if group.role == "worker" else "",
+        partition=config.slurm_partition(group),
         accelerator=row.accelerator,
         accelerator_model=row.accelerator_model,
         accelerators=row.accelerators,

@@ -34,7 +34,7 @@ class Slurm(ComponentResource):
     def __init__(self, name: str, args: OrchestratorArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Slurm", name, None, opts)
         context = args.context
-        self._partition = context.config.accelerator.slurm_partition
+        self._config = context.config
         self.ready, self.outputs = [], {"connect": connect_command(pulumi.get_stack())}
         if key := context.settings.ssh_public_key:
             self.ready.append(
@@ -54,10 +54,11 @@ class Slurm(ComponentResource):
 
     def group_config(self, group: InstanceGroup) -> GroupConfig:
         """A group's node type, and for workers their partition."""
+        partition = self._config.slurm_partition(group)
         return GroupConfig(
             slurm_config=aws_native.sagemaker.ClusterSlurmConfigArgs(
                 node_type=aws_native.sagemaker.ClusterSlurmConfigNodeType(_NODE_TYPES[group.role]),
-                partition_names=[self._partition] if group.role == "worker" else None,
+                partition_names=[partition] if partition else None,
             )
         )
 

@@ -147,8 +147,8 @@ def _accelerator(key: str, name: str, settings: Settings) -> Iterator[Problem]:
         return
     if not row.hyperpod:
         yield Problem(key=key, what=f"HyperPod does not offer {name}")
-    if row.accelerator != settings.accelerator and (row.accelerator or settings.orchestrator == "slurm"):
-        what = f"{name} has {row.accelerator or 'no accelerator'}, but hyperpod:accelerator is {settings.accelerator}"
+    if row.accelerator and row.accelerator != settings.accelerator:
+        what = f"{name} has {row.accelerator}, but hyperpod:accelerator is {settings.accelerator}"
         fits = [n for n, t in CATALOGUE.items() if t.accelerator == settings.accelerator and t.hyperpod]
         yield Problem(key=key, what=what, fix=f"one of {', '.join(fits)}")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 
 from ..catalogue import kubernetes_versions
-from ..catalogue.accelerators import ACCELERATORS, CATALOGUE
+from ..catalogue.accelerators import CATALOGUE
 from ..catalogue.kubernetes_versions import DEFAULT_VERSION, KUBERNETES_VERSIONS
 from ..catalogue.regions import Region
 from .model import DEFAULT_AUTHENTICATION_MODE, SYSTEM_NODES, Charts, Settings, Taint
@@ -125,12 +125,6 @@ def _charts(settings: Settings) -> Iterator[Problem]:
 
 def _groups(settings: Settings) -> Iterator[Problem]:
     """The cluster's own pods run on worker nodes too, and not all of them can be given tolerations."""
-    if not any(group.accelerated for group in settings.groups):
-        yield Problem(
-            key="hyperpod:workers",
-            what="no group has accelerators, so no job can train",
-            fix=f"add a group, such as of {ACCELERATORS[settings.accelerator].default_worker_type}; its count may be 0",
-        )
     if not open_groups(settings):
         yield Problem(
             key="hyperpod:workers",

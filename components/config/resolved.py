@@ -103,6 +103,16 @@ class Config:
         """The worker groups that jobs train on: those with accelerators."""
         return tuple(group for group in self.worker_groups if group.type.accelerator)
 
+    def slurm_partition(self, group: InstanceGroup) -> str:
+        """The partition into which HyperPod's agent puts a worker group's nodes; empty for head nodes.
+
+        Groups with accelerators share one. Any other has one of its own, so that no training job is sent there.
+        """
+        if group.role != "worker":
+            return ""
+        alone = self.settings.orchestrator == "slurm" and not group.type.accelerator
+        return group.name if alone else self.accelerator.slurm_partition
+
     @cached_property
     def instance_groups(self) -> tuple[InstanceGroup, ...]:
         """Every instance group of the cluster: with Slurm the controller and login nodes first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..catalogue.accelerators import InstanceType, find, nearest
+from ..catalogue.accelerators import ACCELERATORS, InstanceType, find, nearest
 from .model import Settings, WorkerGroup
 from .problems import Problem
 from .resolved import Config
@@ -15,11 +15,17 @@ _NO_BFLOAT16 = "T4"
 
 
 def type_problems(settings: Settings) -> Iterator[Problem]:
-    """What HyperPod does not test, and what nodes with Arm processors cannot do here.
+    """No accelerators at all, what HyperPod does not test, and what nodes with Arm processors cannot do here.
 
     HyperPod has ARM64 images of every supported Kubernetes version and of Slurm 25.11 (SageMaker Developer Guide,
     "SageMaker HyperPod AMI releases for Amazon EKS", August 29, 2026, and "... for Slurm", September 17, 2026).
     """
+    if not any(group.accelerated for group in settings.groups):
+        yield Problem(
+            key="hyperpod:workers",
+            what="no group has accelerators, so no job can train",
+            fix=f"add a group, such as of {ACCELERATORS[settings.accelerator].default_worker_type}; its count may be 0",
+        )
     for number, group in enumerate(settings.groups):
         key = f"hyperpod:workers[{number}]"
         if group.image_release and settings.orchestrator == "slurm":

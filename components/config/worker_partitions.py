@@ -12,7 +12,7 @@ from .problems import Problem
 
 
 def worker_partition_problems(settings: Settings) -> Iterator[Problem]:
-    """Groups whose partition would be another one. A cluster's only group needs none of its own.
+    """Groups whose partition would be another one's. A cluster's only group needs none of its own.
 
     Group names and HyperPod's own partition names have the same form (SageMaker API Reference,
     ClusterInstanceGroupSpecification and ClusterSlurmConfigDetails), and Slurm limits them no further.

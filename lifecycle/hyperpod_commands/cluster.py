@@ -80,7 +80,7 @@ def record(path: str = f"{STATE}/node.json") -> Dict[str, Any]:
 
 
 def worker_group(own: Mapping[str, Any], partition: Optional[str]) -> Mapping[str, Any]:
-    """The first worker group; if a partition is given, the first one in it.
+    """The first worker group with accelerators, or without any the first; if a partition is given, of those in it.
 
     Its partition is the group's own where it shares the other one, so that nothing is measured across groups.
     """
@@ -88,7 +88,7 @@ def worker_group(own: Mapping[str, Any], partition: Optional[str]) -> Mapping[st
     workers = [g for g in every if partition in (None, g["name"], g["partition"])]
     if not workers:
         raise Trouble(f"no worker group has the partition {partition}" if partition else "the cluster has no workers")
-    found = dict(workers[0])
+    found = dict(next((g for g in workers if g["accelerator"]), workers[0]))
     if sum(g["partition"] == found["partition"] for g in every) > 1:
         found["partition"] = found["name"]
     return found

@@ -52,7 +52,9 @@ def run(node: Node) -> str:
     host.write("/etc/profile.d/hyperpod.sh", profile(job_variables))
     _etc_environment(node, job_variables)
     return (
-        f"transport {node.transport}, {len(job_variables)} variables" if group.accelerators else "head node, paths only"
+        f"transport {node.transport}, {len(job_variables)} variables"
+        if group.accelerators
+        else "no accelerators, paths only"
     )
 
 

@@ -115,6 +115,11 @@ def host_name(address: str) -> str:
     return "ip-" + address.replace(".", "-")
 
 
+def node_set(group: str) -> str:
+    """The name of the NodeSet with a group's nodes (slurm_partitions.py). No node has such a name."""
+    return f"hyperpod-{group}"
+
+
 def gres(group: Group) -> str:
     """``gpu:8``; empty without accelerators."""
     return f"{group.gres}:{group.accelerators}" if group.gres and group.accelerators else ""
@@ -210,11 +215,14 @@ def render(
     lines += _node_defaults(conf, workers)
     lines += slurm_accounting.partition_defaults(kinds) if database else []
     there = by_node.values() if conf.partitions else workers
-    names = [name for name in dict.fromkeys(group.partition for group in there) if name]
+    names = [name for name in dict.fromkeys(group.partition for group in there if group.accelerator) if name]
+    training = [node_set(group.name) for group in workers if group.accelerator]
+    nodes = "ALL" if len(training) == len(workers) else ",".join(training)
     first = not conf.partitions
     for name in names:
         if name not in conf.partitions:
-            lines.append(f"PartitionName={name} Nodes=ALL Default={'YES' if first else 'NO'} MaxTime=INFINITE State=UP")
+            default = "YES" if first else "NO"
+            lines.append(f"PartitionName={name} Nodes={nodes} Default={default} MaxTime=INFINITE State=UP")
             first = False
     return HEADER + "\n".join(lines) + "\n"
 

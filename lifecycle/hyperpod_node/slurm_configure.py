@@ -60,7 +60,7 @@ def configure(
     more = {"StateSaveLocation": slurm_queue.STATE} if known.get("shared_queue") else {}
     known_conf = slurm_extra.over(conf, extra)
     ours = slurm_conf.render(known_conf, groups, by_node, bin_folder, contain, database, in_containers, more)
-    ours += slurm_partitions.render(groups, {*conf.partitions, *slurm_extra.partitions(extra)})
+    ours += slurm_partitions.render(groups, by_node, {*conf.partitions, *slurm_extra.partitions(extra)})
     changed |= slurm_extra.write(host, extra)
     changed |= host.write(f"{etc}/{slurm_conf.INCLUDE}", ours + slurm_extra.includes(extra))
     changed |= slurm_extra.remove_others(host, extra)

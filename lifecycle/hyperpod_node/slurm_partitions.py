@@ -19,6 +19,8 @@ from .model import Group
 # nodes (SageMaker Developer Guide, "SageMaker HyperPod references"); and the one of nodes that it tests ("Deep health
 # checks" of Slurm clusters).
 RESERVED = ("default", "dev", "hyperpod-system-maintenance")
+# The weight of nodes with accelerators beside others, whose is 1 by default.
+ACCELERATED = 100
 
 
 def is_taken(name: str, shared: Container[str]) -> bool:
@@ -26,43 +28,42 @@ def is_taken(name: str, shared: Container[str]) -> bool:
     return name.lower() in RESERVED or name in shared
 
 
-def node_set(group: str) -> str:
-    """The name of the NodeSet with a group's nodes. No node has such a name."""
-    return f"hyperpod-{group}"
-
-
 def features(group: Group) -> List[str]:
     """What jobs may ask for with --constraint. The last is what the group's NodeSet knows its nodes by."""
     return [*group.features, f"group-{group.name}"]
 
 
-def render(groups: Mapping[str, Group], there: Container[str]) -> str:
+def render(groups: Mapping[str, Group], by_node: Mapping[str, Group], there: Container[str]) -> str:
     """The end of hyperpod.conf: the groups' own partitions, without those that other lines make (``there``).
 
-    A group without nodes has its own too. One group's features are the default of all nodes.
+    A group without nodes has its own too; that of a group without accelerators HyperPod's agent makes, and it may yet
+    do so until there is a node. One group's features are the default of all nodes.
     """
     workers = [group for group in groups.values() if group.role == "worker"]
-    shared = {group.partition for group in workers}
+    shared = {group.partition for group in workers if group.accelerator}
     lines = [f"NodeName=DEFAULT Features={','.join(features(group))}" for group in workers if len(workers) == 1]
     for group in workers:
         if is_taken(group.name, shared):
             continue
-        lines.append(f"NodeSet={node_set(group.name)} Feature={features(group)[-1]}")
-        if group.name not in there:
-            lines.append(f"PartitionName={group.name} Nodes={node_set(group.name)} MaxTime=INFINITE State=UP")
+        nodes = slurm_conf.node_set(group.name)
+        lines.append(f"NodeSet={nodes} Feature={features(group)[-1]}")
+        if group.name not in there and (group.accelerator or group in by_node.values()):
+            lines.append(f"PartitionName={group.name} Nodes={nodes} MaxTime=INFINITE State=UP")
     return "".join(f"{line}\n" for line in lines)
 
 
 def with_features(text: str, by_node: Mapping[str, Group], groups: Mapping[str, Group]) -> str:
     """slurm.conf with the features of each node on its line, beside those that the line has.
 
-    A line without any is left to the default where there is one.
+    A line without any is left to the default where there is one. A job that any node will do for gets one without
+    accelerators where one is idle: Slurm prefers a lower weight (slurm.conf(5)).
     """
-    default = sum(group.role == "worker" for group in groups.values()) == 1
-    return "\n".join(_line(line, by_node, default) for line in text.splitlines()) + "\n"
+    workers = [group for group in groups.values() if group.role == "worker"]
+    weigh = not all(group.accelerator for group in workers)
+    return "\n".join(_line(line, by_node, len(workers) == 1, weigh) for line in text.splitlines()) + "\n"
 
 
-def _line(line: str, by_node: Mapping[str, Group], default: bool) -> str:
+def _line(line: str, by_node: Mapping[str, Group], default: bool, weigh: bool) -> str:
     entry = line.split("#")[0].rstrip()
     for node in slurm_conf.parse(entry).nodes:
         of = {group.name: group for name in slurm_conf.expand(node["nodename"]) if (group := by_node.get(name))}
@@ -70,6 +71,8 @@ def _line(line: str, by_node: Mapping[str, Group], default: bool) -> str:
         if len(of) != 1 or (default and not own):
             continue
         (group,) = of.values()
+        if weigh and group.accelerator and not re.search(r"\bweight\s*=", entry, re.I):
+            entry += f" Weight={ACCELERATED}"
         if not own:
             return f"{entry} Features={','.join(features(group))}"
         more = "".join(f",{word}" for word in features(group) if word not in own[1].split(","))

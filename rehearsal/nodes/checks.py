@@ -141,7 +141,7 @@ def ssh_from_outside(cluster: Cluster) -> str:
 
 def expected_transport(machine: Machine) -> str:
     """The designed transport: RDMA only if both the catalogue and the device have it."""
-    if not machine.efa_devices:
+    if not machine.efa_devices or not machine.kind.accelerator:
         return "tcp"
     return "efa-rdma" if machine.kind.rdma_read else "efa-sendrecv"
 

@@ -89,7 +89,7 @@ def test_workers_that_do_not_answer_are_counted_and_one_without_record_is_named(
 
 def test_the_worker_group_is_the_first_or_the_first_of_the_partition() -> None:
     groups = [
-        {"role": role, "partition": partition, "name": name}
+        {"role": role, "partition": partition, "name": name, "accelerator": "gpu"}
         for name, role, partition in (("c", "controller", "b"), ("w1", "worker", "a"), ("w2", "worker", "b"))
     ]
     assert cluster.worker_group({"groups": groups}, None)["name"] == "w1"
@@ -104,9 +104,10 @@ def test_the_worker_group_is_the_first_or_the_first_of_the_partition() -> None:
 
 
 def test_a_group_that_shares_a_partition_is_measured_in_its_own() -> None:
-    shared = {"groups": [{"role": "worker", "partition": "gpu", "name": name} for name in ("reserved", "trial")]}
-    for asked, wanted in ((None, "reserved"), ("trial", "trial"), ("gpu", "reserved")):
-        assert cluster.worker_group(shared, asked)["partition"] == wanted
+    cpus = {"role": "worker", "partition": "prepare", "name": "prepare", "accelerator": ""}
+    shared = [{**cpus, "partition": "gpu", "name": name, "accelerator": "gpu"} for name in ("reserved", "trial")]
+    for asked, wanted in ((None, "reserved"), ("trial", "trial"), ("gpu", "reserved"), ("prepare", "prepare")):
+        assert cluster.worker_group({"groups": [cpus, *shared]}, asked)["partition"] == wanted
 
 
 def test_whole_nodes_are_allocated_and_the_command_goes_on_inside(

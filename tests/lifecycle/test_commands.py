@@ -363,7 +363,8 @@ def test_a_network_test_allocates_its_partition_or_that_of_the_first_workers(
     monkeypatch.setattr(module, "as_person", {name: None}.__getitem__)
     for groups, more, partition in (
         ([other, own], ["--partition", "own"], "own"),
-        ([own, other], [], "own"),
+        # Of several groups the first with accelerators.
+        ([own, other] if devices > 1 else [own], [], "own"),
         ([alone], [], None),
     ):
         monkeypatch.setattr(module, "record", lambda groups=groups: {"role": "controller", "groups": groups})

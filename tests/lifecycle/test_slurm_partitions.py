@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hyperpod_node import slurm_configure, slurm_partitions
+from hyperpod_node import slurm_conf, slurm_configure, slurm_partitions
 from hyperpod_node.model import ConfFile, Group, Instance
 
 from components.catalogue.accelerators import ACCELERATORS
@@ -22,14 +22,14 @@ TWO = groups(reserved="ml.p5.48xlarge", trial="ml.g5.16xlarge")
 
 
 def test_each_group_has_a_partition_with_its_nodes_by_a_feature_and_only_one_group_sets_a_default() -> None:
-    assert slurm_partitions.render(TWO, ()).splitlines() == [
+    assert slurm_partitions.render(TWO, {}, ()).splitlines() == [
         "NodeSet=hyperpod-reserved Feature=group-reserved",
         "PartitionName=reserved Nodes=hyperpod-reserved MaxTime=INFINITE State=UP",
         "NodeSet=hyperpod-trial Feature=group-trial",
         "PartitionName=trial Nodes=hyperpod-trial MaxTime=INFINITE State=UP",
     ]
     head = replace(group("controller", "ml.m5.large"), role="controller")
-    assert slurm_partitions.render({"controller": head, **ONE}, ()).splitlines() == [
+    assert slurm_partitions.render({"controller": head, **ONE}, {}, ()).splitlines() == [
         "NodeName=DEFAULT Features=ml.p5.48xlarge,usw2-az2,group-workers",
         "NodeSet=hyperpod-workers Feature=group-workers",
         "PartitionName=workers Nodes=hyperpod-workers MaxTime=INFINITE State=UP",
@@ -38,12 +38,12 @@ def test_each_group_has_a_partition_with_its_nodes_by_a_feature_and_only_one_gro
 
 @pytest.mark.parametrize("name", ["default", "Default", "dev", "hyperpod-system-maintenance", "gpu"])
 def test_a_group_takes_no_partition_of_others(name: str) -> None:
-    assert "Partition" not in slurm_partitions.render(groups(**{name: "ml.p5.48xlarge"}), ())
+    assert "Partition" not in slurm_partitions.render(groups(**{name: "ml.p5.48xlarge"}), {}, ())
 
 
 def test_a_partition_that_is_made_elsewhere_is_not_made_twice_and_may_have_the_groups_nodes() -> None:
     """slurmctld ends where slurm.conf defines a partition twice."""
-    found = slurm_partitions.render(TWO, {"trial"})
+    found = slurm_partitions.render(TWO, {}, {"trial"})
     assert "NodeSet=hyperpod-trial Feature=group-trial\n" in found
     assert "PartitionName=trial" not in found
     assert "PartitionName=reserved" in found
@@ -77,6 +77,21 @@ def test_a_default_covers_lines_without_features_of_their_own() -> None:
         "NodeName=a CPUs=8",
         "NodeName=b Features=x,ml.p5.48xlarge,usw2-az2,group-workers",
     ]
+
+
+def test_a_group_without_accelerators_is_in_no_partition_of_others_and_is_preferred_for_jobs_that_need_none() -> None:
+    cpus = replace(TWO["trial"], name="prepare", partition="prepare", accelerator="", accelerators=0, gres="")
+    both = {"prepare": cpus, "reserved": TWO["reserved"]}
+    nodes = {"a": TWO["reserved"], "b": cpus}
+    # HyperPod's agent makes its partition, perhaps after the scripts have run.
+    assert "PartitionName=prepare" not in slurm_partitions.render(both, {}, ())
+    assert "PartitionName=prepare" not in slurm_partitions.render(both, nodes, {"prepare"})
+    assert "PartitionName=prepare Nodes=hyperpod-prepare" in slurm_partitions.render(both, nodes, ())
+    lines = slurm_partitions.with_features("NodeName=a\nNodeName=b\nNodeName=a Weight=3\n", nodes, both).splitlines()
+    assert [" Weight=100 " in line for line in lines] == [True, False, False]
+    conf = slurm_conf.parse("PartitionName=dev Nodes=ALL\n")
+    shared = [line for line in slurm_conf.render(conf, both, nodes, "/bin").splitlines() if "Partition" in line]
+    assert shared == ["PartitionName=gpu Nodes=hyperpod-reserved Default=NO MaxTime=INFINITE State=UP"]
 
 
 def test_the_controller_writes_both_and_leaves_a_partition_of_the_stacks_own_lines_to_them(world: World) -> None:

@@ -33,10 +33,10 @@ BAD: Cases = {
         "hyperpod:workers[0].instanceType",
         "hyperpod:accelerator is trainium",
     ),
-    "CPU type as worker": (
+    "only CPU types as workers": (
         {"workers": [{**GROUP, "instanceType": "ml.m5.large"}]},
-        "hyperpod:workers[0].instanceType",
-        "no accelerator",
+        "hyperpod:workers",
+        "no group has accelerators",
     ),
     "unknown controller type": (
         {"controllerInstanceType": "m5.large"},

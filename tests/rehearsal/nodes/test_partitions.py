@@ -1,4 +1,4 @@
-"""Two worker groups of one cluster: a partition for each, one for both, and features of their nodes."""
+"""Several worker groups of one cluster, one without accelerators: their partitions, and features of their nodes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from .conftest import deployed
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
 _GROUPS = [
+    {"name": "prepare", "instanceType": "ml.m7i.4xlarge", "count": 2},
     {"name": "reserved", "instanceType": "ml.p5.48xlarge", "count": 2},
     {"name": "trial", "instanceType": "ml.g5.48xlarge", "count": 2},
     {"name": "later", "instanceType": "ml.g5.16xlarge", "count": 1},
 ]
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(500)
 def test_jobs_choose_a_group_by_its_partition_and_nodes_by_their_features() -> None:
     options = Options(workers=2, absent=frozenset({"later"}))
     with deployed("slurm-gpu", f"workers={json.dumps(_GROUPS)}") as stack, Cluster(stack, options) as cluster:
@@ -29,18 +30,27 @@ def test_jobs_choose_a_group_by_its_partition_and_nodes_by_their_features() -> N
         scripts_succeeded(cluster)
         until("all workers are idle", lambda: holds(all_idle, cluster))
         head, zone = cluster.controller, stack.config.zone_id
-        reserved, trial = ({h.hostname for h in cluster.workers if h.group == name} for name in ("reserved", "trial"))
+        prepare, reserved, trial = (
+            {host.hostname for host in cluster.workers if host.group == name}
+            for name in ("prepare", "reserved", "trial")
+        )
 
         def ran(words: str) -> set[str]:
             return set(output(head, f"srun {words} hostname").split())
 
         assert ran("-p reserved -N 2") == reserved
-        assert ran("-p trial -N 2") == trial
-        assert ran("-N 4") == ran("-p gpu -N 4") == ran(f"-N 4 -C {zone}") == reserved | trial
-        assert ran("-N 2 -C ml.g5.48xlarge") == trial
+        assert ran("-p trial -N 2") == ran("-N 2 -C ml.g5.48xlarge") == trial
+        assert ran("-p gpu -N 4") == ran("-N 4 --gres=gpu:8") == reserved | trial
+        assert ran("-N 6") == ran(f"-N 6 -C {zone}") == prepare | reserved | trial
+        # Who needs no accelerator gets none, and by default at first no node with any.
+        assert ran("-p prepare -N 2") == prepare
+        until("all workers are idle again", lambda: holds(all_idle, cluster))
+        assert ran("-N 2") == prepare
         for words, said in (
             ("-p trial -C ml.p5.48xlarge", "node configuration is not available"),
             ("-p trial -N 3", "node configuration is not available"),
+            ("-p gpu -N 5", "node configuration is not available"),
+            ("-p prepare --gres=gpu:1", "node configuration is not available"),
             ("-C ml.g6.48xlarge", "Invalid feature specification"),
         ):
             assert said in head.run(f"srun {words} hostname").stderr
@@ -48,6 +58,7 @@ def test_jobs_choose_a_group_by_its_partition_and_nodes_by_their_features() -> N
         assert "TotalNodes=0 " in output(head, "scontrol show partition later")
         early = head.run("sbatch -p later --wrap true")
         assert "node configuration is not available" in early.stderr, early
+        without_accelerators(cluster)
         # The agent writes its file anew when nodes come and go: what runs goes on, and what waits is not lost.
         submit = "sbatch --parsable --exclusive -N 2 -o /dev/null {} --wrap 'srun sleep 8'"
         jobs = [output(head, submit.format(words)).strip() for words in ("-p trial", "-p trial", "-C ml.g5.48xlarge")]
@@ -61,3 +72,12 @@ def test_jobs_choose_a_group_by_its_partition_and_nodes_by_their_features() -> N
         for words, nodes in (("", reserved), ("-p trial", trial)):
             said = head.run(f"run-nccl-test 2 {words}", timeout=120).stderr
             assert all(name in said for name in nodes), said
+
+
+def without_accelerators(cluster: Cluster) -> None:
+    """Their nodes have no device in Slurm, and their jobs no variable of EFA's or NCCL's."""
+    nodes = [host for host in cluster.workers if host.group == "prepare"]
+    shown = output(cluster.controller, "sinfo -h -N -p prepare -o '%G %w'").split()
+    assert shown == ["(null)", "1"] * len(nodes)
+    told = output(cluster.controller, f"srun -p prepare -N {len(nodes)} env")
+    assert not [line for line in told.splitlines() if line.startswith(("NCCL_", "FI_", "NEURON_", "CUDA_"))]
