@@ -15,6 +15,12 @@ def load(text: str) -> Any:
     return yaml.load(text, _LOADER)
 
 
+def compose(text: str) -> yaml.Node | None:
+    """The same as nodes, which know their lines; None for an empty text. Raises yaml.YAMLError."""
+    node: yaml.Node | None = yaml.compose(text, _LOADER)
+    return node
+
+
 def load_all(text: str) -> list[Any]:
     """A text's documents, without those that are empty. Raises yaml.YAMLError."""
     return [document for document in yaml.load_all(text, _LOADER) if document]

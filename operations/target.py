@@ -9,10 +9,10 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from components.config import Config, parse
+from components.config import Config
 from components.names import Names, for_stack
 from stack.failures import bad_input, is_missing
-from stack.project import Project, load_project
+from stack.project import Project, checked, load_project
 
 from .aws import Aws
 
@@ -86,5 +86,5 @@ class Target:
 def load(stack: str, overrides: list[str] | None = None, root: Path = ROOT) -> Target:
     """Read and check a stack's configuration, without calls to AWS. Raises ProjectError and ConfigError."""
     project = load_project(root, stack, overrides or [])
-    config = parse(project.config)
+    config = checked(project)
     return Target(project=project, config=config, aws=Aws(config.region.name))

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from components.config import Config, parse
+from components.config import Config
 from components.estimates import cost
 from components.estimates.amounts import difference
 from stack.events import Event, Operation
 from stack.precious import PRECIOUS
-from stack.project import Project, ProjectError, load_project, parse_override
+from stack.project import Project, checked, load_project, parse_override
+from stack.stack_file import ProjectError
 from stack.state import State
 
 from .account import Account
@@ -77,7 +78,7 @@ def parse_steps(folder: Path, stack: str, overrides: Sequence[str], then: Sequen
         if unknown := [key for key, _ in pairs if ":" in key and not key.startswith(("aws:", f"{project.name}:"))]:
             raise ProjectError(f"--then {unknown[0]}: keys of the program begin with {project.name}: or aws:")
         given = {key.removeprefix(f"{project.name}:"): value for key, value in pairs}
-        steps.append(Step(given, project, parse(project.config)))
+        steps.append(Step(given, project, checked(project)))
     return steps
 
 
@@ -90,7 +91,7 @@ def step_to(folder: Path, stack: str, other: str) -> Step:
     keys = sorted(before.config.keys() | after.config.keys())
     differing = {key: after.config.get(key) for key in keys if before.config.get(key) != after.config.get(key)}
     given = {key.removeprefix(f"{after.name}:"): value for key, value in differing.items()}
-    return Step(given, replace(after, stack=stack), parse(after.config))
+    return Step(given, replace(after, stack=stack), checked(after))
 
 
 def apply_steps(

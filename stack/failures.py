@@ -13,7 +13,7 @@ from pulumi import automation
 from components.config import ConfigError
 from stack import advice
 from stack.commands import last_words
-from stack.project import ProjectError
+from stack.stack_file import ProjectError
 
 
 class Exit(IntEnum):
@@ -177,7 +177,7 @@ def _failure(error: BaseException) -> Failure | None:
         case Failure():
             return error
         case ProjectError():
-            return bad_input(str(error), error.hint)
+            return bad_input(str(error), error.hint, error.name)
         case ConfigError():
             return bad_input(str(error), name="configuration")
         case aws_errors.ClientError():

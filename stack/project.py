@@ -5,15 +5,13 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
+from components.config import Config, ConfigError, is_kept_secret, kept_secret, mistyped, parse
 
-from components.config import is_kept_secret, kept_secret, mistyped, parse
-from components.documents import load
+from .stack_file import Document, ProjectError, line_of, read, require_stack_file
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "string": str,
@@ -24,23 +22,25 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 }
 
 
-class ProjectError(Exception):
-    """A project or stack file is invalid; the text says which file, where and why. ``hint`` is what would be right."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
-
-
 @dataclass(frozen=True)
 class Project:
-    """A project with one stack's configuration, every value as the text that the engine hands to a program."""
+    """A project with one stack's configuration, every value as the text that the engine hands to a program.
+
+    ``lines``: where the stack's file sets each key, by its path below config, for what no option has set.
+    """
 
     folder: Path
     name: str
     stack: str
     main: Path
     config: dict[str, str]
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    def located(self, refused: ConfigError) -> ConfigError:
+        """The same problems, each with the file and line that is at fault, where one is."""
+        found = [(problem, line_of(self.lines, problem.key)) for problem in refused.problems]
+        file = f"Pulumi.{self.stack}.yaml"
+        return ConfigError([replace(one, where=f"{file}, line {line}") if line else one for one, line in found])
 
 
 def stack_names(folder: Path) -> list[str]:
@@ -58,23 +58,33 @@ def load_project(folder: Path, stack: str, overrides: Sequence[str] = ()) -> Pro
 
     Raises ProjectError, and ConfigError where a value is of the wrong type.
     """
-    project = _read(folder / "Pulumi.yaml")
+    whole = read(folder / "Pulumi.yaml")
+    project = whole.content
     path = folder / f"Pulumi.{stack}.yaml"
     if not path.is_file():
         raise ProjectError(f'there is no stack "{stack}": {path.name} is missing', _meant(stack, stack_names(folder)))
     name = str(project["name"])
-    values = {_full(key, name): value for key, value in (_read(path).get("config") or {}).items()}
+    document = read(path)
+    require_stack_file(path, document)
+    values, lines = _values(path, document, name)
     for override in overrides:
         key, value = parse_override(override)
         values[_full(key, name)] = value
-    schema = {_full(key, name): entry for key, entry in (project.get("config") or {}).items()}
-    return Project(
+        start = f"config.{_full(key, name)}"
+        lines = {path: line for path, line in lines.items() if not path.startswith(start)}
+    schema = {_full(key, name): entry for key, entry in _config(folder / "Pulumi.yaml", whole).items()}
+    found = Project(
         folder=folder,
         name=name,
         stack=stack,
         main=folder / project.get("main", ".") / "__main__.py",
-        config=_with_schema(values, schema),
+        config={},
+        lines=lines,
     )
+    try:
+        return replace(found, config=_with_schema(values, schema))
+    except ConfigError as refused:
+        raise found.located(refused) from None
 
 
 def parse_override(text: str, option: str = "--config") -> tuple[str, Any]:
@@ -90,27 +100,39 @@ def parse_override(text: str, option: str = "--config") -> tuple[str, Any]:
     return key.strip(), value
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        document = _document(path.read_text())
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "somewhere"
-        raise ProjectError(f"{path.name}, {where}: {error.problem or 'not YAML'}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProjectError(f"{path.name}: {error}") from error
-    if not isinstance(document, dict):
-        raise ProjectError(f"{path.name}: a mapping of keys is expected")
-    config = document.get("config")
+def _config(path: Path, document: Document) -> Mapping[str, Any]:
+    config = document.content.get("config")
     if config is not None and not isinstance(config, dict):
-        raise ProjectError(f"{path.name}: config: a mapping of keys is expected")
-    return document
+        line = document.lines["config"]
+        raise ProjectError(f"{path.name}, line {line}: config: keys with values are expected", name="stack-file")
+    return config or {}
 
 
-@lru_cache(maxsize=8)
-def _document(text: str) -> Any:
-    """Nobody changes what is read, and one process reads the same files for every command and change of a rehearsal."""
-    return load(text)
+def _values(path: Path, document: Document, project: str) -> tuple[dict[str, Any], dict[str, int]]:
+    """The file's configuration by full keys, and their lines. Raises ProjectError for a key with two names."""
+    values: dict[str, Any] = {}
+    lines: dict[str, int] = {}
+    for name, value in _config(path, document).items():
+        key, line = _full(str(name), project), document.lines.get(f"config.{name}", 0)
+        if key in values:
+            said = f"{path.name}, line {line}: {key} is set again, after line {lines[f'config.{key}']}"
+            raise ProjectError(said, "delete one of the two lines", "stack-file")
+        values[key] = value
+        start = f"config.{name}"
+        lines |= {
+            f"config.{key}{inner.removeprefix(start)}": at
+            for inner, at in document.lines.items()
+            if inner == start or inner.startswith((f"{start}.", f"{start}["))
+        }
+    return values, lines
+
+
+def checked(project: Project) -> Config:
+    """The project's configuration. Raises ConfigError with every problem, each with its file and line."""
+    try:
+        return parse(project.config)
+    except ConfigError as refused:
+        raise project.located(refused) from None
 
 
 def _full(key: str, project: str) -> str:

@@ -18,7 +18,7 @@ from tests.rows import each
 from tests.support import ROOT
 
 # What code names where it is found; the files below stack/ other than failures.py name them.
-_BY_CODE = {"defect", "file"}
+_BY_CODE = {"defect", "file", "stack-file"}
 ERRORS = load((ROOT / "tests/operations/errors.yaml").read_text())
 KNOWN = {one.name: one for one in advice.known()}
 # What only this project says, or nobody has published the words of.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pulumi
@@ -21,6 +21,8 @@ from .shapes import settled, unaffected
 from .type_checks import type_notes
 
 REGION_KEY = "aws:region"
+# Whose keys the program and its providers read, and Pulumi's own.
+_NAMESPACES = (NAMESPACE, "aws", "aws-native", "kubernetes", "pulumi")
 
 
 def load() -> Config:
@@ -65,11 +67,24 @@ def parse(values: Mapping[str, Any], found: Sequence[Problem] = ()) -> Config:
     }
     settings, shape_problems, spoilt = settled(raw)
     problems = [] if region else [_region_problem(region_name)]
-    problems += [*found, *shape_problems]
+    problems += [*found, *shape_problems, *_strangers(values)]
     problems += unaffected(settings, spoilt | known, lambda variant: check(variant, region))
     if problems or region is None:
         raise ConfigError(problems)
     return Config(settings, region)
+
+
+def _strangers(values: Mapping[str, Any]) -> Iterator[Problem]:
+    """Keys of no program, which Pulumi does not refuse: namespaces that are almost one, or have a key of this one."""
+    own = Settings.keys()
+    for key in values:
+        namespace, _, name = key.partition(":")
+        if namespace in _NAMESPACES:
+            continue
+        near = difflib.get_close_matches(namespace, _NAMESPACES, n=1)
+        if near or name in own:
+            meant = f"{NAMESPACE if name in own else near[0]}:{name}"
+            yield Problem(key=key, what="no program reads this key", fix=f"did you mean {meant}?")
 
 
 def _region_problem(name: str) -> Problem:

@@ -12,14 +12,22 @@ NAMESPACE = "hyperpod"
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One problem of the configuration: the key, what is wrong, and what would be right."""
+    """One problem of the configuration: the key, what is wrong, and what would be right.
+
+    ``where`` is the file and line that sets the key, where that is known.
+    """
 
     key: str
     what: str
     fix: str = ""
+    where: str = ""
 
     def __str__(self) -> str:
-        return f"{self.key}: {self.what}" + (f"; {self.fix}" if self.fix else "")
+        return (
+            (f"{self.where}: " if self.where else "")
+            + f"{self.key}: {self.what}"
+            + (f"; {self.fix}" if self.fix else "")
+        )
 
 
 # What to write for a value of each type of Pulumi.yaml.

@@ -18,11 +18,14 @@ from components.config.model import Settings
 from components.documents import load
 from stack import advice
 from stack.failures import Failure, bad_input, cannot_know
+from stack.stack_file import BESIDE
 
 from .. import console
 from ..target import ROOT
 
 # Where a failure that nobody knows has left its cause.
+# Keys of the providers and of Pulumi; other namespaces are misspelt, or of programs that the schema does not know.
+_OTHERS = "^(aws|aws-native|kubernetes|pulumi):"
 _UNKNOWN = """no failure that the project knows reports this. Three logs have the cause:
   set-up of nodes: hyperpod errors STACK, or CloudWatch, /aws/sagemaker/Clusters/CLUSTER/ID
   scheduler: journalctl -u slurmctld on the controller, -u slurmd on the node; kubectl describe pod POD
@@ -133,12 +136,19 @@ def _schema() -> dict[str, Any]:
     whole = Settings.model_json_schema(by_alias=True)
     own = {f"hyperpod:{name}": one for name, one in whole["properties"].items()}
     region = {"aws:region": {"type": "string", "enum": sorted(REGIONS)}}
-    config = {"type": "object", "properties": {**region, **own}, "required": ["aws:region"]}
+    config = {
+        "type": "object",
+        "properties": {**region, **own},
+        "patternProperties": {_OTHERS: {}},
+        "additionalProperties": False,
+        "required": ["aws:region"],
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A stack of HyperPod on Pulumi",
         "type": "object",
-        "properties": {"config": config},
+        "properties": {"config": config, **{key: {} for key in BESIDE}},
+        "additionalProperties": False,
         "$defs": whole["$defs"],
     }
 

@@ -182,5 +182,5 @@ def _wrong_type(answer: str) -> str:
 
 def _in_options(refused: ConfigError) -> Failure:
     """What is wrong with a stack that does not exist yet, by the options that would have made it."""
-    problems = [replace(one, key=_OPTIONS.get(one.key, one.key)) for one in refused.problems]
+    problems = [replace(one, key=_OPTIONS.get(one.key, one.key), where="") for one in refused.problems]
     return bad_input("\n".join(map(str, problems)), "hyperpod init --help")

@@ -6,7 +6,8 @@ from typing import Any
 
 from components.config import ConfigError
 from components.estimates.cost import estimate
-from stack.project import ProjectError, stack_names
+from stack.project import stack_names
+from stack.stack_file import ProjectError
 
 from .. import console, target
 

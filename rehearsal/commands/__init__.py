@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
-from components.config import Config, parse
+from components.config import Config
 from stack.failures import Exit
-from stack.project import Project, load_project
+from stack.project import Project, checked, load_project
 
 if TYPE_CHECKING:
     from ..checks import Findings
@@ -45,7 +45,7 @@ Json = Annotated[
 def load(stack: str, config: Sequence[str] | None) -> tuple[Project, Config]:
     """Load the stack with this run's keys set. Raises ProjectError and ConfigError."""
     project = load_project(ROOT, stack, config or ())
-    return project, parse(project.config)
+    return project, checked(project)
 
 
 def announce(console: Console, what: str, stack: str, config: Config, where: str = "") -> None:

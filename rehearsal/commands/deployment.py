@@ -17,7 +17,8 @@ from components.config import Config
 from stack.command_line import wrapped
 from stack.failures import Exit, Failure, bad_input
 from stack.interrupts import Interrupted, interruptible
-from stack.project import Project, ProjectError
+from stack.project import Project
+from stack.stack_file import ProjectError
 
 from ..files import STANDARD_OUTPUT, check_files, console_beside, write
 from . import ROOT, Engine, Json, Report, Set, Stack, announce, load, note

@@ -28,7 +28,8 @@ from operations.target import Target
 from stack import advice
 from stack.commands import Cause, CommandRun
 from stack.failures import Exit, Failure, explain
-from stack.project import ProjectError, load_project
+from stack.project import load_project
+from stack.stack_file import ProjectError
 from tests.operations.aws import run
 from tests.operations.small import LOGS, Planning, needs_cli
 from tests.support import ROOT

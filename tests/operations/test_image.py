@@ -55,7 +55,7 @@ def test_where_no_worker_is_x86_it_says_how_to_build_for_arm(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     grace = config("eks-gpu", **DALLAS, workers=[{"name": "grace", "instanceType": "ml.p6e-gb200.36xlarge"}])
-    monkeypatch.setattr("operations.target.parse", lambda values: grace)
+    monkeypatch.setattr("operations.target.checked", lambda values: grace)
     assert cli.main(["image", "eks-gpu"]) == Exit.BAD_INPUT
     assert "--platform linux/arm64" in capsys.readouterr().err
 
@@ -141,6 +141,6 @@ def test_the_image_is_for_the_architecture_of_its_base_on_whatever_machine_it_is
 def test_one_x86_worker_group_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     types = {"grace": "ml.p6e-gb200.36xlarge", "hopper": "ml.p5.48xlarge"}
     mixed = config("eks-gpu", **DALLAS, workers=[{"name": name, "instanceType": kind} for name, kind in types.items()])
-    monkeypatch.setattr("operations.target.parse", lambda values: mixed)
+    monkeypatch.setattr("operations.target.checked", lambda values: mixed)
     boto3.client("ecr", mixed.region.name).create_repository(repositoryName="eks-gpu/training")
     assert cli.main(["image", "eks-gpu"]) == Exit.GOOD

@@ -68,7 +68,7 @@ def test_it_is_told_where_hyperpod_does_not_resume_a_job(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """SageMaker Developer Guide, "Running jobs using the SageMaker HyperPod CLI", on auto-resume."""
-    monkeypatch.setattr("operations.target.parse", lambda values: config("eks-gpu", charts=charts))
+    monkeypatch.setattr("operations.target.checked", lambda values: config("eks-gpu", charts=charts))
     where = {**NAMESPACE, "metadata": {"name": "hyperpod-ns-training"}} if "queues" in charts else NAMESPACE
     assert command(monkeypatch, tmp_path, Noting(where), name, "--no-wait") == Exit.GOOD
     assert ("HyperPod resumes jobs only" in " ".join(capsys.readouterr().err.split())) is told
@@ -95,7 +95,7 @@ def test_a_job_is_judged_by_the_group_it_ran_on(
 ) -> None:
     types = {"hopper": "ml.p5.48xlarge", "ampere": "ml.g5.48xlarge"}
     workers = [{"name": name, "instanceType": kind, "count": 2 + (name == "ampere")} for name, kind in types.items()]
-    monkeypatch.setattr("operations.target.parse", lambda values: config("eks-gpu", workers=workers))
+    monkeypatch.setattr("operations.target.checked", lambda values: config("eks-gpu", workers=workers))
     api = Noting(NAMESPACE, says="PASS\nPASS", condition="Complete")
     assert command(monkeypatch, tmp_path, api, "device-check", "--group", "ampere") == Exit.FAILED
     assert "2 of 3 nodes see all of their devices" in capsys.readouterr().err

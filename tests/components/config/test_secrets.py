@@ -1,4 +1,4 @@
-"""A value that is kept as a secret is refused and not quoted: no key of this project is one."""
+"""What is refused in a stack's file, with its line. A secret is not quoted: no key of this project is one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from components.config import ConfigError
-from stack.project import load_project
+from stack.project import checked, load_project
 from tests.rows import each
 from tests.support import ROOT
 
@@ -16,17 +16,19 @@ CIPHER = "AAABAcipher"
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a secret": ({"sshPublicKey": {"secure": CIPHER}}, "hyperpod:sshPublicKey: is set as a secret"),
     "a secret inside": ({"tags": {"owner": {"secure": CIPHER}}}, "hyperpod:tags: is set as a secret"),
+    "a misspelt namespace": ({"hyperpo:size": "small"}, "hyperpo:size: no program reads this key"),
 }
 
 
 def told(settings: dict[str, Any]) -> list[str]:
     """Everything that is said of a stack's file with them."""
     with TemporaryDirectory() as place:
-        config = {"aws:region": "us-west-2", **{f"hyperpod:{key}": value for key, value in settings.items()}}
+        own = {key if ":" in key else f"hyperpod:{key}": one for key, one in settings.items()}
+        config = {"aws:region": "us-west-2", **own}
         Path(place, "Pulumi.yaml").write_text((ROOT / "Pulumi.yaml").read_text())
         Path(place, "Pulumi.dev.yaml").write_text(json.dumps({"config": config}))
         try:
-            load_project(Path(place), "dev")
+            checked(load_project(Path(place), "dev"))
         except ConfigError as refused:
             return [str(problem) for problem in refused.problems]
     return []
@@ -35,5 +37,5 @@ def told(settings: dict[str, Any]) -> list[str]:
 @each(BAD)
 def test_a_secret_in_the_stacks_file_is_refused_and_not_quoted(settings: dict[str, Any], said: str) -> None:
     (problem,) = told(settings)
-    assert problem.startswith(said)
+    assert problem.startswith(f"Pulumi.dev.yaml, line 1: {said}")
     assert CIPHER not in problem
