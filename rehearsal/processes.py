@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,3 +16,18 @@ def with_variable(name: str, value: str) -> set[int]:
             if assigned in path.read_bytes().split(b"\0"):
                 found.add(int(path.parent.name))
     return found
+
+
+def is_plugin(pid: int) -> bool:
+    """Whether a process is a plugin of Pulumi's, or the program that its Python plugin runs.
+
+    By names in pulumi/pulumi: plugins are pulumi-KIND-NAME, and sdk/python has pulumi-language-python-exec.
+    """
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    names = [Path(os.fsdecode(word)).name for word in words]
+    return names[0].startswith("pulumi-") or (
+        names[0].startswith("python") and "pulumi-language-python-exec" in names[1:4]
+    )

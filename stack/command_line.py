@@ -29,6 +29,12 @@ _OTHER_WORDS = {
 }
 
 
+# A command as the next step, and the comment after it; a command within a sentence; what stands for its spaces.
+_COPIED = re.compile(r"( *Next: (?:hyperpod|pulumi|aws|make|mkdir|kubectl|helm|sudo|export)\b.*?)(?=\s{4}|$)(.*)")
+_QUOTED = re.compile(r"`[^`]+`")
+_NO_BREAK = "\ue000"
+
+
 class _Verbs(TyperGroup):
     """Typer makes of Ctrl-C an exit code without a word; here it is a failure like others."""
 
@@ -113,12 +119,21 @@ def printable(text: str, keep: str = "\n\t") -> str:
 
 
 def wrapped(text: str, console: Console) -> list[str]:
-    """The lines of words to read: in a terminal they are broken between words only, and indented from then on."""
+    """The lines of words to read: in a terminal they are broken between words only, and indented from then on.
+
+    Commands are never broken, because people copy them: lines with four spaces before them, a command after ``Next: ``
+    up to its comment, and what stands between backticks.
+    """
     lines: list[str] = []
     for line in printable(text).splitlines():
-        if not console.is_terminal or len(line) <= console.width:
+        if not console.is_terminal or len(line) <= console.width or line.startswith("    "):
             lines.append(line)
             continue
         further = " " * (len(line) - len(line.lstrip()) + 2)
-        lines += wrap(line, console.width, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
+        if copied := _COPIED.match(line):
+            lines.append(copied[1])
+            line = further + copied[2].strip()
+        whole = _QUOTED.sub(lambda quoted: quoted[0].replace(" ", _NO_BREAK), line)
+        broken = wrap(whole, console.width, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
+        lines += [part.replace(_NO_BREAK, " ") for part in broken]
     return lines

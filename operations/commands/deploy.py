@@ -30,7 +30,9 @@ Rehearse = Annotated[
 Fail = Annotated[
     list[str] | None,
     typer.Option(
-        "--fail", metavar="TARGET[=KIND]", help="With --rehearse: make a resource fail; see `hyperpod rehearse -h`."
+        "--fail",
+        metavar="TARGET[=KIND]",
+        help="With --rehearse: make a resource fail; see `hyperpod rehearse deployment -h`.",
     ),
 ]
 Set = Annotated[

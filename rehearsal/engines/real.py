@@ -31,7 +31,7 @@ from stack.project import Project
 from stack.state import SECRET
 
 from ..account import Account
-from ..processes import with_variable
+from ..processes import is_plugin, with_variable
 from .provider import PACKAGES, serve
 
 OnLine = Callable[[str], None]
@@ -275,8 +275,11 @@ def real_stack(
 
 
 def _end_plugins(home: Path) -> None:
-    """End the plugins that an interrupted CLI left behind. Only they have this PULUMI_HOME."""
-    for pid in with_variable("PULUMI_HOME", str(home)):
+    """End the plugins that an interrupted CLI left behind.
+
+    A shell that sourced the environment, and all that it runs, has this PULUMI_HOME, too: these are somebody's.
+    """
+    for pid in filter(is_plugin, with_variable("PULUMI_HOME", str(home))):
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)
 

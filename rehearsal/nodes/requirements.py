@@ -65,8 +65,8 @@ def missing(slurm: str = slurm_packages.DEFAULT) -> list[str]:
     if packages:
         lines.append(f"Debian packages: {', '.join(packages)}")
         # Debian must not start the packages' daemons: each host starts its own, in its namespaces.
-        lines.append("  printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d && chmod +x /usr/sbin/policy-rc.d")
-        lines.append(f"  apt-get update && apt-get install --no-install-recommends -y {' '.join(packages)}")
+        lines.append("    printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d && chmod +x /usr/sbin/policy-rc.d")
+        lines.append(f"    apt-get update && apt-get install --no-install-recommends -y {' '.join(packages)}")
     if slurm_packages.missing(slurm):
         lines.append(f"Slurm {slurm}: `make node-packages`, or python -m rehearsal.nodes.slurm_packages, fetches it")
     kernel = Path("/proc/filesystems").read_text().split()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from stack.files import write
 
@@ -40,7 +40,13 @@ def _template(name: str, filters: tuple[tuple[str, Callable[..., str]], ...]) ->
     environment.globals["marks"] = defaultdict(str, _MARKS)
     environment.filters.update(filters)
     environment.filters["breakable"] = _breakable
+    environment.filters["code"] = _code
     return environment.get_template(name)
+
+
+def _code(text: str) -> Markup:
+    """Words with commands between backticks, which terminals and pages show differently."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _breakable(name: str) -> Markup:

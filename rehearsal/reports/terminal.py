@@ -237,9 +237,15 @@ def _outputs(found: dict[str, Any]) -> RenderableType:
     return text
 
 
+_KEPT_UP = (
+    "Not destroyed, as requested, and not searched for leftovers. The embedded account ends with this command; "
+    "--serve keeps one."
+)
+
+
 def _ending(outcome: Outcome) -> RenderableType:
     if outcome.kept_up:
-        return _Prose(("\nThe stack was left up, as requested.", "bold"))
+        return _Prose((f"\n{_KEPT_UP}", "bold"))
     if outcome.leftovers:
         lines = outcome.leftovers[:_LONG_LIST] + (["…"] if len(outcome.leftovers) > _LONG_LIST else [])
         return _block(f"{len(outcome.leftovers)} left behind after destroy", lines, "red")

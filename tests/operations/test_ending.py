@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from operations.cli import main
+from stack.command_line import wrapped
 from stack.ending import run_to_its_end, unforeseen
 from stack.failures import Exit, Failure
 from tests.operations.aws import run
@@ -121,3 +123,21 @@ def test_a_failure_has_the_form_that_was_asked_for(form: str, capsys: pytest.Cap
     code, out, _ = run(capsys, "cost", "nope", "-o", form)
     assert code == Exit.BAD_INPUT
     assert "exit_code" in out
+
+
+@each(
+    {
+        "an indented command": ("    printf 'a' > /usr/sbin/policy-rc.d && chmod +x b", None),
+        "the next step": (
+            "Next: hyperpod errors development    # every cause, newest first",
+            ["Next: hyperpod errors development", "  # every cause, newest first"],
+        ),
+        "a command within a sentence": (
+            "It says so, and the command `hyperpod explain HP012` says more of it",
+            ["It says so, and the command", "  `hyperpod explain HP012` says more", "  of it"],
+        ),
+    }
+)
+def test_what_people_copy_is_not_broken_in_a_narrow_terminal(text: str, lines: list[str] | None) -> None:
+    console = Console(width=36, force_terminal=True)
+    assert wrapped(text, console) == (lines or [text])

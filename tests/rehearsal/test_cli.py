@@ -183,7 +183,7 @@ def test_a_quota_and_a_kept_stack(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--quota", "ml.g5.16xlarge=1"]) == 1
     assert "'ml.g5.16xlarge for cluster usage' is 1 Instances" in capsys.readouterr().out
     assert main(["--keep-up"]) == 0
-    assert "The stack was left up, as requested." in capsys.readouterr().out
+    assert "Not destroyed, as requested" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [[], ["deployment"], ["nodes"], ["eks"], ["drill"]])

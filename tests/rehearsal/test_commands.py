@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -92,21 +93,6 @@ def test_a_cli_that_does_not_stop_is_asked_again_and_then_killed(
     assert with_variable("BELONGS_TO", str(tmp_path)) == set()
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="this system has no /proc")
-def test_only_plugins_that_an_interrupted_cli_leaves_behind_are_ended(tmp_path: Path) -> None:
-    def plugin(home: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(["sleep", "60"], env={"PATH": os.environ["PATH"], "PULUMI_HOME": f"{tmp_path}/{home}"})
-
-    with plugin("home") as left, plugin("another") as other:
-        # Until they run, their environment is this process's.
-        while any(b"PULUMI_HOME" not in Path(f"/proc/{one.pid}/environ").read_bytes() for one in (left, other)):
-            time.sleep(0.01)
-        _end_plugins(tmp_path / "home")
-        assert left.wait(5) == -signal.SIGKILL
-        assert other.poll() is None
-        other.kill()
-
-
 def test_what_fails_because_of_an_interruption_is_an_interruption() -> None:
     def swallowed() -> None:
         try:
@@ -118,3 +104,29 @@ def test_what_fails_because_of_an_interruption_is_an_interruption() -> None:
         swallowed()
     with pytest.raises(AttributeError), interruptible():
         raise AttributeError("of its own")
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="this system has no /proc")
+def test_only_plugins_are_ended_and_no_program_of_a_shell_that_sourced_the_environment(tmp_path: Path) -> None:
+    plugin = tmp_path / "pulumi-resource-aws"
+    plugin.symlink_to(shutil.which("sleep") or "")
+    editor = tmp_path / "vi"
+    editor.symlink_to(shutil.which("sleep") or "")
+
+    def started(program: Path, home: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([program, "60"], env={**os.environ, "PULUMI_HOME": f"{tmp_path}/{home}"})
+
+    with (
+        started(plugin, "home") as left,
+        started(plugin, "another") as other,
+        started(editor, "home") as of_somebody,
+    ):
+        # Until they run, their environment and their name are this process's.
+        for one in (left, other, of_somebody):
+            while str(tmp_path).encode() not in Path(f"/proc/{one.pid}/cmdline").read_bytes():
+                time.sleep(0.01)
+        _end_plugins(tmp_path / "home")
+        assert left.wait(5) == -signal.SIGKILL
+        for one in (other, of_somebody):
+            assert one.poll() is None
+            one.kill()

@@ -307,6 +307,12 @@ def test_quotas_outputs_and_warnings_are_listed(render: Render) -> None:
         assert text in html
 
 
+def test_commands_in_sentences_are_shown_as_code_without_backticks(render: Render) -> None:
+    page = render(sample() | {"warnings": ["before it: `hyperpod charts <x>`"]})
+    assert "before it: <code>hyperpod charts &lt;x&gt;</code>" in page.html
+    assert "`hyperpod" not in page.html
+
+
 def test_secret_outputs_stay_secret(render: Render) -> None:
     secret = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "plaintext": "hunter2"}
     page = render({"outputs": {"password": secret, "nested": [secret]}})
