@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
 from collections.abc import Iterator
@@ -54,6 +55,7 @@ def test_a_command_without_an_account_runs_as_it_is_shown(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     words = shlex.split(line)
+    monkeypatch.setattr("sys.stdin", io.StringIO("Node failure on ip-10-1-2-3"))
     with few_files():
         code, out, err = run(capsys, *words)
     # A page that shows a failure asks for one. A cluster goes into service without the workers that AWS lacks.
