@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -67,7 +68,11 @@ def test_jobs_choose_a_group_by_its_partition_and_nodes_by_their_features() -> N
         assert ran("-p reserved -N 2 -C ml.p5.48xlarge") == reserved
         shown = f"for job in {' '.join(jobs)}; do scontrol show job $job -o; done"
         until("the jobs end", lambda: output(head, shown).count("JobState=COMPLETED") == len(jobs))
-        assert output(head, shown).count(" Restarts=0 ") == len(jobs)
+        # The first may be queued again: slurmctld reads the agent's file without the GRES of groups that differ.
+        restarts = dict(re.findall(r"JobId=(\d+) .*? Restarts=(\d+) ", output(head, shown)))
+        assert restarts.keys() == {*jobs}
+        assert restarts[jobs[0]] in ("0", "1")
+        assert {restarts[job] for job in jobs[1:]} == {"0"}
         # A network test takes its nodes from one group, the first or the one that -p names (and finds no test there).
         for words, nodes in (("", reserved), ("-p trial", trial)):
             said = head.run(f"run-nccl-test 2 {words}", timeout=120).stderr
