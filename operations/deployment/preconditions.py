@@ -13,7 +13,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from components.config.network_plan import addresses_needed
-from stack.failures import NO_CREDENTIALS, bad_input, reason
+from stack.failures import bad_input, reason
 
 from ..cluster.network_state import DIRECTIONS, open_to_itself, routes_of, why_public
 from ..console import note
@@ -76,8 +76,6 @@ def _asked(target: Target, question: Callable[[Target], Iterator[Lack]]) -> tupl
     """What is missing, or why nobody knows."""
     try:
         return list(question(target)), ""
-    except NO_CREDENTIALS as error:
-        return [], reason(error)
     except (ClientError, BotoCoreError) as error:
         return [], reason(error)
 
