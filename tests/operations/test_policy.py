@@ -80,6 +80,12 @@ def live_with(name: str, without: str = "", whole: bool = True) -> str:
         return "; ".join([*destroy(again.state, account), *account.leftovers()])
 
 
+def test_deployers_may_use_the_training_plans_that_the_stack_names_and_no_more() -> None:
+    on_plans = [one for one in statements(written("slurm-existing").deploy, "") if "training-plan" in str(one)]
+    assert [set(one["Action"]) for one in on_plans] == [{"sagemaker:CreateCluster", "sagemaker:UpdateCluster"}]
+    assert on_plans[0]["Resource"] == ["arn:aws:sagemaker:us-west-2:123456789012:training-plan/p5-week"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GOLDEN)
 def test_every_stack_comes_up_and_goes_with_its_policies_alone(name: str) -> None:
