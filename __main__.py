@@ -33,17 +33,11 @@ config = load()
 charts.require(config)
 settings = config.settings
 caller = aws.get_caller_identity()
-name = names.for_stack(
-    cluster=settings.cluster_name,
-    region=config.region.name,
-    account=caller.account_id,
-    project=pulumi.get_project(),
-    stack=pulumi.get_stack(),
-)
+context = Context.of(config, caller.account_id)
+name = context.names
 deployer = writers.deployer(caller.arn)
 before = live.require_possible(config, name, caller.account_id, deployer)
 lifecycle_writers = writers.writers(settings, before, deployer)
-context = Context(config=config, names=name, account=caller.account_id)
 shared = pulumi.ResourceOptions(
     providers=[
         aws.Provider("aws", region=config.region.name, default_tags={"tags": context.tags}),

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import pulumi
 from pulumi import Output
 
 from .catalogue.regions import Region
 from .config import Config, Settings
-from .names import CLUSTER_ID_TAG, Names
+from .names import CLUSTER_ID_TAG, Names, for_stack
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,18 @@ class Context:
     account: str
     key: Output[str] | None = None
     prometheus: Prometheus | None = None
+
+    @classmethod
+    def of(cls, config: Config, account: str) -> Context:
+        """The context of the running program's stack, in the account with this ID."""
+        names = for_stack(
+            cluster=config.settings.cluster_name,
+            region=config.region.name,
+            account=account,
+            project=pulumi.get_project(),
+            stack=pulumi.get_stack(),
+        )
+        return cls(config=config, names=names, account=account)
 
     @property
     def settings(self) -> Settings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pulumi
@@ -47,12 +47,12 @@ _WRITES = [
 
 @dataclass(frozen=True, kw_only=True)
 class LifecycleBucketArgs:
-    """What the bucket is made from. ``folder`` has the files; the configuration is rendered next to them. ``writers``
-    are the ARNs of those who may write it, with wildcards."""
+    """What the bucket is made from. ``folder`` has the files, by default this project's own; the configuration is
+    rendered next to them. ``writers`` are the ARNs of those who may write it, with wildcards."""
 
     context: Context
     writers: Sequence[str]
-    folder: Path
+    folder: Path = field(default_factory=lambda: scripts())
 
 
 class LifecycleBucket(ComponentResource):
@@ -215,6 +215,12 @@ def bucket_policy(context: Context, writers: Sequence[str]) -> str:
         },
     }
     return document([tls, read_only, writers_only])
+
+
+def scripts() -> Path:
+    """This project's ``lifecycle/``: in an installed package beside its modules, in a clone beside ``components/``."""
+    installed = Path(__file__).with_name("lifecycle")
+    return installed if installed.is_dir() else Path(__file__).parents[1] / "lifecycle"
 
 
 def lifecycle_files(folder: Path) -> list[Path]:
