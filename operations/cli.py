@@ -153,13 +153,10 @@ def _run(words: list[str]) -> int:
         if words[:1] == ["rehearse"]:
             words = ["rehearse", *rehearsal.arranged(words[1:])]
         return run(app, words or ["--help"], "hyperpod", stack_names(ROOT))
-    except typer.Abort as unanswered:
-        # A question ends so by Ctrl-C and by the end of its input, on the question's own line.
-        if isinstance(unanswered.__context__, KeyboardInterrupt):
-            console.note("\nCancelled.", "yellow")
-            return Exit.CANCELLED
-        console.note("\nAborted.")
-        return Exit.FAILED
+    except typer.Abort:
+        # A question ends so by Ctrl-C and by Ctrl-D, on the question's own line.
+        console.note("\nCancelled.", "yellow")
+        return Exit.CANCELLED
     except KeyboardInterrupt:
         console.note("Cancelled.", "yellow")
         return Exit.CANCELLED

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Annotated, cast, get_args
+from typing import Annotated, cast
 
 import typer
 
 from components.catalogue.accelerators import ACCELERATORS, AcceleratorName, find, nearest
+from components.catalogue.regions import REGIONS
 from components.config import ConfigError
 from components.config.type_checks import type_notes
 from components.estimates.cost import estimate
@@ -19,12 +19,19 @@ from components.estimates.quotas import needed
 from stack import files
 from stack.failures import Failure, bad_input
 
-from .. import console
+from .. import console, questions
 from ..aws import Aws
 from ..deployment import new_stack
 from ..deployment.new_stack import Orchestrator, Wanted
+from ..spending import types
 from ..target import ROOT
 
+_SCHEDULERS: Mapping[str, str] = {
+    "slurm": "slurm   sbatch and srun, on nodes with a shared home",
+    "eks": "eks     Kubernetes: pods, operators, queues",
+}
+# Picked for a type that the catalogue does not have yet; no option has such a word.
+_OTHER = "?"
 # What people have said, by the key that it comes to.
 _OPTIONS = {
     "aws:region": "--region",
@@ -64,36 +71,38 @@ def init_command(
 ) -> None:
     """Write a new stack's file.
 
-    Asks for what no option says; without a terminal, takes the defaults. Says
-    what the stack costs and which quotas it needs, and with AWS credentials
-    which zones offer the instance type. Creates nothing in AWS.
+    Asks for what no option says; without a terminal, takes the defaults. Ctrl-C
+    or Ctrl-D at a question ends it before anything is written. Says what the
+    stack costs and which quotas it needs, and with AWS credentials which zones
+    offer the instance type. Creates nothing in AWS.
 
     \b
       hyperpod init research
       hyperpod init research --instance-type ml.p5en.48xlarge --nodes 4
       hyperpod init trial --accelerator trainium --budget 60 --dry-run
     """
-    chosen = name or _ask("Name", "", _wrong_name)
+    chosen = name or _ask("Name", "", lambda answer: _wrong_name(answer) or _taken(answer))
     if wrong := _wrong_name(chosen):
         raise bad_input(wrong, "lower-case letters, digits and hyphens")
     path = ROOT / f"Pulumi.{chosen}.yaml"
-    if path.exists():
-        raise bad_input(f"{path.name} exists already", "another name, or edit that file")
+    if wrong := _taken(chosen):
+        raise bad_input(wrong, "another name, or edit that file")
     if not (dry_run or os.access(ROOT, os.W_OK)):
         raise Failure(f"{path}: the folder cannot be written to", "--dry-run prints the file", name="file")
     if nodes and budget:
         raise bad_input("--nodes and --budget exclude each other", "leave one out")
-    runs = orchestrator or cast(Orchestrator, _ask("Scheduler", "slurm", _one_of(get_args(Orchestrator)), "slurm, eks"))
-    where = region or _ask("Region", "us-west-2", new_stack.wrong_region)
+    runs = orchestrator or cast(Orchestrator, _pick("Scheduler", _SCHEDULERS, "slurm"))
+    where = region or _pick("Region", _regions(), "us-west-2")
     possible = new_stack.zones(where, runs)
     default = ACCELERATORS[accelerator or "gpu"].default_worker_type
-    kind = new_stack.type_name(instance_type or _ask("Instance type", default, _wrong_type, "hyperpod types: all"))
+    kind = instance_type or _pick("Instance type, $ an hour", _types(accelerator), default)
+    kind = new_stack.type_name(_ask("Name of the type", default, _wrong_type) if kind == _OTHER else kind)
     row = find(kind)
     has = accelerator or (row.accelerator if row else None) or "gpu"
     offered, unknown = new_stack.offering(Aws(where), kind)
     best = next((one for one in offered if one in possible), possible[0])
     there = [one for one in possible if one in offered] or possible
-    at = zone or _ask("Zone", best, _one_of(there), ", ".join(there))
+    at = zone or _pick("Zone", {one: one for one in there}, best)
     wanted = Wanted(
         name=chosen, orchestrator=runs, accelerator=has, region=where, zone=at, instance_type=kind, nodes=nodes or 2
     )
@@ -147,25 +156,47 @@ def init_command(
     )
 
 
-def _ask(what: str, default: str, wrong: Callable[[str], str], known: str = "") -> str:
+def _ask(what: str, default: str, wrong: Callable[[str], str]) -> str:
     """An answer that is not ``wrong``, or the default where there is nobody to ask. Raises Failure without either."""
-    if not sys.stdin.isatty():
-        if not default:
-            raise bad_input(f"{what.upper()} is missing, and there is no terminal to ask at", "hyperpod init --help")
-        return default
-    question = f"{what} ({known})" if known else what
-    while problem := wrong(answer := str(typer.prompt(question, default=default or None, err=True)).strip()):
-        console.note(problem, "")
-    return answer
+    if questions.at_terminal():
+        return questions.ask(what, default, wrong)
+    if not default:
+        raise bad_input(f"{what.upper()} is missing, and there is no terminal to ask at", "hyperpod init --help")
+    return default
 
 
-def _one_of(choices: Sequence[str]) -> Callable[[str], str]:
-    """What is wrong with an answer that is none of these."""
-    return lambda answer: "" if answer in choices else f"one of {', '.join(choices)}"
+def _pick(what: str, titles: Mapping[str, str], default: str) -> str:
+    """The one that is picked, or the default where there is nobody to ask."""
+    return questions.pick(what, titles, default) if questions.at_terminal() else default
+
+
+def _regions() -> dict[str, str]:
+    return {name: name for name, one in sorted(REGIONS.items()) if one.hyperpod}
+
+
+def _types(accelerator: AcceleratorName | None) -> dict[str, str]:
+    """The types with accelerators, each with price, EFA, accelerators and their memory."""
+    found = [row for row in types.listed(types.Wanted(has=accelerator)) if row.accelerator]
+    rows = [
+        (
+            row.name,
+            "$?" if row.hourly_usd is None else f"{'' if row.price_basis == 'hyperpod' else '~'}${row.hourly_usd:.2f}",
+            "no EFA" if row.efa == "no" else f"EFA {types.efa(row)}",
+            f"{types.accelerators(row)}, {row.accelerator_memory_gib} GiB",
+        )
+        for row in found
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    titles = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return {**{row.name: title for row, title in zip(found, titles, strict=True)}, _OTHER: "another type"}
 
 
 def _wrong_name(name: str) -> str:
     return "" if re.fullmatch(r"[a-z0-9](-?[a-z0-9]){0,99}", name) else f'"{name}" cannot be a stack\'s name'
+
+
+def _taken(name: str) -> str:
+    return f"Pulumi.{name}.yaml exists already" if (ROOT / f"Pulumi.{name}.yaml").exists() else ""
 
 
 def _wrong_number(answer: str) -> str:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 
 from components.config.keys import keys
 from components.documents import load
 from components.estimates.cost import estimate
 from operations import target
+from operations.commands import init
 from operations.deployment import new_stack
 from operations.deployment.new_stack import Wanted
 from stack import advice
@@ -141,27 +145,57 @@ def test_a_new_stack_without_a_price_says_so(folder: Path, capsys: pytest.Captur
     assert any("has no EFA" in warning for warning in found["warnings"])
 
 
-def test_somebody_at_a_terminal_is_asked_and_a_wrong_answer_is_asked_again(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Types keys at a terminal that shows nothing."""
+    monkeypatch.setattr("operations.questions.at_terminal", lambda: True)
+    monkeypatch.setattr("prompt_toolkit.output.create_output", lambda _: DummyOutput())
+    with create_pipe_input() as pipe, create_app_session(input=pipe):
+        yield pipe.send_text
 
-    monkeypatch.setattr(
-        "sys.stdin",
-        Terminal("kubernetes\neks\nmars-1\nus-east-1\np5.48large\np5.48xlarge\nuse1-az9\n\ntwo\n2.5\n \n0\n4\n"),
-    )
-    code, out, err = run(capsys, "init", "trial")
+
+_DOWN, _RUBOUT = "\x1b[B", "\x7f"
+
+
+def test_somebody_at_a_terminal_picks_and_no_wrong_answer_is_taken(
+    folder: Path, typed: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "Pulumi.taken.yaml").touch()
+    name = f"Bad\r{_RUBOUT * 3}taken\r{_RUBOUT * 5}trial\r"
+    count = "".join(f"{wrong}\r{_RUBOUT * len(wrong)}" for wrong in ("two", "2.5", "0")) + "4\r"
+    typed(f"{name}{_DOWN}\rus-east-1\rtrn1.\r{_DOWN}\r{count}")
+    code, out, _ = run(capsys, "init")
     assert code == Exit.GOOD
-    assert err.count("a whole number, 1 or more") == 4
-    for wrong in ("one of slurm, eks", 'no HyperPod in "mars-1"', "did you mean ml.p5.48xlarge?", "one of use1-az1"):
-        assert wrong in err
-    assert "4 x ml.p5.48xlarge in us-east-1 (use1-az1)" in out
+    assert "4 x ml.trn1.32xlarge in us-east-1 (use1-az2)" in out
     assert "could not be asked: no credentials" in out
     for verb in ("rehearse", "quotas", "deploy"):
         assert f"hyperpod {verb} trial" in out
-    assert "hyperpod:orchestrator: eks" in (folder / "Pulumi.trial.yaml").read_text()
+    written = load((folder / "Pulumi.trial.yaml").read_text())["config"]
+    assert (written["hyperpod:orchestrator"], written["hyperpod:accelerator"]) == ("eks", "trainium")
+
+
+def test_a_type_that_the_list_lacks_is_asked_for_by_name(
+    folder: Path, typed: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed(f"another\rp5.48large\r{_RUBOUT * 10}p9.48xlarge\r")
+    rest = ("--orchestrator", "slurm", "--region", "us-west-2", "--zone", "usw2-az2", "--nodes", "2")
+    code, out, _ = run(capsys, "init", "trial", *rest)
+    assert (code, "2 x ml.p9.48xlarge" in out) == (Exit.GOOD, True)
+
+
+def test_the_list_of_types_has_what_decides_between_them() -> None:
+    titles = init._types(None)
+    assert titles["ml.p5.48xlarge"] == "ml.p5.48xlarge         $66.05    EFA 32  8 x H100, 80 GiB"
+    assert titles["ml.g4dn.xlarge"] == "ml.g4dn.xlarge         ~$0.53    no EFA  1 x T4, 16 GiB"
+    assert "ml.m5.xlarge" not in titles
+    assert {*init._types("trainium")} < {*titles}
+    # A narrow terminal cuts off what comes last.
+    assert max(map(len, titles.values())) <= 77
+
+
+def test_without_a_terminal_nobody_is_asked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, found = run_json(capsys, "init", "trial")
+    assert (found["nodes"], found["zone"]) == (2, "usw2-az1")
 
 
 def test_a_type_is_known_by_ec2s_name_too_and_tells_the_accelerator(
@@ -187,23 +221,14 @@ def test_a_folder_that_cannot_be_written_to_is_told_before_any_question(
     assert (code, "cannot be written to\nNext: --dry-run prints the file" in err) == (Exit.FAILED, True)
 
 
-@each({"Ctrl-C": (KeyboardInterrupt, Exit.CANCELLED), "the end of the input": (EOFError, Exit.FAILED)})
+@each({"Ctrl-C": "\x03", "Ctrl-D": "\x04", "Ctrl-D after a word": "tri\x04", "at a list": "trial\r\x04"})
 def test_a_question_that_is_not_answered_ends_the_verb_and_writes_nothing(
-    how: type[BaseException],
-    expected: Exit,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    keys: str, folder: Path, typed: Callable[[str], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def unanswered(*_: object) -> str:
-        raise how
-
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("sys.stdin.readline", unanswered, raising=False)
-    code, out, err = run(capsys, "init", "trial")
-    assert (code, out.strip()) == (expected, "")
-    assert err.splitlines()[-1] == ("Cancelled." if code == Exit.CANCELLED else "Aborted.")
-    assert not (folder / "Pulumi.trial.yaml").exists()
+    typed(keys)
+    code, out, err = run(capsys, "init")
+    assert (code, out, err.splitlines()) == (Exit.CANCELLED, "", ["Cancelled."])
+    assert [path.name for path in folder.iterdir()] == ["Pulumi.yaml"]
 
 
 def test_the_zones_that_offer_an_instance_type_are_asked_for_and_taken(aws: StubbedAws) -> None:
