@@ -30,7 +30,6 @@ COMMANDS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
     "hyperpod-slurm-config": ("hyperpod_node.slurm_change", ()),
     "hyperpod-slurm-accounts": ("hyperpod_node.accounting.accounts", ()),
     "hyperpod-accounting-backup": ("hyperpod_node.accounting.backup", ()),
-    "hyperpod-accounting-password": ("hyperpod_node.accounting.remote", ()),
     "hyperpod-metrics": ("hyperpod_node.metrics.writer", ()),
     "hyperpod-pull": ("hyperpod_node.metrics.pull", ()),
     "hyperpod-munge-key": ("hyperpod_node.munge_rotation", ()),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from hyperpod_node import fsx
-from hyperpod_node.accounting import accounts, backup, daemon, database
+from hyperpod_node.accounting import accounts, backup, daemon, database, remote
 from hyperpod_node.errors import Skip, StepError
 from hyperpod_node.host import Result
 from hyperpod_node.model import Node
@@ -52,8 +52,8 @@ def test_a_database_that_the_image_started_is_restarted_to_close_its_network(wor
     # MariaDB, "Authentication Plugin - Unix Socket": the system's user of this name needs no password.
     assert told[-1] == (
         "CREATE DATABASE IF NOT EXISTS `slurm_acct_db`;\n"
-        "CREATE USER IF NOT EXISTS 'slurm'@'localhost' IDENTIFIED VIA unix_socket;\n"
-        "GRANT ALL ON `slurm_acct_db`.* TO 'slurm'@'localhost';\n"
+        "CREATE OR REPLACE USER 'slurm'@'localhost' IDENTIFIED VIA unix_socket;\n"
+        f"GRANT {remote.RIGHTS} ON `slurm\\_acct\\_db`.* TO 'slurm'@'localhost';\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""Slurm's accounting in a database of RDS that is not there: it is waited for, its password read, kept and renewed."""
+"""Slurm's accounting in a database of RDS that is not there: it is waited for, and slurmdbd gets a user of its own."""
 
 # ruff: noqa: ARG002 (fakes have the signatures of what they stand for)
 from __future__ import annotations
@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,16 +28,18 @@ NAME = "/hyperpod/mine/accounting-database"
 
 
 class Rds:
-    """What RDS, its secret and its client say: which password is right, and which one the secret has."""
+    """What RDS, its secret and its client say: the administrator's password, slurmdbd's, and what the secret has."""
 
     def __init__(self) -> None:
         self.right = self.told = r"a#b\c"
-        self.loaded = self.created = ""
+        self.own = self.loaded = self.created = ""
         self.refused_by_role = False
+        self.asked = 0
 
     def aws(self, host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
         if args[1] != "secretsmanager":
             return COMMANDS["aws"](host, args, stdin)
+        self.asked += 1
         if self.refused_by_role:
             return Result(254, "", "An error occurred (AccessDeniedException) when calling GetSecretValue: no")
         assert args[args.index("--secret-id") + 1] == PLACE["secret"]
@@ -46,17 +49,20 @@ class Rds:
         path = Path(args[1].removeprefix("--defaults-file="))
         assert path.stat().st_mode & 0o777 == 0o600
         text = path.read_text()
-        assert text.splitlines()[:4] == ["[client]", f"host={PLACE['host']}", f"port={PLACE['port']}", "user=slurm"]
+        assert text.splitlines()[:3] == ["[client]", f"host={PLACE['host']}", f"port={PLACE['port']}"]
         # MariaDB, "mariadb Command-Line Client": no name but that of the authority's certificate.
         end = f"\nssl-ca={AUTHORITY}\nssl-verify-server-cert\nconnect-timeout=10\n"
         assert text.endswith(end)
+        user = text.split("user=")[1].split("\n")[0]
         given = text.split('password="')[1].split('"\n')[0].replace("\\\\", "\\")
-        if given != self.right:
-            return Result(1, "", "ERROR 1045 (28000): Access denied for user 'slurm'@'10.1.0.10' (using password: YES)")
-        if stdin and stdin.startswith("CREATE DATABASE IF NOT EXISTS `slurm_acct_db` "):
-            self.created = stdin
+        if (user, given) not in (("slurm", self.right), ("slurmdbd", self.own or None)):
+            return Result(1, "", f"ERROR 1045 (28000): Access denied for user '{user}'@'10.1.0.10'")
+        if stdin and "CREATE" in stdin:
+            assert user == "slurm", "it may not make users"
+            self.created, self.own = stdin, stdin.split("IDENTIFIED BY '")[1].split("'")[0]
         if stdin and args[-1] == "slurm_acct_db":
             assert self.created
+            assert user == "slurmdbd", "what is in a copy is done with its rights"
             assert "--binary-mode" in args
             self.loaded = stdin
         return Result(0, "1\n")
@@ -90,23 +96,67 @@ def text_of(node: Node, name: str) -> str:
     return node.host.read(name) or ""
 
 
-def test_slurmdbd_gets_the_place_the_password_and_the_authority_and_nobody_else_does(node: Node, rds: Rds) -> None:
+def test_slurmdbd_gets_a_user_of_its_own_with_rights_on_its_tables_alone(node: Node, rds: Rds) -> None:
     assert database.run(node) == "db.example.rds.amazonaws.com lets us in"
     assert "the database is new" in daemon.run(node)
-    assert "CHARACTER SET utf8mb4" in rds.created
+    assert rds.created == (
+        "CREATE DATABASE IF NOT EXISTS `slurm_acct_db` CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci;\n"
+        f"CREATE OR REPLACE USER 'slurmdbd'@'%' IDENTIFIED BY '{rds.own}' REQUIRE SSL;\n"
+        f"GRANT {remote.RIGHTS} ON `slurm\\_acct\\_db`.* TO 'slurmdbd'@'%';\n"
+    )
+    assert re.fullmatch(r"[\w-]{43}", rds.own)
     text, path = text_of(node, CONF), node.host.path(CONF)
-    assert "StorageHost=db.example.rds.amazonaws.com\nStoragePort=3306\nStorageUser=slurm\n" in text
-    assert "StoragePass=a\\#b\\\\c\nStorageParameters=SSL_CA=/" in text
+    assert "StorageHost=db.example.rds.amazonaws.com\nStoragePort=3306\nStorageUser=slurmdbd\n" in text
+    assert f"StoragePass={rds.own}\nStorageParameters=SSL_CA=/" in text
     assert (path.stat().st_mode & 0o777, node.host.owner(CONF)) == (0o600, "slurm")
-    assert {"slurmdbd", "hyperpod-accounting-password.timer"} <= node.host.active  # type: ignore[attr-defined]
+    assert "slurmdbd" in node.host.active  # type: ignore[attr-defined]
     assert "mariadb" not in node.host.active  # type: ignore[attr-defined]
-    drop_in = text_of(node, "/etc/systemd/system/slurmdbd.service.d/20-hyperpod.conf")
-    assert "ExecStartPre=-+/opt/hyperpod/bin/hyperpod-accounting-password renew\n" in drop_in
     assert not [name for name in node.host.tree() if name.endswith(".cnf")]  # type: ignore[attr-defined]
+
+
+def test_the_administrators_password_is_not_read_again_and_its_change_changes_nothing(node: Node, rds: Rds) -> None:
+    database.run(node)
+    daemon.run(node)
     node.host.changes.clear()
+    rds.asked, rds.right, rds.told = 0, "after seven days", "another"
     database.run(node)
     assert daemon.run(node).startswith("slurmdbd up, the database is kept")
     assert not node.host.changes
+    assert rds.asked == 0
+
+
+@pytest.mark.parametrize("lost", ["the file", "the user"])
+def test_a_user_whose_password_is_lost_is_made_anew(node: Node, rds: Rds, lost: str) -> None:
+    """On the disk of a new controller, and in a database that was restored from before."""
+    database.run(node)
+    daemon.run(node)
+    before = rds.own
+    if lost == "the file":
+        node.host.remove(CONF)
+    else:
+        rds.own = ""
+    database.run(node)
+    assert "the database is kept" in daemon.run(node)
+    assert rds.own not in ("", before)
+    assert f"StoragePass={rds.own}\n" in text_of(node, CONF)
+    assert node.host.calls[-1] == ("systemctl", "restart", "slurmdbd")  # type: ignore[attr-defined]
+
+
+def test_a_controller_that_logs_in_as_the_administrator_does_so_no_more(node: Node, rds: Rds) -> None:
+    """One that an earlier release has set up, with what followed the password there."""
+    host, old = node.host, "hyperpod-accounting-password"
+    left = (f"/etc/systemd/system/{old}.timer", f"/etc/systemd/system/{old}.service", f"/opt/hyperpod/bin/{old}")
+    for name in left:
+        host.write(name, "earlier\n")
+    host.write(CONF, "StorageUser=slurm\nStoragePass=a\\#b\\\\c\n")
+    host.active |= {f"{old}.timer", "slurmdbd"}  # type: ignore[attr-defined]
+    database.run(node)
+    daemon.run(node)
+    assert "StorageUser=slurmdbd\n" in text_of(node, CONF)
+    assert r"a\#b" not in text_of(node, CONF)
+    assert [host.read(name) for name in left] == [None, None, None]
+    assert f"{old}.timer" not in host.active  # type: ignore[attr-defined]
+    assert "ExecStartPre" not in text_of(node, "/etc/systemd/system/slurmdbd.service.d/20-hyperpod.conf")
 
 
 def test_a_password_that_is_refused_is_told_of_without_the_password(node: Node, rds: Rds) -> None:
@@ -124,7 +174,7 @@ def test_a_role_that_may_not_read_the_password_is_told_of(node: Node, rds: Rds) 
     rds.refused_by_role = True
     said = r"^may not read the password: An error occurred \(AccessDeniedException\) when calling GetSecretValue: no$"
     with pytest.raises(StepError, match=said):
-        remote.login(node)
+        remote.login(node, remote.place(node.host))
     began = node.host.now()
     with pytest.raises(StepError, match=said):
         database.run(node)
@@ -140,17 +190,6 @@ def test_a_role_that_may_not_look_for_the_database_is_told_of(node: Node) -> Non
         database.run(node)
     assert str(error.value) == f"may not look for the database: {refused}"
     assert 60 < node.host.now() - began < 70
-
-
-def test_a_password_is_only_put_where_the_scripts_have_put_one(node: Node, rds: Rds) -> None:
-    database.run(node)
-    node.host.write("/etc/hyperpod/node.json", json.dumps({"region": "us-west-2"}))
-    for text in ("", "StorageUser=slurm\nStoragePass=other\n"):
-        node.host.write(CONF, text)
-        with pytest.raises(StepError, match=rf"^{CONF} is not the lifecycle scripts' any more$"):
-            remote.renew(node.host)
-        assert text_of(node, CONF) == text
-        assert remote.check(node.host) == "refused: slurmdbd started again"
 
 
 def test_a_database_that_the_stack_has_not_made_is_waited_for(node: Node) -> None:
@@ -200,40 +239,17 @@ def test_a_controller_that_lives_brings_what_its_own_database_has_by_now(node: N
     assert "the database is kept" in daemon.run(node)
 
 
-def test_a_new_password_is_read_only_where_the_old_one_is_refused(node: Node, rds: Rds) -> None:
-    database.run(node)
-    daemon.run(node)
-    node.host.write("/etc/hyperpod/node.json", json.dumps({"region": "us-west-2"}))
-    before = text_of(node, CONF)
-    rds.told = "not needed yet"
-    assert remote.renew(node.host) == "kept"
-    assert remote.check(node.host) == "taken"
-    rds.right = rds.told = r"new\#one"
-    assert remote.check(node.host) == "refused: slurmdbd started again"
-    assert node.host.calls[-1] == ("systemctl", "restart", "slurmdbd")  # type: ignore[attr-defined]
-    assert remote.renew(node.host) == "renewed"
-    assert text_of(node, CONF) == before.replace(r"a\#b\\c", r"new\\\#one")
-    assert remote.known(node.host)[1] == remote.Login("slurm", r"new\#one")
-    assert node.host.owner(CONF) == "slurm"
-
-
-def test_a_database_that_is_away_starts_nothing_again(node: Node, rds: Rds) -> None:
-    database.run(node)
-    daemon.run(node)
-    node.host.commands["mariadb"] = lambda host, args, stdin: Result(1, "", "ERROR 2002 (HY000): Can't connect")  # type: ignore[attr-defined]
-    calls = len(node.host.calls)  # type: ignore[attr-defined]
-    assert "2002" in remote.check(node.host)
-    assert remote.renew(node.host) == "kept"
-    assert not any(call[:2] == ("systemctl", "restart") for call in node.host.calls[calls:])  # type: ignore[attr-defined]
-
-
 def test_the_step_waits_for_the_certificates_and_as_long_as_a_database_takes(node: Node) -> None:
     found = {one.name: one for one in steps.for_orchestrator(node)}
     assert found["database"].needs == ("commands",)
     assert found["database"].limit > node.timeout("database") + node.timeout("database-login")
 
 
-def test_steps_that_are_killed_anywhere_end_right_and_bring_the_copy_once(tmp_path: Path) -> None:
+def test_steps_that_are_killed_anywhere_end_right_and_bring_the_copy_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("secrets.token_urlsafe", lambda size: "x" * size)
+
     def all_steps(folder: Path, rds: Rds, kill_at: int | None) -> FakeHost:
         settings = {"slurm": {"accounting": {"database": "rds"}}}
         found = at(World(folder, settings=settings, parameters={NAME: json.dumps(PLACE)}), rds)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hyperpod_node import __main__ as on_create
 from hyperpod_node import liveness, munge_rotation, people, requeue, slurm_change
-from hyperpod_node.accounting import backup, remote
+from hyperpod_node.accounting import backup
 from hyperpod_node.errors import StepError
 from hyperpod_node.settings import Settings
 
@@ -50,7 +50,6 @@ def refuse(*_: Any) -> str:
 # Module, its function that does the work, and the program with its words.
 PROGRAMS: dict[str, tuple[ModuleType, str, Callable[[], int]]] = {
     "hyperpod-accounting-backup": (backup, "save", backup.main),
-    "hyperpod-accounting-password": (remote, "renew", lambda: remote.main(["renew"])),
     "hyperpod-munge-key": (munge_rotation, "prepare", lambda: munge_rotation.main(["prepare"])),
 }
 
@@ -72,7 +71,6 @@ def test_what_could_not_be_done_is_said_by_name_with_status_1(
     ("module", "name"),
     [
         ("accounting.backup", "hyperpod-accounting-backup"),
-        ("accounting.remote", "hyperpod-accounting-password"),
         ("accounting.accounts", "hyperpod-slurm-accounts"),
         ("munge_rotation", "hyperpod-munge-key"),
     ],
@@ -117,17 +115,6 @@ def test_what_a_stack_sends_is_applied_in_minutes_and_what_is_written_is_for_eve
     monkeypatch.setattr("hyperpod_node.slurm_configure.facts", lambda _: {"cluster_id": "c"})
     assert module.main(["--nobody"] if module is people else []) == 1
     assert seen == [(0o022, seconds)]
-
-
-@pytest.mark.parametrize("word", ["check", "renew"])
-def test_the_password_of_the_database_is_checked_or_renewed_as_it_is_asked(
-    word: str, host: FakeHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(remote, "Host", lambda _: host)
-    for one in ("check", "renew"):
-        monkeypatch.setattr(remote, one, lambda found, one=one: f"{one} {found is host} {masked():o}")
-    assert remote.main([word]) == 0
-    assert capsys.readouterr().out == f"hyperpod-accounting-password: {word} True 77\n"
 
 
 @pytest.mark.parametrize("part", ["wait", "follow", "switch"])

@@ -100,6 +100,7 @@ LINES: Sequence[Line] = (
     # systemd-system.conf(5): a daemon has 90 s to end.
     Line("systemctl (stop|restart) (slurmctld|slurmdbd)", (120,)),
     Line("systemctl stop hyperpod-accounting-backup.timer mariadb", (120,)),
+    Line("systemctl stop hyperpod-accounting-password.timer", (120,)),
     Line("systemctl restart munge", (180,)),
     Line("systemctl (stop|restart) (containerd|kubelet)", (120,)),
     Line("systemctl stop hyperpod-munge-key"),

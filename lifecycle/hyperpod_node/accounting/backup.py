@@ -30,9 +30,6 @@ KEPT = "kept"
 COMPLETE = b"-- Dump completed"
 # Seconds. A million jobs are about a gigabyte of text.
 PATIENCE = 1800.0
-# As Debian's MariaDB does it, whose copy comes into it. MariaDB's own default is latin1, which loses letters of names
-# (MariaDB, "Server System Variables", character_set_server).
-CREATE = f"CREATE DATABASE IF NOT EXISTS `{remote.NAME}` CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci;"
 SERVICE = """# Made by the HyperPod lifecycle scripts.
 [Unit]
 Description=Copies Slurm's accounting to the shared file system
@@ -90,7 +87,6 @@ def hand_over(node: Node, place: remote.Place, login: remote.Login) -> str:
     if record.get("host") == place.host:
         _retire(host)
         return KEPT
-    remote.execute(host, place, login, CREATE)
     own = record.get("instance_id")
     if own == node.identity.instance.instance_id and units.active(host, database.UNIT):
         host.run("systemctl", "stop", "slurmdbd", check=False, timeout=120)

@@ -31,13 +31,15 @@ LimitNOFILE=65536
 WantedBy=multi-user.target
 """
 )
+# What an earlier release put in place, to follow the administrator's password.
+_BEFORE = "hyperpod-accounting-password"
 DROP_IN = """# Made by the HyperPod lifecycle scripts.
 [Unit]
 After=munge.service{mariadb}
 StartLimitIntervalSec=0
 
 [Service]
-{before}Restart=on-failure
+Restart=on-failure
 RestartSec=2
 """
 
@@ -85,9 +87,7 @@ def _own(node: Node, conf: slurm_conf.SlurmConf, wanted: Accounting) -> str:
     text = render(host.hostname(), user, wanted.retention_months, storage)
     fresh = host.write(f"{etc}/slurmdbd.conf", text, 0o600, user)
     mariadb = "" if on_rds else " mariadb.service"
-    renews = f"ExecStartPre=-+{host.settings.install_folder}/bin/{remote.COMMAND} renew\n" if on_rds else ""
-    drop_in = DROP_IN.format(mariadb=mariadb, before=renews)
-    host.write(f"{units.UNITS}/slurmdbd.service.d/20-hyperpod.conf", drop_in)
+    host.write(f"{units.UNITS}/slurmdbd.service.d/20-hyperpod.conf", DROP_IN.format(mariadb=mariadb))
     unit = f"{units.UNITS}/slurmdbd.service"
     if not units.exists(host, "slurmdbd") or (host.read(unit) or "").startswith(OURS):
         host.write(unit, UNIT_TEXT.format(program=PROGRAM, mariadb=mariadb))
@@ -99,8 +99,6 @@ def _own(node: Node, conf: slurm_conf.SlurmConf, wanted: Accounting) -> str:
             return True
         raise units.not_yet(host, "slurmdbd", "nothing listens", began)
 
-    if on_rds:
-        remote.watch(node)
     host.poll(f"slurmdbd did not listen on port {PORT}", answers, node.timeout("slurm"))
     return f"slurmdbd up, the database is {taken}, jobs are kept for {wanted.retention_months} months"
 
@@ -112,8 +110,17 @@ def _on_the_controller(node: Node, user: str) -> Tuple[str, str]:
 
 def _on_rds(node: Node) -> Tuple[str, str]:
     """The same for the database that the step ``database`` has found."""
-    place, login = remote.place(node.host), remote.login(node)
-    return backup.hand_over(node, place, login), remote.storage(node.host, place, login)
+    host, place = node.host, remote.place(node.host)
+    if host.read(f"{units.UNITS}/{_BEFORE}.timer") is not None:
+        units.end(host, f"{_BEFORE}.timer")
+        for name in (
+            f"{units.UNITS}/{_BEFORE}.timer",
+            f"{units.UNITS}/{_BEFORE}.service",
+            f"{host.settings.install_folder}/bin/{_BEFORE}",
+        ):
+            host.remove(name)
+    login = remote.login(node, place)
+    return backup.hand_over(node, place, login), remote.storage(host, place, login)
 
 
 def render(hostname: str, user: str, months: int, storage: str) -> str:

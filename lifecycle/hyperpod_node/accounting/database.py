@@ -36,11 +36,6 @@ STOPS = """# Made by the HyperPod lifecycle scripts.
 [Service]
 ExecStop=-+/usr/bin/timeout --kill-after=5 120 {bin}/hyperpod-accounting-backup
 """
-# Names come from slurm.conf and slurmdbd.conf; a backtick would end a name.
-SQL = """CREATE DATABASE IF NOT EXISTS `{name}`;
-CREATE USER IF NOT EXISTS '{user}'@'localhost' IDENTIFIED VIA unix_socket;
-GRANT ALL ON `{name}`.* TO '{user}'@'localhost';
-"""
 
 
 def run(node: Node) -> str:
@@ -62,7 +57,7 @@ def run(node: Node) -> str:
     # One that ran before, as the image has it, has not read them yet.
     if execute(host, "SELECT @@skip_networking;").strip() != "1":
         start(node, restart=True)
-    execute(host, SQL.format(name=NAME, user=user))
+    execute(host, f"CREATE DATABASE IF NOT EXISTS `{NAME}`;\n" + remote.admit(user, "localhost", "VIA unix_socket"))
     return f"MariaDB up, {user} writes to {NAME}"
 
 

@@ -1,11 +1,12 @@
-"""Slurm's accounting in a database of Amazon RDS: where it is, its password, and whether it lets slurmdbd in.
+"""Slurm's accounting in a database of Amazon RDS: where it is, and the user as whom slurmdbd logs in.
 
-The stack's parameter says where the database and its password are. RDS changes the password every seven days, in less
-than a minute (AWS Secrets Manager User Guide, "Managed rotation for AWS Secrets Manager secrets"). Connections that
-are open stay; so every minute ``hyperpod-accounting-password`` logs in as slurmdbd does, and only where that is refused
-it starts slurmdbd again, which reads the secret first.
+The stack's parameter says where the database is, and which secret has its administrator's password. slurmdbd does not
+use that password, which RDS changes every seven days (AWS Secrets Manager User Guide, "Managed rotation for AWS Secrets
+Manager secrets"). Root makes a user for slurmdbd, with a password of its own and rights on slurmdbd's tables alone, and
+makes it anew only where the database does not let it in.
 
-The password is in slurmdbd.conf, which only slurmdbd's user reads, and for a moment in a file of root's.
+That user's password is in slurmdbd.conf, which only slurmdbd's user reads. While root logs in, the password that root
+uses is in a file of root's in memory (/run); the administrator's is nowhere else.
 """
 
 from __future__ import annotations
@@ -13,46 +14,38 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
+import secrets
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Optional, Sequence, Tuple, Union
+from typing import Optional, Union
 
-from .. import aws_cli, fsx, slurm_configure, units
+from .. import aws_cli, fsx
 from ..errors import NotYet, StepError
 from ..host import Host
 from ..model import Node
-from ..settings import Settings
 
 # The tables' database: slurmdbd's default (slurmdbd.conf(5), StorageLoc).
 NAME = "slurm_acct_db"
 FOLDER = "/var/lib/hyperpod/accounting"
 PLACE = f"{FOLDER}/place.json"
-COMMAND = "hyperpod-accounting-password"
+USER = "slurmdbd"
 # Of a dump the client itself would take commands, as root: \! and system run programs, source reads files. With
 # --binary-mode, and what it reads on its standard input, it takes none (MariaDB, "mariadb Command-Line Client").
 CLIENT_WORDS = ("--batch", "--skip-column-names", "--binary-mode")
-# MariaDB, "Error Codes": ER_ACCESS_DENIED_ERROR.
-REFUSED = "ERROR 1045"
-CHECK = """# Made by the HyperPod lifecycle scripts.
-[Unit]
-Description=Whether the database of Slurm's accounting still takes the password
-
-[Service]
-Type=oneshot
-ExecStart={bin}/{command} check
-"""
-TIMER = """# Made by the HyperPod lifecycle scripts.
-[Unit]
-Description=Looks every minute whether the password of Slurm's accounting has changed
-
-[Timer]
-OnActiveSec=60
-OnUnitActiveSec=60
-
-[Install]
-WantedBy=timers.target
-"""
+# SchedMD's page asks for all rights (slurm.schedmd.com/accounting.html). These are what slurmdbd uses (Slurm 24.11 to
+# 26.05, src/plugins/accounting_storage/mysql): it makes and changes tables and stored procedures. With a binary log the
+# server wants more for functions, but not for procedures (MariaDB, "log_bin_trust_function_creators"). A copy locks its
+# tables.
+RIGHTS = (
+    "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, LOCK TABLES, CREATE ROUTINE, ALTER ROUTINE, EXECUTE"
+)
+# As Debian's MariaDB does it, whose copy comes into it. MariaDB's own default is latin1, which loses letters of names
+# (MariaDB, "Server System Variables", character_set_server).
+CREATE = f"CREATE DATABASE IF NOT EXISTS `{NAME}` CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci;\n"
+# What the user had before, rights and password, ends. From where it may log in, the security group decides.
+ADMIT = (
+    "CREATE OR REPLACE USER '{user}'@'{host}' IDENTIFIED {how};\nGRANT {rights} ON `{tables}`.* TO '{user}'@'{host}';\n"
+)
 # Read by the client alone: nothing of root's own settings.
 CLIENT = """[client]
 host={host}
@@ -67,7 +60,7 @@ connect-timeout=10
 
 @dataclass(frozen=True)
 class Place:
-    """Where the database is, and the ARN of the secret with its user and password."""
+    """Where the database is, and the ARN of the secret with its administrator's name and password."""
 
     host: str
     port: int
@@ -92,14 +85,22 @@ def authority(host: Host) -> str:
     return f"{host.settings.install_folder}/lib/hyperpod_node/accounting/rds-ca.pem"
 
 
+def admit(user: str, host: str, how: str, name: str = NAME) -> str:
+    """SQL that makes a user anew, with rights on one database alone: in GRANT an underscore stands for any letter
+    (MariaDB, "GRANT", Database Privileges)."""
+    return ADMIT.format(user=user, host=host, how=how, rights=RIGHTS, tables=name.replace("_", r"\_"))
+
+
 def settle(node: Node) -> str:
-    """Wait for the database, and until it takes the password. Raises StepError where it does not."""
+    """Wait for the database, and until it lets slurmdbd or its administrator in. Raises StepError where it does not."""
     host, where = node.host, _await_place(node)
     began = host.now()
 
     def in_() -> bool:
+        if own(host, where):
+            return True
         try:
-            who = secret(host, node.parameters.region, where)
+            who = secret(node, where)
         except aws_cli.Refused as refused:
             if "AccessDenied" in refused.code and host.now() - began > fsx.ACCESS_GRACE:
                 raise StepError(f"may not read the password: {refused}") from None
@@ -137,21 +138,33 @@ def _await_place(node: Node) -> Place:
     return host.poll(what, look, node.timeout("database"), first=fsx.FIRST_WAIT, most=fsx.MOST_WAIT)
 
 
-def secret(host: Host, region: str, where: Place) -> Login:
-    """The user and password that RDS keeps there. Raises aws_cli.Refused."""
-    answer = aws_cli.ask(
-        host, region, host.settings.timeouts["aws"], "secretsmanager", "get-secret-value", "--secret-id", where.secret
-    )
+def secret(node: Node, where: Place) -> Login:
+    """The administrator, whose password RDS keeps there. Raises aws_cli.Refused."""
+    answer = aws_cli.call(node, "secretsmanager", "get-secret-value", "--secret-id", where.secret)
     found = json.loads(answer["SecretString"])
     return Login(found["username"], found["password"])
 
 
-def login(node: Node) -> Login:
-    """``secret`` for a step, at the place that the controller has found."""
+def own(host: Host, where: Place) -> Optional[Login]:
+    """As whom slurmdbd logs in by its slurmdbd.conf. None where that is not a user of ours, or the database refuses."""
+    text = host.read(f"{host.settings.slurm_etc}/slurmdbd.conf") or ""
+    found = re.search(rf"^StorageUser={USER}\nStoragePass=(\S+)$", text, re.M)
+    login = Login(USER, found[1]) if found else None
+    return None if login is None or refusal(host, where, login) else login
+
+
+def login(node: Node, where: Place) -> Login:
+    """As whom slurmdbd logs in: as before, or as a user that is made for it now, with another password."""
+    if known := own(node.host, where):
+        return known
     try:
-        return secret(node.host, node.parameters.region, place(node.host))
+        administrator = secret(node, where)
     except aws_cli.Refused as refused:
         raise StepError(f"may not read the password: {refused}") from None
+    fresh = Login(USER, secrets.token_urlsafe(32))
+    sql = CREATE + admit(USER, "%", f"BY '{fresh.password}' REQUIRE SSL")
+    execute(node.host, where, administrator, sql)
+    return fresh
 
 
 def refusal(host: Host, where: Place, who: Login) -> str:
@@ -185,75 +198,15 @@ def execute(host: Host, where: Place, who: Login, sql: "Union[str, Path]", name:
 def storage(host: Host, where: Place, who: Login) -> str:
     """The lines of slurmdbd.conf about the database (slurmdbd.conf(5)).
 
-    In a value, # begins a comment and a backslash takes the meaning of what follows it (Slurm's common/parse_config.c).
+    Our passwords have neither # nor a backslash, which mean something there (Slurm's common/parse_config.c).
     """
-    password = re.sub(r"([\\#])", r"\\\1", who.password)
     return f"""StorageHost={where.host}
 StoragePort={where.port}
 StorageUser={who.user}
-StoragePass={password}
+StoragePass={who.password}
 StorageParameters=SSL_CA={authority(host)}"""
 
 
 def place(host: Host) -> Place:
     """The place that this controller has found."""
     return Place(**json.loads(host.read(PLACE) or "{}"))
-
-
-def known(host: Host) -> Tuple[Place, Optional[Login]]:
-    """The place, and what slurmdbd.conf has, None where it has no password."""
-    text = host.read(f"{host.settings.slurm_etc}/slurmdbd.conf") or ""
-    found = dict(re.findall(r"^Storage(User|Pass)=(\S+)$", text, re.M))
-    if "Pass" not in found:
-        return place(host), None
-    return place(host), Login(found["User"], re.sub(r"\\(.)", r"\1", found["Pass"]))
-
-
-def watch(node: Node) -> None:
-    """Look every minute whether the password is still the one."""
-    host, folder = node.host, node.host.settings.install_folder + "/bin"
-    host.write(f"{units.UNITS}/{COMMAND}.service", CHECK.format(bin=folder, command=COMMAND))
-    host.write(f"{units.UNITS}/{COMMAND}.timer", TIMER)
-    units.start(node, f"{COMMAND}.timer")
-
-
-def check(host: Host) -> str:
-    """Start slurmdbd again where its password is refused. What was seen, in words."""
-    where, who = known(host)
-    why = refusal(host, where, who) if who else REFUSED
-    if REFUSED not in why:
-        return why or "taken"
-    host.run("systemctl", "restart", "slurmdbd", timeout=120)
-    return "refused: slurmdbd started again"
-
-
-def renew(host: Host) -> str:
-    """Before slurmdbd starts: put the secret's password in its file, where the one that it has is refused."""
-    where, who = known(host)
-    if who and REFUSED not in refusal(host, where, who):
-        return "kept"
-    fresh = secret(host, str(slurm_configure.facts(host)["region"]), where)
-    name = f"{host.settings.slurm_etc}/slurmdbd.conf"
-    text = host.read(name) or ""
-    before = storage(host, where, who) if who else ""
-    if not before or before not in text:
-        raise StepError(f"{name} is not the lifecycle scripts' any more")
-    text = text.replace(before, storage(host, where, fresh))
-    host.write(name, text, mode=0o600, owner=host.owner(name))
-    return "renewed"
-
-
-def main(arguments: Sequence[str]) -> int:
-    """``hyperpod-accounting-password renew`` or ``check``."""
-    os.umask(0o077)
-    host = Host(Settings.from_environment())
-    try:
-        print(f"{COMMAND}: {(check if arguments == ['check'] else renew)(host)}")
-    except (StepError, aws_cli.Refused, OSError, ValueError, KeyError, TypeError) as error:
-        print(f"{COMMAND}: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -62,7 +62,10 @@ class Rds:
         for name in ("ca.pem", "server.pem", "server.key"):
             self.host.write(f"{_FOLDER}/{name}", (self._folder / name).read_bytes(), mode=0o600, owner="mysql")
         self.host.write(f"{_FOLDER}/my.cnf", _SETTINGS)
-        output(self.host, f"chown mysql {_FOLDER}; mariadb-install-db --defaults-file={_FOLDER}/my.cnf >/dev/null")
+        output(
+            self.host,
+            f"chown mysql {_FOLDER}; mariadb-install-db --defaults-file={_FOLDER}/my.cnf --skip-test-db >/dev/null",
+        )
         run = f"systemd-run --quiet --unit=rds mariadbd --defaults-file={_FOLDER}/my.cnf"
         output(self.host, f"{run}; until test -S {_FOLDER}/socket; do sleep 0.1; done")
         self.execute(f"CREATE USER 'slurm'@'%'; GRANT {_RIGHTS} ON *.* TO 'slurm'@'%' WITH GRANT OPTION;")

@@ -33,6 +33,7 @@ SLURM = {
 }
 # Ada is in both accounts, and charged to the second one.
 PEOPLE = [{"name": "ada", "uid": 2000, "account": "lab"}, {"name": "bob", "uid": 2001}]
+CONF = "/opt/slurm/etc/slurmdbd.conf"
 # Each of Ada's jobs had one GPU of every node; one had to begin twice.
 _SECONDS = "sacct -XDn -P -u ada -o nnodes,elapsedraw"
 
@@ -131,8 +132,10 @@ def test_shares_limits_and_preemption_hold_and_the_record_survives(
     rds = Rds(cluster, cluster.workers[1], tmp_path)
     rds.start()
     moved = moved_to_rds(cluster, fresh, rds)
-    the_password_is_nowhere_else(cluster, moved)
+    passwords_are_nowhere_else(cluster, moved)
+    slurmdbd_has_rights_on_its_tables_alone(moved, rds)
     a_new_password_and_a_restart_are_survived(moved, rds)
+    who_logged_in_as_the_administrator_does_so_no_more(cluster, moved, rds)
     before = history(moved)
     last = replaced(cluster, moved, rds)
     assert cluster.script(last, files=files_of(cluster, rds)).wait(60) == 0, cluster.scripts[last.name].last_line
@@ -174,33 +177,83 @@ def moved_to_rds(cluster: Cluster, gone: Host, rds: Rds) -> Host:
     return fresh
 
 
-def the_password_is_nowhere_else(cluster: Cluster, head: Host) -> None:
-    conf = "/opt/slurm/etc/slurmdbd.conf"
-    assert output(head, f"stat -c '%a %U' {conf}") == "600 slurm\n"
-    # Without what slurmdbd.conf has a backslash before.
-    part = PASSWORD[6:20]
-    head.write("/root/part", part, mode=0o600)
+def settings_of(head: Host) -> dict[str, str]:
+    """What slurmdbd.conf says."""
+    lines = head.read(CONF).splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def passwords_are_nowhere_else(cluster: Cluster, head: Host) -> None:
+    assert output(head, f"stat -c '%a %U' {CONF}") == "600 slurm\n"
+    own = settings_of(head)["StoragePass"]
     places = "/etc /opt /run /var/lib/hyperpod /var/log /var/spool /tmp /fsx /proc/[0-9]*/cmdline /proc/[0-9]*/environ"
-    found = output(head, f"grep -rslFf /root/part {places} || true")
-    assert found.split() == [conf]
-    assert part not in "\n".join(cluster.scripts[head.name].lines)
+    # Without what slurmdbd.conf would have a backslash before.
+    for part, where in ((PASSWORD[6:20], []), (own, [CONF])):
+        head.write("/root/part", part, mode=0o600)
+        assert output(head, f"grep -rslFf /root/part {places} || true").split() == where
+        assert part not in "\n".join(cluster.scripts[head.name].lines)
+
+
+def slurmdbd_has_rights_on_its_tables_alone(head: Host, rds: Rds) -> None:
+    found = settings_of(head)
+    login = f"[client]\nuser={found['StorageUser']}\npassword={found['StoragePass']}\nhost={found['StorageHost']}\n"
+    head.write("/root/own.cnf", login, mode=0o600)
+    asked, tls = "mariadb --defaults-file=/root/own.cnf -BN", "--ssl-ca=/opt/hyperpod/lib/" + AUTHORITY
+    seen = output(head, f"{asked} {tls} -e 'SHOW DATABASES'").split()
+    assert seen == ["information_schema", "slurm_acct_db"]
+    # How people copy the history (docs/slurm-teams.md).
+    copy = (
+        f"mariadb-dump --defaults-file=/root/own.cnf {tls} --ssl-verify-server-cert --single-transaction slurm_acct_db"
+    )
+    assert "-- Dump completed" in output(head, f"{copy} | tail -n 1")
+    rds.execute("CREATE DATABASE slurmXacctXdb; CREATE TABLE slurmXacctXdb.one (number INT);")
+    for sql in ("SELECT * FROM slurmXacctXdb.one", "CREATE DATABASE other", "SELECT * FROM mysql.user"):
+        with pytest.raises(CheckFailed, match="denied"):
+            output(head, f"{asked} {tls} -e '{sql}'")
+    rds.execute("DROP DATABASE slurmXacctXdb; SET GLOBAL require_secure_transport = 0;")
+    with pytest.raises(CheckFailed, match="Access denied"):
+        output(head, f"{asked} --skip-ssl -e 'SELECT 1'")
+    rds.execute("SET GLOBAL require_secure_transport = 1;")
 
 
 def a_new_password_and_a_restart_are_survived(head: Host, rds: Rds) -> None:
-    before = history(head)
+    before, conf = history(head), head.read(CONF)
     schema = "SELECT default_character_set_name FROM information_schema.schemata WHERE schema_name = 'slurm_acct_db';"
     assert rds.execute(schema) == "utf8mb4\n"
     assert rds.execute("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'slurm_acct_db';") != "0\n"
     rds.password(PASSWORD[::-1])
-    with pytest.raises(CheckFailed):
-        history(head)
-    # What its timer does every minute.
-    output(head, "systemctl start hyperpod-accounting-password.service")
-    until("slurmdbd with a new password", lambda: str(history_of(head) == before), "True")
+    assert history(head) == before
     rds.restart()
     until("slurmdbd after a restart of the database", lambda: str(history_of(head) == before), "True")
+    output(head, "systemctl restart slurmdbd")
+    until("slurmdbd after a restart of its own", lambda: str(history_of(head) == before), "True")
+    assert head.read(CONF) == conf
     number = submit(head, "ada", 0, "-N1")
     until("a job after it", lambda: output(head, f"sacct -Xn -o state -j {number}"), "COMPLETED")
+
+
+def who_logged_in_as_the_administrator_does_so_no_more(cluster: Cluster, head: Host, rds: Rds) -> None:
+    """A controller of an earlier release: its slurmdbd has the administrator's password, and made its procedures."""
+    rds.password(PASSWORD)
+    rds.execute("DROP USER slurmdbd;")
+    own = settings_of(head)["StoragePass"]
+    was = head.read(CONF).replace("StorageUser=slurmdbd", "StorageUser=slurm")
+    was = was.replace(own, PASSWORD.replace("\\", "\\\\").replace("#", "\\#"))
+    head.write(CONF, was, mode=0o600, owner="slurm")
+    output(head, "systemctl restart slurmdbd")
+    until("slurmdbd as the administrator", lambda: str(bool(history_of(head))), "True")
+    definer = "SELECT DISTINCT definer FROM information_schema.routines WHERE routine_schema = 'slurm_acct_db';"
+    assert rds.execute(definer) == "slurm@%\n"
+    before = history(head)
+    run = cluster.script(head, files=files_of(cluster, rds))
+    assert run.wait(60) == 0, run.last_line
+    assert settings_of(head)["StorageUser"] == "slurmdbd"
+    assert settings_of(head)["StoragePass"] not in (own, PASSWORD)
+    until("slurmdbd as itself", lambda: str(history_of(head) == before), "True")
+    assert rds.execute(definer) == "slurmdbd@%\n"
+    # By a procedure (get_parent_limits).
+    output(head, "sacctmgr --immediate modify account guests set fairshare=7")
+    assert "7" in output(head, "sacctmgr -nP show assoc account=guests format=fairshare").split()
 
 
 # In the place of MariaDB's client: of the first copy that it is to bring it brings half, and hangs.
@@ -252,8 +305,8 @@ def who_has_no_job_stays_outside(cluster: Cluster, keys: Path) -> None:
 
 def nobody_else_reads_it(head: Host) -> None:
     assert "3306" not in output(head, "cat /proc/net/tcp /proc/net/tcp6 | awk '$4 == \"0A\" {print $2}'")
-    assert output(head, "stat -c '%a %U' /opt/slurm/etc/slurmdbd.conf") == "600 slurm\n"
-    assert "StoragePass" not in output(head, "cat /opt/slurm/etc/slurmdbd.conf")
+    assert output(head, f"stat -c '%a %U' {CONF}") == "600 slurm\n"
+    assert "StoragePass" not in head.read(CONF)
     with pytest.raises(CheckFailed, match="Access denied"):
         output(head, "mariadb slurm_acct_db -e 'show tables'", user="ada")
 
