@@ -1,10 +1,11 @@
-"""Writes what other files say into two pages: ``python -m docs.reference``.
+"""Writes what other files say into pages: ``python -m docs.reference``.
 
-docs/configuration.md gets the keys of Pulumi.yaml and the model, docs/troubleshooting.md the failures of stack/advice.
+docs/keys/ gets the keys of Pulumi.yaml and the model, docs/troubleshooting.md the failures of stack/advice.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,8 +14,11 @@ from components.documents import load
 from stack import advice
 
 ROOT = Path(__file__).parents[1]
-KEYS, FAILURES = ROOT / "docs" / "configuration.md", ROOT / "docs" / "troubleshooting.md"
-BEGIN = "<!-- From here on `make docs-reference` writes this page, from Pulumi.yaml and components/config/model.py. -->"
+KEYS, FAILURES = ROOT / "docs" / "keys", ROOT / "docs" / "troubleshooting.md"
+BEGIN = "<!-- `make docs-reference` writes this page, from Pulumi.yaml and components/config/model.py. -->"
+_PAGE = re.compile(r"docs/([\w-]+\.\w+)")
+# The page of the keys that are not part of another one.
+TOP = "README.md"
 MADE = "<!-- From here on `make docs-reference` writes this page, from stack/known/. -->"
 # Who reports a failure, as advice.ORIGINS names them, in the order in which people meet them.
 _ORIGINS = {
@@ -25,7 +29,6 @@ _ORIGINS = {
     "training": "PyTorch, NCCL, EFA, CUDA and Neuron",
     "project": "This project",
 }
-_HEAD = "| Key | Values | Default | Meaning | A change in a deployed stack |\n|---|---|---|---|---|"
 
 
 def found() -> tuple[Key, ...]:
@@ -33,13 +36,31 @@ def found() -> tuple[Key, ...]:
     return keys(load((ROOT / "Pulumi.yaml").read_text())["config"])
 
 
-def reference() -> str:
-    """The tables: one for the keys, and one for each key that has keys of its own."""
-    holders = [holder for key in found() for holder in (key, *key.below()) if holder.parts]
-    parts = ["## Keys", _table(found())]
-    for holder in holders:
-        parts += [f"## {holder.path}", _table(holder.parts)]
-    return "\n\n".join(parts) + "\n"
+def key_pages() -> dict[str, str]:
+    """A page for the keys of a stack, and one for each of them that holds others, by file name."""
+    pages = {TOP: _page("Keys of a stack", found())}
+    for top in (key for key in found() if key.parts):
+        pages[f"{top.name}.md"] = _page(top.path, (*top.below(),), top.meaning)
+    return pages
+
+
+def _page(title: str, of: Sequence[Key], *intro: str) -> str:
+    return "\n\n".join([f"# {title}", BEGIN, *map(_linked, intro), *map(_entry, of)]) + "\n"
+
+
+def _entry(key: Key) -> str:
+    """A key under a heading of its own: search finds it, and a phone shows its meaning without scrolling sideways."""
+    default = {"": "", "required": "none, it is required"}.get(key.default, f"`{key.default}`")
+    facts = {"Values": key.values, "Default": default, "A change": key.change}
+    listed = "\n".join(f"- {name}: {fact}" for name, fact in facts.items() if fact)
+    has_page = key.parts and "." not in key.path
+    more = f"Its keys: [{key.name}]({key.name}.md)." if has_page else ""
+    return "\n\n".join(part for part in (f"## `{key.path}`", _linked(key.meaning), listed, more) if part)
+
+
+def _linked(meaning: str) -> str:
+    """A text of the terminal whose files of docs/ are links."""
+    return _PAGE.sub(r"[\g<0>](../\1)", meaning)
 
 
 def failures() -> str:
@@ -63,18 +84,9 @@ def _failure(one: advice.Advice) -> str:
 def pages() -> dict[Path, str]:
     """Each page as it should be: what people have written on top, and what is made."""
     return {
-        KEYS: KEYS.read_text().split(BEGIN)[0] + f"{BEGIN}\n\n{reference()}",
+        **{KEYS / name: text for name, text in key_pages().items()},
         FAILURES: FAILURES.read_text().split(MADE)[0] + f"{MADE}\n\n{failures()}",
     }
-
-
-def _table(rows: Sequence[Key]) -> str:
-    return "\n".join([_HEAD, *map(_row, rows)])
-
-
-def _row(key: Key) -> str:
-    cells = [f"`{key.name}`", key.values or "see below", key.default, key.meaning, key.change]
-    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def text(wanted: Wanted) -> str:
     eks = wanted.orchestrator == "eks"
     title = f"{_TITLES[wanted.orchestrator]} + {ACCELERATORS[wanted.accelerator].title}"
     lines = [
-        f"# {title}. All keys: hyperpod explain. What a change does to a deployed stack: docs/configuration.md.",
+        f"# {title}. All keys: hyperpod explain. What a change does to a deployed stack: docs/keys/.",
         "config:",
         f"  aws:region: {wanted.region}",
         "  # Part of the names of buckets and roles. It stays.",
