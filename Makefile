@@ -85,10 +85,11 @@ golden: $(VENV)/.tests
 ## Build docs/ as a site in site/, for a server or to open site/index.html; a link that leads nowhere is an error
 docs: $(VENV)/.docs
 	$(BIN)/zensical build --strict
+	@echo "The site is in site/: open site/index.html"
 
-## Write the key reference of docs/configuration.md, from Pulumi.yaml and the typed model
+## Write docs/keys/ from Pulumi.yaml and the typed model, and docs/troubleshooting.md from stack/known/
 docs-reference: $(VENV)/.tests
-	$(BIN)/python -m docs.reference
+	$(BIN)/python -m tools.pages.reference
 
 ## Write operations/dashboards/json from operations/dashboards/boards
 dashboards: $(VENV)/.tests

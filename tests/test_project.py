@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from components.config import parse
-from docs import reference
 from rehearsal.account.kinds import KINDS
 from stack.clock import durations
 from tests.support import READY_STACKS, ROOT, plan
+from tools.pages import reference
 
 
 def test_pages_say_what_the_model_pulumi_yaml_and_the_advice_say() -> None:

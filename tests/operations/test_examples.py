@@ -16,8 +16,8 @@ from botocore import xform_name
 
 from components.config import ConfigError, parse
 from components.estimates.cost import estimate
-from docs import reference
 from tests.support import ROOT, config, project
+from tools.pages import reference
 
 PAGES = [str(path.relative_to(ROOT)) for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))]
 # A key of a stack's file in a block of code, and the lines that belong to it.

@@ -1,4 +1,4 @@
-"""Writes what other files say into pages: ``python -m docs.reference``.
+"""Writes what other files say into pages: ``python -m tools.pages.reference``.
 
 docs/keys/ gets the keys of Pulumi.yaml and the model, docs/troubleshooting.md the failures of stack/advice.
 """
@@ -13,7 +13,7 @@ from components.config.keys import Key, keys
 from components.documents import load
 from stack import advice
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 KEYS, FAILURES = ROOT / "docs" / "keys", ROOT / "docs" / "troubleshooting.md"
 BEGIN = "<!-- `make docs-reference` writes this page, from Pulumi.yaml and components/config/model.py. -->"
 _PAGE = re.compile(r"docs/([\w-]+\.\w+)")
