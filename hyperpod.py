@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from pathlib import Path
 
@@ -27,7 +28,10 @@ def main() -> int:
     # A command lives for seconds, and a rehearsal makes a million objects: looking for garbage would take a quarter.
     gc.set_threshold(1_000_000, 50)
     try:
-        from operations.cli import main as verbs
+        if "_HYPERPOD_COMPLETE" in os.environ:
+            from operations.completion import main as verbs
+        else:
+            from operations.cli import main as verbs
 
         return verbs()
     except ModuleNotFoundError as missing:

@@ -14,7 +14,7 @@ from rehearsal import cli as rehearsal
 from stack.command_line import new_app, run
 from stack.ending import run_to_its_end
 from stack.failures import Exit, Failure
-from stack.project import stack_names
+from stack.words import stack_names
 
 from . import console
 from .commands.accounts import accounts_command

@@ -10,7 +10,7 @@ from stack.command_line import complain, new_app
 from stack.command_line import run as run_words
 from stack.ending import run_to_its_end
 from stack.failures import bad_input
-from stack.project import stack_names
+from stack.words import stack_names
 
 from .commands import CANNOT_RUN, ROOT, deployment, drill, eks, nodes
 

@@ -12,6 +12,7 @@ from typing import Any
 from components.config import Config, ConfigError, is_kept_secret, kept_secret, mistyped, parse
 
 from .stack_file import Document, ProjectError, line_of, read, require_stack_file
+from .words import stack_names
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "string": str,
@@ -41,11 +42,6 @@ class Project:
         found = [(problem, line_of(self.lines, problem.key)) for problem in refused.problems]
         file = f"Pulumi.{self.stack}.yaml"
         return ConfigError([replace(one, where=f"{file}, line {line}") if line else one for one, line in found])
-
-
-def stack_names(folder: Path) -> list[str]:
-    """The stacks of a project that have a file."""
-    return sorted(path.name.split(".")[1] for path in folder.glob("Pulumi.*.yaml"))
 
 
 def _meant(stack: str, known: Sequence[str]) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 
 from components.config import ConfigError
 from components.estimates.cost import estimate
-from stack.project import stack_names
 from stack.stack_file import ProjectError
+from stack.words import stack_names
 
 from .. import console, target
 

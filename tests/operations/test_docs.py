@@ -37,7 +37,7 @@ _COMMAND = re.compile(r"(?:^ *|`|/|run: |&& |  )hyperpod ([^\n|`#<>]+)", re.M)
 def check(line: str) -> None:
     """A command is one that ``hyperpod`` takes: its verb, its options and their values; a page may leave words out."""
     words = shlex.split(line.split("   ")[0].strip().rstrip(".,;:)"))
-    if not words or words[0] in ("VERB", "--help", "--install-completion", "--version"):
+    if not words or words[0] in ("VERB", "--help", "--install-completion", "--show-completion", "--version"):
         return
     if words[0] == "rehearse":
         words = ["rehearse", *rehearsal.arranged(words[1:])]

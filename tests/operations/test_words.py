@@ -225,13 +225,6 @@ def test_a_module_that_cannot_be_loaded_ends_as_the_command_does(
     assert said == "Cancelled.\n" if code == Exit.CANCELLED else said.startswith("typer is missing in ")
 
 
-def test_the_shell_completes_verbs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, value in {"_HYPERPOD_COMPLETE": "complete_bash", "COMP_WORDS": "hyperpod de", "COMP_CWORD": "1"}.items():
-        monkeypatch.setenv(name, value)
-    assert cli.main([]) == 0
-    assert capsys.readouterr().out.split() == ["deploy", "destroy"]
-
-
 def test_nodes_are_asked_for_again_until_ctrl_c(
     aws: StubbedAws, on: Callable[[Aws], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,96 @@
+"""The verbs with their options, and the words that they take: what ``completion`` keeps in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from components.catalogue.accelerators import CATALOGUE
+from components.catalogue.regions import REGIONS
+from components.config.keys import keys
+from components.documents import load
+from stack import advice, command_line
+from stack.jobs.specs import JOBS
+
+from . import cli
+from .spending import types
+from .target import ROOT
+
+# What can stand for a parameter, by its placeholder or its name.
+_VALUES = {
+    "STACK": "stacks",
+    "OTHER": "stacks",
+    "GROUP": "groups",
+    "NODE": "nodes",
+    "NODE|GROUP": "nodes",
+    "leave_out": "nodes",
+    "KEY|CODE|TEXT": "keys",
+    "JOB": "jobs",
+    "TYPE": "types",
+    "TEXT": "types",
+    "region": "regions",
+}
+_STACK = {
+    "name": "stack_option", "opts": ["--stack", "-s"], "values": "stacks", "help": "The stack, wherever it is easiest.",
+    "flag": False, "many": False, "required": False, "hidden": False,
+}  # fmt: skip
+
+
+def described() -> dict[str, Any]:
+    """The whole command line, and the words that are the same for all stacks, each with its meaning."""
+    tree = _command(command_line.command(cli.app))
+    tree["params"] = [*tree["params"], _STACK]
+    schema = load((ROOT / "Pulumi.yaml").read_text())["config"]
+    every = [one for top in keys(schema) for one in (top, *top.below())]
+    return {
+        "tree": tree,
+        "words": {
+            "keys": [
+                *((one.path, one.meaning.partition(". ")[0]) for one in every),
+                *((one.code, one.title) for one in advice.known()),
+            ],
+            "jobs": [(name, one.title) for name, one in JOBS.items()],
+            "types": [(row.name, _told(row)) for row in CATALOGUE.values() if row.hyperpod],
+            "regions": [(name, "") for name, one in REGIONS.items() if one.hyperpod],
+        },
+    }
+
+
+def _told(row: Any) -> str:
+    return f"{types.accelerators(row)}, {types.price(row)} $/h" if row.accelerator else f"{types.price(row)} $/h"
+
+
+def _command(command: Any) -> dict[str, Any]:
+    found = {
+        "help": command.get_short_help_str(100),
+        "hidden": command.hidden,
+        "params": [_param(one) for one in command.params if not one.name.endswith("_completion")],
+    }
+    below: Mapping[str, Any] | None = getattr(command, "commands", None)
+    return found if below is None else {**found, "commands": {name: _command(one) for name, one in below.items()}}
+
+
+def _param(param: Any) -> dict[str, Any]:
+    option = param.param_type_name == "option"
+    return {
+        "name": param.name,
+        "opts": _spelt(param) if option else [],
+        "help": getattr(param, "help", "") or "",
+        "values": _values(param),
+        "flag": option and param.is_flag,
+        "many": param.multiple or param.nargs != 1,
+        "required": param.required and not option,
+        "hidden": bool(getattr(param, "hidden", False)),
+    }
+
+
+def _spelt(param: Any) -> list[str]:
+    """The option's names as a declaration has them, with what turns it off."""
+    return ["/".join([*param.opts, *param.secondary_opts])] if param.secondary_opts else list(param.opts)
+
+
+def _values(param: Any) -> str | Sequence[str] | None:
+    if choices := param.type_descriptor.choices:
+        return [str(one) for one in choices]
+    placeholder = (param.metavar or "").strip("[].")
+    return _VALUES.get(placeholder) or _VALUES.get(param.name)
