@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 # Keep compiled bytecode even if the environment disables it: without it, importing the packages takes 10 s.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: rehearse test test-fast test-slow test-metrics test-nodes test-kubernetes fuzz mutants check audit digests checkov sbom requirements format golden docs docs-reference dashboards pictures recording node-packages kubernetes-tools clean
+.PHONY: rehearse test test-fast test-slow test-metrics test-nodes test-kubernetes fuzz mutants check audit digests checkov sbom requirements format golden docs docs-reference pictures recording node-packages kubernetes-tools clean
 
 ## Bring a stack up and down in an embedded AWS account, then rehearse its nodes or Kubernetes objects: make rehearse STACK=eks-gpu ARGS="--report report.html"
 rehearse: $(VENV)/.ready
@@ -90,10 +90,6 @@ docs: $(VENV)/.docs
 ## Write docs/keys/ from Pulumi.yaml and the typed model, and docs/troubleshooting.md from stack/known/
 docs-reference: $(VENV)/.tests
 	$(BIN)/python -m tools.pages.reference
-
-## Write operations/dashboards/json from operations/dashboards/boards
-dashboards: $(VENV)/.tests
-	$(BIN)/python -m operations.dashboards.generate
 
 ## Renew the report's pictures in docs/pictures with Chromium, and let axe-core judge the pages, colours included
 pictures: $(VENV)/.tests

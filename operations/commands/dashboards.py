@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from stack.failures import bad_input
 
 from .. import console, target
-from ..dashboards.importing import TOKEN, Imported, import_dashboards
+from ..dashboards.importing import TOKEN, Imported, import_dashboards, write_dashboards
 
 
 def dashboards_command(
@@ -21,6 +22,9 @@ def dashboards_command(
     data_source: Annotated[
         str, typer.Option("--data-source", metavar="UID", help="Use a data source that Grafana has already.")
     ] = "",
+    write: Annotated[
+        Path | None, typer.Option("--write", metavar="FOLDER", help="Write their JSON there, and ask no Grafana.")
+    ] = None,
     as_json: console.Json = False,
 ) -> None:
     """Import a stack's dashboards into Grafana.
@@ -32,7 +36,15 @@ def dashboards_command(
     \b
       hyperpod dashboards slurm-gpu
       hyperpod dashboards slurm-gpu --url https://grafana.example.com
+      hyperpod dashboards slurm-gpu --write dashboards
     """
+    if write:
+        pages = write_dashboards(target.load(stack), write)
+        if as_json:
+            console.emit({"dashboards": pages})
+        else:
+            console.table("", ["dashboard", "file"], [(page.title, page.url) for page in pages])
+        return
     token = os.environ.get(TOKEN, "")
     if url and not token:
         raise bad_input(

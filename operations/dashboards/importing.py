@@ -5,9 +5,11 @@ A second import replaces what the first one made, and makes nothing twice.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -32,7 +34,7 @@ _INTERVAL = "30s"
 
 @dataclass(frozen=True)
 class Page:
-    """An imported dashboard."""
+    """An imported dashboard, by its address, or a written one, by its file."""
 
     title: str
     url: str
@@ -76,12 +78,30 @@ def _write(target: Target, grafana: Grafana, source: dict[str, Any] | None, exis
             raise bad_input(
                 f"Grafana has no data source with the uid {existing}", "its page in Grafana has it in its URL"
             )
+    from .boards import rendered  # Grafana's SDK: no other verb waits half a second for it
+
     grafana.ensure_folder(FOLDER_UID, FOLDER_TITLE)
     pages = []
     for one in of_stack(target.config.settings):
-        model = _opened_on(one.model(), source, target.cluster_name)
-        pages.append(Page(one.title, grafana.put_dashboard(model, FOLDER_UID)))
+        opened = _opened_on(rendered(one), source, target.cluster_name)
+        pages.append(Page(one.title, grafana.put_dashboard(opened, FOLDER_UID)))
     return Imported(grafana.url, source["uid"], pages)
+
+
+def write_dashboards(target: Target, folder: Path) -> list[Page]:
+    """Write the JSON of a stack's dashboards into a folder. Raises Failure where it cannot be written."""
+    from .boards import rendered
+
+    pages = []
+    for one in of_stack(target.config.settings):
+        path = folder / f"{one.name}.json"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(rendered(one), indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise bad_input(f"{path} cannot be written: {error.strerror}", "name another folder") from error
+        pages.append(Page(one.title, str(path)))
+    return pages
 
 
 def _opened_on(model: dict[str, Any], source: dict[str, Any], cluster: str) -> dict[str, Any]:

@@ -1,21 +1,17 @@
-"""Which dashboards there are, which of them a stack gets, and their JSON."""
+"""Which dashboards there are, and which of them a stack gets."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from components.config import Settings
 
-FOLDER = Path(__file__).with_name("json")
 TAG = "hyperpod"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shipped:
-    """A dashboard: its file's name, which is also the end of its fixed uid, its title, and what it is about.
+    """A dashboard: its name, which is also the end of its fixed uid, its title, and what it is about.
 
     ``orchestrator`` and ``accelerator`` name the stacks that get it; empty: all.
     """
@@ -30,15 +26,6 @@ class Shipped:
     def uid(self) -> str:
         """The same in every Grafana, so that links last and another import replaces it. At most 40 characters."""
         return f"{TAG}-{self.name}"
-
-    @property
-    def path(self) -> Path:
-        """Its JSON."""
-        return FOLDER / f"{self.name}.json"
-
-    def model(self) -> dict[str, Any]:
-        """Its JSON, read."""
-        return dict(json.loads(self.path.read_text(encoding="utf-8")))
 
     def fits(self, settings: Settings) -> bool:
         """Whether a stack has what it shows."""

@@ -8,7 +8,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "lifecycle"))
 
+import yaml
+
 from tests.golden import changes, files
+from tests.golden.dashboards import DIGESTS, digests
 from tests.golden.figures import FIGURES, given
 from tests.golden.jobs import JOBS, STACKS, rendered
 from tests.golden.nodes import CLUSTERS, NODES, Nodes, booted
@@ -71,8 +74,15 @@ def words() -> None:
     files.write(OPTIONS, options(), "What it can be told; `make golden` writes this file.")
 
 
+def dashboards() -> None:
+    """Build every dashboard and write its digest."""
+    text = yaml.safe_dump(digests(), sort_keys=False)
+    DIGESTS.write_text(f"# First digits of a SHA-256 of each dashboard's JSON; `make golden` writes this file.\n{text}")
+
+
 if __name__ == "__main__":
     words()
+    dashboards()
     jobs()
     nodes()
     figures()

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 import promql_parser as promql
 import pytest
 
+from operations.dashboards.boards import rendered
 from operations.dashboards.shipped import SHIPPED
 from tests.metrics.names import FOLDER, named, published, rows, selectors
 from tests.metrics.test_programs import ask, free_port, running
@@ -58,7 +59,7 @@ def read() -> Iterator[str]:
     """The exporter's metrics that rules and panels name."""
     table = {row["metric"] for row in rows(FOLDER / "published" / "node_exporter.csv")}
     queries = [rule["expr"] for variant in VARIANTS for rule in rules_of(variant)]
-    queries += [one.expr for page in SHIPPED for one in targets(page.model())]
+    queries += [one.expr for page in SHIPPED for one in targets(rendered(page))]
     for query in queries:
         for selector in selectors(promql.parse(query)):
             yield from (name for name in named(selector, published()) if name in table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from operations.dashboards.boards import rendered
 from operations.dashboards.shipped import BY_NAME
 from tests.metrics import cases
 from tests.metrics.fleet import BEGIN, CLUSTER, Fleet, Timeline
@@ -19,7 +20,7 @@ DEVICES = 16
 
 def query(board: str, panel: str, place: int = 0) -> str:
     """What a panel asks of the made-up fleet, with a label for answers that have none."""
-    found = [one.expr for one in targets(BY_NAME[board].model()) if one.panel == panel][place]
+    found = [one.expr for one in targets(rendered(BY_NAME[board])) if one.panel == panel][place]
     return f'label_replace({found.replace(shown.CLUSTER, CLUSTER)}, "answer", "here", "", "")'
 
 

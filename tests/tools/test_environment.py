@@ -23,8 +23,6 @@ from tools import environment
 # Folders of code that people run, and modules that are theirs.
 PRODUCT = ("components", "stack", "operations", "rehearsal")
 OWN = {*PRODUCT, "hyperpod", "hyperpod_node", "hyperpod_commands", "training"}
-# It writes operations/dashboards/json, and runs only in development.
-DEVELOPMENT = ("operations/dashboards/boards/", "operations/dashboards/generate.py", "operations/dashboards/panels.py")
 # What only a simulated node's own Python imports: `make node-packages` installs it.
 ON_NODES = ("rehearsal/nodes/stubs/",)
 # What verbs answer without an account, beside their help: exit code 0, or 3 where the answer needs credentials.
@@ -57,7 +55,7 @@ def locked(name: str) -> set[str]:
 
 def product_files() -> Iterator[str]:
     tracked = subprocess.check_output(["git", "ls-files", *PRODUCT, "hyperpod.py", "__main__.py"], cwd=ROOT, text=True)
-    return (name for name in tracked.split() if name.endswith(".py") and not name.startswith((*DEVELOPMENT, *ON_NODES)))
+    return (name for name in tracked.split() if name.endswith(".py") and not name.startswith(ON_NODES))
 
 
 def test_what_the_program_and_its_verbs_import_is_what_people_install() -> None:
@@ -88,7 +86,7 @@ def test_the_locked_packages_are_for_the_oldest_python_that_the_project_takes() 
 
 def test_people_install_no_tools_of_tests_and_of_the_site() -> None:
     ours = locked("requirements.txt")
-    assert not ours & {"pytest", "hypothesis", "mypy", "ruff", "uv", "zensical", "grafana-foundation-sdk", "checkov"}
+    assert not ours & {"pytest", "hypothesis", "mypy", "ruff", "uv", "zensical", "checkov"}
     assert ours < locked("requirements-dev.txt")
     assert locked("requirements-docs.txt") < locked("requirements-dev.txt")
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from typing import Any
 
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
+from ..shipped import Shipped
 from .cluster import overview
 from .cost import cost
 from .gpu import gpu, gpu_health
@@ -27,3 +31,8 @@ BOARDS: Mapping[str, Callable[[], Dashboard]] = {
     "training": training,
     "cost": cost,
 }
+
+
+def rendered(shipped: Shipped) -> dict[str, Any]:
+    """A dashboard's JSON, as Grafana imports it."""
+    return dict(json.loads(json.dumps(BOARDS[shipped.name](), cls=JSONEncoder, sort_keys=True)))

@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from PIL import Image
 
+from operations.dashboards.boards import rendered
 from operations.dashboards.shipped import BY_NAME, SHIPPED, Shipped
 from tests.operations.dashboards.fleet import END, Fleet
 from tests.operations.dashboards.prometheus import Prometheus, Target, names, serving, targets
@@ -60,7 +61,7 @@ def _scaled(value: float, step: int, prefixes: Sequence[str]) -> str:
 
 def draw(shipped: Shipped, prometheus: Prometheus, path: Path) -> None:
     """One dashboard as a PNG."""
-    model = shipped.model()
+    model = rendered(shipped)
     asked: dict[int, list[tuple[Target, list[dict[str, Any]]]]] = {}
     for panel in model["panels"]:
         found = targets({**model, "panels": [panel]})
@@ -228,7 +229,7 @@ def main(words: Sequence[str]) -> None:
     """Draw the pictures that are shown, or all into a folder."""
     folder = Path(words[1]) if words[:1] == ["--all"] else PICTURES
     chosen = SHIPPED if words else [BY_NAME[name] for name in SHOWN]
-    wanted = names(target.expr for one in chosen for target in targets(one.model()))
+    wanted = names(target.expr for one in chosen for target in targets(rendered(one)))
     with tempfile.TemporaryDirectory() as place, serving(_FLEET.text(wanted), Path(place)) as prometheus:
         for one in chosen:
             draw(one, prometheus, folder / f"dashboard-{one.name}.png")

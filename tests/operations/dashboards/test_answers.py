@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from operations.dashboards.boards import rendered
 from operations.dashboards.shipped import BY_NAME, SHIPPED, Shipped
 from tests.operations.dashboards.fleet import Fleet
 from tests.operations.dashboards.prometheus import Prometheus, Target, names, serving, targets
@@ -26,14 +27,14 @@ _M5 = 0.461
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """Three workers with four GPUs each: the first half free, the second ill, the third gone for twenty minutes."""
-    wanted = names(target.expr for one in SHIPPED for target in targets(one.model()))
+    wanted = names(target.expr for one in SHIPPED for target in targets(rendered(one)))
     with serving(Fleet().text(wanted), tmp_path_factory.mktemp("prometheus")) as found:
         yield found
 
 
 @pytest.mark.parametrize("shipped", SHIPPED, ids=lambda one: one.name)
 def test_no_panel_is_empty_and_every_legend_is_filled(shipped: Shipped, prometheus: Prometheus) -> None:
-    asked = list(targets(shipped.model()))
+    asked = list(targets(rendered(shipped)))
     assert asked
     for target in asked:
         found = prometheus.ask(target)
@@ -45,7 +46,7 @@ def test_no_panel_is_empty_and_every_legend_is_filled(shipped: Shipped, promethe
 
 def ask(prometheus: Prometheus, board: str, panel: str, place: int = 0) -> dict[str, float]:
     """The latest values of a panel, by node or by what else names a series."""
-    found = [one for one in targets(BY_NAME[board].model()) if one.panel == panel][place]
+    found = [one for one in targets(rendered(BY_NAME[board])) if one.panel == panel][place]
     return {name(one["metric"]): latest(one) for one in prometheus.ask(found)}
 
 
@@ -64,7 +65,7 @@ def test_the_overview_names_who_is_lost_idle_and_ill(prometheus: Prometheus) -> 
 
 
 def test_gpu_health_names_the_one_gpu(prometheus: Prometheus) -> None:
-    (found,) = (one for one in targets(BY_NAME["gpu-health"].model()) if one.panel == "XIDs in the exporter's window")
+    (found,) = (one for one in targets(rendered(BY_NAME["gpu-health"])) if one.panel == "XIDs in the exporter's window")
     assert [one["metric"] for one in prometheus.ask(found)] == [{"node": "workers-2", "gpu": "1", "xid": "94"}]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -276,3 +277,18 @@ def test_a_deployment_without_a_grafana_imports_nothing(
     on(monkeypatch, aws)
     code, _, err = run(capsys, "deploy", "dev", "--yes")
     assert (code, "ashboards" in err) == (Exit.GOOD, False)
+
+
+def test_the_json_can_be_written_for_a_grafana_that_is_provisioned_from_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capsys, "dashboards", "dev", "--write", str(tmp_path / "made"), "--json")
+    assert code == Exit.GOOD
+    files = [Path(page["url"]) for page in json.loads(out)["dashboards"]]
+    assert {path.name for path in files} >= {"overview.json", "slurm.json"}
+    assert "kubernetes.json" not in {path.name for path in files}
+    assert {json.loads(path.read_text())["uid"] for path in files} == {f"hyperpod-{path.stem}" for path in files}
+    (tmp_path / "file").write_text("")
+    code, _, err = run(capsys, "dashboards", "dev", "--write", str(tmp_path / "file"))
+    assert code == Exit.BAD_INPUT
+    assert "cannot be written" in err
