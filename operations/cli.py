@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -14,6 +15,8 @@ from rehearsal import cli as rehearsal
 from stack.command_line import new_app, run
 from stack.ending import run_to_its_end
 from stack.failures import Exit, Failure
+from stack.jobs.specs import JOBS
+from stack.manner import MANNER, Output
 from stack.words import stack_names
 
 from . import console
@@ -48,7 +51,6 @@ from .commands.status import status_command
 from .commands.types import types_command
 from .commands.usage import usage_command
 from .commands.validate import validate_command
-from .manner import MANNER, Output
 from .target import ROOT
 
 EXIT_CODES = (
@@ -147,9 +149,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_to_its_end(lambda: _run(words), complain, lambda: _stack(own))
 
 
+def _as_now(words: list[str]) -> list[str]:
+    """The words as verbs take them now. What was spelt otherwise in earlier releases goes on working."""
+    verb, rest = words[:1], words[1:]
+    if verb == ["job"] and rest and rest[0] in JOBS:
+        own = [] if {"-s", "--stack"} & {*rest} else rest[1:]
+        named = next((word for word in own if word in stack_names(ROOT)), "")
+        others = [word for word in rest if word != named]
+        return ["job", "print", *([named] if named else []), *others]
+    if verb in (["benchmark"], ["find-slow-node"]):
+        return [*verb, *(re.sub(r"^-n(?=\d*$)", "-N", word) for word in rest)]
+    return words
+
+
 def _run(words: list[str]) -> int:
     try:
-        words = MANNER.take(words)
+        words = _as_now(MANNER.take(words))
         if words[:1] == ["rehearse"]:
             words = ["rehearse", *rehearsal.arranged(words[1:])]
         return run(app, words or ["--help"], "hyperpod", stack_names(ROOT))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, is_dataclass
@@ -10,15 +9,13 @@ from datetime import date, datetime
 from typing import Annotated, Any, Literal
 
 import typer
-import yaml
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from stack import command_line
 from stack.failures import Failure, bad_input
-
-from .manner import MANNER
+from stack.manner import MANNER, text_of
 
 # Used by every verb.
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -48,10 +45,7 @@ def progress() -> Console:
 
 def emit(document: Any) -> None:
     """A result for machines."""
-    text = json.dumps(document, indent=2, default=_plain)
-    if MANNER.output == "yaml":
-        text = yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True).rstrip()
-    print(text)
+    print(text_of(document, _plain))
 
 
 def _plain(value: Any) -> Any:

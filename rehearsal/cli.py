@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from stack.command_line import complain, new_app
 from stack.command_line import run as run_words
 from stack.ending import run_to_its_end
 from stack.failures import bad_input
+from stack.manner import MANNER
 from stack.words import stack_names
 
 from .commands import CANNOT_RUN, ROOT, deployment, drill, eks, nodes
@@ -36,14 +38,17 @@ def _introduction() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit code; a failure is one message, never a traceback."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    return run_to_its_end(
-        lambda: run_words(app, arranged(words), "hyperpod rehearse", stack_names(ROOT)), complain, lambda: "STACK"
-    )
+
+    def work() -> int:
+        return run_words(app, arranged(MANNER.take(words)), "hyperpod rehearse", stack_names(ROOT))
+
+    return run_to_its_end(work, complain, lambda: "STACK")
 
 
 def arranged(words: Sequence[str]) -> list[str]:
     """The words with a command first, ``deployment`` where none is named, and each --then as one word."""
     names = [command.name for command in app.registered_commands if command.name]
+    words = _written(words)
     if words and words[0] in {*names, "-h", "--help"}:
         return _folded(words)
     if words and (near := difflib.get_close_matches(words[0], names, n=1)) and words[0] not in stack_names(ROOT):
@@ -51,6 +56,16 @@ def arranged(words: Sequence[str]) -> list[str]:
     if later := next((word for word in words if word in names), None):
         raise bad_input(f"put the options of {later} after the word {later}")
     return _folded(["deployment", *words])
+
+
+def _written(words: Sequence[str]) -> list[str]:
+    """The words with --write FILE for --json FILE, which it once was; a dash is standard output."""
+    written = [part for word in words for part in (["--json", word[7:]] if word.startswith("--json=") else [word])]
+    for place, (word, file) in enumerate(pairwise(written)):
+        if word == "--json" and (file == "-" or not file.startswith("-")) and file not in stack_names(ROOT):
+            written[place : place + 2] = ["--json"] if file == "-" else ["--write", file]
+            break
+    return written
 
 
 def _folded(words: Iterable[str]) -> list[str]:

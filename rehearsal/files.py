@@ -12,6 +12,7 @@ from rich.console import Console
 
 from stack import files
 from stack.failures import bad_input
+from stack.manner import MANNER, text_of
 
 STANDARD_OUTPUT = Path("-")
 # A report of the largest ready stack has 0.6 MB, its JSON 0.3 MB.
@@ -23,9 +24,14 @@ def console_beside(result: Path | None) -> Console:
     return Console(stderr=result == STANDARD_OUTPUT)
 
 
+def progress_beside(result: Path | None) -> Console:
+    """The same for what goes on meanwhile; it shows nothing with -q."""
+    return Console(stderr=result == STANDARD_OUTPUT, quiet=MANNER.quiet)
+
+
 def check_files(report: Path | None, result: Path | None) -> None:
     """Refuse a file that cannot be written, before the rehearsal instead of after it. Raises Failure."""
-    for option, path in (("--report", report), ("--json", result)):
+    for option, path in (("--report", report), ("--write", result)):
         if path and path != STANDARD_OUTPUT:
             _check(option, path)
 
@@ -49,9 +55,8 @@ def _check(option: str, path: Path) -> None:
 
 
 def write(found: Mapping[str, Any], result: Path | None) -> None:
-    """Write the JSON where ``--json`` says."""
-    text = json.dumps(found, indent=2)
+    """Print the result, or write it where ``--write`` says."""
     if result == STANDARD_OUTPUT:
-        print(text)
+        print(text_of(found))
     elif result:
-        files.write(result, text + "\n")
+        files.write(result, json.dumps(found, indent=2) + "\n")

@@ -22,6 +22,7 @@ from .words import VARIABLE, stack_first, verb_of
 
 # Typer's and pydantic's words, and shorter ones.
 _OTHER_WORDS = {
+    r"No such option: --json.*": "this command has no result that -o or --json could change",
     r" \(Possible options.*| Did you mean.*": "",
     r"Input should be a valid integer.*": "not a whole number",
     r"Input should be greater than or equal to": "at least",

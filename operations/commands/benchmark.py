@@ -24,7 +24,8 @@ def benchmark_command(
         ),
     ] = None,
     nodes: Annotated[
-        int | None, typer.Option("--nodes", "-n", min=1, help="Number of workers. Default: all of the first group.")
+        int | None,
+        typer.Option("--nodes", "-N", metavar="N", min=1, help="Number of workers. Default: all of the first group."),
     ] = None,
     timeout: Annotated[float, typer.Option("--timeout", help="Time limit of the test itself, in seconds.")] = 1800,
     output: Annotated[

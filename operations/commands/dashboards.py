@@ -23,7 +23,7 @@ def dashboards_command(
         str, typer.Option("--data-source", metavar="UID", help="Use a data source that Grafana has already.")
     ] = "",
     write: Annotated[
-        Path | None, typer.Option("--write", metavar="FOLDER", help="Write their JSON there, and ask no Grafana.")
+        Path | None, typer.Option("--write", "-w", metavar="FOLDER", help="Write their JSON there, and ask no Grafana.")
     ] = None,
     as_json: console.Json = False,
 ) -> None:

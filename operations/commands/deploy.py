@@ -11,12 +11,12 @@ import typer
 from operations.deployment.rehearse import rehearsed
 from stack.advice import REHEARSE_AGAIN, next_step
 from stack.failures import Exit, Failure
+from stack.manner import MANNER
 
 from .. import console, target
 from ..deployment import beforehand, deploy, preconditions
 from ..deployment.engines import Engine, open_stack
 from ..kubernetes import governance
-from ..manner import MANNER
 from ..target import Target
 from . import deployed
 from .deploy_report import document, number, show, show_inputs, show_plan

@@ -62,7 +62,9 @@ def init_command(
     zone: Annotated[
         str | None, typer.Option("--zone", metavar="ID", help="Zone id of the workers, as usw2-az2.")
     ] = None,
-    nodes: Annotated[int | None, typer.Option("--nodes", min=1, metavar="N", help="Workers. [default: 2]")] = None,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", "-N", min=1, metavar="N", help="Workers. [default: 2]")
+    ] = None,
     budget: Annotated[
         float | None, typer.Option("--budget", metavar="USD", help="Instead of --nodes: as many as fit, $ an hour.")
     ] = None,

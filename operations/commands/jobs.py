@@ -19,7 +19,7 @@ from stack.jobs.render import resumes
 from stack.jobs.specs import JOBS
 
 from .. import console, target
-from .running_jobs import api_of, cancel_command, list_command, logs_command, rendered
+from .running_jobs import Name, api_of, cancel_command, list_command, logs_command, rendered
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,12 @@ class Choices:
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="A team's namespace (default: the first team's).")
     ] = None
-    nodes: Annotated[int | None, typer.Option("--nodes", "-N", help="Number of nodes (default: all of the group).")] = (
-        None
-    )
-    group: Annotated[str | None, typer.Option("--group", help="Worker group (default: the first).")] = None
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", "-N", metavar="N", help="Number of nodes (default: all of the group).")
+    ] = None
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", metavar="GROUP", help="Worker group (default: the first).")
+    ] = None
     devices: Annotated[
         int | None, typer.Option("--devices", help="GPUs or Trainium chips per node (default: all).")
     ] = None
@@ -66,14 +68,20 @@ def _with_choices(command: Callable[..., None]) -> Callable[..., None]:
 
 _TIMEOUT_SECONDS = 3600
 
+_WIDEST = max(map(len, JOBS))
 job_app = typer.Typer(
-    help="""Run jobs on an EKS stack's nodes, and look after them.
-
-    \b
-      hyperpod job nanogpt eks-gpu    print it, for kubectl apply -f -
-      hyperpod job run eks-gpu nanogpt
-      hyperpod job list eks-gpu
-    """,
+    help="\n".join(
+        (
+            "Run jobs on an EKS stack's nodes, and look after them.",
+            "\n\b",
+            "  hyperpod job run eks-gpu nanogpt",
+            "  hyperpod job print eks-gpu nanogpt | kubectl apply -f -",
+            "  hyperpod job list eks-gpu",
+            "\n\b",
+            "Jobs:",
+            *(f"  {name:{_WIDEST}}  {job.title}" for name, job in JOBS.items()),
+        )
+    ),
     add_completion=False,
 )
 
@@ -96,25 +104,19 @@ def _rendered(
     return chosen, rendered(name, chosen.config, **vars(choices), deadline=deadline)
 
 
-def _printer(name: str) -> Callable[..., None]:
-    def command(stack: console.Stack, choices: Choices, as_json: console.Json = False) -> None:
-        _, objects = _rendered(stack, name, choices)
-        if as_json:
-            console.emit(objects)
-        else:
-            print(yaml.dump_all(objects, Dumper=_Manifests, sort_keys=False), end="")
+@job_app.command("print")
+@_with_choices
+def print_command(stack: console.Stack, name: Name, choices: Choices, as_json: console.Json = False) -> None:
+    """Print a job's objects, for kubectl apply.
 
-    stack_for_it = f"eks-{next(iter(JOBS[name].images))}"
-    command.__doc__ = (
-        f"Print {name}: {JOBS[name].title.removesuffix('?')}.\n\n"
-        f"\b\n  hyperpod job {name} {stack_for_it} --nodes 2 | kubectl apply -f -"
-    )
-    return _with_choices(command)
-
-
-for _job in JOBS:
-    # Typer would cut the first sentence of the help short.
-    job_app.command(_job, short_help=JOBS[_job].title)(_printer(_job))
+    \b
+      hyperpod job print eks-gpu nanogpt --nodes 2 | kubectl apply -f -
+    """
+    _, objects = _rendered(stack, name, choices)
+    if as_json:
+        console.emit(objects)
+    else:
+        print(yaml.dump_all(objects, Dumper=_Manifests, sort_keys=False), end="")
 
 
 job_app.command("list")(list_command)
@@ -126,7 +128,7 @@ job_app.command("cancel")(cancel_command)
 @_with_choices
 def run_command(
     stack: console.Stack,
-    name: Annotated[str, typer.Argument(metavar="JOB", help=f"One of {', '.join(JOBS)}.")],
+    name: Name,
     choices: Choices,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the log until the job ends.")] = True,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the job's objects after it ends.")] = False,

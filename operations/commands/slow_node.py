@@ -17,7 +17,8 @@ from ..cluster import slow_node
 def find_slow_node_command(
     stack: console.Stack,
     nodes: Annotated[
-        int | None, typer.Option("--nodes", "-n", min=2, help="Number of workers. Default: all of the first group.")
+        int | None,
+        typer.Option("--nodes", "-N", metavar="N", min=2, help="Number of workers. Default: all of the first group."),
     ] = None,
     timeout: Annotated[
         float | None, typer.Option("--timeout", help="Seconds for each pair on Slurm (180), for the job on EKS (3600).")

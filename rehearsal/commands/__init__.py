@@ -13,8 +13,11 @@ import typer
 from rich.console import Console
 
 from components.config import Config
-from stack.failures import Exit
+from stack.failures import Exit, bad_input
+from stack.manner import MANNER
 from stack.project import Project, checked, load_project
+
+from ..files import STANDARD_OUTPUT
 
 if TYPE_CHECKING:
     from ..checks import Findings
@@ -31,14 +34,16 @@ Set = Annotated[
     list[str] | None,
     typer.Option(
         "--config",
+        "-c",
         metavar="KEY=VALUE",
         help="Set a key as `pulumi config set` does, for this run only; lists and objects as JSON. Repeatable.",
     ),
 ]
 Report = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write an HTML report.", dir_okay=False)]
-Json = Annotated[
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Write = Annotated[
     Path | None,
-    typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.", dir_okay=False),
+    typer.Option("--write", "-w", metavar="FILE", help="Write the result as JSON to FILE.", dir_okay=False),
 ]
 
 
@@ -55,8 +60,15 @@ def announce(console: Console, what: str, stack: str, config: Config, where: str
 
 
 def note(line: str) -> None:
-    """A line beside the result."""
-    Console(stderr=True).print(line, soft_wrap=True)
+    """A line beside the result; nothing with -q."""
+    Console(stderr=True, quiet=MANNER.quiet).print(line, soft_wrap=True)
+
+
+def result_file(as_json: bool, file: Path | None) -> Path | None:
+    """Where the result goes as JSON. Raises Failure for two places."""
+    if as_json and file:
+        raise bad_input("--json prints the result, and --write writes it to a file", "leave one out")
+    return STANDARD_OUTPUT if as_json else file
 
 
 def end(outcome: Findings) -> None:

@@ -17,11 +17,12 @@ from components.config import Config
 from stack.command_line import wrapped
 from stack.failures import Exit, Failure, bad_input
 from stack.interrupts import Interrupted, interruptible
+from stack.manner import MANNER
 from stack.project import Project
 from stack.stack_file import ProjectError
 
-from ..files import STANDARD_OUTPUT, check_files, console_beside, write
-from . import ROOT, Engine, Json, Report, Set, Stack, announce, load, note
+from ..files import STANDARD_OUTPUT, check_files, console_beside, progress_beside, write
+from . import ROOT, Engine, Json, Report, Set, Stack, Write, announce, load, note, result_file
 
 if TYPE_CHECKING:
     from ..account import Account
@@ -85,7 +86,8 @@ def deployment_command(
     ] = False,
     report: Report = None,
     show: Annotated[bool, typer.Option("--open", help="Open the report in the browser, when it is written.")] = False,
-    result: Json = None,
+    as_json: Json = False,
+    result: Write = None,
 ) -> None:
     """Rehearse a stack's deployment in an embedded AWS account.
 
@@ -98,6 +100,7 @@ def deployment_command(
       hyperpod rehearse dev --fail hyperpod-cluster=capacity
       hyperpod rehearse slurm-gpu --then hyperpod:size=large --report out.html
     """
+    result = result_file(as_json, result)
     project, chosen = load(stack, config)
     if to and (then or config):
         raise bad_input("--to takes the other file as it is: leave out --then and --config")
@@ -106,7 +109,7 @@ def deployment_command(
     steps = _steps(stack, config, then, to)
     check_files(report, result)
     if serve and (keep_up or report or result):
-        raise bad_input("--serve ends with Ctrl-C and has no result: leave out --keep-up, --report and --json")
+        raise bad_input("--serve ends with Ctrl-C and has no result: leave out --keep-up, --report, --write and --json")
     if engine == "pulumi" and (keep_up or report):
         raise bad_input(
             "--keep-up and --report are for the embedded engine, which knows AWS's times",
@@ -119,8 +122,8 @@ def deployment_command(
             "--then and --to are for the embedded engine, which knows AWS's times; for changes on the Pulumi engine "
             "use --serve"
         )
-    console = console_beside(result)
-    announce(console, "", stack, chosen, ", in an embedded AWS account")
+    console, meanwhile = console_beside(result), progress_beside(result)
+    announce(meanwhile, "", stack, chosen, ", in an embedded AWS account")
     # Imported only once the configuration is valid.
     from ..account import Account
     from ..engines.program import ProgramError
@@ -142,12 +145,12 @@ def deployment_command(
             keep_serving(project, account, console)
         if engine == "pulumi":
             prepare(account, chosen)
-            _on_real_engine(project, account, console, result)
+            _on_real_engine(project, account, console, meanwhile, result)
             if everything:
                 raise typer.Exit(the_rest(stack, chosen, config, result))
             return
         try:
-            with Progress(console) as progress:
+            with Progress(meanwhile) as progress:
                 outcome = rehearse(
                     project,
                     chosen,
@@ -183,7 +186,7 @@ def the_rest(stack: str, chosen: Config, config: Sequence[str] | None, result: P
     """Rehearse the stack's nodes or Kubernetes objects, in a process of their own. Returns its exit code."""
     which = "nodes" if chosen.settings.orchestrator == "slurm" else "eks"
     keys = [word for key in config or () for word in ("--config", key)]
-    words = [sys.executable, "-m", "rehearsal", which, stack, "--if-possible", *keys]
+    words = [sys.executable, "-m", "rehearsal", which, stack, "--if-possible", *keys, *(["-q"] if MANNER.quiet else [])]
     console_beside(result).print()
     return subprocess.run(
         words, cwd=ROOT, stdout=sys.stderr if result == STANDARD_OUTPUT else None, check=False
@@ -221,11 +224,13 @@ def _exit_code(outcome: Outcome) -> Exit:
     return Exit.GOOD
 
 
-def _on_real_engine(project: Project, account: Account, console: Console, result: Path | None) -> None:
+def _on_real_engine(
+    project: Project, account: Account, console: Console, meanwhile: Console, result: Path | None
+) -> None:
     """Run the same stack with the Pulumi CLI, with its state in a temporary folder and the account as its providers."""
     from ..engines.real import rehearse_on_real_engine
 
-    run = rehearse_on_real_engine(project, account, lambda line: console.out(line, highlight=False))
+    run = rehearse_on_real_engine(project, account, lambda line: meanwhile.out(line, highlight=False))
     for warning in run.warnings:
         console.print(f"Warning: {warning}", style="yellow", markup=False, soft_wrap=True)
     write(run.as_json() | {"stack": project.stack}, result)

@@ -9,8 +9,8 @@ import typer
 from stack.failures import Exit
 from stack.interrupts import interruptible
 
-from ..files import check_files, console_beside, write
-from . import Json, Set, Stack, load
+from ..files import check_files, console_beside, progress_beside, write
+from . import Json, Set, Stack, Write, load, result_file
 
 EPILOG = "Exit code: 0 every drill that this machine can hold passed, 1 otherwise, 2 bad input, 130 Ctrl-C."
 
@@ -19,7 +19,8 @@ def drill_command(
     stack: Stack = "dev",
     config: Set = None,
     only: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Hold this drill alone. Repeatable.")] = None,
-    result: Json = None,
+    as_json: Json = False,
+    result: Write = None,
 ) -> None:
     """Break a stack on purpose, one fault at a time, and recover it.
 
@@ -28,12 +29,14 @@ def drill_command(
 
     \b
       hyperpod rehearse drill dev
-      hyperpod rehearse drill eks-gpu --only capacity --json drills.json
+      hyperpod rehearse drill eks-gpu --only capacity --write drills.json
     """
+    result = result_file(as_json, result)
     check_files(None, result)
-    from ..drills.show import hold
+    from ..drills.show import hold, table
 
     with interruptible():
-        outcome = hold(*load(stack, config), only or (), console_beside(result))
+        outcome = hold(*load(stack, config), only or (), progress_beside(result))
+    console_beside(result).print(table(outcome))
     write(outcome.as_json(), result)
     raise typer.Exit(Exit.GOOD if outcome.passed else Exit.FAILED)

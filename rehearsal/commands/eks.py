@@ -13,8 +13,8 @@ from stack.command_line import called
 from stack.failures import bad_input
 from stack.interrupts import interruptible
 
-from ..files import check_files, console_beside, write
-from . import Engine, Json, Set, Stack, announce, end, load, note
+from ..files import check_files, console_beside, progress_beside, write
+from . import Engine, Json, Set, Stack, Write, announce, end, load, note, result_file
 
 
 def eks_command(
@@ -25,7 +25,8 @@ def eks_command(
         Engine, typer.Option(help="pulumi: the real CLI with the real pulumi-eks and pulumi-kubernetes plugins.")
     ] = "embedded",
     cycles: Annotated[int, typer.Option(min=1, metavar="N", help="Times up and down.")] = 2,
-    result: Json = None,
+    as_json: Json = False,
+    result: Write = None,
     if_possible: Annotated[
         bool,
         typer.Option(
@@ -43,7 +44,7 @@ def eks_command(
 
     \b
       hyperpod rehearse eks eks-gpu
-      hyperpod rehearse eks eks-trainium --cycles 1 --json result.json
+      hyperpod rehearse eks eks-trainium --cycles 1 --write result.json
     """
     project, chosen = load(stack, config)
     if chosen.settings.orchestrator != "eks":
@@ -52,10 +53,11 @@ def eks_command(
         raise bad_input(f"stack {stack} runs Slurm", f"hyperpod rehearse nodes {stack}")
     from ..kubernetes import network
 
+    result = result_file(as_json, result)
     check_files(None, result)
-    console = console_beside(result)
+    console, meanwhile = console_beside(result), progress_beside(result)
     if not network.isolated():
-        announce(console, "Kubernetes of ", stack, chosen)
+        announce(meanwhile, "Kubernetes of ", stack, chosen)
     from ..kubernetes import binaries
     from ..kubernetes.control_plane import ControlPlane
     from ..kubernetes.nodes import names_of
@@ -75,7 +77,7 @@ def eks_command(
         raise bad_input(why)
     try:
         # Building the programs needs the network; the run itself does not.
-        found = binaries.find_all(console)
+        found = binaries.find_all(meanwhile)
     except binaries.Missing as programs:
         raise bad_input(str(programs)) from None
     if not network.isolated():
@@ -84,7 +86,7 @@ def eks_command(
     outcome, began = Outcome(stack=stack), time.monotonic()
     with interruptible():
         plane = ControlPlane(found, names_of(chosen))
-        run(project, chosen, outcome, console, plane, cycles=cycles, engine=engine)
+        run(project, chosen, outcome, meanwhile, plane, cycles=cycles, engine=engine)
     console.print(ending(outcome, time.monotonic() - began), soft_wrap=not console.is_terminal)
     write(outcome.as_json(), result)
     end(outcome)

@@ -10,10 +10,10 @@ import typer
 from stack.failures import bad_input
 from stack.interrupts import interruptible
 
-from ..files import check_files, console_beside, write
+from ..files import check_files, console_beside, progress_beside, write
 from ..nodes.slurm_packages import DEFAULT as DEFAULT_SLURM
 from ..nodes.slurm_packages import ReleaseName
-from . import Json, Report, Set, Stack, announce, end, load, note
+from . import Json, Report, Set, Stack, Write, announce, end, load, note, result_file
 
 
 def nodes_command(
@@ -26,7 +26,8 @@ def nodes_command(
         ReleaseName, typer.Option(help="Which release of Slurm: HyperPod's, or the next one.")
     ] = DEFAULT_SLURM,
     report: Report = None,
-    result: Json = None,
+    as_json: Json = False,
+    result: Write = None,
     if_possible: Annotated[
         bool,
         typer.Option(
@@ -48,8 +49,9 @@ def nodes_command(
     """
     from ..nodes import requirements
 
+    result = result_file(as_json, result)
     check_files(report, result)
-    console = console_beside(result)
+    console, meanwhile = console_beside(result), progress_beside(result)
     project, chosen = load(stack, config)
     if if_possible and chosen.settings.orchestrator != "slurm":
         return
@@ -60,7 +62,7 @@ def nodes_command(
             note(f"  {requirements.how(lacking, stack)}")
             return
         raise bad_input("\n".join(["This machine lacks what the node rehearsal needs:", *lacking]))
-    announce(console, "the nodes of ", stack, chosen)
+    announce(meanwhile, "the nodes of ", stack, chosen)
     from ..nodes.cluster import Options
     from ..nodes.outcome import Outcome
     from ..nodes.rehearse import run
@@ -69,7 +71,7 @@ def nodes_command(
 
     outcome, began = Outcome(stack=stack), time.monotonic()
     with interruptible():
-        run(project, chosen, outcome, console, Options(workers=workers, slurm=slurm, continuous=True), keep=keep)
+        run(project, chosen, outcome, meanwhile, Options(workers=workers, slurm=slurm, continuous=True), keep=keep)
     console.print(ending(outcome, time.monotonic() - began), soft_wrap=not console.is_terminal)
     write(outcome.as_json(), result)
     if report:

@@ -20,11 +20,9 @@ from .run import Outcome
 
 
 def hold(project: Project, config: Config, only: Sequence[str], console: Console) -> Outcome:
-    """Hold these drills, or all, and show them. Raises Failure for a name that no drill has."""
+    """Hold these drills, or all, and show each. Raises Failure for a name that no drill has."""
     progress = Progress(console)
-    outcome = run.run(project, config, run.chosen(only), progress.start, progress.end)
-    console.print(table(outcome))
-    return outcome
+    return run.run(project, config, run.chosen(only), progress.start, progress.end)
 
 
 class Progress:

@@ -268,13 +268,13 @@ def test_after_the_timeout_a_test_is_deleted_and_training_continues(
 
 
 def test_printing_a_job_gives_yaml_that_kubectl_takes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["job", "nccl-tests", "-s", "eks-gpu"]) == 0
+    assert cli.main(["job", "print", "nccl-tests", "-s", "eks-gpu"]) == 0
     _, job = yaml.safe_load_all(capsys.readouterr().out)
     assert job["kind"] == "MPIJob"
 
 
 def test_what_cannot_be_rendered_is_bad_input_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["job", "nanogpt", "-s", "eks-gpu", "--devices", "9"]) == Exit.BAD_INPUT
+    assert cli.main(["job", "print", "nanogpt", "-s", "eks-gpu", "--devices", "9"]) == Exit.BAD_INPUT
     assert "ml.p5.48xlarge has 8" in capsys.readouterr().err
 
 

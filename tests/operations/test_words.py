@@ -20,9 +20,9 @@ from rich.text import Text
 import hyperpod
 from operations import cli, console
 from operations.aws import Aws
-from operations.manner import MANNER
 from stack import command_line
 from stack.failures import Exit, bad_input
+from stack.manner import MANNER
 from stack.words import stack_first
 from tests.operations.aws import StubbedAws, cluster, run
 from tests.rows import each
@@ -59,16 +59,16 @@ WRONG = (
     ("policy dev --account 12", "12 is no AWS account", "12 digits"),
     ("job", "Missing command", "job --help"),
     ("job nosuch", "nosuch", "job --help"),
-    ("job nanogpt dev", "runs Slurm", "jobs/slurm"),
+    ("job print dev nanogpt", "runs Slurm", "jobs/slurm"),
     ("job run eks-gpu", "'JOB'", "job run --help"),
     ("job run eks-gpu nosuch", '"nosuch"', "device-check, nccl-tests"),
-    ("job nanogpt eks-gpu --nodes 99", "99 nodes", "ask for 1 to 2"),
+    ("job print eks-gpu nanogpt --nodes 99", "99 nodes", "ask for 1 to 2"),
     ("kubeconfig dev", "Slurm stack", "hyperpod connect dev"),
     ("slurm-config eks-gpu", "has no Slurm", "hyperpod:slurm"),
     ("rotate-munge eks-gpu", "has no Slurm", "Kubernetes"),
     ("run-scripts eks-gpu", "has no Slurm", "update-software"),
     ("governance dev", "task governance", "hyperpod:charts.queues"),
-    ("benchmark dev --nodes one", "'--nodes' / '-n': not a whole number", "benchmark --help"),
+    ("benchmark dev --nodes one", "'--nodes' / '-N': not a whole number", "benchmark --help"),
     ("update-software dev --batch 0", "at least 1", "update-software --help"),
     ("assumptions --id nosuch", '"nosuch"', "hyperpod assumptions"),
     ("image dev", "for jobs on EKS", "docs/slurm.md"),

@@ -34,7 +34,7 @@ def test_a_dash_sends_the_json_to_standard_output_and_the_rest_to_standard_error
     real_run: RealRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["--engine", "pulumi", "--json", "-"]) == 0
+    assert main(["--engine", "pulumi", "--json"]) == 0
     printed = capsys.readouterr()
     found = json.loads(printed.out)
     assert (found["stack"], found["engine"], found["passed"]) == ("dev", "pulumi", True)
@@ -47,7 +47,7 @@ def test_the_pulumi_engine_says_its_warnings_and_writes_the_result_of_a_failure_
     real_run: RealRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     real_run.failure = "network-vpc: no"
-    assert main(["--engine", "pulumi", "--json", str(tmp_path / "r.json")]) == 1
+    assert main(["--engine", "pulumi", "--write", str(tmp_path / "r.json")]) == 1
     printed = capsys.readouterr()
     assert "Warning: Grafana needs an identity center" in printed.out
     assert "network-vpc: no" in printed.err
@@ -61,7 +61,7 @@ def test_a_missing_cli_is_3(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     assert "install the Pulumi CLI" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", ["--report", "--json"])
+@pytest.mark.parametrize("option", ["--report", "--write"])
 def test_a_full_disk_and_a_read_only_folder_are_refused_at_the_beginning(
     option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,13 +103,13 @@ def test_a_file_that_cannot_be_written_whole_is_not_left_and_is_named(
     ("words", "message"),
     [
         (["--report", "nowhere/r.html"], "--report nowhere/r.html: there is no folder nowhere"),
-        (["--json", "nowhere/r.json"], "--json nowhere/r.json: there is no folder nowhere"),
-        (["drill", "--json", "nowhere/r.json"], "there is no folder nowhere"),
+        (["--write", "nowhere/r.json"], "--write nowhere/r.json: there is no folder nowhere"),
+        (["drill", "--write", "nowhere/r.json"], "there is no folder nowhere"),
         (["nodes", "--report", "nowhere/r.html"], "there is no folder nowhere"),
-        (["eks", "--json", "nowhere/r.json"], "there is no folder nowhere"),
+        (["eks", "--write", "nowhere/r.json"], "there is no folder nowhere"),
         (["--engine", "pulumi", "--keep-up"], "--keep-up and --report are for the embedded engine"),
         (["--engine", "pulumi", "--report", "r.html"], "--keep-up and --report are for the embedded engine"),
-        (["--serve", "--json", "-"], "--serve ends with Ctrl-C and has no result"),
+        (["--serve", "--json"], "--serve ends with Ctrl-C and has no result"),
     ],
 )
 def test_what_a_run_could_not_do_at_its_end_is_refused_at_its_beginning(

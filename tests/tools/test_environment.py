@@ -34,7 +34,7 @@ WITHOUT_ACCOUNT = {
     "policy dev --account 123456789012": 0,
     "policy eks-gpu --account 123456789012 --json": 0,
     "assumptions": 0,
-    "job nanogpt eks-gpu": 0,
+    "job print eks-gpu nanogpt": 0,
     "init mine --accelerator gpu --instance-type ml.g5.16xlarge --nodes 2": 0,
     "deploy dev --rehearse --yes": 0,
     "preview dev --rehearse": 0,

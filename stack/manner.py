@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from stack.failures import bad_input
+import yaml
+
+from .failures import bad_input
 
 Output = Literal["json", "yaml", "wide"]
 
@@ -44,9 +47,16 @@ class Manner:
         for known in get_args(Output):
             if output == known:
                 self.output = known
-                json = ["--json", "-"] if words[:1] == ["rehearse"] else ["--json"]
-                return [] if known == "wide" else json
+                return [] if known == "wide" or "--json" in words else ["--json"]
         raise bad_input(f'-o takes {", ".join(get_args(Output))}, not "{output}"', "-o json")
+
+
+def text_of(document: Any, plain: Callable[[Any], Any] | None = None) -> str:
+    """A result for machines, as JSON or as YAML. ``plain`` makes of a value what JSON has."""
+    text = json.dumps(document, indent=2, default=plain)
+    if MANNER.output == "yaml":
+        text = yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True).rstrip()
+    return text
 
 
 MANNER = Manner()

@@ -1,0 +1,143 @@
+"""One grammar for all verbs: the stack first, then what it is about; and each option means the same everywhere."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from operations import cli
+from rehearsal import cli as rehearsal
+from stack import command_line
+from stack.failures import Exit
+from stack.words import stack_names
+from tests.operations.aws import run
+from tests.rows import each
+from tests.support import ROOT
+
+# Verbs whose result is for people alone, a shell or a log.
+WITHOUT_JSON = {"connect", "job logs", "job cancel"}
+# Verbs that work on no stack, or on none in particular.
+WITHOUT_STACK = {"init", "list", "explain", "types", "charts", "containers"}
+# Of every verb, in stack/manner.py and stack/words.py.
+EVERYWHERE = {"-o", "-q", "-v", "-s", "-h"}
+
+
+def verbs(command: Any = None, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Every verb by its whole name."""
+    command = command or command_line.command(cli.app)
+    below = getattr(command, "commands", None)
+    if below is None:
+        yield name, command
+    for word, one in (below or {}).items():
+        yield from verbs(one, f"{name} {word}".strip())
+
+
+VERBS = dict(verbs())
+
+
+def options(command: Any) -> list[Any]:
+    return [one for one in command.params if one.param_type_name == "option"]
+
+
+def arguments(command: Any) -> list[Any]:
+    return [one for one in command.params if one.param_type_name == "argument"]
+
+
+def test_the_stack_comes_first_and_every_example_says_so() -> None:
+    without = set()
+    for name, command in VERBS.items():
+        named = [one.name for one in arguments(command)]
+        if "stack" not in named:
+            without.add(name)
+            continue
+        assert named[0] == "stack", name
+        for line in command.help.splitlines():
+            words = line.split()
+            if words[:1] == ["hyperpod"] and words[1:] and not name.startswith("rehearse deployment"):
+                after = words[1 + len(name.split()) :]
+                assert not after or after[0] in {*stack_names(ROOT), "STACK"} or after[0].startswith("-"), line
+    assert without == WITHOUT_STACK
+
+
+def test_a_short_option_is_one_word_everywhere_and_a_word_has_one_short_option() -> None:
+    long_of, short_of = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for command in VERBS.values():
+        for one in options(command):
+            long, short = [[word for word in one.opts if word.startswith("--") == double] for double in (True, False)]
+            assert len(long) == 1
+            short_of[long[0]].update(short or ["none"])
+            for word in short:
+                long_of[word].add(long[0])
+    assert {short: words for short, words in long_of.items() if len(words) > 1} == {}
+    assert {long: words for long, words in short_of.items() if len(words) > 1} == {}
+    assert not EVERYWHERE & {*long_of}
+    assert (long_of["-n"], long_of["-N"], long_of["-w"]) == ({"--namespace"}, {"--nodes"}, {"--write"})
+
+
+def test_json_is_a_flag_of_every_verb_that_has_a_result() -> None:
+    without = set()
+    for name, command in VERBS.items():
+        found = [one for one in options(command) if "--json" in one.opts]
+        assert all(one.is_flag for one in found)
+        if not found:
+            without.add(name)
+    assert without == WITHOUT_JSON
+
+
+def test_an_option_takes_the_same_wherever_it_is() -> None:
+    taken = defaultdict[str, set[tuple[bool, str]]](set)
+    for command in VERBS.values():
+        for one in options(command):
+            taken[one.opts[0]].add((one.is_flag, (one.metavar or "").replace("FOLDER", "FILE")))
+    # Of a list of types it asks for any EFA at all, of a job for so many interfaces.
+    assert {name for name, kinds in taken.items() if len(kinds) > 1} == {"--efa"}
+
+
+@each(
+    (
+        ("job nanogpt eks-gpu --nodes 2", "job print eks-gpu nanogpt --nodes 2"),
+        ("job nanogpt --nodes 2 eks-gpu", "job print eks-gpu nanogpt --nodes 2"),
+        ("job nanogpt -s eks-gpu", "job print -s eks-gpu nanogpt"),
+    )
+)
+def test_what_was_spelt_otherwise_still_works(then: str, now: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, *then.split()) == run(capsys, *now.split())
+
+
+@each(
+    (
+        ("dev --json r.json", "deployment dev --write r.json"),
+        ("nodes dev --json=r.json -q", "nodes dev --write r.json -q"),
+        ("drill --json - dev", "drill --json dev"),
+        ("--json dev", "deployment --json dev"),
+        ("eks --json --cycles 1", "eks --json --cycles 1"),
+        ("dev --json", "deployment dev --json"),
+    )
+)
+def test_a_rehearsals_json_may_still_name_its_file(then: str, now: str) -> None:
+    assert rehearsal.arranged(then.split()) == now.split()
+
+
+def test_n_still_counts_the_nodes_of_a_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ("benchmark dev -n 99", "benchmark dev -n99", "find-slow-node dev -n 99"):
+        code, _, err = run(capsys, *words.split())
+        assert (code, "99" in err.splitlines()[0]) == (Exit.BAD_INPUT, True)
+    assert "-n," not in run(capsys, "benchmark", "--help")[1]
+
+
+def test_what_has_no_result_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "connect", "dev", "-o", "json")
+    assert (code, err.splitlines()[0]) == (Exit.BAD_INPUT, "this command has no result that -o or --json could change")
+
+
+def test_a_rehearsal_is_quiet_and_has_the_form_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "rehearse", "dev", "-q", "-o", "yaml")
+    found = yaml.safe_load(out)
+    assert (code, found["stack"], found["passed"], "Rehearsing" in err) == (Exit.GOOD, "dev", True, False)
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(out)
