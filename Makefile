@@ -107,7 +107,9 @@ format: $(VENV)/.tests
 requirements: $(VENV)/.tests
 	$(BIN)/uv pip compile $(LOCKED) requirements.in -o requirements.txt
 	$(BIN)/uv pip compile $(LOCKED) requirements-docs.in -c requirements.txt -o requirements-docs.txt
+	$(BIN)/python -m tools.supply.locks requirements-docs.txt requirements.txt
 	$(BIN)/uv pip compile $(LOCKED) requirements-dev.in -c requirements.txt -c requirements-docs.txt -o requirements-dev.txt
+	$(BIN)/python -m tools.supply.locks requirements-dev.txt requirements-docs.txt
 	$(BIN)/uv pip compile $(LOCKED) tests/checkov/requirements.in -o tests/checkov/requirements.txt
 
 # Says in one line what is wrong with the interpreter, before anything is made.

@@ -19,6 +19,7 @@ from operations import cli
 from rehearsal import cli as rehearsal_cli
 from tests.support import ROOT
 from tools import environment
+from tools.supply.locks import entries
 
 # Folders of code that people run, and modules that are theirs.
 PRODUCT = ("components", "stack", "operations", "rehearsal")
@@ -50,7 +51,7 @@ WITHOUT_ACCOUNT = {
 
 
 def locked(name: str) -> set[str]:
-    return set(re.findall(r"^([\w.-]+)==", (ROOT / name).read_text(), re.MULTILINE))
+    return {entry.partition("==")[0] for entry in entries(ROOT / name)}
 
 
 def product_files() -> Iterator[str]:
@@ -77,11 +78,10 @@ def test_what_the_program_and_its_verbs_import_is_what_people_install() -> None:
 def test_the_locked_packages_are_for_the_oldest_python_that_the_project_takes() -> None:
     oldest = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"].removeprefix(">=")
     assert f"--python-version {oldest} " in (ROOT / "Makefile").read_text()
+    found = entries(ROOT / "requirements-dev.txt")
     # The publishers of these left Debian 12's 3.11.2 behind.
     for name in ("soupsieve", "pymdown-extensions"):
-        assert re.search(
-            rf"^{name}==\S+ ; python_full_version < '3.11.5'", (ROOT / "requirements-dev.txt").read_text(), re.M
-        )
+        assert any(entry.startswith(f"{name}==") and "python_full_version < '3.11.5'" in entry for entry in found)
 
 
 def test_people_install_no_tools_of_tests_and_of_the_site() -> None:
@@ -209,3 +209,8 @@ def test_what_docs_operations_offers_to_install_runs_every_verb(tmp_path: Path) 
         if done.returncode != WITHOUT_ACCOUNT[command] or "Traceback" in done.stderr or "is missing in" in done.stderr
     }
     assert not wrong
+
+
+def test_each_locked_file_has_only_what_the_files_that_it_names_have_not() -> None:
+    everything = entries(ROOT / "requirements-dev.txt")
+    assert len(everything) == len(set(everything)) > 150

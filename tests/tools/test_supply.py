@@ -86,7 +86,9 @@ def test_a_known_vulnerability_is_red_and_says_what_mends_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with database() as url:
-        old = audit.main(["--database", url, "--locked", locked(tmp_path, "six==1.17.0", "jinja2==2.4")])
+        locked(tmp_path, "six==1.17.0", "jinja2==2.4")
+        (tmp_path / "more.txt").write_text("-r requirements.txt\n")
+        old = audit.main(["--database", url, "--locked", str(tmp_path / "more.txt")])
         told = capsys.readouterr()
         assert old == Exit.FAILED
         assert "vulnerable: jinja2 2.4: CVE-2019-10906, GHSA-462w-v97r-4m45; fixed in 2.10.1\n" in told.out

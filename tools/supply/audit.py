@@ -20,6 +20,8 @@ from detect_secrets.settings import default_settings
 from components.catalogue.rows import read
 from stack.failures import Exit, Failure, cannot_know
 
+from .locks import entries
+
 ROOT = Path(__file__).parents[2]
 OSV = "https://api.osv.dev/v1/query"
 # The development requirements include the program's: tests/test_project.py.
@@ -45,11 +47,15 @@ class Secret:
 
 def vulnerabilities(locked: Path = LOCKED, database: str = OSV) -> Iterator[str]:
     """Every known vulnerability, in words. Raises Failure if the database could not be asked about every package."""
-    command = [sys.executable, "-m", "pip_audit", "--requirement", str(locked), "--disable-pip", "--require-hashes"]
+    wanted = entries(locked)
+    command = [sys.executable, "-m", "pip_audit", "--requirement", "/dev/stdin", "--disable-pip", "--require-hashes"]
     command += ["--vulnerability-service", "osv", "--osv-url", database, "--format", "json", "--desc", "off"]
     command += ["--progress-spinner", "off", *(f"--ignore-vuln={known}" for known in TAKEN)]
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        # It does not follow the -r of a file, and would audit a third of the packages.
+        ran = subprocess.run(
+            command, input="".join(wanted), capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
         answer = json.loads(ran.stdout)["dependencies"]
     except subprocess.TimeoutExpired:
         raise _not_audited(database, f"no end after {_SECONDS} s") from None

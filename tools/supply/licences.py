@@ -18,6 +18,8 @@ from packaging.requirements import Requirement
 
 from components.catalogue.rows import table
 
+from .locks import entries
+
 # They ask for their text and notice, no more.
 ACCEPTED = frozenset(
     {
@@ -83,12 +85,11 @@ def packages(root: Path) -> list[Package]:
 
 def _locked(path: Path) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Name, version and digests; tests/test_project.py holds the form of these files."""
-    for entry in path.read_text().replace("\\\n", " ").splitlines():
-        if entry and not entry.startswith("#"):
-            requirement, *digests = entry.split("--hash=sha256:")
-            wanted = Requirement(requirement)
-            (version,) = wanted.specifier
-            yield wanted.name, version.version, tuple(digest.strip() for digest in digests)
+    for entry in entries(path):
+        requirement, *digests = entry.replace("\\\n", " ").split("--hash=sha256:")
+        wanted = Requirement(requirement)
+        (version,) = wanted.specifier
+        yield wanted.name, version.version, tuple(digest.strip() for digest in digests)
 
 
 def licence(package: str) -> str | None:
