@@ -43,6 +43,7 @@ from .commands.nodes import connect_command, exec_command, nodes_command, ssh_co
 from .commands.people import users_command
 from .commands.policy import policy_command
 from .commands.quotas import quotas_command
+from .commands.remove import remove_command
 from .commands.run_scripts import run_scripts_command
 from .commands.slow_node import find_slow_node_command
 from .commands.slurm_config import slurm_config_command
@@ -92,6 +93,7 @@ app.command("errors")(errors_command)
 app.command("replace")(replace_command)
 app.command("reboot")(reboot_command)
 app.command("scale")(scale_command)
+app.command("remove")(remove_command)
 app.command("update-software")(update_software_command)
 app.command("run-scripts")(run_scripts_command)
 app.command("kubeconfig")(kubeconfig_command)

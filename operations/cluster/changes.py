@@ -15,7 +15,7 @@ from . import jobs_on_nodes
 from .jobs_on_nodes import Job
 from .node import Node
 
-Verb = Literal["replace", "reboot", "update-software", "scale", "run-scripts"]
+Verb = Literal["replace", "reboot", "update-software", "scale", "run-scripts", "remove"]
 # BatchReplaceClusterNodes and BatchRebootClusterNodes take 1 to 25 nodes (SageMaker API Reference).
 _MOST_NODES = 25
 
@@ -45,6 +45,11 @@ _EFFECTS = {
     "update-software": (
         "every node of the groups gets the newest image, so everything on its root volume is lost; /fsx stays",
         "the lifecycle scripts run again; where the image is the newest already, nothing happens",
+    ),
+    # SageMaker Developer Guide, "Scale down a SageMaker HyperPod cluster": backup, and metering of reserved instances.
+    "remove": (
+        "the instances are terminated and none comes in their place; their group's count falls by as many",
+        "everything on their local disks is lost (/opt/sagemaker, /opt/dlami/nvme); /fsx stays",
     ),
     "run-scripts": ("the scripts that are in the stack's bucket run as root, and leave alone what is right already",),
 }

@@ -8,9 +8,7 @@ HyperPod instances" (SageMaker Developer Guide, "Updating a cluster with new or 
 from __future__ import annotations
 
 import json
-import re
 import shlex
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -22,20 +20,16 @@ from components.lifecycle_bucket import ENTRY_POINT, PREFIX
 from stack.failures import Failure, bad_input, described
 
 from ..target import Target
+from . import draining, sessions
 from . import nodes as cluster_nodes
-from . import sessions
 from .node import Node
 
 # slurmctld's reason for a node that this verb has taken out; by it a later run knows which of them to take back.
 REASON = "hyperpod run-scripts"
 # The seconds that HyperPod gives the scripts, too (SageMaker Developer Guide, troubleshooting: an hour).
 _SECONDS = 3600.0
-_ASK_SECONDS, _AGAIN_SECONDS = 60.0, 15.0
 _ROLES = ("controller", "login", "worker")
 _SUMMARY = "summary "
-# squeue(1): numbers alone, for names have whatever their owners like.
-_JOBS = "squeue --noheader --states=RUNNING,SUSPENDED,COMPLETING,CONFIGURING --format=%A"
-_OUT = re.compile(r"drain|down|fail")
 # Into a folder of root's that ends with the run. The run is a session of its own and writes to a file, so that it goes
 # on to its end where ours is cut off; cat reads until the last process of the script has closed its output.
 _ON_NODE = """
@@ -108,12 +102,12 @@ def run(
     """
     head = cluster_nodes.controller(nodes)
     for batch in _batches(wanted, at_once):
-        out = _drained(target, head, batch, say, patience) if drain else []
-        say(f"Running the scripts on {_named(batch)} ...")
+        out = _drained(target, nodes, batch, say, patience) if drain else []
+        say(f"Running the scripts on {draining.named(batch)} ...")
         with ThreadPoolExecutor(sessions.AT_ONCE) as pool:
             done = list(pool.map(lambda node: _one(target, node), batch))
         well = [node for node, one in zip(batch, done, strict=True) if one.good and node in out]
-        _update(target, head, well, "State=RESUME")
+        draining.update(target, head, well, "State=RESUME")
         names = {node.name for node in out if node not in well}
         yield from (Ran(**{**one.__dict__, "out": one.node in names}) for one in done)
         if not all(one.good for one in done):
@@ -128,55 +122,10 @@ def _batches(wanted: Sequence[Node], at_once: int) -> Iterator[list[Node]]:
 
 
 def _drained(
-    target: Target, head: Node, batch: Sequence[Node], say: Callable[[str], None], patience: float
+    target: Target, nodes: Sequence[Node], batch: Sequence[Node], say: Callable[[str], None], patience: float
 ) -> list[Node]:
-    """Take the workers out of Slurm, and wait until no job is on them. Returns those that are ours to take back."""
-    workers = [node for node in batch if node.role == "worker"]
-    if not workers:
-        return []
-    known = [node for node in cluster_nodes.with_states(target, [head, *workers])[1:] if node.state]
-    ours = [node.name for node in known if node.reason.startswith(REASON) or not _OUT.search(node.state)]
-    taken = [node for node in batch if node.name in ours]
-    _update(target, head, taken, "State=DRAIN", f"Reason={REASON}")
-    end = time.monotonic() + patience
-    try:
-        while known and (jobs := _jobs(target, head, known)):
-            if time.monotonic() >= end:
-                raise Failure(
-                    f"jobs {', '.join(jobs)} on {_named(batch)} did not end within {patience:.0f} s",
-                    "a longer --timeout, or --no-drain: running jobs go on",
-                )
-            say(f"Waiting on {_named(batch)} for {len(jobs)} jobs to end ...")
-            time.sleep(_AGAIN_SECONDS)
-    except BaseException:
-        _update(target, head, taken, "State=RESUME")
-        raise
-    return taken
-
-
-def _jobs(target: Target, head: Node, nodes: Sequence[Node]) -> list[str]:
-    ran = sessions.run_remote(target, head, f"{_JOBS} --nodelist={_hosts(nodes)}", _ASK_SECONDS)
-    if ran.code != 0:
-        raise Failure(f"squeue on the controller ended with {ran.code}: {ran.output.strip()}")
-    return ran.output.split()
-
-
-def _update(target: Target, head: Node, nodes: Sequence[Node], *words: str) -> None:
-    if not nodes:
-        return
-    change = shlex.join(["update", f"NodeName={_hosts(nodes)}", *words])
-    # sudo searches folders of its own, and Slurm's is none of them.
-    ran = sessions.run_remote(target, head, f'sudo -n "$(command -v scontrol)" {change}', _ASK_SECONDS)
-    if ran.code != 0:
-        raise Failure(f"scontrol on the controller ended with {ran.code}: {ran.output.strip()}")
-
-
-def _hosts(nodes: Sequence[Node]) -> str:
-    return ",".join(node.hostname for node in nodes)
-
-
-def _named(nodes: Sequence[Node]) -> str:
-    return ", ".join(node.name for node in nodes)
+    hint = "a longer --timeout, or --no-drain: running jobs go on"
+    return draining.drain_slurm(target, nodes, batch, say, reason=REASON, patience=patience, hint=hint)
 
 
 def _one(target: Target, node: Node) -> Ran:

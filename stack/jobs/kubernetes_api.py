@@ -109,6 +109,26 @@ class KubernetesApi:
         """The pods of all namespaces."""
         return self._all("pods", self._core.list_pod_for_all_namespaces)
 
+    def cordon(self, node: Object, *, on: bool) -> None:
+        """Keep new pods off a node, or let them come again."""
+        name = node["metadata"]["name"]
+        with _in_our_terms(f"Node {name}"):
+            self._core.patch_node(name, {"spec": {"unschedulable": on}}, _request_timeout=_TIMEOUT_SECONDS)
+
+    def evict(self, pod: Object) -> str:
+        """Ask for a pod's end. Returns why it must stay for now, such as its disruption budget's word, or nothing."""
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+        with _in_our_terms(f"pod {name}"):
+            try:
+                self._core.create_namespaced_pod_eviction(name, namespace, body, _request_timeout=_TIMEOUT_SECONDS)
+            except ApiException as error:
+                if error.status == 429:
+                    return _said(error)
+                if error.status != 404:
+                    raise
+        return ""
+
     def _all(self, what: str, listing: Callable[..., Any]) -> list[Object]:
         """Every item of a listing, page by page."""
         items: list[Object] = []
@@ -174,9 +194,7 @@ def _in_our_terms(what: str) -> Iterator[None]:
 
 
 def _refusal(what: str, error: ApiException) -> Failure:
-    said = str(error.reason)
-    with suppress(yaml.YAMLError, KeyError, TypeError, AttributeError):
-        said = yaml.safe_load(error.body)["message"]
+    said = _said(error)
     if error.status == 401:
         return cannot_know(
             f"{what}: the API does not know this identity",
@@ -185,3 +203,9 @@ def _refusal(what: str, error: ApiException) -> Failure:
     if error.status == 403:
         return cannot_know(f"{what}: {said}", "use a namespace of your team, or ask an administrator")
     return Failure(f"{what}: {said}")
+
+
+def _said(error: ApiException) -> str:
+    with suppress(yaml.YAMLError, KeyError, TypeError, AttributeError):
+        return str(yaml.safe_load(error.body)["message"])
+    return str(error.reason)

@@ -40,6 +40,7 @@ ASKING = {
     "rotate-munge": ("rotate-munge", "dev", "--yes"),
     "replace": ("replace", "workers-1", "--stack", "dev", "--yes"),
     "reboot": ("reboot", "workers-1", "--stack", "dev", "--yes"),
+    "remove": ("remove", "workers-1", "--stack", "dev", "--yes"),
     "update-software": ("update-software", "dev", "--yes"),
     "run-scripts": ("run-scripts", "dev", "--yes"),
     "cost": ("cost", "dev", "--live"),
@@ -130,6 +131,7 @@ def test_an_unknown_stack_is_bad_input_and_a_similar_name_is_suggested(
         "exec": ("exec", "controller", "--stack", "dve", "--", "true"),
         "replace": ("replace", "x", "--stack", "dve"),
         "reboot": ("reboot", "x", "--stack", "dve"),
+        "remove": ("remove", "x", "--stack", "dve"),
         "scale": ("scale", "workers", "3", "--stack", "dve"),
     }.get(verb, (verb, "dve"))
     code, _, err = run(capsys, *words)

@@ -67,6 +67,37 @@ def test_a_job_is_submitted_once_watched_and_taken_away(api: KubernetesApi) -> N
         time.sleep(0.2)
 
 
+def test_a_pod_leaves_its_node_only_as_its_disruption_budget_lets_it(api: KubernetesApi) -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "hyperpod-i-1"}}
+    labels, place = {"app": "x"}, {"namespace": "training"}
+    container = {"name": "x", "image": "x"}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "x", "labels": labels, **place},
+        "spec": {"nodeName": "hyperpod-i-1", "containers": [container], "terminationGracePeriodSeconds": 0},
+    }
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "x", **place},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": labels}},
+    }
+    for document in (node, budget, pod):
+        api.apply(document)
+    api.cordon(node, on=True)
+    assert (api.get(node) or {})["spec"]["unschedulable"] is True
+    assert "Cannot evict pod as it would violate the pod's disruption budget" in api.evict(pod)
+    assert api.get(pod) is not None
+    api.delete(budget)
+    assert api.evict(pod) == ""
+    assert api.get(pod) is None
+    assert api.evict(pod) == "", "it is gone already"
+    api.cordon(node, on=False)
+    assert not (api.get(node) or {})["spec"].get("unschedulable")
+    api.delete(node)
+
+
 def test_an_identity_without_rights_is_told_so(plane: ControlPlane) -> None:
     nobody = KubernetesApi.of(plane._user("nobody", "team:other", name="nobody"))
     with pytest.raises(Failure, match="cannot patch resource") as failed:

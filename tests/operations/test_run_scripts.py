@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from operations.aws import Aws
-from operations.cluster import run_scripts, sessions
+from operations.cluster import draining, run_scripts, sessions
 from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
 from stack.failures import Exit, cannot_know
@@ -70,7 +70,7 @@ def slurm(monkeypatch: pytest.MonkeyPatch, aws: StubbedAws, on: Callable[[Aws], 
     on(aws)
     found = Slurm()
     monkeypatch.setattr(sessions, "run_remote", found.run)
-    monkeypatch.setattr(run_scripts, "_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(draining, "_AGAIN_SECONDS", 0.0)
     return found
 
 

@@ -51,6 +51,7 @@ WRONG = (
     ("exec dev controller sinfo --nosuch", "--nosuch", "exec --help"),
     ("replace dev", "'NODE'", "replace --help"),
     ("replace workers-2", "'NODE'", "replace --help"),
+    ("remove dev", "'NODE...'", "remove --help"),
     ("scale dev workers", "'N'", "scale --help"),
     ("scale dev workers many", "'N': not a whole number", "scale --help"),
     ("scale dev nosuch 3", '"nosuch"', "groups here: workers"),
