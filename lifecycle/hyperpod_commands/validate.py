@@ -11,6 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
+from hyperpod_node import metadata
+from hyperpod_node.errors import StepError
+from hyperpod_node.host import Host
+from hyperpod_node.settings import Settings
+
 from .cluster import BIN, Trouble, record, run
 from .node_facts import devices
 
@@ -83,6 +88,13 @@ def transport(own: Mapping[str, Any]) -> str:
     return str(own["transport"])
 
 
+def role(_: Mapping[str, Any]) -> str:
+    """Only root, and AWS's agents, get the node's role."""
+    if why := metadata.opened(Host(Settings.from_environment())):
+        raise Trouble(why)
+    return "only root reaches instance metadata"
+
+
 def commands(_: Mapping[str, Any]) -> str:
     """The commands are installed."""
     missing = [n for n in ("run-nccl-test", "run-nccom-test", "run-nanogpt") if not os.access(f"{BIN}/{n}", os.X_OK)]
@@ -93,7 +105,7 @@ def commands(_: Mapping[str, Any]) -> str:
 
 CHECKS: List[Check] = [
     ("boot", boot), ("shared file system", shared), ("munge", munge), ("slurm", slurm),
-    ("accelerators", accelerators), ("transport", transport), ("commands", commands),
+    ("accelerators", accelerators), ("transport", transport), ("metadata", role), ("commands", commands),
 ]  # fmt: skip
 
 
@@ -131,7 +143,7 @@ def main() -> int:
 def _result(check: Callable[[Mapping[str, Any]], str], own: Mapping[str, Any]) -> Tuple[bool, str]:
     try:
         return True, check(own)
-    except (Trouble, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+    except (Trouble, StepError, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
         return False, str(error)
 
 

@@ -57,10 +57,21 @@ def run(node: Node) -> str:
     named = "".join(f" and {name}" for name in sorted(agents))
     text = TEXT.format(agents=named, rules="\n".join(rules), priority=PRIORITY)
     units.start(node, UNIT, restart=host.write(f"{units.UNITS}/{UNIT}", text))
-    for family, address in ADDRESSES:
-        if host.run("ip", family, "route", "get", address, "uid", str(NOBODY), check=False).code == 0:
-            raise StepError(f"every user reaches {address}, and gets the role of this node: `systemctl status {UNIT}`")
+    if why := opened(host):
+        raise StepError(why)
     return f"only root{named}"
+
+
+def opened(host: Host) -> str:
+    """Why users other than root and the agents get the node's role; empty where they do not."""
+    found = [
+        address
+        for family, address in ADDRESSES
+        if host.run("ip", family, "route", "get", address, "uid", str(NOBODY), check=False).code == 0
+    ]
+    if not found:
+        return ""
+    return f"every user reaches {' and '.join(found)}, and gets the role of this node: `systemctl status {UNIT}`"
 
 
 def _agents(host: Host) -> Iterator[Tuple[str, int]]:

@@ -10,6 +10,7 @@ makes them before any pod when the node boots again. Pods get roles by EKS Pod I
 from __future__ import annotations
 
 from . import units
+from .host import Host
 from .model import Node
 
 # EC2 User Guide, "Access instance metadata for an EC2 instance".
@@ -45,6 +46,12 @@ def run(node: Node) -> str:
     """Step ``pod-metadata``. Raises StepError where systemd cannot make the rules."""
     units.start(node, UNIT, restart=node.host.write(f"{units.UNITS}/{UNIT}", text()))
     return "not from pods"
+
+
+def opened(host: Host) -> str:
+    """Why pods get the node's role; empty where they do not."""
+    shown = host.run("ip", "-4", "rule", "show", "priority", str(OTHERS)).out
+    return "" if "prohibit" in shown else f"pods reach {ADDRESSES[0][1]}, and get the role of this node: {UNIT}"
 
 
 def text() -> str:

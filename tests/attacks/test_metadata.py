@@ -98,8 +98,13 @@ def test_what_is_left_without_the_rule_is_noticed(cluster: Cluster) -> None:
     (worker,) = cluster.workers
     output(worker, "for f in -4 -6; do while ip $f rule del priority 1 2> /dev/null; do :; done; done")
     assert all(tried(worker, cluster.stack.bucket, ATTACKER).values())
+    for command in ("hyperpod-health", "hyperpod-validate"):
+        said = worker.run(f"/opt/hyperpod/bin/{command}")
+        assert said.returncode == 1
+        assert f"every user reaches {V4} and {V6[1:-1]}, and gets the role of this node" in said.stdout
     output(worker, f"systemctl restart {metadata.UNIT}")
     assert not any(tried(worker, cluster.stack.bucket, ATTACKER).values())
+    output(worker, "/opt/hyperpod/bin/hyperpod-health")
     assert units.UNITS in output(worker, f"systemctl show -P FragmentPath {metadata.UNIT}")
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import pytest
 from hyperpod_node import metadata, units
 from hyperpod_node.errors import StepError
+from hyperpod_node.health import checks, system
+from hyperpod_node.health.model import Finding, Subject
 from hyperpod_node.host import Result
 
+from tests.lifecycle.health_rig import subject, well
 from tests.lifecycle.rig import FakeHost, World
 
 UNIT = f"{units.UNITS}/{metadata.UNIT}"
@@ -67,3 +71,30 @@ def test_a_second_run_changes_nothing(host: FakeHost) -> None:
     metadata.run(host.node())
     assert host.tree() == before
     assert not any("restart" in call for call in host.calls[calls:])
+
+
+# The health check
+
+
+@pytest.mark.parametrize("family", ["-4", "-6"])
+def test_a_node_whose_role_every_user_gets_is_bad(host: FakeHost, family: str) -> None:
+    well(host)
+    host.commands["ip"] = lambda _, args, __: Result(0 if args[1] == family else 2)
+    address = {"-4": "169.254.169.254", "-6": "fd00:ec2::254"}[family]
+    why = f"every user reaches {address}, and gets the role of this node: `systemctl status hyperpod-metadata.service`"
+    found = {one.check: one.finding for one in checks.run(subject(host))}
+    assert found["metadata"] == Finding("bad", why)
+
+
+def test_a_node_whose_role_pods_get_is_bad(host: FakeHost) -> None:
+    told: list[Sequence[str]] = []
+
+    def ip(_: FakeHost, args: Sequence[str], __: str | None) -> Result:
+        told.append(args)
+        return Result(0, "3:\tfrom all to 169.254.169.254 prohibit proto kernel\n" if len(told) == 1 else "")
+
+    host.commands["ip"] = ip
+    on_eks = Subject(host, host.node().identity.group)
+    assert system.role(on_eks) == Finding("ok")
+    assert system.role(on_eks).detail.startswith("pods reach 169.254.169.254, and get the role of this node")
+    assert list(told[0]) == ["ip", "-4", "rule", "show", "priority", "3"]

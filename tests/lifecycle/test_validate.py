@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hyperpod_commands import validate
 from hyperpod_commands.cluster import Trouble
+from hyperpod_node import metadata
 
 from tests.lifecycle.rig import group
 
@@ -48,6 +49,8 @@ class Node:
         patch.setattr(validate, "BIN", str(self.commands))
         patch.setattr(validate, "record", lambda: self.own)
         patch.setattr(validate, "run", self._run)
+        self.opened = ""
+        patch.setattr(metadata, "opened", lambda host: self.opened)
         patch.setattr(validate, "devices", lambda gres: self.devices if gres.startswith("gpu") else 0)
         patch.setattr(os.path, "ismount", lambda path: str(path) in self.mounted)
         patch.setattr(shutil, "disk_usage", lambda path: _Usage(100 << 30, 58 << 30, 42 << 30))
@@ -101,6 +104,7 @@ def test_a_healthy_worker_passes_and_says_what_was_seen(
         "slurm": (True, "idle+cloud"),
         "accelerators": (True, "8 gpu devices"),
         "transport": (True, "efa-rdma"),
+        "metadata": (True, "only root reaches instance metadata"),
         "commands": (True, f"{tmp_path}/bin"),
     }
     assert list(Path(node.own["mount_point"]).iterdir()) == []
@@ -146,6 +150,10 @@ def _on_tcp(node: Node) -> None:
     node.own |= {"transport": "tcp", "probe": "no EFA device"}
 
 
+def _metadata_open(node: Node) -> None:
+    node.opened = "every user reaches 169.254.169.254"
+
+
 def _commands_gone(node: Node) -> None:
     for name in ("run-nanogpt", "run-nccl-test"):
         (node.commands / name).unlink()
@@ -175,6 +183,7 @@ def _nothing_recorded(node: Node) -> None:
         (_controller_down, "slurm", "Slurmctld(primary) at ip-10-1-0-10 is DOWN"),
         (_seven_gpus, "accelerators", "7 of 8 gpu devices in /dev"),
         (_on_tcp, "transport", "tcp, but ml.p5.48xlarge should have efa-rdma; probe: no EFA device"),
+        (_metadata_open, "metadata", "every user reaches 169.254.169.254"),
         (_commands_gone, "commands", "missing in {node}/bin: run-nccl-test, run-nanogpt"),
         (_command_not_executable, "commands", "missing in {node}/bin: run-nccom-test"),
         (_step_degraded, "boot", "ok: fsx: home is on the root volume"),
@@ -228,7 +237,7 @@ def test_people_get_a_line_for_each_check_and_the_verdict_last(
     node.devices = 7
     assert validate.main() == 1
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["PASS"] * 4 + ["FAIL"] + ["PASS"] * 2 + ["FAIL"]
+    assert [line.split()[0] for line in lines] == ["PASS"] * 4 + ["FAIL"] + ["PASS"] * 3 + ["FAIL"]
     assert lines[4] == "FAIL  accelerators        7 of 8 gpu devices in /dev"
 
 

@@ -108,6 +108,7 @@ LINES: Sequence[Line] = (
     Line(r"systemctl start --no-block hyperpod-metrics\.timer"),
     Line(rf"systemctl stop hyperpod-metrics\.timer hyperpod-metrics\.target( {_UNIT})+"),
     # ip-route(8): with a user, as a socket of theirs would be sent.
+    Line("ip -4 rule show priority 3"),
     Line(r"ip (-4 route get 169\.254\.169\.254|-6 route get fd00:ec2::254) uid 65534"),
     # nvidia-smi's `nvidia-smi -h`, dcgmi(1): NVIDIA's own words; fi_info(1); neuron-ls of AWS Neuron's tools.
     Line("nvidia-smi -q -x", (20,)),

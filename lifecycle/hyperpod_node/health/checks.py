@@ -20,6 +20,7 @@ CHECKS: Dict[str, Check] = {
     "lustre": system.lustre,
     "disk": system.disks,
     "clock": system.time,
+    "metadata": system.role,
     "affinity": devices.affinity,
     "pcie": gpu.pcie,
     "dcgm": gpu.dcgm,

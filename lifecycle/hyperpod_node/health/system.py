@@ -1,11 +1,11 @@
-"""What every node needs: its file systems and its clock."""
+"""What every node needs: its file systems, its clock, and that only root has its role."""
 
 from __future__ import annotations
 
 import os
 from typing import List, Optional, Tuple
 
-from .. import clock, pod_disk, scratch
+from .. import clock, metadata, pod_disk, pod_metadata, scratch
 from ..errors import StepError
 from .model import Finding, Subject, bad, ok, unknown
 
@@ -70,3 +70,9 @@ def time(subject: Subject) -> Finding:
     if abs(skew) > clock.LARGEST_SKEW:
         return bad(f"the clock is {skew:+.0f} s off the instance metadata's")
     return ok(f"{skew:+.0f} s")
+
+
+def role(subject: Subject) -> Finding:
+    """Instance metadata, which gives the node's role, is kept from users (Slurm) or pods (EKS)."""
+    why = metadata.opened(subject.host) if subject.mount else pod_metadata.opened(subject.host)
+    return bad(why) if why else ok()
