@@ -47,17 +47,6 @@ shared = pulumi.ResourceOptions(
 context = replace(context, key=customer_key(context, shared))
 network = Network("network", context, shared)
 security = SecurityGroups("security", SecurityGroupsArgs(context=context, network=network), shared)
-metrics = Observability("observability", context, shared) if settings.observability.with_prometheus else None
-context = replace(context, prometheus=metrics.prometheus if metrics else None)
-identity = Identity(
-    "identity",
-    IdentityArgs(
-        context=context,
-        subnet_id=network.private_subnet_id,
-        security_group_ids=security.nodes,
-    ),
-    shared,
-)
 storage = Storage(
     "storage",
     StorageArgs(
@@ -65,6 +54,17 @@ storage = Storage(
         subnet_id=network.private_subnet_id,
         security_group_ids=security.storage,
         ready=security.ready,
+    ),
+    shared,
+)
+metrics = Observability("observability", context, storage, shared) if settings.observability.with_prometheus else None
+context = replace(context, prometheus=metrics.prometheus if metrics else None)
+identity = Identity(
+    "identity",
+    IdentityArgs(
+        context=context,
+        subnet_id=network.private_subnet_id,
+        security_group_ids=security.nodes,
     ),
     shared,
 )
@@ -123,7 +123,7 @@ if estimate.hourly_usd is not None:
 if not estimate.whole.known:
     outputs["estimatedCost"] = estimate.words
 if settings.alerts.wanted:
-    outputs |= Alerts("alerts", context, storage.file_system_id, shared).outputs
+    outputs |= Alerts("alerts", context, storage, shared).outputs
 if settings.validation:
     Validation("validation", context, shared)
 if settings.security.session_logs:

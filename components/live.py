@@ -61,7 +61,12 @@ def deployed_with(config: Config) -> dict[str, Any]:
             "privateSubnetId": net.private_subnet_id or "",
             "securityGroupIds": list(net.security_group_ids),
         },
-        "fsx": {"storageGiB": config.fsx_gib, "efa": settings.fsx.efa, "throughput": settings.fsx.throughput},
+        "fsx": {
+            "storageGiB": 0 if settings.fsx.file_system_id else config.fsx_gib,
+            "efa": settings.fsx.efa,
+            "throughput": settings.fsx.throughput,
+            **({"fileSystemId": settings.fsx.file_system_id} if settings.fsx.file_system_id else {}),
+        },
         **({"homeStorageGiB": settings.fsx.home_storage_gib} if settings.fsx.home_storage_gib else {}),
         **_accounting_of(settings.slurm.accounting),
         **({"kmsKey": settings.security.kms_key} if settings.security.kms_key else {}),
@@ -235,7 +240,14 @@ def _by_a_tenth(key: str, name: str, has: int, wanted: int) -> Iterator[Problem]
 
 def _file_system(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Problem]:
     """UpdateFileSystem, and FSx for Lustre User Guide, "Managing storage capacity" and "Working with EFA"."""
-    has = int(before["storageGiB"])
+    has, mounted = int(before["storageGiB"]), before.get("fileSystemId", "")
+    if mounted != after.get("fileSystemId", ""):
+        yield Problem(
+            key="hyperpod:fsx.fileSystemId",
+            what=f"/fsx is {mounted or 'a file system of the stack'}, with which its nodes and jobs run",
+            fix=f"keep it; otherwise {_ELSEWHERE}",
+        )
+        return
     if after["storageGiB"] < has:
         yield Problem(
             key="hyperpod:fsx.storageGiB",

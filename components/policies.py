@@ -22,9 +22,10 @@ def allow(actions: Sequence[str], resources: Sequence[str], condition: Mapping[s
     return statement
 
 
-def deny(actions: Sequence[str], resources: Sequence[str], condition: Mapping[str, Any]) -> Statement:
+def deny(actions: Sequence[str], resources: Sequence[str], condition: Mapping[str, Any] | None = None) -> Statement:
     """A Deny statement, which no Allow overrules."""
-    return {"Effect": "Deny", "Action": list(actions), "Resource": list(resources), "Condition": condition}
+    statement = {"Effect": "Deny", "Action": list(actions), "Resource": list(resources)}
+    return {**statement, "Condition": condition} if condition else statement
 
 
 def assume_role(service: str, account: str | None = None) -> str:

@@ -48,6 +48,7 @@ def facts(config: Config, names: Names, remote_write_url: str | None = None) -> 
         orchestrator=settings.orchestrator,
         instance_groups=tuple(_group(config, group) for group in config.instance_groups),
         fsx_mount="/fsx",
+        fsx_id=settings.fsx.file_system_id,
         fsx_efa=settings.fsx.efa,
         home_fsx_id=HOME_MADE if settings.fsx.home_storage_gib else settings.fsx.home_file_system_id,
         ssh_public_key_parameter=f"/hyperpod/{names.cluster}/ssh-public-key" if settings.ssh_public_key else None,

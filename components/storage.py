@@ -52,9 +52,13 @@ class Storage(ComponentResource):
     configuration gives homes a size, it owns a second file system for them, on OpenZFS. The nodes mount that, too, by
     themselves: HyperPod's own FsxOpenZfsConfig (SageMaker API Reference, ClusterInstanceStorageConfig) needs its DNS
     name in CreateCluster, so that the cluster would wait for it, and says nothing of what happens where a mount fails.
-    Deliberately absent: the linked bucket (it is the user's, and outlives the stack).
+    A file system that is there already it only looks up, so that the stack never changes or deletes it; the link is
+    the stack's own. ``capacity_gib`` and ``bandwidth``, in bytes per second, wait for no file system that the stack
+    makes. Deliberately absent: the linked bucket (it is the user's, and outlives the stack).
     """
 
+    capacity_gib: Output[int]
+    bandwidth: Output[int]
     file_system_id: Output[str]
     dns_name: Output[str]
     mount_name: Output[str]
@@ -63,8 +67,48 @@ class Storage(ComponentResource):
     def __init__(self, name: str, args: StorageArgs, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Storage", name, None, opts)
         context, fsx = args.context, args.context.settings.fsx
+        if fsx.file_system_id:
+            file_system = aws.fsx.LustreFileSystem.get(
+                f"{name}-existing", fsx.file_system_id, opts=ResourceOptions(parent=self)
+            )
+            self.capacity_gib = file_system.storage_capacity.apply(lambda gib: gib or 0)
+            throughput = file_system.per_unit_storage_throughput
+            # Of what is read, a preview of some CLIs does not know the id, and would replace the link.
+            self.file_system_id = Output.from_input(fsx.file_system_id)
+        else:
+            file_system = self._lustre(name, args)
+            self.file_system_id = file_system.id
+            self.capacity_gib = Output.from_input(context.config.fsx_gib)
+            throughput = Output.from_input(fsx.throughput)
+        self.bandwidth = Output.all(self.capacity_gib, throughput).apply(lambda found: bandwidth(*found))
+        if fsx.linked_bucket:
+            updates = ["NEW", "CHANGED"]
+            exported = [*updates, "DELETED"] if fsx.export_deletes else updates
+            aws.fsx.DataRepositoryAssociation(
+                f"{name}-link",
+                file_system_id=self.file_system_id,
+                data_repository_path=f"s3://{fsx.linked_bucket}",
+                file_system_path=LINK_PATH,
+                batch_import_meta_data_on_create=True,
+                s3=aws.fsx.DataRepositoryAssociationS3Args(
+                    auto_import_policy=aws.fsx.DataRepositoryAssociationS3AutoImportPolicyArgs(
+                        events=[*updates, "DELETED"]
+                    ),
+                    auto_export_policy=aws.fsx.DataRepositoryAssociationS3AutoExportPolicyArgs(events=exported),
+                ),
+                opts=ResourceOptions(parent=self, custom_timeouts=_LINK_TIMEOUTS),
+            )
+        self.dns_name, self.mount_name = file_system.dns_name, file_system.mount_name
+        self.outputs = {"fsxId": self.file_system_id, "fsxDnsName": self.dns_name, "fsxMountName": self.mount_name}
+        if fsx.home_storage_gib:
+            self.outputs["homeFsxId"] = self._home(name, args).id
+        self.register_outputs(self.outputs)
+
+    def _lustre(self, name: str, args: StorageArgs) -> aws.fsx.LustreFileSystem:
+        """The stack's own file system for /fsx."""
+        context, fsx = args.context, args.context.settings.fsx
         metadata = aws.fsx.LustreFileSystemMetadataConfigurationArgs(mode="AUTOMATIC") if fsx.efa else None
-        file_system = aws.fsx.LustreFileSystem(
+        return aws.fsx.LustreFileSystem(
             f"{name}-lustre",
             deployment_type=DEPLOYMENT_TYPE,
             storage_type="SSD",
@@ -90,32 +134,6 @@ class Storage(ComponentResource):
                 depends_on=list(args.ready),
             ),
         )
-        if fsx.linked_bucket:
-            updates = ["NEW", "CHANGED"]
-            exported = [*updates, "DELETED"] if fsx.export_deletes else updates
-            aws.fsx.DataRepositoryAssociation(
-                f"{name}-link",
-                file_system_id=file_system.id,
-                data_repository_path=f"s3://{fsx.linked_bucket}",
-                file_system_path=LINK_PATH,
-                batch_import_meta_data_on_create=True,
-                s3=aws.fsx.DataRepositoryAssociationS3Args(
-                    auto_import_policy=aws.fsx.DataRepositoryAssociationS3AutoImportPolicyArgs(
-                        events=[*updates, "DELETED"]
-                    ),
-                    auto_export_policy=aws.fsx.DataRepositoryAssociationS3AutoExportPolicyArgs(events=exported),
-                ),
-                opts=ResourceOptions(parent=self, custom_timeouts=_LINK_TIMEOUTS),
-            )
-        self.file_system_id, self.dns_name, self.mount_name = (
-            file_system.id,
-            file_system.dns_name,
-            file_system.mount_name,
-        )
-        self.outputs = {"fsxId": self.file_system_id, "fsxDnsName": self.dns_name, "fsxMountName": self.mount_name}
-        if fsx.home_storage_gib:
-            self.outputs["homeFsxId"] = self._home(name, args).id
-        self.register_outputs(self.outputs)
 
     def _home(self, name: str, args: StorageArgs) -> aws.fsx.OpenZfsFileSystem:
         """The file system for /home. By its type the nodes tell it from the other one, which has the same tag."""
@@ -153,3 +171,9 @@ class Storage(ComponentResource):
                 depends_on=list(args.ready),
             ),
         )
+
+
+def bandwidth(gib: int, throughput: float) -> int:
+    """Bytes per second of ``gib`` at ``throughput`` MB/s for each TiB (FSx for Lustre User Guide, "Managing throughput
+    capacity")."""
+    return int(gib * throughput) * 1_000_000 // 1024

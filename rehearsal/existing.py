@@ -47,17 +47,25 @@ def _prepare(account: Account, config: Config) -> None:
     if (name := settings.security.access_log_bucket) and ("aws:s3/bucket:Bucket", name) not in account.live:
         account.create("aws:s3/bucket:Bucket", "existing bucket for access logs", {"bucket": name})
         account.client("s3").put_bucket_policy(Bucket=name, Policy=_log_delivery(config, name))
-    if home := config.settings.fsx.home_file_system_id:
-        inputs = {"storageCapacity": 1200, "subnetIds": []}
-        server = f"{home}.fsx.{config.region.name}.amazonaws.com"
-        outputs = {"dnsName": server, "mountName": "home", "arn": "", "vpcId": config.settings.network.vpc_id or ""}
-        account.adopt("aws:fsx/lustreFileSystem:LustreFileSystem", "existing file system", home, inputs, outputs)
+    for system in filter(None, (settings.fsx.file_system_id, settings.fsx.home_file_system_id)):
+        _file_system(account, config, system)
     if (key := settings.security.kms_key) and key != "create":
         account.adopt("aws:kms/key:Key", "existing key", key.rsplit("/", 1)[1], {}, {"arn": key})
     _workspaces(account, config)
     for group in config.worker_groups:
         if group.worker and (plan := group.worker.training_plan_arn):
             account.adopt("aws:sagemaker/trainingPlan:TrainingPlan", "existing training plan", plan, {})
+
+
+def _file_system(account: Account, config: Config, system: str) -> None:
+    """Create a Lustre file system, unless the account has one of this id."""
+    token, net = "aws:fsx/lustreFileSystem:LustreFileSystem", config.settings.network
+    if (token, system) in account.live:
+        return
+    inputs = {"storageCapacity": 2400, "perUnitStorageThroughput": 250, "subnetIds": net.private_subnet_id}
+    server = f"{system}.fsx.{config.region.name}.amazonaws.com"
+    outputs = {"dnsName": server, "mountName": system[-8:], "arn": "", "vpcId": net.vpc_id or ""}
+    account.adopt(token, "existing file system", system, inputs, outputs)
 
 
 def _log_delivery(config: Config, bucket: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from .state import PROVIDER_PREFIX, STACK_TYPE, ResourceState
 
 # The CLI has more (create-replacement, delete-replaced, discard-replaced, refresh, read, import).
-Operation = Literal["create", "update", "replace", "same", "delete"]
+Operation = Literal["create", "update", "replace", "same", "delete", "read"]
 # What the CLI does not change, or says twice: of a replacement it announces its parts as well.
 _QUIET = ("same", "refresh", "read", "replace")
 

@@ -21,7 +21,7 @@ class ResourceState:
     that each input comes from. ``unsure``: its last creation or update failed, so that its inputs are what was wanted
     and perhaps not what is there. ``half_made``: it was its creation, which AWS had accepted. ``delete_first``: where
     it is replaced, the old one goes before the new one comes. ``options``: what else the program asked of the engine,
-    by the names of its protocol (aliases, customTimeouts, ...).
+    by the names of its protocol (aliases, customTimeouts, ...). ``external``: the program only reads it.
     """
 
     urn: str
@@ -42,14 +42,15 @@ class ResourceState:
     property_dependencies: dict[str, tuple[str, ...]] = field(default_factory=dict)
     ignore_changes: tuple[str, ...] = ()
     delete_first: bool = False
+    external: bool = False
     options: dict[str, Any] = field(default_factory=dict)
     start: float = 0.0
     finish: float = 0.0
 
     @property
     def in_account(self) -> bool:
-        """Whether it exists in the account: false for components, providers and the stack."""
-        return self.custom and not self.type.startswith(PROVIDER_PREFIX)
+        """Whether the stack has it in the account: false for components, providers, the stack and what is only read."""
+        return self.custom and not self.external and not self.type.startswith(PROVIDER_PREFIX)
 
     def as_json(self) -> dict[str, Any]:
         """The documented form."""

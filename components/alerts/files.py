@@ -29,9 +29,12 @@ def names(orchestrator: str, accelerator: str) -> tuple[str, ...]:
     return (*_EVERYWHERE, orchestrator, accelerator)
 
 
-def namespace(config: Config, cluster: str) -> str:
-    """The definition of a stack's one rule groups namespace: every group, as YAML."""
-    groups = [*_shipped(config, cluster), *_facts(config, cluster)]
+def namespace(config: Config, cluster: str, bandwidth: int) -> str:
+    """The definition of a stack's one rule groups namespace: every group, as YAML.
+
+    ``bandwidth`` is that of its file system, bytes per second.
+    """
+    groups = [*_shipped(config, cluster), *_facts(config, cluster, bandwidth)]
     if config.settings.orchestrator == "eks":
         groups += _batches("labels", eks_labels.rules(cluster, config.settings.accelerator))
     return dump({"groups": groups}, width=120)
@@ -43,15 +46,13 @@ def _shipped(config: Config, cluster: str) -> Iterator[Group]:
         yield from load(text.replace('"$cluster"', f'"{cluster}"'))["groups"]
 
 
-def _facts(config: Config, cluster: str) -> Iterator[Group]:
+def _facts(config: Config, cluster: str, bandwidth: int) -> Iterator[Group]:
     """What rules compare with. Slurm's nodes tell by themselves what their type should have."""
     settings = config.settings
-    # FSx for Lustre User Guide, "Managing throughput capacity": MB/s for each TiB of storage.
-    throughput = config.fsx_gib * settings.fsx.throughput * 1_000_000 // 1024
     rules: list[eks_labels.Rule] = [
         {
             "record": "hyperpod:storage_throughput_bytes",
-            "expr": f"vector({throughput})",
+            "expr": f"vector({bandwidth})",
             "labels": {"cluster": cluster},
         }
     ]

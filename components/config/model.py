@@ -231,6 +231,10 @@ class Fsx(Model):
     """Retention of automatic backups in days; 0 turns them off. Must be 0 with `linkedBucket`."""
     retain_on_delete: Annotated[StrictBool, IN_PLACE] = False
     """Keep the file system when the stack is destroyed. Needs `network.vpcId`."""
+    file_system_id: Annotated[FileSystemId | None, REFUSED] = None
+    """Existing FSx for Lustre file system for /fsx, such as one that a stack has kept. The stack does not change or
+    delete it, and takes its size from it. It must be PERSISTENT_1 or PERSISTENT_2 with Lustre 2.12 or 2.15, in
+    `network.vpcId` and the stack's zone, and `efa` must say whether it has EFA."""
     home_file_system_id: Annotated[FileSystemId | None, AT_BOOT] = None
     """Existing FSx file system, Lustre or OpenZFS, that the nodes mount at /home. It must be in `network.vpcId`, and
     its security groups must admit the nodes on TCP 988 and 1018-1023 for Lustre, or 2049 for OpenZFS. Slurm only."""

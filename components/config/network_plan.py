@@ -68,15 +68,18 @@ def addresses_needed(settings: Settings) -> int:
 
 
 def file_servers(settings: Settings) -> int:
-    """Addresses of the file systems: one for each storage server and each metadata server of Lustre, and one for homes.
+    """Addresses of new file systems: one for each storage server and each metadata server of Lustre, and one for homes.
 
     Amazon FSx for Lustre User Guide, "IP addresses for file systems": TiB for each storage server, and a metadata
     server for 12,000 IOPS; "File system metadata performance": IOPS of the automatic mode, which EFA comes with.
     """
     gib, fsx = settings.fsx_gib, settings.fsx
+    homes = 1 if fsx.home_storage_gib else 0
+    if fsx.file_system_id:
+        return homes
     storage = -(-gib // (_EFA_SERVER // fsx.throughput if fsx.efa else _SERVER_GIB))
     metadata = max(1, gib // _METADATA_SERVER_GIB) if fsx.efa else 1
-    return storage + metadata + (1 if fsx.home_storage_gib else 0)
+    return storage + metadata + homes
 
 
 def network_problems(settings: Settings) -> Iterator[Problem]:

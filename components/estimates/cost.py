@@ -109,7 +109,8 @@ def quantities(config: Config) -> dict[str, dict[str, float]]:
     held: dict[str, dict[str, float]] = {_group_part(one): {one.type.name: one.count} for one in config.instance_groups}
     volumes = sum(group.count * group.volume_gib for group in config.instance_groups)
     held["node volumes"] = {"sagemaker_volume": volumes}
-    held["FSx for Lustre"] = {f"fsx_lustre_{settings.fsx.throughput}": config.fsx_gib}
+    if not settings.fsx.file_system_id:
+        held["FSx for Lustre"] = {f"fsx_lustre_{settings.fsx.throughput}": config.fsx_gib}
     if settings.fsx.home_storage_gib:
         held["FSx for OpenZFS"] = {
             "fsx_openzfs": settings.fsx.home_storage_gib,

@@ -99,14 +99,15 @@ def _instances(config: Config) -> Iterator[Quota]:
 
 
 def _storage(config: Config) -> Iterator[Quota]:
-    yield Quota(
-        service="fsx",
-        name="Lustre Persistent_2 storage capacity",
-        code="L-8F1B9C74",
-        needed=config.fsx_gib,
-        unit="GiB",
-    )
-    yield Quota(service="fsx", name="Lustre Persistent_2 file systems", code="L-FD6F2F22", needed=1)
+    if not config.settings.fsx.file_system_id:
+        yield Quota(
+            service="fsx",
+            name="Lustre Persistent_2 storage capacity",
+            code="L-8F1B9C74",
+            needed=config.fsx_gib,
+            unit="GiB",
+        )
+        yield Quota(service="fsx", name="Lustre Persistent_2 file systems", code="L-FD6F2F22", needed=1)
     if gib := config.settings.fsx.home_storage_gib:
         speed = config.settings.fsx.home_throughput
         yield Quota(service="fsx", name="OpenZFS file systems", code="L-59D0763F", needed=1)

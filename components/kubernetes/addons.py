@@ -170,7 +170,7 @@ class EksAddons(ComponentResource):
     def _identities(self) -> dict[str, _Identity]:
         """Service accounts and managed policies as the EKS User Guide names them ("AWS add-ons")."""
         context = self._args.context
-        file_systems = context.arn("fsx", "file-system/*")
+        file_systems, given = context.arn("fsx", "file-system/*"), context.settings.fsx.file_system_id
         identities = {
             "vpc-cni": _Identity(
                 kind="vpc-cni",
@@ -213,6 +213,8 @@ class EksAddons(ComponentResource):
                     ),
                     # Whoever has this role could tag a stack's own file system, and then delete it.
                     deny(["fsx:*"], [file_systems], {"Null": {f"aws:ResourceTag/{CLUSTER_ID_TAG}": "false"}}),
+                    # An existing one need not have the tag.
+                    *([deny(["fsx:*"], [context.arn("fsx", f"file-system/{given}")])] if given else []),
                 ],
             ),
         }

@@ -42,7 +42,7 @@ class FileSystem:
     file_system_id: Input[str]
     dns_name: Input[str]
     mount_name: Input[str]
-    capacity_gib: int
+    capacity_gib: Input[int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,10 @@ def declare(
     handle of its own: a pod with two volumes of one handle never starts (kubernetes issue 132921). The volume is not in
     the namespace and waits for nothing: it is deleted when its claim is, with the namespace.
     """
-    capacity, modes = {"storage": f"{system.capacity_gib}Gi"}, ["ReadOnlyMany" if mount.read_only else "ReadWriteMany"]
+    capacity, modes = (
+        {"storage": Output.concat(Output.from_input(system.capacity_gib).apply(str), "Gi")},
+        ["ReadOnlyMany" if mount.read_only else "ReadWriteMany"],
+    )
     below, handle = mount.directory, system.file_system_id
     volume = core.PersistentVolume(
         name,

@@ -150,7 +150,7 @@ class Eks(ComponentResource):
                     file_system_id=storage.file_system_id,
                     dns_name=storage.dns_name,
                     mount_name=storage.mount_name,
-                    capacity_gib=context.config.fsx_gib,
+                    capacity_gib=storage.capacity_gib,
                 ),
                 key=context.key,
                 subnet_id=network.private_subnet_id,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as kubernetes
-from pulumi import ComponentResource, ResourceOptions
+from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from ..catalogue.accelerators import EFA_RESOURCE
 from ..config import InstanceGroup, Team
@@ -109,18 +109,15 @@ class TrainingNamespace(ComponentResource):
         total = sum(group.count * group.type.accelerators for group in args.groups)
         interfaces = sum(efa_interfaces(group) * group.count for group in args.groups)
         devices = device_limits(args.groups, _part(total, args.share), governed=args.governed)
-        hard: dict[str, str] = {f"requests.{device}": str(most) for device, most in devices.items()}
+        hard: dict[str, Input[str]] = {f"requests.{device}": str(most) for device, most in devices.items()}
         hard[f"requests.{EFA_RESOURCE}"] = str(_part(interfaces, args.share))
         # Nothing here serves clients outside of the cluster.
         hard |= {"services.loadbalancers": "0", "services.nodeports": "0", "persistentvolumeclaims": "20"}
-        own = args.file_system.capacity_gib
-        limits = {
-            VOLUME_CLASS: args.team.volumes_gib,
-            LUSTRE_CLASS: own if args.team.file_systems_gib is None else args.team.file_systems_gib,
-        }
-        for storage_class, gib in limits.items():
+        own, given = args.file_system.capacity_gib, args.team.file_systems_gib
+        limits = {VOLUME_CLASS: args.team.volumes_gib, LUSTRE_CLASS: own if given is None else given}
+        for storage_class, limit in limits.items():
             key = f"{storage_class}.storageclass.storage.k8s.io/requests.storage"
-            hard[key] = binary_quantity(gib << 30)
+            hard[key] = Output.from_input(limit).apply(lambda gib: binary_quantity(gib << 30))
         core.ResourceQuota(
             f"{self._name}-quota",
             metadata=self._meta("quota"),

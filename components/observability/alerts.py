@@ -10,6 +10,7 @@ from pulumi import ComponentResource, Output, ResourceOptions
 
 from ..context import Context
 from ..policies import Statement, allow, deny, document
+from ..storage import Storage
 from ..validation import of_cluster
 from . import cloudwatch
 from .alert_manager import definition
@@ -33,17 +34,15 @@ class Alerts(ComponentResource):
 
     outputs: dict[str, Output[str]]
 
-    def __init__(
-        self, name: str, context: Context, file_system: Output[str], opts: ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, context: Context, storage: Storage, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Alerts", name, None, opts)
         self._name, self._context, self._child = name, context, ResourceOptions(parent=self)
         self._workspace = context.prometheus if context.settings.observability.prometheus == "create" else None
         given = context.settings.alerts.topic_arn
         topic = Output.from_input(given) if given else self._topic()
         self._events(topic)
-        cloudwatch.alarms(name, context, file_system, topic, self._child)
-        cloudwatch.dashboard(name, context, file_system, self._child)
+        cloudwatch.alarms(name, context, storage, topic, self._child)
+        cloudwatch.dashboard(name, context, storage.file_system_id, self._child)
         if self._workspace:
             region = context.region.name
             aws.amp.AlertManagerDefinition(

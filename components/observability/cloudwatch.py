@@ -9,23 +9,26 @@ import pulumi_aws as aws
 from pulumi import Output, ResourceOptions
 
 from ..context import Context
+from ..storage import Storage
 
 # Amazon FSx for Lustre User Guide, "Amazon FSx for Lustre metrics and dimensions": one sample a minute from each disk
 # or file server, which Sum adds up. FreeDataStorageCapacity is in bytes.
 _NAMESPACE = "AWS/FSx"
 _LEAST_FREE = 0.1
 _BUSY = 0.9
-_GIB, _MB = 2**30, 10**6
+_GIB = 2**30
 _MINUTE = 60
 
 
-def alarms(name: str, context: Context, file_system: Output[str], topic: Output[str], child: ResourceOptions) -> None:
+def alarms(name: str, context: Context, storage: Storage, topic: Output[str], child: ResourceOptions) -> None:
     """Less than a tenth free for 10 minutes, and more than 90 % of the provisioned throughput for 15."""
-    where = {"FileSystemId": file_system}
+    where = {"FileSystemId": storage.file_system_id}
+    existing = context.settings.fsx.file_system_id
+    larger, slower = ("grow it", "") if existing else ("raise fsx.storageGiB", "; see fsx.throughput")
     aws.cloudwatch.MetricAlarm(
         f"{name}-fsx-capacity",
         name=f"{context.names.cluster_id}-fsx-capacity",
-        alarm_description=f"/fsx of {context.names.cluster} is over 90 % full: delete files, or raise fsx.storageGiB",
+        alarm_description=f"/fsx of {context.names.cluster} is over 90 % full: delete files, or {larger}",
         namespace=_NAMESPACE,
         metric_name="FreeDataStorageCapacity",
         dimensions=where,
@@ -33,7 +36,7 @@ def alarms(name: str, context: Context, file_system: Output[str], topic: Output[
         period=_MINUTE,
         evaluation_periods=10,
         comparison_operator="LessThanThreshold",
-        threshold=round(context.config.fsx_gib * _GIB * _LEAST_FREE),
+        threshold=storage.capacity_gib.apply(lambda gib: round(gib * _GIB * _LEAST_FREE)),
         alarm_actions=[topic],
         ok_actions=[topic],
         treat_missing_data="notBreaching",
@@ -54,21 +57,16 @@ def alarms(name: str, context: Context, file_system: Output[str], topic: Output[
     aws.cloudwatch.MetricAlarm(
         f"{name}-fsx-throughput",
         name=f"{context.names.cluster_id}-fsx-throughput",
-        alarm_description=f"/fsx of {context.names.cluster} is at its throughput: jobs wait for it; see fsx.throughput",
+        alarm_description=f"/fsx of {context.names.cluster} is at its throughput: jobs wait for it{slower}",
         metric_queries=[*moved.values(), total],
         evaluation_periods=15,
         comparison_operator="GreaterThanThreshold",
-        threshold=round(provisioned(context) * _BUSY),
+        threshold=storage.bandwidth.apply(lambda bandwidth: round(bandwidth * _BUSY)),
         alarm_actions=[topic],
         ok_actions=[topic],
         treat_missing_data="notBreaching",
         opts=child,
     )
-
-
-def provisioned(context: Context) -> float:
-    """The file system's throughput in bytes per second: MB/s for each TiB of its capacity."""
-    return context.settings.fsx.throughput * _MB * context.config.fsx_gib / 1024
 
 
 def dashboard(name: str, context: Context, file_system: Output[str], child: ResourceOptions) -> None:

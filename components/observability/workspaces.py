@@ -7,6 +7,7 @@ from pulumi import ComponentResource, Output, ResourceOptions
 
 from ..alerts import files
 from ..context import Context, Prometheus
+from ..storage import Storage
 from . import grafana
 
 
@@ -22,7 +23,7 @@ class Observability(ComponentResource):
     prometheus: Prometheus
     outputs: dict[str, Output[str]]
 
-    def __init__(self, name: str, context: Context, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, context: Context, storage: Storage, opts: ResourceOptions | None = None) -> None:
         super().__init__("hyperpod:index:Observability", name, None, opts)
         self._name, self._child = name, ResourceOptions(parent=self)
         chosen = context.settings.observability
@@ -31,7 +32,9 @@ class Observability(ComponentResource):
             f"{name}-rules",
             name=context.names.cluster,
             workspace_id=self.prometheus.id,
-            data=files.namespace(context.config, context.names.cluster),
+            data=storage.bandwidth.apply(
+                lambda bandwidth: files.namespace(context.config, context.names.cluster, bandwidth)
+            ),
             opts=self._child,
         )
         self.outputs = {

@@ -1,4 +1,4 @@
-"""The shared file system: finds it by its exact tag, waits for it, mounts it, and checks that it is writable."""
+"""The shared file system: by its tag or its id. Waits for it, mounts it, and checks that it is writable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ NFS_OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,timeo=600,hard"
 
 def run(node: Node) -> str:
     """Step ``fsx``."""
-    detail = mount(node, tagged(node, "LUSTRE"), node.parameters.fsx_mount)
+    existing = node.parameters.fsx_id
+    detail = mount(node, {"id": existing} if existing else tagged(node, "LUSTRE"), node.parameters.fsx_mount)
     _folders(node)
     node.facts["fsx"] = True
     return detail

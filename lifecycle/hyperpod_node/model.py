@@ -112,13 +112,14 @@ class Accounting:
 class Parameters:
     """hyperpod_parameters.json: its keys are the fields. The stack's program makes one, nodes read it back.
 
-    ``cidrs``: the address blocks of the nodes, empty where they are not known. ``fsx_efa``: whether the file system
-    speaks EFA. ``home_fsx_id``: another file system that is mounted at /home, or HOME_MADE. ``remote_write_url``: where
-    metrics go, None where nothing collects any; ``metrics_detail``: how many are collected. ``images_registry``: where
-    the images of AWS's exporters are. ``health_policy``: what is done about a node whose health checks find it bad
-    (health/policy.py). ``ssh_only_with_job``: whether people need a job on a worker to log in there (ssh_jobs.py).
-    ``containers``: whether jobs may run in them (containers.py). ``accounting``: None where Slurm keeps no account of
-    jobs. ``shared_queue``: whether the queue is on the shared file system, for another controller (slurm_queue.py).
+    ``cidrs``: the address blocks of the nodes, empty where they are not known. ``fsx_id``: an existing file system for
+    /fsx, None where the stack makes one. ``fsx_efa``: whether it speaks EFA. ``home_fsx_id``: another file system that
+    is mounted at /home, or HOME_MADE. ``remote_write_url``: where metrics go, None where nothing collects any;
+    ``metrics_detail``: how many are collected. ``images_registry``: where the images of AWS's exporters are.
+    ``health_policy``: what is done about a node whose health checks find it bad (health/policy.py).
+    ``ssh_only_with_job``: whether people need a job on a worker to log in there (ssh_jobs.py). ``containers``: whether
+    jobs may run in them (containers.py). ``accounting``: None where Slurm keeps no account of jobs. ``shared_queue``:
+    whether the queue is on the shared file system, for another controller (slurm_queue.py).
     """
 
     cluster_id: str = field(metadata=WORD)
@@ -127,6 +128,7 @@ class Parameters:
     orchestrator: Literal["slurm", "eks"]
     instance_groups: Tuple[Group, ...]
     fsx_mount: str = field(metadata=PATH)
+    fsx_id: Optional[str] = field(metadata=WORD)
     fsx_efa: bool
     home_fsx_id: Optional[str] = field(metadata=WORD)
     ssh_public_key_parameter: Optional[str] = field(metadata=WORD)

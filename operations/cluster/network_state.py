@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 # EC2's names of a security group's rules, by direction.
@@ -38,3 +39,18 @@ def open_to_itself(groups: Sequence[Mapping[str, Any]], direction: str) -> list[
         for rule in group[DIRECTIONS[direction]]
         if rule["IpProtocol"] == "-1" and group["GroupId"] in {p["GroupId"] for p in rule["UserIdGroupPairs"]}
     ]
+
+
+def admits(
+    groups: Sequence[Mapping[str, Any]], direction: str, peers: Collection[str], port: int, address: str = ""
+) -> bool:
+    """Whether some rule of the groups lets TCP at this port in from, or out to, these groups or this address."""
+    for rule in (rule for group in groups for rule in group[DIRECTIONS[direction]]):
+        every = rule["IpProtocol"] == "-1"
+        if not every and not (rule["IpProtocol"] == "tcp" and rule["FromPort"] <= port <= rule["ToPort"]):
+            continue
+        if any(pair["GroupId"] in peers for pair in rule.get("UserIdGroupPairs", ())):
+            return True
+        if any(ip_address(address) in ip_network(block["CidrIp"]) for block in rule.get("IpRanges", ()) if address):
+            return True
+    return False

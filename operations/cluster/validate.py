@@ -131,11 +131,16 @@ class Validation:
         tag = {"Key": CLUSTER_ID_TAG, "Value": self._target.names.cluster_id}
         systems = list(self._aws.pages("fsx", "describe_file_systems", "FileSystems"))
         ours = [one for one in systems if tag in one.get("Tags", [])]
-        found = [one for one in ours if one.get("FileSystemType") != "OPENZFS"]
-        states = ", ".join(f"{one['FileSystemId']} {one['Lifecycle']}" for one in found) or "none has the stack's tag"
-        good = len(found) == 1 and found[0]["Lifecycle"] in _SERVING
-        yield _check("FSx for Lustre", good, states, "nodes find it by the tag hyperpod:cluster-id")
         settings = self._target.config.settings
+        if existing := settings.fsx.file_system_id:
+            found = [one for one in systems if one["FileSystemId"] == existing]
+            missing, hint = f"there is no {existing}", "hyperpod:fsx.fileSystemId"
+        else:
+            found = [one for one in ours if one.get("FileSystemType") != "OPENZFS"]
+            missing, hint = "none has the stack's tag", "nodes find it by the tag hyperpod:cluster-id"
+        states = ", ".join(f"{one['FileSystemId']} {one['Lifecycle']}" for one in found) or missing
+        good = len(found) == 1 and found[0]["Lifecycle"] in _SERVING
+        yield _check("FSx for Lustre", good, states, hint)
         if home := settings.fsx.home_file_system_id:
             states = ", ".join(f"{s['Lifecycle']} in {s['VpcId']}" for s in systems if s["FileSystemId"] == home)
             good = states in [f"{state} in {settings.network.vpc_id}" for state in _SERVING]

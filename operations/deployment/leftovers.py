@@ -124,10 +124,13 @@ def remove(target: Target, found: Audit) -> None:
 
 
 def _set_kept_apart(target: Target, found: Audit) -> None:
-    """People's backups, and with hyperpod:fsx.retainOnDelete the file system (in an existing VPC)."""
-    stays = {_BACKUP, *([_FILE_SYSTEM] if target.config.settings.fsx.retain_on_delete else [])}
-    found.kept = [f"{one.kind} {one.id}" for one in found.leftovers if one.kind in stays]
-    found.leftovers = [one for one in found.leftovers if one.kind not in stays]
+    """People's backups, with hyperpod:fsx.retainOnDelete the file system (in an existing VPC), and the one of
+    hyperpod:fsx.fileSystemId, which has the stack's tag if the stack once made it."""
+    fsx = target.config.settings.fsx
+    stays = {_BACKUP, *([_FILE_SYSTEM] if fsx.retain_on_delete else [])}
+    kept = [one for one in found.leftovers if one.kind in stays or one.id == fsx.file_system_id]
+    found.kept = [f"{one.kind} {one.id}" for one in kept]
+    found.leftovers = [one for one in found.leftovers if one not in kept]
 
 
 def _ours(target: Target) -> list[dict[str, Any]]:

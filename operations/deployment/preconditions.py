@@ -7,7 +7,6 @@ group at EFA's health check, when nodes boot.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -19,7 +18,8 @@ from ..cluster.network_state import DIRECTIONS, open_to_itself, routes_of, why_p
 from ..console import note
 from ..spending import quotas
 from ..target import Target
-from . import new_stack
+from . import existing_fsx, new_stack
+from .lack import Lack
 
 _NETWORK = "hyperpod:network"
 # Route targets that lead to S3 without its gateway endpoint.
@@ -27,18 +27,6 @@ _WAYS_OUT = ("NatGatewayId", "TransitGatewayId", "NetworkInterfaceId", "Instance
 # Each is a "no" of VpcAttribute that keeps the names of endpoints and of FSx from resolving in the VPC (VPC User Guide,
 # "DNS attributes for your VPC").
 _DNS = {"enableDnsSupport": "EnableDnsSupport", "enableDnsHostnames": "EnableDnsHostnames"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lack:
-    """Something that is missing: ``what``, and the key or command that helps. Only what is ``sure`` stops anybody."""
-
-    what: str
-    fix: str
-    sure: bool = True
-
-    def __str__(self) -> str:
-        return "; ".join(filter(None, (self.what, self.fix)))
 
 
 def require(target: Target, *, anyway: bool = False) -> None:
@@ -180,4 +168,10 @@ def surprises(target: Target) -> Iterator[Lack]:
         )
 
 
-_QUESTIONS: tuple[Callable[[Target], Iterator[Lack]], ...] = (quotas_lack, zone_lacks, network_lacks, surprises)
+_QUESTIONS: tuple[Callable[[Target], Iterator[Lack]], ...] = (
+    quotas_lack,
+    zone_lacks,
+    network_lacks,
+    existing_fsx.lacks,
+    surprises,
+)

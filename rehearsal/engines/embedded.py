@@ -151,8 +151,24 @@ class Engine(MockMonitor):
         return resource_pb2.ResourceInvokeResponse(**{"return": protocol.serialize(answer)})
 
     def ReadResource(self, request: Any) -> Any:  # noqa: N802
-        """Not supported: this project never reads a resource that it does not create."""
-        raise DeploymentError(f"the embedded account does not read {request.type}")
+        """Look up a resource that the stack neither creates nor deletes."""
+        resource = ResourceState(
+            urn=self.make_urn(request.parent, request.type, request.name),
+            type=request.type,
+            name=request.name,
+            custom=True,
+            external=True,
+            parent=request.parent,
+            id=request.id,
+            dependencies=tuple(sorted({*request.dependencies, request.provider.rsplit("::", 1)[0]} - {""})),
+        )
+        self._enter(resource)
+        try:
+            resource.outputs = self.account.read(request.type, request.id)
+        except Refused as refused:
+            self._fail(resource, "read", str(refused))
+        answer = self._response(resource)
+        return resource_pb2.ReadResourceResponse(urn=answer.urn, id=request.id, properties=answer.object)
 
     # What becomes of it -----------------------------------------------------------------------------------------------
 

@@ -169,6 +169,14 @@ BAD: dict[str, tuple[Change, str]] = {
         Change("slurm-gpu", {}, {"network": VPC | {"securityGroupIds": ["sg-0123456789abcdef0"]}}),
         "network.vpcId: this stack is deployed with none",
     ),
+    "an existing file system": (
+        Change(
+            "slurm-gpu",
+            {"network": VPC | {"securityGroupIds": ["sg-0123456789abcdef0"]}},
+            {"fsx": {"fileSystemId": "fs-0123456789abcdef0"}},
+        ),
+        "fsx.fileSystemId: /fsx is a file system of the stack",
+    ),
     "another zone": (
         Change("dev", {}, {}, zone="usw2-az3"),
         "availabilityZoneId: this stack is in usw2-az3, and .* cannot move to usw2-az2",

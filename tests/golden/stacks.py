@@ -210,6 +210,7 @@ GOLDEN: dict[str, Golden] = {
             "kubernetesApiCidrs": ["52.95.110.0/24"],
             "administratorRoleArns": [f"{ROLE}/admin", f"{ROLE}/platform"],
             "permissionsBoundaryArn": BOUNDARY,
+            "fsx": {"fileSystemId": "fs-0123456789abcdef2"},
             "teams": [
                 {"name": "vision", "roleArns": [f"{ROLE}/vision", f"{ROLE}/guests"], "accelerators": 24},
                 {"name": "speech", "fairShareWeight": 20},

@@ -70,6 +70,7 @@ def test_nodes_understand_what_the_configuration_says(name: str) -> None:
     assert (node.orchestrator, node.imds_v1) == (settings.orchestrator, settings.imds_v1)
     home = "openzfs" if settings.fsx.home_storage_gib else settings.fsx.home_file_system_id
     assert (node.fsx_efa, node.home_fsx_id) == (settings.fsx.efa, home)
+    assert node.fsx_id == settings.fsx.file_system_id
     assert node.lost_after_seconds == settings.lost_node_seconds
     assert (node.ssh_public_key_parameter is None) == (settings.ssh_public_key is None)
     own = [] if settings.network.vpc_id else [settings.network.cidr, settings.network.secondary_cidr]

@@ -245,6 +245,13 @@ def test_a_second_file_system_serves_home_folders_when_configured(tmp_path: Path
     assert host.calls[-1:] == filled[1:]
 
 
+def test_an_existing_file_system_is_found_by_its_id(tmp_path: Path) -> None:
+    existing = {**file_system("fs-0c"), "Tags": []}
+    settings = {"fsx": {"fileSystemId": HOME}, "network": VPC}
+    world = World(tmp_path, file_systems=[file_system("fs-0a"), {**existing, "FileSystemId": HOME}], settings=settings)
+    assert fsx.run(world.node("worker").node()) == f"{HOME} mounted at /fsx"
+
+
 @pytest.fixture
 def made(tmp_path: Path) -> World:
     """A stack that makes the file system for /home: both have its tag."""

@@ -191,7 +191,7 @@ def test_a_parameter_of_the_wrong_kind_is_named(world: World, key: str, value: A
     ("key", "value"),
     [
         *((key, f"a{bad}b") for key in ("cluster_id", "cluster_name", "region", "images_registry") for bad in " \n"),
-        *((key, "a b") for key in ("home_fsx_id", "ssh_public_key_parameter")),
+        *((key, "a b") for key in ("fsx_id", "home_fsx_id", "ssh_public_key_parameter")),
         *(("fsx_mount", bad) for bad in ("fsx", "/f sx", "/fsx\n")),
         *(("remote_write_url", bad) for bad in ("http://a", "https://a b", "https:/a")),
         *(("cidrs", [bad]) for bad in ("10.0.0.0", "10.0.0.0/16 ", "10.0.0/16", "10.0.0.0/160")),

@@ -11,6 +11,10 @@ from typing import Any
 
 import promql_parser as promql
 
+from components.alerts import files
+from components.config import Config
+from components.storage import bandwidth
+
 FOLDER = Path(__file__).parent
 # What every series of a node carries, and the label by which Prometheus knows a scrape.
 COMMON = frozenset({"__name__", "cluster", "node", "group", "job"})
@@ -22,6 +26,11 @@ _SCRAPED = {
     "kubelet_node_name": frozenset({"node"}),
 }
 _TABLES = ("dcgm", "efa", "kube_state_metrics", "kueue", "lustre", "neuron", "node_exporter", "slurm")
+
+
+def namespace(config: Config, cluster: str) -> str:
+    """The rules that a stack with a file system of its own gives its workspace."""
+    return files.namespace(config, cluster, bandwidth(config.fsx_gib, config.settings.fsx.throughput))
 
 
 def rows(path: Path) -> list[dict[str, str]]:

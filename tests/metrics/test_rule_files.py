@@ -18,7 +18,7 @@ from components.documents import load
 from operations.dashboards.boards import rendered
 from operations.dashboards.shipped import SHIPPED
 from tests.metrics import cases
-from tests.metrics.names import FOLDER, matchers, named, problems, published, rows, selectors
+from tests.metrics.names import FOLDER, matchers, named, namespace, problems, published, rows, selectors
 from tests.support import config
 
 VARIANTS = ("slurm-gpu", "slurm-trainium", "eks-gpu", "eks-trainium")
@@ -29,7 +29,7 @@ Rule = Mapping[str, Any]
 @cache
 def groups(variant: str) -> list[dict[str, Any]]:
     """The groups that a stack of this variant gives its workspace."""
-    found: list[dict[str, Any]] = load(files.namespace(config(variant), "demo"))["groups"]
+    found: list[dict[str, Any]] = load(namespace(config(variant), "demo"))["groups"]
     return found
 
 
@@ -67,7 +67,7 @@ def test_an_alert_says_how_bad_it_is_what_to_do_and_where_to_read_on(variant: st
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_groups_stay_within_the_quotas_of_the_service(variant: str) -> None:
     assert max(len(group["rules"]) for group in groups(variant)) <= files.RULES_PER_GROUP
-    assert len(files.namespace(config(variant), "x" * 63).encode()) < files.NAMESPACE_BYTES / 10
+    assert len(namespace(config(variant), "x" * 63).encode()) < files.NAMESPACE_BYTES / 10
     # Rule groups of a workspace, by default 100: room for seven stacks.
     assert len(groups(variant)) <= 14
     names = [group["name"] for group in groups(variant)]

@@ -8,9 +8,9 @@ from functools import cache
 
 import pytest
 
-from components.alerts import files
 from tests.metrics import cases
 from tests.metrics.fleet import BEGIN, CLUSTER, TYPES, Fleet, Timeline
+from tests.metrics.names import namespace
 from tests.metrics.promtool import Labels, firing
 from tests.shared import made_once
 from tests.support import config
@@ -28,7 +28,7 @@ def rules(variant: str) -> str:
     """What a stack of this variant gives its workspace."""
     kinds = TYPES[variant]
     workers = [{"name": name, "instanceType": kind, "count": 1} for name, kind in kinds.items()]
-    return files.namespace(config(variant, workers=workers), CLUSTER)
+    return namespace(config(variant, workers=workers), CLUSTER)
 
 
 def broken_fleet(variant: str) -> Fleet:

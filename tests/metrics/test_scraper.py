@@ -24,9 +24,9 @@ from urllib.parse import quote
 import pytest
 import yaml
 
-from components.alerts import files
 from components.kubernetes.metrics_scraper import PORT_NAME, configuration
 from stack.jobs.render import render
+from tests.metrics.names import namespace
 from tests.metrics.test_programs import ask, free_port, running
 from tests.support import config
 
@@ -126,7 +126,7 @@ def prometheus(folder: Path, pods: Sequence[Mapping[str, Any]], addon: str) -> l
 
 
 def started(folder: Path, jobs: Sequence[Mapping[str, Any]]) -> list[str]:
-    (folder / "rules.yaml").write_text(files.namespace(STACK, CLUSTER))
+    (folder / "rules.yaml").write_text(namespace(STACK, CLUSTER))
     every = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     whole = {"global": every, "rule_files": ["rules.yaml"], "scrape_configs": list(jobs)}
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(whole))

@@ -131,6 +131,12 @@ def test_a_file_system_that_a_claim_made_is_a_leftover_where_the_stacks_own_is_k
     found = leftovers.Audit(leftovers=list(leftovers._file_systems(target)))
     leftovers._set_kept_apart(target, found)
     assert found.kept == ["FSx file system fs-0123456789-own"]
+    # Taken up by a stack of the same name.
+    taken = stack(aws, "dev", f"hyperpod:network={network}", 'hyperpod:fsx={"fileSystemId": "fs-0123456789abcdef0"}')
+    again = leftovers.Leftover(kind="FSx file system", id="fs-0123456789abcdef0", by_aws=False, command="")
+    found_again = leftovers.Audit(leftovers=[again])
+    leftovers._set_kept_apart(taken, found_again)
+    assert (found_again.leftovers, found_again.kept) == ([], ["FSx file system fs-0123456789abcdef0"])
     assert [(one.kind, one.id) for one in found.of_the_stack] == [("FSx file system of a claim", "fs-0123456789-claim")]
 
 

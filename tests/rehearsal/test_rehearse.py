@@ -18,7 +18,7 @@ from rehearsal.existing import prepare
 from rehearsal.outcome import Outcome, _describe, rehearse
 from stack.state import SECRET, critical_path
 from tests.shared import made_once
-from tests.support import METRICS, READY_STACKS, project
+from tests.support import METRICS, READY_STACKS, few_files, project
 
 VPC = {
     "vpcId": "vpc-0123456789abcdef0",
@@ -258,6 +258,37 @@ def test_a_retained_file_system_stays_and_is_no_leftover() -> None:
     assert outcome.failures == []
     assert outcome.leftovers == []
     assert [kept.split(" ")[0] for kept in outcome.retained] == ["storage-lustre"]
+
+
+@pytest.mark.slow
+def test_a_kept_file_system_serves_the_next_stack_which_neither_changes_nor_deletes_it() -> None:
+    token, alerts = "aws:fsx/lustreFileSystem:LustreFileSystem", {"email": "ops@example.com"}
+    first = project(network=VPC, fsx={"retainOnDelete": True, "storageGiB": 4800, "throughput": 500})
+    with Account("us-west-2") as account, few_files():
+        prepare(account, parse(first.config))
+        made = up(first, account)
+        ((_, kept),) = [key for key in account.live if key[0] == token]
+        assert destroy(made.state, account) == []
+        inputs = dict(account.live[token, kept].inputs)
+
+        fsx = {"fileSystemId": kept, "linkedBucket": "training-data"}
+        second = project("slurm-gpu", network=VPC, fsx=fsx, alerts=alerts)
+        prepare(account, parse(second.config))
+        taken = up(second, account)
+        assert taken.failure == ""
+        assert taken.outputs["fsxId"] == kept
+        assert taken.outputs["fsxMountName"] == account.live[token, kept].outputs["mountName"]
+        (link,) = account.find("aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation", fileSystemId=kept)
+        (full,) = [one for one in taken.state.values() if one.name == "alerts-fsx-capacity"]
+        assert full.inputs["threshold"] == 4800 * 2**30 // 10
+        again = up(second, account, old=taken.state, old_outputs=taken.outputs)
+        assert (again.failure, again.changes) == ("", {})
+        without = project("slurm-gpu", network=VPC, fsx={"fileSystemId": kept}, alerts=alerts)
+        changed = up(without, account, old=again.state, old_outputs=again.outputs)
+        assert [account.live.get((link.type, link.id)), changed.failure] == [None, ""]
+        assert destroy(changed.state, account) == []
+        assert account.live[token, kept].inputs == inputs
+        assert account.leftovers() == []
 
 
 @pytest.mark.slow

@@ -96,6 +96,27 @@ BAD: Cases = {
         "1032 EFA connections",
     ),
     "retained file system in our VPC": ({"fsx": {"retainOnDelete": True}}, "hyperpod:fsx.retainOnDelete", "vpcId"),
+    "existing file system in our VPC": (
+        {"fsx": {"fileSystemId": "fs-0123456789abcdef0"}},
+        "hyperpod:fsx.fileSystemId",
+        "name that VPC",
+    ),
+    "size of an existing file system": (
+        {
+            "network": VPC,
+            "fsx": {
+                "fileSystemId": "fs-0123456789abcdef0",
+                "homeFileSystemId": "fs-0123456789abcdef0",
+                "storageGiB": 2400,
+                "throughput": 250,
+                "compression": "LZ4",
+                "backupDays": 0,
+                "retainOnDelete": True,
+            },
+        },
+        "hyperpod:fsx.storageGiB",
+        "the stack does not change it",
+    ),
     "overlapping blocks": (
         {"network": {"cidr": "10.0.0.0/16", "secondaryCidr": "10.0.128.0/20"}},
         "hyperpod:network.secondaryCidr",

@@ -1,0 +1,17 @@
+"""What is missing before a deployment, and what helps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lack:
+    """Something that is missing: ``what``, and the key or command that helps. Only what is ``sure`` stops anybody."""
+
+    what: str
+    fix: str
+    sure: bool = True
+
+    def __str__(self) -> str:
+        return "; ".join(filter(None, (self.what, self.fix)))
