@@ -55,7 +55,7 @@ class SlurmAccount(Model):
     qos: Annotated[tuple[AccountName, ...], CHARGED] = ()
     """Qualities of service that its jobs may ask for; the first is what they get by default. Default: normal."""
     users: Annotated[tuple[UserName, ...], _KEPT] = ()
-    """People in it, by their user names. Who is in several has the first as default."""
+    """People in it, by their user names. Users in several accounts default to the first."""
 
 
 class SlurmQos(Model):

@@ -17,7 +17,7 @@ def visible(folder: Path) -> list[Path]:
 
 
 def no_folder(key: str, folder: Path, fix: str) -> Iterator[Problem]:
-    """That it is none."""
+    """Yield a problem if the folder is missing."""
     if not folder.is_dir():
         yield Problem(key=key, what=f"{folder} {'is a file' if folder.exists() else 'does not exist'}", fix=fix)
 

@@ -276,7 +276,7 @@ class Security(Model):
     """Record the sessions that `hyperpod connect` opens on nodes, in the log group /hyperpod/CLUSTER/sessions."""
     session_run_as: Annotated[StrictBool, IN_PLACE] = False
     """Start the sessions of `hyperpod connect` as the account that the tag SSMSessionRunAs of the caller's IAM user or
-    role names. Who has no such tag gets none. Needs `sessionLogs`."""
+    role names. Callers without the tag cannot open a session. Needs `sessionLogs`."""
     ssh_only_with_job: Annotated[StrictBool, AT_BOOT] = False
     """Let people log in to a worker by ssh only while a job of theirs runs there (pam_slurm_adopt). root, ubuntu and
     people with sudo may always. docs/slurm-teams.md says what the nodes need for it. Slurm only."""
@@ -333,7 +333,7 @@ class Settings(Model):
     node_provisioning: Annotated[
         Literal["Continuous"] | None,
         NONE_IF_EMPTY,
-        Change("in place", "in place to Continuous, and AWS has no way back"),
+        Change("in place", "in place to Continuous, which cannot be reverted"),
     ] = "Continuous"
     tags: Annotated[dict[str, str], IN_PLACE] = Field(default_factory=dict)
     protect: Annotated[StrictBool, IN_PLACE] = False

@@ -85,7 +85,7 @@ EmailAddress: TypeAlias = Annotated[
 
 
 class Alerts(Model):
-    """Who is told when something is wrong: an address or a topic."""
+    """Where notifications go: an address or a topic."""
 
     email: Annotated[EmailAddress | None, IN_PLACE] = None
     """E-mail address that is told. It has to confirm the subscription that AWS sends it."""

@@ -56,7 +56,7 @@ def kept_secret(key: str) -> Problem:
     """A value that is encrypted in the stack's file. It is not quoted."""
     return Problem(
         key=key,
-        what="is set as a secret, but no key of this project is one: AWS and the state show its value",
+        what="must not be a secret; no key supports it: AWS and the state show its value",
         fix=f"pulumi config set {key} VALUE --plaintext, with a value that others may see",
     )
 

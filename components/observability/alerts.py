@@ -1,4 +1,4 @@
-"""Who is told when something is wrong: a topic, and what publishes to it with or without Prometheus."""
+"""Notifications: a topic, and what publishes to it with or without Prometheus."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TOLD: Mapping[str, tuple[Sequence[str], Mapping[str, Any]]] = {
 
 
 class Alerts(ComponentResource):
-    """Owns the topic with its policy and subscription, or nothing of it where a topic is given; the rules that send
+    """Owns the topic with its policy and subscription, or none of these if you supply a topic; the rules that send
     HyperPod's events to it, alarms and a dashboard of CloudWatch; and the alert manager of the stack's own Prometheus
     workspace.
 

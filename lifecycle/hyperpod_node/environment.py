@@ -84,7 +84,7 @@ def _check_gpus(node: Node, group: Group) -> None:
 def _usable_cores(node: Node, group: Group) -> int:
     cores = neuron_cores(node)
     if cores is None:
-        node.warn(f"neuron-ls told nothing; NeuronCores by the catalogue: {group.neuron_cores}")
+        node.warn(f"neuron-ls returned no data; NeuronCores by the catalogue: {group.neuron_cores}")
         cores = group.neuron_cores
     # Trainium2 joins two physical cores into a logical one by default; some releases of neuron-ls count the former.
     elif cores != group.neuron_cores and not (

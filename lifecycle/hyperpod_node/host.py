@@ -326,7 +326,7 @@ class Host:
 
     def http(self, method: str, url: str, headers: Mapping[str, str], timeout: float) -> Reply:
         """One request, never through a proxy. Raises OSError when nothing answers, or something else than HTTP."""
-        # A third of what the writer of metrics would take, which asks nobody.
+        # Imported lazily: a third of the metrics writer's start-up time, and it sends no requests.
         import http.client
         import urllib.error
         import urllib.request

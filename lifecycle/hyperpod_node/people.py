@@ -34,7 +34,7 @@ END_SECONDS = 5.0
 
 
 class Applied(NamedTuple):
-    """What is so now: who has an account, who is locked, and what is not as the list says."""
+    """Result of applying the list: who has an account, who is locked, and what differs from the list."""
 
     people: List[str]
     locked: List[str]
@@ -60,7 +60,7 @@ def run(node: Node) -> str:
 
 
 def apply(host: Host, wanted: People) -> Applied:
-    """Make it so. May be killed anywhere and run again."""
+    """Apply the list; idempotent. May be killed anywhere and run again."""
     state = _state(host)
     before: Dict[str, int] = state["people"]
     now = {person.name: person.uid for person in wanted.people}
@@ -84,7 +84,7 @@ def apply(host: Host, wanted: People) -> Applied:
 
 
 def digest(wanted: People) -> str:
-    """By which a list is known."""
+    """Fingerprint of the list."""
     return hashlib.sha256(parameters.render(wanted).encode()).hexdigest()[:12]
 
 

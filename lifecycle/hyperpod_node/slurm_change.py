@@ -39,7 +39,7 @@ def apply(host: Host, files: Tuple[ConfFile, ...]) -> bool:
         slurm_extra.keep(host, before, cluster_id)
         slurm_configure.configure_again(host)
         host.run("systemctl", "restart", "slurmctld", timeout=120)
-        raise StepError(f"{error}; the lines of before are back") from None
+        raise StepError(f"{error}; the previous lines were restored") from None
     slurm_configure.publish(host, shared)
     return True
 

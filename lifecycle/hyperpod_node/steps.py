@@ -104,7 +104,7 @@ def for_orchestrator(node: Node) -> List[Step]:
         # Keys go into the home folders that stay.
         steps = _before(("ssh", "users-key", "people"), HOME, steps)
     if found.fsx_efa:
-        # A mount that finds LNet up uses what it has.
+        # Configure LNet before mounting.
         steps = _before(("fsx",), LNET, steps)
     return steps
 

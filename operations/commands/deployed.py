@@ -27,7 +27,7 @@ def import_all(chosen: Target) -> list[str]:
 
 
 def still_to_come(chosen: Target) -> list[str]:
-    """Nodes that the cluster is up without, as warnings (SageMaker Developer Guide, "Continuous provisioning for
+    """Nodes still missing, as warnings (SageMaker Developer Guide, "Continuous provisioning for
     enhanced cluster operations")."""
     chosen.changed()
     try:

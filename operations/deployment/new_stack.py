@@ -114,7 +114,7 @@ def text(wanted: Wanted) -> str:
     lines += [
         "  # FSx for Lustre. It grows in place and never shrinks.",
         "  # hyperpod:fsx: {storageGiB: 4800, throughput: 250, linkedBucket: my-training-data}",
-        "  # Who is told of unhealthy nodes and a full file system.",
+        "  # Who is notified of unhealthy nodes and a full file system.",
         "  # hyperpod:alerts: {email: you@example.com}",
         "  # Refuse to delete the cluster and the file system.",
         "  # hyperpod:protect: true",

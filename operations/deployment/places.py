@@ -28,7 +28,7 @@ _EKS_CLUSTER = "aws:eks/cluster:Cluster"
 # create, modify and, delete resources in Amazon RDS").
 _DATABASE = "aws:rds/instance:Instance"
 _DOCUMENT = "aws:ssm/document:Document"
-# pulumi-aws says no ARN of these.
+# pulumi-aws does not expose an ARN for these.
 _WITHOUT_ARN = {"aws:ec2/eip:Eip": "elastic-ip", "aws:ec2/natGateway:NatGateway": "natgateway"}
 # Pulumi ends a name that it chooses with seven random digits.
 _RANDOM = re.compile(r"-[0-9a-f]{7}$")

@@ -1,4 +1,4 @@
-"""Who is told: SNS topics, CloudWatch alarms and dashboards in moto, and alert managers as records."""
+"""Notifications: SNS topics, CloudWatch alarms and dashboards in moto, and alert managers as records."""
 
 from __future__ import annotations
 

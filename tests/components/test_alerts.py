@@ -1,4 +1,4 @@
-"""Who is told, of what, and who may publish to the topic."""
+"""Notifications: who gets which, and who may publish to the topic."""
 
 from __future__ import annotations
 

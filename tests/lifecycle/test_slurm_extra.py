@@ -129,7 +129,7 @@ def test_the_lines_of_before_are_back_where_slurmctld_does_not_take_the_new_ones
     host.commands["scontrol"] = lambda host, args, stdin: (
         Result(1, err="no") if "reconfigure" in args else scontrol(host, args, stdin)
     )
-    with pytest.raises(StepError, match=r"failed: no; the lines of before are back"):
+    with pytest.raises(StepError, match=r"failed: no; the previous lines were restored"):
         slurm_change.apply(host, (ConfFile("c.conf", "KillWait=78\n"),))
     assert slurm_extra.kept(host) == FILES
     assert host.text(f"{ETC}/hyperpod.conf").endswith("include hyperpod-own-a.conf\ninclude hyperpod-own-b.conf\n")

@@ -219,7 +219,7 @@ def test_without_neuron_ls_the_catalogue_counts_and_it_is_said(tmp_path: Path) -
     host.missing.add("neuron-ls")
     environment.run(node)
     assert variables(host)["NEURON_RT_NUM_CORES"] == "32"
-    assert "neuron-ls told nothing" in node.warnings["environment"][0]
+    assert "neuron-ls returned no data" in node.warnings["environment"][0]
 
 
 class Verbs:

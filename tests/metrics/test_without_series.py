@@ -39,7 +39,7 @@ def test_a_trainium_node_without_a_runtime_is_idle_and_its_dollars_are_not_lost(
     asked = [
         *(query("cost", parts, place) for place in range(3)),
         query("cost", "An hour, all"),
-        query("overview", "Accelerators: there, allocated, busy", 2),
+        query("overview", "Accelerators: total, allocated, busy", 2),
         query("overview", "Allocated, and less than a tenth busy"),
     ]
     fleet = trainium()

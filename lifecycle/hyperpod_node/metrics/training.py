@@ -1,4 +1,4 @@
-"""What jobs tell of their training: a file of each rank, in a folder of the job's that the prolog made.
+"""Training metrics from jobs: a file of each rank, in a folder of the job's that the prolog made.
 
 Everything in the folder is its user's own, and root reads it: nothing is followed, waited for or believed that is not a
 small file of known numbers. A user can say wrong things of his own ranks, and nothing of anything else.

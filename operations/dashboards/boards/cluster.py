@@ -67,8 +67,8 @@ def overview() -> Dashboard:
                         look=figure(4, steps=ANY_IS_BAD),
                     ),
                     graph(
-                        "Accelerators: there, allocated, busy",
-                        Query(f"sum({_ALL})", "there"),
+                        "Accelerators: total, allocated, busy",
+                        Query(f"sum({_ALL})", "total"),
                         Query(f"sum({_HELD})", "allocated"),
                         Query(f"sum({_ALL} * on (cluster, group, node) {NODE_BUSY})", "busy"),
                         look=Look(),
@@ -77,7 +77,7 @@ def overview() -> Dashboard:
                 ),
             ),
             (
-                "What needs a look",
+                "Needs attention",
                 (
                     rows(
                         "Nodes that stopped reporting in the last hour",

@@ -179,7 +179,7 @@ def kubernetes() -> Dashboard:
                 ),
             ),
             (
-                "What needs a look",
+                "Needs attention",
                 (
                     rows(
                         "Pods that restarted in the last hour",
