@@ -153,7 +153,7 @@ def test_the_program_refuses_what_pulumi_decrypted_for_it() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert "hyperpod:clusterName: is set as a secret" in done.stderr
+    assert "hyperpod:clusterName: must not be a secret" in done.stderr
     assert CANARY not in done.stdout + done.stderr
 
 

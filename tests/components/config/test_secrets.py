@@ -14,8 +14,8 @@ from tests.support import ROOT
 
 CIPHER = "AAABAcipher"
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "a secret": ({"sshPublicKey": {"secure": CIPHER}}, "hyperpod:sshPublicKey: is set as a secret"),
-    "a secret inside": ({"tags": {"owner": {"secure": CIPHER}}}, "hyperpod:tags: is set as a secret"),
+    "a secret": ({"sshPublicKey": {"secure": CIPHER}}, "hyperpod:sshPublicKey: must not be a secret"),
+    "a secret inside": ({"tags": {"owner": {"secure": CIPHER}}}, "hyperpod:tags: must not be a secret"),
     "a misspelt namespace": ({"hyperpo:size": "small"}, "hyperpo:size: no program reads this key"),
 }
 
