@@ -212,7 +212,7 @@ def _zone(config: Config, names: Names) -> Iterator[Problem]:
             yield Problem(
                 key="hyperpod:availabilityZoneId",
                 what=f"this stack is in {zone}, and its network and file system cannot move to {config.zone_id}",
-                fix=f"keep {zone}; or save what is in /fsx and {_ELSEWHERE}",
+                fix=f"keep {zone}; or go there as docs/data.md says (Follow capacity into another zone)",
             )
 
 
