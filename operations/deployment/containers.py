@@ -18,8 +18,8 @@ from .download import fetch
 
 @dataclass(frozen=True, kw_only=True)
 class Package:
-    """A file to download. ``sha256``: its digest, or of the archive in it without compression; empty where no digest is
-    published: then the first download's counts."""
+    """A file to download. ``sha256``: its digest, or of the archive in it without compression; empty where its authors
+    publish none: then the first download's counts (docs/security.md, "What comes from others")."""
 
     name: str
     version: str

@@ -3,13 +3,50 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from components.documents import load
 from tests.golden.stacks import BOUNDARY, state_of
-from tests.support import of_type, one
+from tests.support import ROOT, of_type, one
 
 ROLE = "iam/role:Role"
+# Services that a policy lets in whoever they act for, and for what: docs/security.md has why, for each.
+WITHOUT_CONDITION = {
+    # A condition would drop every event (EventBridge User Guide, "Using resource-based policies", Amazon SNS).
+    "events.amazonaws.com": {"sns:Publish", "kms:Decrypt", "kms:GenerateDataKey*", "logs:CreateLogStream"},
+    "delivery.logs.amazonaws.com": {"logs:CreateLogStream"},
+    "logs.us-west-2.amazonaws.com": {"kms:DescribeKey"},
+    "eks.amazonaws.com": {"sts:AssumeRole", "sts:TagSession"},
+    "sagemaker.amazonaws.com": {"sts:AssumeRole"},
+}
+
+
+def statements(found: Any) -> Iterator[dict[str, Any]]:
+    """Every statement of a policy that lets services in, anywhere below."""
+    if isinstance(found, dict):
+        if found.get("Effect") == "Allow" and "Service" in (found.get("Principal") or ()):
+            yield found
+        found = list(found.values())
+    for part in found if isinstance(found, list) else ():
+        yield from statements(part)
+
+
+def listed(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
+
+
+def test_services_are_let_in_without_a_condition_only_where_they_say_nothing_to_compare() -> None:
+    """In everything that the golden stacks deploy; ``Principal`` may be "*", of which no service is a part."""
+    seen: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "tests/golden/deployments").rglob("*.yaml")):
+        for statement in statements(load(path.read_text())):
+            if "Condition" not in statement:
+                for service in listed(statement["Principal"]["Service"]):
+                    seen.setdefault(service, set()).update(listed(statement["Action"]))
+    assert seen == WITHOUT_CONDITION
 
 
 @pytest.mark.parametrize("stack", ["slurm-gpu", "slurm-closed", "eks-gpu"])
