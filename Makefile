@@ -30,7 +30,7 @@ test-fast: $(VENV)/.tests
 
 ## The slow tests: a failure of every single resource, every option of every variant
 test-slow: $(VENV)/.tests
-	$(BIN)/python -m pytest -n auto -m "slow and not root and not kubernetes and not prometheus"
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "slow and not root and not kubernetes and not prometheus"
 
 ## Tests that need the programs of Debian's Prometheus (`make node-packages`): every alert on a made-up fleet
 test-metrics: $(VENV)/.tests

@@ -37,6 +37,10 @@ def main() -> int:
     except ModuleNotFoundError as missing:
         sys.stderr.write(f"{missing.name} is missing in {sys.executable}: `make` in {folder} installs what is needed\n")
         return 3
+    except OSError as error:
+        # Libraries look for a place for temporary files when they are imported. Verbs handle all other errors.
+        sys.stderr.write(f"{error.strerror}\nNext: free space on the disk, or name a folder with some: TMPDIR=FOLDER\n")
+        return 1
     except KeyboardInterrupt:
         sys.stderr.write("Cancelled.\n")
         return 130

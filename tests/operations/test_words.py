@@ -206,6 +206,18 @@ def test_ctrl_c_before_anything_is_loaded_is_no_traceback(
     assert capsys.readouterr().err == "Cancelled.\n"
 
 
+def test_a_disk_without_room_for_a_temporary_file_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Full(ModuleType):
+        def __getattr__(self, name: str) -> object:
+            raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setitem(sys.modules, "operations.cli", Full("operations.cli"))
+    assert hyperpod.main() == Exit.FAILED
+    assert capsys.readouterr().err.startswith("No usable temporary directory found\nNext: free space on the disk")
+
+
 @pytest.mark.parametrize(("module", "imported"), [("operations", "operations.cli"), ("rehearsal", "rehearsal.cli")])
 @pytest.mark.parametrize(
     ("raised", "code"), [(KeyboardInterrupt(), Exit.CANCELLED), (ModuleNotFoundError(name="typer"), Exit.CANNOT_KNOW)]
