@@ -33,6 +33,7 @@ PartitionName=p Nodes=ALL Default=YES
 SRUN = """#!/bin/sh
 [ "$*" = --help ] && echo --container-image && exit
 printf '%s\\0' "$@" '' >> "$CALLS"
+echo "${FI_EFA_USE_HUGE_PAGE-unset}" > "$CALLS.huge"
 exit "${SRUN_CODE:-0}"
 """
 GIVEN = {"nemo.sbatch": {"NEMO_PYTHON": "/fsx/nemo/bin/python"}}
@@ -99,6 +100,15 @@ def test_slurm_takes_every_option(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("hyperpod", [True, False])
 def test_on_hyperpod_srun_is_resumed_by_hyperpod(tmp_path: Path, name: str, hyperpod: bool) -> None:
     assert ("--auto-resume=1" in submit(tmp_path, name, hyperpod=hyperpod)) is hyperpod
+
+
+def test_a_data_loader_that_forks_needs_no_second_set_of_huge_pages(tmp_path: Path) -> None:
+    submit(tmp_path, "nemo.sbatch")
+    assert (tmp_path / "calls.huge").read_text() == "0\n"
+    for left in (tmp_path / "calls", tmp_path / "here"):
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    submit(tmp_path, "nemo.sbatch", FI_EFA_USE_HUGE_PAGE="1")
+    assert (tmp_path / "calls.huge").read_text() == "1\n"
 
 
 @pytest.mark.parametrize("name", [*TRAINERS, "sweep.sbatch"])
