@@ -37,6 +37,9 @@ LOCK_SECONDS = 120.0
 ENROOT, MOUNTS = "/etc/enroot/enroot.conf", "/etc/enroot/mounts.d/50-hyperpod.fstab"
 # hyperpod-prolog makes a link here to a folder of the job's user on the fastest disk.
 USERS = "/run/hyperpod-enroot"
+# Pyxis makes an image of a registry into a file there, in its user's folder, before Enroot unpacks it; by default in
+# /run/pyxis, so in memory, and tens of GB do not fit (enroot, issue 83; pyxis, config.c and pyxis_slurmstepd.c).
+RUNTIME = f"runtime_path={USERS}"
 # Enroot takes the first value that it finds (its config::load), so this stands before the image's own. /dev as it is:
 # containers need the EFA and Neuron devices. Homes stay outside: what is in ~/.local would hide the image's packages.
 SETTINGS = f"""{environment.BEGIN}
@@ -107,9 +110,18 @@ def settle(host: Host) -> bool:
     if not ready(host):
         return False
     first = f"required {TASK_PLUGIN} {host.settings.install_folder}/bin/hyperpod-task-prolog\n"
-    kept = "".join(f"{line}\n" for line in text.splitlines() if TASK_PLUGIN not in line)
-    last = "" if _mentioned(host, kept) else f"required {pyxis(host)}\n"
+    kept = "".join(f"{_off_memory(line)}\n" for line in text.splitlines() if TASK_PLUGIN not in line)
+    last = "" if _mentioned(host, kept) else f"required {pyxis(host)} {RUNTIME}\n"
     return host.write(name, first + kept + last)
+
+
+def _off_memory(line: str) -> str:
+    """The line with our ``runtime_path``, if it loads Pyxis and names no disk of its own."""
+    words = line.split("#")[0].split()
+    if len(words) < 2 or not words[1].endswith(PYXIS):
+        return line
+    kept = [word for word in words if not word.startswith("runtime_path=/run/")]
+    return " ".join(kept if any(word.startswith("runtime_path=") for word in kept) else [*kept, RUNTIME])
 
 
 def _mentioned(host: Host, text: str) -> bool:

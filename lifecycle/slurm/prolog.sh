@@ -80,6 +80,8 @@ make_containers() {
   local mine=$disk/enroot/$user
   make_folder "$disk" enroot 0711 "$user" "$user" || return
   mkdir -p -- "$containers" && chmod 0755 -- "$containers" || return
+  # Pyxis has made a folder in memory where an earlier prolog could not make the link.
+  if [[ ! -L $containers/$user ]]; then rmdir -- "$containers/$user" 2>/dev/null; fi
   if [[ $(readlink "$containers/$user") != "$mine" ]]; then ln -sfnT -- "$mine" "$containers/$user"; fi
 }
 if [[ -n $containers && ${SLURM_JOB_UID-} =~ ^[0-9]+$ ]]; then

@@ -16,6 +16,9 @@ from tests.lifecycle.rig import FakeHost, Killed, World
 PLUGSTACK = "/opt/slurm/etc/plugstack.conf"
 PYXIS = "/opt/slurm/lib/slurm/spank_pyxis.so"
 OURS = "required /opt/slurm/lib/slurm/hyperpod_task_environment.so /opt/hyperpod/bin/hyperpod-task-prolog\n"
+# Never /run/pyxis, Pyxis's default, which is in memory.
+DISK = "runtime_path=/run/hyperpod-enroot"
+LAST = f"required {PYXIS} {DISK}\n"
 NAMES = ("enroot_4.1.2-1_amd64.deb", "enroot+caps_4.1.2-1_amd64.deb", "pyxis-0.24.0.tar.gz")
 
 
@@ -113,13 +116,14 @@ def test_enroot_keeps_its_files_in_a_folder_of_the_user_before_what_the_image_sa
 @pytest.mark.parametrize(
     ("image", "wanted"),
     [
-        ("", f"{OURS}required {PYXIS}\n"),
-        ("required auto_resume.so", f"{OURS}required auto_resume.so\nrequired {PYXIS}\n"),
-        (f"required {PYXIS}\n", f"{OURS}required {PYXIS}\n"),
-        ("required  spank_pyxis.so a=b\n", f"{OURS}required  spank_pyxis.so a=b\n"),
-        ("# required spank_pyxis.so\n", f"{OURS}# required spank_pyxis.so\nrequired {PYXIS}\n"),
+        ("", f"{OURS}{LAST}"),
+        ("required auto_resume.so", f"{OURS}required auto_resume.so\n{LAST}"),
+        (f"required {PYXIS}\n", f"{OURS}{LAST}"),
+        (f"required {PYXIS} runtime_path=/run/pyxis a=b\n", f"{OURS}required {PYXIS} a=b {DISK}\n"),
+        ("optional spank_pyxis.so runtime_path=/raid a=b", f"{OURS}optional spank_pyxis.so runtime_path=/raid a=b\n"),
+        ("# required spank_pyxis.so\n", f"{OURS}# required spank_pyxis.so\n{LAST}"),
         ("include /opt/slurm/etc/plug.d/*\n", f"{OURS}include /opt/slurm/etc/plug.d/*\n"),
-        ("include /opt/slurm/etc/none/*\n", f"{OURS}include /opt/slurm/etc/none/*\nrequired {PYXIS}\n"),
+        ("include /opt/slurm/etc/none/*\n", f"{OURS}include /opt/slurm/etc/none/*\n{LAST}"),
     ],
 )
 def test_pyxis_is_loaded_once_and_after_what_sets_the_tasks_environment(
@@ -145,7 +149,7 @@ def test_the_lines_return_when_the_agent_rewrites_the_file_and_taskprolog_goes(m
     run(host)
     put(host, PLUGSTACK, f"required {PYXIS}\n")
     assert slurm_configure.configure_again(host)
-    assert host.text(PLUGSTACK) == f"{OURS}required {PYXIS}\n"
+    assert host.text(PLUGSTACK) == f"{OURS}{LAST}"
     assert "TaskProlog" not in host.text("/opt/slurm/etc/hyperpod.conf")
     assert not slurm_configure.configure_again(host)
 
@@ -166,7 +170,7 @@ def test_an_image_without_them_gets_the_packages(world: World, made: Callable[..
          f"{source}/{containers.TASK_SOURCE}"),
     ]  # fmt: skip
     assert host.text(PYXIS) == "built"
-    assert host.text(PLUGSTACK) == f"{OURS}required {PYXIS}\n"
+    assert host.text(PLUGSTACK) == f"{OURS}{LAST}"
     assert not host.path(containers.BUILD).exists()
 
 

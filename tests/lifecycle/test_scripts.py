@@ -167,6 +167,8 @@ def test_enroot_has_a_folder_of_the_user_alone_on_the_fastest_disk_and_follows_n
     mounts = tmp_path / "mounts"
     mounts.write_text("")
     given = {"HYPERPOD_STATE": str(tmp_path), "HYPERPOD_MOUNTS": str(mounts), "HYPERPOD_ROOT_DISK": f"{tmp_path}/root"}
+    # Pyxis has made this one, after a prolog that failed.
+    (containers / str(uid)).mkdir(parents=True)
     for disk in ("root", "scratch", "scratch"):
         assert run("prolog.sh", SLURM_JOB_UID=str(uid), SLURM_JOB_ID="7", **given).returncode == 0
         made = tmp_path / disk / "enroot"

@@ -15,7 +15,7 @@
 
 SPANK_PLUGIN(pyxis, 1);
 
-static char *image, *folder;
+static char *image, *folder, *runtime = "/run/pyxis";
 
 static int take_image(int value, const char *given, int remote)
 {
@@ -43,6 +43,10 @@ static struct spank_option options[] = {
 
 int slurm_spank_init(spank_t spank, int argc, char **argv)
 {
+	/* As config.c. */
+	for (int at = 0; at < argc; at++)
+		if (strncmp(argv[at], "runtime_path=", 13) == 0)
+			runtime = strdup(argv[at] + 13);
 	for (struct spank_option *one = options; one->name; one++)
 		if (spank_option_register(spank, one) != ESPANK_SUCCESS)
 			return -1;
@@ -101,5 +105,6 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 	if (waitpid(pid, &status, 0) != pid || status || (folder && chdir(folder) < 0))
 		return -1;
 	spank_setenv(spank, "IN_CONTAINER", image, 1);
+	spank_setenv(spank, "PYXIS_RUNTIME_PATH", runtime, 1);
 	return 0;
 }
