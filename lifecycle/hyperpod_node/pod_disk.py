@@ -1,19 +1,21 @@
-"""Puts the data of containerd and kubelet on the node's data volume: images of tens of GB, and every pod's emptyDir.
+"""Puts the data of containerd and kubelet, and on Slurm of Docker, on the node's data volume: images of tens of GB, and
+every pod's emptyDir.
 
 The root volume holds neither. Folders are bound over the ones that both programs know, so that no configuration of
 theirs is touched: where it lies differs between images, and some write it anew at every start. A bind mount, and no
 symbolic link: CSI drivers mount below kubelet's folder, and those mounts must reach the pods.
 
 Never on instance store: it is empty after a stop, and with it would be what kubelet knows of its node and the pause
-image that comes with the machine's. No script runs after a reboot, and an image may mount its disks late; a bind mount
-of a folder that is not there yet would be made on the root volume, below what is mounted over it later. So both
-services wait, by systemd's means, until the volume is really mounted. The rest of a boot waits with them for ten
-minutes at most: it may bring what mounts the volume. They start whenever that has come.
+image that comes with the machine's, or the container that Docker starts again. No script runs after a reboot, and an
+image may mount its disks late; a bind mount of a folder that is not there yet would be made on the root volume, below
+what is mounted over it later. So both services wait, by systemd's means, until the volume is really mounted. The rest
+of a boot waits with them for ten minutes at most: it may bring what mounts the volume. They start whenever that has
+come.
 """
 
 from __future__ import annotations
 
-from typing import List
+from typing import List, Sequence, Tuple
 
 from . import units
 from .errors import Skip, StepError
@@ -27,8 +29,14 @@ from .units import UNITS
 # Developer Guide say that its image mounts the instance store there, as the volume group vg.01 ("Getting started with
 # Amazon EKS support", "Using the Amazon EBS CSI driver").
 DATA_VOLUME = "/opt/sagemaker"
+Service = Tuple[str, str]
 # The unit and folder of each; the one that starts pods stops first and starts last.
 SERVICES = (("containerd", "/var/lib/containerd"), ("kubelet", "/var/lib/kubelet"))
+# On Slurm's nodes people build images and the exporters of metrics run; a build fills the root volume
+# (awsome-distributed-ai, issue 913). Jobs' containers are Enroot's and elsewhere (slurm/prolog.sh).
+DOCKER = (("containerd", "/var/lib/containerd"), ("docker", "/var/lib/docker"))
+# Anybody's question would start Docker again.
+SOCKETS = {"docker": ("docker.socket",)}
 # RDMA pins memory, and a container inherits its runtime's limit.
 LIMITS_FILE = f"{UNITS}/containerd.service.d/90-hyperpod.conf"
 LIMITS = "# Made by the HyperPod lifecycle scripts.\n[Service]\nLimitMEMLOCK=infinity\n"
@@ -51,13 +59,13 @@ ExecStart=/bin/sh -c '{{until}} sleep 0.2; done'
 # Not part of the boot, so that the boot does not wait for it.
 LATE = f"""# Made by the HyperPod lifecycle scripts.
 [Unit]
-Description=Start containerd and kubelet once {DATA_VOLUME} is mounted
+Description=Start {{names}} once {DATA_VOLUME} is mounted
 
 [Service]
-ExecStart=/bin/sh -c '{{until}} sleep 2; done; systemctl --no-block start containerd kubelet'
+ExecStart=/bin/sh -c '{{until}} sleep 2; done; systemctl --no-block start {{units}}'
 """
 UNTIL = (
-    f"mountpoint -q {DATA_VOLUME} || echo waiting for {DATA_VOLUME}: containerd and kubelet start once it is mounted; "
+    f"mountpoint -q {DATA_VOLUME} || echo waiting for {DATA_VOLUME}: {{names}} start once it is mounted; "
     f"until mountpoint -q {DATA_VOLUME}; do"
 )
 # Without systemd's default dependencies, by which a mount comes before local-fs.target, and so before every service.
@@ -83,36 +91,54 @@ RequiredBy={unit}.service
 
 def run(node: Node) -> str:
     """Step ``pod-disk``."""
-    host = node.host
-    limits_changed = host.write(LIMITS_FILE, LIMITS)
+    return _place(node, SERVICES, limits_changed=node.host.write(LIMITS_FILE, LIMITS))
+
+
+def run_docker(node: Node) -> str:
+    """Step ``docker-disk``."""
+    found = [(unit, folder) for unit, folder in DOCKER if units.exists(node.host, unit)]
+    if not found:
+        raise Skip("this image has no Docker")
+    try:
+        return _place(node, found, limits_changed=False)
+    except StepError as error:
+        # The exporters of metrics run on the root volume, too.
+        node.warn(str(error))
+        return "not moved"
+
+
+def _place(node: Node, services: Sequence[Service], limits_changed: bool) -> str:
+    host, names = node.host, " and ".join(unit for unit, _ in services)
+    stay = f"{names} stay on the root volume"
     try:
         host.poll(f"{DATA_VOLUME} was not mounted", lambda: DATA_VOLUME in host.mounts(), node.timeout("data-volume"))
     except StepError as error:
-        _apply(node, limits_changed)
-        raise Skip(f"{error}: containerd and kubelet stay on the root volume") from None
+        _apply(node, services, limits_changed)
+        raise Skip(f"{error}: {stay}") from None
     mounts = host.mounts()
-    pending = [(unit, folder) for unit, folder in SERVICES if folder not in mounts]
-    busy = [path for path in mounts if path.startswith("/var/lib/kubelet/")]
+    pending = [(unit, folder) for unit, folder in services if folder not in mounts]
+    busy = [path for path in mounts if path.startswith(f"{services[-1][1]}/")]
     if pending and busy:
-        raise StepError(f"pods run already ({busy[0]} is mounted): containerd and kubelet stay on the root volume")
+        raise StepError(f"containers run already ({busy[0]} is mounted): {stay}")
     if not pending:
-        _apply(node, limits_changed)
-        return f"containerd and kubelet are on {DATA_VOLUME}"
+        _apply(node, services, limits_changed)
+        return f"{names} are on {DATA_VOLUME}"
     if _on_instance_store(host, mounts[DATA_VOLUME][0]):
-        _apply(node, limits_changed)
-        raise Skip(f"{DATA_VOLUME} is instance store: containerd and kubelet stay on the root volume")
-    running = _running(node)
+        _apply(node, services, limits_changed)
+        raise Skip(f"{DATA_VOLUME} is instance store: {stay}")
+    running = _running(node, services)
     for unit in reversed(running):
-        host.run("systemctl", "stop", unit, timeout=120)
+        host.run("systemctl", "stop", *SOCKETS.get(unit, ()), unit, timeout=120)
     try:
         for name, text in ((WAIT_UNIT, WAIT), (LATE_UNIT, LATE)):
-            host.write(f"{UNITS}/{name}", text.format(until=UNTIL))
+            started = " ".join(unit for unit, _ in services)
+            host.write(f"{UNITS}/{name}", text.format(until=UNTIL.format(names=names), names=names, units=started))
         for unit, folder in pending:
             _move(node, unit, folder)
     finally:
         host.run("systemctl", "daemon-reload")
         _restart(node, running)
-    return f"containerd and kubelet on {DATA_VOLUME}"
+    return f"{names} on {DATA_VOLUME}"
 
 
 def _on_instance_store(host: Host, device: str) -> bool:
@@ -123,15 +149,15 @@ def _on_instance_store(host: Host, device: str) -> bool:
     return MODEL in shown.out
 
 
-def _apply(node: Node, limits_changed: bool) -> None:
+def _apply(node: Node, services: Sequence[Service], limits_changed: bool) -> None:
     if limits_changed:
         node.host.run("systemctl", "daemon-reload")
-        _restart(node, _running(node))
+        _restart(node, _running(node, services))
 
 
-def _running(node: Node) -> List[str]:
+def _running(node: Node, services: Sequence[Service]) -> List[str]:
     """The running services among them, in the order in which they start."""
-    return [unit for unit, _ in SERVICES if units.active(node.host, unit)]
+    return [unit for unit, _ in services if units.active(node.host, unit)]
 
 
 def _restart(node: Node, names: List[str]) -> None:

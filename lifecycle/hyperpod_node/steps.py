@@ -52,7 +52,9 @@ SLURM: List[Step] = [
     Step("health", health.run, 60, ("identity",), required=False),
     Step("munge", munge.run, LIMIT, ("fsx", "clock")),
     Step("ssh", ssh.run, 120, ("fsx",)),
-    Step("metrics", metrics.run, 60, ("commands",), required=False),
+    # The exporters are Docker's containers.
+    Step("docker-disk", pod_disk.run_docker, 900, ("identity",), required=False),
+    Step("metrics", metrics.run, 60, ("commands", "docker-disk"), required=False),
     Step("credentials", credentials.run, 360, ("commands", "environment"), required=False),
     Step("users-key", ssh.users_key, 90, ("identity",), required=False),
     # No job starts before its user is kept from the role of the node.

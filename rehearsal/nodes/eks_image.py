@@ -1,4 +1,4 @@
-"""What an EKS node's image adds: containerd and kubelet, and disks that are mounted late.
+"""What an EKS node's image adds: containerd and kubelet, and disks that are mounted late; Docker on a node of Slurm.
 
 AWS's deep learning images mount the instance store at /opt/dlami/nvme with dlami-nvme.service, a oneshot after
 network-online.target, which succeeds even if it could not mount (as users of the images report). HyperPod mounts the
@@ -46,16 +46,22 @@ SERVICES = ("containerd", "kubelet")
 def add_eks(image: Path) -> None:
     """Add an EKS node's units to an image that has systemd."""
     units = image / "etc/systemd/system"
-    texts = {
-        "containerd": _SERVICE.format(name="containerd", after="network-online.target local-fs.target"),
-        "kubelet": _SERVICE.format(name="kubelet", after="containerd.service"),
-    }
-    for name, (point, seconds) in _LATE.items():
-        mount = _MOUNT.format(name=name, point=point)
-        texts[name] = _DISK.format(name=name, point=point, seconds=seconds, mount=mount)
-    for name, text in texts.items():
+    for name, text in unit_texts("kubelet", *_LATE).items():
         (units / f"{name}.service").write_text(text)
         (units / f"multi-user.target.wants/{name}.service").symlink_to(f"/etc/systemd/system/{name}.service")
+
+
+def unit_texts(service: str, *disks: str) -> dict[str, str]:
+    """The units of containerd, of the service that uses it, and of disks that are mounted late, by name."""
+    texts = {
+        "containerd": _SERVICE.format(name="containerd", after="network-online.target local-fs.target"),
+        service: _SERVICE.format(name=service, after="containerd.service"),
+    }
+    for name in disks:
+        point, seconds = _LATE[name]
+        mount = _MOUNT.format(name=name, point=point)
+        texts[name] = _DISK.format(name=name, point=point, seconds=seconds, mount=mount)
+    return texts
 
 
 def starts(text: str) -> list[tuple[str, str]]:

@@ -22,7 +22,7 @@ def eks_node(world: World, **options: Any) -> FakeHost:
     for folder in (CONTAINERD, KUBELET):
         node.path(folder).mkdir(parents=True)
         (node.path(folder) / "data").write_text(folder)
-    node.commands |= {"cp": _cp, "rm": _rm, "systemctl": mount_systemctl, "modprobe": lambda h, args, stdin: Result(0)}
+    node.commands |= {"cp": copy, "rm": _rm, "systemctl": mount_systemctl, "modprobe": lambda h, args, stdin: Result(0)}
     return node
 
 
@@ -31,7 +31,8 @@ def mount(host: FakeHost, where: str) -> None:
     add_mount(host, "/dev/x", where, "ext4")
 
 
-def _cp(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+def copy(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    """cp --archive of a folder's files."""
     source, target = host.path(args[-2].removesuffix("/.")), host.path(args[-1])
     for path in source.iterdir():
         (target / path.name).write_bytes(path.read_bytes())

@@ -9,7 +9,7 @@ from hyperpod_node import lustre_client, pod_disk, units
 from hyperpod_node.errors import Skip, StepError
 from hyperpod_node.host import Result
 
-from tests.lifecycle.pods_rig import eks_node, mount, mount_systemctl
+from tests.lifecycle.pods_rig import copy, eks_node, mount, mount_systemctl
 from tests.lifecycle.rig import FakeHost, World
 
 
@@ -133,7 +133,7 @@ def test_a_data_volume_that_attaches_late_is_waited_for(host: FakeHost) -> None:
 def test_running_pods_are_not_pulled_from_under_their_feet(host: FakeHost) -> None:
     mount(host, "/var/lib/kubelet/pods/1/volumes/token")
     host.active |= {"containerd", "kubelet"}
-    with pytest.raises(StepError, match="pods run already"):
+    with pytest.raises(StepError, match="containers run already"):
         pod_disk.run(host.node())
     assert host.active >= {"containerd", "kubelet"}
 
@@ -142,6 +142,52 @@ def test_containers_may_pin_memory(host: FakeHost) -> None:
     pod_disk.run(host.node())
     assert "LimitMEMLOCK=infinity" in host.text(pod_disk.LIMITS_FILE)
     assert ("daemon-reload",) in verbs(host)
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> FakeHost:
+    """A node of Slurm with its data volume, and Docker, which runs."""
+    found = World(tmp_path).node("worker")
+    mount(found, "/opt/sagemaker")
+    for unit, folder in pod_disk.DOCKER:
+        for path in (found.path(f"/lib/systemd/system/{unit}.service"), found.path(folder) / "data"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(folder)
+    found.active |= {"containerd", "docker"}
+    found.commands |= {"cp": copy, "systemctl": mount_systemctl}
+    return found
+
+
+def test_on_slurm_images_and_builds_of_docker_do_not_fill_the_root_volume(slurm: FakeHost) -> None:
+    assert pod_disk.run_docker(slurm.node()) == "containerd and docker on /opt/sagemaker"
+    assert slurm.text("/opt/sagemaker/docker/data") == "/var/lib/docker"
+    # What asks for Docker while its folder is copied does not start it.
+    assert [call for call in verbs(slurm) if call[0] in ("stop", "restart")] == [
+        ("stop", "docker.socket", "docker"), ("stop", "containerd"), ("restart", "containerd"), ("restart", "docker"),
+    ]  # fmt: skip
+    late = slurm.text("/etc/systemd/system/hyperpod-late-data-volume.service")
+    assert "systemctl --no-block start containerd docker'" in late
+    assert "kubelet" not in late
+    assert not slurm.path(pod_disk.LIMITS_FILE).exists()
+    slurm.calls.clear()
+    assert pod_disk.run_docker(slurm.node()) == "containerd and docker are on /opt/sagemaker"
+    assert verbs(slurm) == []
+
+
+def test_a_node_whose_containers_run_already_keeps_them_and_an_image_without_docker_needs_nothing(
+    slurm: FakeHost,
+) -> None:
+    mount(slurm, "/var/lib/docker/overlay2/1/merged")
+    node = slurm.node()
+    node.enter("docker-disk")
+    assert pod_disk.run_docker(node) == "not moved"
+    (said,) = node.warnings["docker-disk"]
+    assert said.startswith("containers run already (/var/lib/docker/overlay2/1/merged is mounted)")
+    assert verbs(slurm) == []
+    for unit, _ in pod_disk.DOCKER:
+        slurm.path(f"/lib/systemd/system/{unit}.service").unlink()
+    with pytest.raises(Skip, match="no Docker"):
+        pod_disk.run_docker(slurm.node())
 
 
 def test_a_lustre_module_that_is_there_is_loaded(host: FakeHost) -> None:

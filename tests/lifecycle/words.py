@@ -38,7 +38,7 @@ _OF_AWS = " ".join(("--region [a-z0-9-]+ --output json", *aws_cli.LIMITS))
 _COLUMNS = "NodeList:|,PartitionName:|,StateComplete:|,CPUsState:|,Gres:|,GresUsed:|,Memory:|,AllocMem:|,FreeMem:|"
 _OF_JOBS = "JobArrayID:|,State:|,Partition:|,NumCPUs:|,EligibleTime:|,Reason:|"
 _NODE = r"NodeName=\S+"
-_DAEMONS = "slurmctld|slurmd|slurmdbd|munge|chronyd?|mariadb|ssh|sshd|containerd|kubelet"
+_DAEMONS = "slurmctld|slurmd|slurmdbd|munge|chronyd?|mariadb|ssh|sshd|containerd|docker|kubelet"
 _OURS = r"hyperpod-[a-z-]+(@(node|lustre))?(\.(service|timer|target|socket))?"
 _UNIT = f"({_DAEMONS}|{_OURS})"
 
@@ -90,7 +90,7 @@ LINES: Sequence[Line] = (
     ),
     Line(f"systemctl enable --no-reload {_UNIT}", (30,), _LINKS),
     Line(f"systemctl disable --no-reload( --now)?( {_UNIT})+", (30,), _LINKS),
-    Line(r"systemctl enable --now var-lib-(containerd|kubelet)\.mount", (60,)),
+    Line(r"systemctl enable --now var-lib-(containerd|docker|kubelet)\.mount", (60,)),
     Line(f"systemctl reset-failed {_UNIT}"),
     Line(f"systemctl start (--no-block )?{_UNIT}", ("slurm",)),
     Line("systemctl start ssh(d)?"),
@@ -102,7 +102,9 @@ LINES: Sequence[Line] = (
     Line("systemctl stop hyperpod-accounting-backup.timer mariadb", (120,)),
     Line("systemctl stop hyperpod-accounting-password.timer", (120,)),
     Line("systemctl restart munge", (180,)),
-    Line("systemctl (stop|restart) (containerd|kubelet)", (120,)),
+    Line("systemctl (stop|restart) (containerd|docker|kubelet)", (120,)),
+    # systemd.socket(5): a socket that is not stopped starts its service again.
+    Line(r"systemctl stop docker\.socket docker", (120,)),
     Line("systemctl stop hyperpod-munge-key"),
     Line(rf"systemctl restart --no-block( {_UNIT})+"),
     Line(r"systemctl start --no-block hyperpod-metrics\.timer"),

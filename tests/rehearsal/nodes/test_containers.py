@@ -18,6 +18,7 @@ import pytest
 from rehearsal.nodes.agent import SLURM_CONF
 from rehearsal.nodes.checks import output, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
+from rehearsal.nodes.eks_image import log_of, starts, unit_texts
 from rehearsal.nodes.growth import until
 from rehearsal.nodes.hosts import Host
 from tests.support import ROOT
@@ -61,7 +62,7 @@ def packages(folder: Path) -> Path:
     return found
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_jobs_run_in_containers_with_their_nodes_variables_and_never_beside_them(tmp_path: Path) -> None:
     slurm = json.dumps({"containers": True, "containerPackages": str(packages(tmp_path))})
     login = json.dumps({"instanceType": "ml.m5.large"})
@@ -70,18 +71,37 @@ def test_jobs_run_in_containers_with_their_nodes_variables_and_never_beside_them
         Cluster(stack, Options(workers=2)) as cluster,
     ):
         cluster.start_hosts()
+        first, second = cluster.workers
+        has_docker(first)
         cluster.boot()
         scripts_succeeded(cluster)
         (person,) = cluster.of_role("login")
-        first, second = cluster.workers
         an_image_is_imported_once(person)
+        pyxis_makes_an_image_into_a_file_on_the_disk(first, person)
         a_task_has_what_its_node_and_its_job_say(person)
         a_job_file_trains_in_a_container(cluster, person)
         the_lines_stay_when_the_agent_rewrites_them(cluster.controller)
         cluster.reboot(first)
+        docker_has_what_it_had(first)
         until("the worker is back", lambda: "idle" in output(person, f"sinfo -h -n {first.hostname} -o %t"))
         assert run(person, f"-w {first.hostname}", "echo $IN_CONTAINER") == [IMAGE]
         a_worker_without_it_takes_no_job(second)
+
+
+def has_docker(host: Host) -> None:
+    """Docker in the image, and a data volume that is mounted late."""
+    units = unit_texts("docker", "rehearsal-data-volume")
+    for name, text in units.items():
+        host.write(f"/etc/systemd/system/{name}.service", text)
+    output(host, f"systemctl daemon-reload; systemctl enable --now {' '.join(units)}")
+
+
+def docker_has_what_it_had(host: Host) -> None:
+    """After the boot and after the reboot, on the data volume; at its very first start, on the root volume."""
+    until("Docker starts again", lambda: len(starts(host.read(log_of("docker")))) > 2, 20)
+    places, states = zip(*starts(host.read(log_of("docker"))), strict=True)
+    assert places == ("none", *["/var/lib/rehearsal/rehearsal-data-volume/docker"] * (len(places) - 1)), places
+    assert len(set(states)) == 1, "Docker started without its images"
 
 
 def run(host: Host, options: str, command: str) -> list[str]:
@@ -97,6 +117,12 @@ def an_image_is_imported_once(host: Host) -> None:
     # On the worker's own disk, in the user's folder.
     assert output(host, f"cat {IMAGE}") == "docker://nvcr.io#nvidia/pytorch:sha256:1 of /scratch/enroot/1000/data\n"
     assert host.run(command, user="ubuntu").returncode == 1
+
+
+def pyxis_makes_an_image_into_a_file_on_the_disk(host: Host, person: Host) -> None:
+    """pyxis_slurmstepd.c: in {runtime_path}/{uid}/{job}.{step}.squashfs, as the user."""
+    (path,) = run(person, f"-w {host.hostname}", "echo $PYXIS_RUNTIME_PATH")
+    assert output(host, f"cd {path}/1000; touch 1.0.squashfs; pwd -P", user="ubuntu") == "/scratch/enroot/1000\n"
 
 
 def a_task_has_what_its_node_and_its_job_say(host: Host) -> None:
@@ -119,7 +145,7 @@ def a_job_file_trains_in_a_container(cluster: Cluster, host: Host) -> None:
 
 def the_lines_stay_when_the_agent_rewrites_them(host: Host) -> None:
     before = host.read(PLUGSTACK)
-    assert before.splitlines()[-1] == f"required {PYXIS}"
+    assert before.splitlines()[-1] == f"required {PYXIS} runtime_path=/run/hyperpod-enroot"
     host.write(PLUGSTACK, f"required {PYXIS}\n")
     host.write(SLURM_CONF, host.read(SLURM_CONF) + "# touched\n", owner="slurm")
     until("the lines are back", lambda: host.read(PLUGSTACK) == before, 30)
