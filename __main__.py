@@ -8,7 +8,7 @@ import pulumi
 import pulumi_aws as aws
 import pulumi_aws_native as aws_native
 
-from components import live, names, writers
+from components import live, names, timeouts, writers
 from components.accounting import AccountingDatabase, AccountingDatabaseArgs
 from components.config import load
 from components.context import Context
@@ -29,6 +29,7 @@ from components.slurm import Slurm
 from components.storage import Storage, StorageArgs
 from components.validation import Validation
 
+pulumi.runtime.register_stack_transformation(timeouts.lengthen)
 config = load()
 charts.require(config)
 settings = config.settings

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
-from pulumi import ComponentResource, CustomTimeouts, Input, Output, ResourceOptions
+from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from .context import Context
 from .names import CLUSTER_ID_TAG
@@ -16,9 +16,6 @@ from .names import CLUSTER_ID_TAG
 LUSTRE_VERSION = "2.15"
 DEPLOYMENT_TYPE = "PERSISTENT_2"
 LINK_PATH = "/data"
-# The provider gives up after 10 minutes (fsx/data_repository_association.go), and FSx needs longer where the bucket has
-# many objects (aws-samples/amazon-eks-machine-learning-with-terraform-and-kubeflow, issue 112).
-_LINK_TIMEOUTS = CustomTimeouts(create="1h", update="1h", delete="1h")
 # Of FSx for OpenZFS's single-zone types the one that every region with OpenZFS has (FSx for OpenZFS User Guide,
 # "Availability by AWS Region"), if not in each of its zones (assumption aws-openzfs-zone). It repairs itself within
 # about 30 minutes ("Availability and durability").
@@ -96,7 +93,7 @@ class Storage(ComponentResource):
                     ),
                     auto_export_policy=aws.fsx.DataRepositoryAssociationS3AutoExportPolicyArgs(events=exported),
                 ),
-                opts=ResourceOptions(parent=self, custom_timeouts=_LINK_TIMEOUTS),
+                opts=ResourceOptions(parent=self),
             )
         self.dns_name, self.mount_name = file_system.dns_name, file_system.mount_name
         self.outputs = {"fsxId": self.file_system_id, "fsxDnsName": self.dns_name, "fsxMountName": self.mount_name}

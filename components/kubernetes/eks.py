@@ -12,6 +12,7 @@ import pulumi_eks as eks
 import pulumi_kubernetes as kubernetes
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
+from .. import timeouts
 from ..catalogue import kubernetes_versions
 from ..catalogue.kubernetes_versions import KUBERNETES_VERSIONS, WARNED_DAYS, extended_support_notice
 from ..config import InstanceGroup
@@ -212,7 +213,7 @@ class Eks(ComponentResource):
             opts=ResourceOptions(
                 parent=self,
                 depends_on=[logs, *self._args.network.blocks],
-                transforms=_bounded(settings.permissions_boundary_arn),
+                transforms=[_own_ways(settings.permissions_boundary_arn)],
             ),
         )
 
@@ -298,16 +299,15 @@ def _labels_and_taints(group: InstanceGroup) -> aws_native.sagemaker.ClusterKube
     )
 
 
-def _bounded(boundary: str | None) -> list[pulumi.ResourceTransform] | None:
-    """What gives the role that pulumi-eks makes a permissions boundary, for which its Cluster has no argument. A role
-    of the stack's own in its place would replace deployed control planes.
+def _own_ways(boundary: str | None) -> pulumi.ResourceTransform:
+    """What gives the resources that pulumi-eks makes our limits of time, and its role a permissions boundary. Its
+    Cluster has arguments for neither, and a role of the stack's own would replace deployed control planes.
     """
-    if boundary is None:
-        return None
 
-    def transform(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
-        if args.type_ != "aws:iam/role:Role":
-            return None
-        return pulumi.ResourceTransformResult({**args.props, "permissionsBoundary": boundary}, args.opts)
+    def transform(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult:
+        bounded = boundary is not None and args.type_ == "aws:iam/role:Role"
+        props = {**args.props, "permissionsBoundary": boundary} if bounded else args.props
+        longer = timeouts.of(args.type_)
+        return pulumi.ResourceTransformResult(props, ResourceOptions.merge(args.opts, longer) if longer else args.opts)
 
-    return [transform]
+    return transform

@@ -25,9 +25,12 @@ class Transforms:
         return callback_pb2.Callback(token=token)
 
     def apply(self, callbacks: Iterable[callback_pb2.Callback], child: ResourceState) -> None:
-        """Give a child the inputs that its component's transforms want."""
+        """Give a child the inputs and the limits of time that its component's transforms want."""
         for callback in callbacks:
             args = ResourceTransformArgs(child.custom, child.type, child.name, child.inputs, ResourceOptions())
             result = self._known[callback.token](args)
             if isinstance(result, ResourceTransformResult):
                 child.inputs = dict(result.props)
+                if longer := result.opts.custom_timeouts:
+                    given = {key: getattr(longer, key) for key in ("create", "update", "delete")}
+                    child.options["customTimeouts"] = {key: limit for key, limit in given.items() if limit}
