@@ -69,6 +69,9 @@ class InstanceType:
     ``accelerators``: devices per node, GPUs or Trainium chips. ``accelerator_memory_gib``: per device, GiB.
     ``threads_per_core``: the maximum; a vCPU is a thread.
     ``neuron_cores``: logical NeuronCores per node at the default LNC, 0 without Trainium.
+    ``pods``: how many a HyperPod node takes on EKS: the addresses of one network interface without its own (EC2's
+    DescribeInstanceTypes), as in the table of the SageMaker Developer Guide, "Getting started with Amazon EKS support
+    in SageMaker HyperPod": 49 on a p5, 14 on an m5.xlarge. EKS's own eni-max-pods.txt counts several interfaces.
     ``network_gbps``: bandwidth of training traffic, Gbit/s, all network cards together; CPU types burst up to it.
     ``efa_interfaces``: the maximum that EC2 allows. ``efa``: "maybe" where EC2 lists an interface but HyperPod was
     measured without one, also for unmeasured sizes of the same build. ``rdma_read``: whether the EFA device supports
@@ -90,6 +93,7 @@ class InstanceType:
     architecture: Architecture
     threads_per_core: int
     memory_gib: int
+    pods: int = 49
     network_gbps: float
     efa_interfaces: int
     efa: Literal["yes", "no", "maybe"]

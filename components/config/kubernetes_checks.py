@@ -11,6 +11,7 @@ from ..catalogue.accelerators import CATALOGUE
 from ..catalogue.kubernetes_versions import DEFAULT_VERSION, KUBERNETES_VERSIONS
 from ..catalogue.regions import Region
 from .model import DEFAULT_AUTHENTICATION_MODE, SYSTEM_NODES, Charts, Settings, Taint
+from .pod_room import room_problems
 from .problems import Problem
 from .taints import open_groups
 
@@ -58,6 +59,7 @@ def kubernetes_problems(settings: Settings, region: Region | None) -> Iterator[P
     yield from _teams(settings)
     yield from _charts(settings)
     yield from _groups(settings)
+    yield from room_problems(settings)
     for name, times in Counter(group.name.lower() for group in settings.groups).items():
         if times > 1 and len({group.name for group in settings.groups if group.name.lower() == name}) > 1:
             yield Problem(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from moto.ec2.models.instance_types import INSTANCE_TYPES
-
 from components.catalogue.accelerators import EFA_RESOURCE
 from components.config import Config, InstanceGroup
 from components.kubernetes.pod_resources import device_resources as accelerators
@@ -19,8 +17,6 @@ from .kubectl import Kubectl, Manifest, until
 _LABELS = "sagemaker.amazonaws.com"
 HEALTH_LABEL, SCHEDULABLE = f"{_LABELS}/node-health-status", "Schedulable"
 TYPE_LABEL, GROUP_LABEL = "node.kubernetes.io/instance-type", f"{_LABELS}/instance-group-name"
-# The addresses of one network interface on a large instance.
-_USUAL_ADDRESSES = 50
 _JOIN_SECONDS = 60.0
 
 
@@ -85,16 +81,6 @@ def device_resources(config: Config) -> dict[str, set[str]]:
     return found
 
 
-def pods_of(instance_type: str) -> int:
-    """A node's pod limit: the addresses of one interface (EC2's DescribeInstanceTypes, in moto) minus the first.
-
-    Source: the table in the SageMaker Developer Guide, "Getting started with Amazon EKS support in SageMaker HyperPod":
-    49 pods on a p5, 14 on an m5.xlarge.
-    """
-    facts = INSTANCE_TYPES.get(instance_type.removeprefix("ml."), {}).get("NetworkInfo", {})
-    return int(facts.get("Ipv4AddressesPerInterface", _USUAL_ADDRESSES)) - 1
-
-
 def _node(config: Config, group: InstanceGroup, index: int) -> Manifest:
     # The same in every run, in the form of EC2's names.
     digest = hashlib.sha256(f"{config.settings.cluster_name}/{group.name}/{index}".encode()).hexdigest()
@@ -117,7 +103,7 @@ def _node(config: Config, group: InstanceGroup, index: int) -> Manifest:
     # Devices are added when the plugins' pods run, as on a real node.
     devices = {*accelerators([group]), EFA_RESOURCE}
     capacity = {key: str(value) for key, value in node_capacity(group).items() if key not in devices}
-    capacity |= {"pods": str(pods_of(group.type.name)), "ephemeral-storage": f"{group.volume_gib}Gi"}
+    capacity |= {"pods": str(group.type.pods), "ephemeral-storage": f"{group.volume_gib}Gi"}
     return {
         "apiVersion": "v1",
         "kind": "Node",

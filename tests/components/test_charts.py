@@ -198,7 +198,7 @@ def test_device_plugins_tolerate_the_groups_taints_in_addition_to_the_charts_own
 def test_efas_plugin_runs_on_the_types_of_the_stack_that_have_devices_and_on_no_others() -> None:
     """aws/sagemaker-hyperpod-cli, issue 367: elsewhere it ends, and is started again without end."""
     types = ["ml.g5.48xlarge", "ml.p5.48xlarge", "ml.g5.16xlarge", "ml.p5.48xlarge", "ml.m5.xlarge"]
-    workers = [{"name": f"group-{n}", "instanceType": one, "count": 1} for n, one in enumerate(types)]
+    workers = [{"name": f"group-{n}", "instanceType": one, "count": 2} for n, one in enumerate(types)]
 
     def plugin(*chosen: dict[str, Any]) -> Any:
         groups = config("eks-gpu", workers=list(chosen)).worker_groups

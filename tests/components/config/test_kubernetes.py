@@ -6,14 +6,27 @@ import re
 
 import pytest
 import yaml
+from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from components.catalogue.accelerators import CATALOGUE
 from components.config.kubernetes_checks import RESERVED
-from tests.components.config.refusals import EKS, ROLE, Cases, check, told
+from components.config.pod_room import CLUSTER_PODS
+from components.documents import load
+from tests.components.config.refusals import EKS, GROUP, ROLE, Cases, check, told
 from tests.golden.stacks import GOLDEN, state_of
 from tests.support import ROOT, config
 
 BAD: Cases = {
+    "one small node for all of the cluster's pods": (
+        {**EKS, "workers": [{"name": "workers", "instanceType": "ml.g5.xlarge", "count": 1}]},
+        "hyperpod:workers[0].instanceType",
+        "1 x ml.g5.xlarge can take 6 pods of the cluster's, and DNS, storage drivers, operators and queues need 12",
+    ),
+    "no small number of such nodes": (
+        {**EKS, "workers": [GROUP | {"count": 0}, {"name": "system", "instanceType": "ml.t3.medium", "count": 3}]},
+        "hyperpod:workers[1].instanceType",
+        "a larger type, or a group without accelerators of 2 x ml.m5.xlarge",
+    ),
     "Kubernetes version": ({**EKS, "kubernetesVersion": "1.29"}, "hyperpod:kubernetesVersion", "1.34"),
     "Kubernetes version with Slurm": ({"kubernetesVersion": "1.33"}, "hyperpod:kubernetesVersion", "is for EKS"),
     "API's blocks with Slurm": (
@@ -179,6 +192,32 @@ def test_a_type_on_which_the_chart_starts_no_device_plugin_is_refused_and_no_oth
         said = told({**EKS, "accelerator": row.accelerator, "workers": [group]})
         refused = any("starts no device plugin" in problem for problem in said)
         assert refused is (name not in there[wanted]), name
+
+
+def test_the_pods_that_need_room_are_those_that_the_rehearsal_starts() -> None:
+    """Requests in their smallest form: 100m, 70Mi; none is none."""
+    there = {
+        (pods["name"], pods["kind"] == "DaemonSet"): (
+            pods.get("replicas", 1),
+            *(int(re.sub(r"\D", "", str(pods["requests"].get(what, 0)))) for what in ("cpu", "memory")),
+        )
+        for addon, found in load((ROOT / "rehearsal/kubernetes/addons.yaml").read_text()).items()
+        if "sagemaker" not in addon
+        for pods in found
+    }
+    counted = {
+        (one.name, one.place == "node"): (one.pods, one.cpu_m, one.memory_mib)
+        for one in CLUSTER_PODS
+        if not one.needs and one.place != "accelerated"
+    }
+    assert counted == there
+
+
+def test_a_node_has_a_place_for_each_address_of_an_interface_but_its_own() -> None:
+    assert len(CATALOGUE) > 100
+    for name, row in CATALOGUE.items():
+        if facts := INSTANCE_TYPES.get(name.removeprefix("ml."), {}).get("NetworkInfo"):
+            assert row.pods == facts["Ipv4AddressesPerInterface"] - 1, name
 
 
 def test_no_team_has_a_namespace_of_what_else_a_stack_has() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from components.catalogue.accelerators import CATALOGUE
 from components.config import Config, parse
-from rehearsal.kubernetes.nodes import device_resources, is_ready, nodes_of, pods_of
+from rehearsal.kubernetes.nodes import device_resources, is_ready, nodes_of
 
 
 def _config(instance_type: str, **more: object) -> Config:
@@ -69,4 +70,4 @@ def test_a_node_with_a_taint_of_nodes_that_are_not_ready_is_not_ready() -> None:
     [("ml.p5.48xlarge", 49), ("ml.trn1.32xlarge", 49), ("ml.g5.16xlarge", 29), ("ml.m5.xlarge", 14)],
 )
 def test_a_node_takes_as_many_pods_as_hyperpods_guide_says(instance_type: str, pods: int) -> None:
-    assert pods_of(instance_type) == pods
+    assert CATALOGUE[instance_type].pods == pods
