@@ -13,6 +13,7 @@ from stack import advice, command_line
 from stack.jobs.specs import JOBS
 
 from . import cli
+from .assumptions import register
 from .spending import types
 from .target import ROOT
 
@@ -29,6 +30,8 @@ _VALUES = {
     "TYPE": "types",
     "TEXT": "types",
     "region": "regions",
+    "zone": "zones",
+    "--id": "assumptions",
 }
 _STACK = {
     "name": "stack_option", "opts": ["--stack", "-s"], "values": "stacks", "help": "The stack, wherever it is easiest.",
@@ -52,6 +55,8 @@ def described() -> dict[str, Any]:
             "jobs": [(name, one.title) for name, one in JOBS.items()],
             "types": [(row.name, _told(row)) for row in CATALOGUE.values() if row.hyperpod],
             "regions": [(name, "") for name, one in REGIONS.items() if one.hyperpod],
+            "zones": [(zone, name) for name, one in REGIONS.items() if one.hyperpod for zone in one.zone_ids],
+            "assumptions": [(row.id, row.claim) for row in register()],
         },
     }
 
@@ -93,4 +98,5 @@ def _values(param: Any) -> str | Sequence[str] | None:
     if choices := param.type_descriptor.choices:
         return [str(one) for one in choices]
     placeholder = (param.metavar or "").strip("[].")
-    return _VALUES.get(placeholder) or _VALUES.get(param.name)
+    names = (placeholder, param.name, *param.opts)
+    return next((_VALUES[name] for name in names if name in _VALUES), None)
