@@ -10,7 +10,7 @@ from botocore import exceptions as aws_errors
 from botocore.parsers import ResponseParserError
 from pulumi import automation
 
-from components.config import ConfigError
+from components.config import BY_OPTION, ConfigError
 from stack import advice
 from stack.commands import last_words
 from stack.stack_file import ProjectError
@@ -74,6 +74,7 @@ NO_CREDENTIALS = (
     aws_errors.UnauthorizedSSOTokenError,
     aws_errors.SSOTokenLoadError,
 )
+_IN_OPTIONS = "correct the option; `hyperpod explain KEY` says what a key takes"
 _LOG_IN = "log in (`aws sso login`, or AWS_PROFILE, or AWS_ACCESS_KEY_ID), then `aws sts get-caller-identity`"
 # Codes of different services for the same thing (each service's API reference, common errors).
 DENIED = frozenset(
@@ -179,7 +180,8 @@ def _failure(error: BaseException) -> Failure | None:
         case ProjectError():
             return bad_input(str(error), error.hint, error.name)
         case ConfigError():
-            return bad_input(str(error), name="configuration")
+            alone = all(one.where == BY_OPTION for one in error.problems)
+            return bad_input(str(error), _IN_OPTIONS if alone else "", name="configuration")
         case aws_errors.ClientError():
             return _client_error(error)
         case _ if isinstance(error, NO_CREDENTIALS):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from components.config import Config, ConfigError, is_kept_secret, kept_secret, mistyped, parse
+from components.config import BY_OPTION, Config, ConfigError, is_kept_secret, kept_secret, mistyped, parse
 
 from .stack_file import Document, ProjectError, line_of, read, require_stack_file
 from .words import stack_names
@@ -27,7 +27,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 class Project:
     """A project with one stack's configuration, every value as the text that the engine hands to a program.
 
-    ``lines``: where the stack's file sets each key, by its path below config, for what no option has set.
+    ``lines``: where the stack's file sets each key, by its path below config; 0 for what an option has set.
     """
 
     folder: Path
@@ -40,8 +40,8 @@ class Project:
     def located(self, refused: ConfigError) -> ConfigError:
         """The same problems, each with the file and line that is at fault, where one is."""
         found = [(problem, line_of(self.lines, problem.key)) for problem in refused.problems]
-        file = f"Pulumi.{self.stack}.yaml"
-        return ConfigError([replace(one, where=f"{file}, line {line}") if line else one for one, line in found])
+        places = {line: f"Pulumi.{self.stack}.yaml, line {line}" if line else BY_OPTION for _, line in found}
+        return ConfigError([one if line is None else replace(one, where=places[line]) for one, line in found])
 
 
 def _meant(stack: str, known: Sequence[str]) -> str:
@@ -67,7 +67,7 @@ def load_project(folder: Path, stack: str, overrides: Sequence[str] = ()) -> Pro
         key, value = parse_override(override)
         values[_full(key, name)] = value
         start = f"config.{_full(key, name)}"
-        lines = {path: line for path, line in lines.items() if not path.startswith(start)}
+        lines = {path: line for path, line in lines.items() if not path.startswith(start)} | {start: 0}
     schema = {_full(key, name): entry for key, entry in _config(folder / "Pulumi.yaml", whole).items()}
     found = Project(
         folder=folder,

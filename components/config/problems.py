@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import pulumi
 
 NAMESPACE = "hyperpod"
+# Where a key is set that no file has; people see what they typed.
+BY_OPTION = "an option"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +26,7 @@ class Problem:
 
     def __str__(self) -> str:
         return (
-            (f"{self.where}: " if self.where else "")
+            (f"{self.where}: " if self.where not in ("", BY_OPTION) else "")
             + f"{self.key}: {self.what}"
             + (f"; {self.fix}" if self.fix else "")
         )
