@@ -23,7 +23,7 @@ ERRORS = load((ROOT / "tests/operations/errors.yaml").read_text())
 KNOWN = {one.name: one for one in advice.known()}
 # What only this project says, or nobody has published the words of.
 _OF_OUR_OWN = {
-    "configuration", "deleted-behind", "efa-rdma", "instance-type", "lost-node", "node-role", "proxy",
+    "configuration", "deleted-behind", "efa-rdma", "instance-type", "lost-node", "proxy",
     "pulumi-cli", "pulumi-read", "writers",
 }  # fmt: skip
 
