@@ -26,6 +26,7 @@ ASKING = {
     "errors": ("errors", "dev"),
     "status": ("status", "dev"),
     "nodes": ("nodes", "dev"),
+    "watch": ("watch", "dev"),
     "connect": ("connect", "dev"),
     "exec": ("exec", "controller", "--stack", "dev", "--", "true"),
     "ssh-config": ("ssh-config", "dev"),
