@@ -52,7 +52,6 @@ from .commands.status import status_command
 from .commands.types import types_command
 from .commands.usage import usage_command
 from .commands.validate import validate_command
-from .commands.watch import watch_command
 from .target import ROOT
 
 EXIT_CODES = (
@@ -78,7 +77,6 @@ app.command("policy")(policy_command)
 app.command("quotas")(quotas_command)
 app.command("status")(status_command)
 app.command("nodes")(nodes_command)
-app.command("watch")(watch_command)
 app.command("connect")(connect_command)
 app.command("exec")(exec_command)
 app.command("ssh-config")(ssh_config_command)

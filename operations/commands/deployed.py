@@ -35,7 +35,7 @@ def still_to_come(chosen: Target) -> list[str]:
     except (Failure, ClientError, BotoCoreError) as error:
         return [f"which nodes are there is unknown: {described(error, chosen.stack).message}"]
     return [
-        f"nodes of {group} that have no instance yet: {number}. HyperPod keeps requesting them: hyperpod watch "
-        f"{chosen.stack} waits for them, and ends at the first script that fails"
+        f"nodes of {group} that have no instance yet: {number}. HyperPod goes on requesting them: hyperpod nodes "
+        f"{chosen.stack} --watch shows them come, hyperpod errors {chosen.stack} what keeps them"
         for group, number in missing.items()
     ]

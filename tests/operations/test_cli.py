@@ -26,7 +26,6 @@ ASKING = {
     "errors": ("errors", "dev"),
     "status": ("status", "dev"),
     "nodes": ("nodes", "dev"),
-    "watch": ("watch", "dev"),
     "connect": ("connect", "dev"),
     "exec": ("exec", "controller", "--stack", "dev", "--", "true"),
     "ssh-config": ("ssh-config", "dev"),

@@ -12,7 +12,7 @@ from stack.failures import Exit
 from tests.operations.aws import NODES, StubbedAws, cluster, node, run, stack
 from tests.operations.small import Planning
 
-MISSING = "nodes of workers that have no instance yet: {}. HyperPod keeps requesting them: hyperpod watch dev"
+MISSING = "nodes of workers that have no instance yet: {}. HyperPod goes on requesting them: hyperpod nodes dev --watch"
 
 
 @pytest.fixture
