@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,9 @@ from .cluster import BIN, Trouble, record, run
 from .node_facts import devices
 
 SUMMARY = "/var/log/hyperpod/summary.json"
+# AWS's own check found that metadata and pings go over TCP by design (aws-parallelcluster, pull request 7572); so many
+# messages without one of file data, which goes over EFA, are none of an idle node.
+TCP_ALONE = 100_000
 Check = Tuple[str, Callable[[Mapping[str, Any]], str]]
 
 
@@ -95,6 +99,40 @@ def role(_: Mapping[str, Any]) -> str:
     return "only root reaches instance metadata"
 
 
+def lustre(own: Mapping[str, Any]) -> str:
+    """The file system is used over EFA where it and the instance type can."""
+    wanted = int(own.get("lustre_efa_interfaces", 0))
+    if not wanted:
+        return "TCP, as the stack and the instance type have it"
+    if os.geteuid() != 0:
+        return "only root may ask LNet"
+    up, sent = lnet(run(["lnetctl", "net", "show", "-v"], timeout=10))
+    if up < wanted:
+        raise Trouble(
+            f"{up} of {wanted} EFA interfaces are up in LNet: TCP has the rest; systemctl restart hyperpod-lnet, and "
+            "read step lnet of the node's summary"
+        )
+    if not sent["efa"] and sent["tcp"] >= TCP_ALONE:
+        raise Trouble(
+            f"all of {sent['tcp']} messages went over TCP: the security groups of nodes and file system must let each "
+            "other's members in and out by group"
+        )
+    return f"{up} EFA interfaces; {sent['efa']} messages over EFA, {sent['tcp']} over TCP"
+
+
+def lnet(text: str) -> Tuple[int, Dict[str, int]]:
+    """Of what lnetctl shows: the EFA interfaces that are up, and the messages that each kind of net has sent."""
+    up, net, sent = 0, "", {"efa": 0, "tcp": 0}
+    for key, value in re.findall(r"\b(net type|status|send_count): (\w+)", text):
+        if key == "net type":
+            net = value.rstrip("0123456789")
+        elif key == "status":
+            up += net == "efa" and value == "up"
+        elif net in sent:
+            sent[net] += int(value)
+    return up, sent
+
+
 def commands(_: Mapping[str, Any]) -> str:
     """The commands are installed."""
     missing = [n for n in ("run-nccl-test", "run-nccom-test", "run-nanogpt") if not os.access(f"{BIN}/{n}", os.X_OK)]
@@ -105,7 +143,8 @@ def commands(_: Mapping[str, Any]) -> str:
 
 CHECKS: List[Check] = [
     ("boot", boot), ("shared file system", shared), ("munge", munge), ("slurm", slurm),
-    ("accelerators", accelerators), ("transport", transport), ("metadata", role), ("commands", commands),
+    ("accelerators", accelerators), ("transport", transport), ("lustre network", lustre),
+    ("metadata", role), ("commands", commands),
 ]  # fmt: skip
 
 

@@ -130,6 +130,7 @@ def _facts(node: Node, found: transport.Probe) -> str:
         "containers": parameters.containers,
         "accounting": parameters.accounting is not None,
         "shared_queue": parameters.shared_queue,
+        "lustre_efa_interfaces": identity.group.lustre_efa_interfaces if parameters.fsx_efa else 0,
     }
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
 

@@ -278,6 +278,20 @@ def test_a_node_says_what_it_is_what_it_should_have_and_which_exporters_run(host
     assert ("systemctl", "is-active", "hyperpod-b", "hyperpod-a") in host.calls
 
 
+def test_a_node_whose_lustre_lost_its_efa_interfaces_says_how_many_are_left(host: FakeHost) -> None:
+    promised(host, "node")
+    name = facts_file(host)
+    host.write(name, json.dumps({**json.loads(host.text(name)), "lustre_efa_interfaces": 8}))
+    kinds = ("@lo up", "@tcp up", "@efa down", "@efa up", "@efa up")
+    lines = "".join(f"10.1.0.{number}{kind} -1 1 8 0 256 256 256\n" for number, kind in enumerate(kinds))
+    host.write(node.LNET, f"nid status alive refs peer rtr max tx min\n{lines}")
+    found = written(host, "node", "node")
+    assert found.pop("hyperpod_lustre_efa_interfaces_expected{}") == 8
+    assert found.pop("hyperpod_lustre_efa_interfaces{}") == 2
+    host.remove(node.LNET)
+    assert written(host, "node", "node")["hyperpod_lustre_efa_interfaces{}"] == 0
+
+
 def test_array_tasks_and_accelerators_are_counted_as_slurm_writes_them() -> None:
     assert [slurm.tasks(name) for name in ("7", "7_3", "7_[1-5]", "7_[1,3,5-9:2%4]", "7_[", "7_[9-1]")] == [
         1, 1, 5, 5, 1, 1,

@@ -23,6 +23,35 @@ from tests.lifecycle.rig import group
 _Usage = namedtuple("_Usage", "total used free")
 _PING = "Slurmctld(primary) at ip-10-1-0-10 is UP\n"
 
+# By the Lustre Operations Manual and sosreport's pull request 3749.
+LNET = """net:
+    - net type: lo
+      local NI(s):
+        - nid: 0@lo
+          status: up
+          statistics:
+              send_count: 5
+    - net type: tcp
+      local NI(s):
+        - nid: 10.1.0.12@tcp
+          status: up
+          interfaces:
+              0: ens32
+          statistics:
+              send_count: {tcp}
+              recv_count: 0
+    - net type: efa
+      local NI(s):
+        - nid: 10.1.0.40@efa
+          status: {status}
+          statistics:
+              send_count: {efa}
+        - nid: 10.1.0.41@efa
+          status: up
+          statistics:
+              send_count: 0
+"""
+
 
 class Node:
     """A healthy worker, whose parts a test may break."""
@@ -37,6 +66,7 @@ class Node:
             "probe": "all good",
         }
         self.state, self.ping, self.devices, self.credentials = "IDLE+CLOUD", _PING, 8, ["MUNGE:one"]
+        self.lnet: tuple[str, int, int] = ("up", 40_000, 900)
         self.asked: list[list[str]] = []
         self.mounted, self.commands = {str(tmp_path / "fsx")}, tmp_path / "bin"
         self.summary = tmp_path / "summary.json"
@@ -63,6 +93,7 @@ class Node:
         shown = f"NodeName={name} Arch=x86_64 State={self.state} ThreadsPerCore=1\n"
         seconds, answer = {
             "munge -n": (10, self.credentials[0]),
+            "lnetctl net show -v": (10, LNET.format(status=self.lnet[0], efa=self.lnet[1], tcp=self.lnet[2])),
             "scontrol ping": (20, self.ping),
             f"scontrol show node {name} -o": (20, shown if self.state else "\n"),
         }[" ".join(argv)]
@@ -104,10 +135,34 @@ def test_a_healthy_worker_passes_and_says_what_was_seen(
         "slurm": (True, "idle+cloud"),
         "accelerators": (True, "8 gpu devices"),
         "transport": (True, "efa-rdma"),
+        "lustre network": (True, "TCP, as the stack and the instance type have it"),
         "metadata": (True, "only root reaches instance metadata"),
         "commands": (True, f"{tmp_path}/bin"),
     }
     assert list(Path(node.own["mount_point"]).iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("lnet", "passes", "said"),
+    [
+        (("up", 40_000, 900), True, "2 EFA interfaces; 40000 messages over EFA, 900 over TCP"),
+        # Nobody has read or written anything yet.
+        (("up", 0, 900), True, "2 EFA interfaces; 0 messages over EFA, 900 over TCP"),
+        (("up", 0, 100_000), False, "all of 100000 messages went over TCP: the security groups"),
+        (("down", 40_000, 900), False, "1 of 2 EFA interfaces are up in LNet: TCP has the rest"),
+    ],
+)
+def test_a_file_system_that_fell_back_to_tcp_is_seen(
+    node: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    lnet: tuple[str, int, int], passes: bool, said: str,
+) -> None:  # fmt: skip
+    node.own["lustre_efa_interfaces"], node.lnet = 2, lnet
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    found = node.judged(capsys)[1]["lustre network"]
+    assert found[0] is passes
+    assert found[1].startswith(said)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert node.judged(capsys)[1]["lustre network"] == (True, "only root may ask LNet")
 
 
 @pytest.mark.parametrize("state", ["IDLE", "MIXED+CLOUD", "ALLOCATED"])
@@ -237,7 +292,7 @@ def test_people_get_a_line_for_each_check_and_the_verdict_last(
     node.devices = 7
     assert validate.main() == 1
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["PASS"] * 4 + ["FAIL"] + ["PASS"] * 3 + ["FAIL"]
+    assert [line.split()[0] for line in lines] == ["PASS"] * 4 + ["FAIL"] + ["PASS"] * 4 + ["FAIL"]
     assert lines[4] == "FAIL  accelerators        7 of 8 gpu devices in /dev"
 
 

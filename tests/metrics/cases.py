@@ -165,6 +165,7 @@ CASES: tuple[Case, ...] = (
     Case("EfaInterfacesMissing", no_efa),
     Case("SharedStorageAlmostFull", shared_full, {"device": "10.1.9.9@tcp:/abcdefgh"}, of_node=False),
     Case("SharedStorageBusy", shared_busy, {}, SLURM, of_node=False),
+    Case("LustreOverTcp", gauge("hyperpod_lustre_efa_interfaces", 8, 0), {}, SLURM),
     Case("LustreMountLost", lustre_gone, {}, SLURM),
     Case("TrainingSlowRank", gauge("hyperpod_training_compute_seconds", 2, 3)),
     Case("GpuIdleWhileAllocated", idle_gpus(*"01234567"), {}, GPU),

@@ -198,6 +198,8 @@ def _slurm(fleet: Fleet, node: Node) -> None:
     fleet.add("hyperpod_health_last_run_time_seconds", time.growing(60), node)
     fleet.add("hyperpod_accelerators_expected", time.constant(node.type.accelerators), node)
     fleet.add("hyperpod_efa_interfaces_expected", time.constant(node.type.efa_interfaces), node)
+    for name in ("hyperpod_lustre_efa_interfaces", "hyperpod_lustre_efa_interfaces_expected"):
+        fleet.add(name, time.constant(8), node)
     fleet.add("slurm_node_gpus", time.constant(node.type.accelerators), node)
     fleet.add("slurm_node_gpus_alloc", time.constant(node.type.accelerators if node.allocated else 0), node)
     for what in ("read", "write"):

@@ -108,7 +108,7 @@ def test_on_eks_every_exporter_s_metric_that_a_rule_reads_is_mapped(variant: str
         "hyperpod_efa_interfaces_expected",
     }
     # What only Slurm's nodes write: on EKS these alerts are silent.
-    silent = ("lustre_", "hyperpod_exporter_up", "hyperpod_health_")
+    silent = ("lustre_", "hyperpod_lustre_", "hyperpod_exporter_up", "hyperpod_health_")
     for rule in rules(variant):
         for selector in selectors(promql.parse(rule["expr"])):
             for name in named(selector, published()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from typing import Any, Dict, List, Mapping, Sequence
 
 from ..errors import StepError
@@ -11,10 +12,14 @@ from ..host import Host
 from . import facts_file
 from .exposition import Family, Sample, one
 
+# LNet's interfaces: address and status (Lustre Operations Manual, "Monitoring LNet").
+LNET = "/sys/kernel/debug/lnet/nis"
+
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What the boot step leaves for the writer. ``exporters``: exporter to its unit."""
+    """What the boot step leaves for the writer. ``exporters``: exporter to its unit.
+    ``lustre_efa_interfaces``: those that the client of the shared file system should use, 0 where it has TCP alone."""
 
     cluster: str
     node: str
@@ -25,6 +30,7 @@ class Facts:
     accelerators: int
     efa_interfaces: int
     exporters: Mapping[str, str]
+    lustre_efa_interfaces: int = 0
 
     def text(self) -> str:
         """As it is written to a file."""
@@ -57,6 +63,18 @@ def families(host: Host, facts: Facts) -> List[Family]:
         one("hyperpod_efa_interfaces_expected", "EFA interfaces of this instance type", facts.efa_interfaces),
         one("hyperpod_metrics_written_time_seconds", "When these figures were written", round(host.wall(), 3)),
         Family("hyperpod_exporter_up", "Whether an exporter's unit runs", _states(host, facts.exporters)),
+        *_lustre_efa(host, facts.lustre_efa_interfaces),
+    ]
+
+
+def _lustre_efa(host: Host, expected: int) -> List[Family]:
+    """Without them Lustre goes over TCP and says nothing (awsome-distributed-ai, pull request 1204)."""
+    if not expected:
+        return []
+    up = len(re.findall(r"^\S+@efa\d*\s+up\s", host.read(LNET) or "", re.MULTILINE))
+    return [
+        one("hyperpod_lustre_efa_interfaces_expected", "EFA interfaces that Lustre's client should use", expected),
+        one("hyperpod_lustre_efa_interfaces", "EFA interfaces that are up in LNet", up),
     ]
 
 

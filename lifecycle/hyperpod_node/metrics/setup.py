@@ -112,6 +112,7 @@ def _facts(node_: Node, running: Dict[str, str]) -> node.Facts:
         # Where the catalogue says "maybe", none is missed.
         efa_interfaces=group.efa_interfaces if group.efa == "yes" else 0,
         exporters=running,
+        lustre_efa_interfaces=group.lustre_efa_interfaces if node_.parameters.fsx_efa else 0,
     )
 
 
