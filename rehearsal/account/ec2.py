@@ -275,9 +275,9 @@ def _permission(i: Inputs) -> dict[str, Any]:
     if i.get("cidrIpv4"):
         permission["IpRanges"] = [{"CidrIp": i["cidrIpv4"], **note}]
     elif i.get("referencedSecurityGroupId"):
-        permission["UserIdGroupPairs"] = [{"GroupId": i["referencedSecurityGroupId"]}]
+        permission["UserIdGroupPairs"] = [{"GroupId": i["referencedSecurityGroupId"], **note}]
     elif i.get("prefixListId"):
-        permission["PrefixListIds"] = [{"PrefixListId": i["prefixListId"]}]
+        permission["PrefixListIds"] = [{"PrefixListId": i["prefixListId"], **note}]
     else:
         raise Refused("MissingParameter", "a rule needs a CIDR block, a security group or a prefix list")
     return permission

@@ -27,8 +27,24 @@ def _bucket(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
         {} if account.region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": account.region}}
     )
     account.client("s3").create_bucket(Bucket=name, **place)
+    _tag(account, name, i)
     arn = f"arn:{account.partition}:s3:::{name}"
     return name, {"arn": arn, "bucketDomainName": f"{name}.s3.amazonaws.com", "bucketRegion": account.region}
+
+
+def _tag(account: Books, name: str, i: Inputs) -> None:
+    """PutBucketTagging, which replaces all tags."""
+    tags = i.get("tagsAll") or i.get("tags") or {}
+    pairs = [{"Key": key, "Value": value} for key, value in sorted(tags.items())]
+    if pairs:
+        account.client("s3").put_bucket_tagging(Bucket=name, Tagging={"TagSet": pairs})
+    else:
+        account.client("s3").delete_bucket_tagging(Bucket=name)
+
+
+def _update_bucket(account: Books, live: Live, i: Inputs) -> dict[str, Any]:
+    _tag(account, live.id, i)
+    return {}
 
 
 def _delete_bucket(account: Books, live: Live) -> None:
@@ -175,7 +191,7 @@ def register_kinds() -> None:
             token="aws:s3/bucket:Bucket",
             create=_bucket,
             delete=_delete_bucket,
-            update=lambda account, live, i: {},
+            update=_update_bucket,
         )
     )
     versioning = _setting(

@@ -1,4 +1,4 @@
-"""The real Pulumi engine against the embedded account: preview, up, an empty preview, refresh, destroy, audit.
+"""The real Pulumi engine against the embedded account: preview, up, an empty preview, refresh, another, destroy, audit.
 
 The program, its project file and the CLI are the real ones; only the providers are the account's. The state is in a
 temporary folder, and the checkout stays unchanged.
@@ -124,8 +124,14 @@ def _up(stack: RealStack, run: RealRun) -> None:
     _note(run, "up", stack, "up")
     run.outputs, run.secret_outputs = stack.outputs()
     run.state, run.warnings = stack.state(), stack.warnings
-    for name, command in (("second preview", "preview"), ("second up", "up"), ("refresh", "refresh")):
-        _note(run, name, stack, command)  # type: ignore[arg-type]
+    later: tuple[tuple[str, Command], ...] = (
+        ("second preview", "preview"),
+        ("second up", "up"),
+        ("refresh", "refresh"),
+        ("refreshed preview", "preview"),
+    )
+    for name, command in later:
+        _note(run, name, stack, command)
         stack.require_unchanged(name)
 
 

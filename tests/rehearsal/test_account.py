@@ -254,6 +254,32 @@ def test_an_s3_object_accepts_ten_tags_and_everything_else_fifty(account: Accoun
             account.update(kind, made, {**inputs, "tagsAll": {**tags, "one": "more"}})
 
 
+def test_a_bucket_keeps_its_tags_and_loses_those_that_it_no_longer_has(account: Account) -> None:
+    def tags() -> dict[str, str]:
+        return {tag["Key"]: tag["Value"] for tag in account.client("s3").get_bucket_tagging(Bucket="b-123")["TagSet"]}
+
+    token, inputs = "aws:s3/bucket:Bucket", {"bucket": "b-123", "tags": {"a": "1"}}
+    account.create(token, "bucket", {**inputs, "tagsAll": {"a": "1", "b": "2"}})
+    assert tags() == {"a": "1", "b": "2"}
+    account.update(token, "b-123", {**inputs, "tagsAll": {"b": "3"}})
+    assert tags() == {"b": "3"}
+
+
+def test_a_rule_between_groups_keeps_its_description(account: Account, subnet: str) -> None:
+    (vpc,) = [live.id for live in account.find(VPC)]
+    one, other = (account.create(GROUP, name, {"vpcId": vpc, "name": name})[0] for name in ("one", "other"))
+    token = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
+    rule = {"securityGroupId": one, "referencedSecurityGroupId": other, "ipProtocol": "tcp", "fromPort": 1, "toPort": 2}
+    made, _ = account.create(token, "rule", {**rule, "description": "EFA"})
+    (group,) = account.client("ec2").describe_security_groups(GroupIds=[one])["SecurityGroups"]
+    assert [pair["Description"] for pair in group["IpPermissions"][0]["UserIdGroupPairs"]] == ["EFA"]
+    account.update(token, made, {**rule, "description": "MPI"})
+    (group,) = account.client("ec2").describe_security_groups(GroupIds=[one])["SecurityGroups"]
+    assert [pair["Description"] for pair in group["IpPermissions"][0]["UserIdGroupPairs"]] == ["MPI"]
+    account.delete(token, made)
+    assert account.client("ec2").describe_security_groups(GroupIds=[one])["SecurityGroups"][0]["IpPermissions"] == []
+
+
 def test_a_role_needs_a_real_trust_policy_and_a_name_that_fits(account: Account) -> None:
     role = "aws:iam/role:Role"
     with pytest.raises(Refused, match="MalformedPolicyDocument"):

@@ -59,6 +59,7 @@ def test_every_ready_stack_comes_up_settles_refreshes_and_leaves_nothing(stack: 
         "second preview": {"same": total},
         "second up": {"same": total},
         "refresh": {"same": total},
+        "refreshed preview": {"same": total},
         "destroy": {"delete": total},
     }
     assert run.leftovers == []

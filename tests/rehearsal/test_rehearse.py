@@ -13,7 +13,7 @@ import pytest
 from components.config import parse
 from components.config.checks import MAX_TAGS
 from rehearsal.account import Account
-from rehearsal.engines.deployment import Deployment, destroy, up
+from rehearsal.engines.deployment import Deployment, destroy, refresh, up
 from rehearsal.existing import prepare
 from rehearsal.outcome import Outcome, _describe, rehearse
 from stack.state import SECRET, critical_path
@@ -113,10 +113,12 @@ def run(stack: str, **settings: Any) -> Outcome:
 
 @dataclass
 class Rehearsed:
-    """A ready-made stack: deployed, deployed again, and destroyed."""
+    """A ready-made stack: deployed, deployed again, refreshed, previewed, and destroyed."""
 
     outcome: Outcome
     again: Deployment
+    drift: dict[str, Any]
+    refreshed: Deployment
     refusals: list[str]
     leftovers: list[str]
 
@@ -134,7 +136,10 @@ def _rehearse(stack: str) -> Rehearsed:
         first = up(loaded, account)
         _describe(found, first)
         again = up(loaded, account, old=first.state)
-        return Rehearsed(found, again, destroy(dict(again.state), account), account.leftovers())
+        drift = refresh(again.state, account)
+        refreshed = up(loaded, account, old=again.state, preview=True)
+        gone = destroy(dict(again.state), account)
+        return Rehearsed(found, again, drift, refreshed, gone, account.leftovers())
 
 
 @pytest.mark.parametrize(
@@ -145,6 +150,7 @@ def test_a_ready_stack_comes_up_stays_unchanged_and_leaves_nothing(stack: str) -
     assert found.outcome.failures == []
     assert not found.again.failure
     assert found.again.changes == {}
+    assert (found.drift, found.refreshed.changes) == ({}, {})
     assert (found.refusals, found.leftovers) == ([], [])
 
 
