@@ -127,9 +127,12 @@ def _place(node: Node, services: Sequence[Service], limits_changed: bool) -> str
         _apply(node, services, limits_changed)
         raise Skip(f"{DATA_VOLUME} is instance store: {stay}")
     running = _running(node, services)
-    for unit in reversed(running):
-        host.run("systemctl", "stop", *SOCKETS.get(unit, ()), unit, timeout=120)
     try:
+        for unit in reversed(running):
+            for socket in SOCKETS.get(unit, ()):
+                # Not every package of Docker has one.
+                host.run("systemctl", "stop", socket, check=False, timeout=120)
+            host.run("systemctl", "stop", unit, timeout=120)
         for name, text in ((WAIT_UNIT, WAIT), (LATE_UNIT, LATE)):
             started = " ".join(unit for unit, _ in services)
             host.write(f"{UNITS}/{name}", text.format(until=UNTIL.format(names=names), names=names, units=started))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -154,8 +155,15 @@ def slurm(tmp_path: Path) -> FakeHost:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(folder)
     found.active |= {"containerd", "docker"}
-    found.commands |= {"cp": copy, "systemctl": mount_systemctl}
+    found.commands |= {"cp": copy, "systemctl": _without_socket}
     return found
+
+
+def _without_socket(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+    """systemctl where Docker's package has no socket: it fails for the unit that it does not know."""
+    if "docker.socket" in args:
+        return Result(5, "", "Failed to stop docker.socket: Unit docker.socket not loaded.")
+    return mount_systemctl(host, args, stdin)
 
 
 def test_on_slurm_images_and_builds_of_docker_do_not_fill_the_root_volume(slurm: FakeHost) -> None:
@@ -163,7 +171,8 @@ def test_on_slurm_images_and_builds_of_docker_do_not_fill_the_root_volume(slurm:
     assert slurm.text("/opt/sagemaker/docker/data") == "/var/lib/docker"
     # What asks for Docker while its folder is copied does not start it.
     assert [call for call in verbs(slurm) if call[0] in ("stop", "restart")] == [
-        ("stop", "docker.socket", "docker"), ("stop", "containerd"), ("restart", "containerd"), ("restart", "docker"),
+        ("stop", "docker.socket"), ("stop", "docker"), ("stop", "containerd"),
+        ("restart", "containerd"), ("restart", "docker"),
     ]  # fmt: skip
     late = slurm.text("/etc/systemd/system/hyperpod-late-data-volume.service")
     assert "systemctl --no-block start containerd docker'" in late

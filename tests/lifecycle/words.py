@@ -104,7 +104,7 @@ LINES: Sequence[Line] = (
     Line("systemctl restart munge", (180,)),
     Line("systemctl (stop|restart) (containerd|docker|kubelet)", (120,)),
     # systemd.socket(5): a socket that is not stopped starts its service again.
-    Line(r"systemctl stop docker\.socket docker", (120,)),
+    Line(r"systemctl stop docker\.socket", (120,)),
     Line("systemctl stop hyperpod-munge-key"),
     Line(rf"systemctl restart --no-block( {_UNIT})+"),
     Line(r"systemctl start --no-block hyperpod-metrics\.timer"),
