@@ -52,6 +52,7 @@ from .commands.status import status_command
 from .commands.types import types_command
 from .commands.usage import usage_command
 from .commands.validate import validate_command
+from .commands.watch import watch_command
 from .target import ROOT
 
 EXIT_CODES = (
@@ -76,6 +77,7 @@ app.command("usage")(usage_command)
 app.command("policy")(policy_command)
 app.command("quotas")(quotas_command)
 app.command("status")(status_command)
+app.command("watch")(watch_command)
 app.command("nodes")(nodes_command)
 app.command("connect")(connect_command)
 app.command("exec")(exec_command)

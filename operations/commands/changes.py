@@ -16,7 +16,7 @@ from ..cluster.node import Node
 from ..deployment import beforehand, deploy
 from ..target import Target
 from .deploy import InstallCli, Rehearse, finish, open_engine, settle
-from .deployed import still_to_come
+from .deployed import name_what_comes
 from .nodes import NodeName
 
 
@@ -161,7 +161,7 @@ def scale_command(
             raise
         report = deploy.run(chosen, engine, "up", total=len(planned.changes))
         if report.succeeded and not rehearse:
-            report.warnings += still_to_come(chosen)
+            name_what_comes(chosen, report)
         finish(chosen, report, as_json, rehearse=rehearse)
 
 

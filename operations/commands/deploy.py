@@ -74,7 +74,8 @@ def deploy_command(
     AWS first. Each resource is shown with its elapsed and its usual time. If
     something fails, you get the first cause, the nodes' own log and the next
     step to take. Ctrl-C stops cleanly; run the same command again to continue.
-    A stack with a Grafana gets its dashboards at the end.
+    A stack with a Grafana gets its dashboards at the end. `hyperpod watch STACK`
+    follows the nodes that come later.
 
     \b
       hyperpod deploy dev --rehearse
@@ -98,7 +99,8 @@ def deploy_command(
             console.confirm("Deploy?", yes=yes)
         report = deploy.run(chosen, engine, "up", total=number(planned))
         if report.succeeded and not rehearse:
-            report.warnings += [*deployed.import_all(chosen), *deployed.still_to_come(chosen)]
+            report.warnings += deployed.import_all(chosen)
+            deployed.name_what_comes(chosen, report)
         finish(chosen, report, as_json, rehearse=rehearse)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stack.failures import Failure, described
@@ -9,6 +11,7 @@ from stack.failures import Failure, described
 from .. import console
 from ..cluster import nodes
 from ..dashboards.importing import import_dashboards
+from ..deployment.deploy import Report
 from ..target import Target
 
 
@@ -27,15 +30,23 @@ def import_all(chosen: Target) -> list[str]:
 
 
 def still_to_come(chosen: Target) -> list[str]:
-    """Nodes still missing, as warnings (SageMaker Developer Guide, "Continuous provisioning for
-    enhanced cluster operations")."""
+    """Nodes still missing, as warnings (SageMaker Developer Guide, "Continuous provisioning for enhanced cluster
+    operations"): those that have no instance, and those that still boot."""
     chosen.changed()
     try:
-        missing = nodes.awaited(chosen, nodes.list_nodes(chosen))
+        found = nodes.list_nodes(chosen)
+        missing = nodes.awaited(chosen, found)
     except (Failure, ClientError, BotoCoreError) as error:
         return [f"which nodes are there is unknown: {described(error, chosen.stack).message}"]
+    booting = Counter(node.group for node in found if node.status != "Running")
     return [
-        f"nodes of {group} that have no instance yet: {number}. HyperPod goes on requesting them: hyperpod nodes "
-        f"{chosen.stack} --watch shows them come, hyperpod errors {chosen.stack} what keeps them"
+        f"nodes of {group} that have no instance yet: {number}. HyperPod goes on requesting them"
         for group, number in missing.items()
-    ]
+    ] + [f"nodes of {group} that do not run yet: {number}" for group, number in booting.items()]
+
+
+def name_what_comes(chosen: Target, report: Report) -> None:
+    """Add these warnings to an update's report, with the command that follows the nodes."""
+    if coming := still_to_come(chosen):
+        report.warnings += coming
+        report.next_step = f"hyperpod watch {chosen.stack}"

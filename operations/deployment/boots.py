@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 
@@ -27,7 +28,9 @@ from . import errors
 _SECONDS = 60.0
 # SageMaker Developer Guide, "SageMaker HyperPod cluster events reference", and the message of an instance.
 _FAILED = re.compile(
-    r"lifecycle scripts?\b.*(fail|did not run successfully)|fail.*lifecycle script", re.IGNORECASE | re.DOTALL
+    r"lifecycle scripts?\b.*(fail|did not run successfully)|fail.*lifecycle script"
+    r"|nodes did not become ready within the expected time",
+    re.IGNORECASE | re.DOTALL,
 )
 # AWS's clock and this machine's differ.
 _SKEW = timedelta(minutes=1)
@@ -66,10 +69,24 @@ class Boots:
 def first(target: Target, since: datetime) -> Cause | None:
     """The first lifecycle script that has failed since then, with the line of its log that names the step."""
     target.changed()
-    failed = [one for one in errors.cluster_events(target, since) if _FAILED.search(one.message)]
-    if not failed:
+    return cause(target, events(target, since))
+
+
+def events(target: Target, since: datetime) -> list[errors.Problem]:
+    """The cluster's events of trouble since then, oldest first: of too many the newest."""
+    found: list[errors.Problem] = []
+    with suppress(Failure):
+        for one in errors.cluster_events(target, since):
+            found.append(one)  # noqa: PERF402 (what came before the Failure counts)
+    return sorted(found, key=lambda one: one.time)
+
+
+def cause(target: Target, troubles: Iterable[errors.Problem]) -> Cause | None:
+    """The first of these that no further waiting mends: a lifecycle script has failed, with its log's last line."""
+    event = next((one for one in troubles if _FAILED.search(one.message)), None)
+    if event is None:
         return None
-    event = min(failed, key=lambda one: one.time)
-    lines = [f"{log.stream}: {log.lines[-1]}" for log in lifecycle_logs(target.aws, target.cluster_name) if log.failed]
-    text = "; ".join([f"{event.what}: {event.message}", *lines[:1]])
+    logs = [log for log in lifecycle_logs(target.aws, target.cluster_name) if log.failed]
+    logs.sort(key=lambda log: log.stream.rpartition("/")[2] not in event.what)
+    text = "; ".join([f"{event.what}: {event.message}", *(f"{log.stream}: {log.lines[-1]}" for log in logs[:1])])
     return Cause(text=text, resource=target.cluster_name, type=HYPERPOD_CLUSTER)

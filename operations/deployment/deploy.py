@@ -121,6 +121,8 @@ def run(target: Target, engine: Engine, command: Command, *, total: int = 0, dis
             _warn(report, engine)
     elif command == "up":
         report.outputs = engine.outputs()
+        if boots.found is not None:
+            report.warnings.append(str(boots.found))
     return report
 
 
@@ -204,7 +206,8 @@ def _explain(target: Target, report: Report, ended: CommandRun) -> None:
 def keep(target: Target, report: Report) -> None:
     """Record how a command ended, for ``errors``."""
     cause = asdict(report.cause) if report.cause else None
-    records.add(target, DEPLOYMENTS, {"command": report.command, "succeeded": report.succeeded, "cause": cause})
+    record = {"command": report.command, "succeeded": report.succeeded, "seconds": report.seconds, "cause": cause}
+    records.add(target, DEPLOYMENTS, record)
 
 
 def destroy(target: Target, engine: Engine, *, total: int = 0, remove_leftovers: bool = False) -> Report:

@@ -120,5 +120,5 @@ def _next(target: Target, health: str, found: Sequence[Node]) -> str:
         bad = next((node.name for node in found if node.status in _BAD), "")
         return f"hyperpod errors {target.stack}" + (f", or hyperpod replace {target.stack} {bad}" if bad else "")
     if health == "changing":
-        return f"hyperpod nodes {target.stack} --watch"
+        return f"hyperpod watch {target.stack}"
     return f"hyperpod validate {target.stack}, or hyperpod connect {target.stack}"

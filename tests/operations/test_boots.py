@@ -59,6 +59,18 @@ def test_no_script_failed_where_events_are_about_something_else(aws: StubbedAws)
     assert boots.first(stack(aws, "eks-gpu"), SINCE) is None
 
 
+def test_of_more_events_than_are_described_the_script_is_still_found(aws: StubbedAws) -> None:
+    failed = [event(one, "Instance lifecycle script execution has Failed") for one in range(30, 0, -1)]
+    aws.answer("sagemaker", "describe_cluster", {**cluster(), "NodeProvisioningMode": "Continuous"})
+    aws.answer("sagemaker", "list_cluster_events", {"Events": failed})
+    for one in failed[:20]:
+        aws.answer("sagemaker", "describe_cluster_event", {"EventDetails": one})
+    aws.answer("logs", "describe_log_groups", {"logGroups": []})
+    found = boots.first(stack(aws, "eks-gpu"), SINCE)
+    assert found is not None
+    assert found.text.startswith("Instance i-workers11: Instance lifecycle")
+
+
 class Waiting(PulumiEngine):
     """An engine that waits for pods until somebody has told of the nodes, and then times out."""
 

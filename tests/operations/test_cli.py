@@ -25,6 +25,7 @@ ASKING = {
     "quotas": ("quotas", "dev"),
     "errors": ("errors", "dev"),
     "status": ("status", "dev"),
+    "watch": ("watch", "dev"),
     "nodes": ("nodes", "dev"),
     "connect": ("connect", "dev"),
     "exec": ("exec", "controller", "--stack", "dev", "--", "true"),

@@ -50,7 +50,7 @@ def test_what_is_not_all_there_is_changing(
     assert code == Exit.GOOD
     assert f"dev: changing, {status} in us-west-2" in out
     assert "workers     none yet of 2 x ml.g5.16xlarge" in out
-    assert "Next: hyperpod nodes dev --watch" in out
+    assert "Next: hyperpod watch dev" in out
 
 
 def test_a_cluster_that_failed_says_why(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:

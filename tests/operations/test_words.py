@@ -45,6 +45,7 @@ WRONG = (
     ("cost dev -o", '""', "json, yaml, wide"),
     ("status devv", "devv", "did you mean dev?"),
     ("nodes dev --watchh", "--watchh", "nodes --help"),
+    ("watch dev --timeout -1", "--timeout", "watch --help"),
     ("connect dve", '"dve"', "did you mean dev?"),
     ("exec dev", "'NODE'", "exec --help"),
     ("exec dev controller", "'CMD'", "exec --help"),
