@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import select
 import sys
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import date, datetime
@@ -152,3 +155,22 @@ def confirm(question: str, *, yes: bool) -> None:
         raise bad_input(f"{question} There is no terminal to answer from.", "add --yes")
     if not typer.confirm(command_line.printable(question), err=True):
         raise Failure("nothing was changed")
+
+
+def can_ask() -> bool:
+    """Whether a person may be asked meanwhile: at a terminal, outside CI, and not with -q."""
+    return sys.stdin.isatty() and sys.stderr.isatty() and not MANNER.quiet and not os.environ.get("CI")
+
+
+# Seconds between two looks at whether a question has become pointless.
+_LOOK_SECONDS = 0.2
+
+
+def answered(question: str, pointless: threading.Event) -> bool:
+    """Whether a person says yes. Waits until the event is set and never longer: then the answer is no."""
+    err().print(f"{question} [y/N]: ", end="", markup=False, highlight=False)
+    while not pointless.is_set():
+        if select.select([sys.stdin], [], [], _LOOK_SECONDS)[0]:
+            return sys.stdin.readline().strip().lower() in ("y", "yes")
+    err().print()
+    return False

@@ -74,6 +74,8 @@ def deploy_command(
     AWS first. Each resource is shown with its elapsed and its usual time. If
     something fails, you get the first cause, the nodes' own log and the next
     step to take. Ctrl-C stops cleanly; run the same command again to continue.
+    At a terminal, without --yes, it offers to stop at the first lifecycle
+    script that fails: its node is made again and again, and billed.
     A stack with a Grafana gets its dashboards at the end. `hyperpod watch STACK`
     follows the nodes that come later.
 
@@ -97,7 +99,8 @@ def deploy_command(
         elif not rehearse:
             show_plan(planned)
             console.confirm("Deploy?", yes=yes)
-        report = deploy.run(chosen, engine, "up", total=number(planned))
+        offer = not yes and not as_json and not rehearse and console.can_ask()
+        report = deploy.run(chosen, engine, "up", total=number(planned), offer=offer)
         if report.succeeded and not rehearse:
             report.warnings += deployed.import_all(chosen)
             deployed.name_what_comes(chosen, report)

@@ -26,6 +26,7 @@ from . import errors
 
 # Seconds between two looks; a node takes minutes to boot.
 _SECONDS = 60.0
+_LEAVES_SECONDS = 2.0
 # SageMaker Developer Guide, "SageMaker HyperPod cluster events reference", and the message of an instance.
 _FAILED = re.compile(
     r"lifecycle scripts?\b.*(fail|did not run successfully)|fail.*lifecycle script"
@@ -37,11 +38,16 @@ _SKEW = timedelta(minutes=1)
 
 
 class Boots:
-    """Asks for the cluster's events until the first script has failed. Use as a context manager; ``found`` is that."""
+    """Asks for the cluster's events until the first script has failed. Use as a context manager; ``found`` is that.
 
-    def __init__(self, target: Target, say: Callable[[str], None]) -> None:
+    ``offer``, where given, is called then, on a thread of its own; its event is set when there is no more to stop.
+    """
+
+    def __init__(
+        self, target: Target, say: Callable[[str], None], offer: Callable[[threading.Event], None] | None = None
+    ) -> None:
         self.found: Cause | None = None
-        self._target, self._say = target, say
+        self._target, self._say, self._offer = target, say, offer
         self._since = datetime.now(UTC) - _SKEW
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -52,6 +58,8 @@ class Boots:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._ended.set()
+        # An open question ends at once; what AWS is being asked is not waited for.
+        self._thread.join(_LEAVES_SECONDS)
 
     def _watch(self) -> None:
         while self.found is None and not self._ended.wait(_SECONDS):
@@ -64,6 +72,8 @@ class Boots:
                 self._say(
                     f"{self.found} (Ctrl-C stops the deployment; HyperPod makes such nodes again, at their price)"
                 )
+                if self._offer is not None and not self._ended.is_set():
+                    self._offer(self._ended)
 
 
 def first(target: Target, since: datetime) -> Cause | None:

@@ -70,13 +70,21 @@ class Report:
         return Exit.CANNOT_KNOW if self.audit and self.audit.unknown else Exit.GOOD
 
 
-def run(target: Target, engine: Engine, command: Command, *, total: int = 0, discard: Sequence[str] = ()) -> Report:
+def run(
+    target: Target,
+    engine: Engine,
+    command: Command,
+    *,
+    total: int = 0,
+    discard: Sequence[str] = (),
+    offer: bool = False,
+) -> Report:
     """Run a command, showing its progress on standard error, and explain how it ended.
 
     Ctrl-C cancels: operations in progress are finished, and the report says so. What only prepares another command, as
     a preview does, is cancelled even if it had nothing left to do by then. ``total`` is the number of changes that a
-    preview has announced. With ``discard``, `destroy` deletes only these URNs. Raises CommandError if the CLI itself
-    cannot run.
+    preview has announced. With ``discard``, `destroy` deletes only these URNs. With ``offer``, a person at a terminal
+    is asked whether to cancel at the first lifecycle script that fails. Raises CommandError if the CLI cannot run.
     """
     title = f"{command} {target.stack}"
     asked = threading.Event()
@@ -85,7 +93,12 @@ def run(target: Target, engine: Engine, command: Command, *, total: int = 0, dis
         asked.set()
         engine.cancel()
 
-    boots = Boots(target, lambda line: note(line, "yellow"))
+    def ask(ended: threading.Event) -> None:
+        with progress.paused():
+            if console.answered("Stop the deployment? Pulumi finishes what is in progress; what is made stays.", ended):
+                cancel()
+
+    boots = Boots(target, lambda line: note(line, "yellow"), ask if offer else None)
     with ExitStack() as around:
         progress = around.enter_context(Progress(title, console.progress(), total, preview=command == "preview"))
         if command == "up" and isinstance(engine, PulumiEngine) and engine.on_aws:
@@ -114,7 +127,7 @@ def run(target: Target, engine: Engine, command: Command, *, total: int = 0, dis
         warnings=ended.warnings,
     )
     if ended.failed:
-        if boots.found is not None and not ended.cancelled:
+        if boots.found is not None:
             ended.causes.insert(0, boots.found)
         _explain(target, report, ended)
         if command == "up":
@@ -193,6 +206,8 @@ def _explain(target: Target, report: Report, ended: CommandRun) -> None:
             "nothing more was started; run the same command to continue, or "
             f"`hyperpod destroy {target.stack}` to delete what exists"
         )
+        if report.cause is not None and report.cause.type == HYPERPOD_CLUSTER:
+            report.next_step += ". Until then HyperPod goes on making the nodes that fail, at their price"
     if report.cause is None:
         return
     report.next_step = report.next_step or next_step(report.cause.text, target.stack)

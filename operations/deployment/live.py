@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -58,6 +59,7 @@ class Progress:
         self._title, self._console, self._total = title, console, total
         self._rows: dict[str, _Row] = {}
         self._began = time.monotonic()
+        self._over = False
         self._live = Live(get_renderable=self._render, console=console, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> Progress:
@@ -68,10 +70,19 @@ class Progress:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._over = True
         if self._console.is_terminal:
             self._live.stop()
         else:
             self._count()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave the terminal to a question meanwhile; what happens is shown afterwards."""
+        self._live.stop()
+        yield
+        if self._console.is_terminal and not self._over:
+            self._live.start()
 
     def _count(self) -> None:
         """A line per component and operation for what was too short for a line of its own."""

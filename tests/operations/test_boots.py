@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import threading
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from operations import console
 from operations.deployment import boots, deploy
 from operations.deployment.engines import PulumiEngine
 from stack.advice import about
 from stack.commands import Cause, Command, CommandRun
+from stack.failures import Exit
+from stack.manner import MANNER
 from stack.state import HYPERPOD_CLUSTER
 from tests.operations.aws import ACCOUNT, CLUSTER_ID, StubbedAws, cluster, stack
 
@@ -107,3 +112,73 @@ def test_what_the_engine_never_hears_of_is_said_at_once_and_becomes_the_first_ca
     causes = [report.cause, *report.others]
     assert [cause.resource for cause in causes if cause] == ["hyperpod-eks-gpu", "kueue"][not on_aws :]
     assert [line.split(" (")[0] for line in said] == ["hyperpod-eks-gpu"] * on_aws
+
+
+class Stoppable(Waiting):
+    """An engine that ends when a person has answered, or while the question is open."""
+
+    cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        self._told.set()
+
+    def execute(self, _command: Command, _on_event: object) -> CommandRun:
+        assert self._told.wait(5)
+        causes = [] if self.cancelled else [Cause(text="timed out waiting for Kueue", resource="kueue")]
+        return CommandRun(failed=True, cancelled=self.cancelled, causes=causes)
+
+
+@pytest.mark.parametrize(("typed", "stopped"), [("y", True), ("n", False), ("", False)])
+def test_a_person_at_a_terminal_may_stop_at_the_first_script_that_fails(
+    aws: StubbedAws,
+    typed: str,
+    stopped: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    keyboard, terminal = pty.openpty()
+    monkeypatch.setattr(boots, "_SECONDS", 0.0)
+    scripts = Cause(text="lifecycle scripts fail: fsx", resource="hyperpod-eks-gpu", type=HYPERPOD_CLUSTER)
+    monkeypatch.setattr(boots, "first", lambda *_: scripts)
+    monkeypatch.setattr(deploy, "lifecycle_logs", lambda *_: [])
+    told, answered = threading.Event(), console.answered
+
+    def ask(question: str, pointless: threading.Event) -> bool:
+        if not typed:
+            told.set()
+        found = answered(question, pointless)
+        if not found:
+            told.set()
+        return found
+
+    monkeypatch.setattr(console, "answered", ask)
+    with os.fdopen(terminal) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        # Nothing typed: the deployment ends while the question is open.
+        if typed:
+            os.write(keyboard, f"{typed}\n".encode())
+        report = deploy.run(stack(aws, "eks-gpu"), Stoppable(told), "up", offer=True)
+    os.close(keyboard)
+    assert (
+        "Stop the deployment? Pulumi finishes what is in progress; what is made stays. [y/N]" in capsys.readouterr().err
+    )
+    assert (report.cancelled, report.code) == (stopped, Exit.CANCELLED if stopped else Exit.FAILED)
+    assert report.cause == scripts
+    assert ("run the same command to continue" in report.next_step) == stopped
+    assert ("HyperPod goes on making the nodes that fail" in report.next_step) == stopped
+
+
+@pytest.mark.parametrize("instead", ["no terminal", "CI", "-q", ""])
+def test_nobody_is_offered_anything_where_nobody_can_answer(instead: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    keyboard, terminal = pty.openpty()
+    with (
+        os.fdopen(terminal) as stdin,
+        os.fdopen(os.dup(keyboard) if instead != "no terminal" else os.open(os.devnull, os.O_WRONLY), "w") as stderr,
+    ):
+        monkeypatch.setattr("sys.stdin", stdin)
+        monkeypatch.setattr("sys.stderr", stderr)
+        monkeypatch.setattr(MANNER, "quiet", instead == "-q")
+        monkeypatch.setenv("CI", "true" if instead == "CI" else "")
+        assert console.can_ask() == (not instead)
+    os.close(keyboard)
