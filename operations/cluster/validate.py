@@ -33,6 +33,8 @@ Result = Literal["PASS", "FAIL", "UNKNOWN"]
 _UP = re.compile(r"(idle|mixed|allocated|completing|planned|reserved)[+-]?")
 # Amazon FSx API Reference, FileSystem, Lifecycle: one that grows is UPDATING meanwhile.
 _SERVING = ("AVAILABLE", "UPDATING")
+# What HyperPod puts before the instance id in the name of a Kubernetes node.
+_NODE_PREFIX = "hyperpod-"
 _JOB, _JOB_SECONDS = "device-check", 900
 # Until the pods of a deleted job are gone: Kubernetes gives them 30 s to end (Pod v1, terminationGracePeriod).
 _GONE_SECONDS = 120
@@ -168,9 +170,9 @@ class Validation:
             yield _check(f"Slurm sees {node.name}", up and number == wanted, detail, "scontrol show node; sinfo -R")
 
     def kubernetes(self) -> Iterator[Check]:
-        """Kubernetes sees every worker ready, with its accelerators and EFA interfaces."""
+        """Kubernetes sees every worker ready, with all its devices, and no node without an instance."""
         listed = cluster_nodes.kubernetes(self._target).nodes()
-        items = {str(item["metadata"]["name"]).removeprefix("hyperpod-"): item for item in listed}
+        items = {str(item["metadata"]["name"]).removeprefix(_NODE_PREFIX): item for item in listed}
         resource = self._target.config.accelerator.kubernetes_resource
         groups = {group.name: group for group in self._target.config.worker_groups}
         for node, wanted in self._workers():
@@ -187,6 +189,12 @@ class Validation:
             enough = kind.efa != "yes" or efa == kind.efa_interfaces
             hint = "the device plugins: kubectl get daemonsets --all-namespaces"
             yield _check(f"Kubernetes sees {node.name}", ready and number == wanted and enough, detail, hint)
+        # Nodes of an own node group have names of another form (assumption eks-node-names).
+        known = {node.instance_id for node in self._nodes}
+        for name in sorted(str(one["metadata"]["name"]) for one in listed):
+            if name.startswith(_NODE_PREFIX) and name.removeprefix(_NODE_PREFIX) not in known:
+                hint = f"where it stays NotReady, its pods stay with it: kubectl delete node {name}"
+                yield _check(f"Kubernetes node {name}", False, "HyperPod has no such instance", hint)
 
     def in_pods(self) -> Iterator[Check]:
         """Pods write to /fsx and see every device. Only a job can check that; it takes all devices of its nodes."""

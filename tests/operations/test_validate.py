@@ -244,6 +244,20 @@ def test_kubernetes_must_see_every_device_and_interface(
     assert (other.name, other.result) == ("Kubernetes sees workers-2", "PASS")
 
 
+def test_a_kubernetes_node_without_an_instance_is_named(
+    aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes]
+) -> None:
+    there = [kubernetes_node(f"hyperpod-i-workers{one}", "True", 8, 32) for one in (1, 2)]
+    others = [kubernetes_node(name, "False", 8, 32) for name in ("hyperpod-i-gone", "ip-10-0-0-1.ec2.internal")]
+    kubernetes(nodes=[*others, *there])
+    with_nodes_of_eks(aws)
+    *workers, gone = Validation(stack(aws, "eks-gpu")).kubernetes()
+    assert [one.result for one in workers] == ["PASS", "PASS"]
+    assert (gone.name, gone.result) == ("Kubernetes node hyperpod-i-gone", "FAIL")
+    assert gone.detail == "HyperPod has no such instance"
+    assert gone.hint.endswith("kubectl delete node hyperpod-i-gone")
+
+
 @pytest.mark.parametrize(
     ("state", "up"),
     [
