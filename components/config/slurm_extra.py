@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from hyperpod_node.slurm_partitions import RESERVED
+
 from ..catalogue.accelerators import ACCELERATORS
 from ..catalogue.slurm_parameters import PARAMETERS, RELEASE
 from .folders import no_folder, visible, wrong_number
@@ -31,8 +33,8 @@ _PRINTED = re.compile(r"[ -~\t]*")
 # Lines that describe something, by their first word, and those of them that HyperPod's agent writes.
 _THINGS = {"partitionname", "nodeset", "downnodes", "nodename", "frontendname"}
 _AGENTS = {"nodename", "frontendname"}
-# HyperPod's agent makes one of its own with every node, and one for each that a group names.
-_PARTITIONS = {"dev", *(one.slurm_partition for one in ACCELERATORS.values())}
+# HyperPod's agent makes one of all nodes, one of those that it tests, and one for each that a group names.
+_PARTITIONS = {*RESERVED[1:], *(one.slurm_partition for one in ACCELERATORS.values())}
 
 
 def files(settings: Settings) -> list[Path]:
