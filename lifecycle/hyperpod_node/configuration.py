@@ -13,7 +13,7 @@ from .identity import read_instances
 
 # Seconds after a change in which a node may still be counted by the configuration before, and what Slurm says of it.
 SETTLES = 30.0
-BETWEEN = re.compile(r"gres/\S+ count reported lower than configured \(0 <")
+BETWEEN = re.compile(r"gres/\S+ count reported lower than configured \(\d+ <")
 
 
 class Configuration:

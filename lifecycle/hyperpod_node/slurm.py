@@ -12,6 +12,7 @@ from . import (
     slurm_conf,
     slurm_configure,
     slurm_extra,
+    slurm_gres,
     slurm_queue,
     slurm_trial,
     slurm_worker,
@@ -73,7 +74,7 @@ def _controller(node: Node) -> str:
     changed = slurm_configure.configure(host, node.parameters.groups, node.identity.instances, node.shared)
     conf = slurm_configure.effective(host)
     complaints = slurm_conf.missing_keys(conf, bin_folder)
-    complaints += slurm_conf.untyped(conf, node.parameters.groups)
+    complaints += slurm_gres.untyped(conf, node.parameters.groups)
     for complaint in complaints + (slurm_conf.not_contained(conf) if node.parameters.ssh_only_with_job else []):
         node.warn(complaint)
     _state_can_be_saved(host, slurm_queue.folder(node, conf))

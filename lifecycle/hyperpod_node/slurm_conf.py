@@ -1,13 +1,12 @@
-"""Reads the slurm.conf that HyperPod's agent writes, and renders our hyperpod.conf and gres.conf."""
+"""Reads the slurm.conf that HyperPod's agent writes, and renders our hyperpod.conf."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from . import slurm_accounting
-from .accelerators import DEVICES
 from .model import Group, Instance
 
 INCLUDE = "hyperpod.conf"
@@ -49,7 +48,7 @@ def parse(text: str) -> SlurmConf:
     nodes: List[Mapping[str, str]] = []
     partitions, controllers = [], []
     for line in _logical_lines(text):
-        pairs = _pairs(line)
+        pairs = settings(line)
         if "nodename" in pairs:
             if pairs["nodename"].upper() != "DEFAULT":
                 nodes.append(pairs)
@@ -81,7 +80,8 @@ def _logical_lines(text: str) -> List[str]:
     return [line for line in lines if line]
 
 
-def _pairs(line: str) -> Dict[str, str]:
+def settings(line: str) -> Dict[str, str]:
+    """A line's keys, in lower case, and values."""
     found = re.findall(r'(\w+)\s*=\s*("[^"]*"|\S+)', line)
     return {key.lower(): value.strip('"') for key, value in found}
 
@@ -212,7 +212,6 @@ def render(
     if database:
         wanted.update(slurm_accounting.settings(database, kinds))
     lines = [f"{key}={value}" for key, value in wanted.items() if not conf.get(key)]
-    lines += _node_defaults(conf, workers)
     lines += slurm_accounting.partition_defaults(kinds) if database else []
     there = by_node.values() if conf.partitions else workers
     names = [name for name in dict.fromkeys(group.partition for group in there if group.accelerator) if name]
@@ -225,14 +224,6 @@ def render(
             lines.append(f"PartitionName={name} Nodes={nodes} Default={default} MaxTime=INFINITE State=UP")
             first = False
     return HEADER + "\n".join(lines) + "\n"
-
-
-def _node_defaults(conf: SlurmConf, workers: Sequence[Group]) -> List[str]:
-    """The default GRES of NodeName lines, if all workers have the same. It applies to later nodes too."""
-    kinds = {gres(group) for group in workers}
-    if len(kinds) != 1 or kinds == {""} or (conf.nodes and all("gres" in entry for entry in conf.nodes)):
-        return []
-    return [f"NodeName=DEFAULT Gres={kinds.pop()}"]
 
 
 def missing_keys(conf: SlurmConf, bin_folder: str) -> List[str]:
@@ -259,19 +250,6 @@ def missing_keys(conf: SlurmConf, bin_folder: str) -> List[str]:
     if conf.get("JobRequeue") == "0":
         found.append("slurm.conf sets JobRequeue=0: a job whose node is lost is not put back into the queue")
     return found
-
-
-def untyped(conf: SlurmConf, groups: Mapping[str, Group]) -> List[str]:
-    """A warning where slurm.conf's own lines of nodes name accelerators without the type that jobs may ask for.
-
-    Slurm goes by these lines: a request with a type is refused then, one without is served (seen when rehearsed). They
-    are HyperPod's agent's, which also reads them, so they stay as they are.
-    """
-    kinds = sorted({gres(group) for group in groups.values() if ":" in group.gres})
-    plain = sorted({entry["gres"] for entry in conf.nodes if re.fullmatch(r"\w+(:\d+)?", entry.get("gres", ""))})
-    if not kinds or not plain:
-        return []
-    return [f"slurm.conf gives nodes Gres={plain[0]}, so Slurm refuses --gres={kinds[0]}; without the type it works"]
 
 
 def not_contained(conf: SlurmConf) -> List[str]:
@@ -329,7 +307,7 @@ def with_future(text: str, login: Set[str]) -> str:
     """
     lines = []
     for line in text.splitlines():
-        name = _pairs(line.split("#")[0]).get("nodename", "")
+        name = settings(line.split("#")[0]).get("nodename", "")
         if name and set(expand(name)) <= login:
             line = re.sub(r"\s+State=\S+", "", line.split("#")[0].rstrip(), flags=re.I) + " State=FUTURE"
         lines.append(line)
@@ -343,58 +321,6 @@ def login_nodes(conf: SlurmConf, instances: Sequence[Instance], groups: Mapping[
     return {name for name, address in _addressed(conf) if {name, address} & known - {""}}
 
 
-def with_gres(text: str, by_node: Mapping[str, Group], groups: Mapping[str, Group]) -> str:
-    """Add the group's Gres to NodeName lines without one. Needed only if groups differ, so that no default fits."""
-    if len({gres(group) for group in groups.values() if group.role == "worker"}) < 2:
-        return text
-    lines = []
-    for line in text.splitlines():
-        entry = line.split("#")[0]
-        name = _pairs(entry).get("nodename", "")
-        # Looked for as text: after a key without a value, Slurm takes the next key for that value.
-        if name and name.upper() != "DEFAULT" and not re.search(r"\bgres\s*=", entry, re.IGNORECASE):
-            kinds = {gres(by_node[n]) for n in expand(name) if n in by_node}
-            if len(kinds) == 1 and kinds != {""}:
-                line = f"{line.rstrip()} Gres={kinds.pop()}"
-        lines.append(line)
-    return "\n".join(lines) + "\n"
-
-
-def as_named(conf: SlurmConf, by_node: Mapping[str, Group]) -> Dict[str, Group]:
-    """The nodes' groups, with the type of accelerators that slurm.conf's own lines name, as HyperPod's may.
-
-    Of such a node Slurm takes no file of a line in gres.conf without that type (its interfaces/gres.c, _merge_gres2):
-    it would count accelerators, and jobs would not be told which are theirs.
-    """
-    found = dict(by_node)
-    for entry in conf.nodes:
-        for name in expand(entry["nodename"]):
-            kind = found[name].gres_name if name in found else ""
-            named = re.search(rf"\b{kind}:([A-Za-z][^:,(]*)", entry.get("gres", "")) if kind else None
-            if named:
-                found[name] = replace(found[name], gres=f"{kind}:{named.group(1)}")
-    return found
-
-
 def says_nothing(text: Optional[str]) -> bool:
     """Whether a file of Slurm's is not there, or has comments alone."""
     return not _logical_lines(text or "")
-
-
-def render_gres(by_node: Mapping[str, Group]) -> str:
-    """gres.conf: the device files per node. If all nodes are alike it names none, and so covers later nodes too."""
-    lines = ["AutoDetect=off"]
-    kinds = {(group.gres, group.accelerators) for group in by_node.values()}
-    for kind, count in sorted(kinds):
-        if not kind or not count:
-            continue
-        nodes = "" if len(kinds) == 1 else _names(by_node, kind, count)
-        name, _, model = kind.partition(":")
-        files = DEVICES[name] + (f"[0-{count - 1}]" if count > 1 else "0")
-        lines.append(f"{nodes}Name={name} {f'Type={model} ' if model else ''}File={files}")
-    return HEADER + "\n".join(lines) + "\n"
-
-
-def _names(by_node: Mapping[str, Group], kind: str, count: int) -> str:
-    names = sorted(name for name, group in by_node.items() if (group.gres, group.accelerators) == (kind, count))
-    return f"NodeName={','.join(names)} "

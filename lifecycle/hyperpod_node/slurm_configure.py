@@ -12,7 +12,7 @@ import threading
 from pathlib import PurePosixPath
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from . import containers, slurm_conf, slurm_extra, slurm_partitions, slurm_queue, slurm_topology
+from . import containers, slurm_conf, slurm_extra, slurm_gres, slurm_partitions, slurm_queue, slurm_topology
 from .errors import NotYet, StepError
 from .host import Host
 from .identity import read_instances
@@ -49,8 +49,8 @@ def configure(
     has_gres = any(slurm_conf.gres(group) for group in groups.values() if group.role == "worker")
     # A file in which HyperPod's agent or a person says something takes precedence.
     if has_gres and (slurm_conf.says_nothing(gres) or str(gres).startswith(slurm_conf.HEADER)):
-        named = slurm_conf.as_named(conf, by_node)
-        changed |= host.write(f"{etc}/gres.conf", slurm_conf.render_gres(named or _workers(groups)))
+        named = slurm_gres.as_named(conf, by_node)
+        changed |= host.write(f"{etc}/gres.conf", slurm_gres.render(named or _workers(groups)))
     known = facts(host)
     in_containers = bool(known.get("containers")) and containers.ready(host)
     if in_containers:
@@ -60,6 +60,7 @@ def configure(
     more = {"StateSaveLocation": slurm_queue.STATE} if known.get("shared_queue") else {}
     known_conf = slurm_extra.over(conf, extra)
     ours = slurm_conf.render(known_conf, groups, by_node, bin_folder, contain, database, in_containers, more)
+    ours += slurm_gres.default(known_conf, groups)
     ours += slurm_partitions.render(groups, by_node, {*conf.partitions, *slurm_extra.partitions(extra)})
     changed |= slurm_extra.write(host, extra)
     changed |= host.write(f"{etc}/{slurm_conf.INCLUDE}", ours + slurm_extra.includes(extra))
@@ -68,7 +69,7 @@ def configure(
     workers = {name for entry in conf.nodes for name in slurm_conf.expand(entry["nodename"])} - login
     settled, mapped = slurm_topology.settle(host, text, workers)
     settled = slurm_conf.with_future(settled, login)
-    settled = slurm_conf.with_gres(settled, by_node, groups)
+    settled = slurm_gres.with_gres(settled, by_node, groups)
     settled = slurm_partitions.with_features(settled, by_node, groups)
     carrier = slurm_conf.carrier(text)
     # Last, because the included files are complete now.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hyperpod_node import slurm_conf, slurm_configure
+from hyperpod_node import slurm_conf, slurm_configure, slurm_gres
 from hyperpod_node.model import Group, Instance
 
 from tests.lifecycle.rig import SLURM_CONF, FakeHost, World, group
@@ -41,14 +41,34 @@ def test_the_include_line_is_added_once_and_before_the_nodes() -> None:
 
 
 def test_nodes_without_gres_get_the_workers_by_default() -> None:
-    text = slurm_conf.render(slurm_conf.parse(SLURM_CONF), P5, ALL, BIN)
-    assert "NodeName=DEFAULT Gres=gpu:8\n" in text
-    assert "GresTypes=gpu\n" in text
+    conf = slurm_conf.parse(SLURM_CONF)
+    assert slurm_gres.default(conf, P5) == "NodeName=DEFAULT Gres=gpu:8\n"
+    assert "GresTypes=gpu\n" in slurm_conf.render(conf, P5, ALL, BIN)
+
+
+@pytest.mark.parametrize(
+    ("types", "default"),
+    [
+        (("ml.m5.large", "ml.p5.48xlarge"), "gpu:h100:8"),
+        (("ml.g5.16xlarge", "ml.p5.48xlarge", "ml.m5.large"), "gpu:h100:8"),
+        (("ml.g5.48xlarge", "ml.p5.48xlarge"), "gpu:8"),
+        (("ml.m5.large",), ""),
+    ],
+)
+def test_groups_that_differ_have_the_largest_nodes_gres_for_lines_that_the_agent_writes_without(
+    types: tuple[str, ...], default: str
+) -> None:
+    models = {"ml.p5.48xlarge": "gpu:h100", "ml.g5.48xlarge": "gpu:a10g", "ml.g5.16xlarge": "gpu:a10g"}
+    found = {kind: replace(group("a", kind), role="worker", gres=models.get(kind, "")) for kind in types}
+    line = f"NodeName=DEFAULT Gres={default}\n" if default else ""
+    # Also once our own lines have it: a line that joins later may not.
+    for conf in (SLURM_CONF, SLURM_CONF.replace("CPUs=8", "CPUs=8 Gres=gpu:8")):
+        assert slurm_gres.default(slurm_conf.parse(conf), found) == line
 
 
 def test_nodes_that_have_gres_are_left_alone() -> None:
     conf = slurm_conf.parse(SLURM_CONF.replace("CPUs=8", "CPUs=8 Gres=gpu:8"))
-    assert "NodeName" not in slurm_conf.render(conf, P5, ALL, BIN)
+    assert slurm_gres.default(conf, P5) == ""
 
 
 def test_groups_that_differ_get_gres_by_node() -> None:
@@ -56,13 +76,13 @@ def test_groups_that_differ_get_gres_by_node() -> None:
     both = groups(big="ml.p5.48xlarge", small="ml.g5.16xlarge")
     instances = [Instance("big", "big-1", "10.1.0.2", "i-1"), Instance("big", "big-2", "10.1.0.3", "i-2")]
     by_node = slurm_conf.groups_of_nodes(slurm_conf.parse(text), instances, {"ip-10-1-0-4": "small"}, both)
-    once = slurm_conf.with_gres(text, by_node, both)
+    once = slurm_gres.with_gres(text, by_node, both)
     assert once.splitlines() == [
         "NodeName=ip-10-1-0-[2-3] NodeAddr=10.1.0.[2-3] CPUs=8 Gres=gpu:8",
         "NodeName=ip-10-1-0-4 CPUs=8 Gres=gpu:1",
     ]
-    assert slurm_conf.with_gres(once, by_node, both) == once
-    assert slurm_conf.render_gres(by_node).splitlines()[1:] == [
+    assert slurm_gres.with_gres(once, by_node, both) == once
+    assert slurm_gres.render(by_node).splitlines()[1:] == [
         "AutoDetect=off",
         "NodeName=ip-10-1-0-4 Name=gpu File=/dev/nvidia0",
         "NodeName=ip-10-1-0-2,ip-10-1-0-3 Name=gpu File=/dev/nvidia[0-7]",
@@ -94,20 +114,20 @@ def test_jobs_may_ask_for_a_model_unless_hyperpods_own_lines_name_none() -> None
     typed = {name: replace(group, gres="gpu:h100") for name, group in P5.items() if group.role == "worker"}
     (workers,) = typed.values()
     text = slurm_conf.render(slurm_conf.parse(SLURM_CONF), typed, {}, BIN)
-    assert "NodeName=DEFAULT Gres=gpu:h100:8\n" in text
+    assert slurm_gres.default(slurm_conf.parse(SLURM_CONF), typed) == "NodeName=DEFAULT Gres=gpu:h100:8\n"
     assert "GresTypes=gpu\n" in text
-    assert slurm_conf.render_gres({"*": workers}).splitlines()[-1] == "Name=gpu Type=h100 File=/dev/nvidia[0-7]"
-    assert slurm_conf.untyped(slurm_conf.parse(SLURM_CONF), typed) == []
+    assert slurm_gres.render({"*": workers}).splitlines()[-1] == "Name=gpu Type=h100 File=/dev/nvidia[0-7]"
+    assert slurm_gres.untyped(slurm_conf.parse(SLURM_CONF), typed) == []
     agents = slurm_conf.parse(SLURM_CONF.replace("CPUs=8", "CPUs=8 Gres=gpu:8"))
-    (warning,) = slurm_conf.untyped(agents, typed)
+    (warning,) = slurm_gres.untyped(agents, typed)
     assert "gives nodes Gres=gpu:8, so Slurm refuses --gres=gpu:h100:8" in warning
-    assert slurm_conf.untyped(agents, P5) == []
+    assert slurm_gres.untyped(agents, P5) == []
 
 
 def test_nodes_of_one_group_get_gres_before_those_of_another_join() -> None:
     both = groups(big="ml.p5.48xlarge", small="ml.g5.16xlarge")
     text = "NodeName=ip-10-1-0-4 CPUs=8\n"
-    assert slurm_conf.with_gres(text, {"ip-10-1-0-4": both["small"]}, both) == text.rstrip() + " Gres=gpu:1\n"
+    assert slurm_gres.with_gres(text, {"ip-10-1-0-4": both["small"]}, both) == text.rstrip() + " Gres=gpu:1\n"
 
 
 def test_a_partition_without_nodes_is_left_to_the_agent_which_may_write_it_yet() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hyperpod_node import slurm_accounting, slurm_conf
+from hyperpod_node import slurm_accounting, slurm_conf, slurm_gres
 from hyperpod_node.model import Group, Instance
 from hyperpod_node.slurm_conf import SlurmConf
 
-from tests.lifecycle.rig import SLURM_CONF, group
+from tests.lifecycle.rig import group
 
 BIN = "/opt/hyperpod/bin"
 P5 = {"workers": replace(group("workers", "ml.p5.48xlarge"), partition="gpu")}
@@ -26,7 +26,7 @@ def hooks(conf: SlurmConf) -> list[str]:
 
 
 def typed(conf: SlurmConf) -> list[str]:
-    return slurm_conf.untyped(conf, TYPED)
+    return slurm_gres.untyped(conf, TYPED)
 
 
 NO_CGROUP = "a session by ssh needs a job, and outlives it"
@@ -129,7 +129,6 @@ PriorityWeightFairshare=10000
 PriorityWeightAge=1000
 PreemptType=preempt/qos
 PreemptMode=REQUEUE
-NodeName=DEFAULT Gres=gpu:8
 PartitionName=DEFAULT TRESBillingWeights="CPU=0.001,GRES/gpu=1.0"
 PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 PartitionName=more Nodes=ALL Default=NO MaxTime=INFINITE State=UP
@@ -173,17 +172,18 @@ def test_accelerators_of_two_kinds_are_counted_and_cost_by_their_names() -> None
     assert "GresTypes=gpu,neuron\n" in slurm_conf.render(slurm_conf.parse(""), both, {}, BIN)
 
 
-def test_a_worker_group_without_accelerators_changes_no_line_and_has_no_device() -> None:
+def test_a_worker_group_without_accelerators_has_no_device_and_says_so_where_others_have() -> None:
     plain = replace(P5["workers"], gres="", accelerators=0)
     assert slurm_conf.gres(plain) == ""
-    assert slurm_conf.render_gres({"a": plain}).splitlines()[1:] == ["AutoDetect=off"]
-    assert slurm_conf.render_gres({"a": plain, "b": P5["workers"]}).splitlines()[2:] == [
+    assert slurm_gres.render({"a": plain}).splitlines()[1:] == ["AutoDetect=off"]
+    assert slurm_gres.render({"a": plain, "b": P5["workers"]}).splitlines()[2:] == [
         "NodeName=b Name=gpu File=/dev/nvidia[0-7]"
     ]
     text = "NodeName=a CPUs=8\nNodeName=b CPUs=8\n"
     both = {"plain": plain, **P5}
-    assert slurm_conf.with_gres(text, {"a": plain, "b": P5["workers"]}, both) == text[:-1] + " Gres=gpu:8\n"
-    assert slurm_conf.with_gres(text, {"a": plain}, {"plain": plain}) == text
+    lines = slurm_gres.with_gres(text, {"a": plain, "b": P5["workers"]}, both).splitlines()
+    assert lines == ["NodeName=a CPUs=8 Gres=gpu:0", "NodeName=b CPUs=8 Gres=gpu:8"]
+    assert slurm_gres.with_gres(text, {"a": plain}, {"plain": plain}) == text
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_worker_group_without_accelerators_changes_no_line_and_has_no_device()
     ["NodeName=DEFAULT CPUs=8", "NodeName=a gres = CPUs=8", "NodeName=a CPUs=8 # Gres=gpu:8", "NodeName=c CPUs=8"],
 )
 def test_a_line_gets_gres_where_it_is_a_known_nodes_and_has_none_outside_of_comments(line: str) -> None:
-    got = slurm_conf.with_gres(f"{line}\n", {"a": P5["workers"]}, {**P5, **G5})
+    got = slurm_gres.with_gres(f"{line}\n", {"a": P5["workers"]}, {**P5, **G5})
     assert got == (f"{line} Gres=gpu:8\n" if "#" in line else f"{line}\n")
 
 
@@ -274,6 +274,5 @@ def test_a_node_that_nothing_tells_of_is_of_the_only_worker_group_if_there_is_on
 
 def test_nodes_of_one_kind_need_no_default_where_each_has_its_own() -> None:
     nodes = "".join(f"NodeName={name} Gres=gpu:8\n" for name in "ab")
-    assert "NodeName" not in slurm_conf.render(slurm_conf.parse(nodes), P5, {}, BIN)
-    assert "NodeName=DEFAULT Gres=gpu:8\n" in slurm_conf.render(slurm_conf.parse(nodes + "NodeName=c\n"), P5, {}, BIN)
-    assert "NodeName" not in slurm_conf.render(slurm_conf.parse(SLURM_CONF), {**P5, **G5}, {}, BIN)
+    assert slurm_gres.default(slurm_conf.parse(nodes), P5) == ""
+    assert slurm_gres.default(slurm_conf.parse(nodes + "NodeName=c\n"), P5) == "NodeName=DEFAULT Gres=gpu:8\n"
