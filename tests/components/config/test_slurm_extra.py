@@ -18,7 +18,7 @@ LINES = {
     "KillWait=1 StateSaveLocation=/x": "StateSaveLocation cannot be set here; HyperPod's agent writes it",
     "AccountingStoragePass=x": "AccountingStoragePass cannot be set here; hyperpod:slurm.accounting sets it",
     "NodeName=x CPUs=4": "HyperPod's agent writes the lines of nodes; leave it out",
-    "PartitionName=hyperpod-system-maintenance Nodes=ALL": "the cluster has a partition hyperpod-system-maintenance already",
+    "PartitionName=hyperpod-system-maintenance": "the cluster has a partition hyperpod-system-maintenance already",
     "PartitionName=gpu Nodes=ALL": "the cluster has a partition gpu already; another name; PartitionName=DEFAULT sets",
     "KillWait=1\nkillwait=2": "KillWait is set already: mine/a.conf, line 2; set it once",
     "include other.conf": '"include" is not of the form Parameter=Value; one or more of them; files of the folder',
