@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from rehearsal.nodes import requirements, slurm_packages
 from rehearsal.nodes.checks import all_idle, output, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.growth import holds, until
@@ -65,6 +66,20 @@ def test_jobs_choose_a_group_by_its_partition_and_nodes_by_their_features() -> N
         for words, nodes in (("", reserved), ("-p trial", trial)):
             said = head.run(f"run-nccl-test 2 {words}", timeout=120).stderr
             assert all(name in said for name in nodes), said
+
+
+@pytest.mark.timeout(300)
+def test_jobs_go_on_in_the_next_release_of_slurm_too() -> None:
+    release = [*slurm_packages.RELEASES][-1]
+    if lacking := requirements.missing(release):
+        pytest.skip("; ".join(lacking))
+    options = Options(workers=2, absent=frozenset({"later"}), slurm=release)
+    with deployed("slurm-gpu", f"workers={json.dumps(_GROUPS)}") as stack, Cluster(stack, options) as cluster:
+        cluster.start_hosts()
+        cluster.boot()
+        scripts_succeeded(cluster)
+        until("all workers are idle", lambda: holds(all_idle, cluster))
+        jobs_go_on_when_the_agent_writes_its_file_anew(cluster)
 
 
 def jobs_go_on_when_the_agent_writes_its_file_anew(cluster: Cluster) -> None:
