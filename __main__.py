@@ -87,7 +87,13 @@ lifecycle = LifecycleBucket(
 make_orchestrator: type[Slurm] | type[Eks] = Eks if context.on_eks else Slurm
 orchestrator: Orchestrator = make_orchestrator(
     settings.orchestrator,
-    OrchestratorArgs(context=context, network=network, node_groups=security.nodes, node_roles=identity.role_arns),
+    OrchestratorArgs(
+        context=context,
+        network=network,
+        node_groups=security.nodes,
+        node_roles=identity.role_arns,
+        accounting=accounting.of_hyperpod if accounting else None,
+    ),
     shared,
 )
 cluster = HyperPod(
@@ -99,7 +105,15 @@ cluster = HyperPod(
         lifecycle_uri=lifecycle.source_uri,
         subnet_id=network.private_subnet_id,
         security_group_ids=security.nodes,
-        ready=[*network.ready, *security.ready, *identity.ready, *lifecycle.ready, *orchestrator.ready],
+        ready=[
+            *network.ready,
+            *security.ready,
+            *identity.ready,
+            *lifecycle.ready,
+            *orchestrator.ready,
+            *(accounting.ready if accounting and accounting.of_hyperpod else ()),
+        ],
+        mounts=storage.mounts,
     ),
     shared,
 )

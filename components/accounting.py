@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
-from hyperpod_node.accounting.remote import parameter
+import pulumi_aws_native as aws_native
+from hyperpod_node.accounting.remote import NAME, parameter
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from .context import Context
@@ -42,12 +43,15 @@ class AccountingDatabase(ComponentResource):
     tells them where both are.
 
     The cluster does not wait for it, as it does not for the file system: it takes about ten minutes, and the controller
-    waits for the parameter. RDS makes the password itself, keeps it in Secrets Manager and changes it every seven days,
-    so that it is in no input, output or state. Like the file system it goes with the stack, with its backups. slurmdbd
-    stays on the controller. Deliberately absent: a standby in another zone (the controllers are in one), a schedule of
-    one's own for the password, and an export of logs.
+    waits for the parameter. Where HyperPod's image sets Slurm up there is no parameter: the database is an input of the
+    cluster, ``of_hyperpod``, which waits for it and for ``ready``. RDS makes the password itself, keeps it in Secrets
+    Manager and changes it every seven days, so that it is in no input, output or state. Like the file system it goes
+    with the stack, with its backups. slurmdbd stays on the controller. Deliberately absent: a standby in another zone
+    (the controllers are in one), a schedule of one's own for the password, and an export of logs.
     """
 
+    of_hyperpod: aws_native.sagemaker.ClusterAccountingDatabaseArgs | None = None
+    ready: list[pulumi.Resource]
     outputs: dict[str, Output[str]]
 
     def __init__(self, name: str, args: AccountingDatabaseArgs, opts: ResourceOptions | None = None) -> None:
@@ -102,7 +106,7 @@ class AccountingDatabase(ComponentResource):
             opts=ResourceOptions(parent=self, protect=context.settings.protect),
         )
         secret = database.master_user_secrets[0].secret_arn
-        allowed: list[pulumi.Resource] = []
+        self.ready = allowed = list[pulumi.Resource]()
         if args.controllers is not None:
             read = Output.all(secret, context.key).apply(
                 lambda ids: document(
@@ -113,6 +117,14 @@ class AccountingDatabase(ComponentResource):
                 )
             )
             allowed.append(aws.iam.RolePolicy(f"{name}-password", role=args.controllers, policy=read, opts=child))
+        self.outputs = {"accountingDatabase": database.address}
+        self.register_outputs(self.outputs)
+        if context.settings.slurm.by_image:
+            # Named, because the default is slurm_acct_db by CloudFormation, and has the cluster's id by the API.
+            self.of_hyperpod = aws_native.sagemaker.ClusterAccountingDatabaseArgs(
+                endpoint=database.address, port=database.port, secret_arn=secret, name=NAME
+            )
+            return
         aws.ssm.Parameter(
             f"{name}-place",
             name=parameter(context.names.cluster),
@@ -124,5 +136,3 @@ class AccountingDatabase(ComponentResource):
             # Who finds the parameter may read the password.
             opts=ResourceOptions(parent=self, depends_on=allowed),
         )
-        self.outputs = {"accountingDatabase": database.address}
-        self.register_outputs(self.outputs)

@@ -29,7 +29,8 @@ _TIMEOUTS = CustomTimeouts(create="3h30m", update="3h30m", delete="1h")
 class HyperPodArgs:
     """What the cluster is made from.
 
-    ``role_arns`` has an execution role for each node kind. ``ready`` is everything a node needs before it boots; the
+    ``role_arns`` has an execution role for each node kind. ``mounts`` are the file systems that HyperPod mounts where
+    its image sets the nodes up. ``ready`` is everything a node needs before it boots; the
     cluster waits for all of it, and for nothing else.
     """
 
@@ -40,14 +41,15 @@ class HyperPodArgs:
     subnet_id: Input[str]
     security_group_ids: Sequence[Input[str]]
     ready: Sequence[pulumi.Resource]
+    mounts: Sequence[sagemaker.ClusterInstanceStorageConfigArgs]
 
 
 class HyperPod(Cluster):
     """Owns the HyperPod cluster, and with EKS the EBS driver's permissions on its nodes.
 
-    It uses Cloud Control (pulumi-aws-native), because pulumi-aws has no HyperPod cluster. It does not wait for FSx:
-    nodes find the file system at boot. Scaling, labels and scripts are updates in place; only the cluster's name, its
-    VPC and its EKS cluster replace it.
+    It uses Cloud Control (pulumi-aws-native), because pulumi-aws has no HyperPod cluster. It does not wait for FSx,
+    which nodes find at boot, unless HyperPod's image mounts it. Scaling, labels and scripts are updates in place; only
+    the cluster's name, its VPC and its EKS cluster replace it.
     """
 
     arn: Output[str]
@@ -97,7 +99,8 @@ class HyperPod(Cluster):
             min_instance_count=worker.min_count if worker else None,
             execution_role=args.role_arns[group.role],
             life_cycle_config=sagemaker.ClusterLifeCycleConfigArgs(
-                source_s3_uri=args.lifecycle_uri, on_create=ENTRY_POINT
+                source_s3_uri=args.lifecycle_uri,
+                **{"on_init_complete" if args.context.settings.slurm.by_image else "on_create": ENTRY_POINT},
             ),
             instance_storage_configs=self._volumes(group),
             threads_per_core=worker.threads_per_core if worker else 1,
@@ -119,7 +122,8 @@ class HyperPod(Cluster):
         volumes = [sagemaker.ClusterEbsVolumeConfigArgs(volume_size_in_gb=group.volume_gib, volume_kms_key_id=key)]
         if key is not None:
             volumes.append(sagemaker.ClusterEbsVolumeConfigArgs(root_volume=True, volume_kms_key_id=key))
-        return [sagemaker.ClusterInstanceStorageConfigArgs(ebs_volume_config=volume) for volume in volumes]
+        disks = [sagemaker.ClusterInstanceStorageConfigArgs(ebs_volume_config=volume) for volume in volumes]
+        return [*disks, *(self._args.mounts if self._args.context.settings.slurm.by_image else ())]
 
 
 def _made(found: Sequence[str]) -> str:

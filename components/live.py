@@ -69,6 +69,7 @@ def deployed_with(config: Config) -> dict[str, Any]:
         },
         **({"homeStorageGiB": settings.fsx.home_storage_gib} if settings.fsx.home_storage_gib else {}),
         **_accounting_of(settings.slurm.accounting),
+        **({"setup": settings.slurm.setup} if settings.slurm.by_image else {}),
         **({"kmsKey": settings.security.kms_key} if settings.security.kms_key else {}),
         "instanceTypes": {group.name: group.type.name for group in config.instance_groups},
         "workers": {
@@ -131,6 +132,13 @@ def impossible(before: Mapping[str, Any], config: Config) -> Iterator[Problem]:
             what=f"this stack is encrypted with {_key_in_words(key)}, and file systems and volumes "
             "cannot change their key: replacements would be new and empty",
             fix=f"keep it; otherwise {_ELSEWHERE}",
+        )
+    if (setup := before.get("setup", "scripts")) != after.get("setup", "scripts"):
+        yield Problem(
+            key="hyperpod:slurm.setup",
+            what=f"the nodes of this stack are set up by the {setup}, and a change would reach new nodes alone: AWS "
+            "replaces no controller",
+            fix=f"keep {setup}; otherwise {_ELSEWHERE}",
         )
     yield from _accounting(before.get("accounting"), after.get("accounting"))
     yield from _network(before["network"], after["network"])

@@ -19,12 +19,13 @@ from .storage import Storage
 @dataclass(frozen=True, kw_only=True)
 class OrchestratorArgs:
     """What either is made from. ``node_groups`` are the nodes' security groups, ``node_roles`` their execution roles
-    by kind."""
+    by kind. ``accounting``: the database that HyperPod's own slurmdbd uses, None where the scripts know it."""
 
     context: Context
     network: Network
     node_groups: Sequence[Input[str]]
     node_roles: Mapping[str, Input[str]]
+    accounting: aws_native.sagemaker.ClusterAccountingDatabaseArgs | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

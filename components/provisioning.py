@@ -27,6 +27,7 @@ from .catalogue.accelerators import InstanceType
 from .config import Config, InstanceGroup
 from .config.slurm_extra import files as conf_files
 from .names import Names
+from .storage import MOUNT_POINT
 
 FILE_NAME, PEOPLE_FILE, CONF_FILE = parameters.FILE_NAME, people.FILE_NAME, slurm_extra.FILE_NAME
 
@@ -47,7 +48,7 @@ def facts(config: Config, names: Names, remote_write_url: str | None = None) -> 
         region=names.region,
         orchestrator=settings.orchestrator,
         instance_groups=tuple(_group(config, group) for group in config.instance_groups),
-        fsx_mount="/fsx",
+        fsx_mount=MOUNT_POINT,
         fsx_id=settings.fsx.file_system_id,
         fsx_efa=settings.fsx.efa,
         home_fsx_id=HOME_MADE if settings.fsx.home_storage_gib else settings.fsx.home_file_system_id,
@@ -63,6 +64,7 @@ def facts(config: Config, names: Names, remote_write_url: str | None = None) -> 
         containers=settings.slurm.containers,
         accounting=accounting(config),
         shared_queue=settings.slurm.shared_queue,
+        setup=settings.slurm.setup,
     )
 
 

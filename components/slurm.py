@@ -23,7 +23,8 @@ class Slurm(ComponentResource):
     add. Deliberately absent: its strategy, because Merge is the default, and the only one of continuous provisioning,
     which refuses a request that names any (SageMaker Developer Guide, "Migrating to API-driven Slurm configuration" and
     "Continuous provisioning for enhanced cluster operations with Slurm"; assumption slurm-merge); a second
-    controller, for which that API has nothing (docs/limits.md), and accounting, which the nodes' scripts set up.
+    controller, for which that API has nothing (docs/limits.md), and accounting, which the nodes' scripts set up, or
+    HyperPod's image, which is told of a database on RDS.
     """
 
     orchestrator: aws_native.sagemaker.ClusterOrchestratorArgs
@@ -48,7 +49,7 @@ class Slurm(ComponentResource):
                 )
             )
         self.orchestrator = aws_native.sagemaker.ClusterOrchestratorArgs(
-            slurm=aws_native.sagemaker.ClusterOrchestratorSlurmConfigArgs()
+            slurm=aws_native.sagemaker.ClusterOrchestratorSlurmConfigArgs(accounting_database=args.accounting)
         )
         self.register_outputs({})
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
+import pulumi_aws_native as aws_native
 from pulumi import ComponentResource, Input, Output, ResourceOptions
 
 from .context import Context
@@ -16,6 +17,8 @@ from .names import CLUSTER_ID_TAG
 LUSTRE_VERSION = "2.15"
 DEPLOYMENT_TYPE = "PERSISTENT_2"
 LINK_PATH = "/data"
+# Where the nodes mount it.
+MOUNT_POINT = "/fsx"
 # Of FSx for OpenZFS's single-zone types the one that every region with OpenZFS has (FSx for OpenZFS User Guide,
 # "Availability by AWS Region"), if not in each of its zones (assumption aws-openzfs-zone). It repairs itself within
 # about 30 minutes ("Availability and durability").
@@ -47,8 +50,8 @@ class Storage(ComponentResource):
     is fixed at creation, and with it the throughput. New and changed files are written back to the bucket. An object is
     deleted with its file only with ``export_deletes``, so that a job's ``rm`` does not delete a data set. Where the
     configuration gives homes a size, it owns a second file system for them, on OpenZFS. The nodes mount that, too, by
-    themselves: HyperPod's own FsxOpenZfsConfig (SageMaker API Reference, ClusterInstanceStorageConfig) needs its DNS
-    name in CreateCluster, so that the cluster would wait for it, and says nothing of what happens where a mount fails.
+    themselves. ``mounts`` are what HyperPod itself would mount (SageMaker API Reference, ClusterInstanceStorageConfig):
+    a cluster that has them waits for the file systems, and no page says what happens where a mount fails.
     A file system that is there already it only looks up, so that the stack never changes or deletes it; the link is
     the stack's own. ``capacity_gib`` and ``bandwidth``, in bytes per second, wait for no file system that the stack
     makes. Deliberately absent: the linked bucket (it is the user's, and outlives the stack).
@@ -59,6 +62,7 @@ class Storage(ComponentResource):
     file_system_id: Output[str]
     dns_name: Output[str]
     mount_name: Output[str]
+    mounts: list[aws_native.sagemaker.ClusterInstanceStorageConfigArgs]
     outputs: dict[str, Output[str]]
 
     def __init__(self, name: str, args: StorageArgs, opts: ResourceOptions | None = None) -> None:
@@ -97,8 +101,16 @@ class Storage(ComponentResource):
             )
         self.dns_name, self.mount_name = file_system.dns_name, file_system.mount_name
         self.outputs = {"fsxId": self.file_system_id, "fsxDnsName": self.dns_name, "fsxMountName": self.mount_name}
+        volume = aws_native.sagemaker.ClusterInstanceStorageConfigArgs
+        lustre = aws_native.sagemaker.ClusterInstanceStorageFsxLustreConfigArgs(
+            dns_name=self.dns_name, mount_name=self.mount_name, mount_path=MOUNT_POINT
+        )
+        self.mounts = [volume(fsx_lustre_config=lustre)]
         if fsx.home_storage_gib:
-            self.outputs["homeFsxId"] = self._home(name, args).id
+            home = self._home(name, args)
+            self.outputs["homeFsxId"] = home.id
+            zfs = aws_native.sagemaker.ClusterFsxOpenZfsConfigArgs(dns_name=home.dns_name, mount_path="/home")
+            self.mounts.append(volume(fsx_open_zfs_config=zfs))
         self.register_outputs(self.outputs)
 
     def _lustre(self, name: str, args: StorageArgs) -> aws.fsx.LustreFileSystem:

@@ -12,6 +12,7 @@ from .people import CHARGED, AccountName, UserName
 DEFAULT_RETENTION_MONTHS = 13
 _TRIED = Change("at boot", "in place, by `hyperpod slurm-config`, or by the next controller")
 _MOVED = Change("in part", "to rds in place, by `hyperpod run-scripts STACK controller`; back is refused")
+_SET_UP = Change("refused", "refused: only new nodes would have it, and a controller is never new; make another stack")
 _STAY = Change("in part", "refused for a database that is there")
 _GROWS = Change("in part", "grows in place, by a tenth at least; less is refused")
 _KEPT = Change("at boot", "in place, by `hyperpod accounts`; what is removed is kept, and told")
@@ -78,6 +79,9 @@ class SlurmQos(Model):
 class Slurm(Model):
     """Slurm's accounts and qualities of service, containers for its jobs, additions to slurm.conf, and its queue."""
 
+    setup: Annotated[Literal["scripts", "image"], _SET_UP] = "scripts"
+    """Who sets Slurm up on the nodes. scripts: this project's scripts (OnCreate). image: HyperPod's image, and the
+    scripts add what it lacks (OnInitComplete); docs/slurm-image.md says what that costs."""
     accounting: Accounting | None = None
     """Keep account of jobs, and let only people who are in an account run any. Without it nothing is kept."""
     accounts: tuple[SlurmAccount, ...] = ()
@@ -98,6 +102,11 @@ class Slurm(Model):
     any model then."""
     shared_queue: Annotated[StrictBool, AT_BOOT] = False
     """Keep the queue on the shared file system, where a controller with a new disk finds it."""
+
+    @property
+    def by_image(self) -> bool:
+        """Whether HyperPod's image sets Slurm up."""
+        return self.setup == "image"
 
     @property
     def on_rds(self) -> bool:

@@ -11,6 +11,7 @@ from ..catalogue.regions import Region
 from ..names import CLUSTER_LIMIT, LIFECYCLE_BUCKET, longest_cluster_name
 from .accounting_checks import accounting_problems
 from .fsx_checks import file_system_problems
+from .image_checks import image_problems
 from .kubernetes_checks import kubernetes_problems, partition_problems
 from .model import DEFAULT_CONTROLLER_TYPE, DEFAULT_LOST_NODE_SECONDS, Settings, WorkerGroup
 from .network_plan import network_problems
@@ -38,6 +39,7 @@ def check(settings: Settings, region: Region | None) -> list[Problem]:
         worker_partition_problems(settings),
         _head_nodes(settings),
         accounting_problems(settings, region),
+        image_problems(settings),
         kubernetes_problems(settings, region),
         file_system_problems(settings),
         network_problems(settings),

@@ -131,6 +131,7 @@ def _facts(node: Node, found: transport.Probe) -> str:
         "accounting": parameters.accounting is not None,
         "shared_queue": parameters.shared_queue,
         "lustre_efa_interfaces": identity.group.lustre_efa_interfaces if parameters.fsx_efa else 0,
+        **({"setup": parameters.setup} if node.by_image else {}),
     }
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
 

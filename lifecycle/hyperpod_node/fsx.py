@@ -21,11 +21,26 @@ NFS_OPTIONS = "nfsvers=4.1,rsize=1048576,wsize=1048576,timeo=600,hard"
 
 def run(node: Node) -> str:
     """Step ``fsx``."""
-    existing = node.parameters.fsx_id
-    detail = mount(node, {"id": existing} if existing else tagged(node, "LUSTRE"), node.parameters.fsx_mount)
+    existing, point = node.parameters.fsx_id, node.parameters.fsx_mount
+    if node.by_image:
+        detail = of_image(node, point)
+    else:
+        detail = mount(node, {"id": existing} if existing else tagged(node, "LUSTRE"), point)
     _folders(node)
     node.facts["fsx"] = True
     return detail
+
+
+def of_image(node: Node, mount_point: str) -> str:
+    """Wait until HyperPod has mounted the file system of InstanceStorageConfigs, and write to it."""
+    host = node.host
+    source = host.poll(
+        f"HyperPod has not mounted {mount_point}, which InstanceStorageConfigs names",
+        lambda: host.mounts().get(mount_point, ("",))[0],
+        node.timeout("image"),
+    )
+    host.prove_writable(mount_point)
+    return f"{source} is mounted at {mount_point} by the image"
 
 
 def mount(node: Node, wanted: Mapping[str, str], mount_point: str) -> str:

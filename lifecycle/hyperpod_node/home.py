@@ -20,6 +20,8 @@ def run(node: Node) -> str:
     """Step ``home``."""
     known = node.parameters.home_fsx_id
     assert known is not None, "the step is only there when one is configured"
+    if node.by_image:
+        return fsx.of_image(node, FOLDER)
     node.host.write(PORTS_FILE, PORTS)
     detail = fsx.mount(node, fsx.tagged(node, "OPENZFS") if known == HOME_MADE else {"id": known}, FOLDER)
     home = node.host.home(PERSON)

@@ -40,6 +40,7 @@ COMMANDS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
 SCRIPTS = {
     "slurm/task-prolog.sh": "hyperpod-task-prolog",
     "slurm/prolog.sh": "hyperpod-prolog",
+    "slurm/prolog-gate.sh": "hyperpod-prolog-gate",
     "slurm/epilog.sh": "hyperpod-epilog",
     "slurm/conf-server.sh": "hyperpod-conf-server",
     "slurm/take-munge-key.sh": "hyperpod-take-munge-key",

@@ -120,6 +120,7 @@ class Parameters:
     ``ssh_only_with_job``: whether people need a job on a worker to log in there (ssh_jobs.py). ``containers``: whether
     jobs may run in them (containers.py). ``accounting``: None where Slurm keeps no account of jobs. ``shared_queue``:
     whether the queue is on the shared file system, for another controller (slurm_queue.py).
+    ``setup``: who sets Slurm up, these scripts or HyperPod's image before them; the file has it only for the image.
     """
 
     cluster_id: str = field(metadata=WORD)
@@ -143,6 +144,7 @@ class Parameters:
     containers: bool
     accounting: Optional[Accounting]
     shared_queue: bool
+    setup: Literal["scripts", "image"] = "scripts"
 
     @property
     def groups(self) -> Dict[str, Group]:
@@ -244,6 +246,11 @@ class Node:
     def role(self) -> str:
         """controller, login or worker."""
         return self.identity.role
+
+    @property
+    def by_image(self) -> bool:
+        """Whether HyperPod's image sets Slurm and file systems up (LifeCycleConfig with OnInitComplete)."""
+        return self.parameters.setup == "image"
 
     @property
     def shared(self) -> str:

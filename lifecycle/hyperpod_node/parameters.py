@@ -46,7 +46,9 @@ def load(node: Node) -> Mapping[str, Any]:
 
 def render(parameters: Union[Parameters, People, ExtraConf]) -> str:
     """The file's text."""
-    return json.dumps(dataclasses.asdict(parameters), indent=2, sort_keys=True) + "\n"
+    defaults = {field.name: field.default for field in dataclasses.fields(parameters)}
+    told = {name: value for name, value in dataclasses.asdict(parameters).items() if value != defaults[name]}
+    return json.dumps(told, indent=2, sort_keys=True) + "\n"
 
 
 def parse(document: Mapping[str, Any], path: str) -> Parameters:
@@ -91,17 +93,19 @@ def _lost_after(found: Parameters) -> float:
 
 
 def _object(kind: Any, value: Any, key: str) -> Any:
-    """A dataclass from an object with all of its fields; whatever else is there stays unread."""
+    """A dataclass from an object with all of its fields but optional ones; whatever else is there stays unread."""
     if not isinstance(value, dict):
         raise ValueError(f"{key} is {short(value)}, and should be an object")
     types = _types(kind)
     fields = {field.name: (f"{key}.{field.name}" if key else field.name, field) for field in dataclasses.fields(kind)}
-    if lacking := [where for name, (where, _) in fields.items() if name not in value]:
-        raise ValueError(f"lacks {', '.join(lacking)}")
+    lacking = {name: where for name, (where, field) in fields.items() if name not in value}
+    if missing := [where for name, where in lacking.items() if fields[name][1].default is dataclasses.MISSING]:
+        raise ValueError(f"lacks {', '.join(missing)}")
     return kind(
         **{
             name: _read(types[name], value[name], where, field.metadata.get("form", _LINE))
             for name, (where, field) in fields.items()
+            if name not in lacking
         }
     )
 

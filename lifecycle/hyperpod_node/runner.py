@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from .errors import Cancelled, Skip, StepError
 from .model import Node
@@ -17,7 +17,8 @@ GRACE = 5.0
 class Step:
     """One thing to do. ``run`` returns what it did, in a few words; ``needs`` names the steps that must be done first.
 
-    A step whose need was skipped runs; one whose need failed does not.
+    A step whose need was skipped runs; one whose need failed does not. ``modes``: what it does where these scripts set
+    Slurm up, and where HyperPod's image does; a step of one mode has no word for the other.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Step:
     limit: float
     needs: Tuple[str, ...] = ()
     required: bool = True
+    modes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass

@@ -61,6 +61,8 @@ def _controller(node: Node) -> str:
     name = f"{host.settings.slurm_etc}/slurm.conf"
     units.require(node, "slurmctld")
     await_agent(node)
+    if node.by_image:
+        host.poll("the image did not start slurmctld", lambda: _ping(host), node.timeout("image"))
     queue_is_shared = node.parameters.shared_queue
     took_over = _claim(node, slurm_conf.parse(host.read(name) or ""))
     if queue_is_shared:
@@ -80,7 +82,8 @@ def _controller(node: Node) -> str:
     _state_can_be_saved(host, slurm_queue.folder(node, conf))
     _await_accounting(node, conf)
     _try_own_lines(node)
-    units.never(node, "slurmd")
+    if not node.by_image:
+        units.never(node, "slurmd")
     was_running = units.start(node, "slurmctld", restart=changed, wait=False)
     began = host.now()
     host.poll("slurmctld did not answer `scontrol ping`", lambda: _up(host, began), node.timeout("slurm"), most=0.25)
@@ -242,7 +245,8 @@ def _login(node: Node) -> str:
     host = node.host
     if host.which("scontrol") is None:
         raise StepError("Slurm is not installed: command not found: scontrol")
-    units.never(node, "slurmctld", "slurmd")
+    if not node.by_image:
+        units.never(node, "slurmctld", "slurmd")
     etc = host.settings.slurm_etc
     local, copy = f"{etc}/slurm.conf", f"{node.shared}/slurm/slurm.conf"
 

@@ -17,6 +17,11 @@ INCLUDE_LINE = f"include {INCLUDE}"
 # By default a job whose prolog failed goes back into the queue on hold, and waits for somebody to release it. Without
 # the hold Slurm still holds it after MaxBatchRequeue such failures, 5 by default (slurm.conf(5)).
 NO_HOLD = "nohold_on_prolog_fail"
+# Where the image starts slurmd. slurmctld sends a prolog that is named without a folder to each slurmd ("Configless"
+# Slurm, Limitations); one with a folder that is not there yet is no error, and no prolog (prep_script_slurmd.c). A job
+# may wait in it for the scripts, and slurmctld takes no job for lost that started less than so many seconds ago.
+GATE = "hyperpod-prolog-gate"
+GATED = {"Prolog": GATE, "BatchStartTimeout": "660"}
 # Limits that no cluster reaches: nodes in a range, and nested includes.
 MOST_NODES, MOST_INCLUDES = 65536, 4
 NOTHING: Mapping[str, str] = {}

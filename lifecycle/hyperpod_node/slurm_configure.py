@@ -58,6 +58,10 @@ def configure(
     contain = bool(known.get("ssh_only_with_job"))
     database = str(known["address"] or host.hostname()) if known.get("accounting") else ""
     more = {"StateSaveLocation": slurm_queue.STATE} if known.get("shared_queue") else {}
+    gate = host.read(f"{bin_folder}/{slurm_conf.GATE}") if known.get("setup") == "image" else None
+    if gate:
+        changed |= host.write(f"{etc}/{slurm_conf.GATE}", gate, mode=0o755)
+        more.update(slurm_conf.GATED)
     known_conf = slurm_extra.over(conf, extra)
     ours = slurm_conf.render(known_conf, groups, by_node, bin_folder, contain, database, in_containers, more)
     ours += slurm_gres.default(known_conf, groups)

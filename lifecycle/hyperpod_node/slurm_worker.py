@@ -9,7 +9,7 @@ systemd starts it again and again, without a limit.
 from __future__ import annotations
 
 import re
-from typing import List, Optional
+from typing import List, Optional, Sequence, Tuple
 
 from . import accelerators, containers, slurm_conf, slurm_configure, units
 from .errors import StepError
@@ -43,6 +43,8 @@ SlurmctldPort={port}
 """
 # Reasons that a fresh boot settles. What HyperPod's health agent writes ("Action:Replace") is not among them.
 SETTLED = ("not responding", "hyperpod-requeue", "node unexpectedly rebooted", "low ", "reboot")
+# Where the image's slurmd is up before these scripts: a job has waited for them for too long (prolog-gate.sh).
+TOO_EARLY = "prolog error"
 # Seconds for which a registration may be refused because the controller is still reading its new configuration.
 REFUSAL_GRACE = 20.0
 NOT_KNOWN = "not known"
@@ -59,15 +61,10 @@ def run(node: Node) -> str:
     if not controllers:
         raise StepError(f"{host.settings.resource_config} has no controller")
     slurm_configure.record(host, node.shared, node.identity.group.name)
-    host.write(f"{host.settings.state_folder}/prolog.env", _prolog_facts(node))
-    units.never(node, "slurmctld")
-    drop_in = SLURMD.format(
-        controllers=",".join(i.address for i in controllers),
-        bin=host.settings.install_folder + "/bin",
-        claim=f"{node.shared}/slurm/controller.json",
-        command=with_server(_exec_start(unit)),
-    )
-    changed = host.write(f"{units.UNITS}/slurmd.service.d/10-hyperpod.conf", drop_in)
+    facts = f"{host.settings.state_folder}/prolog.env"
+    known = host.read(facts) is not None
+    host.write(facts, _prolog_facts(node))
+    changed = False if node.by_image else _drop_in(node, unit, controllers)
     # slurmd gives up after some seconds without a controller; starting it earlier would only look like progress.
     port = slurm_conf.parse(host.read(f"{node.shared}/slurm/slurm.conf") or "").port("SlurmctldPort", 6817)
     where = ", ".join(f"{i.address}:{port}" for i in controllers)
@@ -77,10 +74,25 @@ def run(node: Node) -> str:
     named = "\n".join(f"SlurmctldHost={slurm_conf.host_name(i.address)}({i.address})" for i in controllers)
     client = CLIENT.format(cluster=node.parameters.cluster_name, controllers=named, port=port)
     host.write(_client_conf(host), client)
-    state = _registered(node, lives=units.start(node, "slurmd", restart=changed, wait=False))
+    # The image's slurmd is the image's to start, and may run before these scripts do.
+    lives = known if node.by_image else units.start(node, "slurmd", restart=changed, wait=False)
+    state = _registered(node, lives)
     if state is None:
         return f"{where} does not know {host.hostname()} yet; slurmd starts by itself once it does"
     return f"slurmd registered with {where}, {state.lower()}"
+
+
+def _drop_in(node: Node, unit: str, controllers: Sequence[Instance]) -> bool:
+    """Have slurmd fetch its configuration, and try without end. True if the unit changed."""
+    host = node.host
+    units.never(node, "slurmctld")
+    drop_in = SLURMD.format(
+        controllers=",".join(i.address for i in controllers),
+        bin=host.settings.install_folder + "/bin",
+        claim=f"{node.shared}/slurm/controller.json",
+        command=with_server(_exec_start(unit)),
+    )
+    return host.write(f"{units.UNITS}/slurmd.service.d/10-hyperpod.conf", drop_in)
 
 
 def _answering(host: Host, controllers: List[Instance], port: int) -> bool:
@@ -118,7 +130,7 @@ def _registered(node: Node, lives: bool) -> Optional[str]:
     back, too.
     """
     host, refused_since = node.host, [0.0]
-    began = host.now()
+    began, settled = host.now(), (*SETTLED, TOO_EARLY) if node.by_image and not lives else SETTLED
 
     def look() -> str:
         shown = _shown(node)
@@ -130,11 +142,11 @@ def _registered(node: Node, lives: bool) -> Optional[str]:
         why = re.search(r"\bReason=(.*?)(?: \[|$)", shown.out)
         reason, flags = why.group(1).strip() if why else "", current.rstrip("*").split("+")
         silent = current.endswith("*")
-        theirs = {"DRAIN"} if lives and not reason.lower().startswith(SETTLED) else set()
+        theirs = {"DRAIN"} if lives and not reason.lower().startswith(settled) else set()
         if not silent and flags[0] in TAKES_JOBS and not (NOT_HERE - theirs) & set(flags):
             return flags[0] + (", drained" if "DRAIN" in flags else "")
         if flags[0] in ("DOWN", "IDLE", "FAIL") and not silent and reason:
-            _settle(host, name, reason, refused_since)
+            _settle(host, name, reason, refused_since, settled)
         raise units.not_yet(host, "slurmd", current + (f", {reason}" if reason else ""), began)
 
     what = "the controller did not show this node as idle"
@@ -156,9 +168,9 @@ def _field(text: str, name: str) -> str:
     return found.group(1) if found else "UNKNOWN"
 
 
-def _settle(host: Host, name: str, why: str, refused_since: List[float]) -> None:
+def _settle(host: Host, name: str, why: str, refused_since: List[float], settled: Tuple[str, ...]) -> None:
     """Resume a node that is down for a reason that this boot has settled; any other reason ends the wait."""
-    if why.lower().startswith(SETTLED):
+    if why.lower().startswith(settled):
         scontrol(host, "update", f"NodeName={name}", "State=RESUME")
         return
     refused_since[0] = refused_since[0] or host.now()

@@ -21,6 +21,9 @@ PERSON = "ubuntu"
 # The folders of the two key pairs on the shared file system, and that of earlier scripts: one of root's for all nodes.
 PERSONS_KEY, CONTROLLERS_KEY, OUTDATED = "ssh-ubuntu", "ssh-controller", "ssh-root"
 KEY_NAME = "id_hyperpod"
+# The names that ssh-keygen gives keys, of which HyperPod's image makes one for ubuntu; ssh takes none of them by itself
+# where a configuration names another (ssh_config(5), IdentityFile).
+OWN_KEYS = ("id_rsa", "id_ed25519", "id_ecdsa")
 AUTHORIZED = "authorized_keys"
 CLIENT = "/etc/ssh/ssh_config.d/50-hyperpod.conf"
 SERVER = "/etc/ssh/sshd_config.d/50-hyperpod.conf"
@@ -35,7 +38,7 @@ PermitRootLogin prohibit-password
 CLIENT_TEXT = """# Made by the HyperPod lifecycle scripts.
 Host {names} !*.internal
     IdentityFile ~/.ssh/id_hyperpod
-    GlobalKnownHostsFile {shared}/known_hosts
+{more}    GlobalKnownHostsFile {shared}/known_hosts
     StrictHostKeyChecking yes
 """
 
@@ -70,7 +73,7 @@ def _keys(node: Node) -> List[str]:
     )
     found = ["the controller"] if made else []
     shutil.rmtree(str(node.host.path(f"{node.private}/{OUTDATED}")), ignore_errors=True)
-    if node.host.home(PERSON) is None:
+    if node.host.home(PERSON) is None or node.by_image:
         return found
     made, pair = _pair(node, PERSONS_KEY, PERSON)
     try:
@@ -197,7 +200,8 @@ def _client(node: Node) -> None:
     # All nodes are in one subnet, which has 16 bits at least (VPC User Guide, "Subnet CIDR blocks").
     own = [host.hostname(), slurm_conf.host_name(address), address]
     names = sorted({re.sub(r"\d+([-.])\d+$", r"*", one) for one in own})
-    host.write(CLIENT, CLIENT_TEXT.format(names=" ".join(names), shared=node.shared))
+    more = "".join(f"    IdentityFile ~/.ssh/{key}\n" for key in (OWN_KEYS if node.by_image else ()))
+    host.write(CLIENT, CLIENT_TEXT.format(names=" ".join(names), shared=node.shared, more=more))
 
 
 def _server(node: Node) -> None:

@@ -49,6 +49,10 @@ def chosen(target: Target, leave_out: Sequence[str]) -> tuple[list[Node], list[N
     """The nodes that change now, and those that do so when they boot. Raises Failure for one that does not exist."""
     if target.on_eks:
         raise bad_input(f"{target.stack} has no Slurm", "Kubernetes rotates its own keys")
+    if target.config.settings.slurm.by_image:
+        raise bad_input(
+            f"{target.stack} has the key of HyperPod's image, which HyperPod itself hands out", "slurm.setup"
+        )
     found = cluster_nodes.list_nodes(target)
     without = [cluster_nodes.find(found, name).instance_id for name in leave_out]
     now = [node for node in found if node.status == "Running" and node.instance_id not in without]

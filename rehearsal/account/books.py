@@ -62,6 +62,8 @@ class Live:
         own = {self.id} - of_another | {
             str(self.outputs[key]) for key in keys if self.outputs.get(key) != self.inputs.get(key)
         }
+        # A database's password, which RDS keeps.
+        own |= {str(one["secretArn"]) for one in self.outputs.get("masterUserSecrets") or ()}
         return {identifier for identifier in own if identifier}
 
 

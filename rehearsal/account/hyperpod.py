@@ -23,6 +23,7 @@ from .updates import check_groups
 
 # How Slurm was configured before SlurmConfig.
 _LEGACY = "provisioning_parameters.json"
+_LUSTRE, _OPENZFS = "aws:fsx/lustreFileSystem:LustreFileSystem", "aws:fsx/openZfsFileSystem:OpenZfsFileSystem"
 # Without a way out of the VPC, a node's first boot calls these (all of CLOSED_ENDPOINTS in estimates/endpoints.py).
 _BOOT_SERVICES = ("ec2", "fsx", "logs", "sagemaker.api", "ssm", "ssmmessages", "sts")
 
@@ -48,7 +49,9 @@ def _update(account: Books, live: Live, i: Inputs) -> None:
 def _check(account: Books, i: Inputs) -> None:
     """What nodes need to come up."""
     for group in i["instanceGroups"]:
+        _check_mode(group, "slurm" in (i.get("orchestrator") or {}))
         _check_bucket(group)
+        _check_mounts(account, group)
         _check_role(account, i["clusterName"], group)
         _check_lifecycle(account, group)
         _check_kubernetes_config(group)
@@ -60,6 +63,59 @@ def _check(account: Books, i: Inputs) -> None:
         _check_kubernetes(account, i["orchestrator"]["eks"]["clusterArn"])
         _check_images(account)
     check_instances(account, i["instanceGroups"])
+
+
+# Of them a group has one (ClusterLifeCycleConfig).
+_MODES = ("onCreate", "onInitComplete")
+
+
+def _check_mode(group: Mapping[str, Any], slurm: bool) -> None:
+    """SageMaker Developer Guide, "Getting started with SageMaker HyperPod using the AWS CLI", "Common validation
+    errors", and its note on EKS. A group of Slurm's may have no LifeCycleConfig at all, which no stack here has."""
+    name, config = group["instanceGroupName"], group["lifeCycleConfig"]
+    modes = [mode for mode in _MODES if config.get(mode)]
+    if len(modes) > 1:
+        raise Refused("ValidationException", "OnCreate and OnInitComplete in LifeCycleConfig are mutually exclusive")
+    if modes == ["onInitComplete"] and not slurm:
+        raise Refused("ValidationException", f"LifeCycleConfig is required for instance group {name}: OnCreate, on EKS")
+    if not modes or not config.get("sourceS3Uri"):
+        raise Refused("ValidationException", f"LifeCycleConfig for instance group {name} is incomplete")
+
+
+def _script(group: Mapping[str, Any]) -> str:
+    """The group's script, of either mode."""
+    return next(str(group["lifeCycleConfig"][mode]) for mode in _MODES if group["lifeCycleConfig"].get(mode))
+
+
+def _check_mounts(account: Books, group: Mapping[str, Any]) -> None:
+    """The same page: at most one file system of each type, which nodes mount when they start."""
+    configs = group.get("instanceStorageConfigs") or []
+    for kind, of in (("fsxLustreConfig", _LUSTRE), ("fsxOpenZfsConfig", _OPENZFS)):
+        names = [config[kind]["dnsName"] for config in configs if config.get(kind)]
+        if len(names) > 1:
+            raise Refused("ValidationException", f"{group['instanceGroupName']} has more than one {kind}")
+        there = {system.outputs["dnsName"] for system in account.find(of, by=account.now)}
+        if missing := [name for name in names if name not in there]:
+            raise Refused("ValidationException", f"file system {missing[0]} is not there when instances mount it")
+
+
+def _check_accounting(account: Books, i: Inputs) -> None:
+    """CreateCluster, AccountingDatabase: Continuous alone. The controller's role may read the secret."""
+    database = (i["orchestrator"]["slurm"] or {}).get("accountingDatabase")
+    if not database:
+        return
+    if not i.get("nodeProvisioningMode"):
+        raise Refused("ValidationException", "AccountingDatabase is only supported for clusters using Continuous")
+    for group in i["instanceGroups"]:
+        if group["slurmConfig"]["nodeType"] != "Controller":
+            continue
+        role = next(
+            r for r in account.find("aws:iam/role:Role", by=account.now) if r.outputs["arn"] == group["executionRole"]
+        )
+        own = {"aws:PrincipalAccount": account.account_id, "aws:ResourceAccount": account.account_id}
+        statements = list(role_statements(account, role.id, account.now))
+        if not granted(statements, (), "secretsmanager:GetSecretValue", database["secretArn"], own):
+            raise Refused("ValidationException", f"{role.id} may not read the secret {database['secretArn']}")
 
 
 def _check_bucket(group: Mapping[str, Any]) -> None:
@@ -101,7 +157,7 @@ def _first_calls(account: Books, cluster: str, group: Mapping[str, Any]) -> Iter
     AmazonSageMakerClusterInstanceRolePolicy"): it reads the scripts, writes their log, and opens Session Manager."""
     config = group["lifeCycleConfig"]
     place = config["sourceS3Uri"].removeprefix("s3://").rstrip("/")
-    yield "s3:GetObject", f"arn:{account.partition}:s3:::{place}/{config['onCreate']}"
+    yield "s3:GetObject", f"arn:{account.partition}:s3:::{place}/{_script(group)}"
     yield "logs:CreateLogStream", account.arn("logs", f"log-group:/aws/sagemaker/Clusters/{cluster}/id:log-stream:one")
     yield "ssmmessages:CreateControlChannel", "*"
 
@@ -109,7 +165,7 @@ def _first_calls(account: Books, cluster: str, group: Mapping[str, Any]) -> Iter
 def _check_lifecycle(account: Books, group: Mapping[str, Any]) -> None:
     config = group["lifeCycleConfig"]
     bucket, _, prefix = config["sourceS3Uri"].removeprefix("s3://").partition("/")
-    key = f"{prefix.rstrip('/')}/{config['onCreate']}" if prefix else config["onCreate"]
+    key = f"{prefix.rstrip('/')}/{_script(group)}" if prefix else _script(group)
     if next(account.find("aws:s3/bucketObjectv2:BucketObjectv2", by=account.now, bucket=bucket, key=key), None) is None:
         raise Refused("ValidationException", f"lifecycle script s3://{bucket}/{key} is not there when instances start")
 
@@ -151,6 +207,7 @@ def _check_slurm(account: Books, i: Inputs) -> None:
         raise Refused("ValidationException", "multi-head node configuration is not supported with Continuous")
     if (i["orchestrator"]["slurm"] or {}).get("slurmConfigStrategy"):
         raise Refused("ValidationException", "SlurmConfigStrategy is not supported with Continuous node provisioning")
+    _check_accounting(account, i)
     for group in groups:
         bucket, _, prefix = group["lifeCycleConfig"]["sourceS3Uri"].removeprefix("s3://").partition("/")
         key = f"{prefix.rstrip('/')}/{_LEGACY}".lstrip("/")

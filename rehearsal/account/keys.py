@@ -43,7 +43,8 @@ def check_volumes(account: Books, group: Mapping[str, Any], role: Iterable[Mappi
     """SageMaker Developer Guide, "Customer managed AWS KMS key encryption for SageMaker HyperPod": a size for the data
     volume alone, and grants that the group's role makes through SageMaker. Only with continuous provisioning, which new
     clusters have: its example asks for no mode."""
-    volumes = [one["ebsVolumeConfig"] for one in group.get("instanceStorageConfigs") or []]
+    configs = group.get("instanceStorageConfigs") or []
+    volumes = [one["ebsVolumeConfig"] for one in configs if one.get("ebsVolumeConfig")]
     if len({bool(volume.get("rootVolume")) for volume in volumes}) != len(volumes):
         raise Refused("ValidationException", "a group has at most one root volume and one secondary volume")
     for volume in volumes:

@@ -129,7 +129,8 @@ def check_groups(live: Live, i: Inputs) -> None:
 def _volume_keys(group: Mapping[str, Any]) -> list[tuple[bool, str | None]]:
     """SageMaker Developer Guide, "Customer managed AWS KMS key encryption for SageMaker HyperPod": keys do not
     change."""
-    volumes = [one["ebsVolumeConfig"] for one in group.get("instanceStorageConfigs") or []]
+    configs = group.get("instanceStorageConfigs") or []
+    volumes = [one["ebsVolumeConfig"] for one in configs if one.get("ebsVolumeConfig")]
     keys = [(bool(volume.get("rootVolume")), volume.get("volumeKmsKeyId")) for volume in volumes]
     return sorted((root, key) for root, key in keys if key)
 

@@ -103,8 +103,12 @@ class Agent:
         """The controller's slurm.conf. It lists login nodes too (awsome-distributed-ai, hyperpod-mental-model.md)."""
         hosts = list(hosts)
         heads = [host for host in hosts if host.role == "controller"]
+        plugin = "topology/block" if self.blocks else "topology/tree"
+        if self.stack.config.settings.slurm.by_image and not self.leaf:
+            # No slurmctld of the image's would start without a map.
+            plugin = "topology/default"
         return _SLURM_CONF.format(
-            plugin="topology/block" if self.blocks else "topology/tree",
+            plugin=plugin,
             cluster=self.stack.cluster_name,
             controllers="\n".join(f"SlurmctldHost={host.hostname}({host.address})" for host in heads),
             nodes="\n".join(_node_line(host) for host in hosts if host.role != "controller"),

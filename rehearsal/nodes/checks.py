@@ -92,7 +92,7 @@ def ssh_between_all(cluster: Cluster) -> str:
 
 
 _ALL_KEYS = """
-for key in /root/.ssh/* /home/*/.ssh/* /fsx/.hyperpod/private/*/*; do
+for key in /root/.ssh/* /home/*/.ssh/* /fsx/ubuntu/.ssh/* /fsx/.hyperpod/private/*/*; do
   grep -qs PRIVATE "$key" || continue
   echo key
   for login in {logins}; do
@@ -106,8 +106,9 @@ done
 def ssh_from_a_worker(cluster: Cluster) -> str:
     """Root on a worker finds no key that opens the controller, a login node, or root on any node."""
     worker, heads = cluster.workers[0], [cluster.controller, *cluster.of_role("login")]
-    # On a shared home folder, root of every node can read the keys.
-    users = ["root"] if cluster.stack.config.settings.fsx.own_home else ["root", "ubuntu"]
+    # On a shared home folder, root of every node can read the keys. Where the image sets up ubuntu's, it always is.
+    settings = cluster.stack.config.settings
+    users = ["root"] if settings.fsx.own_home or settings.slurm.by_image else ["root", "ubuntu"]
     logins = [f"{user}@{host.address}" for host in heads for user in users]
     logins += [f"root@{host.address}" for host in cluster.workers[1:2]]
     said = output(worker, _ALL_KEYS.format(logins=" ".join(logins)), timeout=120).splitlines()

@@ -19,6 +19,7 @@ from .eks_image import add_eks
 from .hosts import Host
 from .http_service import Service
 from .image import build_image, let_sshd_load_slurm, snapshot_sysctl
+from .image_setup import Image, Order
 from .machine import Machine
 from .network import Network
 from .sandbox import Sandbox
@@ -60,6 +61,8 @@ class Options:
     environment: Mapping[str, str] = field(default_factory=dict)
     no_munge_key: bool = False
     slurm: str = slurm_packages.DEFAULT
+    # Where the image sets Slurm up: whether it is done when the scripts start.
+    order: Order = "after"
     # The workers of a switch on the map that HyperPod's agent makes; 0 for the empty map that users have reported.
     leaf: int = 0
 
@@ -74,8 +77,11 @@ class Cluster:
         self.endpoint = Endpoint(stack.account)
         self.agent = Agent(stack, b"") if self.options.no_munge_key else Agent(stack)
         self.agent.leaf = self.options.leaf
+        self.image = Image(stack, self.options.order) if stack.config.settings.slurm.by_image else None
         self.hosts: list[Host] = []
         self.scripts: dict[str, Lifecycle] = {}
+        # The image sets up each instance once, however often its script runs.
+        self._configured: set[str] = set()
         self._metadata: dict[str, list[Service]] = {}
         self._numbers: dict[str, int] = {}
         self._files: Mapping[str, bytes] = {}
@@ -224,6 +230,7 @@ class Cluster:
         self, host: Host, environment: Mapping[str, str] | None = None, files: Mapping[str, bytes] | None = None
     ) -> Lifecycle:
         """Start a host's lifecycle script. ``files``: what the host gets of the bucket, by default everything."""
+        self.set_up(host)
         variables = {**_HERE, **self.options.environment, **(environment or {})}
         run = Lifecycle(host, self._files if files is None else files, variables)
         self.scripts[host.name] = run
@@ -253,6 +260,12 @@ class Cluster:
         self.finish(on_tick)
         self.agent.announce(self.hosts, whole=False)
 
+    def set_up(self, host: Host) -> None:
+        """Have the image do its part, once on each instance, where it sets Slurm up."""
+        if self.image and host.instance_id not in self._configured:
+            self._configured.add(host.instance_id)
+            self.image.configure(host, [one.address for one in self.of_role("controller")])
+
     def finish(self, on_tick: OnTick = lambda cluster: None) -> bool:
         """Wait for the running scripts. Returns whether all succeeded."""
         deadline = time.monotonic() + SCRIPT_SECONDS
@@ -263,6 +276,8 @@ class Cluster:
                 break
             on_tick(self)
             time.sleep(0.05)
+        if self.image:
+            self.image.done()
         on_tick(self)
         return all(run.code == 0 for run in self.scripts.values())
 

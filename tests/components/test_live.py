@@ -128,6 +128,10 @@ BAD: dict[str, tuple[Change, str]] = {
         Change("slurm-gpu", {"login": {"instanceType": "ml.m5.2xlarge"}}, {"login": {"instanceType": "ml.m5.4xlarge"}}),
         "login: .*remove the login nodes with one update",
     ),
+    "the image's set-up later": (
+        Change("dev", {}, {"slurm": {"setup": "image"}}),
+        "slurm.setup: the nodes of this stack are set up by the scripts",
+    ),
     "a key later": (Change("dev", {}, CREATED), "security.kmsKey: this stack is encrypted with keys of AWS's"),
     "a key no more": (
         Change("dev", CREATED, {"security": {}}),

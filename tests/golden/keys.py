@@ -68,6 +68,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"slurm": {"extraConf": "docs/slurm.conf.d"}},
         {"slurm": {"typedGres": True}},
         {"slurm": {"sharedQueue": True}},
+        {"slurm": {"setup": "image"}},
         {"nodeProvisioning": ""},
         {"tags": {"team": "research"}},
     ],

@@ -164,6 +164,14 @@ GOLDEN: dict[str, Golden] = {
         },
         base="slurm-gpu",
     ),
+    "slurm-image": Golden(
+        "slurm-gpu",
+        {
+            "slurm": {"setup": "image", "accounting": {"database": "rds"}},
+            "fsx": {"homeStorageGiB": 64},
+        },
+        base="slurm-gpu",
+    ),
     "slurm-govcloud": Golden(
         "dev",
         {

@@ -16,7 +16,7 @@ from hyperpod_node.settings import Settings
 from tests.lifecycle.rig import LIFECYCLE, World
 
 TIMEOUTS = {
-    "imds": 5, "resource-config": 30, "fsx": 1800, "mount": 120, "database": 1800, "database-login": 180,
+    "imds": 5, "resource-config": 30, "fsx": 1800, "mount": 120, "image": 900, "database": 1800, "database-login": 180,
     "controller": 900, "agent": 300, "agent-names": 60, "slurm": 300, "register": 300, "munge": 20,
     "image-disks": 310, "data-volume": 60, "aws": 60, "key": 300,
 }  # fmt: skip
@@ -130,7 +130,9 @@ ON_EKS = {
 def test_every_step_has_its_limit_and_what_it_needs_and_says_whether_a_node_can_do_without(
     world: World, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], wanted: dict[str, Any]
 ) -> None:
-    facts = SimpleNamespace(ssh_only_with_job=True, containers=True, home_fsx_id="fs-1", fsx_efa=True, **given)
+    facts = SimpleNamespace(
+        ssh_only_with_job=True, containers=True, home_fsx_id="fs-1", fsx_efa=True, setup="scripts", **given
+    )
     monkeypatch.setattr(parameters, "parse", lambda *_: facts)
     monkeypatch.setattr(people, "shipped", lambda _: True)
     found = steps.for_orchestrator(world.node().node(identified=False))

@@ -11,9 +11,9 @@ from operations.aws import Aws
 from operations.cluster import munge_key, sessions
 from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
-from stack.failures import Exit, cannot_know
+from stack.failures import Exit, Failure, cannot_know
 from tests.operations.aws import NODES as AWS_NODES
-from tests.operations.aws import StubbedAws, run, run_json, with_nodes
+from tests.operations.aws import StubbedAws, run, run_json, stack, with_nodes
 
 DIGEST = "0123456789abcdef" * 4
 NODES = ("controller-1", "workers-1", "workers-2")
@@ -105,3 +105,8 @@ def test_without_a_yes_nothing_is_asked_of_a_node(nodes: Nodes, capsys: pytest.C
     code, _, told = run(capsys, "rotate-munge", "dev")
     assert (code, nodes.asked) == (Exit.BAD_INPUT, [])
     assert "change the key on 3 nodes?" in " ".join(told.split())
+
+
+def test_the_key_of_hyperpods_image_is_hyperpods(aws: StubbedAws) -> None:
+    with pytest.raises(Failure, match="which HyperPod itself hands out"):
+        munge_key.chosen(stack(aws, "dev", 'slurm={"setup":"image"}'), ())

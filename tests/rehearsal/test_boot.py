@@ -153,3 +153,66 @@ def test_a_control_plane_does_not_reach_addresses_that_its_vpc_got_later(deploye
         assert "does not reach 10.1.0.0/16 yet" in refusal(account, state, 2000)
     finally:
         block.ready_at = ready
+
+
+# By how groups are set up: LifeCycleConfig of the first one, and what AWS says of it.
+MODES = {
+    "both scripts": (
+        {"onCreate": "on_create.sh", "onInitComplete": "on_create.sh"},
+        "OnCreate and OnInitComplete in LifeCycleConfig are mutually exclusive",
+    ),
+    "no script": ({}, "LifeCycleConfig for instance group controller is incomplete"),
+    "a script that is not there": ({"onInitComplete": "other.sh"}, "/other.sh is not there when instances start"),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_group_is_set_up_in_one_mode(deployed: tuple[Account, State], mode: str) -> None:
+    account, state = deployed
+    first, *rest = groups_of(state)
+    given, said = MODES[mode]
+    config = {"sourceS3Uri": first["lifeCycleConfig"]["sourceS3Uri"], **given}
+    assert said in refusal(account, state, 2000, instanceGroups=[{**first, "lifeCycleConfig": config}, *rest])
+
+
+def test_eks_needs_the_script_that_does_everything(deployed_eks: tuple[Account, State]) -> None:
+    account, state = deployed_eks
+    first, *rest = groups_of_eks(state)
+    config = {"sourceS3Uri": first["lifeCycleConfig"]["sourceS3Uri"], "onInitComplete": "on_create.sh"}
+    said = refusal(account, state, 2000, instanceGroups=[{**first, "lifeCycleConfig": config}, *rest])
+    assert "LifeCycleConfig is required for instance group" in said
+
+
+def groups_of_eks(state: State) -> list[dict[str, Any]]:
+    return list(next(r for r in state.values() if r.type == CLUSTER).inputs["instanceGroups"])
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["fs-0123456789abcdef0.fsx.us-west-2.amazonaws.com"], "is not there when instances mount it"),
+        (["fs-0123456789abcdef0.fsx.us-west-2.amazonaws.com"] * 2, "has more than one fsxLustreConfig"),
+    ],
+)
+def test_file_systems_that_instances_mount_are_there_before(
+    deployed: tuple[Account, State], names: list[str], said: str
+) -> None:
+    account, state = deployed
+    first, *rest = groups_of(state)
+    mounts = [{"fsxLustreConfig": {"dnsName": name, "mountName": "abcdefgh"}} for name in names]
+    group = {**first, "instanceStorageConfigs": [*first["instanceStorageConfigs"], *mounts]}
+    assert said in refusal(account, state, 2000, instanceGroups=[group, *rest])
+
+
+def test_a_database_of_ones_own_needs_continuous_provisioning_and_a_role_that_reads_its_secret() -> None:
+    with account_of("slurm-image") as account:
+        state = state_of("slurm-image")
+        cluster = next(r for r in state.values() if r.type == CLUSTER)
+        assert "only supported for clusters using Continuous" in refusal(
+            account, state, 9000, nodeProvisioningMode=None
+        )
+        policy = next(r for r in state.values() if r.name == "accounting-password")
+        account.live[policy.type, policy.id].inputs["policy"] = '{"Statement": []}'
+        assert "may not read the secret" in refusal(account, state, 9000)
+        database = cluster.inputs["orchestrator"]["slurm"]["accountingDatabase"]
+        assert database["name"] == "slurm_acct_db"

@@ -293,6 +293,14 @@ def test_a_kept_file_system_serves_the_next_stack_which_neither_changes_nor_dele
         changed = up(without, account, old=again.state, old_outputs=again.outputs)
         assert [account.live.get((link.type, link.id)), changed.failure] == [None, ""]
         assert destroy(changed.state, account) == []
+        # HyperPod mounts it by name where its image sets Slurm up. It has been there since before this command.
+        account.live[token, kept].ready_at = 0.0
+        by_image = up(project("slurm-gpu", network=VPC, fsx={"fileSystemId": kept}, slurm={"setup": "image"}), account)
+        (cluster,) = [one for one in by_image.state.values() if one.type == "aws-native:sagemaker:Cluster"]
+        mounts = [group["instanceStorageConfigs"][-1] for group in cluster.inputs["instanceGroups"]]
+        name = account.live[token, kept].outputs["dnsName"]
+        assert {mount["fsxLustreConfig"]["dnsName"] for mount in mounts} == {name}
+        assert destroy(by_image.state, account) == []
         assert account.live[token, kept].inputs == inputs
         assert account.leftovers() == []
 

@@ -1,12 +1,13 @@
 """Writes what other files say into pages: ``python -m tools.pages.reference``.
 
-docs/keys/ gets the keys of Pulumi.yaml and the model, docs/troubleshooting.md the failures of stack/advice.
+docs/keys/ gets the keys of Pulumi.yaml and the model, docs/troubleshooting.md the failures of stack/advice, and
+docs/slurm-image.md the steps of a boot.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from components.config.keys import Key, keys
@@ -19,6 +20,8 @@ BEGIN = "<!-- `make docs-reference` writes this page, from Pulumi.yaml and compo
 _PAGE = re.compile(r"docs/([\w-]+\.\w+)")
 # The page of the keys that are not part of another one.
 TOP = "README.md"
+STEPS = ROOT / "docs" / "slurm-image.md"
+STEPS_MADE = "<!-- From here on `make docs-reference` writes this page, from lifecycle/hyperpod_node/steps.py. -->"
 MADE = "<!-- From here on `make docs-reference` writes this page, from stack/known/. -->"
 # Who reports a failure, as advice.ORIGINS names them, in the order in which people meet them.
 _ORIGINS = {
@@ -81,10 +84,28 @@ def _failure(one: advice.Advice) -> str:
     )
 
 
+def boot_steps() -> str:
+    """What each step of a Slurm node's boot does, by who sets Slurm up."""
+    # Found once components have been imported.
+    from hyperpod_node import steps
+
+    rows = [
+        f"| `{step.name}` | {step.modes['scripts']} | {_by_image(step.modes)} |"
+        for step in sorted(steps.ALL, key=lambda one: one.name)
+    ]
+    return "\n".join(["| Step | `setup: scripts` | `setup: image` |", "|---|---|---|", *rows]) + "\n"
+
+
+def _by_image(modes: Mapping[str, str]) -> str:
+    same = modes["scripts"] == modes.get("image")
+    return "the same" if same else modes.get("image", "no such step: the image does it, or its key is refused")
+
+
 def pages() -> dict[Path, str]:
     """Each page as it should be: what people have written on top, and what is made."""
     return {
         **{KEYS / name: text for name, text in key_pages().items()},
+        STEPS: STEPS.read_text().split(STEPS_MADE)[0] + f"{STEPS_MADE}\n\n{boot_steps()}",
         FAILURES: FAILURES.read_text().split(MADE)[0] + f"{MADE}\n\n{failures()}",
     }
 

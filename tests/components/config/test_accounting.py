@@ -74,6 +74,23 @@ BAD: Cases = {
     "subnets in our own VPC": (rds(subnetIds=SUBNETS), f"{KEY}.subnetIds", "the stack makes two"),
     "an existing VPC without them": ({"network": VPC, **rds()}, f"{KEY}.subnetIds", "two subnets of the existing VPC"),
     "one subnet twice": ({"network": VPC, **rds(subnetIds=SUBNETS[:1] * 2)}, f"{KEY}.subnetIds", "has 1 subnets"),
+    "what the image's set-up cannot serve": (
+        {
+            "slurm": {
+                "setup": "image",
+                "containers": True,
+                "containerPackages": "mine",
+                "sharedQueue": True,
+                "accounting": {"database": "rds", "retentionMonths": 3},
+            },
+            "fsx": {"efa": True, "homeFileSystemId": "fs-0123456789abcdef0"},
+            "network": VPC,
+            "nodeProvisioning": "",
+        },
+        "hyperpod:slurm.sharedQueue",
+        "starts slurmctld with an empty queue before the scripts run; leave it out with slurm.setup image",
+    ),
+    "the image's set-up on EKS": ({**EKS, "slurm": {"setup": "image"}}, "hyperpod:slurm", "is for Slurm"),
     "a region without certificates": (
         {"region": "us-gov-west-1", "availabilityZoneId": "usgw1-az1", **rds()},
         f"{KEY}.database",
