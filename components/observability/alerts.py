@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pulumi
 import pulumi_aws as aws
 from pulumi import ComponentResource, Output, ResourceOptions
 
@@ -20,6 +22,11 @@ from .alert_manager import definition
 _TOLD: Mapping[str, tuple[Sequence[str], Mapping[str, Any]]] = {
     "health": (("SageMaker HyperPod Cluster Node Health Event", "SageMaker HyperPod Cluster State Change"), {}),
     "errors": (("SageMaker HyperPod Cluster Event",), {"EventLevel": ["Error"]}),
+}
+# What to do about them; the verbs and pages are this project's.
+_NEXT = {
+    "health": "hyperpod nodes {stack}, then hyperpod health {stack}; docs/health.md says what is done by itself",
+    "errors": "hyperpod errors {stack}; docs/troubleshooting.md finds the message by its words",
 }
 
 
@@ -90,7 +97,24 @@ class Alerts(ComponentResource):
                 event_pattern=of_cluster(cluster.cluster, kinds, only),
                 opts=self._child,
             )
-            aws.cloudwatch.EventTarget(f"{self._name}-{what}", rule=rule.name, arn=topic, opts=self._child)
+            aws.cloudwatch.EventTarget(
+                f"{self._name}-{what}",
+                rule=rule.name,
+                arn=topic,
+                input_transformer=aws.cloudwatch.EventTargetInputTransformerArgs(
+                    input_template=message(_NEXT[what].format(stack=pulumi.get_stack()))
+                ),
+                opts=self._child,
+            )
+
+
+def message(step: str) -> str:
+    """A message: the next step, and the whole event as AWS sends it.
+
+    As the value of a field that variable needs no escapes (EventBridge User Guide, "Amazon EventBridge input
+    transformation", "Predefined variables"); a variable of a field that an event lacks would spoil the message.
+    """
+    return f'{{"next": {json.dumps(step)}, "event": <aws.events.event.json>}}'
 
 
 def topic_policy(context: Context, topic: str, workspace: str | None) -> str:

@@ -73,6 +73,19 @@ def test_people_are_told_of_health_and_state_and_of_nothing_but_errors_among_the
         assert told(state, "Event", {"EventDetails": own | {"EventLevel": level}}) == rules
 
 
+def test_a_mail_says_what_to_do_next_and_has_the_whole_event() -> None:
+    state = state_of("slurm-closed")
+    said = {}
+    for target in of_type(state, "EventTarget"):
+        if target.name.startswith("alerts"):
+            template = target.inputs["inputTransformer"]["inputTemplate"]
+            event = {"detail": {"Description": 'it said "no"'}}
+            said[target.name] = json.loads(template.replace("<aws.events.event.json>", json.dumps(event)))
+            assert said[target.name]["event"] == event
+    assert said["alerts-errors"]["next"].startswith("hyperpod errors ")
+    assert said["alerts-health"]["next"].startswith("hyperpod nodes ")
+
+
 def test_a_key_of_the_stack_lets_every_publisher_use_it() -> None:
     state = state_of("eks-spot")
     topic, key = one(state, "alerts-topic", ":Topic"), one(state, "encryption-key")
