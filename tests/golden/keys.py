@@ -166,7 +166,7 @@ UPDATES: Mapping[str, list[dict[str, Any]]] = {
         {"teams": [VISION | {"roleArns": [f"{ROLE}/vision"]}, SPEECH]},
         {"teams": [VISION | {"volumesGiB": 100}, SPEECH]},
         {"teams": [VISION | {"fairShareWeight": 20}, SPEECH]},
-        {"teams": [VISION | {"fileSystemsGiB": 2400}, SPEECH]},
+        {"teams": [VISION | {"fileSystemsGiB": 3600}, SPEECH]},
         {"fsx.fileSystemId": "fs-0123456789abcdef3"},
         {"network.eksSubnetIds": ["subnet-0aaaaaaaaaaaaaaa3", "subnet-0aaaaaaaaaaaaaaa2"]},
     ],

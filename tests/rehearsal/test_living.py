@@ -19,9 +19,7 @@ def test_another_zone_or_instance_type_is_refused_and_the_advice_for_both_works(
         before = up(here, account)
         assert before.failure == ""
         for preview in (True, False):
-            with pytest.raises(
-                ProgramError, match=r"this stack is in usw2-az2.*destroy this stack first, or make another"
-            ):
+            with pytest.raises(ProgramError, match=r"this stack is in usw2-az2.*or go there as docs/data.md says"):
                 up(there, account, old=before.state, preview=preview)
         group = {"name": "workers", "instanceType": "ml.g5.8xlarge", "count": 2}
         another = up(project(availabilityZoneId="usw2-az2", workers=[group]), account, old=before.state)
