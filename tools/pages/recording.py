@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).parents[2]
 PICTURE = ROOT / "docs" / "pictures" / "rehearse.svg"
 COMMAND = "hyperpod rehearse dev"
-COLUMNS, ROWS = 100, 67
+COLUMNS, ROWS = 100, 76
 # The longest pause that is shown, and how long the last picture stays, seconds.
 PAUSE, END = 0.12, 10.0
 
