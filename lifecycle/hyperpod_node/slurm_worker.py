@@ -145,7 +145,9 @@ def _registered(node: Node, lives: bool) -> Optional[str]:
         theirs = {"DRAIN"} if lives and not reason.lower().startswith(settled) else set()
         if not silent and flags[0] in TAKES_JOBS and not (NOT_HERE - theirs) & set(flags):
             return flags[0] + (", drained" if "DRAIN" in flags else "")
-        if flags[0] in ("DOWN", "IDLE", "FAIL") and not silent and reason:
+        # The image's slurmd may be up before the controller's scripts have said which accelerators its node has.
+        early = node.by_image and "reported lower than configured" in reason
+        if flags[0] in ("DOWN", "IDLE", "FAIL") and not silent and reason and not early:
             _settle(host, name, reason, refused_since, settled)
         raise units.not_yet(host, "slurmd", current + (f", {reason}" if reason else ""), began)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,15 @@ def test_a_node_that_accepts_no_jobs_is_a_failure_with_its_reason(world: World, 
     shows(host, state)
     with pytest.raises(StepError, match=said):
         slurm.run(ready(host))
+
+
+def test_where_the_image_starts_slurmd_a_node_waits_for_its_accelerators_to_be_known(world: World) -> None:
+    host = world.node("worker")
+    shows(host, "DOWN+INVALID_REG Reason=gres/gpu count reported lower than configured (0 < 8) [slurm@2026]")
+    node = ready(host)
+    node.parameters_ = replace(node.parameters, setup="image")
+    with pytest.raises(StepError, match="did not show this node as idle within 300 s"):
+        slurm.run(node)
 
 
 @pytest.mark.parametrize(("ran", "ends"), [("active", True), ("inactive", False)])
