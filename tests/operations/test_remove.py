@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from operations.aws import Aws
-from operations.cluster import draining, remove, sessions
+from operations.cluster import draining, remove
 from operations.cluster import nodes as cluster_nodes
 from stack.failures import Exit, Failure
 from tests.operations.aws import (
@@ -26,7 +26,7 @@ from tests.operations.aws import (
 from tests.operations.small import Planning
 from tests.operations.test_changes import PODS
 from tests.operations.test_nodes import with_nodes_of_eks
-from tests.operations.test_run_scripts import ONE, TWO, Slurm
+from tests.operations.test_run_scripts import ONE, TWO, Slurm, answering
 
 DRAIN = "State=DRAIN Reason=hyperpod remove"
 GROUPS = (("controller", "ml.m5.2xlarge", 1), ("workers", "ml.g5.16xlarge", 1))
@@ -38,11 +38,8 @@ FAILED = {"NodeId": "i-workers2", "Code": "NodeIdInUse", "Message": "The node is
 def slurm(monkeypatch: pytest.MonkeyPatch, aws: StubbedAws, on: Callable[[Aws], None]) -> Slurm:
     with_nodes(aws)
     on(aws)
-    found = Slurm()
-    monkeypatch.setattr(sessions, "run_remote", found.run)
-    monkeypatch.setattr(draining, "_AGAIN_SECONDS", 0.0)
     monkeypatch.setattr(remove, "_AGAIN_SECONDS", 0.0)
-    return found
+    return answering(monkeypatch)
 
 
 @pytest.fixture

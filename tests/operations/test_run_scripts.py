@@ -68,6 +68,11 @@ class Slurm:
 def slurm(monkeypatch: pytest.MonkeyPatch, aws: StubbedAws, on: Callable[[Aws], None]) -> Slurm:
     with_nodes(aws)
     on(aws)
+    return answering(monkeypatch)
+
+
+def answering(monkeypatch: pytest.MonkeyPatch) -> Slurm:
+    """A Slurm that answers on the controller, and is asked again at once."""
     found = Slurm()
     monkeypatch.setattr(sessions, "run_remote", found.run)
     monkeypatch.setattr(draining, "_AGAIN_SECONDS", 0.0)
