@@ -1,8 +1,8 @@
 """The register of assumptions: what this project relies on and only a real cluster can prove, each with its probe.
 
-The rows are in the YAML files beside this one. A row says what is assumed, on which source, how certain that is, where
-the code relies on it, which read-only question settles it, what shows that it is wrong, and what to change then. It
-also has a sample answer of either kind, so that tests can check that its probe tells them apart.
+The rows are in the YAML files beside this one. A row says what is assumed, on which source, how certain that is, which
+read-only question settles it, what shows that it is wrong, and what to change then. Tests read its probe's answer from
+its sample.
 """
 
 from __future__ import annotations
@@ -29,13 +29,6 @@ Sure = Literal["documented", "reported", "disputed", "unknown"]
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Place(_Strict):
-    """Where the code relies on the row: a file of this project, and words in it."""
-
-    path: str
-    words: str
 
 
 class Probe(_Strict):
@@ -65,28 +58,21 @@ class Probe(_Strict):
         return "unknown" if said[0] == said[1] else "confirmed" if said[0] else "refuted"
 
 
-class Samples(_Strict):
-    """A sample answer of either kind: a node's output, or another answer before ``find``."""
-
-    confirmed: Any
-    refuted: Any
-
-
 class Assumption(_Strict):
     """A row.
 
-    ``only`` limits it to some stacks: by a setting's value (true for any), or that of any worker group
-    (``workers.KEY``), or a pattern of worker types or of the region.
+    ``sample`` is an answer that confirms it: a node's output, or another answer before ``find``. ``only`` limits it to
+    some stacks: by a setting's value (true for any), or that of any worker group (``workers.KEY``), or a pattern of
+    worker types or of the region.
     """
 
     id: str
     claim: str
     source: str
     sure: Sure
-    relies: tuple[Place, ...]
     only: Mapping[str, Any] = Field(default_factory=dict)
     probe: Probe
-    samples: Samples
+    sample: Any
     wrong: str
     change: str
 

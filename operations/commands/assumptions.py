@@ -97,11 +97,9 @@ def _row(row: Assumption) -> None:
     probe = row.probe
     asked = probe.command or f"{probe.api or probe.kubernetes} {dict(probe.arguments) or ''} {probe.find}".strip()
     console.say(row.id, "bold")
-    places = ", ".join(f"{place.path} ({place.words})" for place in row.relies)
     for name, text in (
         ("claim", row.claim),
         ("source", f"{row.source} ({row.sure})"),
-        ("relied on in", places),
         ("asked", f"{f'{probe.node} node: ' if probe.node else ''}{asked}"),
         ("if wrong", row.wrong),
         ("change then", row.change),
