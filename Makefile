@@ -103,14 +103,15 @@ format: $(VENV)/.tests
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-## Write requirements*.txt: every package that the .in files lead to, by version and hash
+## Write requirements*.txt: every package that the .in files lead to, by version and hash; a file has only what those that it names have not
 requirements: $(VENV)/.tests
 	$(BIN)/uv pip compile $(LOCKED) requirements.in -o requirements.txt
 	$(BIN)/uv pip compile $(LOCKED) requirements-docs.in -c requirements.txt -o requirements-docs.txt
-	$(BIN)/python -m tools.supply.locks requirements-docs.txt requirements.txt
 	$(BIN)/uv pip compile $(LOCKED) requirements-dev.in -c requirements.txt -c requirements-docs.txt -o requirements-dev.txt
-	$(BIN)/python -m tools.supply.locks requirements-dev.txt requirements-docs.txt
 	$(BIN)/uv pip compile $(LOCKED) tests/checkov/requirements.in -o tests/checkov/requirements.txt
+	perl -0pi -e 's/ \\\n +/ /g' requirements*.txt tests/checkov/requirements.txt
+	{ echo "-r requirements.txt"; grep -vxF -f requirements.txt requirements-docs.txt; } > .locked && mv .locked requirements-docs.txt
+	{ echo "-r requirements-docs.txt"; grep -vxF -f requirements.txt -f requirements-docs.txt requirements-dev.txt; } > .locked && mv .locked requirements-dev.txt
 
 # Says in one line what is wrong with the interpreter, before anything is made.
 define CHECK_PYTHON

@@ -46,7 +46,7 @@ def compiled(packages: str = COMPILED) -> list[str]:
 
 def with_hashes(locked: Path, package: str) -> str:
     """One package's own entry in a locked file, for pip, which then takes no other file for it."""
-    entry = re.search(rf"^{re.escape(package)}==[^\n]*\\\n(?:    --hash=[^\n]*\n)+", locked.read_text(), re.MULTILINE)
+    entry = re.search(rf"^{re.escape(package)}==.* --hash=.*\n", locked.read_text(), re.MULTILINE)
     if entry is None:
         raise LookupError(f"{locked} does not have {package}")
     return entry[0]

@@ -70,7 +70,7 @@ def database(status: int = 200) -> Iterator[str]:
 
 def locked(folder: Path, *packages: str) -> str:
     path = folder / "requirements.txt"
-    path.write_text("".join(f"{package} \\\n    --hash=sha256:{'0' * 64}\n" for package in packages))
+    path.write_text("".join(f"{package} --hash=sha256:{'0' * 64}\n" for package in packages))
     return str(path)
 
 

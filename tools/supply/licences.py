@@ -86,7 +86,7 @@ def packages(root: Path) -> list[Package]:
 def _locked(path: Path) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Name, version and digests; tests/test_project.py holds the form of these files."""
     for entry in entries(path):
-        requirement, *digests = entry.replace("\\\n", " ").split("--hash=sha256:")
+        requirement, *digests = entry.split("--hash=sha256:")
         wanted = Requirement(requirement)
         (version,) = wanted.specifier
         yield wanted.name, version.version, tuple(digest.strip() for digest in digests)
