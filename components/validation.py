@@ -102,16 +102,14 @@ def event_pattern(cluster: str) -> str:
 
 
 def of_cluster(cluster: str, kinds: Sequence[str], only: Mapping[str, Any] | None = None) -> str:
-    """A pattern for events of these kinds; ``only`` is what their details have to be besides.
+    """A pattern for events of these kinds.
 
-    The last of ``EVENTS``, sent with continuous provisioning, has the cluster's name one level deeper (the same guide,
-    "SageMaker HyperPod cluster events reference").
+    The last of ``EVENTS``, sent with continuous provisioning, has its fields one level deeper (the same guide,
+    "SageMaker HyperPod cluster events reference"); ``only`` is what they have to be besides.
     """
-    own = {"ClusterName": [cluster], **(only or {})}
-    return json.dumps(
-        {"source": ["aws.sagemaker"], "detail-type": list(kinds), "detail": {"$or": [own, {"EventDetails": own}]}},
-        sort_keys=True,
-    )
+    own = {"ClusterName": [cluster]}
+    details = {"$or": [own, {"EventDetails": own | dict(only or {})}]}
+    return json.dumps({"source": ["aws.sagemaker"], "detail-type": list(kinds), "detail": details}, sort_keys=True)
 
 
 def session_document(script: str, what: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pulumi
 import pulumi_aws as aws
@@ -18,21 +17,19 @@ from . import cloudwatch
 from .alert_manager import definition
 
 # "SageMaker HyperPod Cluster Event" is sent for every operation; the errors among them are enough
-# (components/validation.py names the events' source).
-_TOLD: Mapping[str, tuple[Sequence[str], Mapping[str, Any]]] = {
-    "health": (("SageMaker HyperPod Cluster Node Health Event", "SageMaker HyperPod Cluster State Change"), {}),
-    "errors": (("SageMaker HyperPod Cluster Event",), {"EventLevel": ["Error"]}),
+# (components/validation.py names the events' source). What concerns nodes can come once for each of them.
+_TOLD: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
+    "cluster": (("SageMaker HyperPod Cluster State Change",), ("Cluster", "InstanceGroup")),
+    "nodes": (("SageMaker HyperPod Cluster Node Health Event",), ("Instance",)),
 }
 # What to do about them; the verbs and pages are this project's.
-_NEXT = {
-    "health": "hyperpod nodes {stack}, then hyperpod health {stack}; docs/health.md says what is done by itself",
-    "errors": "hyperpod errors {stack}; docs/troubleshooting.md finds the message by its words",
-}
+_NEXT = "hyperpod errors {stack}; docs/troubleshooting.md finds the message by its words"
+_NEXT_NODES = "hyperpod errors {stack} and hyperpod nodes {stack} say which; docs/health.md says what is done by itself"
 
 
 class Alerts(ComponentResource):
-    """Owns the topic with its policy and subscription, or none of these if you supply a topic; the rules that send
-    HyperPod's events to it, alarms and a dashboard of CloudWatch; and the alert manager of the stack's own Prometheus
+    """Owns the topic with its policy and subscription, or none of these if you supply a topic; the rules for
+    HyperPod's events, alarms and a dashboard of CloudWatch; and the alert manager of the stack's own Prometheus
     workspace.
 
     An e-mail address has to confirm its subscription. A given topic's policy is its owner's (docs/metrics.md has what
@@ -88,24 +85,29 @@ class Alerts(ComponentResource):
         return Output.all(topic.arn, policy.id).apply(lambda both: str(both[0]))
 
     def _events(self, topic: Output[str]) -> None:
-        cluster = self._context.names
-        for what, (kinds, only) in _TOLD.items():
-            rule = aws.cloudwatch.EventRule(
+        """A message for each event of the cluster or a group; an alarm for those of nodes, however many they are."""
+        cluster, stack = self._context.names, pulumi.get_stack()
+        rules = {}
+        for what, (kinds, resources) in _TOLD.items():
+            errors = {"EventLevel": ["Error"], "ResourceType": list(resources)}
+            rules[what] = aws.cloudwatch.EventRule(
                 f"{self._name}-{what}",
                 name=f"{cluster.cluster_id}-alerts-{what}",
                 description=f"What people are told of HyperPod cluster {cluster.cluster}: {what}",
-                event_pattern=of_cluster(cluster.cluster, kinds, only),
+                event_pattern=of_cluster(cluster.cluster, (*kinds, "SageMaker HyperPod Cluster Event"), errors),
                 opts=self._child,
             )
-            aws.cloudwatch.EventTarget(
-                f"{self._name}-{what}",
-                rule=rule.name,
-                arn=topic,
-                input_transformer=aws.cloudwatch.EventTargetInputTransformerArgs(
-                    input_template=message(_NEXT[what].format(stack=pulumi.get_stack()))
-                ),
-                opts=self._child,
-            )
+        aws.cloudwatch.EventTarget(
+            f"{self._name}-cluster",
+            rule=rules["cluster"].name,
+            arn=topic,
+            input_transformer=aws.cloudwatch.EventTargetInputTransformerArgs(
+                input_template=message(_NEXT.format(stack=stack))
+            ),
+            opts=self._child,
+        )
+        step = _NEXT_NODES.format(stack=stack)
+        cloudwatch.events_alarm(self._name, self._context, rules["nodes"].name, topic, step, self._child)
 
 
 def message(step: str) -> str:

@@ -1,4 +1,4 @@
-"""What CloudWatch shows and watches without any agent: alarms on the file system, and a dashboard."""
+"""What CloudWatch shows and watches without any agent: alarms on the file system and on events, and a dashboard."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ _LEAST_FREE = 0.1
 _BUSY = 0.9
 _GIB = 2**30
 _MINUTE = 60
+# A node that fails is tried again, and takes 10 to 25 minutes each time: its failures are one alarm.
+_QUIET_MINUTES = 60
 
 
 def alarms(name: str, context: Context, storage: Storage, topic: Output[str], child: ResourceOptions) -> None:
@@ -69,6 +71,33 @@ def alarms(name: str, context: Context, storage: Storage, topic: Output[str], ch
     )
 
 
+def events_alarm(
+    name: str, context: Context, rule: Output[str], topic: Output[str], step: str, child: ResourceOptions
+) -> None:
+    """One message when a rule matches an event, and none before it has matched nothing for an hour.
+
+    EventBridge counts a rule's events by the minute (EventBridge User Guide, "Monitoring Amazon EventBridge",
+    MatchedEvents); an alarm acts when it changes its state (CloudWatch User Guide, "Alarm evaluation", M out of N).
+    """
+    aws.cloudwatch.MetricAlarm(
+        f"{name}-nodes",
+        name=f"{context.names.cluster_id}-nodes",
+        alarm_description=f"Nodes of {context.names.cluster} failed, or their health changed: {step}",
+        namespace="AWS/Events",
+        metric_name="MatchedEvents",
+        dimensions={"RuleName": rule},
+        statistic="Sum",
+        period=_MINUTE,
+        evaluation_periods=_QUIET_MINUTES,
+        datapoints_to_alarm=1,
+        comparison_operator="GreaterThanThreshold",
+        threshold=0,
+        alarm_actions=[topic],
+        treat_missing_data="notBreaching",
+        opts=child,
+    )
+
+
 def dashboard(name: str, context: Context, file_system: Output[str], child: ResourceOptions) -> None:
     """The file system, the alarms, and HyperPod's events where the stack records them."""
     aws.cloudwatch.Dashboard(
@@ -105,9 +134,8 @@ def _widgets(context: Context, file_system: str) -> list[dict[str, Any]]:
 
 
 def _alarm_arns(context: Context) -> list[str]:
-    return [
-        context.arn("cloudwatch", f"alarm:{context.names.cluster_id}-fsx-{what}") for what in ("capacity", "throughput")
-    ]
+    watched = ("fsx-capacity", "fsx-throughput", "nodes")
+    return [context.arn("cloudwatch", f"alarm:{context.names.cluster_id}-{what}") for what in watched]
 
 
 def _graph(context: Context, file_system: str, title: str, statistic: str, *metrics: str) -> dict[str, Any]:

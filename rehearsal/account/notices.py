@@ -61,6 +61,7 @@ def _alarm(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
         "AlarmActions": i.get("alarmActions") or [],
         "OKActions": i.get("okActions") or [],
         "EvaluationPeriods": int(i["evaluationPeriods"]),
+        "DatapointsToAlarm": int(i.get("datapointsToAlarm") or i["evaluationPeriods"]),
         "ComparisonOperator": i["comparisonOperator"],
         "Threshold": float(i["threshold"]),
         "TreatMissingData": i.get("treatMissingData", "missing"),

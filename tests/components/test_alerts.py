@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,8 @@ def test_a_stack_without_prometheus_is_told_of_events_and_alarms_all_the_same() 
     state = state_of("slurm-existing")
     assert not of_type(state, "sns/topic:Topic")
     targets = [target.inputs["arn"] for target in of_type(state, "EventTarget")]
-    assert targets == [TOPIC, TOPIC]
-    assert [alarm.inputs["alarmActions"] for alarm in of_type(state, "MetricAlarm")] == [[TOPIC], [TOPIC]]
+    assert targets == [TOPIC]
+    assert [alarm.inputs["alarmActions"] for alarm in of_type(state, "MetricAlarm")] == [[TOPIC]] * 3
     # A workspace has one alert manager, and a given one is its owner's.
     assert not of_type(state, "AlertManagerDefinition")
     assert not [r for r in state_of("dev").values() if r.name.startswith("alerts")]
@@ -66,24 +67,60 @@ def told(state: State, kind: str, detail: dict[str, Any]) -> list[str]:
 def test_people_are_told_of_health_and_state_and_of_nothing_but_errors_among_the_rest() -> None:
     state = state_of("slurm-closed")
     own = {"ClusterName": one(state, "hyperpod-cluster").inputs["clusterName"]}
-    assert told(state, "Node Health Event", own | {"InstanceId": "i-1"}) == ["alerts-health"]
-    assert told(state, "State Change", own | {"ClusterStatus": "Failed"}) == ["alerts-health"]
+    assert told(state, "Node Health Event", own | {"InstanceId": "i-1"}) == ["alerts-nodes"]
+    assert told(state, "State Change", own | {"ClusterStatus": "Failed"}) == ["alerts-cluster"]
     assert told(state, "State Change", {"ClusterName": "another"}) == []
-    for level, rules in (("Error", ["alerts-errors"]), ("Info", [])):
-        assert told(state, "Event", {"EventDetails": own | {"EventLevel": level}}) == rules
+    for kind, by in (("Cluster", "cluster"), ("InstanceGroup", "cluster"), ("Instance", "nodes")):
+        for level, rules in (("Error", [f"alerts-{by}"]), ("Info", [])):
+            assert told(state, "Event", {"EventDetails": own | {"ResourceType": kind, "EventLevel": level}}) == rules
+
+
+def mails(state: State, events: list[tuple[int, str, dict[str, Any]]]) -> list[str]:
+    """What the topic is told of these events, each at its minute: each event that a rule passes on, each new alarm.
+
+    CloudWatch User Guide, "Alarm evaluation": every minute, over the last ones, of which a number have to breach.
+    """
+    names = {rule.inputs["name"]: rule.name for rule in of_type(state, "EventRule")}
+    passed_on = {names[target.inputs["rule"]] for target in of_type(state, "EventTarget")}
+    matched = [(minute, rule) for minute, kind, detail in events for rule in told(state, kind, detail)]
+    sent = [rule for _, rule in matched if rule in passed_on]
+    for alarm in of_type(state, "MetricAlarm"):
+        if alarm.inputs.get("namespace") != "AWS/Events":
+            continue
+        wanted, window = alarm.inputs["datapointsToAlarm"], int(alarm.inputs["evaluationPeriods"])
+        counts = Counter(minute for minute, rule in matched if rule == names[alarm.inputs["dimensions"]["RuleName"]])
+        ringing = False
+        for now in range(max(minute for minute, _, _ in events) + 1):
+            last = [counts[minute] for minute in range(now - window + 1, now + 1)]
+            before, ringing = ringing, sum(count > alarm.inputs["threshold"] for count in last) >= wanted
+            sent += [alarm.name] if ringing and not before else []
+    return sent
+
+
+def test_500_nodes_that_fail_again_and_again_send_one_mail_and_the_next_after_an_hour() -> None:
+    state = state_of("slurm-closed")
+    own = {"ClusterName": one(state, "hyperpod-cluster").inputs["clusterName"], "EventLevel": "Error"}
+    failed = {"EventDetails": own | {"ResourceType": "Instance"}}
+    burst = [(minute, "Event", failed) for minute in (3, 25, 50) for _ in range(500)]
+    sick = [(minute, "Node Health Event", own | {"InstanceId": f"i-{minute}"}) for minute in range(5, 15)]
+    assert mails(state, burst + sick) == ["alerts-nodes"]
+    assert mails(state, [*burst, (120, "Event", failed)]) == ["alerts-nodes"] * 2
+    whole = {"EventDetails": own | {"ResourceType": "Cluster"}}
+    assert mails(state, [(1, "Event", whole), (2, "State Change", own)]) == ["alerts-cluster"] * 2
 
 
 def test_a_mail_says_what_to_do_next_and_has_the_whole_event() -> None:
     state = state_of("slurm-closed")
-    said = {}
-    for target in of_type(state, "EventTarget"):
-        if target.name.startswith("alerts"):
-            template = target.inputs["inputTransformer"]["inputTemplate"]
-            event = {"detail": {"Description": 'it said "no"'}}
-            said[target.name] = json.loads(template.replace("<aws.events.event.json>", json.dumps(event)))
-            assert said[target.name]["event"] == event
-    assert said["alerts-errors"]["next"].startswith("hyperpod errors ")
-    assert said["alerts-health"]["next"].startswith("hyperpod nodes ")
+    (template,) = (
+        target.inputs["inputTransformer"]["inputTemplate"]
+        for target in of_type(state, "EventTarget")
+        if target.name.startswith("alerts")
+    )
+    event = {"detail": {"Description": 'it said "no"'}}
+    said = json.loads(template.replace("<aws.events.event.json>", json.dumps(event)))
+    assert said["event"] == event
+    assert said["next"].startswith("hyperpod errors ")
+    assert " hyperpod errors " in one(state, "alerts-nodes", "MetricAlarm").inputs["alarmDescription"]
 
 
 def test_a_key_of_the_stack_lets_every_publisher_use_it() -> None:
