@@ -45,9 +45,13 @@ SlurmctldPort={port}
 SETTLED = ("not responding", "hyperpod-requeue", "node unexpectedly rebooted", "low ", "reboot")
 # Where the image's slurmd is up before these scripts: a job has waited for them for too long (prolog-gate.sh).
 TOO_EARLY = "prolog error"
+# slurmd has registered with fewer accelerators than slurm.conf gives the node (gres_node_config_validate).
+TOO_FEW = "reported lower than configured"
 # Seconds for which a registration may be refused because the controller is still reading its new configuration.
 REFUSAL_GRACE = 20.0
 NOT_KNOWN = "not known"
+# Where the image's slurmd keeps the prolog that slurmctld sends it (slurm_conf.py).
+GATE = f"/run/slurm/conf/{slurm_conf.GATE}"
 TAKES_JOBS = ("IDLE", "MIXED", "ALLOCATED")
 # With State=CLOUD in its line, as HyperPod's have it, a node that has not registered is IDLE and POWERED_DOWN.
 NOT_HERE = {"DRAIN", "FAIL", "INVALID_REG", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"}
@@ -133,6 +137,7 @@ def _registered(node: Node, lives: bool) -> Optional[str]:
     began, settled = host.now(), (*SETTLED, TOO_EARLY) if node.by_image and not lives else SETTLED
 
     def look() -> str:
+        _make_gate_executable(host)
         shown = _shown(node)
         if shown.code != 0 and "not found" in shown.out + shown.err:
             return NOT_KNOWN
@@ -145,15 +150,27 @@ def _registered(node: Node, lives: bool) -> Optional[str]:
         theirs = {"DRAIN"} if lives and not reason.lower().startswith(settled) else set()
         if not silent and flags[0] in TAKES_JOBS and not (NOT_HERE - theirs) & set(flags):
             return flags[0] + (", drained" if "DRAIN" in flags else "")
-        # The image's slurmd may be up before the controller's scripts have said which accelerators its node has.
-        early = node.by_image and "reported lower than configured" in reason
-        if flags[0] in ("DOWN", "IDLE", "FAIL") and not silent and reason and not early:
-            _settle(host, name, reason, refused_since, settled)
+        # The image's slurmd may be up before the controller's scripts have said which accelerators its node has. The
+        # node then is drained, and stays so when it has registered with all of them.
+        early = node.by_image and TOO_FEW in reason
+        if flags[0] in ("DOWN", "IDLE", "FAIL") and not silent and reason and not (early and "INVALID_REG" in flags):
+            _settle(host, name, reason, refused_since, (*settled, reason.lower()) if early else settled)
         raise units.not_yet(host, "slurmd", current + (f", {reason}" if reason else ""), began)
 
     what = "the controller did not show this node as idle"
     found = host.poll(what, look, node.timeout("register"), first=0.03, most=0.3)
     return None if found == NOT_KNOWN else found
+
+
+def _make_gate_executable(host: Host) -> None:
+    """Slurm 24.11 speaks the protocol of 23.02 to a node that has not registered, and it lacks a script's mode.
+
+    slurmd then writes the file without it, and each prolog fails (pack_config_file, push_reconfig_to_slurmd). 25.11's
+    oldest protocol has it.
+    """
+    gate = host.path(GATE)
+    if gate.exists():
+        gate.chmod(0o755)
 
 
 def _shown(node: Node) -> Result:

@@ -111,6 +111,34 @@ def test_a_job_that_came_before_the_prolog_is_no_reason_to_stay_drained(world: W
     assert ("drained" in said, drained[0] == "State=IDLE") == (not first, first)
 
 
+def test_a_node_drained_for_too_few_accelerators_is_resumed_once_it_has_all(world: World) -> None:
+    """Its slurmd was up before the controller's scripts had said how many it has."""
+    host = set_up(world, "worker")
+    states = iter(["IDLE+DRAIN+INVALID_REG", "IDLE+DRAIN+INVALID_REG", "IDLE+DRAIN", "IDLE"])
+    resumed_at: list[str] = []
+    shown = [""]
+
+    def scontrol(host: FakeHost, args: Sequence[str], stdin: str | None) -> Result:
+        if "State=RESUME" in args:
+            resumed_at.append(shown[0])
+            return Result(0, "")
+        shown[0] = next(states)
+        why = " Reason=gres/gpu count reported lower than configured (0 < 8) [slurm@2026]"
+        return Result(0, f"NodeName=ip-10-1-0-12 State={shown[0]}{why if 'DRAIN' in shown[0] else ''}\n")
+
+    host.commands["scontrol"] = scontrol
+    assert slurm.run(ready(host)).endswith("idle")
+    assert resumed_at == ["IDLE+DRAIN"]
+
+
+def test_a_prolog_that_came_without_its_mode_gets_it(world: World) -> None:
+    """As Slurm 24.11 sends it to a node that has not registered: "Permission denied", and each job fails."""
+    host = set_up(world, "worker")
+    host.write("/run/slurm/conf/hyperpod-prolog-gate", "#!/bin/bash\n", mode=0o644)
+    assert boot(host) == 0
+    assert host.path("/run/slurm/conf/hyperpod-prolog-gate").stat().st_mode & 0o777 == 0o755
+
+
 @each({step.name: step for step in steps.ALL})
 def test_every_step_says_what_it_does_in_which_mode(step: Step) -> None:
     assert step.modes

@@ -26,15 +26,8 @@ _KEYS = (f"slurm={json.dumps(_SLURM)}", 'users=[{"name":"ada","uid":2001}]')
 
 @pytest.mark.timeout(400)
 def test_nodes_come_up_reboot_and_are_replaced() -> None:
-    """The scripts after the image. Beside it, by hand: docs/slurm-image.md says with what result."""
     with deployed("dev", *_KEYS) as stack, Cluster(stack, Options(workers=1)) as cluster:
-        cluster.start_hosts()
-        cluster.boot()
-        scripts_succeeded(cluster)
-        idle(cluster)
-        for host in cluster.hosts:
-            as_the_image_left_it(host)
-        hostname_everywhere(cluster)
+        come_up(cluster)
         job_environment(cluster)
         limits_hold(cluster.controller)
         before = {host.name: mounts(host) for host in cluster.hosts}
@@ -44,6 +37,23 @@ def test_nodes_come_up_reboot_and_are_replaced() -> None:
             until(f"{host.name} has its mounts", lambda host=host: before[host.name] <= mounts(host))  # type: ignore[misc]
             healthy(host)
         a_job_waits_for_a_replaced_node(cluster)
+
+
+@pytest.mark.timeout(200)
+def test_nodes_come_up_while_the_image_is_at_it() -> None:
+    with deployed("dev", *_KEYS) as stack, Cluster(stack, Options(workers=1, order="beside")) as cluster:
+        come_up(cluster)
+
+
+def come_up(cluster: Cluster) -> None:
+    """Boot, and run a first job."""
+    cluster.start_hosts()
+    cluster.boot()
+    scripts_succeeded(cluster)
+    idle(cluster)
+    for host in cluster.hosts:
+        as_the_image_left_it(host)
+    hostname_everywhere(cluster)
 
 
 def idle(cluster: Cluster) -> None:
