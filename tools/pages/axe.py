@@ -1,4 +1,4 @@
-"""axe-core on a page: in jsdom, a browser that is a library, for all but colours; in Chromium for these as well.
+"""axe-core on a page: in happy-dom, a browser that is a library, for all but colours; in Chromium for these as well.
 
 Installed from npm as ``package-lock.json`` has them, by hash, once, in ``~/.cache/hyperpod-tools``.
 """
@@ -43,7 +43,7 @@ class Judged(NamedTuple):
 
 
 def modules() -> Path:
-    """The folder with axe-core and jsdom, installed if it is not there. Raises Failure where that cannot be."""
+    """The folder with axe-core and happy-dom, installed if it is not there. Raises Failure where that cannot be."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if not (node and npm):
         raise cannot_know("axe-core needs node and npm", "install Node.js 20 or newer")
