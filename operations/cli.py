@@ -33,7 +33,7 @@ from .commands.diagnose import diagnose_command
 from .commands.errors import errors_command
 from .commands.explain import explain_command
 from .commands.governance import governance_command
-from .commands.health import health_command
+from .commands.health import deep_check_command, health_command
 from .commands.image import image_command
 from .commands.init import init_command
 from .commands.jobs import job_app
@@ -89,6 +89,7 @@ app.command("accounts")(accounts_command)
 app.command("slurm-config")(slurm_config_command)
 app.command("rotate-munge")(rotate_munge_command)
 app.command("health")(health_command)
+app.command("deep-check")(deep_check_command)
 app.command("users")(users_command)
 app.command("find-slow-node")(find_slow_node_command)
 app.command("errors")(errors_command)

@@ -15,7 +15,7 @@ from . import jobs_on_nodes
 from .jobs_on_nodes import Job
 from .node import Node
 
-Verb = Literal["replace", "reboot", "update-software", "scale", "run-scripts", "remove"]
+Verb = Literal["replace", "reboot", "update-software", "scale", "run-scripts", "remove", "deep-check"]
 # BatchReplaceClusterNodes and BatchRebootClusterNodes take 1 to 25 nodes (SageMaker API Reference).
 _MOST_NODES = 25
 
@@ -50,6 +50,11 @@ _EFFECTS = {
     "remove": (
         "the instances are terminated and none comes in their place; their group's count falls by as many",
         "everything on their local disks is lost (/opt/sagemaker, /opt/dlami/nvme); /fsx stays",
+    ),
+    # SageMaker API Reference, StartClusterHealthCheck; Developer Guide, "Deep health checks".
+    "deep-check": (
+        "no job starts there until they pass: InstanceStress in 45 to 90 minutes, InstanceConnectivity in 5 to 15",
+        "with nodeRecovery Automatic HyperPod reboots or replaces a node that fails: docs/health.md",
     ),
     "run-scripts": ("the scripts that are in the stack's bucket run as root, and leave alone what is right already",),
 }

@@ -78,6 +78,13 @@ def find(nodes: Sequence[Node], wanted: str) -> Node:
     )
 
 
+def several(nodes: Sequence[Node], where: Sequence[str]) -> list[Node]:
+    """The nodes of these groups and names, in their order. Raises Failure for a name that is none."""
+    groups = {node.group for node in nodes}
+    wanted = [find(nodes, name) for name in where if name not in groups]
+    return [node for node in nodes if node.group in where or node in wanted]
+
+
 def own_names(node: Node) -> tuple[str, ...]:
     """What AWS calls it. Of these a replacement gets a new instance id, and keeps with Slurm the others (SageMaker
     Developer Guide, "Manually replace or reboot a node using Slurm")."""

@@ -73,11 +73,7 @@ def chosen(target: Target, where: Sequence[str]) -> tuple[list[Node], list[Node]
             "hyperpod update-software, or hyperpod replace NODE",
         )
     nodes = cluster_nodes.list_nodes(target)
-    wanted: list[Node] = []
-    for name in where:
-        group = [node for node in nodes if node.group == name]
-        wanted += group or [cluster_nodes.find(nodes, name)]
-    found = [node for node in nodes if not where or node in wanted]
+    found = cluster_nodes.several(nodes, where) if where else nodes
     if away := [f"{node.name} is {node.status}" for node in found if node.status != "Running"]:
         raise Failure(f"not every node runs: {', '.join(away)}", "name the others, or wait: hyperpod nodes STACK")
     cluster_nodes.controller(nodes)

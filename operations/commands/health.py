@@ -1,7 +1,8 @@
-"""The verb ``health``."""
+"""The verbs ``health`` and ``deep-check``."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -10,8 +11,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stack.failures import Exit, Failure
 
 from .. import console, target
-from ..cluster import health
+from ..cluster import changes, health
 from ..cluster import nodes as cluster_nodes
+from .changes import show
 
 
 def health_command(
@@ -73,3 +75,45 @@ def _said(one: health.NodeHealth) -> str:
         return ", ".join(one.bad)
     unknown = f"unknown: {', '.join(one.unknown)}" if one.unknown else "well"
     return one.trouble or unknown
+
+
+def deep_check_command(
+    stack: console.Stack,
+    where: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NODE|GROUP]...", help="Nodes and groups. Default: all workers with accelerators."),
+    ] = None,
+    check: Annotated[
+        list[health.DeepCheck] | None,
+        typer.Option(
+            "--check", metavar="CHECK", help=f"{', '.join(health.DeepCheck)}. Repeatable. Default: the first."
+        ),
+    ] = None,
+    yes: console.Yes = False,
+    as_json: console.Json = False,
+) -> None:
+    """Start HyperPod's own deep health checks on nodes.
+
+    They load the devices for an hour or more, and HyperPod reboots or replaces
+    a node that fails. Shows the nodes' jobs and asks for confirmation. HyperPod
+    takes one such request at a time.
+
+    \b
+      hyperpod deep-check slurm-gpu workers-2
+      hyperpod deep-check eks-gpu workers --check InstanceConnectivity
+    """
+    chosen = target.load(stack)
+    checks = list(dict.fromkeys(check or [health.DeepCheck.STRESS]))
+    nodes = cluster_nodes.list_nodes(chosen)
+    wanted = health.testable(chosen, nodes, where or [], checks)
+    plan = changes.plan(chosen, "deep-check", nodes, wanted)
+    if old := [node.name for node in wanted if node.image not in ("", "UpToDate")]:
+        plan.effects.append(f"the checks need the newest image, and {', '.join(old)} has none: update-software")
+    jobs = "AWS does not say what becomes of it" if chosen.on_eks else "goes on; after 10 minutes its node is left out"
+    show(replace(plan, jobs=[replace(job, survives=jobs) for job in plan.jobs]))
+    console.confirm(f"Check {len(wanted)} nodes: {', '.join(checks)}?", yes=yes)
+    arn = health.start_deep(chosen, nodes, wanted, checks)
+    if as_json:
+        console.emit({"cluster": arn, "nodes": [node.name for node in wanted], "checks": checks, "jobs": plan.jobs})
+    else:
+        console.say(f"HyperPod checks {len(wanted)} nodes. Follow it: hyperpod nodes {stack} --watch", "green")

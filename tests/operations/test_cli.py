@@ -34,6 +34,7 @@ ASKING = {
     "benchmark": ("benchmark", "dev"),
     "diagnose": ("diagnose", "dev"),
     "health": ("health", "dev"),
+    "deep-check": ("deep-check", "dev", "--yes"),
     "find-slow-node": ("find-slow-node", "dev"),
     "users": ("users", "dev"),
     "usage": ("usage", "dev"),

@@ -65,7 +65,7 @@ STACKS = stack_names(ROOT)
 
 @each(
     (
-        ("hyperpod de", ["deploy", "destroy"]),
+        ("hyperpod de", ["deep-check", "deploy", "destroy"]),
         ("hyperpod cost ", STACKS),
         ("hyperpod cost dev eks", ["eks-gpu", "eks-trainium"]),
         ("hyperpod cost --stack e", ["eks-gpu", "eks-trainium"]),

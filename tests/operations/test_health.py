@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from operations.cluster import sessions
 from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
 from stack.failures import Exit, cannot_know
-from tests.operations.aws import StubbedAws, run, run_json, with_nodes
+from tests.operations.aws import CLUSTER_ID, NODES, StubbedAws, cluster, run, run_json, with_nodes, with_session
+from tests.operations.test_changes import SQUEUE, on_controller
 
 On = Callable[[Aws], None]
 NOW = 1_800_000_000
@@ -99,3 +101,67 @@ def test_a_node_that_says_nothing_of_use_is_unknown_and_never_well(
     code, out, _ = run(capsys, "health", "dev")
     assert code == Exit.CANNOT_KNOW
     assert said in out
+
+
+ARN = {"ClusterArn": f"arn:aws:sagemaker:us-west-2:123456789012:cluster/{CLUSTER_ID}"}
+
+
+def checked(group: str, *checks: str, **more: Any) -> dict[str, Any]:
+    return {"InstanceGroupName": group, "DeepHealthChecks": list(checks), **more}
+
+
+# SageMaker API Reference, InstanceGroupHealthCheckConfiguration: without InstanceIds it is the entire group.
+@pytest.mark.parametrize(
+    ("words", "request_"),
+    [
+        ((), checked("workers", "InstanceStress")),
+        (("workers-2",), checked("workers", "InstanceStress", InstanceIds=["i-workers2"])),
+        (("i-workers1", "workers", "--check", "InstanceConnectivity"), checked("workers", "InstanceConnectivity")),
+    ],
+)
+def test_hyperpods_own_checks_start_on_nodes_or_groups_after_their_jobs_are_named(
+    words: tuple[str, ...],
+    request_: dict[str, Any],
+    aws: StubbedAws,
+    on: On,
+    plugin: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    on_controller(plugin, SQUEUE)
+    with_nodes(aws, *NODES[:2], {**NODES[2], "ImageVersionStatus": "UpdateAvailable"})
+    with_session(aws)
+    aws.answer(
+        "sagemaker",
+        "start_cluster_health_check",
+        ARN,
+        ClusterName="hyperpod-dev",
+        DeepHealthCheckConfigurations=[request_],
+    )
+    on(aws)
+    code, out, err = run(capsys, "deep-check", "dev", *words, "--yes")
+    assert code == Exit.GOOD
+    assert "7  llama  ann: goes on; after 10 minutes its node is left out" in err
+    assert "need the newest image, and workers-2 has none" in err
+    assert "Follow it: hyperpod nodes dev --watch" in out
+    aws.assert_all_asked()
+
+
+# SageMaker Developer Guide, "Deep health checks" of Slurm clusters: workers with GPUs, and two of the three checks.
+@pytest.mark.parametrize(
+    ("stack", "words", "said"),
+    [
+        ("dev", ("controller",), "controller-1: no accelerators to check"),
+        ("dev", ("--check", "MultiNodeTrainingValidation"), "with Slurm HyperPod has no MultiNodeTrainingValidation"),
+        ("slurm-trainium", (), "with Slurm HyperPod has deep health checks for GPUs alone"),
+    ],
+)
+def test_what_hyperpod_does_not_check_is_refused_before_it_is_asked(
+    stack: str, words: tuple[str, ...], said: str, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    aws.answer("sagemaker", "describe_cluster", cluster())
+    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [*NODES]})
+    on(aws)
+    code, _, err = run(capsys, "deep-check", stack, *words, "--yes")
+    assert code == Exit.BAD_INPUT
+    assert said in err
+    aws.assert_all_asked()

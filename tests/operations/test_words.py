@@ -69,6 +69,7 @@ WRONG = (
     ("slurm-config eks-gpu", "has no Slurm", "hyperpod:slurm"),
     ("rotate-munge eks-gpu", "has no Slurm", "Kubernetes"),
     ("run-scripts eks-gpu", "has no Slurm", "update-software"),
+    ("deep-check dev --check Stress", "'--check'", "InstanceStress"),
     ("governance dev", "task governance", "hyperpod:charts.queues"),
     ("benchmark dev --nodes one", "'--nodes' / '-N': not a whole number", "benchmark --help"),
     ("update-software dev --batch 0", "at least 1", "update-software --help"),
