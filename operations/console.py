@@ -9,16 +9,16 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import date, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from stack import command_line
 from stack.failures import Failure, bad_input
 from stack.manner import MANNER, text_of
+from stack.tables import Column, Rows
 
 # Used by every verb.
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -91,60 +91,16 @@ def complain(failure: Failure, as_json: bool) -> None:
     command_line.complain(failure)
 
 
-# Spaces between the columns of a table.
-_BETWEEN = 2
-
-
 def table(
-    title: str,
-    columns: Sequence[str | tuple[str, Literal["left", "right"]]],
-    rows: Iterable[Sequence[object]],
-    spare: Sequence[str] = (),
+    title: str, columns: Sequence[Column], rows: Iterable[Sequence[object]], spare: Sequence[str] = ()
 ) -> list[str]:
-    """A table without borders; PASS, FAIL and UNKNOWN are coloured. Returns the columns that it left out.
-
-    In a terminal its text is wrapped, but numbers and what a row is about are not. ``spare`` are columns that a narrow
-    one does not get, the most important first: those for which there is room, beside all others. A pipe has no width.
-    """
+    """A table in which PASS, FAIL and UNKNOWN are coloured (stack/tables.py). Returns the columns that it left out."""
     if title:
-        say(title, style="bold")
-    named = [column if isinstance(column, tuple) else (column, "left") for column in columns]
-    cells = [[command_line.printable(str(cell)) for cell in row] for row in rows]
-    texts = [[name, *(row[place] for row in cells)] for place, (name, _) in enumerate(named)]
-    widths = [max(map(len, column)) for column in texts]
-    left_out: list[str] = []
-    if spare and sys.stdout.isatty() and MANNER.output != "wide":
-        wide = {name: width + _BETWEEN for (name, _), width in zip(named, widths, strict=True)}
-        room = Console().width + _BETWEEN - sum(width for name, width in wide.items() if name not in spare)
-        for name in spare:
-            if wide[name] <= room:
-                room -= wide[name]
-            else:
-                left_out.append(name)
-        places = [place for place, (name, _) in enumerate(named) if name not in left_out]
-        named, texts = [named[place] for place in places], [texts[place] for place in places]
-        widths, cells = [widths[place] for place in places], [[row[place] for place in places] for row in cells]
-    if sys.stdout.isatty() and MANNER.output != "wide":
-        room = Console().width - _BETWEEN * (len(named) - 1)
-        kept = [width if not place or named[place][1] == "right" else 1 for place, width in enumerate(widths)]
-        words = [max(len(word) for text in column for word in text.split() or [""]) for column in texts]
-        # Where there is no room for every word, the longest are broken.
-        widths = _fitted(widths, _fitted([max(pair) for pair in zip(kept, words, strict=True)], kept, room), room)
-    drawn = Table(box=None, padding=(0, _BETWEEN, 0, 0), show_edge=False, pad_edge=False)
-    for (name, justify), width in zip(named, widths, strict=True):
-        drawn.add_column(name, justify=justify, overflow="fold", width=width)
-    for row in cells:
-        drawn.add_row(*(Text(cell, style=MARKS.get(cell, "")) for cell in row))
-    Console(width=sum(widths) + _BETWEEN * len(named)).print(drawn)
-    return left_out
-
-
-def _fitted(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """The widths, the greatest of them made smaller until there is room for all, and none smaller than its least."""
-    fitted = list(widths)
-    while sum(fitted) > room and (able := [place for place, width in enumerate(fitted) if width > least[place]]):
-        fitted[max(able, key=fitted.__getitem__)] -= 1
-    return fitted
+        prose(title, style="bold")
+    cells = [[Text(command_line.printable(str(cell)), MARKS.get(str(cell), "")) for cell in row] for row in rows]
+    drawn = Rows(columns, cells, spare)
+    out().print(drawn)
+    return drawn.left_out(out())
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -129,12 +129,17 @@ def wrapped(text: str, console: Console) -> list[str]:
     for line in printable(text).splitlines():
         if not console.is_terminal or len(line) <= console.width or line.startswith("    "):
             lines.append(line)
-            continue
-        further = " " * (len(line) - len(line.lstrip()) + 2)
-        if copied := _COPIED.match(line):
-            lines.append(copied[1])
-            line = further + copied[2].strip()
-        whole = _QUOTED.sub(lambda quoted: quoted[0].replace(" ", _NO_BREAK), line)
-        broken = wrap(whole, console.width, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
-        lines += [part.replace(_NO_BREAK, " ") for part in broken]
+        else:
+            lines += broken(line, console.width)
     return lines
+
+
+def broken(line: str, width: int) -> list[str]:
+    """One line of words, as lines of this width. What people copy may be longer."""
+    further = " " * (len(line) - len(line.lstrip()) + 2)
+    copied = _COPIED.match(line)
+    if copied:
+        line = further + copied[2].strip()
+    whole = _QUOTED.sub(lambda quoted: quoted[0].replace(" ", _NO_BREAK), line)
+    lines = wrap(whole, width, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
+    return [*([copied[1]] if copied else []), *(part.replace(_NO_BREAK, " ") for part in lines)]

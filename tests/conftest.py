@@ -8,11 +8,12 @@ import importlib
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-# Not tests.support: the process that only hands out the tests need not load what they look at.
+# Neither tests.support nor tests.widths: the process that only hands out the tests need not load what they look at.
 from tests.shared import SHARED
 
 TESTS = Path(__file__).parent
@@ -83,3 +84,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Hypothesis looks for garbage when it is first used. It need not look through what earlier tests made."""
     if is_fast(item.config):
         gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def tables_fit() -> Iterator[None]:
+    """Look at every table that a verb or a rehearsal draws in any test: at its lines in terminals of three widths."""
+    from tests.widths import watched
+
+    with watched():
+        yield

@@ -100,18 +100,18 @@ def _show(result: benchmark.Result, earlier: dict[str, object] | None) -> None:
         ],
     )
     limit = f"{result.threshold:.2f} GB/s" if result.threshold is not None else "none: only correctness is rated"
-    console.say(
+    console.prose(
         f"peak {result.peak:.2f} GB/s, average {result.average:.2f} GB/s, threshold {limit}, "
         f"wrong values {_wrong(result.wrong)}"
     )
     if earlier:
-        console.say(f"the last passing run had a peak of {earlier['peak']:.2f} GB/s ({earlier['time']})", "dim")
+        console.prose(f"the last passing run had a peak of {earlier['peak']:.2f} GB/s ({earlier['time']})", "dim")
     for reason in result.reasons:
-        console.say(f"  {reason}", "red")
+        console.prose(f"  {reason}", "red")
     if result.hints:
         console.say("Look at:", "bold")
         for hint in result.hints:
-            console.say(f"  - {hint}")
+            console.prose(f"  - {hint}")
     if result.picture:
         console.say(f"picture: {result.picture}", "dim")
     console.say("PASS" if result.passed else "FAIL", "bold green" if result.passed else "bold red")

@@ -63,4 +63,4 @@ def show(found: Imported) -> None:
         f"{found.grafana}: folder HyperPod", ["dashboard", "address"], [(p.title, p.url) for p in found.dashboards]
     )
     for warning in found.warnings:
-        console.say(f"Warning: {warning}", "yellow")
+        console.prose(f"Warning: {warning}", "yellow")

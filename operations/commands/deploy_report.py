@@ -88,9 +88,9 @@ def show(report: deploy.Report, *, rehearse: bool) -> None:
     what = f"{'rehearsed ' if rehearse else ''}{report.command} of {report.stack}"
     took = f"{clock(report.seconds)}{' here' if rehearse else ''}"
     if report.cancelled:
-        console.say(f"Cancelled {what} after {took}.", "bold yellow")
+        console.prose(f"Cancelled {what} after {took}.", "bold yellow")
     elif not report.succeeded:
-        console.say(f"{what[0].upper()}{what[1:]} failed after {took}.", "bold red")
+        console.prose(f"{what[0].upper()}{what[1:]} failed after {took}.", "bold red")
     if report.cause:
         console.say("What failed first:", "bold")
         console.prose(f"  {report.cause}")
@@ -116,10 +116,10 @@ def show(report: deploy.Report, *, rehearse: bool) -> None:
 def _show_success(report: deploy.Report, took: str, *, rehearse: bool) -> None:
     if report.command == "preview":
         for line in by_component(report):
-            console.say(f"  {line}")
+            console.prose(f"  {line}")
         for name, what in report.lost.items():
-            console.say(f"  {name} is removed: {what}", "bold red")
-        console.say(f"{report.stack}: {counted(tally(report))}.", "bold")
+            console.prose(f"  {name} is removed: {what}", "bold red")
+        console.prose(f"{report.stack}: {counted(tally(report))}.", "bold")
         return
     changed = number(report)
     what = "deleted" if report.command == "destroy" else "changed"
@@ -140,7 +140,7 @@ def _show_audit(report: deploy.Report) -> None:
     for line in audit.removed:
         console.say(f"  removed {line}")
     for line in audit.kept:
-        console.say(f"  kept on purpose: {line}")
+        console.prose(f"  kept on purpose: {line}")
     if left := audit.of_the_stack:
         console.say(f"{len(left)} of the stack's resources are left and cost money until you delete them:", "bold red")
         for one in left:
@@ -152,6 +152,6 @@ def _show_audit(report: deploy.Report) -> None:
         if not report.next_step:
             console.say(f"  to delete them: hyperpod destroy {report.stack} --remove-leftovers")
     for line in audit.unknown:
-        console.say(f"  could not search: {line}", "yellow")
+        console.prose(f"  could not search: {line}", "yellow")
     if report.succeeded and not audit.leftovers and not audit.unknown:
         console.say("Nothing is left in the account.", "green")

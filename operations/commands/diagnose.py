@@ -66,11 +66,11 @@ def diagnose_command(
         console.emit(document)
     else:
         for test in tests:
-            console.say(f"{test.result} {test.node}: {test.detail}", console.MARKS[test.result])
+            console.prose(f"{test.result} {test.node}: {test.detail}", console.MARKS[test.result])
         for failure in done.failures:
-            console.say(f"  could not ask {failure}", "yellow")
+            console.prose(f"  could not ask {failure}", "yellow")
         if done.left_out and not nodes:
-            console.say(f"not asked: {', '.join(done.left_out)}", "dim")
+            console.prose(f"not asked: {', '.join(done.left_out)}", "dim")
         size = done.archive.stat().st_size / 1024
         console.say(f"{done.archive}: {len(done.files)} files, {size:.0f} KiB", "bold")
         console.say(f"  read it before you send it: tar -tzf {done.archive}")

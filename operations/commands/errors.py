@@ -49,7 +49,7 @@ def errors_command(
         console.emit(problems)
     else:
         for one in problems.found:
-            console.say(f"{one.time:%Y-%m-%d %H:%M:%S}  {one.source}: {one.what}", "bold")
+            console.prose(f"{one.time:%Y-%m-%d %H:%M:%S}  {one.source}: {one.what}", "bold")
             console.prose(f"  {one.message}")
             console.prose(f"  Next: {one.next_step}", "dim")
             console.prose(f"  {about(one.message).more}", "dim")
@@ -57,9 +57,9 @@ def errors_command(
             console.prose(f"could not query {', '.join(sources)}: {why}", "yellow")
         if not problems.found:
             if problems.unknown:
-                console.say(f"Nothing was found for {stack}, but some sources could not be queried.", "yellow")
+                console.prose(f"Nothing was found for {stack}, but some sources could not be queried.", "yellow")
             else:
-                console.say(f"Nothing went wrong with {stack} in the last {hours:g} hours.", "green")
+                console.prose(f"Nothing went wrong with {stack} in the last {hours:g} hours.", "green")
         if problems.next_step:
             console.prose(f"Next: {problems.next_step}")
     found = Exit.FAILED if problems.found else Exit.CANNOT_KNOW if problems.unknown else Exit.GOOD

@@ -63,9 +63,9 @@ def health_command(
         )
         for one in found:
             for check, why in one.bad.items():
-                console.say(f"  {one.node}: {check}: {why}", "red")
+                console.prose(f"  {one.node}: {check}: {why}", "red")
             if one.bad and one.done:
-                console.say(f"  {one.node}: {one.done}")
+                console.prose(f"  {one.node}: {one.done}")
     statuses = {one.status for one in found}
     raise typer.Exit(Exit.FAILED if "FAIL" in statuses else Exit.CANNOT_KNOW if "UNKNOWN" in statuses else Exit.GOOD)
 

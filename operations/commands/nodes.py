@@ -73,10 +73,10 @@ def _show(stack: str, no_state: bool, as_json: bool) -> None:
         [(n.name, n.instance_type, n.status, n.state or "?", n.ip or n.hostname, n.instance_id) for n in found],
     )
     for group, number in cluster_nodes.awaited(chosen, found).items():
-        console.say(f"  nodes of {group} that have no instance yet: {number} (hyperpod errors {stack})", "yellow")
+        console.prose(f"  nodes of {group} that have no instance yet: {number} (`hyperpod errors {stack}`)", "yellow")
     for node in found:
         for why in filter(None, (node.message, node.reason)):
-            console.say(f"  {node.name}: {why}", "yellow")
+            console.prose(f"  {node.name}: {why}", "yellow")
 
 
 def connect_command(

@@ -69,7 +69,7 @@ def _show(cluster: str, stack: str, found: Sequence[people.NodePeople], *, appli
     )
     for one in found:
         for line in (*one.warnings, *filter(None, [one.trouble])):
-            console.say(f"  {one.node}: {line}", "red")
+            console.prose(f"  {one.node}: {line}", "red")
     behind = [one for one in found if not (one.trouble or one.good or one.warnings)]
     if behind and applied:
         console.note(f"The bucket has another list than Pulumi.{stack}.yaml: deploy {stack}, and apply it again.", "")

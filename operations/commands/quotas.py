@@ -53,7 +53,7 @@ def _show(stack: str, checks: list[quotas.Check]) -> None:
     )
     for one in checks:
         if one.result == "UNKNOWN" or (one.why and one.result == "FAIL"):
-            console.say(f"  {one.result} {one.service}: {one.name}: {one.why}", "yellow")
+            console.prose(f"  {one.result} {one.service}: {one.name}: {one.why}", "yellow")
     if requests := list(quotas.requests(checks)):
         console.say(f"Request {len(requests)} increases with these commands:", "bold")
         for request in requests:

@@ -70,7 +70,7 @@ def run_scripts_command(
     if as_json:
         console.emit({"nodes": done, "not_run": left, "good": good})
     elif left:
-        console.say(f"not run on {', '.join(left)}", "yellow")
+        console.prose(f"not run on {', '.join(left)}", "yellow")
     raise typer.Exit(Exit.GOOD if good else Exit.FAILED)
 
 
@@ -84,6 +84,6 @@ def _show(one: run_scripts.Ran) -> None:
         ],
     )
     if one.trouble:
-        console.say(f"  {one.trouble}", "red")
+        console.prose(f"  {one.trouble}", "red")
     if one.out:
-        console.say(f"  {one.node} gets no jobs until this verb has succeeded there, or scontrol resumes it", "red")
+        console.prose(f"  {one.node} gets no jobs until this verb has succeeded there, or scontrol resumes it", "red")

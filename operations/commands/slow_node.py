@@ -66,9 +66,9 @@ def find_slow_node_command(
             )
         *lines, verdict = pairs.verdict(result.findings)
         for line in lines:
-            console.say(line)
+            console.prose(line)
         for name in result.findings.nodes:
             console.say(f"  look at it: hyperpod diagnose {stack} {name}")
             console.say(f"  replace it: hyperpod replace {stack} {name}")
-        console.say(verdict, "bold green" if result.passed else "bold red")
+        console.prose(verdict, "bold green" if result.passed else "bold red")
     raise typer.Exit(Exit.GOOD if result.passed else Exit.FAILED)

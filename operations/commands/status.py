@@ -34,15 +34,15 @@ def status_command(stack: console.Stack, as_json: console.Json = False) -> None:
 
 def _show(found: Status) -> None:
     if found.cluster == ABSENT:
-        console.say(f"{found.stack}: no cluster in {found.region}", "bold")
+        console.prose(f"{found.stack}: no cluster in {found.region}", "bold")
     else:
-        console.say(f"{found.stack}: {found.health}, {found.cluster} in {found.region}", _COLOURS[found.health])
+        console.prose(f"{found.stack}: {found.health}, {found.cluster} in {found.region}", _COLOURS[found.health])
         if found.message:
             console.prose(f"  {found.message}", "red")
         width = max(len(group.name) for group in found.groups)
         for group in found.groups:
             there = ", ".join(f"{number} {status}" for status, number in group.nodes.items()) or "none yet"
-            console.say(f"  {group.name:{width}}  {there} of {group.wanted} x {group.instance_type}")
+            console.prose(f"  {group.name:{width}}  {there} of {group.wanted} x {group.instance_type}")
         console.prose(f"  cost   {found.cost}, as configured")
     if last := found.last:
         when = datetime.fromisoformat(last["time"]).astimezone()

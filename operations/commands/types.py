@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from components.catalogue.prices import PRICED_REGIONS
 from components.estimates.quotas import ON_DEMAND, SPOT
+from stack.tables import Column
 
 from .. import console
 from ..spending import types
 
-_COLUMNS: tuple[str | tuple[str, Literal["left", "right"]], ...] = (
+_COLUMNS: tuple[Column, ...] = (
     "type",
     "accelerators",
     ("each GiB", "right"),

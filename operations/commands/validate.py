@@ -40,7 +40,8 @@ def validate_command(
         console.table(f"{chosen.cluster_name}", ["", "check", "found"], [(c.result, c.name, c.detail) for c in checks])
         for check in checks:
             if check.hint:
-                console.say(f"  {check.result} {check.name}: {check.hint}")
+                console.prose(f"  {check.result} {check.name}:")
+                console.say(f"    {check.hint}")
         counts = {word: sum(c.result == word for c in checks) for word in ("PASS", "FAIL", "UNKNOWN")}
         console.say(", ".join(f"{number} {word}" for word, number in counts.items() if number), "bold")
     raise typer.Exit(worst(checks))

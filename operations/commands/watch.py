@@ -54,12 +54,12 @@ def watch_command(
 def _show(done: Watched) -> None:
     took = clock(done.seconds)
     if done.complete:
-        console.say(f"{done.stack}: all {sum(wanted for _, wanted in done.nodes.values())} nodes run.", "bold green")
+        console.prose(f"{done.stack}: all {sum(wanted for _, wanted in done.nodes.values())} nodes run.", "bold green")
     elif done.cause is None:
         missing = ", ".join(f"{there} of {wanted} {group}" for group, (there, wanted) in done.nodes.items())
         console.prose(f"{done.stack} is not complete after {took}: {missing}.", "bold yellow")
     else:
-        console.say(f"{done.stack}: nodes failed after {took}.", "bold red")
+        console.prose(f"{done.stack}: nodes failed after {took}.", "bold red")
         console.prose(f"  {done.cause}")
     for log in done.node_logs:
         console.say(f"The end of {log.stream}:", "bold")

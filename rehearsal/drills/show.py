@@ -7,12 +7,12 @@ from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from components.config import Config
 from stack.clock import clock
 from stack.project import Project
+from stack.tables import Column, Rows
 
 from . import run
 from .model import Drill, Result
@@ -46,14 +46,13 @@ class Progress:
 
 def table(outcome: Outcome) -> RenderableType:
     """All drills and how they ended."""
-    rows = Table(box=None, padding=(0, 2, 0, 0))
-    for name, justify in (("", "left"), ("drill", "left"), ("lost", "right"), ("left", "right"), ("recovers", "right")):
-        rows.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    rows: list[Sequence[str | Text]] = []
     for one in outcome.results:
         style = "green" if one.passed else "red"
         counts = [str(len(what)) if what else "nothing" for what in (one.lost, one.left)]
-        rows.add_row(Text("✓" if one.passed else "✗", style), one.name, *counts, clock(one.seconds))
-    parts: list[RenderableType] = [Text(), rows]
+        rows.append((Text("✓" if one.passed else "✗", style), one.name, *counts, clock(one.seconds)))
+    columns: list[Column] = ["", "drill", ("lost", "right"), ("left", "right"), ("recovers", "right")]
+    parts: list[RenderableType] = [Text(), Rows(columns, rows)]
     if outcome.not_run:
         parts.append(Text("\nNot held:", style="bold yellow"))
         for why in dict.fromkeys(outcome.not_run.values()):

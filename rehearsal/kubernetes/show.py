@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rich.console import Console, Group, RenderableType
 from rich.status import Status
-from rich.table import Table
 from rich.text import Text
+
+from stack.tables import Rows
 
 from ..checks import Check
 from .outcome import Outcome
@@ -46,13 +47,12 @@ def ending(outcome: Outcome, seconds: float) -> RenderableType:
     """The table of checks, and how the run ended."""
     # An interrupted run may not know the version.
     of = f"{f'Kubernetes {outcome.version}'.strip()}, {outcome.stack}"
-    table = Table(title=f"{of}: {len(outcome.checks)} checks", title_justify="left")
-    for column in ("check", "passed", "seconds"):
-        table.add_column(column, justify="right" if column == "seconds" else "left")
+    rows = []
     for check in outcome.checks:
-        style = "" if check.passed else "bold red"
-        table.add_row(check.name, "yes" if check.passed else "no", f"{check.seconds:.1f}", style=style)
-    parts: list[RenderableType] = [Text(), table]
+        cells = (check.name, "yes" if check.passed else "no", f"{check.seconds:.1f}")
+        rows.append([Text(cell, "" if check.passed else "bold red") for cell in cells])
+    title = Text(f"\n{of}: {len(rows)} checks", "bold")
+    parts: list[RenderableType] = [title, Rows(["check", "passed", ("seconds", "right")], rows)]
     if outcome.chart:
         parts.append(Text(f"Installed: {_CHARTS[outcome.chart]}; {outcome.objects} objects in all."))
     if outcome.left_out:

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
+
+from stack.tables import Rows
 
 from ..checks import Check
 from .cluster import Cluster
@@ -61,9 +62,7 @@ class Progress:
             self._live = None
 
     def _render(self) -> RenderableType:
-        table = Table(box=None, padding=(0, 2, 0, 0))
-        for column in ("node", "role", "type", "steps", "last", "seconds"):
-            table.add_column(column)
+        rows = []
         assert self._cluster is not None
         for host in self._cluster.hosts:
             run = self._cluster.scripts.get(host.name)
@@ -71,8 +70,9 @@ class Progress:
             last = f"{steps[-1]['name']} {steps[-1]['result']}" if steps else ""
             style = "" if run is None or run.code is None else "green" if run.code == 0 else "red"
             seconds = f"{run.seconds:.1f}" if run else ""
-            table.add_row(host.name, host.role, host.machine.kind.name, str(len(steps)), last, seconds, style=style)
-        return table
+            cells = (host.name, host.role, host.machine.kind.name, str(len(steps)), last, seconds)
+            rows.append([Text(cell, style) for cell in cells])
+        return Rows(["node", "role", "type", "steps", "last", "seconds"], rows)
 
 
 def timeline(nodes: list[Node]) -> RenderableType:
@@ -80,9 +80,7 @@ def timeline(nodes: list[Node]) -> RenderableType:
     longest = max((node.boot_seconds for node in nodes), default=0.0)
     scale = next((float(step) for step in _SCALES if step >= longest), longest)
     axis = f"0 {'·' * (_TIMELINE - len(f'0  {scale:g} s'))} {scale:g} s"
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("node", "type", "transport", axis, "seconds", "longest step"):
-        table.add_column(column, justify="right" if column == "seconds" else "left", no_wrap=True)
+    rows = []
     for node in nodes:
         bad = [step for step in node.steps if step["result"] in ("failed", "degraded")]
         slow = sorted(node.steps, key=lambda step: -float(step["seconds"]))[:1]
@@ -92,8 +90,8 @@ def timeline(nodes: list[Node]) -> RenderableType:
         for step in bad or slow:
             text.append(f"{step['name']} {step['seconds']:.2f}  ", style=_COLOURS[step["result"]])
         kind = node.instance_type.removeprefix("ml.")
-        table.add_row(node.name, kind, node.transport, bar, f"{node.boot_seconds:.2f}", text)
-    return table
+        rows.append((node.name, kind, node.transport, bar, f"{node.boot_seconds:.2f}", text))
+    return Rows(["node", "type", "transport", (axis, "whole"), ("seconds", "right"), "longest step"], rows)
 
 
 def _cell(at: float, until: float, heavy: list[tuple[float, float]]) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from components.estimates.amounts import Cost
@@ -19,6 +19,7 @@ from stack.clock import clock, delete_duration
 from stack.command_line import wrapped
 from stack.events import Event
 from stack.state import ResourceState
+from stack.tables import Column, Rows
 
 from ..changes import Change
 from ..outcome import Outcome
@@ -162,11 +163,9 @@ def _block(title: str, lines: list[str], colour: str) -> RenderableType:
     return _Prose((f"\n{title}", f"bold {colour}"), *((f"  {line}", "default") for line in lines))
 
 
-def _table(title: str, *columns: tuple[str, Literal["left", "right"]]) -> tuple[Text, Table]:
-    table = Table(box=None, padding=(0, 0, 0, 2), show_edge=False)
-    for name, justify in columns:
-        table.add_column(name, justify=justify, overflow="fold", no_wrap=justify == "right")
-    return Text(f"\n{title}", style="bold"), table
+def _table(title: str, columns: Sequence[Column], rows: Sequence[Sequence[str | Text]], *spare: str) -> RenderableType:
+    heading = [_Prose((f"\n{title}", "bold"))] if title else []
+    return Group(*heading, Rows(columns, rows, spare, indented=True))
 
 
 def _time(outcome: Outcome) -> RenderableType:
@@ -174,58 +173,49 @@ def _time(outcome: Outcome) -> RenderableType:
     until = "the cluster is up" + (
         f", and {clock(after)} more for what needs its nodes" if after else "; workers follow"
     )
-    title, table = _table(
+    rows: list[Sequence[str | Text]] = [
+        (one.name, clock(one.start), clock(one.finish - one.start), clock(one.finish)) for one in outcome.critical_path
+    ]
+    if (number := len(outcome.cluster_path)) < len(rows):
+        rows.insert(number, (Text("after the cluster:", "dim"), "", "", ""))
+    return _table(
         f"Critical path: {clock(outcome.cluster_seconds)} until {until}",
-        ("resource", "left"),
-        ("starts", "right"),
-        ("takes", "right"),
-        ("done", "right"),
+        ["resource", ("starts", "right"), ("takes", "right"), ("done", "right")],
+        rows,
     )
-    for number, resource in enumerate(outcome.critical_path):
-        if number == len(outcome.cluster_path):
-            table.add_section()
-            table.add_row("after the cluster:", "", "", "", style="dim")
-        took = resource.finish - resource.start
-        table.add_row(resource.name, clock(resource.start), clock(took), clock(resource.finish))
-    return Group(title, table)
 
 
 def _components(outcome: Outcome) -> RenderableType:
     nodes, groups = read(outcome.resources)
     critical_nodes(nodes, [one.name for one in outcome.critical_path])
-    title, table = _table(
-        "Components by start, in AWS's time (█ on the critical path)",
-        ("component", "left"),
-        ("made", "right"),
-        ("starts", "right"),
-        ("takes", "right"),
-        ("", "left"),
-    )
+    rows = []
     for group in groups:
         parts = [Span(group.start, group.finish)]
         parts += [Span(node.start, node.finish, critical=True) for node in group.nodes if node.critical]
         took = clock(group.finish - group.start)
-        table.add_row(group.label, str(len(group.nodes)), clock(group.start), took, spans(parts, outcome.total_seconds))
-    return Group(title, table)
+        bar = spans(parts, outcome.total_seconds)
+        rows.append((group.label, str(len(group.nodes)), clock(group.start), took, bar))
+    return _table(
+        "Components by start, in AWS's time (█ on the critical path)",
+        ["component", ("made", "right"), ("starts", "right"), ("takes", "right"), ("", "whole")],
+        rows,
+        "",
+    )
 
 
 def _cost(cost: Cost) -> RenderableType:
-    _, table = _table("", ("part", "left"), ("$/hour", "right"), ("$/month", "right"))
-    for row in cost.rows:
-        table.add_row(*row)
     heading = _Prose((f"\nCost: {cost.headline}", "bold"))
+    table = _table("", ["part", ("$/hour", "right"), ("$/month", "right")], cost.rows, "$/month")
     return Group(heading, table, _Prose(*((f"  {note}", "dim") for note in cost.notes)))
 
 
 def _quotas(found: dict[str, Any]) -> RenderableType:
-    title, table = _table(
-        "Quotas needed", ("service", "left"), ("quota", "left"), ("code", "left"), ("needed", "right")
-    )
+    rows = []
     for quota in found["quotas"]:
         unit = "" if quota["unit"] == "count" else f" {quota['unit']}"
         unit = unit.removesuffix("s") if quota["needed"] == 1 else unit
-        table.add_row(quota["service"], quota["name"], quota["code"], f"{quota['needed']:g}{unit}")
-    return Group(title, table)
+        rows.append((quota["service"], quota["name"], quota["code"], f"{quota['needed']:g}{unit}"))
+    return _table("Quotas needed", ["service", "quota", "code", ("needed", "right")], rows)
 
 
 def _outputs(found: dict[str, Any]) -> RenderableType:
