@@ -84,6 +84,9 @@ def run(app: typer.Typer, words: Sequence[str], program: str, stacks: Sequence[s
         code = verbs(args=words, prog_name=program, standalone_mode=False, obj=words)
         return code if isinstance(code, int) else Exit.GOOD
     except SystemExit as ended:
+        # Rich and Typer end so where nobody reads on, as in `hyperpod types | head -1`.
+        if isinstance(ended.__context__, BrokenPipeError):
+            return Exit.GOOD
         return ended.code if isinstance(ended.code, int) else Exit.FAILED
     except typer.TyperException as refused:
         verb = " ".join([program, *verb_of(words, verbs)[0]])

@@ -106,6 +106,17 @@ def test_no_state_of_the_streams_is_a_traceback(how: str, said: str, code: Exit)
     assert said in done.stdout
 
 
+@each(("explain", "types --json"))
+def test_who_reads_only_the_first_line_gets_no_failure(words: str) -> None:
+    program = [sys.executable, "-m", "operations", *words.split()]
+    with subprocess.Popen(program, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as verb:
+        assert verb.stdout
+        assert verb.stderr
+        verb.stdout.close()
+        said = verb.stderr.read()
+    assert (verb.returncode, said) == (Exit.GOOD, "")
+
+
 def test_characters_that_a_stream_lacks_are_written_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="ascii"))
