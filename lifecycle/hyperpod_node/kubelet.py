@@ -13,6 +13,7 @@ import ssl
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Any, Dict, List, Mapping, Optional
 from urllib.parse import quote
 
@@ -26,6 +27,8 @@ _USER = "system:node:"
 # Names and labels of as many nodes as HyperPod allows in a cluster, and more.
 _MOST_BYTES = 64 << 20
 _NAMES_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+# Where the API server takes events of what has no namespace, and the characters that it takes of one.
+_EVENTS, _LONGEST_MESSAGE = "default", 1024
 _MERGE = "application/merge-patch+json"
 
 
@@ -53,6 +56,23 @@ class Api:
     def patch_node(self, name: str, change: Mapping[str, Any]) -> None:
         """Merge a change into the node's object."""
         self._ask("PATCH", f"/api/v1/nodes/{quote(name)}", change, _MERGE)
+
+    def warn(self, node: str, reason: str, message: str, now: float) -> None:
+        """Make an event of the node, which Kubernetes keeps for an hour. ``now``: seconds since 1970."""
+        time = datetime.fromtimestamp(now, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        event = {
+            "metadata": {"generateName": f"{node}.", "namespace": _EVENTS},
+            # By this uid `kubectl describe node` finds what kubelets themselves say of a node.
+            "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
+            "type": "Warning",
+            "reason": reason,
+            "message": message[:_LONGEST_MESSAGE],
+            "source": {"component": "hyperpod-health", "host": node},
+            "firstTimestamp": time,
+            "lastTimestamp": time,
+            "count": 1,
+        }
+        self._ask("POST", f"/api/v1/namespaces/{_EVENTS}/events", event)
 
     def nodes(self, label: str) -> List[Dict[str, Any]]:
         """The metadata of every node that has the label."""

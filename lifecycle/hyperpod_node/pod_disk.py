@@ -114,7 +114,7 @@ def _place(node: Node, services: Sequence[Service], limits_changed: bool) -> str
         host.poll(f"{DATA_VOLUME} was not mounted", lambda: DATA_VOLUME in host.mounts(), node.timeout("data-volume"))
     except StepError as error:
         _apply(node, services, limits_changed)
-        raise Skip(f"{error}: {stay}") from None
+        raise StepError(f"{error}: {stay}") from None
     mounts = host.mounts()
     pending = [(unit, folder) for unit, folder in services if folder not in mounts]
     busy = [path for path in mounts if path.startswith(f"{services[-1][1]}/")]
@@ -125,7 +125,7 @@ def _place(node: Node, services: Sequence[Service], limits_changed: bool) -> str
         return f"{names} are on {DATA_VOLUME}"
     if _on_instance_store(host, mounts[DATA_VOLUME][0]):
         _apply(node, services, limits_changed)
-        raise Skip(f"{DATA_VOLUME} is instance store: {stay}")
+        raise StepError(f"{DATA_VOLUME} is instance store: {stay}")
     running = _running(node, services)
     try:
         for unit in reversed(running):

@@ -11,6 +11,7 @@ from typing import Any
 from hyperpod_node import kubelet
 from hyperpod_node.errors import StepError
 from hyperpod_node.health import kubernetes
+from hyperpod_node.health.model import Finding, bad
 from hyperpod_node.host import Host
 from hyperpod_node.settings import Settings
 
@@ -50,8 +51,12 @@ def bad_nodes(run: Run) -> str:
         nodes[one].boot("second")
         nodes[one].apply("replace", "cordoned")
         nodes[one].apply("replace", "cordoned: UnschedulablePendingReplacement has not helped")
-        nodes[one].apply("replace", "uncordoned: all is well again", wrong={})
+        nodes[one].apply("replace", "uncordoned: all is well again", wrong={}, set_up=bad("pod-disk: not mounted"))
         left = nodes[one].node()
+        require(left["metadata"]["labels"].get(kubernetes.SETUP) == kubernetes.INCOMPLETE, f"{one} has no label")
+        told = [event for event in run.kubectl.list("events") if event["reason"] == "SetupIncomplete"]
+        said = {(event["involvedObject"]["name"], event["message"]) for event in told}
+        require(said == {(one, "pod-disk: not mounted")}, f"the events of an incomplete set-up are {said}")
         require(not left["spec"].get("unschedulable"), f"{one} is still cordoned")
         require(kubernetes.REASON not in left["metadata"].get("annotations", {}), f"{one} still has our annotation")
     return f"{one} cordoned and labelled itself, {other} was only reported"
@@ -105,7 +110,9 @@ class _Node:
         """Its object."""
         return self.api.node(self._name)
 
-    def apply(self, policy: str, expected: str, wrong: dict[str, str] | None = None) -> None:
+    def apply(
+        self, policy: str, expected: str, wrong: dict[str, str] | None = None, set_up: Finding | None = None
+    ) -> None:
         """Do what the checks' program does with what it found."""
         wrong = _WRONG if wrong is None else wrong
         group, said = group_of(self._run.config, self.node()), ""
@@ -115,7 +122,9 @@ class _Node:
             nonlocal said
             try:
                 devices = bool(group.type.accelerator)
-                said = kubernetes.apply(self._host, taints, wrong, not wrong, policy, {}, devices=devices)
+                said = kubernetes.apply(
+                    self._host, taints, wrong, not wrong, policy, {}, devices=devices, set_up=set_up
+                )
             except StepError as error:
                 said = str(error)
             return said.startswith(expected) or "has been modified" not in said

@@ -54,6 +54,7 @@ class Kubernetes:
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     pods: list[dict[str, Any]] = field(default_factory=list)
     changes: list[dict[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
     others_act: Any = None
 
     def add(self, name: str, **more: Any) -> None:
@@ -77,6 +78,9 @@ class Kubernetes:
             return 200, {"items": [{"metadata": one["metadata"]} for one in self.nodes.values()]}
         if (method, path, query) == ("GET", "/api/v1/pods", {"fieldSelector": [f"spec.nodeName={self.me}"]}):
             return 200, {"items": self.pods}
+        if (method, path) == ("POST", "/api/v1/namespaces/default/events"):
+            self.events.append(body)
+            return 201, body
         if path != f"/api/v1/nodes/{self.me}":
             return 403, {"message": f"{path} is forbidden: node {self.me} is not allowed to"}
         return (200, self.own) if method == "GET" else self._patch(body)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hyperpod_node import kubelet
 from hyperpod_node.health import run as health
-from hyperpod_node.health.kubernetes import BOOT, BOOT_ID
+from hyperpod_node.health.kubernetes import BOOT, BOOT_ID, SETUP
 from hyperpod_node.host import Result
 
 from tests.lifecycle.fake_kubernetes import KUBECONFIG, STATUS, TOKEN, Kubernetes, serve
@@ -228,6 +228,41 @@ def test_a_node_that_a_reboot_has_helped_is_as_if_nothing_had_been(host: FakeHos
     put(host, "/dev/nvidia3")
     assert [once(host), once(host)] == ["uncordoned: all is well again", "nothing to do"]
     assert kubernetes.own["metadata"]["annotations"] == {}
+
+
+def test_a_node_says_what_its_boot_left_undone_and_stays_in_service(host: FakeHost, kubernetes: Kubernetes) -> None:
+    def booted(result: str, detail: str = "", *warnings: str) -> None:
+        step = {"name": "pod-disk", "result": result, "detail": detail, "warnings": warnings}
+        done = {"name": "scratch", "result": "skipped", "detail": "no instance store", "warnings": []}
+        put(host, "/var/log/hyperpod/summary.json", json.dumps({"steps": [done, step]}))
+
+    metadata = kubernetes.own["metadata"]
+    assert once(host) == "nothing to do"
+    assert kubernetes.changes == []
+    booted("failed", "/opt/sagemaker is instance store: containerd and kubelet stay on the root volume")
+    # Told once.
+    assert [once(host), once(host)] == ["nothing to do", "nothing to do"]
+    assert metadata["labels"][SETUP] == "incomplete"
+    said = "pod-disk: /opt/sagemaker is instance store: containerd and kubelet stay on the root volume"
+    assert metadata["annotations"][SETUP] == said
+    (event,) = kubernetes.events
+    assert (event["reason"], event["message"], event["involvedObject"]["name"]) == ("SetupIncomplete", said, ME)
+    assert event["firstTimestamp"] == "2026-09-21T14:30:00Z"
+    assert kubernetes.own["spec"] == {}
+    # For `hyperpod health` and the alert HealthCheckFailing.
+    assert json.loads(host.text(health.RESULTS))["checks"]["setup"] == {"status": "bad", "detail": said}
+    assert host.text(health.REASON) == ""
+    # Somebody has made room for it, and it is bad for another reason in the same run.
+    booted("degraded", "moved", "slow")
+    lose_a_gpu(host)
+    assert once(host) == "cordoned"
+    assert metadata["annotations"][SETUP] == "pod-disk: slow"
+    assert len(kubernetes.events) == 2
+    put(host, "/dev/nvidia3")
+    booted("ok")
+    assert once(host) == "uncordoned: all is well again"
+    assert (metadata["labels"][SETUP], metadata["annotations"]) == ("complete", {})
+    assert len(kubernetes.events) == 2
 
 
 def test_a_node_without_a_credential_or_with_a_wrong_one_says_so_and_files_what_it_found(

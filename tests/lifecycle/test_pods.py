@@ -40,7 +40,7 @@ def test_nothing_goes_to_instance_store_which_a_reboot_may_empty(host: FakeHost)
     # As lsblk shows it: the logical volume, which has no model, and its disks.
     host.commands["lsblk"] = lambda h, args, stdin: Result(0, "\nAmazon EC2 NVMe Instance Storage\n" * 2)
     host.active |= {"containerd", "kubelet"}
-    with pytest.raises(Skip, match="/opt/sagemaker is instance store"):
+    with pytest.raises(StepError, match="/opt/sagemaker is instance store"):
         pod_disk.run(host.node())
     assert not host.path("/opt/sagemaker/kubelet").exists()
     assert "LimitMEMLOCK=infinity" in host.text("/etc/systemd/system/containerd.service.d/90-hyperpod.conf")
@@ -111,7 +111,7 @@ def test_without_a_data_volume_both_stay_on_the_root_volume_and_never_go_to_inst
     mount(node, "/opt/dlami/nvme")
     node.commands |= {"systemctl": mount_systemctl}
     with pytest.raises(
-        Skip, match=r"/opt/sagemaker was not mounted within 60 s: containerd and kubelet stay on the root"
+        StepError, match=r"/opt/sagemaker was not mounted within 60 s: containerd and kubelet stay on the root"
     ):
         pod_disk.run(node.node())
     assert not node.path("/opt/dlami/nvme/kubelet").exists()

@@ -21,10 +21,13 @@ CHECKS: Dict[str, Check] = {
     "disk": system.disks,
     "clock": system.time,
     "metadata": system.role,
+    "setup": system.setup,
     "affinity": devices.affinity,
     "pcie": gpu.pcie,
     "dcgm": gpu.dcgm,
 }
+# What no drain, reboot or replacement mends, and jobs can live with.
+_ONLY_REPORTED = ("setup",)
 # Seconds for all of them. Slurm kills its HealthCheckProgram after 60 (slurm.conf(5)).
 LIMIT = 45.0
 
@@ -78,5 +81,6 @@ def _one(subject: Subject, name: str, check: Check, done: Dict[str, Result], ski
 
 
 def wrong(results: List[Result]) -> Mapping[str, str]:
-    """What is bad, by check."""
-    return {one.check: one.finding.detail for one in results if one.finding.status == "bad"}
+    """What is bad and takes the node out, by check."""
+    bad = [one for one in results if one.finding.status == "bad" and one.check not in _ONLY_REPORTED]
+    return {one.check: one.finding.detail for one in bad}

@@ -1,5 +1,8 @@
 """What Kubernetes is told about a node that is bad: the node cordons itself, by its kubelet's credential.
 
+And about one whose lifecycle scripts left something undone, such as containerd's data on the root volume: a label says
+that, an annotation and an event what. It stays in service.
+
 * A kubelet may change its own node alone, and there its labels outside of Kubernetes' own, annotations and
   ``unschedulable``, but no taint (Kubernetes, "Admission Control in Kubernetes": NodeRestriction).
 * What is cordoned here has an annotation with the reason, and is uncordoned here when it is well again.
@@ -21,6 +24,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 from .. import kubelet
 from ..host import Host
 from . import xid
+from .model import UNKNOWN, Finding
 from .policy import LONGEST_REASON, SHARE
 
 _LABELS = "sagemaker.amazonaws.com"
@@ -30,6 +34,8 @@ ORDERS = {"reboot": "UnschedulablePendingReboot", "replace": "UnschedulablePendi
 HYPERPODS = (*ORDERS.values(), "Unschedulable")
 # Our annotations: why the node was taken out, and which of the orders it was given.
 REASON, ORDERED = "hyperpod-health/reason", "hyperpod-health/ordered"
+# The label has one of the two words, the annotation what is missing.
+SETUP, COMPLETE, INCOMPLETE = "hyperpod-health/setup", "complete", "incomplete"
 # And the boot in which that was.
 BOOT, BOOT_ID = "hyperpod-health/boot", "/proc/sys/kernel/random/boot_id"
 # Taints of Kubernetes' own follow from conditions, and from the cordon itself.
@@ -44,8 +50,10 @@ class Standing:
     def __init__(self, node: Mapping[str, Any], boot: str) -> None:
         metadata, spec = node["metadata"], node.get("spec", {})
         self.name, self.version = str(metadata["name"]), str(metadata["resourceVersion"])
-        self.status = str((metadata.get("labels") or {}).get(STATUS, ""))
+        labels = metadata.get("labels") or {}
+        self.status = str(labels.get(STATUS, ""))
         self.annotations: Dict[str, str] = metadata.get("annotations") or {}
+        self.setup = (labels.get(SETUP), self.annotations.get(SETUP))
         self.cordoned = bool(spec.get("unschedulable"))
         self.taints = [str(taint["key"]) for taint in spec.get("taints") or []]
         self.ours = REASON in self.annotations
@@ -60,14 +68,18 @@ def apply(
     policy: str,
     memory: Dict[str, Any],
     devices: bool,
+    set_up: Optional[Finding] = None,
 ) -> str:
     """Do what the policy says, and return it in a few words. Raises StepError where Kubernetes refuses.
 
     ``taints``: the keys that the node's group has by configuration; ``wrong``: reasons by check; ``well``: nothing is
-    wrong, and everything that was has been found well; ``devices``: whether the node has accelerators.
+    wrong, and everything that was has been found well; ``devices``: whether the node has accelerators; ``set_up``: the
+    finding of the check setup.
     """
     api = kubelet.connect(host)
     node = Standing(api.node(api.own_name()), _boot(host))
+    if set_up and set_up.status != UNKNOWN:
+        node = _tell(api, node, set_up.detail, host.wall())
     if node.status in HYPERPODS:
         return f"left to HyperPod: {node.status}"
     strange = [key for key in node.taints if not key.startswith(_OWN_TAINTS) and key not in taints]
@@ -88,6 +100,18 @@ def apply(
     if policy == "report":
         return "only reported, by policy"
     return _take_out(api, node, wrong, policy, devices)
+
+
+def _tell(api: kubelet.Api, node: Standing, missing: str, now: float) -> Standing:
+    """Label the node by whether its set-up is complete, and say once what is missing."""
+    state = (INCOMPLETE, missing) if missing else (COMPLETE, None)
+    if node.setup == state:
+        return node
+    if missing:
+        api.warn(node.name, "SetupIncomplete", missing, now)
+    metadata = {"resourceVersion": node.version, "labels": {SETUP: state[0]}, "annotations": {SETUP: state[1]}}
+    api.patch_node(node.name, {"metadata": metadata})
+    return Standing(api.node(node.name), node.boot)
 
 
 def _boot(host: Host) -> str:

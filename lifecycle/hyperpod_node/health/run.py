@@ -50,7 +50,10 @@ def once(host: Host) -> List[checks.Result]:
             done = policy.apply(host, node, wrong, well, what, memory)
         elif not on_slurm:
             group = subject.group
-            done = kubernetes.apply(host, group.taints, wrong, well, what, memory, devices=bool(group.accelerators))
+            set_up = next((one.finding for one in results if one.check == "setup"), None)
+            done = kubernetes.apply(
+                host, group.taints, wrong, well, what, memory, devices=bool(group.accelerators), set_up=set_up
+            )
     except StepError as error:
         done = str(error)
     memory["wrong"] = sorted(wrong) or ([] if well else memory.get("wrong", []))

@@ -7,7 +7,7 @@ from typing import List, Optional, Tuple
 
 from .. import clock, metadata, pod_disk, pod_metadata, scratch
 from ..errors import StepError
-from .model import Finding, Subject, bad, ok, unknown
+from .model import Finding, Subject, bad, load, ok, unknown
 
 # Seconds in which a file system has to answer (a client of Lustre waits for ever by default).
 LUSTRE_SECONDS = 5.0
@@ -76,3 +76,15 @@ def role(subject: Subject) -> Finding:
     """Instance metadata, which gives the node's role, is kept from users (Slurm) or pods (EKS)."""
     why = metadata.opened(subject.host) if subject.mount else pod_metadata.opened(subject.host)
     return bad(why) if why else ok()
+
+
+def setup(subject: Subject) -> Optional[Finding]:
+    """On EKS: every lifecycle step did its work at the last boot (hyperpod-validate asks that on Slurm)."""
+    if subject.mount:
+        return None
+    steps = load(subject.host, f"{subject.host.settings.log_folder}/summary.json").get("steps")
+    if steps is None:
+        return unknown("the lifecycle scripts have not ended")
+    lacking = [step for step in steps if step["result"] not in ("ok", "skipped")]
+    said = "; ".join(f"{step['name']}: {', '.join(step['warnings']) or step['detail']}" for step in lacking)
+    return bad(said) if lacking else ok()
