@@ -6,13 +6,14 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
+from hyperpod_node.health.kubernetes import COMPLETE, INCOMPLETE, SETUP
 
 from components.catalogue.accelerators import EFA_RESOURCE
 from components.config import InstanceGroup
@@ -189,12 +190,26 @@ class Validation:
             enough = kind.efa != "yes" or efa == kind.efa_interfaces
             hint = "the device plugins: kubectl get daemonsets --all-namespaces"
             yield _check(f"Kubernetes sees {node.name}", ready and number == wanted and enough, detail, hint)
+            yield from self._set_up(node, item["metadata"])
         # Nodes of an own node group have names of another form (assumption eks-node-names).
         known = {node.instance_id for node in self._nodes}
         for name in sorted(str(one["metadata"]["name"]) for one in listed):
             if name.startswith(_NODE_PREFIX) and name.removeprefix(_NODE_PREFIX) not in known:
                 hint = f"where it stays NotReady, its pods stay with it: kubectl delete node {name}"
                 yield _check(f"Kubernetes node {name}", False, "HyperPod has no such instance", hint)
+
+    def _set_up(self, node: Node, metadata: Mapping[str, Any]) -> Iterator[Check]:
+        """What the node says of its own boot, unless all is well (hyperpod_node/health/kubernetes.py)."""
+        state, stack = (metadata.get("labels") or {}).get(SETUP), self._target.stack
+        name = f"set-up of {node.name}"
+        if state == INCOMPLETE:
+            missing = (metadata.get("annotations") or {}).get(SETUP, "")
+            probe = f"hyperpod assumptions {stack} --id eks-data-volume; " if "pod-disk" in missing else ""
+            hint = f"docs/health.md#set-up; hyperpod replace {stack} {node.name} runs the scripts again"
+            yield _check(name, False, missing, probe + hint)
+        elif state != COMPLETE:
+            detail, hint = "the node has not labelled itself", f"hyperpod health {stack} says why"
+            yield Check(name=name, result="UNKNOWN", detail=detail, hint=hint)
 
     def in_pods(self) -> Iterator[Check]:
         """Pods write to /fsx and see every device. Only a job can check that; it takes all devices of its nodes."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hyperpod_node.health.kubernetes import SETUP
 
 from components.names import CLUSTER_ID_TAG
 from operations.aws import Aws
@@ -218,13 +219,15 @@ def test_a_forbidden_query_is_unknown_and_the_rest_continues(
     assert code == Exit.FAILED
 
 
-def kubernetes_node(name: str, ready: str, gpus: int, efa: int) -> dict[str, Any]:
-    """One of kubectl's nodes."""
+def kubernetes_node(name: str, ready: str, gpus: int, efa: int, setup: str = "complete") -> dict[str, Any]:
+    """One of kubectl's nodes. ``setup``: its label, or what is missing."""
+    labels = {SETUP: "complete" if setup == "complete" else "incomplete"} if setup else {}
     status = {
         "conditions": [{"type": "Ready", "status": ready}],
         "allocatable": {"nvidia.com/gpu": str(gpus), "vpc.amazonaws.com/efa": str(efa)},
     }
-    return {"metadata": {"name": name}, "spec": {}, "status": status}
+    metadata = {"name": name, "labels": labels, "annotations": {SETUP: setup} if setup else {}}
+    return {"metadata": metadata, "spec": {}, "status": status}
 
 
 @pytest.mark.parametrize(
@@ -242,6 +245,20 @@ def test_kubernetes_must_see_every_device_and_interface(
     assert (worker.name, worker.result) == ("Kubernetes sees workers-1", result)
     assert worker.detail == f"{state}, {gpus} of 8 accelerators, {efa} EFA interfaces"
     assert (other.name, other.result) == ("Kubernetes sees workers-2", "PASS")
+
+
+def test_a_node_whose_boot_left_something_undone_fails_with_what_and_with_what_to_do(
+    aws: StubbedAws, kubernetes: Callable[..., FakeKubernetes]
+) -> None:
+    missing = "pod-disk: /opt/sagemaker is instance store: containerd and kubelet stay on the root volume"
+    there = ((1, missing), (2, ""))
+    kubernetes(nodes=[kubernetes_node(f"hyperpod-i-workers{one}", "True", 8, 32, setup) for one, setup in there])
+    with_nodes_of_eks(aws)
+    _, undone, _, silent = Validation(stack(aws, "eks-gpu")).kubernetes()
+    assert (undone.name, undone.result, undone.detail) == ("set-up of workers-1", "FAIL", missing)
+    assert "assumptions eks-gpu --id eks-data-volume; " in undone.hint
+    assert "hyperpod replace eks-gpu workers-1" in undone.hint
+    assert (silent.result, silent.hint) == ("UNKNOWN", "hyperpod health eks-gpu says why")
 
 
 def test_a_kubernetes_node_without_an_instance_is_named(
