@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -110,16 +110,29 @@ def _batch(target: Target, operation: str, nodes: Sequence[Node]) -> list[str]:
     if not 1 <= len(nodes) <= _MOST_NODES:
         raise bad_input(f"{len(nodes)} nodes at once", f"1 to {_MOST_NODES}")
     call = getattr(target.aws.client("sagemaker"), operation)
-    answer = call(ClusterName=target.cluster_name, NodeIds=[node.instance_id for node in nodes])
-    names = {node.instance_id: node.name for node in nodes}
-    refused = [
-        f"{names.get(f['NodeId'], f['NodeId'])}: {f['ErrorCode']}: {f['Message']}" for f in answer.get("Failed", [])
-    ]
-    accepted = [str(one) for one in answer.get("Successful", [])]
+    answer = call(ClusterName=target.cluster_name, **request_ids(nodes))
+    names = {node.request_id: node.name for node in nodes}
+    refused = [f"{names.get(one, one)}: {failed['ErrorCode']}: {failed['Message']}" for one, failed in failures(answer)]
+    accepted = [str(one) for key in ("Successful", "SuccessfulNodeLogicalIds") for one in answer.get(key, [])]
     if refused:
         done = f"; accepted: {', '.join(accepted)}" if accepted else ""
         raise Failure(f"SageMaker refused {'; '.join(refused)}{done}", f"hyperpod nodes {target.stack}")
     return accepted
+
+
+def request_ids(nodes: Sequence[Node]) -> dict[str, list[str]]:
+    """What names these nodes in SageMaker's requests for several: instances, and nodes that have none yet."""
+    ids = {
+        "NodeIds": [node.instance_id for node in nodes if node.instance_id],
+        "NodeLogicalIds": [node.logical_id for node in nodes if not node.instance_id],
+    }
+    return {key: some for key, some in ids.items() if some}
+
+
+def failures(answer: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each node that such a request was refused for, by what named it there."""
+    for failed in [*answer.get("Failed", []), *answer.get("FailedNodeLogicalIds", [])]:
+        yield failed.get("NodeId") or failed["NodeLogicalId"], failed
 
 
 def check_groups(target: Target, groups: Sequence[str]) -> None:

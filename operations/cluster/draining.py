@@ -118,6 +118,8 @@ def drain(
     target: Target, nodes: Sequence[Node], batch: Sequence[Node], say: Say, *, reason: str, patience: float, hint: str
 ) -> Callable[[Sequence[Node]], None]:
     """Drain by the stack's scheduler. Returns what gives those of the nodes back that were not out before."""
+    if not batch:
+        return lambda back: None
     if target.on_eks:
         cordoned = drain_kubernetes(target, batch, say, patience=patience, hint=hint)
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """One node. ``name`` is its group with a number, oldest first, so it shifts when a node is replaced.
+    """One node. ``name`` is its group with a number, oldest first, so it shifts when a node is replaced; without an
+    instance it is the ``logical_id``, which AWS gives a node from the request to the end.
 
     ``state`` is Slurm's or Kubernetes's word for it; ``status`` is SageMaker's: Running, Pending, Failure,
     ShuttingDown, SystemUpdating, DeepHealthCheckInProgress.
@@ -25,3 +26,9 @@ class Node:
     image: str = ""
     state: str = ""
     reason: str = ""
+    logical_id: str = ""
+
+    @property
+    def request_id(self) -> str:
+        """What requests to AWS take for it."""
+        return self.instance_id or self.logical_id

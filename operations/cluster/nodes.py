@@ -19,28 +19,41 @@ if TYPE_CHECKING:
     from stack.jobs.kubernetes_api import KubernetesApi
 
 
-def list_nodes(target: Target) -> list[Node]:
-    """Every node, by group in the configuration's order. Raises Failure where there is no cluster."""
+def list_nodes(target: Target, *, to_come: bool = False) -> list[Node]:
+    """Every node, by group in the configuration's order. Raises Failure where there is no cluster.
+
+    ``to_come``: with continuous provisioning those, too, that have no instance yet (SageMaker API Reference,
+    ListClusterNodes, IncludeNodeLogicalIds).
+    """
     _ = target.cluster  # raises a clear error if there is none
-    found = list(
-        target.aws.pages("sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", ClusterName=target.cluster_name)
-    )
+    asked: dict[str, Any] = {"ClusterName": target.cluster_name}
+    if to_come and target.config.settings.node_provisioning == "Continuous":
+        asked["IncludeNodeLogicalIds"] = True
+    found = list(target.aws.pages("sagemaker", "list_cluster_nodes", "ClusterNodeSummaries", **asked))
     roles = {group.name: group.role for group in target.config.instance_groups}
     order = {name: place for place, name in enumerate(roles)}
-    found.sort(key=lambda one: (order.get(one["InstanceGroupName"], 99), str(one["LaunchTime"]), one["InstanceId"]))
+    found.sort(
+        key=lambda one: (
+            order.get(one["InstanceGroupName"], 99),
+            not one.get("InstanceId"),
+            str(one.get("LaunchTime")),
+            one.get("InstanceId") or one["NodeLogicalId"],
+        )
+    )
     numbers: dict[str, int] = {}
     nodes = []
     for one in found:
         group = one["InstanceGroupName"]
         numbers[group] = numbers.get(group, 0) + 1
-        nodes.append(_node(one, f"{group}-{numbers[group]}", roles.get(group, "worker")))
+        name = f"{group}-{numbers[group]}" if one.get("InstanceId") else one["NodeLogicalId"]
+        nodes.append(_node(one, name, roles.get(group, "worker")))
     return nodes
 
 
 def awaited(target: Target, nodes: Sequence[Node]) -> dict[str, int]:
     """How many nodes of each group have no instance yet: with continuous provisioning they come as AWS has them, and
-    are not listed before (SageMaker API Reference, ListClusterNodes, IncludeNodeLogicalIds)."""
-    there = Counter(node.group for node in nodes)
+    are not listed before, but for ``to_come``."""
+    there = Counter(node.group for node in nodes if node.instance_id)
     wanted = {one["InstanceGroupName"]: int(one.get("TargetCount", 0)) for one in target.cluster["InstanceGroups"]}
     return {name: count - there[name] for name, count in wanted.items() if count > there[name]}
 
@@ -53,7 +66,8 @@ def _node(summary: Mapping[str, Any], name: str, role: str) -> Node:
         name=name,
         group=summary["InstanceGroupName"],
         role=role,
-        instance_id=summary["InstanceId"],
+        instance_id=summary.get("InstanceId", ""),
+        logical_id=summary.get("NodeLogicalId", ""),
         instance_type=summary["InstanceType"],
         status=summary["InstanceStatus"]["Status"],
         message=summary["InstanceStatus"].get("Message", ""),
@@ -88,7 +102,7 @@ def several(nodes: Sequence[Node], where: Sequence[str]) -> list[Node]:
 def own_names(node: Node) -> tuple[str, ...]:
     """What AWS calls it. Of these a replacement gets a new instance id, and keeps with Slurm the others (SageMaker
     Developer Guide, "Manually replace or reboot a node using Slurm")."""
-    return tuple(filter(None, (node.instance_id, node.hostname, node.ip)))
+    return tuple(filter(None, (node.request_id, node.hostname, node.ip)))
 
 
 def head(nodes: Sequence[Node]) -> Node:

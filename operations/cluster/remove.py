@@ -16,6 +16,7 @@ from stack.failures import Failure, bad_input
 from ..target import Target
 from . import nodes as cluster_nodes
 from . import scale
+from .changes import failures, request_ids
 from .draining import named
 from .node import Node
 from .scale import Scaling
@@ -23,7 +24,8 @@ from .scale import Scaling
 # slurmctld's reason for a node that this verb has taken out.
 REASON = "hyperpod remove"
 # The same page: at most 99 instances in a request. NodeIds takes more by the API's model, and Support decides about it.
-_MOST_NODES = 99
+# With a NodeLogicalId among them it takes 50 of both (SageMaker API Reference, BatchDeleteClusterNodes).
+_MOST_NODES, _MOST_MIXED = 99, 50
 _AGAIN_SECONDS, _GONE_SECONDS = 15.0, 1800.0
 
 
@@ -39,13 +41,14 @@ def chosen(target: Target, nodes: Sequence[Node], names: Sequence[str], *, yes: 
     """The workers of these names, each once. Raises Failure for what is no worker, for more than 99, and for a group
     whose count in the configuration is not yet the cluster's. With ``yes`` only instance ids are taken."""
     alone = [node for node in nodes if node.group not in names]
-    wanted = list({node.instance_id: node for node in (cluster_nodes.find(alone, name) for name in names)}.values())
+    wanted = list({node.request_id: node for node in (cluster_nodes.find(alone, name) for name in names)}.values())
     if heads := [f"{node.name} is the {node.role}" for node in wanted if node.role != "worker"]:
         raise bad_input(f"only workers can be removed: {', '.join(heads)}", "name nodes of a worker group")
-    if len(wanted) > _MOST_NODES:
-        raise bad_input(f"{len(wanted)} nodes at once", f"1 to {_MOST_NODES}; hyperpod scale takes any number")
-    if yes and (ambiguous := [node for node in wanted if node.instance_id not in names]):
-        ids = " ".join(node.instance_id for node in ambiguous)
+    most = _MOST_NODES if all(node.instance_id for node in wanted) else _MOST_MIXED
+    if len(wanted) > most:
+        raise bad_input(f"{len(wanted)} nodes at once", f"1 to {most}; hyperpod scale takes any number")
+    if yes and (ambiguous := [node for node in wanted if node.request_id not in names]):
+        ids = " ".join(node.request_id for node in ambiguous)
         raise bad_input(f"{named(ambiguous)} can be other instances after a replacement", f"with --yes, give {ids}")
     counts = {group.name: group.count for group in target.config.worker_groups}
     for group in target.cluster["InstanceGroups"]:
@@ -70,18 +73,25 @@ def shrunk(target: Target, wanted: Sequence[Node]) -> list[Scaling]:
 
 def delete(target: Target, wanted: Sequence[Node]) -> Removed:
     """Ask SageMaker to terminate them. Raises ClientError where it refuses all."""
-    ids = {node.instance_id: node for node in wanted}
+    ids = {node.request_id: node for node in wanted}
     answer = target.aws.client("sagemaker").batch_delete_cluster_nodes(
-        ClusterName=target.cluster_name, NodeIds=list(ids)
+        ClusterName=target.cluster_name, **request_ids(wanted)
     )
-    refused = {ids[one["NodeId"]].name: f"{one['Code']}: {one['Message']}" for one in answer.get("Failed", [])}
+    refused = {ids[one].name: f"{failed['Code']}: {failed['Message']}" for one, failed in failures(answer)}
     return Removed([node for node in wanted if node.name not in refused], refused)
 
 
 def wait(target: Target, gone: Sequence[Node], say: Callable[[str], None]) -> None:
     """Until SageMaker lists none of them. Raises Failure after half an hour."""
-    ids, end = {node.instance_id for node in gone}, time.monotonic() + _GONE_SECONDS
-    while left := [node for node in cluster_nodes.list_nodes(target) if node.instance_id in ids]:
+    ids, end = {node.request_id for node in gone}, time.monotonic() + _GONE_SECONDS
+
+    def there() -> list[Node]:
+        # A node that had no instance may get one before it goes.
+        return [
+            one for one in cluster_nodes.list_nodes(target, to_come=True) if ids & {one.instance_id, one.logical_id}
+        ]
+
+    while left := there():
         if time.monotonic() >= end:
             raise Failure(f"{named(left)} did not go within {_GONE_SECONDS / 60:.0f} minutes", "hyperpod nodes STACK")
         say(f"{len(gone) - len(left)} of {len(gone)} nodes are gone; waiting for {named(left)} ...")

@@ -59,12 +59,12 @@ def _change(
     as_json: bool,
 ) -> None:
     chosen = target.load(stack)
-    nodes = cluster_nodes.list_nodes(chosen)
+    nodes = cluster_nodes.list_nodes(chosen, to_come=True)
     # Elsewhere a group's name means its first node. That is too easy to misunderstand here.
     wanted = cluster_nodes.find([node for node in nodes if node.group != name], name)
-    if yes and name != wanted.instance_id:
+    if yes and name != wanted.request_id:
         # The replacement has this name too: run twice, the command would replace a healthy node.
-        raise bad_input(f"{name} can be another instance after a replacement", f"with --yes, give {wanted.instance_id}")
+        raise bad_input(f"{name} can be another instance after a replacement", f"with --yes, give {wanted.request_id}")
     plan = changes.plan(chosen, verb, nodes, [wanted])
     show(plan)
     console.confirm(f"{verb.capitalize()} {wanted.name} ({', '.join(cluster_nodes.own_names(wanted))})?", yes=yes)

@@ -55,7 +55,7 @@ def nodes_command(
 
 def _show(stack: str, no_state: bool, as_json: bool) -> None:
     chosen = target.load(stack)
-    found = cluster_nodes.list_nodes(chosen)
+    found = cluster_nodes.list_nodes(chosen, to_come=True)
     if not no_state and found:
         try:
             found = cluster_nodes.with_states(chosen, found)

@@ -43,7 +43,7 @@ def remove_command(
       hyperpod remove slurm-gpu i-0123456789abcdef0 --now --yes
     """
     chosen = target.load(stack)
-    nodes = cluster_nodes.list_nodes(chosen)
+    nodes = cluster_nodes.list_nodes(chosen, to_come=True)
     wanted = remove.chosen(chosen, nodes, node, yes=yes)
     sizes = remove.shrunk(chosen, wanted)
     plan = changes.plan(chosen, "remove", nodes, wanted)
@@ -66,7 +66,8 @@ def remove_command(
 
             hint = "a longer --timeout, or --now: the jobs end with their nodes"
             patience = -1.0 if now else timeout
-            take_back = draining.drain(chosen, nodes, wanted, say, reason=remove.REASON, patience=patience, hint=hint)
+            there = [one for one in wanted if one.instance_id]
+            take_back = draining.drain(chosen, nodes, there, say, reason=remove.REASON, patience=patience, hint=hint)
             engine.configure({key: value for size in sizes for key, value in size.values.items()})
             try:
                 done = remove.delete(chosen, wanted)
@@ -84,7 +85,7 @@ def remove_command(
         console.note(f"SageMaker still wants more nodes in {', '.join(again)}: hyperpod deploy {stack}", "yellow")
     if as_json:
         counts = {size.group: size.after for size in sizes}
-        removed = [one.instance_id for one in done.accepted]
+        removed = [one.request_id for one in done.accepted]
         console.emit({"removed": removed, "refused": done.refused, "counts": counts, "jobs": plan.jobs})
     else:
         for name, why in done.refused.items():

@@ -209,6 +209,14 @@ def node(group: str, number: int, status: str = "Running", message: str = "") ->
     }
 
 
+LOGICAL = "df268d19-f035-4f28-9b80-b956b92ae21e"
+# A node that has no instance yet: it is in the list with IncludeNodeLogicalIds (SageMaker API Reference,
+# ClusterNodeSummary).
+TO_COME = {
+    **{key: value for key, value in node("workers", 9, "Pending").items() if key != "PrivateDnsHostname"},
+    "InstanceId": "",
+    "NodeLogicalId": LOGICAL,
+}
 NODES = (node("controller", 1), node("workers", 1), node("workers", 2))
 
 

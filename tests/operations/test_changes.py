@@ -16,7 +16,9 @@ from operations.cluster import changes, nodes, sessions
 from operations.cluster.node import Node
 from stack.failures import Exit, Failure
 from tests.operations.aws import (
+    LOGICAL,
     NODES,
+    TO_COME,
     FakeKubernetes,
     StubbedAws,
     command,
@@ -62,6 +64,24 @@ def test_the_jobs_on_a_node_are_named_before_it_goes(
     assert "/fsx stays" in err
     assert "accepted" in out
     aws.assert_all_asked()
+
+
+@pytest.mark.parametrize("verb", ["replace", "reboot"])
+def test_a_node_without_an_instance_is_named_by_its_logical_id(
+    verb: str, aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_nodes(aws, *NODES, TO_COME)
+    answer = {"SuccessfulNodeLogicalIds": [LOGICAL]}
+    aws.answer("sagemaker", f"batch_{verb}_cluster_nodes", answer, NodeLogicalIds=[LOGICAL], NodeIds=None)
+    with_nodes(aws, *NODES, TO_COME)
+    failed = {"NodeLogicalId": LOGICAL, "ErrorCode": "InvalidInstanceStatus", "Message": "it is being made"}
+    aws.answer("sagemaker", f"batch_{verb}_cluster_nodes", {"FailedNodeLogicalIds": [failed]})
+    on(aws)
+    code, found = run_json(capsys, verb, LOGICAL, "-s", "dev", "--yes")
+    assert (code, found["accepted"], found["jobs"]) == (Exit.GOOD, [LOGICAL], [])
+    code, _, err = run(capsys, verb, LOGICAL, "-s", "dev", "--yes")
+    assert code == Exit.FAILED
+    assert f"{LOGICAL}: InvalidInstanceStatus: it is being made" in err
 
 
 def test_the_jobs_are_listed_though_slurm_does_not_know_each_node(aws: StubbedAws, on: On, plugin: Path) -> None:

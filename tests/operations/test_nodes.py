@@ -13,7 +13,9 @@ from operations.cluster import nodes
 from stack.failures import Exit, Failure
 from tests.operations.aws import (
     CLUSTER_ID,
+    LOGICAL,
     NODES,
+    TO_COME,
     FakeKubernetes,
     StubbedAws,
     cluster,
@@ -132,15 +134,19 @@ def test_nodes_are_listed_even_where_slurm_cannot_be_asked(
     assert "allow this principal ssm:StartSession" in err
 
 
-def test_nodes_that_are_still_to_come_are_counted(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:
-    # SageMaker API Reference, ListClusterNodes: without IncludeNodeLogicalIds only nodes that have an instance.
+def test_nodes_that_are_still_to_come_are_counted_and_listed_by_their_logical_ids(
+    aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
+) -> None:
     groups = (("controller", "ml.m5.2xlarge", 1), ("workers", "ml.g5.16xlarge", 16))
     aws.answer("sagemaker", "describe_cluster", cluster(groups=groups))
-    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [*NODES]})
+    listed = {"ClusterNodeSummaries": [NODES[0], TO_COME, *NODES[1:]]}
+    aws.answer("sagemaker", "list_cluster_nodes", listed, IncludeNodeLogicalIds=True)
     on(aws)
     code, out, _ = run(capsys, "nodes", "dev", "--no-state")
     assert code == Exit.GOOD
     assert "nodes of workers that have no instance yet: 14 " in out
+    names = [line.split()[0] for line in out.splitlines()[2:6]]
+    assert names == ["controller-1", "workers-1", "workers-2", LOGICAL]
 
 
 def test_without_states_no_session_is_opened(aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,9 @@ from operations.cluster import draining, remove
 from operations.cluster import nodes as cluster_nodes
 from stack.failures import Exit, Failure
 from tests.operations.aws import (
+    LOGICAL,
     NODES,
+    TO_COME,
     FakeKubernetes,
     StubbedAws,
     cluster,
@@ -36,7 +38,7 @@ FAILED = {"NodeId": "i-workers2", "Code": "NodeIdInUse", "Message": "The node is
 
 @pytest.fixture
 def slurm(monkeypatch: pytest.MonkeyPatch, aws: StubbedAws, on: Callable[[Aws], None]) -> Slurm:
-    with_nodes(aws)
+    with_nodes(aws, *NODES, TO_COME)
     on(aws)
     monkeypatch.setattr(remove, "_AGAIN_SECONDS", 0.0)
     return answering(monkeypatch)
@@ -70,6 +72,20 @@ def test_named_workers_are_drained_then_deleted_and_the_count_follows(
     assert slurm.did == ["squeue", f"NodeName={TWO} {DRAIN}", "squeue", "squeue"], "and it is not resumed"
     assert engine.did == ["configure {'hyperpod:workers[0].count': '1'}"]
     assert "Removed workers-2. Pulumi.dev.yaml has workers 1." in out
+    aws.assert_all_asked()
+
+
+def test_a_node_without_an_instance_is_removed_by_its_logical_id_and_nothing_is_drained(
+    slurm: Slurm, engine: Planning, aws: StubbedAws, capsys: pytest.CaptureFixture[str]
+) -> None:
+    aws.answer("sagemaker", "batch_delete_cluster_nodes", {"SuccessfulNodeLogicalIds": [LOGICAL]}, NodeIds=None)
+    # It has got an instance meanwhile.
+    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [{**TO_COME, "InstanceId": "i-new"}]})
+    aws.answer("sagemaker", "list_cluster_nodes", {"ClusterNodeSummaries": [*NODES[:2]]})
+    aws.answer("sagemaker", "describe_cluster", cluster(groups=GROUPS))
+    code, found = run_json(capsys, "remove", "dev", LOGICAL, "--yes")
+    assert (code, found["removed"], found["counts"]) == (Exit.GOOD, [LOGICAL], {"workers": 1})
+    assert slurm.did == []
     aws.assert_all_asked()
 
 
