@@ -44,12 +44,19 @@ def _differences(path: str, old: Any, new: Any) -> Iterator[tuple[str, tuple[str
         for key in sorted({*old, *new} - {*_SILENT}):
             yield from _differences(f"{path}.{key}", old.get(key), new.get(key))
     elif isinstance(old, list) and isinstance(new, list):
-        for index in range(max(len(old), len(new))):
-            yield from _differences(
-                f"{path}[{index}]", old[index] if index < len(old) else None, new[index] if index < len(new) else None
-            )
+        before, after = _keyed(old), _keyed(new)
+        for key in before | after:
+            yield from _differences(f"{path}[{key}]", before.get(key), after.get(key))
     else:
         yield path, (_text(old), _text(new))
+
+
+def _keyed(items: list[Any]) -> dict[Any, Any]:
+    """Instance groups by their names, as UpdateCluster reads them, and everything else by its place."""
+    return {
+        one.get("instanceGroupName", place) if isinstance(one, Mapping) else place: one
+        for place, one in enumerate(items)
+    }
 
 
 def _parsed(value: Any) -> Any:

@@ -40,7 +40,6 @@ from .kinds import after_update, find_kind
 from .policies import check_policies
 from .provisioning import arrive, awaited, failed_scripts, note, short_of
 from .quotas import check_quota
-from .replacement import differing
 from .tags import check_tags
 from .watching import as_aws
 
@@ -130,7 +129,8 @@ class Account(Books):
         with calling(self, self.caller, "create", kind.token, inputs) as tag:
             resource_id, outputs = kind.create(self, inputs)
             tag(outputs)
-        live = Live(kind.token, name, resource_id, inputs, {**inputs, **outputs}, ready_at, at, references=named)
+        known = kind.described(inputs)
+        live = Live(kind.token, name, resource_id, known, {**known, **outputs}, ready_at, at, references=named)
         self.live[kind.token, resource_id] = live
         return resource_id, live.outputs
 
@@ -155,8 +155,9 @@ class Account(Books):
         with calling(self, self.caller, "update", kind.token, inputs, live) as tag:
             computed = _as_refusals(lambda: kind.update(self, live, inputs))
             tag(live.outputs)
-        live.outputs = {**after_update(live.outputs, live.inputs, inputs), **computed}
-        live.inputs, live.references = dict(inputs), named
+        known = kind.described(inputs)
+        live.outputs = {**after_update(live.outputs, live.inputs, known), **computed}
+        live.inputs, live.references = known, named
         # A resource that changes in place existed before this deployment's clock began.
         live.ready_at = min(live.ready_at, at)
         return live.outputs
@@ -164,6 +165,12 @@ class Account(Books):
     def read(self, type_token: str, resource_id: str) -> dict[str, Any]:
         """The outputs of a resource. Raises Refused if it does not exist."""
         return dict(self._existing(type_token, resource_id).outputs)
+
+    def refreshed(self, type_token: str, resource_id: str, known: Mapping[str, Any]) -> dict[str, Any]:
+        """What a refresh makes of inputs: what AWS has, in the order that is known where only the order differs."""
+        kind, live = _kind(type_token), self._existing(type_token, resource_id)
+        differing = kind.differing(known, live.inputs)
+        return {key: value if key in differing else known.get(key) for key, value in live.inputs.items()}
 
     def delete(self, type_token: str, resource_id: str) -> None:
         """Delete a resource. Raises Refused if something still uses it.
@@ -192,8 +199,9 @@ class Account(Books):
 
     def diff(self, type_token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[set[str], set[str]]:
         """Which inputs differ, and which of them replace the resource."""
-        changed = differing(old, new)
-        return changed, _kind(type_token).replaces(old, new) if changed else set()
+        kind = _kind(type_token)
+        changed = kind.differing(old, new)
+        return changed, kind.replaces(old, new) if changed else set()
 
     def awaited(self) -> list[str]:
         """What AWS tells of instances that its clusters are in service without."""

@@ -21,7 +21,8 @@ class Kind:
 
     ``fixed``: the inputs whose change replaces the resource, as paths for ``replacement.replacing``; None for types of
     pulumi-aws, whose rows are in ``replacement.csv``. Without ``update``, only tags change in place. ``check`` returns
-    what the provider itself refuses, even in a preview, without calling AWS.
+    what the provider itself refuses, even in a preview, without calling AWS. ``unordered`` names the inputs whose lists
+    AWS may return in another order (``insertionOrder`` is false in CloudFormation's registry).
     """
 
     token: str
@@ -30,6 +31,23 @@ class Kind:
     update: Change | None = None
     fixed: frozenset[str] | None = None
     check: Check = lambda inputs: ()
+    unordered: frozenset[str] = frozenset()
+
+    def differing(self, old: Inputs, new: Inputs) -> set[str]:
+        """The inputs that differ. Another order alone is no difference (pulumi/pulumi-aws-native, pull request 3083, in
+        its releases since 1.73.0)."""
+        return {
+            key
+            for key in differing(old, new)
+            if key not in self.unordered or _sorted(old.get(key)) != _sorted(new.get(key))
+        }
+
+    def described(self, inputs: Inputs) -> dict[str, Any]:
+        """The inputs as AWS returns them: always in another order, where it may choose one."""
+        return {
+            key: value[::-1] if key in self.unordered and isinstance(value, list) else value
+            for key, value in inputs.items()
+        }
 
     def replaces(self, old: Inputs, new: Inputs) -> set[str]:
         """The inputs whose change replaces the resource. Raises LookupError if the table does not say."""
@@ -42,6 +60,12 @@ class Kind:
             )
         assert row is not None, "a type without a row knows nothing"
         return replacing(row.replaces, old, new)
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return sorted((_sorted(one) for one in value), key=repr) if isinstance(value, list) else value
 
 
 def after_update(outputs: Inputs, old: Inputs, new: Inputs) -> dict[str, Any]:

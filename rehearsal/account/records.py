@@ -9,7 +9,7 @@ from typing import Any
 from .books import Books, Inputs, Live, Refused
 from .ec2 import lacks_rule_to_itself
 from .kinds import Check, Kind, register
-from .schemas import check_shape, check_valid, replacing_properties, to_cloudformation
+from .schemas import check_shape, check_valid, replacing_properties, to_cloudformation, unordered_properties
 from .updates import check_lustre, check_openzfs, check_openzfs_update
 
 Outputs = Callable[["Books", Inputs], tuple[str, dict[str, Any]]]
@@ -44,13 +44,13 @@ def record(
         on_update(account, live, inputs)
         return {}
 
-    fixed = _create_only(cfn_type) if token.startswith("aws-native:") else None
-    return Kind(token=token, create=create, delete=on_delete, update=update, fixed=fixed, check=check)
+    fixed = _lower(replacing_properties(cfn_type)) if token.startswith("aws-native:") else None
+    free = _lower(unordered_properties(cfn_type)) if token.startswith("aws-native:") else frozenset()
+    return Kind(token=token, create=create, delete=on_delete, update=update, fixed=fixed, check=check, unordered=free)
 
 
-def _create_only(cfn_type: str) -> frozenset[str]:
-    paths = (path.split("/") for path in replacing_properties(cfn_type))
-    return frozenset("/".join(name[0].lower() + name[1:] for name in path) for path in paths)
+def _lower(properties: frozenset[str]) -> frozenset[str]:
+    return frozenset("/".join(name[0].lower() + name[1:] for name in path.split("/")) for path in properties)
 
 
 def _tag_list(inputs: Inputs) -> list[dict[str, str]]:

@@ -57,6 +57,14 @@ def replacing_properties(cfn_type: str) -> frozenset[str]:
     return frozenset("/".join(path) for path in paths)
 
 
+def unordered_properties(cfn_type: str) -> frozenset[str]:
+    """Properties that are lists without an order."""
+    root = schema(cfn_type)
+    return frozenset(
+        name for name, node in root["properties"].items() if _resolved(root, node).get("insertionOrder") is False
+    )
+
+
 def check_valid(cfn_type: str, properties: Mapping[str, Any]) -> None:
     """Raise Refused with every violation of the schema."""
     faults = [_sentence(error) for error in _validator(cfn_type).iter_errors(properties)]

@@ -102,10 +102,13 @@ def refresh(state: State, account: Account) -> dict[str, Operation]:
         if live is None:
             del state[key]
             found[resource.urn] = "delete"
-        elif resource.unsure or comparable(resource.inputs) != comparable(live.inputs):
-            if comparable(resource.inputs) != comparable(live.inputs):
-                found[resource.urn] = "update"
-            resource.inputs, resource.outputs = dict(live.inputs), dict(live.outputs)
+            continue
+        inputs = account.refreshed(resource.type, resource.id, resource.inputs)
+        changed = comparable(resource.inputs) != comparable(inputs)
+        if changed:
+            found[resource.urn] = "update"
+        if resource.unsure or changed:
+            resource.inputs, resource.outputs = inputs, dict(live.outputs)
             resource.unsure = resource.half_made = False
     return found
 

@@ -150,8 +150,8 @@ class EmbeddedProvider(provider_pb2_grpc.ResourceProviderServicer):
             outputs = self.account.read(token, request.id)
         except Refused:
             return provider_pb2.ReadResponse()
-        live = self.account.live[token, request.id].inputs
         known = self._deserialize(request.inputs)
+        live = self.account.refreshed(token, request.id, known)
         old = self._deserialize(request.properties)
         inputs = state_of(request.inputs, known, live)
         for key in known.keys() - live.keys():

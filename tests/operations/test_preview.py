@@ -43,6 +43,15 @@ def test_inputs_are_told_by_path_from_what_to_what() -> None:
     }
 
 
+def test_instance_groups_are_compared_by_name_in_whatever_order_they_come() -> None:
+    workers, system = ({"instanceGroupName": name, "instanceCount": 2} for name in ("workers", "system"))
+    assert changed({"instanceGroups": [workers, system]}, {"instanceGroups": [system, workers]}) == {}
+    assert changed({"instanceGroups": [workers, system]}, {"instanceGroups": [{**system, "instanceCount": 3}]}) == {
+        "instanceGroups[system].instanceCount": ("2", "3"),
+        "instanceGroups[workers]": ('{"instanceGroupName": "workers", "instanceCount": 2}', "none"),
+    }
+
+
 def test_a_policy_is_compared_by_what_it_says() -> None:
     old = json.dumps({"Statement": [{"Action": ["s3:GetObject"], "Effect": "Allow"}]})
     new = json.dumps({"Statement": [{"Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject"]}]})

@@ -12,9 +12,10 @@ import pytest
 from pulumi.runtime import rpc
 from pulumi.runtime.proto import provider_pb2, resource_pb2, resource_pb2_grpc, status_pb2
 
-from rehearsal.account import Account
+from rehearsal.account import Account, Live
 from rehearsal.engines import protocol
 from rehearsal.engines.provider import EmbeddedProvider
+from stack.state import HYPERPOD_CLUSTER
 
 LOGS = "aws:cloudwatch/logGroup:LogGroup"
 ROLE = "aws:iam/role:Role"
@@ -127,6 +128,24 @@ def test_a_refresh_of_what_nobody_touched_answers_what_the_engine_has_already(aw
     created = ask(aws, "Create", LOGS, "refreshed", properties=inputs)
     read = ask(aws, "Read", LOGS, id=created.id, inputs=inputs, properties=created.properties)
     assert (read.id, read.inputs, read.properties) == (created.id, inputs, created.properties)
+
+
+def test_groups_that_aws_returns_in_another_order_are_no_difference(account: Account, tmp_path: Path) -> None:
+    """As SageMaker does (hashicorp/terraform-provider-awscc, issues 3025 and 3110)."""
+    groups = [{"instanceGroupName": name, "instanceCount": 2} for name in ("workers", "system")]
+    native, known = EmbeddedProvider(account, "aws-native", tmp_path), {"instanceGroups": groups}
+    made = {"instanceGroups": groups[::-1]}
+    account.live[HYPERPOD_CLUSTER, "arn"] = Live(HYPERPOD_CLUSTER, "cluster", "arn", made, made)
+    read = ask(native, "Read", HYPERPOD_CLUSTER, id="arn", inputs=known, properties=made)
+    assert (values(read.inputs), values(read.properties)) == (known, made)
+    assert not ask(native, "Diff", HYPERPOD_CLUSTER, id="arn", old_inputs=made, news=known).diffs
+    made["instanceGroups"] = [groups[1], {**groups[0], "instanceCount": 3}]
+    read = ask(native, "Read", HYPERPOD_CLUSTER, id="arn", inputs=known, properties=made)
+    assert values(read.inputs) == made
+    assert list(ask(native, "Diff", HYPERPOD_CLUSTER, id="arn", old_inputs=read.inputs, news=known).diffs) == [
+        "instanceGroups"
+    ]
+    del account.live[HYPERPOD_CLUSTER, "arn"]
 
 
 def test_a_refresh_sees_what_somebody_changed_and_what_is_gone(aws: EmbeddedProvider) -> None:

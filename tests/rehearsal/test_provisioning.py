@@ -64,10 +64,10 @@ def test_nodes_on_eks_whose_scripts_fail_are_made_again_and_again() -> None:
     with another("eks-gpu", "lifecycle") as (account, made):
         assert account.read(HYPERPOD_CLUSTER, made)["clusterStatus"] == "InService"
         said = account.awaited()
-        assert [re.findall(r"without (\d) of \1 instances of \w+", one) for one in said] == [["2"], ["3"]]
+        assert [re.findall(r"without (\d) of \1 instances of \w+", one) for one in said] == [["3"], ["2"]]
         assert all("Lifecycle scripts did not run successfully" in one for one in said)
         (first,) = account.failed_scripts()
-        assert first.startswith(f"probe ({HYPERPOD_CLUSTER}): nodes of workers, system failed: ")
+        assert first.startswith(f"probe ({HYPERPOD_CLUSTER}): nodes of system, workers failed: ")
     with another("dev", "capacity") as (account, _):
         assert account.failed_scripts() == []
 
