@@ -17,7 +17,7 @@ _REFUSAL = "only dynamically provisioned pvc can be resized"
 
 def file_system_grows(run: Run) -> str:
     """The API server accepts every change of growing the file system, and claims stay bound."""
-    changes = [step.manifest for step in run.grown if step.manifest]
+    changes = [_as_made(run, step.manifest) for step in run.grown if step.manifest]
     require(changes, "growing the file system changes nothing in the cluster")
     try:
         run.kubectl.apply(changes)
@@ -30,6 +30,18 @@ def file_system_grows(run: Run) -> str:
         _refuses_a_larger_claim(run, namespace)
     sizes = {str(one["spec"]["capacity"]["storage"]) for one in changes if one["kind"] == "PersistentVolume"}
     return f"{_names(changes)} say {', '.join(sorted(sizes))}; the claims are bound as they were made"
+
+
+def _as_made(run: Run, change: Manifest) -> Manifest:
+    """The change of the file system that the stack has. The plan has that of an account of its own, whose ids differ
+    where another engine has deployed the stack; a volume's source cannot change."""
+    if change["kind"] != "PersistentVolume":
+        return change
+    name = change["metadata"]["name"]
+    live = run.kubectl.get("persistentvolume", name)
+    if live is None:
+        raise CheckFailed(f"there is no PersistentVolume {name}")
+    return {**change, "spec": {**change["spec"], "csi": live["spec"]["csi"]}}
 
 
 def _bound(run: Run, namespace: str) -> bool:

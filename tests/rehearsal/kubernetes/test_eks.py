@@ -17,7 +17,7 @@ from rich.console import Console
 
 from components.config import Config, parse
 from rehearsal.checks import CheckFailed
-from rehearsal.kubernetes import placement
+from rehearsal.kubernetes import growth, placement
 from rehearsal.kubernetes.binaries import find_all, missing
 from rehearsal.kubernetes.charts import Charts
 from rehearsal.kubernetes.container import available
@@ -224,6 +224,19 @@ def test_a_living_claim_moves_to_another_volume_once_its_pods_have_ended(run: Ru
     run.kubectl.delete([before])
     assert bound_to("team-team")
     run.kubectl.delete([moved, after])
+
+
+def test_the_file_system_that_grows_is_the_one_that_was_deployed(run: Run, stack: Declared, declared: Plan) -> None:
+    """The real engine has an account of its own, and so a file system with another id."""
+    stack.deployer.apply(stack.plan.before_nodes)
+    other = {"driver": "fsx.csi.aws.com", "volumeHandle": "fs-0123456789abcdef0"}
+    grown = tuple(
+        replace(step, manifest={**step.manifest, "spec": {**step.manifest["spec"], "csi": other}})
+        if step.manifest and step.manifest["kind"] == "PersistentVolume"
+        else step
+        for step in declared.grown
+    )
+    assert "fsx-root" in growth.file_system_grows(replace(run, grown=grown))
 
 
 def test_what_is_left_over_is_found(run: Run) -> None:
