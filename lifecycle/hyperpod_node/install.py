@@ -50,6 +50,7 @@ SCRIPTS = {
     "slurm/end-job.sh": "hyperpod-end-job",
     "slurm/job-metrics.sh": "hyperpod-job-metrics",
     "slurm/import-image.sh": "hyperpod-import-image",
+    "slurm/check-image.sh": "hyperpod-check-image",
 }
 # The interpreter that runs these steps: one named "python3" may be another in a user's environment. Nothing of the
 # caller's environment or working folder is imported (-I), and nothing is written beside the modules (-B). Slurm's

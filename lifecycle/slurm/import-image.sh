@@ -26,7 +26,10 @@ if [[ $image =~ ^([0-9]+\.dkr\.ecr\.([a-z0-9-]+)\.[a-z.]+)# ]]; then
   echo "machine ${BASH_REMATCH[1]} login AWS password \$(/opt/hyperpod/bin/hyperpod-credentials ecr ${BASH_REMATCH[2]})" \
     >"$ENROOT_CONFIG_PATH/.credentials"
 fi
-srun --nodes=1 --ntasks=1 --job-name=import-image --mpi=none enroot import --output "$partial" "docker://$image" || exit
+# shellcheck disable=SC2016 # the worker's shell expands them
+srun --nodes=1 --ntasks=1 --job-name=import-image --mpi=none bash -c '
+  enroot import --output "$1" "$2" && /opt/hyperpod/bin/hyperpod-check-image "$1" "$0"' \
+  "$file" "$partial" "docker://$image" || exit
 # A link replaces nothing that another import has put there meanwhile.
 ln -- "$partial" "$file" || exit 1
 echo "$file $(sha256sum "$file" | cut -d' ' -f1)"

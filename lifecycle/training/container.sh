@@ -14,6 +14,9 @@ if [[ -n ${CONTAINER_IMAGE-} ]]; then
     echo "$CONTAINER_IMAGE cannot be read; hyperpod-import-image IMAGE $CONTAINER_IMAGE makes it" >&2
     exit 1
   fi
+  if [[ $CONTAINER_IMAGE == *.sqsh && -x /opt/hyperpod/bin/hyperpod-check-image ]]; then
+    /opt/hyperpod/bin/hyperpod-check-image "$CONTAINER_IMAGE"
+  fi
   here=${HERE:-$SLURM_SUBMIT_DIR}
   # shellcheck disable=SC2034
   container=("--container-image=$CONTAINER_IMAGE" "--container-workdir=$here"

@@ -1,4 +1,4 @@
-"""hyperpod-import-image: any name of an image, one file for all nodes, and no password in any."""
+"""hyperpod-import-image: any name of an image, one file for all nodes, and no password in any; what it warns of."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,3 +74,63 @@ def test_an_import_that_fails_leaves_nothing(tmp_path: Path) -> None:
     done, file = import_image(tmp_path, "ubuntu", 'echo half > "${@: -2:1}"; exit 3')
     assert done.returncode == 3
     assert list(file.parent.iterdir()) == []
+
+
+COMPAT = "usr/local/cuda-12.8/compat/libcuda.so.570.86.10"
+PLUGIN, NCCL = "opt/amazon/ofi-nccl/lib/libnccl-net.so", "usr/lib/python3/nvidia_nccl_cu12-2.28.9.dist-info"
+
+
+def checked(folder: Path, *paths: str, plugin: str = "1.21.1", efa: bool = True, driver: bool = True) -> str:
+    """What hyperpod-check-image says of an image with these paths, on a node with or without EFA and a driver."""
+    (folder / "efa").mkdir()
+    if efa:
+        (folder / "efa/rdmap0s6").touch()
+    if driver:
+        # NVIDIA's open kernel module, 570.
+        text = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.133.20  Release Build\n"
+        (folder / "driver").write_text(text)
+    lists = "\n".join(f"squashfs-root/{path}" for path in paths)
+    (folder / "unsquashfs").write_text(
+        f"#!/bin/bash\nif [[ $1 == -l ]]; then echo '{lists}'; exit {int(not paths)}; fi\n"
+        f"[[ $3 == {PLUGIN} ]] && printf 'x\\0Initializing aws-ofi-nccl {plugin}\\0'\n"
+    )
+    (folder / "unsquashfs").chmod(0o755)
+    done = subprocess.run(
+        ["bash", str(ROOT / "lifecycle/slurm/check-image.sh"), "/fsx/it.sqsh.part-1", "/fsx/it.sqsh"],
+        env={
+            "PATH": f"{folder}:{os.environ['PATH']}",
+            "HYPERPOD_NVIDIA": str(folder / "driver"),
+            "HYPERPOD_EFA": str(folder / "efa"),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == ""
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("paths", "how", "said"),
+    [
+        ([PLUGIN, NCCL], {}, []),
+        ([PLUGIN, NCCL], {"plugin": "1.20.0"}, []),
+        # NVIDIA's own images keep it where no program finds it by itself.
+        ([PLUGIN, COMPAT.replace("compat/", "compat/lib.real/")], {}, []),
+        ([COMPAT, COMPAT.replace("570.86.10", "1"), PLUGIN], {}, ["(cuda-compat, 570.86.10)", "driver (570.133.20)"]),
+        (["bin/bash"], {}, ["has no aws-ofi-nccl", "./efa_installer.sh --yes"]),
+        (["bin/bash"], {"efa": False}, []),
+        ([PLUGIN, NCCL], {"plugin": "1.17.2"}, ["NCCL 2.28.9 with aws-ofi-nccl 1.17.2", "1.20.0 or newer"]),
+        ([PLUGIN, "usr/lib/libnccl.so.2.28.9"], {"plugin": "1.9.2"}, ["with aws-ofi-nccl 1.9.2"]),
+        ([PLUGIN, "usr/lib/libnccl.so.2.27.7"], {"plugin": "1.17.2"}, []),
+        ([COMPAT], {"driver": False}, []),
+        ([], {}, ["/fsx/it.sqsh was not checked"]),
+    ],
+)
+def test_an_image_that_nccl_fails_in_is_warned_of_with_the_fix(
+    tmp_path: Path, paths: list[str], how: dict[str, Any], said: list[str]
+) -> None:
+    found = checked(tmp_path, *paths, **how)
+    assert bool(found) == bool(said), found
+    assert all(part in found for part in said), found
+    assert found.count("WARNING: /fsx/it.sqsh ") == (1 if paths and said else 0)

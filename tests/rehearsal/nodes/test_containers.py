@@ -112,8 +112,13 @@ def run(host: Host, options: str, command: str) -> list[str]:
 
 def an_image_is_imported_once(host: Host) -> None:
     output(host, "mkdir -p /fsx/images; chown ubuntu /fsx/images")
-    command = f"cd /fsx; /opt/hyperpod/bin/hyperpod-import-image nvcr.io/nvidia/pytorch@sha256:1 {IMAGE}"
-    assert output(host, command, user="ubuntu").startswith(f"{IMAGE} ")
+    output(host, "echo 570.133.20 > /fsx/images/driver")
+    importer = "HYPERPOD_NVIDIA=/fsx/images/driver /opt/hyperpod/bin/hyperpod-import-image"
+    command = f"cd /fsx; {importer} nvcr.io/nvidia/pytorch@sha256:1 {IMAGE}"
+    done = host.run(command, user="ubuntu")
+    assert done.stdout.startswith(f"{IMAGE} "), done.stderr
+    # The worker looked into it, which is no real image.
+    assert f"{IMAGE} was not checked" in done.stderr
     # On the worker's own disk, in the user's folder.
     assert output(host, f"cat {IMAGE}") == "docker://nvcr.io#nvidia/pytorch:sha256:1 of /scratch/enroot/1000/data\n"
     assert host.run(command, user="ubuntu").returncode == 1
