@@ -7,7 +7,7 @@ from typing import Any
 
 from components.catalogue.accelerators import CATALOGUE
 from components.catalogue.regions import REGIONS
-from components.config.keys import keys
+from components.config.keys import Key, keys
 from components.documents import load
 from stack import advice, command_line
 from stack.jobs.specs import JOBS
@@ -26,6 +26,7 @@ _VALUES = {
     "NODE|GROUP": "nodes",
     "leave_out": "nodes",
     "KEY|CODE|TEXT": "keys",
+    "KEY=VALUE": "settings",
     "JOB": "jobs",
     "TYPE": "types",
     "TEXT": "types",
@@ -45,20 +46,34 @@ def described() -> dict[str, Any]:
     tree["params"] = [*tree["params"], _STACK]
     schema = load((ROOT / "Pulumi.yaml").read_text())["config"]
     every = [one for top in keys(schema) for one in (top, *top.below())]
+    types_there = [(row.name, _told(row)) for row in CATALOGUE.values() if row.hyperpod]
+    regions = [(name, "") for name, one in REGIONS.items() if one.hyperpod]
+    zones = [(zone, name) for name, one in REGIONS.items() if one.hyperpod for zone in one.zone_ids]
+    many = {"availabilityZoneId": zones, "controllerInstanceType": types_there}
     return {
         "tree": tree,
         "words": {
             "keys": [
-                *((one.path, one.meaning.partition(". ")[0]) for one in every),
+                *((one.path, _sentence(one)) for one in every),
                 *((one.code, one.title) for one in advice.known()),
             ],
             "jobs": [(name, one.title) for name, one in JOBS.items()],
-            "types": [(row.name, _told(row)) for row in CATALOGUE.values() if row.hyperpod],
-            "regions": [(name, "") for name, one in REGIONS.items() if one.hyperpod],
-            "zones": [(zone, name) for name, one in REGIONS.items() if one.hyperpod for zone in one.zone_ids],
+            "settings": [
+                (f"{one.path}={word}", meaning)
+                for one in every
+                if "." not in one.path
+                for word, meaning in many.get(one.path) or [(each, _sentence(one)) for each in one.choices or ("",)]
+            ],
+            "types": types_there,
+            "regions": regions,
+            "zones": zones,
             "assumptions": [(row.id, row.claim) for row in register()],
         },
     }
+
+
+def _sentence(key: Key) -> str:
+    return key.meaning.partition(". ")[0]
 
 
 def _told(row: Any) -> str:

@@ -27,6 +27,8 @@ ROOT = Path(__file__).parent.parent
 FOLDER = ".operations"
 # Seconds that a Tab waits for AWS, and for which it takes what AWS said last.
 PATIENCE, LASTING = 4.0, 120.0
+# The variable for the key whose value is typed, as in --config KEY=VALUE.
+_KEY = "_HYPERPOD_COMPLETE_KEY"
 # What the file is made from.
 _SOURCES = ("*/commands/*.py", "*/*.py", "stack/known/*.yaml", "components/*/*.py", "components/*/*.csv", "Pulumi.yaml")
 # Words that can come next, each with its meaning or nothing.
@@ -36,8 +38,21 @@ Offer: TypeAlias = list[tuple[str, str]]
 def main() -> int:
     """Answer the shell, whose environment variables say what is typed. Says nothing of what fails: it is no command."""
     with suppress(Exception):
+        _take_apart()
         command(_kept())(prog_name="hyperpod", standalone_mode=False)
     return 0
+
+
+def _take_apart() -> None:
+    """Keep the KEY= before the word to be completed apart from the line: bash cuts KEY=VALUE into three words."""
+    *line, last = os.environ.get("COMP_WORDS", "").split("\n")[: int(os.environ.get("COMP_CWORD") or 0) + 1]
+    line, last = ([*line, last], "") if last == "=" else (line, last)
+    option = line[-2:-1] if line[-2:-1] and line[-2].startswith("-") else []
+    cut = line[-1:] == ["="]
+    os.environ[_KEY] = f"{line[-2]}=" if cut and not option else ""
+    if cut:
+        line = [*line[:-2], *option, last]
+        os.environ |= {"COMP_WORDS": "\n".join(line), "COMP_CWORD": str(len(line) - 1)}
 
 
 def _kept() -> Mapping[str, Any]:
@@ -149,6 +164,12 @@ def _offered(what: str, words: Mapping[str, Offer], stack: str, incomplete: str)
             for word, meaning in words[what]
             if incomplete.startswith(word.rpartition(".")[0])
         ]
+    if what == "settings":
+        # Keys, until the word is that of one key alone.
+        cut = os.environ.get(_KEY, "")
+        fitting = [(word, meaning) for word, meaning in words[what] if word.startswith(cut + incomplete)]
+        known = {f"{word.partition('=')[0]}=": meaning for word, meaning in fitting}
+        return [*known.items()] if len(known) > 1 else [(word.removeprefix(cut), meaning) for word, meaning in fitting]
     without = "ml." if what == "types" and not "ml.".startswith(incomplete[:3]) else ""
     return [(word.removeprefix(without), meaning) for word, meaning in words[what]]
 

@@ -20,6 +20,7 @@ _SIMPLE = {bool: "true or false", int: "whole number", str: "text", dict: "names
 class Key:
     """A key by its path, such as fsx.storageGiB. ``values`` is empty where it only holds others, its ``parts``.
 
+    ``choices`` are its values where these are few words.
     ``change`` says what a change of it does to a deployed stack, ``kind`` of which kind that is (``Change``).
     """
 
@@ -29,6 +30,7 @@ class Key:
     meaning: str
     change: str
     kind: str
+    choices: tuple[str, ...] = ()
     parts: tuple[Key, ...] = ()
 
     @property
@@ -65,8 +67,17 @@ def _key(path: str, field: FieldInfo, meaning: str, default: Any) -> Key:
         meaning=" ".join(meaning.split()),
         change=str(change or ""),
         kind=change.kind if change else "",
+        choices=() if parts else _choices(field.annotation),
         parts=tuple(parts),
     )
+
+
+def _choices(annotation: Any) -> tuple[str, ...]:
+    if annotation is bool:
+        return "true", "false"
+    if get_origin(annotation) is Literal:
+        return tuple(map(str, get_args(annotation)))
+    return next(filter(None, map(_choices, get_args(annotation))), ()) if NoneType in get_args(annotation) else ()
 
 
 def _default(field: FieldInfo, default: Any) -> str:
@@ -83,7 +94,7 @@ def _values(annotation: Any, metadata: list[Any]) -> str:
     if origin is Annotated:
         return _values(arguments[0], [*metadata, *arguments[1:]])
     if origin is Literal:
-        *others, last = map(str, arguments)
+        *others, last = _choices(annotation)
         return f"{', '.join(others)} or {last}" if others else last
     if origin is tuple:
         return f"list of: {_values(arguments[0], [])}"

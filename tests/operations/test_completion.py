@@ -46,7 +46,7 @@ def tab(
 
     def press(line: str, shell: str = "bash") -> list[str]:
         monkeypatch.setenv("_HYPERPOD_COMPLETE", f"complete_{shell}")
-        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_WORDS", line.replace(" ", "\n"))
         monkeypatch.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
         monkeypatch.setenv("_TYPER_COMPLETE_ARGS", line)
         monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
@@ -87,6 +87,16 @@ STACKS = stack_names(ROOT)
         ("hyperpod rehearse d", ["deployment", "drill", "dev"]),
         ("hyperpod rehearse dev --en", ["--engine"]),
         ("hyperpod rehearse dev --engine ", ["embedded", "pulumi"]),
+        ("hyperpod cost dev --config observability.", [""]),
+        ("hyperpod cost dev --config kubernetesA", ["kubernetesApiCidrs="]),
+        ("hyperpod cost dev --config orch", ["orchestrator=slurm", "orchestrator=eks"]),
+        ("hyperpod cost dev --config s", ["security=", "size=", "slurm=", "sshPublicKey="]),
+        ("hyperpod cost dev --config size = l", ["large"]),
+        ("hyperpod cost dev --config protect =", ["true", "false"]),
+        ("hyperpod deploy dev --rehearse -c availabilityZoneId = usw2-az1", ["usw2-az1"]),
+        ("hyperpod rehearse dev --config size = m", ["medium"]),
+        ("hyperpod rehearse dev --then size = m", ["medium"]),
+        ("hyperpod cost --stack = slurm-g", ["slurm-gpu"]),
         ("hyperpod rehearse nodes s", ["slurm-gpu", "slurm-trainium"]),
     )
 )
@@ -96,9 +106,18 @@ def test_a_word_is_completed_by_what_can_come_next(
     assert sorted(tab(line)) == sorted(expected)
 
 
-@each((("zsh", '"fsx.efa":"'), ("fish", "fsx.efa\t")))
-def test_every_shell_is_answered_with_the_meaning(shell: str, said: str, tab: Callable[..., list[str]]) -> None:
-    assert said in "\n".join(tab("hyperpod explain fsx.ef", shell))
+@each(
+    (
+        ("zsh", "explain fsx.ef", '"fsx.efa":"'),
+        ("fish", "explain fsx.ef", "fsx.efa\t"),
+        ("zsh", "cost dev --config size=l", '"size=large":"'),
+        ("fish", "cost dev --config size=l", "size=large\t"),
+    )
+)
+def test_every_shell_is_answered_with_the_meaning(
+    shell: str, line: str, said: str, tab: Callable[..., list[str]]
+) -> None:
+    assert said in "\n".join(tab(f"hyperpod {line}", shell))
 
 
 def test_a_variable_names_the_stack(tab: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +189,7 @@ def test_a_tab_imports_neither_the_sdks_nor_the_verbs(tmp_path: Path) -> None:
         "print({'pulumi', 'boto3', 'requests', 'operations.cli', 'components'} & {*sys.modules})"
     )
     (tmp_path / "completion.json").write_text(json.dumps({"state": completion.state(), **described()}))
-    told = {"_HYPERPOD_COMPLETE": "complete_bash", "COMP_WORDS": "hyperpod explain fsx.ef", "COMP_CWORD": "2"}
+    told = {"_HYPERPOD_COMPLETE": "complete_bash", "COMP_WORDS": "hyperpod\nexplain\nfsx.ef", "COMP_CWORD": "2"}
     words = [sys.executable, "-c", script, str(tmp_path)]
     done = subprocess.run(words, cwd=ROOT, env={**os.environ, **told}, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["fsx.efa", "set()"]
