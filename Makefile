@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 # Keep compiled bytecode even if the environment disables it: without it, importing the packages takes 10 s.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: rehearse test test-fast test-slow test-metrics test-nodes test-kubernetes fuzz mutants check audit digests checkov sbom requirements format golden docs docs-reference pictures recording node-packages kubernetes-tools clean
+.PHONY: rehearse test test-fast test-slow test-metrics test-nodes test-kubernetes fuzz mutants check audit checkov sbom requirements format golden docs docs-reference pictures recording node-packages kubernetes-tools clean
 
 ## Bring a stack up and down in an embedded AWS account, then rehearse its nodes or Kubernetes objects: make rehearse STACK=eks-gpu ARGS="--report report.html"
 rehearse: $(VENV)/.ready
@@ -62,21 +62,18 @@ check: $(VENV)/.tests
 	for python in 3.10 3.12; do $(BIN)/mypy --python-version $$python lifecycle || exit; done # the Pythons of Ubuntu 22.04 and 24.04
 	PYTHONPATH=.:lifecycle $(BIN)/lint-imports --no-logo > /dev/null || PYTHONPATH=.:lifecycle $(BIN)/lint-imports
 
-## Known vulnerabilities of the locked packages, and secrets in the project's files; says so where the database is out of reach
+## Licences and known vulnerabilities of the locked packages, and secrets in the project's files; says so where the database is out of reach
 audit: $(VENV)/.tests
+	$(BIN)/pip-licenses --output-file /dev/null
 	$(BIN)/python -m tools.supply.audit || [ $$? -eq 3 ]
-
-## Ask registries for the digests of images that are named by tag alone; ARGS=--write names them by digest from then on
-digests: $(VENV)/.tests
-	$(BIN)/python -m tools.supply.digests $(ARGS)
 
 ## What checkov finds in what the golden stacks deploy, and why each of it is none; installs it once, in ~/.cache/hyperpod-tools
 checkov: $(VENV)/.tests
 	$(BIN)/python -m tests.checkov.run
 
-## Write sbom.cdx.json (CycloneDX) from the locked packages, and print their licences
+## Write sbom.cdx.json (CycloneDX): every package of venv/ with its licence; cyclonedx-py gets an environment of its own
 sbom: $(VENV)/.tests
-	$(BIN)/python -m tools.supply.bill
+	$(BIN)/uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py environment $(BIN)/python --output-file sbom.cdx.json
 
 ## Renew tests/golden: what stacks deploy and what nodes look like after a boot; read the diff
 golden: $(VENV)/.tests

@@ -24,7 +24,6 @@ class Package:
     name: str
     version: str
     url: str
-    licence: str
     sha256: str = ""
 
     @property
@@ -37,13 +36,12 @@ _ENROOT = "https://github.com/NVIDIA/enroot/releases/download/v4.1.2"
 # GitHub makes a source archive anew now and then, compressed in another way; the archive in
 # it stays (`git archive --prefix=pyxis-0.24.0/ v0.24.0`). These packages are for x86_64 processors.
 PACKAGES = (
-    Package(name="enroot", version="4.1.2", url=f"{_ENROOT}/enroot_4.1.2-1_amd64.deb", licence="Apache-2.0"),
-    Package(name="enroot+caps", version="4.1.2", url=f"{_ENROOT}/enroot+caps_4.1.2-1_amd64.deb", licence="Apache-2.0"),
+    Package(name="enroot", version="4.1.2", url=f"{_ENROOT}/enroot_4.1.2-1_amd64.deb"),
+    Package(name="enroot+caps", version="4.1.2", url=f"{_ENROOT}/enroot+caps_4.1.2-1_amd64.deb"),
     Package(
         name="pyxis",
         version="0.24.0",
         url="https://github.com/NVIDIA/pyxis/archive/refs/tags/v0.24.0.tar.gz",
-        licence="Apache-2.0",
         sha256="b406327c172809248d6015a4c514a1ab7974a6a132b5e70b191d6ac5ab2523d0",
     ),
 )

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -14,17 +15,12 @@ from typing import Any
 
 import pytest
 import yaml
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
-from packageurl import PackageURL
 
-from components.catalogue.rows import read
+from components.catalogue.rows import table
 from operations.cluster import device_pods
-from stack.failures import Exit, Failure
+from stack.failures import Exit
 from tests.support import ROOT
-from tools.supply import audit, digests, licences
-from tools.supply.bill import bill
-from tools.supply.digests import UNPINNED, Unpinned
+from tools.supply import audit
 
 # As OSV answers about it (https://osv.dev/vulnerability/GHSA-462w-v97r-4m45).
 RECORDED = {
@@ -124,50 +120,19 @@ def test_a_committed_secret_is_red_until_a_row_says_why_it_is_none(tmp_path: Pat
     assert "has no AWS Access Key" in stale
 
 
-def test_every_packages_licence_is_known_and_accepted() -> None:
-    every = {package.name: licences.licence(package.name) for package in licences.packages(ROOT)}
-    assert not [name for name, said in every.items() if said is None], "add them to tools/supply/licences.csv"
-    bad = {name: refused for name, said in every.items() if said and (refused := licences.refused(name, said))}
-    assert not bad, "find another package, or add it to EXCEPTIONS with a reason"
-    used = {(name, one) for one, (names, _) in licences.EXCEPTIONS.items() for name in names}
-    assert {(name, one) for name, one in used if one not in (every.get(name) or "")} == set()
-    rows = {row.package for row in read(ROOT / "tools/supply/licences.csv", licences.Said)}
-    assert rows <= set(every), "rows about packages that are not locked any more"
-
-
-@pytest.mark.parametrize(
-    ("expression", "refused"),
-    [
-        ("MIT OR GPL-3.0-or-later", []),
-        ("MIT AND GPL-3.0-or-later", ["GPL-3.0-or-later"]),
-        ("(MIT OR AGPL-3.0-only) AND MPL-2.0", ["MPL-2.0"]),
-    ],
-)
-def test_a_licence_is_accepted_by_what_its_expression_asks_for(expression: str, refused: list[str]) -> None:
-    assert licences.refused("another", expression) == refused
-
-
-@pytest.mark.slow
-def test_the_bill_of_materials_is_valid_and_has_every_locked_package() -> None:
-    made = bill()
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(made) is None
-    named = {component["purl"]: component for component in json.loads(made)["components"]}
-    for package in licences.packages(ROOT):
-        component = named[str(PackageURL(type="pypi", name=package.name, version=package.version))]
-        assert component["licenses"]
-        assert component["scope"] == ("required" if package.deployed else "optional")
-        files = component["externalReferences"][0]["hashes"]
-        assert {one["content"] for one in files} == set(package.digests)
-    for name in ("enroot", "enroot+caps", "pyxis"):
-        (found,) = [one for one in named.values() if one["name"] == name]
-        assert found["licenses"] == [{"license": {"id": "Apache-2.0"}}]
-
-
 def test_the_sample_workflow_names_actions_by_commit_with_their_release() -> None:
     used = re.findall(r"uses: *(.+)", (ROOT / "docs" / "github-actions.yml").read_text())
     assert len(used) >= 5
     for action in used:
         assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), action
+
+
+@dataclass(frozen=True)
+class Unpinned:
+    """An image or OCI chart without a digest, as a pattern, and why that is taken."""
+
+    reference: str
+    reason: str
 
 
 def images() -> set[str]:
@@ -193,65 +158,24 @@ def images() -> set[str]:
 
 
 def test_images_and_oci_charts_are_named_by_digest_or_a_row_says_why_not() -> None:
-    rows = {row.reference for row in read(UNPINNED, Unpinned)}
+    rows = set(table(ROOT / "tools/supply/unpinned.csv", Unpinned, "reference"))
     without = {one for one in images() if not re.search(r"@sha256:[0-9a-f]{64}$", one)}
     assert without
     assert not {one for one in without if not any(fnmatchcase(one, row) for row in rows)}
     assert not {row for row in rows if not any(fnmatchcase(one, row) for one in without)}, "rows that nothing matches"
 
 
-DIGEST = f"sha256:{'0a' * 32}"
-
-
-@contextmanager
-def registry() -> Iterator[str]:
-    """A registry that tells the digest of org/app:1.0 to whoever has fetched its token. Its host and port."""
-
-    class Registry(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            assert self.path == "/token?service=a+registry&scope=repository%3Aorg%2Fapp%3Apull"
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b'{"token": "anybody"}')
-
-        def do_HEAD(self) -> None:
-            if self.headers["Authorization"] != "Bearer anybody":
-                here = self.headers["Host"]
-                self.send_response(401)
-                scope = f'service="a registry",scope="repository:{self.path.split("/manifests")[0][4:]}:pull"'
-                self.send_header("WWW-Authenticate", f'Bearer realm="http://{here}/token",{scope}')
-            elif self.path == "/v2/org/app/manifests/1.0" and "oci.image.index" in self.headers["Accept"]:
-                self.send_response(200)
-                self.send_header("Docker-Content-Digest", DIGEST)
-            else:
-                self.send_response(404)
-            self.end_headers()
-
-        def log_message(self, *args: object) -> None:
-            """Say nothing."""
-
-    with HTTPServer(("127.0.0.1", 0), Registry) as server:
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-def test_a_registry_is_asked_for_the_digest_of_a_tag_and_an_unknown_tag_is_said() -> None:
-    with registry() as host:
-        assert digests.digest(f"{host}/org/app:1.0", scheme="http") == DIGEST
-        with pytest.raises(Failure, match=r"has no org/app:2.0") as missing:
-            digests.digest(f"{host}/org/app:2.0", scheme="http")
-    with pytest.raises(Failure, match="could not be asked about") as away:
-        digests.digest(f"{host}/org/app:1.0", scheme="http")
-    assert (missing.value.code, away.value.code) == (Exit.FAILED, Exit.CANNOT_KNOW)
-
-
-def test_a_digest_is_written_where_the_image_is_named_and_its_row_goes(tmp_path: Path) -> None:
-    table, code = tmp_path / "unpinned.csv", tmp_path / "code.py"
-    table.write_text("reference,reason\nhost/app:1.0,none known\nhost/*,many\noci://host/chart,none known\n")
-    code.write_text('A = "host/app:1.0"\nB = "host/app:1.0-rc"\nC = "mirror/app:1.0"\n')
-    assert list(digests.by_tag(table)) == ["host/app:1.0"]
-    assert digests.pin({"host/app:1.0": DIGEST}, ["code.py"], tmp_path, table) == ["code.py"]
-    assert code.read_text() == f'A = "host/app:1.0@{DIGEST}"\nB = "host/app:1.0-rc"\nC = "mirror/app:1.0"\n'
-    assert table.read_text() == "reference,reason\nhost/*,many\noci://host/chart,none known\n"
-    assert not digests.pin({"host/app:1.0": DIGEST}, ["code.py"], tmp_path, table), "a second time changes something"
+def test_renovate_finds_every_image_that_has_one_name_everywhere_and_adds_its_digest() -> None:
+    (manager,) = json.loads((ROOT / "renovate.json").read_text())["customManagers"]
+    # Renovate's groups are JavaScript's, and its patterns stand between slashes.
+    (pattern,) = (re.compile(text.replace("(?<", "(?P<")) for text in manager["matchStrings"])
+    files = [re.compile(text.strip("/")) for text in manager["managerFilePatterns"]]
+    tracked = [name for name in audit.tracked() if any(one.search(name) for one in files)]
+    found = {
+        "{depName}:{currentValue}".format(**one)
+        for name in tracked
+        for one in map(re.Match.groupdict, pattern.finditer((ROOT / name).read_text()))
+    }
+    rows = table(ROOT / "tools/supply/unpinned.csv", Unpinned, "reference")
+    assert {row for row in rows if "*" not in row and re.search(r":[^/]+$", row)} <= found
+    assert pattern.fullmatch(f"registry.k8s.io/one:v1@sha256:{'0a' * 32}")
