@@ -10,9 +10,9 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Set, Tuple
 
-from hyperpod_node import metadata
+from hyperpod_node import metadata, slurm_topology
 from hyperpod_node.errors import StepError
 from hyperpod_node.host import Host
 from hyperpod_node.settings import Settings
@@ -72,6 +72,37 @@ def slurm(own: Mapping[str, Any]) -> str:
     ):
         raise Trouble(f"this node is {state}")
     return state.lower()
+
+
+def topology(own: Mapping[str, Any]) -> str:
+    """Slurm can plan with every node: HyperPod's map of the network has it."""
+    if own["role"] != "controller":
+        return "the controller's"
+    host = Host(Settings.from_environment())
+    tree, lines = (host.read(f"{host.settings.slurm_etc}/{name}") or "" for name in slurm_topology.MAPS)
+    nodes: Dict[str, List[str]] = {}
+    for line in run(["sinfo", "--all", "--noheader", "--Node", "--format=%N|%R"], timeout=20).split():
+        name, _, partition = line.partition("|")
+        nodes.setdefault(name, []).append(partition)
+    if not tree:
+        lacking = slurm_topology.lacking(lines, nodes)
+        then = "Slurm plans without it until HyperPod has added them"
+    else:
+        shown = run(["scontrol", "show", "partition", "--oneliner"], timeout=20).splitlines()
+        partitions = [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in shown]
+        lacking = slurm_topology.unmapped(
+            tree, {one["PartitionName"]: one.get("Topology", "") for one in partitions}, nodes
+        )
+        then = "jobs that ask for them are refused, and no other gets them, until HyperPod has added them"
+    if lacking:
+        raise Trouble(f"the map of the network ({slurm_topology.MAPS[not tree]}) lacks {_few(lacking)}: {then}")
+    return f"{len(nodes)} nodes" if tree or lines else "no map"
+
+
+def _few(names: Set[str]) -> str:
+    """Ten names, and how many more."""
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return ", ".join(sorted(names)[:10]) + more
 
 
 def accelerators(own: Mapping[str, Any]) -> str:
@@ -142,7 +173,7 @@ def commands(_: Mapping[str, Any]) -> str:
 
 
 CHECKS: List[Check] = [
-    ("boot", boot), ("shared file system", shared), ("munge", munge), ("slurm", slurm),
+    ("boot", boot), ("shared file system", shared), ("munge", munge), ("slurm", slurm), ("topology", topology),
     ("accelerators", accelerators), ("transport", transport), ("lustre network", lustre),
     ("metadata", role), ("commands", commands),
 ]  # fmt: skip

@@ -9,7 +9,9 @@ The same holds for a map that lacks nodes. HyperPod selects and maintains a tree
 and blocks for UltraServers of p6e-gb200, by itself; from Slurm 25.11 on in topology.yaml, for each partition (SageMaker
 Developer Guide, "Using topology-aware scheduling in Amazon SageMaker HyperPod"). While its tree lacks a node that
 slurm.conf has, a job that needs the node is refused, and one that waits for it fails with BadConstraints (seen with
-24.11): until the node is on it, Slurm plans without it.
+24.11): until the node is on it, Slurm plans without it. A topology.yaml is left as it is, and hyperpod-validate names
+the nodes that it lacks: "All nodes in the network must be connected to at least one switch", and "jobs can only span
+nodes connected by the same switch fabric, even if there are available idle nodes in other areas" (topology.conf(5)).
 
 The agent may write slurm.conf anew, with the plugin, and have it read before this is settled again. An empty
 topology.conf stays for that moment: 24.11 starts with it, and without the file it waits a minute for it and ends.
@@ -18,7 +20,7 @@ topology.conf stays for that moment: 24.11 starts with it, and without the file 
 from __future__ import annotations
 
 import re
-from typing import Iterable, Set, Tuple
+from typing import Dict, Iterable, Mapping, Optional, Sequence, Set, Tuple
 
 from . import slurm_conf
 from .host import Host
@@ -58,6 +60,29 @@ def lacking(lines: str, nodes: Iterable[str]) -> Set[str]:
         found.update(slurm_conf.expand(names))
     understood = found and "ALL" not in found and not any("[" in name for name in found)
     return set(nodes) - found if understood else set()
+
+
+def unmapped(tree: str, partitions: Mapping[str, str], nodes: Mapping[str, Sequence[str]]) -> Set[str]:
+    """The nodes that no partition of theirs can plan with, by a topology.yaml: its topology lacks them.
+
+    ``partitions``: the topology that each one names, empty for the cluster's default (topology.yaml(5));
+    ``nodes``: the partitions of each node. None are lacking where a topology is flat, or not understood.
+    """
+    maps: Dict[str, Optional[Set[str]]] = {}
+    default = ""
+    for text in re.split(r"^\s*-\s*topology\s*:\s*", tree, flags=re.M)[1:]:
+        name = text.split()[0].strip("\"'")
+        found = re.findall(r"^\s*-?\s*nodes\s*:\s*[\"']?([^\s\"'#]+)", text, re.M)
+        maps[name] = {one for names in found for one in slurm_conf.expand(names)} or None
+        if re.search(r"^\s*cluster_default\s*:\s*true", text, re.M | re.I):
+            default = default or name
+    default = default or next(iter(maps), "")
+
+    def planned(node: str, partition: str) -> bool:
+        found = maps.get(partitions.get(partition) or default)
+        return found is None or node in found
+
+    return {node for node, within in nodes.items() if not any(planned(node, name) for name in within)}
 
 
 def _restored(text: str) -> str:

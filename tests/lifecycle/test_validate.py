@@ -17,6 +17,7 @@ import pytest
 from hyperpod_commands import validate
 from hyperpod_commands.cluster import Trouble
 from hyperpod_node import metadata
+from hyperpod_node.settings import Settings
 
 from tests.lifecycle.rig import group
 
@@ -67,6 +68,7 @@ class Node:
         }
         self.state, self.ping, self.devices, self.credentials = "IDLE+CLOUD", _PING, 8, ["MUNGE:one"]
         self.lnet: tuple[str, int, int] = ("up", 40_000, 900)
+        self.sinfo, self.partitions = "n1|gpu\nn1|dev\nn2|gpu\nn3|us\n", ""
         self.asked: list[list[str]] = []
         self.mounted, self.commands = {str(tmp_path / "fsx")}, tmp_path / "bin"
         self.summary = tmp_path / "summary.json"
@@ -96,6 +98,8 @@ class Node:
             "lnetctl net show -v": (10, LNET.format(status=self.lnet[0], efa=self.lnet[1], tcp=self.lnet[2])),
             "scontrol ping": (20, self.ping),
             f"scontrol show node {name} -o": (20, shown if self.state else "\n"),
+            "sinfo --all --noheader --Node --format=%N|%R": (20, self.sinfo),
+            "scontrol show partition --oneliner": (20, self.partitions),
         }[" ".join(argv)]
         assert timeout == seconds
         return answer
@@ -133,6 +137,7 @@ def test_a_healthy_worker_passes_and_says_what_was_seen(
         "shared file system": (True, f"{tmp_path}/fsx is writable, 42 GiB free"),
         "munge": (True, "encoded and decoded a credential"),
         "slurm": (True, "idle+cloud"),
+        "topology": (True, "the controller's"),
         "accelerators": (True, "8 gpu devices"),
         "transport": (True, "efa-rdma"),
         "lustre network": (True, "TCP, as the stack and the instance type have it"),
@@ -163,6 +168,60 @@ def test_a_file_system_that_fell_back_to_tcp_is_seen(
     assert found[1].startswith(said)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert node.judged(capsys)[1]["lustre network"] == (True, "only root may ask LNet")
+
+
+TREE = """# HyperPod
+- topology: tree
+  cluster_default: {default}
+  tree:
+    switches:
+      - switch: root
+        children: leaf-[0-1]
+      - switch: leaf-0
+        nodes: "n[1-2]"
+- topology: block
+  cluster_default: false
+  block:
+    blocks:
+      - block: cb-001
+        nodes: n3,n4
+"""
+FLAT = "- topology: flat\n  cluster_default: true\n  flat: true\n"
+GPU, US = "PartitionName=gpu Nodes=n[1-2] Topology={}\n", "PartitionName=us Nodes=n3 Topology=block\n"
+REFUSED = "jobs that ask for them are refused, and no other gets them, until HyperPod has added them"
+
+
+@pytest.mark.parametrize(
+    ("files", "partitions", "said"),
+    [
+        ({}, "", "no map"),
+        ({"topology.yaml": TREE.format(default="true")}, GPU.format("tree") + US, "3 nodes"),
+        # The default is for partitions that name none, and a node is well in any of its own.
+        ({"topology.yaml": TREE.format(default="true")}, US, "3 nodes"),
+        ({"topology.yaml": TREE.format(default="false") + FLAT}, US, "3 nodes"),
+        ({"topology.yaml": TREE.format(default="true").replace("n[1-2]", "n1")}, GPU.format("tree") + US, "n2"),
+        ({"topology.yaml": TREE.format(default="true").replace("n3,", "")}, GPU.format("tree") + US, "n3"),
+        ({"topology.yaml": TREE.format(default="true")}, GPU.format("tree"), "n3"),
+        ({"topology.yaml": FLAT + TREE.format(default="false")}, GPU.format("block") + "PartitionName=us\n", "n2"),
+        ({"topology.yaml": "[]\n"}, "", "3 nodes"),
+        ({"topology.conf": "SwitchName=s Nodes=n[1-3]\n"}, "", "3 nodes"),
+        ({"topology.conf": "SwitchName=s Nodes=n[1-2]\n"}, "", "n3"),
+    ],
+)
+def test_a_controller_names_the_nodes_that_hyperpods_map_lacks(
+    node: Node, capsys: pytest.CaptureFixture[str], tmp_path: Path, files: dict[str, str], partitions: str, said: str
+) -> None:
+    node.own["role"], node.partitions = "controller", partitions
+    node.patch.setattr(Settings, "from_environment", lambda: Settings(slurm_etc=str(tmp_path)))
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    good, detail = node.judged(capsys)[1]["topology"]
+    assert good is (not said.startswith("n") or said == "no map")
+    if not good:
+        (name,) = files
+        then = REFUSED if name == "topology.yaml" else "Slurm plans without it until HyperPod has added them"
+        said = f"the map of the network ({name}) lacks {said}: {then}"
+    assert detail == said
 
 
 @pytest.mark.parametrize("state", ["IDLE", "MIXED+CLOUD", "ALLOCATED"])
@@ -292,8 +351,8 @@ def test_people_get_a_line_for_each_check_and_the_verdict_last(
     node.devices = 7
     assert validate.main() == 1
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["PASS"] * 4 + ["FAIL"] + ["PASS"] * 4 + ["FAIL"]
-    assert lines[4] == "FAIL  accelerators        7 of 8 gpu devices in /dev"
+    assert [line.split()[0] for line in lines] == ["PASS"] * 5 + ["FAIL"] + ["PASS"] * 4 + ["FAIL"]
+    assert lines[5] == "FAIL  accelerators        7 of 8 gpu devices in /dev"
 
 
 def test_a_node_that_never_booted_is_told_apart(
