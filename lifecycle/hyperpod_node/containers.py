@@ -59,6 +59,10 @@ FSTAB = "".join(
     f"{folder} {folder} none x-create=dir,bind,{mode},nosuid,nodev,private,nofail,silent\n"
     for folder, mode in _FOLDERS.items()
 )
+# Ubuntu 24.04 has it on: AppArmor lets only programs with a profile have user namespaces (Ubuntu's specification SE045,
+# "Unprivileged user namespace restrictions via AppArmor").
+RESTRICTED, PROFILES = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "/etc/apparmor.d"
+PROFILE = f"{PROFILES}/hyperpod-enroot"
 
 
 def run(node: Node) -> str:
@@ -85,7 +89,22 @@ def run(node: Node) -> str:
         kept = environment.outside(host.read(ENROOT) or "", environment.BEGIN, environment.END)
         host.write(ENROOT, SETTINGS + "".join(f"{line}\n" for line in kept))
         host.write(MOUNTS, FSTAB)
+        _allow_namespaces(node)
     return ", ".join(what for what in found.values() if what) or "none"
+
+
+def _allow_namespaces(node: Node) -> None:
+    """Name the program that makes Enroot's namespaces, where no profile does: its packages have one from 3.5.0 on."""
+    host, program = node.host, node.host.which("enroot-nsenter")
+    if (host.read(RESTRICTED) or "").strip() != "1" or program is None:
+        return
+    others = [path for path in host.path(PROFILES).glob("*") if path.is_file() and path.name != Path(PROFILE).name]
+    if any("enroot-nsenter" in path.read_text(encoding="utf-8", errors="replace") for path in others):
+        return
+    host.write(PROFILE, f"abi <abi/4.0>,\nprofile hyperpod-enroot {program} flags=(unconfined) {{\n  userns,\n}}\n")
+    done = host.run("apparmor_parser", "--replace", str(host.path(PROFILE)), check=False)
+    if done.code != 0:
+        node.warn(f"AppArmor lets Enroot have no user namespaces: {done.reason}")
 
 
 def pyxis(host: Host) -> Optional[str]:

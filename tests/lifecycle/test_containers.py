@@ -113,6 +113,38 @@ def test_enroot_keeps_its_files_in_a_folder_of_the_user_before_what_the_image_sa
     assert (host.tree(), host.changes) == (before, [])
 
 
+# Ubuntu 24.04; the profile of Enroot's packages from 3.5.0 on (NVIDIA/enroot, conf/apparmor.profile).
+@pytest.mark.parametrize(
+    ("role", "restricted", "profile", "written"),
+    [
+        ("worker", "1\n", "", True),
+        ("worker", "1\n", "/usr/bin/enroot-nsenter flags=(unconfined) {", False),
+        ("worker", "0\n", "", False),
+        ("worker", "", "", False),
+        ("controller", "1\n", "", False),
+    ],
+)
+def test_enroot_may_make_user_namespaces_where_apparmor_lets_only_named_programs(
+    role: str, restricted: str, profile: str, written: bool, made: Callable[..., FakeHost]
+) -> None:
+    host = made(role)
+    host.commands |= dict.fromkeys(("enroot-nsenter", "apparmor_parser"), lambda *_: Result(0))
+    put(host, "/etc/apparmor.d/usr.bin.man", "/usr/bin/man {\n}\n")
+    if profile:
+        put(host, "/etc/apparmor.d/enroot", profile)
+    if restricted:
+        put(host, containers.RESTRICTED, restricted)
+    assert not run(host).warnings
+    assert host.path(containers.PROFILE).exists() is written
+    assert host.ran("apparmor_parser", "--replace") is written
+    if written:
+        assert "profile hyperpod-enroot /usr/bin/enroot-nsenter flags=(unconfined) {\n  userns,\n}" in host.text(
+            containers.PROFILE
+        )
+        host.commands["apparmor_parser"] = lambda *_: Result(1, err="no such abi")
+        assert "AppArmor lets Enroot have no user namespaces" in run(host).warnings["containers"][0]
+
+
 @pytest.mark.parametrize(
     ("image", "wanted"),
     [
