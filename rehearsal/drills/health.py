@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-
-from components.config import Config
+from functools import partial
 
 from ..checks import require
 from ..nodes.checks import output
 from ..nodes.cluster import Cluster
-from ..nodes.health import FAULTS, becomes, state
+from ..nodes.health import FAULTS, Fault, becomes, state
 from .model import Drill, Finding
 
 # Slurm's HealthCheckProgram, which slurmd runs every 300 s.
@@ -22,20 +20,19 @@ def _checked(cluster: Cluster) -> None:
         output(host, _CHECK)
 
 
-def _drill(cluster: Cluster, fault: str, resumed: bool) -> Finding:
-    """``resumed``: whether its owner has to say that the node is well."""
+def _drill(cluster: Cluster, fault: Fault) -> Finding:
     *others, host = cluster.workers
     _checked(cluster)
     began = time.monotonic()
-    output(host, FAULTS[fault].begin)
+    output(host, fault.begin)
     _checked(cluster)
     becomes(cluster, host, "drained")
     said = state(cluster, host)
     for other in others:
         require(state(cluster, other).startswith("idle"), f"{other.name} too is {state(cluster, other)}")
-    output(host, FAULTS[fault].end)
+    output(host, fault.end)
     _checked(cluster)
-    if resumed:
+    if fault.resumed:
         require(state(cluster, host).startswith("drained"), f"{host.name} was resumed before its owner did so")
         output(cluster.controller, f"scontrol update nodename={host.hostname} state=resume")
         _checked(cluster)
@@ -43,48 +40,7 @@ def _drill(cluster: Cluster, fault: str, resumed: bool) -> Finding:
     return Finding(said, seconds=time.monotonic() - began)
 
 
-def _of(
-    name: str, breaks: str, fault: str, tells: str, unfit: Callable[[Config], str], resumed: bool = False
-) -> Drill[Cluster]:
-    return Drill(name, breaks, "nodes", tells, lambda cluster: _drill(cluster, fault, resumed), unfit)
-
-
-def _no_gpu(config: Config) -> str:
-    return "" if config.worker_groups[0].type.accelerator == "gpu" else "the workers have no GPU"
-
-
-def _no_efa(config: Config) -> str:
-    return "" if config.worker_groups[0].type.efa == "yes" else "the workers may have no EFA device"
-
-
-HEALTH: tuple[Drill[Cluster], ...] = (
-    _of(
-        "gpu-missing",
-        "a GPU's device is gone, and comes back",
-        "device",
-        r"hyperpod-health: accelerators: \d+ of \d+ devices",
-        _no_gpu,
-    ),
-    _of(
-        "gpu-xid",
-        "the kernel's log has XID 79 of a GPU, which its owner resets",
-        "xid",
-        r"hyperpod-health: xid: XID 79",
-        _no_gpu,
-        resumed=True,
-    ),
-    _of(
-        "fsx-unmounted",
-        "a worker loses its mount of the file system, which is mounted again",
-        "mount",
-        r"hyperpod-health: lustre: /fsx is not mounted",
-        lambda config: "",
-    ),
-    _of(
-        "efa-missing",
-        "an EFA device is gone, and comes back",
-        "efa",
-        r"hyperpod-health: efa: \d+ of \d+ EFA devices",
-        _no_efa,
-    ),
+HEALTH: tuple[Drill[Cluster], ...] = tuple(
+    Drill(fault.name, fault.breaks, "nodes", fault.reason, partial(_drill, fault=fault), fault.unfit)
+    for fault in FAULTS.values()
 )

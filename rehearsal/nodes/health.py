@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from components.config import Config
+
 from ..checks import require
 from .checks import output
 from .cluster import Cluster
@@ -20,44 +22,66 @@ _ACCOUNTING = "/opt/slurm/etc/accounting.conf"
 _XID = "NVRM: Xid (PCI:0000:53:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 
 
+def _no_gpu(config: Config) -> str:
+    return "" if config.worker_groups[0].type.accelerator == "gpu" else "the workers have no GPU"
+
+
+def _no_efa(config: Config) -> str:
+    return "" if config.worker_groups[0].type.efa == "yes" else "the workers may have no EFA device"
+
+
 @dataclass(frozen=True)
 class Fault:
-    """How to break a node, how to mend it, and the reason that Slurm has then."""
+    """What is broken, how to break and to mend it, and the reason that Slurm has then, as a pattern.
+
+    ``resumed``: whether its owner has to say that the node is well. ``unfit``: why a stack's workers cannot have it.
+    """
 
     name: str
+    breaks: str
     begin: str
     end: str
     reason: str
+    resumed: bool = False
+    unfit: Callable[[Config], str] = lambda config: ""
 
 
 FAULTS = {
     fault.name: fault
     for fault in (
         Fault(
-            "device",
+            "gpu-missing",
+            "a GPU's device is gone, and comes back",
             "mv /dev/nvidia0 /dev/gone",
             "mv /dev/gone /dev/nvidia0",
-            r"hyperpod-health: accelerators: {left} of {all} devices /dev/nvidia\*",
+            r"hyperpod-health: accelerators: \d+ of \d+ devices /dev/nvidia\*",
+            unfit=_no_gpu,
         ),
         # The kernel's log of a real node is a device, read in the same form.
         Fault(
-            "xid",
+            "gpu-xid",
+            "the kernel's log has XID 79 of a GPU, which its owner resets",
             f"printf '%s\\n' \"4,4711,42000000,-;{_XID}\" > /dev/kmsg",
             "rm /dev/kmsg",
             r"hyperpod-health: xid: XID 79 on 0000:53:00 \(RESTART_BM\)",
+            resumed=True,
+            unfit=_no_gpu,
         ),
         Fault(
-            "mount",
+            "fsx-unmounted",
+            "a worker loses its mount of the file system, which is mounted again",
             # After a reboot systemd would mount it again at once.
             "systemctl stop fsx.automount; umount -l /fsx || ! grep ' /fsx ' /proc/mounts",
             "mount /fsx",
-            r"hyperpod-health: lustre: /fsx is not mounted",
+            "hyperpod-health: lustre: /fsx is not mounted",
         ),
         Fault(
-            "efa",
+            "efa-missing",
+            "an EFA device is gone, and comes back",
             "mount.real -o remount,bind,rw /sys; mv /sys/class/infiniband/rdmap16s27 /sys/module",
             "mv /sys/module/rdmap16s27 /sys/class/infiniband",
-            r"hyperpod-health: efa: 31 of 32 EFA devices",
+            r"hyperpod-health: efa: \d+ of \d+ EFA devices",
+            unfit=_no_efa,
         ),
     )
 }

@@ -10,9 +10,8 @@ from tests.rehearsal.nodes import faults
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("clean")]
 
 SCENARIOS = (
-    "workers", "fsx-after-a-minute", "fsx-never", "fsx-foreign", "fsx-twin", "fsx-mount-hangs", "fsx-read-only",
-    "imds-slow", "imds-v1-only", "imds-down", "entry-point-missing", "module-missing", "parameters-missing",
-    "state-full", "no-munge-key",
+    "workers", "fsx-foreign", "fsx-twin", "fsx-mount-hangs", "fsx-read-only", "imds-slow", "imds-v1-only",
+    "imds-down", "module-missing", "parameters-missing", "state-full", "no-munge-key",
 )  # fmt: skip
 
 

@@ -30,15 +30,15 @@ def test_a_fault_takes_its_node_out_and_no_other() -> None:
         cluster.boot()
         scripts_succeeded(cluster)
         first, second, third = cluster.workers
-        drained_and_back(cluster, first, "device")
-        drained_and_back(cluster, second, "mount")
+        drained_and_back(cluster, first, "gpu-missing")
+        drained_and_back(cluster, second, "fsx-unmounted")
         drilled(cluster)
         no_job_is_held(cluster, third)
         jobs_go_elsewhere(cluster)
         others_drain_is_theirs(cluster, third)
         only_one_at_a_time(cluster, first, second)
-        handed_over(cluster, second, "xid", "reboot")
-        handed_over(cluster, third, "efa", "replace")
+        handed_over(cluster, second, "gpu-xid", "reboot")
+        handed_over(cluster, third, "efa-missing", "replace")
 
 
 def drained_and_back(cluster: Cluster, host: Host, fault: str) -> None:
@@ -59,7 +59,7 @@ def drilled(cluster: Cluster) -> None:
 def begun(cluster: Cluster, host: Host, fault: str) -> None:
     output(host, health.FAULTS[fault].begin)
     health.becomes(cluster, host, "drained")
-    wanted = health.FAULTS[fault].reason.format(left=7, all=8)
+    wanted = health.FAULTS[fault].reason
     found = health.state(cluster, host)
     require(re.search(wanted, found), f"{host.name} is {found!r}, not {wanted!r}")
 
@@ -93,7 +93,7 @@ def jobs_go_elsewhere(cluster: Cluster) -> None:
     job = output(controller, f"{submit} -o /fsx/health.log --wrap 'hostname; sleep 300'").strip()
     until("the job runs", lambda: bool(_hosts(log)))
     host = next(one for one in cluster.workers if [one.hostname] == _hosts(log))
-    output(host, health.FAULTS["device"].begin)
+    output(host, health.FAULTS["gpu-missing"].begin)
     health.becomes(cluster, host, "draining")
     waiting = output(controller, f"{submit} -o /fsx/waiting.log --wrap hostname").strip()
     output(controller, f"scontrol requeue {job}; scontrol update job={job} starttime=now")
@@ -102,7 +102,7 @@ def jobs_go_elsewhere(cluster: Cluster) -> None:
     require(host.hostname not in on, f"jobs {job} and {waiting} are on {on}, and {host.hostname} is bad")
     output(controller, f"scancel {job} {waiting}")
     health.becomes(cluster, host, "drained")
-    ended(cluster, host, "device")
+    ended(cluster, host, "gpu-missing")
     until("all workers are idle", lambda: holds(all_idle, cluster))
 
 
@@ -115,19 +115,19 @@ def others_drain_is_theirs(cluster: Cluster, host: Host) -> None:
     for reason in ("maintenance", "Action:Replace"):
         output(cluster.controller, f"scontrol update nodename={host.hostname} state=drain reason='{reason}'")
         health.unmoved(cluster, host, lambda: health.state(cluster, host))
-        output(host, health.FAULTS["device"].begin)
+        output(host, health.FAULTS["gpu-missing"].begin)
         health.unmoved(cluster, host, lambda: health.state(cluster, host))
-        output(host, health.FAULTS["device"].end)
+        output(host, health.FAULTS["gpu-missing"].end)
         output(cluster.controller, f"scontrol update nodename={host.hostname} state=resume")
 
 
 def only_one_at_a_time(cluster: Cluster, first: Host, second: Host) -> None:
-    begun(cluster, first, "device")
-    output(second, health.FAULTS["mount"].begin)
+    begun(cluster, first, "gpu-missing")
+    output(second, health.FAULTS["fsx-unmounted"].begin)
     health.unmoved(cluster, second, lambda: health.state(cluster, second))
     require("only reported: 1 of 3" in second.read("/run/hyperpod-health/results.json"), "it says nothing")
-    output(second, health.FAULTS["mount"].end)
-    ended(cluster, first, "device")
+    output(second, health.FAULTS["fsx-unmounted"].end)
+    ended(cluster, first, "gpu-missing")
 
 
 def handed_over(cluster: Cluster, host: Host, fault: str, policy: str) -> None:
