@@ -123,26 +123,3 @@ def _failed(report: dict[str, Any], folder: Path) -> Iterator[Finding]:
         stack = place if place in GOLDEN else ""
         resource = one["resource"] if stack else f"{place} {one['resource'].rsplit('.', 1)[-1]}"
         yield Finding(check=one["check_id"], resource=resource, stack=stack, title=one["check_name"])
-
-
-def main() -> int:
-    """Print every finding with its reason; 1 if one has none."""
-    try:
-        found, passed = findings()
-    except Failure as failure:
-        print(failure.message, file=sys.stderr)
-        return failure.code
-    bare = 0
-    for check, title in sorted({(one.check, one.title) for one in found}):
-        print(f"{check}: {title}")
-        for resource in sorted({one.resource for one in found if one.check == check}):
-            stacks = [one for one in found if (one.check, one.resource) == (check, resource)]
-            reasons = {next((row.reason for row in accepted() if row.explains(one)), "") for one in stacks}
-            bare += "" in reasons
-            print(f"  {resource} ({len(stacks)}): {'; '.join(sorted(reason or 'NO REASON' for reason in reasons))}")
-    print(f"{passed} rules followed, {len(found)} not, {bare} of these without a reason")
-    return 1 if bare else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
