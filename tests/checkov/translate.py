@@ -14,9 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.golden.files import read, whole
-from tests.golden.jobs import STACKS, rendered
-from tests.golden.stacks import DEPLOYMENTS, GOLDEN
+from tests.golden.jobs import rendered
+from tests.golden.stacks import told
 
 _REFERENCE = re.compile(r"\$\{([\w-]+) (\w+)(?:\.([\w.]+))?\}")
 # JSON texts, which golden files have as structures.
@@ -38,17 +37,12 @@ def terraform_types() -> dict[str, str]:
 
 def resources(name: str) -> dict[str, Any]:
     """Every resource of a golden stack, by its key."""
-    return {key: told for entries in _files(name).values() for key, told in entries.items() if _is_one(told)}
+    return {key: entry for entries in told(name).values() for key, entry in entries.items() if _is_one(entry)}
 
 
-def _is_one(told: Any) -> bool:
+def _is_one(entry: Any) -> bool:
     """Not an output of the stack."""
-    return isinstance(told, Mapping) and {"type", "inputs"} <= told.keys()
-
-
-def _files(name: str) -> Mapping[str, Mapping[str, Any]]:
-    files, base = read(DEPLOYMENTS / name), GOLDEN[name].base
-    return whole(files, _files(base)) if base else files
+    return isinstance(entry, Mapping) and {"type", "inputs"} <= entry.keys()
 
 
 def write(name: str, folder: Path) -> None:
@@ -57,8 +51,8 @@ def write(name: str, folder: Path) -> None:
     every = resources(name)
     (folder / "main.tf").write_text("\n".join(terraform(every)))
     (folder / "cloudformation.json").write_text(json.dumps(cloudformation(every), indent=1))
-    own = [told["inputs"] for told in every.values() if told["type"].startswith("kubernetes:")]
-    jobs = [one for job in (rendered(name) if name in STACKS else {}).values() for one in job.values()]
+    own = [entry["inputs"] for entry in every.values() if entry["type"].startswith("kubernetes:")]
+    jobs = [one for job in (rendered(name) if name.startswith("eks") else {}).values() for one in job.values()]
     for number, manifest in enumerate([*own, *(pod for one in [*own, *jobs] for pod in pods(one))]):
         if "apiVersion" in manifest:
             (folder / "objects" / f"{number}.yaml").write_text(json.dumps(manifest))

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from components.documents import load
-from tests.golden.stacks import BOUNDARY, state_of
-from tests.support import ROOT, of_type, one
+from tests.golden.stacks import BOUNDARY, GOLDEN, state_of, told
+from tests.support import of_type, one
 
 ROLE = "iam/role:Role"
 # Services that a policy lets in whoever they act for, and for what: docs/security.md has why, for each.
@@ -39,10 +38,10 @@ def listed(value: str | list[str]) -> list[str]:
 
 
 def test_services_are_let_in_without_a_condition_only_where_they_say_nothing_to_compare() -> None:
-    """In everything that the golden stacks deploy; ``Principal`` may be "*", of which no service is a part."""
+    """In everything that the golden configurations deploy; ``Principal`` may be "*", of which no service is a part."""
     seen: dict[str, set[str]] = {}
-    for path in sorted((ROOT / "tests/golden/deployments").rglob("*.yaml")):
-        for statement in statements(load(path.read_text())):
+    for name in GOLDEN:
+        for statement in statements(told(name)):
             if "Condition" not in statement:
                 for service in listed(statement["Principal"]["Service"]):
                     seen.setdefault(service, set()).update(listed(statement["Action"]))

@@ -8,11 +8,11 @@ from typing import Any
 from stack.jobs.render import JobError, jobs_of, render
 from stack.jobs.specs import JOBS as SPECS
 from tests.golden.normal import sorted_keys
-from tests.golden.stacks import GOLDEN
+from tests.golden.stacks import GOLDEN, WRITTEN
 from tests.support import config
 
 JOBS = Path(__file__).parent / "jobs"
-STACKS = [name for name in GOLDEN if name.startswith("eks")]
+STACKS = [name for name in WRITTEN if name.startswith("eks")]
 # A closed network reaches private registries of its own region alone.
 _IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror/training:1"
 

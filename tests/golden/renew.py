@@ -17,20 +17,20 @@ from tests.golden.jobs import JOBS, STACKS, rendered
 from tests.golden.nodes import CLUSTERS, NODES, Nodes, booted
 from tests.golden.normal import Normal
 from tests.golden.options import OPTIONS, options
-from tests.golden.stacks import DEPLOYMENTS, GOLDEN, on_the_day, told
+from tests.golden.stacks import DEPLOYMENTS, GOLDEN, WRITTEN, on_the_day, told
 from tests.golden.words import ESTIMATES, REFUSALS, estimates, refusals
 
 
 def deployments() -> None:
-    """Deploy every golden configuration and write what it made, less what its base has too."""
+    """Deploy each configuration that is written down and write what it made, less what its base has too."""
     made: dict[str, Normal] = {}
-    for name, chosen in GOLDEN.items():
-        made[name] = told(name)
-        base = made.get(chosen.base, {})
-        title = f"What differs from {chosen.base}" if chosen.base else "Every resource"
+    for name in WRITTEN:
+        made[name], above = told(name), GOLDEN[name].base
+        base = made.get(above, {})
+        title = f"What differs from {above}" if above else "Every resource"
         files.write(DEPLOYMENTS / name, files.difference(made[name], base), f"{title}; `make golden` writes this file.")
     for folder in DEPLOYMENTS.iterdir():
-        if folder.name not in GOLDEN:
+        if folder.name not in WRITTEN:
             shutil.rmtree(folder)
 
 

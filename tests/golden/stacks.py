@@ -1,4 +1,4 @@
-"""The configurations whose deployments are golden: the ready stacks, and some that use every option between them."""
+"""The configurations that the tests deploy: the ready stacks, and some that use every option between them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rehearsal.existing import prepare
 from stack.state import State
 from tests.golden.normal import FILES, Normal, normal
 from tests.shared import made_once
-from tests.support import few_files, project
+from tests.support import READY_STACKS, few_files, project
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,8 @@ class Golden:
     base: str = ""
 
 
+# Those whose deployments are written down whole: the ready stacks, and with most of the keys one of each orchestrator.
+WRITTEN = (*READY_STACKS, "slurm-closed", "eks-teams")
 DAY = date(2026, 11, 22)
 BOUNDARY = "arn:aws:iam::123456789012:policy/teams/boundary"
 GOVCLOUD_KEY = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"

@@ -9,7 +9,7 @@ from typing import Any
 from components.estimates import cost, quotas
 from components.estimates.endpoints import interface_services
 from tests.components.config.refusals import told
-from tests.golden.stacks import GOLDEN
+from tests.golden.stacks import GOLDEN, WRITTEN
 from tests.support import config
 
 ESTIMATES, REFUSALS = Path(__file__).parent / "estimates", Path(__file__).parent / "refusals"
@@ -40,8 +40,8 @@ _REFUSED = (
 def estimates() -> dict[str, dict[str, Any]]:
     """What each golden configuration costs, needs of quotas, and calls."""
     found = {}
-    for name, chosen in GOLDEN.items():
-        made = config(chosen.stack, **chosen.settings)
+    for name in WRITTEN:
+        made = config(GOLDEN[name].stack, **GOLDEN[name].settings)
         priced = cost.estimate(made)
         found[name] = {
             "cost": {

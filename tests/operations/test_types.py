@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,7 @@ from components.estimates.quotas import needed
 from components.names import ROLE_KINDS
 from operations.deployment import leftovers, tagged
 from stack.clock import durations
-from tests.golden.files import read
-from tests.golden.stacks import DEPLOYMENTS, GOLDEN
+from tests.golden.stacks import GOLDEN, told
 from tests.rows import each
 from tests.support import config
 
@@ -22,11 +22,12 @@ with Path(__file__).with_name("types.csv").open(newline="") as file:
 _NOT_MADE = ("hyperpod:index:", "pulumi:")
 
 
+@cache
 def resources() -> dict[str, list[dict[str, Any]]]:
-    """The inputs of every resource of the golden deployments, by type."""
+    """The inputs of every resource of the golden configurations, by type."""
     found: dict[str, list[dict[str, Any]]] = {}
     for name in GOLDEN:
-        for entries in read(DEPLOYMENTS / name).values():
+        for entries in told(name).values():
             for entry in entries.values():
                 if isinstance(entry, dict) and "type" in entry and not entry["type"].startswith(_NOT_MADE):
                     kind = "kubernetes:*" if entry["type"].startswith("kubernetes:") else entry["type"]
@@ -34,11 +35,8 @@ def resources() -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-RESOURCES = resources()
-
-
 def test_the_table_has_exactly_the_types_that_stacks_have() -> None:
-    assert ROWS.keys() == RESOURCES.keys()
+    assert ROWS.keys() == resources().keys()
 
 
 @each(ROWS.keys())
@@ -50,7 +48,7 @@ def test_a_type_has_a_duration(kind: str) -> None:
 def test_what_carries_tags_is_known_by_its_arn(kind: str) -> None:
     """Or a tagged one that destroy has left is reported as unknown, whatever it is."""
     arn = ROWS[kind]["arn"]
-    assert any(inputs.get("tags") or inputs.get("tagsAll") for inputs in RESOURCES[kind]) == (arn != "-")
+    assert any(inputs.get("tags") or inputs.get("tagsAll") for inputs in resources()[kind]) == (arn != "-")
     known = {*tagged._KINDS, *tagged._ELSEWHERE}
     assert arn == "-" or arn in known or arn.split(":")[0] in known
 
@@ -73,6 +71,6 @@ def test_every_quota_is_that_of_a_type_or_the_type_says_why_there_is_none() -> N
 
 
 def test_the_golden_stacks_have_exactly_the_known_kinds_of_roles() -> None:
-    names = [str(inputs.get("name", "")) for inputs in RESOURCES["aws:iam/role:Role"]]
+    names = [str(inputs.get("name", "")) for inputs in resources()["aws:iam/role:Role"]]
     found = [re.fullmatch(r"CLUSTER-[a-z]+(?:-gov)?-[a-z]+-\d-(.+)-DIGEST", name) for name in names]
     assert {match[1] for match in found if match} == {*ROLE_KINDS}

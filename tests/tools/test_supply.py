@@ -14,11 +14,12 @@ from threading import Thread
 from typing import Any
 
 import pytest
-import yaml
 
 from components.catalogue.rows import table
 from operations.cluster import device_pods
 from stack.failures import Exit
+from tests.golden.jobs import STACKS, rendered
+from tests.golden.stacks import GOLDEN, told
 from tests.support import ROOT
 from tools.supply import audit
 
@@ -151,9 +152,10 @@ def images() -> set[str]:
     found = set(re.findall(r"^ARG BASE=(\S+)", (ROOT / "jobs" / "image" / "Dockerfile").read_text(), re.M))
     # What a verb starts is in no stack.
     found.add(device_pods.IMAGE)
-    for path in [*(ROOT / "tests/golden/deployments").rglob("*.yaml"), *(ROOT / "tests/golden/jobs").rglob("*.yaml")]:
-        for document in yaml.load_all(path.read_text(), yaml.CSafeLoader):
-            found |= set(among(document))
+    for name in GOLDEN:
+        found |= set(among(told(name)))
+    for name in STACKS:
+        found |= set(among(rendered(name)))
     return {one for one in found if "/" in one and "${" not in one}
 
 
