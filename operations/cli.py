@@ -38,7 +38,6 @@ from .commands.image import image_command
 from .commands.init import init_command
 from .commands.jobs import job_app
 from .commands.kubeconfig import kubeconfig_command
-from .commands.munge_key import rotate_munge_command
 from .commands.nodes import connect_command, exec_command, nodes_command, ssh_config_command
 from .commands.people import users_command
 from .commands.policy import policy_command
@@ -87,7 +86,6 @@ app.command("benchmark")(benchmark_command)
 app.command("diagnose")(diagnose_command)
 app.command("accounts")(accounts_command)
 app.command("slurm-config")(slurm_config_command)
-app.command("rotate-munge")(rotate_munge_command)
 app.command("health")(health_command)
 app.command("deep-check")(deep_check_command)
 app.command("users")(users_command)

@@ -32,7 +32,6 @@ COMMANDS: Dict[str, Tuple[str, Tuple[str, ...]]] = {
     "hyperpod-accounting-backup": ("hyperpod_node.accounting.backup", ()),
     "hyperpod-metrics": ("hyperpod_node.metrics.writer", ()),
     "hyperpod-pull": ("hyperpod_node.metrics.pull", ()),
-    "hyperpod-munge-key": ("hyperpod_node.munge_rotation", ()),
     "hyperpod-users": ("hyperpod_node.people", ()),
     "hyperpod-credentials": ("hyperpod_node.credentials", ("worker",)),
     "hyperpod-health": ("hyperpod_node.health.run", ("worker",)),

@@ -68,13 +68,9 @@ def _controller(node: Node) -> str:
         _take(node)
         origin = "key made for the cluster" if made else "the cluster's key"
     _check(node)
-    publish_digest(host, node.private, digest(host))
+    # What the other nodes compare their key with.
+    host.write(f"{node.private}/munge.sha256", digest(host) + "\n", mode=0o600)
     return origin
-
-
-def publish_digest(host: Host, private: str, own: str) -> None:
-    """What the other nodes compare their key with."""
-    host.write(f"{private}/munge.sha256", own + "\n", mode=0o600)
 
 
 def _other(node: Node) -> str:
@@ -113,7 +109,6 @@ def _compare(node: Node) -> None:
         return
 
     def same() -> bool:
-        # It may be replaced at this moment (munge_rotation.py).
         _take(node)
         own = digest(host)
         if theirs() == own:
@@ -151,9 +146,9 @@ def _check(node: Node) -> None:
         host.secure(KEY, 0o400, USER)
 
 
-def digest(host: Host, name: str = KEY) -> str:
-    """The SHA-256 of a key's file; empty where there is none."""
-    key = host.read_bytes(name)
+def digest(host: Host) -> str:
+    """The SHA-256 of this node's key; empty where there is none."""
+    key = host.read_bytes(KEY)
     return "" if key is None else hashlib.sha256(key).hexdigest()
 
 

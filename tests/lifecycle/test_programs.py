@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from hyperpod_node import __main__ as on_create
-from hyperpod_node import liveness, munge_rotation, people, requeue, slurm_change
+from hyperpod_node import liveness, people, requeue, slurm_change
 from hyperpod_node.accounting import backup
 from hyperpod_node.errors import StepError
 from hyperpod_node.settings import Settings
@@ -50,7 +50,6 @@ def refuse(*_: Any) -> str:
 # Module, its function that does the work, and the program with its words.
 PROGRAMS: dict[str, tuple[ModuleType, str, Callable[[], int]]] = {
     "hyperpod-accounting-backup": (backup, "save", backup.main),
-    "hyperpod-munge-key": (munge_rotation, "prepare", lambda: munge_rotation.main(["prepare"])),
 }
 
 
@@ -72,7 +71,6 @@ def test_what_could_not_be_done_is_said_by_name_with_status_1(
     [
         ("accounting.backup", "hyperpod-accounting-backup"),
         ("accounting.accounts", "hyperpod-slurm-accounts"),
-        ("munge_rotation", "hyperpod-munge-key"),
     ],
 )
 def test_a_program_ends_with_the_status_of_its_work(
@@ -115,21 +113,6 @@ def test_what_a_stack_sends_is_applied_in_minutes_and_what_is_written_is_for_eve
     monkeypatch.setattr("hyperpod_node.slurm_configure.facts", lambda _: {"cluster_id": "c"})
     assert module.main(["--nobody"] if module is people else []) == 1
     assert seen == [(0o022, seconds)]
-
-
-@pytest.mark.parametrize("part", ["wait", "follow", "switch"])
-def test_a_rotation_does_the_part_that_it_is_asked_for_and_answers_in_json(
-    part: str, host: FakeHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(munge_rotation, "Host", lambda _: host)
-    for one in munge_rotation.PARTS:
-
-        def done(_: Any, digest: str, one: str = one) -> dict[str, Any]:
-            return {one: digest, "mask": masked()}
-
-        monkeypatch.setitem(munge_rotation.PARTS, one, done)
-    assert munge_rotation.main([part, "abc"]) == 0
-    assert json.loads(capsys.readouterr().out) == {part: "abc", "mask": 0o022}
 
 
 def test_the_requeue_service_asks_the_other_nodes_at_slurmds_port(

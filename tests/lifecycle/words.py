@@ -105,7 +105,6 @@ LINES: Sequence[Line] = (
     Line("systemctl (stop|restart) (containerd|docker|kubelet)", (120,)),
     # systemd.socket(5): a socket that is not stopped starts its service again.
     Line(r"systemctl stop docker\.socket", (120,)),
-    Line("systemctl stop hyperpod-munge-key"),
     Line(rf"systemctl restart --no-block( {_UNIT})+"),
     Line(r"systemctl start --no-block hyperpod-metrics\.timer"),
     Line(rf"systemctl stop hyperpod-metrics\.timer hyperpod-metrics\.target( {_UNIT})+"),

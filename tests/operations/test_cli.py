@@ -39,7 +39,6 @@ ASKING = {
     "users": ("users", "dev"),
     "usage": ("usage", "dev"),
     "slurm-config": ("slurm-config", "dev"),
-    "rotate-munge": ("rotate-munge", "dev", "--yes"),
     "replace": ("replace", "workers-1", "--stack", "dev", "--yes"),
     "reboot": ("reboot", "workers-1", "--stack", "dev", "--yes"),
     "remove": ("remove", "workers-1", "--stack", "dev", "--yes"),

@@ -67,7 +67,6 @@ WRONG = (
     ("job print eks-gpu nanogpt --nodes 99", "99 nodes", "ask for 1 to 2"),
     ("kubeconfig dev", "Slurm stack", "hyperpod connect dev"),
     ("slurm-config eks-gpu", "has no Slurm", "hyperpod:slurm"),
-    ("rotate-munge eks-gpu", "has no Slurm", "Kubernetes"),
     ("run-scripts eks-gpu", "has no Slurm", "update-software"),
     ("deep-check dev --check Stress", "'--check'", "InstanceStress"),
     ("governance dev", "task governance", "hyperpod:charts.queues"),

@@ -18,7 +18,6 @@ from rehearsal.nodes.checks import THREADS, all_idle, hostname_everywhere, outpu
 from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.growth import holds, reboot_others, until
 
-from . import rotation
 from .conftest import deployed
 
 # A worker's slurmd retries every two seconds, and the controller takes a moment to read its configuration.
@@ -37,7 +36,7 @@ _OWN_LINES = 'slurm={"extraConf":"docs/slurm.conf.d"}'
 
 
 @pytest.mark.timeout(400)
-def test_nodes_and_a_group_join_and_all_come_back_from_a_reboot(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_and_a_group_join_and_all_come_back_from_a_reboot() -> None:
     options = Options(workers=0, absent=frozenset({"more"}))
     with (
         deployed(
@@ -56,7 +55,6 @@ def test_nodes_and_a_group_join_and_all_come_back_from_a_reboot(monkeypatch: pyt
         join_late(cluster, "more", 1)
         name_the_slow(cluster)
         homes_are_shared(cluster)
-        rotation.while_jobs_run(cluster, monkeypatch)
         reboot_others(cluster)
         replace_controller(cluster)
         homes_are_shared(cluster)
