@@ -129,7 +129,6 @@ class Trainer(NeuronTrainer):  # type: ignore[misc]
 def main() -> None:
     """Train as one rank, on one NeuronCore."""
     options = _options().parse_args()
-    # Before the model, whose vocabulary the tokens may name.
     data = Tokens(options)
     arguments = NeuronTrainingArguments(
         output_dir=options.out,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 from pathlib import Path
@@ -20,8 +19,6 @@ SIZES: Dict[str, Tuple[int, int, int, int, int]] = {
     "13b": (40, 5120, 13824, 40, 40),
     "70b": (80, 8192, 28672, 64, 8),
 }
-# What make_tokens.py writes beside its tokens, and the tokens.
-RECORD, TOKENS = "tokens.json", "tokens.bin"
 # Checkpoints that are kept: an older one, in case the newest cannot be read.
 KEPT = 2
 
@@ -32,11 +29,9 @@ def parser(description: str, sizes: Sequence[str] = tuple(SIZES)) -> argparse.Ar
     found.add_argument("--model", choices=sorted(sizes), default="7b" if "7b" in sizes else sizes[0])
     found.add_argument("--pretrained", help="Hugging Face model to start from; gated models need HF_TOKEN")
     found.add_argument("--out", required=True, help="folder of checkpoints, shared by all ranks")
-    found.add_argument("--data", help="folder of make_tokens.py, or a flat file of token ids (default: random tokens)")
-    found.add_argument("--data-type", choices=("uint16", "uint32"), default="uint16", help="of a flat file")
-    found.add_argument(
-        "--vocabulary", type=int, default=32000, help="default 32000; a folder of make_tokens.py says it"
-    )
+    found.add_argument("--data", help="flat file of token ids (default: random tokens)")
+    found.add_argument("--data-type", choices=("uint16", "uint32"), default="uint16", help="of --data")
+    found.add_argument("--vocabulary", type=int, default=32000, help="of --data")
     found.add_argument("--context", type=int, default=4096, help="tokens a sequence")
     found.add_argument("--batch", type=int, default=1, help="sequences per data-parallel rank and step")
     found.add_argument("--steps", type=int, default=1000)
@@ -49,7 +44,7 @@ def parser(description: str, sizes: Sequence[str] = tuple(SIZES)) -> argparse.Ar
 
 
 def tokens(options: argparse.Namespace) -> Any:
-    """``--data`` as an array on disk; None for random tokens. Sets ``options.vocabulary`` from a folder's record.
+    """``--data`` as an array on disk; None for random tokens.
 
     Raises SystemExit where there is no such file, or not one whole sequence in it.
     """
@@ -57,18 +52,12 @@ def tokens(options: argparse.Namespace) -> Any:
         return None
     import numpy
 
-    path, kind = Path(options.data), options.data_type
-    if path.is_dir():
-        try:
-            record = json.loads((path / RECORD).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise SystemExit(f"--data {path}: no {RECORD} of a finished make_tokens.py ({error})") from None
-        kind, options.vocabulary, path = record["type"], int(record["vocabulary"]), path / TOKENS
+    path = Path(options.data)
     if not path.is_file():
-        raise SystemExit(f"--data {options.data}: no such file or folder")
-    found = numpy.memmap(str(path), dtype=kind, mode="r") if path.stat().st_size else ()
+        raise SystemExit(f"--data {path}: no such file")
+    found = numpy.memmap(str(path), dtype=options.data_type, mode="r") if path.stat().st_size else ()
     if len(found) < options.context:
-        raise SystemExit(f"--data {options.data}: {len(found)} tokens, fewer than one sequence of --context has")
+        raise SystemExit(f"--data {path}: {len(found)} tokens, fewer than one sequence of --context has")
     return found
 
 

@@ -14,7 +14,6 @@ from tests.lifecycle.rig import LIFECYCLE
 # Each job that has one: its cache, and the variable that names another.
 CACHES = {
     "fsdp_llama.sbatch": ("huggingface", "HF_HOME"),
-    "deepspeed_llama.sbatch": ("huggingface", "HF_HOME"),
     "neuron.sbatch": ("neuron-cache", "NEURON_COMPILE_CACHE_URL"),
     "neuron_llama.sbatch": ("neuron-cache", "NEURON_COMPILE_CACHE_URL"),
 }

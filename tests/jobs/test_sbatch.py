@@ -17,9 +17,6 @@ ROOT = Path(__file__).parents[2]
 JOBS = ROOT / "jobs/slurm"
 FILES = sorted(JOBS.glob("*.sbatch"))
 NAMES = [path.name for path in FILES]
-# Those that train on all of a job's ranks, and write checkpoints of their own.
-OTHERS = ("make_tokens.sbatch", "sweep.sbatch", "jupyter.sbatch")
-TRAINERS = [name for name in NAMES if name not in OTHERS]
 # Enough for sbatch to read a job's options; nobody answers at that port.
 SLURM_CONF = """ClusterName=x
 SlurmctldHost=localhost
@@ -96,7 +93,7 @@ def test_slurm_takes_every_option(tmp_path: Path, name: str) -> None:
     assert (done.returncode, done.stderr) == (124, "")
 
 
-@pytest.mark.parametrize("name", TRAINERS)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("hyperpod", [True, False])
 def test_on_hyperpod_srun_is_resumed_by_hyperpod(tmp_path: Path, name: str, hyperpod: bool) -> None:
     assert ("--auto-resume=1" in submit(tmp_path, name, hyperpod=hyperpod)) is hyperpod
@@ -111,9 +108,9 @@ def test_a_data_loader_that_forks_needs_no_second_set_of_huge_pages(tmp_path: Pa
     assert (tmp_path / "calls.huge").read_text() == "1\n"
 
 
-@pytest.mark.parametrize("name", [*TRAINERS, "sweep.sbatch"])
+@pytest.mark.parametrize("name", NAMES)
 def test_every_job_runs_in_a_container_that_has_its_files_and_otherwise_as_before(tmp_path: Path, name: str) -> None:
-    given = {"NEMO_PYTHON": "python", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0"}
+    given = {"NEMO_PYTHON": "python"}
     bare = submit(tmp_path, name, "--steps", "7", hyperpod=False, **given)
     for left in ("here", "calls"):
         shutil.rmtree(tmp_path / left) if (tmp_path / left).is_dir() else (tmp_path / left).unlink()
@@ -142,7 +139,7 @@ def test_a_container_job_says_what_is_missing_before_it_starts_anything(tmp_path
         submit(tmp_path, "nanogpt.sbatch", CONTAINER_IMAGE="image")
 
 
-@pytest.mark.parametrize("name", TRAINERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_folder_of_checkpoints_that_somebody_else_made_first_is_not_used(tmp_path: Path, name: str) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "theirs").mkdir()
@@ -159,97 +156,22 @@ def test_a_folder_of_checkpoints_that_somebody_else_made_first_is_not_used(tmp_p
         (tmp_path / "calls").unlink()
 
 
-@pytest.mark.parametrize("name", TRAINERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_hyperpod_requeue_can_tell_from_the_script_alone_that_a_job_is_resumed(name: str) -> None:
     assert "--auto-resume" in (JOBS / name).read_text()
 
 
-@pytest.mark.parametrize("name", TRAINERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_jobs_options_reach_its_trainer_and_its_failure_is_the_jobs(tmp_path: Path, name: str) -> None:
     call = submit(tmp_path, name, "--steps", "7", SRUN_CODE="3")
     assert call[-2:] == ["--steps", "7"]
     assert "--kill-on-bad-exit=1" in call
 
 
-@pytest.mark.parametrize("name", TRAINERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_job_goes_back_into_the_queue_and_keeps_its_log(name: str) -> None:
     options = {line.split()[1] for line in (JOBS / name).read_text().splitlines() if line.startswith("#SBATCH")}
     assert {"--requeue", "--open-mode=append"} <= options
-
-
-def test_deepspeed_runs_as_fsdp_does_with_a_trainer_of_its_own(tmp_path: Path) -> None:
-    call = submit(tmp_path, "deepspeed_llama.sbatch", "--stage", "2", MODEL="8b")
-    assert call[call.index("--model") + 1] == "8b"
-    assert [Path(word).name for word in call if word.endswith(".py")] == ["deepspeed_llama.py"]
-    assert call[-2:] == ["--stage", "2"]
-
-
-def test_a_task_of_a_sweep_trains_with_its_own_value_in_its_own_folder(tmp_path: Path) -> None:
-    def task(rates: str) -> list[str]:
-        given = {"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_JOB_ID": "5", "RATES": rates}
-        return submit(tmp_path, "sweep.sbatch", "--steps", "7", hyperpod=False, **given)
-
-    call = task("1e-4 2e-4")
-    assert (call[call.index("--rate") + 1], call[-2:]) == ("2e-4", ["--steps", "7"])
-    assert call[call.index("--out") + 1] == f"{tmp_path}/checkpoints/sweep-5/rate-2e-4"
-    shutil.rmtree(tmp_path / "here")
-    with pytest.raises(AssertionError, match=r"RATES has 1 values: sbatch --array 0-0 sweep\.sbatch"):
-        task("1e-4")
-
-
-JUPYTER = """#!/bin/sh
-case "$*" in
-  *secrets*) echo b1a2 ;;
-  *"import jupyterlab"*) exit "${NONE:-0}" ;;
-esac
-"""
-SRUN_JUPYTER = """#!/bin/sh
-echo "$@" > "$CALLS"
-echo "$JUPYTER_TOKEN" >> "$CALLS"
-cat "$HOME/.hyperpod-jupyter/7" >> "$CALLS"
-stat -c %a "$HOME/.hyperpod-jupyter/7" "$(dirname "$(echo "$*" | sed "s/.*sock=//; s/ .*//")")" >> "$CALLS"
-"""
-
-
-def jupyter(tmp_path: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    for name, text in (("python", JUPYTER), ("srun", SRUN_JUPYTER)):
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
-    given = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path), "SLURM_JOB_ID": "7", **more}
-    given |= {"CALLS": str(tmp_path / "calls"), "PYTHON": str(tmp_path / "python"), "TMPDIR": str(tmp_path)}
-    script = str(JOBS / "jupyter.sbatch")
-    return subprocess.run(["bash", script], env=given, capture_output=True, text=True, check=False, timeout=20)
-
-
-def test_a_notebooks_token_is_in_no_log_and_no_process_list(tmp_path: Path) -> None:
-    done = jupyter(tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    call, token, *said, file, folder = (tmp_path / "calls").read_text().splitlines()
-    assert token == "b1a2"
-    assert "b1a2" not in call + done.stdout
-    socket = re.findall(r"--ServerApp\.sock=(\S+)", call)[0]
-    assert f"-L 8888:{socket} NODE" in said[1]
-    assert said[2].strip() == "http://localhost:8888/lab?token=b1a2"
-    assert (file, folder) == ("600", "700")
-    # Nothing is left of it.
-    assert not Path(socket).parent.exists()
-    assert not list((tmp_path / ".hyperpod-jupyter").iterdir())
-
-
-def test_a_notebook_without_jupyterlab_says_how_to_name_one(tmp_path: Path) -> None:
-    done = jupyter(tmp_path, NONE="1")
-    assert done.returncode == 1
-    assert "has no jupyterlab: PYTHON=/fsx/ENVIRONMENT/bin/python sbatch jupyter.sbatch" in done.stderr
-
-
-def test_tokens_are_made_by_the_first_python_that_can(tmp_path: Path) -> None:
-    given = {"PYTHON": "echo", "HERE": "/here", "PATH": os.environ["PATH"]}
-    script = tmp_path / "make_tokens.sbatch"
-    text = (JOBS / script.name).read_text().replace("/fsx/", f"{tmp_path}/")
-    script.write_text(text.replace("/opt/hyperpod/lib", str(ROOT / "lifecycle")))
-    done = subprocess.run(["bash", str(script), "--out", "x"], env=given, capture_output=True, text=True, check=True)
-    assert done.stdout == "/here/make_tokens.py --out x\n"
-    assert [path.is_dir() for path in (tmp_path / "checkpoints").glob("huggingface-*")] == [True]
 
 
 @pytest.mark.parametrize(("name", "trainer"), [("neuron", "neuron_train.py"), ("neuron_llama", "neuron_llama.py")])

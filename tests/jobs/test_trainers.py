@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gzip
 import json
 import os
 import re
@@ -199,10 +198,23 @@ print("rates", *(round(llama.rate(options, step), 4) for step in (0, 9, 10, 60, 
 
 def test_llama_trains_on_a_file_of_tokens_until_it_is_asked_to_stop(tmp_path: Path) -> None:
     (tmp_path / "tokens.bin").write_bytes(b"".join(number.to_bytes(4, "little") for number in range(70_000, 70_400)))
-    record = {"tokens": 400, "type": "uint32", "vocabulary": 71_000, "end": 0}
-    (tmp_path / "tokens.json").write_text(json.dumps(record))
-    several = ("--context", "8", "--batch", "3", "--steps", "40", "--save-every", "4", "--log-every", "2")
-    said = python_says(python_with_torch(), LLAMA, "--data", str(tmp_path), *several).splitlines()
+    several = (
+        "--data-type",
+        "uint32",
+        "--vocabulary",
+        "71000",
+        "--context",
+        "8",
+        "--batch",
+        "3",
+        "--steps",
+        "40",
+        "--save-every",
+        "4",
+        "--log-every",
+        "2",
+    )
+    said = python_says(python_with_torch(), LLAMA, "--data", str(tmp_path / "tokens.bin"), *several).splitlines()
     firsts = [tuple(map(int, pair)) for pair in re.findall(r"got \[(\d+), (\d+)\]", "\n".join(said))]
     # Steps 0 to 8, then 9, in which the signal comes, and 10, at which the ranks agree.
     assert len(firsts) == 11
@@ -253,55 +265,13 @@ def test_a_slow_rank_of_a_model_that_is_spread_is_told_by_its_own_work(tmp_path:
 
 @pytest.mark.parametrize(
     ("data", "why"),
-    [("none", "no such file or folder"), ("empty", "no tokens.json of a finished make_tokens.py"), ("few", "4 tokens")],
+    [("none", "no such file"), ("few", "4 tokens")],
 )
 def test_llama_says_what_is_wrong_with_its_data_before_it_loads_a_model(tmp_path: Path, data: str, why: str) -> None:
-    (tmp_path / "empty").mkdir()
     (tmp_path / "few").write_bytes(b"12345678")
     code = LLAMA.replace("join(", "0 and join(")
     with pytest.raises(AssertionError, match=why):
         python_says(python_with_torch(), code, "--data", str(tmp_path / data), "--context", "5")
-
-
-def test_deepspeed_llama_resumes_from_the_newest_checkpoint_that_all_ranks_finished(tmp_path: Path) -> None:
-    given = ("--out", str(tmp_path), "--context", "4", "--vocabulary", "9", "--save-every", "2", "--log-every", "1")
-    slurm = {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_LOCALID": "0"}
-    first = train("deepspeed_llama.py", ("deepspeed",), *given, "--steps", "7", "--rate", "0.5", **slurm)
-    assert "started from step 0" in first
-    names = [path.name for path in sorted(tmp_path.glob("step-*"))]
-    assert names == ["step-00000004", "step-00000006"]
-    assert (tmp_path / "latest").read_text() == "step-00000006"
-    # While the ranks write, the newest one is still that before.
-    assert re.findall(r"^saving \S+ while the newest is (\S+)$", first, re.M) == ["none", *["step-00000002", names[0]]]
-    # A checkpoint that the others had not finished when a node was lost.
-    (tmp_path / "step-00000008").mkdir()
-    again = train("deepspeed_llama.py", ("deepspeed",), *given, "--steps", "9", "--rate", "0.5", **slurm)
-    assert "resumed after step 6" in again
-    assert re.findall(r"^step (\d+):", again, re.M) == ["7", "8"]
-    assert "stage 3" in again
-    assert "rate 0.0400" in again  # the seventh of a hundred steps of warm-up
-
-
-def test_text_becomes_tokens_once_with_an_end_after_each_document(tmp_path: Path) -> None:
-    text, out = tmp_path / "text", tmp_path / "out"
-    (text / "b").mkdir(parents=True)
-    (text / "a.txt").write_text("hey")
-    (text / "b/c.jsonl.gz").write_bytes(gzip.compress(b'{"text": "x"}\n{"text": "yz"}\n'))
-    (text / "b/c.png").write_bytes(b"not text")
-    given = ("--text", str(text), "--out", str(out))
-    train("make_tokens.py", ("tokenizers",), *given, python=python_with_torch())
-    assert list((out / "tokens.bin").read_bytes()[::2]) == [*b"hey", 0, *b"x", 0, *b"yz", 0]
-    record = json.loads((out / "tokens.json").read_text())
-    assert record == {"tokens": 9, "type": "uint16", "vocabulary": 256, "end": 0}
-    assert not list(tmp_path.glob(".*"))
-    (text / "a.txt").write_text("more")
-    assert "is complete" in train("make_tokens.py", ("tokenizers",), *given, python=python_with_torch())
-    assert json.loads((out / "tokens.json").read_text()) == record
-    (text / "d.jsonl").write_text('{"text": "x"}\n{"body": "x"}\n')
-    other = ("--text", str(text), "--out", str(tmp_path / "other"))
-    with pytest.raises(AssertionError, match=r'd\.jsonl:2: no JSON object with "text"'):
-        train("make_tokens.py", ("tokenizers",), *other, python=python_with_torch())
-    assert not (tmp_path / "other").exists()
 
 
 def test_nemo_runs_its_recipe_in_the_processes_that_slurm_started_and_resumes(tmp_path: Path) -> None:
