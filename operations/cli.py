@@ -20,19 +20,17 @@ from stack.manner import MANNER, Output
 from stack.words import stack_names
 
 from . import console
-from .commands.accounts import accounts_command
+from .commands.applied import accounts_command, governance_command, slurm_config_command
 from .commands.assumptions import assumptions_command
 from .commands.benchmark import benchmark_command
 from .commands.changes import reboot_command, replace_command, scale_command, update_software_command
-from .commands.charts import charts_command
-from .commands.containers import containers_command
 from .commands.costs import cost_command
 from .commands.dashboards import dashboards_command
 from .commands.deploy import deploy_command, destroy_command, preview_command
 from .commands.diagnose import diagnose_command
+from .commands.downloads import charts_command, containers_command
 from .commands.errors import errors_command
 from .commands.explain import explain_command
-from .commands.governance import governance_command
 from .commands.health import deep_check_command, health_command
 from .commands.image import image_command
 from .commands.init import init_command
@@ -45,7 +43,6 @@ from .commands.quotas import quotas_command
 from .commands.remove import remove_command
 from .commands.run_scripts import run_scripts_command
 from .commands.slow_node import find_slow_node_command
-from .commands.slurm_config import slurm_config_command
 from .commands.stacks import list_command
 from .commands.status import status_command
 from .commands.types import types_command

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from components.kubernetes.charts import Chart, Dependency, faults, tree_digest
-from operations.commands import charts as charts_verb
+from operations.commands import downloads
 from operations.deployment import charts
 from stack.failures import Exit, Failure
 from tests.components.test_charts import package
@@ -91,9 +91,9 @@ def test_json_is_for_programs(
 ) -> None:
     chart, offline = published
     monkeypatch.setattr(charts, "ROOT", tmp_path)
-    monkeypatch.setattr(charts_verb, "HYPERPOD", chart)
-    monkeypatch.setattr(charts_verb, "KUEUE", chart)
-    charts_verb.charts_command(offline, True)
+    monkeypatch.setattr(downloads, "HYPERPOD", chart)
+    monkeypatch.setattr(downloads, "KUEUE", chart)
+    downloads.charts_command(offline, True)
     assert json.loads(capsys.readouterr().out)[0]["chart"] == "small"
 
 
