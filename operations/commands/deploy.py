@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -158,7 +159,8 @@ def destroy_command(
     remove_leftovers: Annotated[
         bool,
         typer.Option(
-            "--remove-leftovers", help="Also delete what AWS created itself: log groups, orphaned network interfaces."
+            "--remove-leftovers",
+            help="Also delete what AWS created itself: log groups, orphaned network interfaces, GuardDuty's endpoint.",
         ),
     ] = False,
     rehearse: Rehearse = False,
@@ -170,7 +172,9 @@ def destroy_command(
 
     AWS itself creates some resources that no stack deletes, such as the nodes'
     log groups. They are listed; --remove-leftovers deletes them. Any other
-    leftover is a failure, shown with the command that deletes it.
+    leftover is a failure, shown with the command that deletes it. Where
+    GuardDuty's endpoint holds the stack's VPC, it asks whether to delete it,
+    and then destroys the rest.
 
     \b
       hyperpod destroy dev
@@ -186,7 +190,13 @@ def destroy_command(
         else:
             console.confirm(f"Delete all of {stack}, including its file system and all data on it?", yes=yes)
             governance.end(chosen)
-        report = deploy.destroy(chosen, engine, remove_leftovers=remove_leftovers)
+        asked = not yes and not as_json and not rehearse and console.can_ask()
+        report = deploy.destroy(
+            chosen,
+            engine,
+            remove_leftovers=remove_leftovers,
+            ask=lambda question: asked and console.answered(question, threading.Event()),
+        )
         if account is not None and report.audit is not None:
             # The embedded account can be searched completely, not only by this stack's names and tags.
             report.audit.add_unnamed(account.leftovers())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -225,20 +225,42 @@ def keep(target: Target, report: Report) -> None:
     records.add(target, DEPLOYMENTS, record)
 
 
-def destroy(target: Target, engine: Engine, *, total: int = 0, remove_leftovers: bool = False) -> Report:
+def destroy(
+    target: Target,
+    engine: Engine,
+    *,
+    total: int = 0,
+    remove_leftovers: bool = False,
+    ask: Callable[[str], bool] = lambda question: False,
+) -> Report:
     """Destroy the stack, then search the account for leftovers; on request, remove what AWS itself created.
 
     If the engine failed, the next destroy deletes the stack's own resources. The report then names only what AWS itself
-    created, such as an orphaned network interface that blocks the deletion of a subnet.
+    created, such as an orphaned network interface that blocks the deletion of a subnet. Where that is GuardDuty's
+    endpoint, ``ask`` decides, and once it is gone the stack is destroyed again.
     """
+    report = _destroy(target, engine, total)
+    found = report.audit or Audit()
+    if managed := [one for one in found.leftovers if one.kind in leftovers.GUARDDUTY]:
+        names = " and ".join(f"{one.kind} {one.id}" for one in managed)
+        if remove_leftovers or ask(f"{names} hold the stack's VPC. Delete them, and destroy the rest?"):
+            gone = Audit(leftovers=managed)
+            leftovers.remove(target, gone)
+            report = _destroy(target, engine, total)
+            report.audit = found = report.audit or Audit()
+            found.removed, found.unknown = gone.removed, [*gone.unknown, *found.unknown]
+    if remove_leftovers and not report.cancelled:
+        leftovers.remove(target, found)
+    return report
+
+
+def _destroy(target: Target, engine: Engine, total: int) -> Report:
     report = run(target, engine, "destroy", total=total)
     if report.cancelled:
         return report
     report.audit = leftovers.audit(target)
     if not report.succeeded:
         report.audit.leftovers = [one for one in report.audit.leftovers if one.by_aws]
-        if any(one.kind == leftovers.INTERFACE for one in report.audit.leftovers):
+        if any(one.kind in (leftovers.INTERFACE, *leftovers.GUARDDUTY) for one in report.audit.leftovers):
             report.next_step = f"hyperpod destroy {target.stack} --remove-leftovers, then destroy again"
-    if remove_leftovers:
-        leftovers.remove(target, report.audit)
     return report

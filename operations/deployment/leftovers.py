@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -59,6 +60,10 @@ class Audit:
 
 
 INTERFACE = "network interface"
+# What GuardDuty's Runtime Monitoring makes for an EKS cluster, and deletes only where it is disabled; its tag (Amazon
+# GuardDuty User Guide, "Disabling, uninstalling, and cleaning up resources in Runtime Monitoring").
+GUARDDUTY = ("GuardDuty's VPC endpoint", "GuardDuty's security group")
+GUARDDUTY_TAG = ("GuardDutyManaged", "true")
 _FILE_SYSTEM = "FSx file system"
 # Those that FSx takes by itself go with the file system; those of people stay until they delete them (FSx for Lustre
 # User Guide, "Protecting your data with backups").
@@ -79,6 +84,8 @@ _TAGGED = (
     ("security group", "describe_security_groups", "SecurityGroups[].GroupId", "delete-security-group --group-id"),
 )  # fmt: skip
 
+# As long as the AWS provider waits for the end of an endpoint (terraform-provider-aws, internal/service/ec2).
+_ENDPOINT_SECONDS, _AGAIN_SECONDS = 600.0, 10.0
 _OF_OTHERS = ("describe_vpc_endpoints", "describe_security_groups")
 
 
@@ -108,19 +115,40 @@ def audit(stack: Target) -> Audit:
 
 
 def remove(target: Target, found: Audit) -> None:
-    """Delete what AWS itself created: log groups, and network interfaces that nothing uses any more."""
+    """Delete what AWS itself created: log groups, what GuardDuty has in the stack's VPC, and network interfaces that
+    nothing uses any more."""
     for one in [one for one in found.leftovers if one.by_aws]:
         try:
-            if one.kind == "log group":
-                target.aws.client("logs").delete_log_group(logGroupName=one.id)
-            else:
-                target.aws.client("ec2").delete_network_interface(NetworkInterfaceId=one.id)
+            _delete(target.aws, one)
         except ClientError as error:
             if not is_missing(error):
                 found.unknown.append(f"{one.kind} {one.id} was not removed: {error}")
                 continue
         found.leftovers.remove(one)
         found.removed.append(f"{one.kind} {one.id}")
+
+
+def _delete(aws: Aws, one: Leftover) -> None:
+    """Delete what AWS created. Raises ClientError."""
+    if one.kind == "log group":
+        aws.client("logs").delete_log_group(logGroupName=one.id)
+        return
+    ec2 = aws.client("ec2")
+    if one.kind == INTERFACE:
+        ec2.delete_network_interface(NetworkInterfaceId=one.id)
+    elif one.kind == GUARDDUTY[0]:
+        ec2.delete_vpc_endpoints(VpcEndpointIds=[one.id])
+    else:
+        # The endpoint's interfaces, which use it, go some minutes after the endpoint was asked to.
+        ends = time.monotonic() + _ENDPOINT_SECONDS
+        while True:
+            try:
+                ec2.delete_security_group(GroupId=one.id)
+                return
+            except ClientError as error:
+                if error.response["Error"]["Code"] != "DependencyViolation" or time.monotonic() > ends:
+                    raise
+            time.sleep(_AGAIN_SECONDS)
 
 
 def _set_kept_apart(target: Target, found: Audit) -> None:
@@ -163,6 +191,8 @@ def _interfaces(target: Searched) -> Iterator[Leftover]:
         for one in page["NetworkInterfaces"]:
             if net.private_subnet_id and not _names_cluster(one, target.cluster_name):
                 continue
+            if one.get("Description", "").startswith("VPC Endpoint Interface "):
+                continue  # It goes with its endpoint, which is looked for as well.
             eni = one["NetworkInterfaceId"]
             yield Leftover(
                 kind=INTERFACE,
@@ -173,10 +203,8 @@ def _interfaces(target: Searched) -> Iterator[Leftover]:
 
 
 def _others_in_vpc(target: Searched) -> Iterator[Leftover]:
-    """What others put into the stack's own VPC, which holds on to it: such as GuardDuty's endpoint and security group
-    on EKS, which it leaves there (Amazon GuardDuty User Guide, "Disabling, uninstalling, and cleaning up resources in
-    Runtime Monitoring").
-    """
+    """What others put into the stack's own VPC, which holds on to it: such as GuardDuty's endpoint and its security
+    group."""
     if target.config.settings.network.private_subnet_id or not target.own_vpcs:
         return
     for kind, operation, path, command in _TAGGED:
@@ -184,13 +212,20 @@ def _others_in_vpc(target: Searched) -> Iterator[Leftover]:
             continue
         for page in _pages(target.aws, "ec2", operation, {"Filters": [{"Name": "vpc-id", "Values": target.own_vpcs}]}):
             key = path.split("[")[0]
-            foreign = [one for one in page[key] if not _is_ours(target, one) and one.get("GroupName") != "default"]
-            for one in jmespath.search(path, {key: foreign}) or []:
-                yield Leftover(kind=f"{kind} of others", id=one, by_aws=False, command=f"aws ec2 {command} {one}")
+            foreign = [
+                one
+                for one in page[key]
+                if not _tagged_as(one, CLUSTER_ID_TAG, target.names.cluster_id) and one.get("GroupName") != "default"
+            ]
+            for resource in foreign:
+                by_aws = _tagged_as(resource, *GUARDDUTY_TAG)
+                whose = f"GuardDuty's {kind}" if by_aws else f"{kind} of others"
+                for one in jmespath.search(path, {key: [resource]}) or []:
+                    yield Leftover(kind=whose, id=one, by_aws=by_aws, command=f"aws ec2 {command} {one}")
 
 
-def _is_ours(target: Target, resource: dict[str, Any]) -> bool:
-    return {"Key": CLUSTER_ID_TAG, "Value": target.names.cluster_id} in (resource.get("Tags") or [])
+def _tagged_as(resource: dict[str, Any], key: str, value: str) -> bool:
+    return {"Key": key, "Value": value} in (resource.get("Tags") or [])
 
 
 def _names_cluster(interface: dict[str, Any], cluster: str) -> bool:

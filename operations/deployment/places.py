@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from components.names import CLUSTER_ID_TAG, Names
 from components.sessions import SESSION
 from operations.cluster.sessions import NON_INTERACTIVE, SSH
+from operations.deployment.leftovers import GUARDDUTY_TAG
 from stack.state import HYPERPOD_CLUSTER, ResourceState, State, tags_of, texts
 
 if TYPE_CHECKING:
@@ -112,6 +113,13 @@ class Places:
             # AWS Secrets Manager User Guide, "Secrets managed by other AWS services": names begin with the service.
             found.add(Place(self.arn("secretsmanager", "secret:rds!*")))
         return found
+
+    def of_guardduty(self, one: ResourceState) -> set[Place]:
+        """What GuardDuty makes in a VPC, and pulumi-aws removes with the VPC and its subnets (terraform-provider-aws,
+        pull request 46953)."""
+        if one.type not in ("aws:ec2/vpc:Vpc", "aws:ec2/subnet:Subnet"):
+            return set()
+        return {Place(self.arn("ec2", f"{kind}/*"), GUARDDUTY_TAG) for kind in ("vpc-endpoint", "security-group")}
 
     def all(self) -> set[Place]:
         """Every place of the stack, and the logs of its nodes, which HyperPod makes."""

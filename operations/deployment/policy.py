@@ -166,8 +166,10 @@ class _Grants:
         places, own = self._places.beside(resource), self._places.of(resource)
         for name in row.create:
             self._add(name, row, places, own, self._places.tag(resource))
-        for name in (*row.read, *row.update, *row.delete):
+        for name in (*row.read, *row.update):
             self._add(name, row, places, set())
+        for name in row.delete:
+            self._add(name, row, places | self._places.of_guardduty(resource), set())
 
     def add_question(self, question: Question, places: set[Place]) -> None:
         """Grant what a verb asks."""

@@ -81,6 +81,8 @@ class Books:
         self.now = 0.0
         # Whether pulumi-kubernetes takes over objects that are there already (its provider's upsertExistingObjects).
         self.upserts = False
+        # Whether GuardDuty monitors the account's EKS clusters, with agents that it manages.
+        self.guardduty = False
 
     def client(self, service: str) -> Any:
         """A boto3 client of the account; botocore checks the shape of every request."""

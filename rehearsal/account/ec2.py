@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Network
 from typing import Any
 
+from . import guardduty
 from .books import Books, Inputs, Live, Refused
 from .kinds import Kind, register
 from .watching import as_aws
@@ -341,8 +342,8 @@ def register_kinds() -> None:
         return lambda account, live: getattr(account.client("ec2"), operation)(**{parameter: live.id})
 
     tagged: dict[str, tuple[Any, Any]] = {
-        "ec2/vpc:Vpc": (_vpc, simple("delete_vpc", "VpcId")),
-        "ec2/subnet:Subnet": (_subnet, simple("delete_subnet", "SubnetId")),
+        "ec2/vpc:Vpc": (_vpc, guardduty.delete_vpc),
+        "ec2/subnet:Subnet": (_subnet, guardduty.delete_subnet),
         "ec2/internetGateway:InternetGateway": (_internet_gateway, _delete_internet_gateway),
         "ec2/eip:Eip": (_eip, _delete_eip),
         "ec2/natGateway:NatGateway": (_nat_gateway, _delete_nat_gateway),

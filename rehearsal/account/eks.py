@@ -7,6 +7,7 @@ from typing import Any
 
 from components.catalogue.kubernetes_versions import ADDON_VERSIONS, KUBERNETES_VERSIONS
 
+from . import guardduty
 from .addon_settings import check_settings
 from .books import Books, Inputs, Live, Refused
 from .kinds import register, release
@@ -84,6 +85,8 @@ def _cluster(account: Books, i: Inputs) -> tuple[str, dict[str, Any]]:
     # Amazon EKS User Guide, "View Amazon EKS security group requirements for clusters": the group's tags.
     inputs = {"vpcId": vpc, "tags": {"aws:eks:cluster-name": i["name"], f"kubernetes.io/cluster/{i['name']}": "owned"}}
     account.adopt("aws:ec2/securityGroup:SecurityGroup", f"control plane of {i['name']}", group, inputs)
+    if account.guardduty:
+        guardduty.watch(account, vpc, i["vpcConfig"]["subnetIds"])
     return i["name"], {
         "arn": account.arn("eks", f"cluster/{i['name']}"),
         "endpoint": f"https://{account.new_id('eks')[4:].upper()}.gr7.{account.region}.eks.amazonaws.com",

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
 
-from operations import target
+from operations import console, target
 from operations.commands import changes as change_verbs
 from operations.commands import deploy as deploy_verbs
-from operations.deployment import deploy, rehearse
+from operations.deployment import deploy, leftovers, rehearse
 from operations.deployment.deploy import Report, require_kept
 from operations.deployment.engines import Engine
 from operations.target import Target
@@ -20,7 +20,8 @@ from rehearsal.account.kinds import KINDS
 from stack.commands import CommandRun
 from stack.failures import Exit, Failure
 from stack.precious import PRECIOUS
-from tests.operations.aws import run
+from tests.operations.aws import StubbedAws, run, stack
+from tests.operations.small import Planning
 
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 PROGRAM = """
@@ -187,3 +188,40 @@ def test_a_rehearsed_deployment_knows_what_the_last_one_was_made_with(
         report = deploy.run(chosen, engine, "preview")
         assert not report.succeeded
         assert "existing group cannot change to ml.p5.48xlarge" in str(report.cause)
+
+
+@pytest.mark.parametrize(
+    ("words", "answer", "again"), [((), True, True), ((), False, False), (("--yes",), True, False),
+    (("--yes", "--remove-leftovers"), False, True)],
+)  # fmt: skip
+def test_guarddutys_endpoint_is_removed_after_asking_and_the_rest_is_destroyed(
+    words: tuple[str, ...],
+    answer: bool,
+    again: bool,
+    aws: StubbedAws,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    endpoint = leftovers.Leftover(kind=leftovers.GUARDDUTY[0], id="vpce-1", by_aws=True, command="")
+    there, asked = [endpoint], []
+
+    def remove(_: Target, audit: leftovers.Audit) -> None:
+        audit.removed += [f"{one.kind} {one.id}" for one in audit.leftovers]
+        audit.leftovers.clear()
+        there.clear()
+
+    def answered(question: str, _: object) -> bool:
+        asked.append(question)
+        return answer
+
+    monkeypatch.setattr(leftovers, "audit", lambda target: leftovers.Audit(leftovers=list(there)))
+    monkeypatch.setattr(leftovers, "remove", remove)
+    for name, stand_in in (("can_ask", lambda: True), ("answered", answered), ("confirm", lambda *_, **__: None)):
+        monkeypatch.setattr(console, name, stand_in)
+    engine, chosen = Planning(), stack(aws)
+    monkeypatch.setattr(target, "load", lambda *_: chosen)
+    monkeypatch.setattr(deploy_verbs, "open_engine", lambda *_, **__: nullcontext((engine, None)))
+    run(capsys, "destroy", "dev", *words)
+    assert engine.did == ["destroy"] * (2 if again else 1)
+    assert there == ([] if again else [endpoint])
+    assert [one.split(" hold")[0] for one in asked] == ([] if "--yes" in words else ["GuardDuty's VPC endpoint vpce-1"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 
 from components.kubernetes.storage import VOLUMES_TAG
 from components.names import CLUSTER_ID_TAG
@@ -17,7 +18,7 @@ from operations.aws import Aws
 from operations.deployment import leftovers
 from operations.deployment.deploy import Report
 from operations.target import Target
-from rehearsal.account import Account
+from rehearsal.account import Account, guardduty
 from stack.failures import Exit
 from tests.operations.aws import RefusingAws, StubbedAws, stack
 
@@ -157,6 +158,10 @@ def test_what_is_on_its_way_out_is_no_leftover_and_an_interface_in_use_is_not_aw
         aws.answer("ec2", operation, {key: gateways if key == "NatGateways" else []})
     assert [one.id for one in leftovers._network(target)] == ["vpc-1", "nat-failed"]
     interfaces = [{"NetworkInterfaceId": f"eni-{state}", "Status": state} for state in ("in-use", "available")]
+    # Goes with its endpoint, which is listed itself.
+    interfaces.append(
+        {"NetworkInterfaceId": "eni-3", "Status": "in-use", "Description": "VPC Endpoint Interface vpce-1"}
+    )
     aws.answer("ec2", "describe_network_interfaces", {"NetworkInterfaces": interfaces})
     assert [one.by_aws for one in leftovers._interfaces(target)] == [False, True]
     aws.answer("ec2", "describe_vpc_endpoints", {"VpcEndpoints": []})
@@ -201,33 +206,42 @@ def test_in_a_vpc_of_others_only_interfaces_that_name_the_cluster_are_its_leftov
         ec2.delete_vpc(VpcId=vpc)
 
 
-def test_what_guardduty_left_in_the_stacks_vpc_is_named_with_its_command(chosen: Target) -> None:
-    """Amazon GuardDuty User Guide, "Disabling, uninstalling, and cleaning up resources in Runtime Monitoring"."""
+def test_what_guardduty_and_others_left_in_the_stacks_vpc_is_told_apart_and_guarddutys_is_removed(
+    chosen: Target, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ec2 = boto3.client("ec2", region_name="us-west-2")
     vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16", TagSpecifications=tags(chosen, "vpc"))["Vpc"]["VpcId"]
-    elsewhere = ec2.create_vpc(CidrBlock="10.1.0.0/16")["Vpc"]["VpcId"]
-    groups = [
-        ec2.create_security_group(GroupName=f"GuardDutyManagedSecurityGroup-{one}", Description="x", VpcId=one)[
-            "GroupId"
-        ]
-        for one in (vpc, elsewhere)
-    ]
-    service = "com.amazonaws.us-west-2.guardduty-data"
-    endpoint = ec2.create_vpc_endpoint(VpcId=vpc, ServiceName=service, VpcEndpointType="Interface")["VpcEndpoint"][
-        "VpcEndpointId"
-    ]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
+    guardduty.watch(account, vpc, [subnet])
+    other = ec2.create_security_group(GroupName="others", Description="x", VpcId=vpc)["GroupId"]
+    pauses: list[float] = []
+    monkeypatch.setattr("operations.deployment.leftovers.time.sleep", pauses.append)
+    refusals = iter([True, False])
+
+    def delete(_: Any, GroupId: str) -> None:  # noqa: N803
+        """The endpoint's interfaces go later."""
+        if next(refusals):
+            raise ClientError({"Error": {"Code": "DependencyViolation", "Message": "in use"}}, "DeleteSecurityGroup")
+        ec2.delete_security_group(GroupId=GroupId)
+
     try:
-        found = {one.id: one for one in leftovers.audit(chosen).of_the_stack}
-        assert set(found) == {vpc, groups[0], endpoint}
-        assert found[endpoint].kind == "VPC endpoint of others"
-        assert found[endpoint].command == f"aws ec2 delete-vpc-endpoints --vpc-endpoint-ids {endpoint}"
-        assert found[groups[0]].command == f"aws ec2 delete-security-group --group-id {groups[0]}"
+        found = leftovers.audit(chosen)
+        assert {(one.kind, one.id) for one in found.of_the_stack} == {("VPC", vpc), ("security group of others", other)}
+        # moto says nothing of the endpoint's interface, which on AWS goes with it.
+        found.leftovers = [one for one in found.leftovers if one.kind != leftovers.INTERFACE]
+        managed = [one for one in found.leftovers if one.by_aws]
+        assert [one.kind for one in managed] == list(leftovers.GUARDDUTY)
+        assert managed[1].command == f"aws ec2 delete-security-group --group-id {managed[1].id}"
+        patched = chosen.aws.client("ec2")
+        monkeypatch.setattr(patched, "delete_security_group", delete.__get__(patched))
+        leftovers.remove(chosen, found)
+        assert found.removed == [f"{one.kind} {one.id}" for one in managed]
+        assert pauses == [leftovers._AGAIN_SECONDS]
+        assert not [one for one in leftovers.audit(chosen).leftovers if one.by_aws]
     finally:
-        ec2.delete_vpc_endpoints(VpcEndpointIds=[endpoint])
-        for one in groups:
-            ec2.delete_security_group(GroupId=one)
-        for one in (vpc, elsewhere):
-            ec2.delete_vpc(VpcId=one)
+        ec2.delete_security_group(GroupId=other)
+        ec2.delete_subnet(SubnetId=subnet)
+        ec2.delete_vpc(VpcId=vpc)
     gone(chosen)
 
 

@@ -68,7 +68,7 @@ def live_with(name: str, without: str = "", whole: bool = True) -> str:
     checked, caller = parse(loaded.config), Caller(f"{ROLES}/deployer", statements(written(name).deploy, without))
     with Account(checked.region.name) as account, on_the_day(), few_files():
         prepare(account, checked)
-        account.caller = caller
+        account.caller, account.guardduty = caller, not checked.settings.network.private_subnet_id
         first = up(loaded, account)
         if first.failure or not whole:
             return first.failure

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.account import Account
+from rehearsal.account import Account, Caller, guardduty
 from rehearsal.engines.deployment import destroy, up
 from rehearsal.engines.program import ProgramError
 from stack.events import Event
@@ -161,3 +161,27 @@ def test_what_cannot_be_deleted_stays_in_the_state_with_what_it_needs() -> None:
         assert failures[0].startswith("network-vpc (aws:ec2/vpc:Vpc): delete failed: DependencyViolation")
         assert vpc.urn in state
         assert any("subnets" in leftover for leftover in account.leftovers())
+
+
+def test_what_guardduty_put_into_a_vpc_goes_with_it_unless_the_deployer_may_not(program: Any, account: Account) -> None:
+    """As pulumi-aws does it: off the subnet first, then with the VPC."""
+    text = """
+vpc = aws.ec2.Vpc('vpc', cidr_block='10.0.0.0/16')
+aws.ec2.Subnet('subnet', vpc_id=vpc.id, cidr_block='10.0.0.0/24', availability_zone_id='usw2-az1')
+"""
+    made = up(program(text), account)
+    ids = {one.name: one.id for one in made.state.values()}
+    guardduty.watch(account, ids["vpc"], [ids["subnet"]])
+    may = ["ec2:DeleteSubnet", "ec2:DeleteVpc", "ec2:Describe*"]
+    account.caller = Caller("arn:aws:iam::123456789012:role/deployer", [_allowing(may)])
+    (failure,) = destroy(dict(made.state), account)
+    assert f"DependencyViolation: The subnet '{ids['subnet']}' has dependencies" in failure
+    account.caller.statements = [
+        _allowing([*may, "ec2:ModifyVpcEndpoint", "ec2:DeleteVpcEndpoints", "ec2:DeleteSecurityGroup"])
+    ]
+    assert destroy(made.state, account) == []
+    assert account.leftovers() == []
+
+
+def _allowing(actions: list[str]) -> dict[str, Any]:
+    return {"Effect": "Allow", "Action": actions, "Resource": ["*"]}
