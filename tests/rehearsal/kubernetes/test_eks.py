@@ -226,9 +226,9 @@ def test_a_living_claim_moves_to_another_volume_once_its_pods_have_ended(run: Ru
     run.kubectl.delete([moved, after])
 
 
-def test_the_file_system_that_grows_is_the_one_that_was_deployed(run: Run, stack: Declared, declared: Plan) -> None:
+def test_the_file_system_that_grows_is_the_one_that_was_deployed(run: Run, declared: Plan) -> None:
     """The real engine has an account of its own, and so a file system with another id."""
-    stack.deployer.apply(stack.plan.before_nodes)
+    run.stack.bring_up()
     other = {"driver": "fsx.csi.aws.com", "volumeHandle": "fs-0123456789abcdef0"}
     grown = tuple(
         replace(step, manifest={**step.manifest, "spec": {**step.manifest["spec"], "csi": other}})
