@@ -126,6 +126,8 @@ VALUES: Mapping[str, Callable[[Target], str]] = {
     "account": lambda target: target.aws.account_id,
     "cluster": lambda target: target.cluster_name,
     "cluster_id": lambda target: target.cluster_id,
+    "count": lambda target: str(target.config.worker_groups[0].count),
+    "group": lambda target: target.config.worker_groups[0].name,
     "kubernetes_version": lambda target: str(target.config.settings.kubernetes_version),
     "partition": lambda target: target.config.region.partition,
     "region": lambda target: target.aws.region,
