@@ -66,6 +66,13 @@ def by_component(report: deploy.Report) -> list[str]:
     return lines
 
 
+def unknown_groups(report: deploy.Report) -> list[str]:
+    """What Slurm lacks of groups that are added, in a line, or none."""
+    names = ", ".join(report.unknown_groups)
+    said = "Slurm's controller makes no partition of that name, and may expect other accelerators of its nodes"
+    return [f"{names}: {said}, until `hyperpod run-scripts {report.stack} controller`"] if names else []
+
+
 def show_inputs(report: deploy.Report) -> None:
     """Which input of which resource changes, from what to what."""
     for resource, inputs in report.inputs.items():
@@ -80,6 +87,8 @@ def show_plan(report: deploy.Report) -> None:
         console.note(f"  {line}", "")
     for name, what in report.lost.items():
         console.note(f"  {name} is removed: {what}", "bold red")
+    for line in unknown_groups(report):
+        console.note(f"  {line}", "yellow")
     console.note(counted(tally(report)), "bold")
 
 
@@ -101,7 +110,7 @@ def show(report: deploy.Report, *, rehearse: bool) -> None:
         console.say(f"The end of {log.stream}:", "bold")
         for line in log.lines:
             console.say(f"  {line}")
-    for warning in report.warnings:
+    for warning in [*report.warnings, *unknown_groups(report)]:
         console.prose(f"Warning: {warning}", "yellow")
     if report.succeeded:
         _show_success(report, took, rehearse=rehearse)

@@ -49,4 +49,5 @@ def name_what_comes(chosen: Target, report: Report) -> None:
     """Add these warnings to an update's report, with the command that follows the nodes."""
     if coming := still_to_come(chosen):
         report.warnings += coming
-        report.next_step = f"hyperpod watch {chosen.stack}"
+        first = f"{report.next_step}, then " if report.next_step else ""
+        report.next_step = f"{first}hyperpod watch {chosen.stack}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack, suppress
@@ -36,7 +37,8 @@ class Report:
     ``seconds`` have passed here; on AWS a rehearsed command takes about ``predicted_seconds``, 0 where nobody knows.
     ``components`` names what changes, by component and operation; ``inputs`` what changes of it, from what to what.
     ``lost`` names each resource with data or running work that is replaced or deleted, and what is lost with it.
-    ``guarded`` lists those whose removal no configuration key requests.
+    ``guarded`` lists those whose removal no configuration key requests. ``unknown_groups`` are worker groups that are
+    added to a cluster whose Slurm controller knows them only once its scripts have run again.
     """
 
     stack: str
@@ -52,6 +54,7 @@ class Report:
     inputs: dict[str, dict[str, tuple[str, str]]] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
     guarded: list[str] = field(default_factory=list)
+    unknown_groups: list[str] = field(default_factory=list)
     outputs: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     cause: Cause | None = None
@@ -124,8 +127,12 @@ def run(
         inputs=ended.inputs,
         lost={name: PRECIOUS[kind].what for name, kind in precious.items()},
         guarded=[name for name, kind in precious.items() if name in ended.replaced or not PRECIOUS[kind].asked],
+        unknown_groups=[] if target.on_eks else _added(target, ended),
         warnings=ended.warnings,
     )
+    if report.unknown_groups and command in ("preview", "up") and not ended.failed:
+        after = "once it is deployed: " if command == "preview" else ""
+        report.next_step = f"{after}hyperpod run-scripts {target.stack} controller"
     if ended.failed:
         if boots.found is not None:
             ended.causes.insert(0, boots.found)
@@ -137,6 +144,14 @@ def run(
         if boots.found is not None:
             report.warnings.append(str(boots.found))
     return report
+
+
+def _added(target: Target, ended: CommandRun) -> list[str]:
+    """The worker groups that a cluster which is there gets (paths of stack/inputs.py)."""
+    cluster = [paths for name, paths in ended.inputs.items() if name.endswith(f"({HYPERPOD_CLUSTER})")]
+    new = {path for paths in cluster for path, (before, _) in paths.items() if before == "none"}
+    names = {found[1] for path in new if (found := re.fullmatch(r"instanceGroups\[(.+)\]", path))}
+    return [group.name for group in target.config.worker_groups if group.name in names]
 
 
 def _warn(report: Report, engine: Engine) -> None:

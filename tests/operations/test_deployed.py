@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
 from operations.commands import deployed
 from operations.target import Target
+from stack.commands import CommandRun, _note_change
 from stack.failures import Exit
 from tests.operations.aws import NODES, StubbedAws, cluster, node, run, stack
 from tests.operations.small import Planning
@@ -44,6 +46,37 @@ def test_nodes_without_an_instance_are_told_of_after_an_update(
     said = " ".join((out + err).split())
     assert MISSING.format(1) in said
     assert "Next: hyperpod watch dev" in said
+
+
+@pytest.mark.parametrize("eks", [False, True])
+def test_who_adds_a_group_to_a_living_slurm_cluster_is_told_what_its_controller_needs(
+    eks: bool, real: Target, aws: StubbedAws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Target, "on_eks", eks)
+    workers: dict[str, object] = {"instanceGroupName": "workers", "instanceCount": 2}
+    old: dict[str, object] = {"instanceGroupName": "old"}
+    told = CommandRun()
+    urn = "urn:pulumi:dev::p::aws-native:sagemaker:Cluster::hyperpod-cluster"
+
+    def note(*before: dict[str, object]) -> None:
+        states = [SimpleNamespace(inputs={"instanceGroups": list(one)}, parent="") for one in (before, [workers])]
+        _note_change(told, SimpleNamespace(urn=urn, op="update", old=states[0], new=states[1], diffs=None))
+
+    engine = Planning(inputs=told.inputs)
+    monkeypatch.setattr("operations.commands.deploy.open_engine", lambda *_, **__: nullcontext((engine, None)))
+    monkeypatch.setattr("operations.commands.deploy.beforehand.require_aws_cli", lambda: None)
+    note({**workers, "instanceCount": 1}, old)
+    assert "run-scripts" not in "".join(run(capsys, "preview", "dev")[1:])
+    note(old)
+    _, out, _ = run(capsys, "preview", "dev")
+    assert ("Next: once it is deployed: hyperpod run-scripts dev controller" in " ".join(out.split())) is not eks
+    answers(aws, node("controller", 1), node("workers", 1))
+    _, out, asked = run(capsys, "deploy", "dev", "--yes")
+    # Both before the question and at the end.
+    for said in (out, asked):
+        assert ("workers: Slurm's controller makes no partition of that name" in " ".join(said.split())) is not eks
+    first = "" if eks else "hyperpod run-scripts dev controller, then "
+    assert f"Next: {first}hyperpod watch dev" in " ".join(out.split())
 
 
 def test_the_cluster_is_asked_for_again_after_an_update(real: Target, aws: StubbedAws) -> None:
