@@ -239,8 +239,8 @@ def _named(path: Path) -> list[str]:
 PLAN = image_plan()
 
 
-def test_the_plan_has_the_seven_experiments_with_a_group_each_that_is_made_before(tmp_path: Path) -> None:
-    assert len(PLAN.experiments) == 7
+def test_the_plan_has_the_eight_experiments_with_a_group_each_that_is_made_before(tmp_path: Path) -> None:
+    assert len(PLAN.experiments) == 8
     made = set(re.findall(r"group (\w+) On", " ".join(PLAN.before)))
     assert {one.group for one in PLAN.experiments} == made
     script = tmp_path / "plan.sh"
@@ -276,7 +276,7 @@ def app_verbs() -> set[str]:
 def test_the_plan_is_printed_with_its_cost_and_takes_no_stack(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "assumptions", "--plan")
     assert code == Exit.GOOD
-    assert out.startswith(f"{PLAN.title}: 7 experiments, 1 hour, about {PLAN.usd:.2f} USD")
+    assert out.startswith(f"{PLAN.title}: 8 experiments, 1 hour, about {PLAN.usd:.2f} USD")
     # A controller and a worker, a node for each of five groups, the file system, and the way out of the VPC.
     assert 7 * 0.115 < PLAN.usd < 2
     assert all(outcome.then in out for one in PLAN.experiments for outcome in one.outcomes)
