@@ -31,6 +31,7 @@ _ORIGINS = {
     "slurm": "Slurm and containers",
     "training": "PyTorch, NCCL, EFA, CUDA and Neuron",
     "project": "This project",
+    "general": "What no other section explains",
 }
 
 
