@@ -1,4 +1,4 @@
-"""The objects of every job that the golden EKS stacks can run, as ``hyperpod job`` renders them."""
+"""The objects of every job that the ready EKS stacks can run, as ``hyperpod job`` renders them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from stack.jobs.render import JobError, jobs_of, render
 from stack.jobs.specs import JOBS as SPECS
 from tests.golden.normal import sorted_keys
-from tests.golden.stacks import GOLDEN, WRITTEN
-from tests.support import config
+from tests.golden.stacks import GOLDEN
+from tests.support import READY_STACKS, config
 
 JOBS = Path(__file__).parent / "jobs"
-STACKS = [name for name in WRITTEN if name.startswith("eks")]
+STACKS = [name for name in READY_STACKS if name.startswith("eks")]
 # A closed network reaches private registries of its own region alone.
 _IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/mirror/training:1"
 

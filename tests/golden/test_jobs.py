@@ -1,4 +1,4 @@
-"""Every job of the golden EKS stacks is rendered as written down."""
+"""Every job of the ready EKS stacks is rendered as written down, and a team's jobs stay in the team's place."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from tests.golden import files
 from tests.golden.jobs import JOBS, STACKS, Jobs, rendered
 from tests.golden.stacks import GOLDEN
+from tests.operations.test_jobs import pods
 
 
 def written(name: str) -> Jobs:
@@ -18,3 +19,22 @@ def written(name: str) -> Jobs:
 def test_every_job_is_rendered_as_written_down(name: str) -> None:
     difference = files.told(written(name), rendered(name))
     assert not difference, f"tests/golden/jobs/{name}:\n{difference}"
+
+
+def test_a_teams_jobs_go_through_its_queue_to_the_group_that_they_are_for() -> None:
+    jobs = rendered("eks-teams")
+    assert {"nanogpt", "nccl-tests", "device-check"} <= jobs.keys()
+    for name, objects in jobs.items():
+        assert {one["metadata"]["namespace"] for one in objects.values()} == {"hyperpod-ns-vision"}, name
+        (job,) = (one for one in objects.values() if one["kind"] != "ConfigMap")
+        labels = job["metadata"]["labels"]
+        assert labels["kueue.x-k8s.io/queue-name"] == "hyperpod-ns-vision-localqueue"
+        assert labels["kueue.x-k8s.io/priority-class"] == "normal-priority"
+        for pod in pods([job]):
+            assert pod["nodeSelector"]["sagemaker.amazonaws.com/instance-group-name"] == "fast"
+            assert (pod["tolerations"], pod["securityContext"]["runAsUser"]) == ([], 33852)
+            (container,) = pod["containers"]
+            assert container["envFrom"] == [{"configMapRef": {"name": "environment-fast"}}]
+            # This stack's scraper asks training jobs for their figures.
+            trains = name in ("nanogpt", "fsdp-llama", "nemo")
+            assert container.get("ports", []) == [{"containerPort": 9450, "name": "hyperpod-metric"}] * trains, name
