@@ -41,6 +41,7 @@ from .commands.people import users_command
 from .commands.policy import policy_command
 from .commands.quotas import quotas_command
 from .commands.remove import remove_command
+from .commands.run import run_command
 from .commands.run_scripts import run_scripts_command
 from .commands.slow_node import find_slow_node_command
 from .commands.stacks import list_command
@@ -95,6 +96,7 @@ app.command("remove")(remove_command)
 app.command("update-software")(update_software_command)
 app.command("run-scripts")(run_scripts_command)
 app.command("kubeconfig")(kubeconfig_command)
+app.command("run")(run_command)
 app.add_typer(job_app, name="job")
 app.command("image")(image_command)
 app.command("governance")(governance_command)

@@ -8,17 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
-from components.config import Config
 from stack.failures import Failure, bad_input
 from stack.jobs import run as job_run
-from stack.jobs.render import JobError, render
+from stack.jobs.render import JobError, kinds, standing
 from stack.jobs.specs import JOBS
 
 from .. import console, target
+from ..cluster.slurm_jobs import SlurmJobs
 from ..kubernetes import kubeconfig
 
 Name = Annotated[str, typer.Argument(metavar="JOB", help=f"One of {', '.join(JOBS)}.")]
-Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="A team's namespace (default: the first's).")]
+Submitted = Annotated[str, typer.Argument(metavar="JOB", help="Its name, or with Slurm its number.")]
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", help="EKS: a team's namespace (default: the first team's).")
+]
 Kubeconfig = Annotated[
     Path | None, typer.Option("--kubeconfig", help="Use this kubeconfig instead of asking EKS.", dir_okay=False)
 ]
@@ -31,52 +34,77 @@ def api_of(chosen: target.Target, file: Path | None) -> job_run.Api:
     return KubernetesApi.of(file or kubeconfig.render(kubeconfig.describe(chosen)))
 
 
-def rendered(name: str, config: Config, **choices: Any) -> list[dict[str, Any]]:
-    """A job's objects. Raises Failure where this stack cannot run it so."""
-    try:
-        return render(name, config, **choices)
-    except JobError as error:
-        raise bad_input(str(error)) from None
+def slurm_of(chosen: target.Target, file: Path | None, namespace: str | None = None) -> SlurmJobs:
+    """The stack's Slurm. Raises Failure where it cannot be reached, and for what is Kubernetes'."""
+    given = {"--kubeconfig": file, "--namespace": namespace}
+    if wrong := [option for option, value in given.items() if value]:
+        raise bad_input(f"{' and '.join(wrong)}: {chosen.stack} runs Slurm", f"hyperpod job list {chosen.stack}")
+    return SlurmJobs(chosen)
 
 
 def list_command(stack: console.Stack, kubeconfig_file: Kubeconfig = None, as_json: console.Json = False) -> None:
-    """List the jobs that are there, in every team's namespace.
+    """List the jobs that are there.
+
+    With Slurm the whole queue, on EKS this project's jobs and yours of `hyperpod run` in every team's namespace.
 
     \b
       hyperpod job list eks-gpu
     """
     chosen = target.load(stack)
-    objects = [(name, _objects(name, chosen.config, team)) for name in JOBS for team in _namespaces(chosen.config)]
-    api = api_of(chosen, kubeconfig_file)
-    rows = [
-        {"job": name, "namespace": document[-1]["metadata"]["namespace"], "state": job_run.state(api, document[-1])}
-        for name, document in objects
-        if document
-    ]
-    found = [row for row in rows if row["state"]]
+    if chosen.on_eks:
+        found = _in_namespaces(chosen, api_of(chosen, kubeconfig_file))
+    else:
+        found = slurm_of(chosen, kubeconfig_file).jobs()
     if as_json:
         console.emit(found)
     elif found:
-        console.table("", ["job", "namespace", "state"], [tuple(row.values()) for row in found])
+        console.table("", list(found[0]), [tuple(row.values()) for row in found])
     else:
         console.note(f"no job is there; to run one: hyperpod job run {stack} JOB")
 
 
+def _in_namespaces(chosen: target.Target, api: Any) -> list[dict[str, str]]:
+    settings = chosen.config.settings
+    spaces = [settings.namespace_of(team.name) for team in settings.namespaces]
+    there = [job for kind in kinds(chosen.config) for space in spaces for job in api.labelled(*kind, space)]
+    return [
+        {
+            "job": job["metadata"]["name"],
+            "namespace": job["metadata"]["namespace"],
+            "state": job_run.state(api, job),
+        }
+        for job in there
+    ]
+
+
 def logs_command(
     stack: console.Stack,
-    name: Name,
+    name: Submitted,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends, or Ctrl-C.")] = False,
     namespace: Namespace = None,
     kubeconfig_file: Kubeconfig = None,
 ) -> None:
     """Print what a job has said.
 
+    With Slurm a name stands for the newest job that has it.
+
     \b
       hyperpod job logs eks-gpu nanogpt
-      hyperpod job logs eks-gpu nanogpt -f
+      hyperpod job logs slurm-gpu nanogpt -f
     """
     chosen = target.load(stack)
-    objects, api = rendered(name, chosen.config, namespace=namespace), api_of(chosen, kubeconfig_file)
+    if not chosen.on_eks:
+        jobs = slurm_of(chosen, kubeconfig_file, namespace)
+        seen = jobs.look(name)
+        if follow:
+            succeeded, _ = jobs.follow(seen.id, console.say, lambda phase: None, math.inf)
+            console.note(f"{name} {'succeeded' if succeeded else 'failed'}")
+        else:
+            for line in seen.said.decode(errors="replace").splitlines():
+                console.say(line)
+            console.note(f"job {seen.id} of {seen.user}: {seen.phase}")
+        return
+    objects, api = _standing(chosen, name, namespace), api_of(chosen, kubeconfig_file)
     if not job_run.state(api, objects[-1]):
         raise _not_there(name, stack)
     if follow:
@@ -89,18 +117,28 @@ def logs_command(
 
 def cancel_command(
     stack: console.Stack,
-    name: Name,
+    name: Submitted,
     namespace: Namespace = None,
     yes: console.Yes = False,
     kubeconfig_file: Kubeconfig = None,
 ) -> None:
-    """Delete a job and its pods. Checkpoints stay.
+    """End a job. Checkpoints stay.
 
     \b
       hyperpod job cancel eks-gpu nanogpt
+      hyperpod job cancel slurm-gpu 17
     """
     chosen = target.load(stack)
-    objects, api = rendered(name, chosen.config, namespace=namespace), api_of(chosen, kubeconfig_file)
+    if not chosen.on_eks:
+        jobs = slurm_of(chosen, kubeconfig_file, namespace)
+        seen = jobs.look(name)
+        if seen.ended:
+            raise _not_there(name, stack)
+        console.confirm(f"End {name}, job {seen.id} of {seen.user} ({seen.phase})?", yes=yes)
+        jobs.cancel(seen.id)
+        console.say(f"{name} is cancelled", "green")
+        return
+    objects, api = _standing(chosen, name, namespace), api_of(chosen, kubeconfig_file)
     if not (state := job_run.state(api, objects[-1])):
         raise _not_there(name, stack)
     console.confirm(f"Delete {name} ({state})?", yes=yes)
@@ -109,16 +147,11 @@ def cancel_command(
     console.say(f"{name} is deleted", "green")
 
 
-def _namespaces(config: Config) -> list[str | None]:
-    return [team.name for team in config.settings.teams] or [None]
-
-
-def _objects(name: str, config: Config, namespace: str | None) -> list[dict[str, Any]]:
-    """A job's objects; none where this stack cannot run it."""
+def _standing(chosen: target.Target, name: str, namespace: str | None) -> list[dict[str, Any]]:
     try:
-        return rendered(name, config, namespace=namespace)
-    except Failure:
-        return []
+        return standing(name, chosen.config, namespace)
+    except JobError as error:
+        raise bad_input(str(error)) from None
 
 
 def _not_there(name: str, stack: str) -> Failure:

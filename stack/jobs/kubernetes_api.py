@@ -15,6 +15,7 @@ from kubernetes.config.config_exception import ConfigException
 from kubernetes.dynamic import DynamicClient
 
 from ..failures import Failure, bad_input, cannot_know
+from .specs import NAME_LABEL
 
 _FIELD_MANAGER = "hyperpod-operations"
 _TIMEOUT_SECONDS = 30
@@ -75,6 +76,16 @@ class KubernetesApi:
                     return None
                 raise
         return dict(found.to_dict())
+
+    def labelled(self, api_version: str, kind: str, namespace: str) -> list[Object]:
+        """A namespace's objects of a kind that are labelled with their own name, as this project's jobs are."""
+        with _in_our_terms(f"{kind} in {namespace}"):
+            found = self._dynamic.resources.get(api_version=api_version, kind=kind).get(
+                namespace=namespace, label_selector=NAME_LABEL, _request_timeout=_TIMEOUT_SECONDS
+            )
+            items = found.to_dict()["items"]
+        ours = [one for one in items if one["metadata"]["labels"][NAME_LABEL] == one["metadata"]["name"]]
+        return [{**one, "apiVersion": api_version, "kind": kind} for one in ours]
 
     def delete(self, document: Object) -> None:
         """Delete an object and what belongs to it, if it exists."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,11 @@ from components.kubernetes.pod_resources import efa_interfaces, pod_request, tol
 from components.kubernetes.queues import LOCAL_QUEUE, PRIORITY_LABEL, QUEUE_LABEL
 from components.kubernetes.storage import CLAIM_NAME, DATA_CLAIM
 
-from .specs import IMAGE_ARCHITECTURE, SCRATCH, TOKEN_KEY, TOKEN_SECRET, Plan
+from .specs import IMAGE_ARCHITECTURE, NAME_LABEL, SCRATCH, TOKEN_KEY, TOKEN_SECRET, Job, Plan
 from .specs import JOBS as SPECS
 
 ROOT = Path(__file__).parents[2]
 JOBS: tuple[str, ...] = tuple(SPECS)
-NAME_LABEL = "app.kubernetes.io/name"
 # Of the classes that `hyperpod governance` makes (operations/kubernetes/governance.py).
 GOVERNED_PRIORITY = "normal"
 # SageMaker Developer Guide, "Automatically resuming a job after a node failure": on a replaced node, so often.
@@ -37,6 +37,12 @@ _SYSTEM_FILES = {
     "passwd": "/etc/passwd",
     "ssh_config": "/etc/ssh/ssh_config",
     "sshd_config": "/etc/ssh/sshd_config",
+}
+# What a template makes; most make what "" does.
+_KINDS = {
+    "device-check": ("batch/v1", "Job"),
+    "mpi": ("kubeflow.org/v2beta1", "MPIJob"),
+    "": ("kubeflow.org/v1", "PyTorchJob"),
 }
 _HOME = {"name": "HOME", "value": SCRATCH}
 # lifecycle/training/training_report.py.
@@ -82,22 +88,28 @@ def render(
     efa: int | None = None,
     image: str | None = None,
     arguments: str = "",
+    env: Sequence[str] | None = None,
+    user: str | None = None,
     deadline: float | None = None,
+    job: Job | None = None,
+    files: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """The objects of a job, ready to apply, in order: first what the others refer to.
 
     ``namespace`` is a team's, by default the first one. ``nodes`` are of ``group``, by default all of the first worker
     group. ``devices`` and ``efa`` are for each node, by default all that it has. ``deadline`` is in seconds: then
-    Kubernetes ends a test, by default after the job's own; training has none. Raises JobError.
+    Kubernetes ends a test, by default after the job's own; training has none. ``env`` has further variables of its
+    pods, as NAME=VALUE. A ``job`` that is not one of this project's brings its ``files``, by name. Raises JobError.
     """
-    job = SPECS.get(name)
-    if job is None:
-        raise JobError([f'there is no job "{name}"; this cluster can run {", ".join(jobs_of(config))}'])
-    settings = config.settings
+    job, settings = job or known(name, config), config.settings
     namespace = settings.namespace_of(settings.namespaces[0].name) if namespace is None else namespace
-    workers, problems = _find_group(config, group)
+    workers, problems = find_group(config, group)
     nodes = workers.count if nodes is None else nodes
-    problems += _problems(name, config, workers, namespace, nodes, devices, efa)
+    problems += request_problems(name, job, config, workers, nodes, devices)
+    problems += _problems(name, job, config, workers, namespace, efa)
+    variables = assignments(env, problems)
+    if user:
+        problems.append("--user is for Slurm; pods run as their team's user, and --namespace names the team")
     if not image and workers.type.architecture != IMAGE_ARCHITECTURE:
         problems.append(
             f"the jobs' images are for x86-64 and {workers.type.name} is not: give one of yours, "
@@ -135,9 +147,10 @@ def render(
                 *(_token() if job.token else []),
                 *([{"name": "NCCL_NET", "value": network}] if network else []),
                 *(_rank(name) if job.template == "pytorch" else []),
+                *({"name": key, "value": value} for key, value in variables.items()),
             ],
-            files=(files := f"{name}-files"),
-            scripts=bool(job.scripts),
+            files=(brought := f"{name}-files"),
+            scripts=bool(job.scripts or files),
             system_files=system_files,
             scratch=SCRATCH,
             identity=_identity(team.uid),
@@ -150,8 +163,8 @@ def render(
     )
     objects = load_all(text)
     data = {Path(path).name: (ROOT / path).read_text(encoding="utf-8") for path in job.scripts}
-    data |= {file: _system_file(file, team.uid) for file in system_files}
-    objects.insert(0, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": files}, "data": data})
+    data |= {**(files or {}), **{file: _system_file(file, team.uid) for file in system_files}}
+    objects.insert(0, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": brought}, "data": data})
     for document in objects:
         metadata = document["metadata"]
         metadata["namespace"] = namespace
@@ -168,7 +181,43 @@ def render(
     return objects
 
 
-def _find_group(config: Config, name: str | None) -> tuple[InstanceGroup, list[str]]:
+def standing(name: str, config: Config, namespace: str | None = None) -> list[dict[str, Any]]:
+    """A job that was submitted under a name, in so far as to find or delete it: its files, then itself.
+
+    Raises JobError where the stack has no such namespace, by default the first team's.
+    """
+    settings = config.settings
+    namespaces = [settings.namespace_of(team.name) for team in settings.namespaces]
+    if namespace not in (None, *namespaces):
+        raise JobError([_no_namespace(namespace or "", namespaces)])
+    version, kind = _KINDS.get(SPECS[name].template if name in SPECS else "", _KINDS[""])
+    found = [("v1", "ConfigMap", f"{name}-files"), (version, kind, name)]
+    return [
+        {"apiVersion": of, "kind": kind, "metadata": {"name": called, "namespace": namespace or namespaces[0]}}
+        for of, kind, called in found
+    ]
+
+
+def kinds(config: Config) -> list[tuple[str, str]]:
+    """API version and kind of everything that can run here, by the operators that the stack has."""
+    charts = config.settings.charts
+    there = {"device-check": True, "mpi": charts.mpi_operator, "": charts.training_operator}
+    return [kind for template, kind in _KINDS.items() if there[template]]
+
+
+def _no_namespace(namespace: str, there: Sequence[str]) -> str:
+    return f'the stack has no namespace "{namespace}" (hyperpod:teams); it has {", ".join(there)}'
+
+
+def known(name: str, config: Config) -> Job:
+    """This project's job of that name. Raises JobError."""
+    if name not in SPECS:
+        raise JobError([f'there is no job "{name}"; this cluster can run {", ".join(jobs_of(config))}'])
+    return SPECS[name]
+
+
+def find_group(config: Config, name: str | None) -> tuple[InstanceGroup, list[str]]:
+    """The worker group of that name, by default the first with accelerators, and what is wrong with the name."""
     groups = {group.name: group for group in config.training_groups}
     first = config.training_groups[0]
     if name is None or name in groups:
@@ -179,37 +228,43 @@ def _find_group(config: Config, name: str | None) -> tuple[InstanceGroup, list[s
     return first, [f'there is no worker group "{name}"; {here}']
 
 
-def _problems(
-    name: str,
-    config: Config,
-    group: InstanceGroup,
-    namespace: str,
-    nodes: int,
-    devices: int | None,
-    efa: int | None,
+def assignments(given: Sequence[str] | None, problems: list[str]) -> dict[str, str]:
+    """The variables that NAME=VALUE words set. Adds what is wrong with them to ``problems``."""
+    split = [word.partition("=") for word in given or ()]
+    problems += [f"--env {name}{sign}: NAME=VALUE" for name, sign, _ in split if not (sign and name.isidentifier())]
+    return {name: value for name, _, value in split}
+
+
+def request_problems(
+    name: str, job: Job, config: Config, group: InstanceGroup, nodes: int, devices: int | None
 ) -> list[str]:
-    """What is wrong with a request, before the cluster is asked."""
-    job, settings, row = SPECS[name], config.settings, group.type
-    problems = []
-    if settings.orchestrator != "eks":
-        problems.append("this stack runs Slurm (hyperpod:orchestrator); its jobs are in jobs/slurm, for sbatch")
-    if settings.accelerator not in job.images:
+    """What is wrong with a request whatever schedules it, before the cluster is asked."""
+    row, problems = group.type, []
+    if config.settings.accelerator not in job.images:
         problems.append(f"{name} is for {' and '.join(job.images)}; here are {', '.join(jobs_of(config))}")
-    if job.operator and not getattr(settings.charts, job.operator):
-        key = {"mpi_operator": "mpiOperator", "training_operator": "trainingOperator"}[job.operator]
-        problems.append(f"{name} needs hyperpod:charts.{key}, which is false; set it to true and run `pulumi up`")
-    teams = [settings.namespace_of(team.name) for team in settings.namespaces]
-    if namespace not in teams:
-        problems.append(f'the stack has no namespace "{namespace}" (hyperpod:teams); it has {", ".join(teams)}')
     if not group.count:
         problems.append(f"group {group.name} has no nodes now; hyperpod scale STACK {group.name} NUMBER")
     elif not 1 <= nodes <= group.count:
         problems.append(f"{nodes} nodes of group {group.name}, which has {group.count}; ask for 1 to {group.count}")
     if devices is not None and not 1 <= devices <= row.accelerators:
         problems.append(f"{devices} devices a node; {row.name} has {row.accelerators}, ask for 1 to {row.accelerators}")
+    return problems
+
+
+def _problems(name: str, job: Job, config: Config, group: InstanceGroup, namespace: str, efa: int | None) -> list[str]:
+    """What else is wrong with a request on EKS."""
+    settings, problems = config.settings, []
+    if settings.orchestrator != "eks":
+        problems.append("this stack runs Slurm (hyperpod:orchestrator); its jobs are in jobs/slurm, for sbatch")
+    if job.operator and not getattr(settings.charts, job.operator):
+        key = {"mpi_operator": "mpiOperator", "training_operator": "trainingOperator"}[job.operator]
+        problems.append(f"{name} needs hyperpod:charts.{key}, which is false; set it to true and run `pulumi up`")
+    teams = [settings.namespace_of(team.name) for team in settings.namespaces]
+    if namespace not in teams:
+        problems.append(_no_namespace(namespace, teams))
     if efa is not None and not 0 <= efa <= efa_interfaces(group):
         most = efa_interfaces(group)
-        problems.append(f"{efa} EFA interfaces a node; {row.name} has {most}, ask for 0 to {most}")
+        problems.append(f"{efa} EFA interfaces a node; {group.type.name} has {most}, ask for 0 to {most}")
     return problems
 
 

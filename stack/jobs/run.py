@@ -16,8 +16,7 @@ from components.kubernetes.pod_resources import requested_devices
 
 from ..failures import Failure, bad_input
 from . import pair_tests
-from .render import NAME_LABEL
-from .specs import JOBS, RESULTS, TOKEN_KEY, TOKEN_SECRET
+from .specs import JOBS, NAME_LABEL, RESULTS, TOKEN_KEY, TOKEN_SECRET
 
 Object = dict[str, Any]
 OnLine = Callable[[str], None]
@@ -59,10 +58,13 @@ class Api(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """How a job ended. ``figures`` are what its output says: bandwidths in GB/s, the last step and its loss."""
+    """How a job ended. ``figures`` are what its output says: bandwidths in GB/s, the last step and its loss.
+
+    With Slurm it has no ``namespace``.
+    """
 
     job: str
-    namespace: str
+    namespace: str | None
     passed: bool
     seconds: float
     reasons: tuple[str, ...] = ()
@@ -269,16 +271,23 @@ def _queued(pods: Sequence[Object]) -> bool:
 
 
 def judge(
-    name: str, namespace: str, group: InstanceGroup, nodes: int, succeeded: bool, lines: Sequence[str], seconds: float
+    name: str,
+    namespace: str | None,
+    group: InstanceGroup,
+    nodes: int,
+    succeeded: bool,
+    lines: Sequence[str],
+    seconds: float,
 ) -> Result:
-    """The result of a job, from its end and its output."""
+    """The result of a job, from its end and its output. With Slurm, where a job has no namespace, the nodes' own test
+    programs have judged what they measured: they fail where it is too slow."""
     reasons = [] if succeeded else [why_failed(lines)]
     figures: dict[str, float] = {}
     text = "\n".join(lines)
     if name in ("nccl-tests", "nccom-test"):
         test: Test = "nccl" if name == "nccl-tests" else "nccom"
         _, _, rating = rate(test, group, "all_reduce", text, nodes, "" if succeeded else why_failed(lines))
-        reasons = list(rating.reasons)
+        reasons = reasons if namespace is None else list(rating.reasons)
         figures = {"average_busbw": rating.average, "peak_busbw": rating.peak, "threshold": rating.threshold or 0.0}
     elif name == "find-slow-node":
         tested = pair_tests.read(group, lines, {place: f"worker-{place}" for place in range(nodes)})
@@ -295,7 +304,7 @@ def judge(
             reasons.append(f"{passed} of {nodes} nodes see all of their devices")
     elif steps := [match for line in lines if (match := _STEP.match(line))]:
         figures = {"step": float(steps[-1][1]), "loss": float(steps[-1][2])}
-    elif succeeded and name != "nemo":
+    elif succeeded and name in JOBS and JOBS[name].scripts and name != "nemo":
         done = any(line.startswith("resumed after") for line in lines)
         reasons.append(
             f'{RESULTS}/{name} was trained to the end before: more --steps, or another --out, with --arguments "..."'

@@ -1,8 +1,9 @@
-"""The jobs of ``jobs/eks``: template, image, scripts and command of each, and what it needs of the cluster."""
+"""The jobs: on EKS template, image, scripts and command of each, on Slurm its batch file, and what it needs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -27,6 +28,8 @@ _HUGGING_FACE_NEURON_IMAGE = (
 )
 IMAGE_ARCHITECTURE: Architecture = "x86_64"
 
+# By which the verbs find a job and its pods.
+NAME_LABEL = "app.kubernetes.io/name"
 # Where a job's scripts are in its pods, and where its results go.
 _MOUNT = "/fsx"
 # Beside every trainer that imports it.
@@ -55,12 +58,31 @@ class Plan:
     network: str = ""
 
 
+def _own_words(plan: Plan) -> Sequence[str]:
+    return shlex.split(plan.arguments)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """How Slurm runs a job: ``files`` of ``jobs/slurm``, the batch file first, and the ``words`` after its name.
+
+    ``per_device`` are the options of sbatch that take the number of GPUs of a node. ``image`` says whether it can run
+    in a container: ``needed`` where it cannot run without.
+    """
+
+    files: tuple[str, ...]
+    words: Callable[[Plan], Sequence[str]] = _own_words
+    per_device: tuple[str, ...] = ("--ntasks-per-node", "--gpus-per-node")
+    image: Literal["no", "possible", "needed"] = "possible"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """One job.
 
-    ``images`` are by the accelerators that it is for. ``scripts`` are files of this project that its pods run.
-    ``operator`` is the chart's key it needs. ``deadline`` is in seconds, None for training, whose length nobody knows.
+    ``images`` are by the accelerators that it is for; on EKS it runs in one of them. ``scripts`` are files of this
+    project that its pods run. ``operator`` is the chart's key it needs. ``deadline`` is in seconds, None for training,
+    whose length nobody knows. ``batch`` is how Slurm runs it; without one a verb of its name does.
     """
 
     title: str
@@ -71,6 +93,7 @@ class Job:
     operator: Literal["mpi_operator", "training_operator"] | None = None
     token: bool = False
     deadline: int | None = None
+    batch: Batch | None = None
 
     def image(self, accelerator: str, region: Region) -> str:
         """The image for one of its accelerators."""
@@ -187,13 +210,13 @@ def _find_slow_node(plan: Plan) -> str:
     return "\n".join((start, "pair() {", *test, "}", *each))
 
 
-def _torchrun(script: str, before: str = "") -> Callable[[Plan], str]:
+def _torchrun(script: str, before: str = "", *, out: bool = True) -> Callable[[Plan], str]:
     """Static rendezvous: rank and address are in the pod's environment."""
 
     def command(plan: Plan) -> str:
         place = '--node-rank="$RANK" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT"'
         size = f"--nnodes={plan.nodes} --nproc-per-node={plan.processes}"
-        run = f"exec torchrun {size} {place} {SCRIPTS}/{script} --out {RESULTS}/{plan.name}"
+        run = f"exec torchrun {size} {place} {SCRIPTS}/{script}" + (f" --out {RESULTS}/{plan.name}" if out else "")
         return before + f"{run} {plan.arguments}".rstrip()
 
     return command
@@ -213,6 +236,26 @@ def _elastic(script: str) -> Callable[[Plan], str]:
     return command
 
 
+# On Slurm a test is a program of the nodes', which gets an allocation of its own unless it is told that it has one.
+_BIN = "/opt/hyperpod/bin"
+
+
+def _program(name: str) -> Batch:
+    """One of the nodes' test programs, which takes the number of nodes and of devices of each."""
+    return Batch(
+        files=("test.sbatch",),
+        words=lambda plan: [f"{_BIN}/{name}", str(plan.nodes), str(plan.processes), *_own_words(plan)],
+        per_device=("--gpus-per-node",),
+        image="no",
+    )
+
+
+def _on_each_node(plan: Plan) -> list[str]:
+    # srun gives all tasks the variables of the first node's shell, its name among them.
+    own = "PATH=$PATH:/opt/aws/neuron/bin HOSTNAME=$(hostname)"
+    return ["srun", "--mpi=none", "bash", "-ceu", f"{own}\n{_device_check(plan)}"]
+
+
 JOBS: Mapping[str, Job] = MappingProxyType(
     {
         "device-check": Job(
@@ -221,6 +264,7 @@ JOBS: Mapping[str, Job] = MappingProxyType(
             images={"gpu": _PYTORCH_IMAGE, "trainium": _NEURON_IMAGE},
             command=_device_check,
             deadline=900,
+            batch=Batch(files=("test.sbatch",), words=_on_each_node, per_device=("--gpus-per-node",), image="no"),
         ),
         "nccl-tests": Job(
             title="bus bandwidth between GPUs of all nodes",
@@ -229,6 +273,7 @@ JOBS: Mapping[str, Job] = MappingProxyType(
             command=_nccl_tests,
             operator="mpi_operator",
             deadline=3600,
+            batch=_program("run-nccl-test"),
         ),
         "nccom-test": Job(
             title="bus bandwidth between NeuronCores of all nodes",
@@ -237,6 +282,7 @@ JOBS: Mapping[str, Job] = MappingProxyType(
             command=_nccom_test,
             operator="mpi_operator",
             deadline=3600,
+            batch=_program("run-nccom-test"),
         ),
         "find-slow-node": Job(
             title="which node or link is slow, by tests between pairs of nodes",
@@ -253,6 +299,7 @@ JOBS: Mapping[str, Job] = MappingProxyType(
             command=_torchrun("nanogpt.py"),
             scripts=("lifecycle/training/nanogpt.py", _REPORT),
             operator="training_operator",
+            batch=Batch(files=("nanogpt.sbatch",), per_device=("--ntasks-per-node",)),
         ),
         "fsdp-llama": Job(
             title="Llama, 7B to 70B, on PyTorch FSDP",
@@ -262,6 +309,7 @@ JOBS: Mapping[str, Job] = MappingProxyType(
             scripts=("jobs/slurm/fsdp_llama.py", _LLAMA, _REPORT),
             operator="training_operator",
             token=True,
+            batch=Batch(files=("fsdp_llama.sbatch", "fsdp_llama.py")),
         ),
         "nemo": Job(
             title="Llama 3 with NVIDIA NeMo",
@@ -270,6 +318,7 @@ JOBS: Mapping[str, Job] = MappingProxyType(
             command=_torchrun("nemo_pretrain.py", _FIND_EFA),
             scripts=("jobs/slurm/nemo_pretrain.py", _REPORT),
             operator="training_operator",
+            batch=Batch(files=("nemo.sbatch", "nemo_pretrain.py"), image="needed"),
         ),
         "neuron": Job(
             title="a small GPT with PyTorch Neuron",
@@ -279,6 +328,7 @@ JOBS: Mapping[str, Job] = MappingProxyType(
             command=_torchrun("neuron_train.py", f"unset NEURON_RT_NUM_CORES; export TRAINING={SCRIPTS}\n"),
             scripts=("lifecycle/training/nanogpt.py", _REPORT, "jobs/slurm/neuron_train.py"),
             operator="training_operator",
+            batch=Batch(files=("neuron.sbatch", "neuron_train.py")),
         ),
         "neuron-llama": Job(
             title="Llama, 7B to 13B, with Optimum Neuron",
@@ -288,6 +338,24 @@ JOBS: Mapping[str, Job] = MappingProxyType(
             scripts=("jobs/slurm/neuron_llama.py", _LLAMA, _REPORT),
             operator="training_operator",
             token=True,
+            batch=Batch(files=("neuron_llama.sbatch", "neuron.sbatch", "neuron_llama.py")),
         ),
     }
 )
+
+
+def own_job(script: str) -> Job:
+    """A script that is not this project's, for torchrun on all devices. Its arguments are its own alone."""
+    unset = "unset NEURON_RT_NUM_CORES\n"
+    return Job(
+        title=script,
+        template="pytorch",
+        images={"gpu": _PYTORCH_IMAGE, "trainium": _NEURON_IMAGE},
+        command=_torchrun(script, unset, out=False),
+        operator="training_operator",
+        batch=Batch(
+            files=("torchrun.sbatch",),
+            words=lambda plan: [script, *_own_words(plan)],
+            per_device=("--gpus-per-node",),
+        ),
+    )

@@ -17,6 +17,8 @@ ROOT = Path(__file__).parents[2]
 JOBS = ROOT / "jobs/slurm"
 FILES = sorted(JOBS.glob("*.sbatch"))
 NAMES = [path.name for path in FILES]
+# Those that train on all of a job's ranks; torchrun.sbatch leaves checkpoints to the script.
+TRAINERS = [name for name in NAMES if name != "test.sbatch"]
 # Enough for sbatch to read a job's options; nobody answers at that port.
 SLURM_CONF = """ClusterName=x
 SlurmctldHost=localhost
@@ -93,7 +95,7 @@ def test_slurm_takes_every_option(tmp_path: Path, name: str) -> None:
     assert (done.returncode, done.stderr) == (124, "")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TRAINERS)
 @pytest.mark.parametrize("hyperpod", [True, False])
 def test_on_hyperpod_srun_is_resumed_by_hyperpod(tmp_path: Path, name: str, hyperpod: bool) -> None:
     assert ("--auto-resume=1" in submit(tmp_path, name, hyperpod=hyperpod)) is hyperpod
@@ -108,7 +110,7 @@ def test_a_data_loader_that_forks_needs_no_second_set_of_huge_pages(tmp_path: Pa
     assert (tmp_path / "calls.huge").read_text() == "1\n"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TRAINERS)
 def test_every_job_runs_in_a_container_that_has_its_files_and_otherwise_as_before(tmp_path: Path, name: str) -> None:
     given = {"NEMO_PYTHON": "python"}
     bare = submit(tmp_path, name, "--steps", "7", hyperpod=False, **given)
@@ -139,7 +141,7 @@ def test_a_container_job_says_what_is_missing_before_it_starts_anything(tmp_path
         submit(tmp_path, "nanogpt.sbatch", CONTAINER_IMAGE="image")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in TRAINERS if name != "torchrun.sbatch"])
 def test_a_folder_of_checkpoints_that_somebody_else_made_first_is_not_used(tmp_path: Path, name: str) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "theirs").mkdir()
@@ -156,19 +158,19 @@ def test_a_folder_of_checkpoints_that_somebody_else_made_first_is_not_used(tmp_p
         (tmp_path / "calls").unlink()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TRAINERS)
 def test_hyperpod_requeue_can_tell_from_the_script_alone_that_a_job_is_resumed(name: str) -> None:
     assert "--auto-resume" in (JOBS / name).read_text()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TRAINERS)
 def test_a_jobs_options_reach_its_trainer_and_its_failure_is_the_jobs(tmp_path: Path, name: str) -> None:
     call = submit(tmp_path, name, "--steps", "7", SRUN_CODE="3")
     assert call[-2:] == ["--steps", "7"]
     assert "--kill-on-bad-exit=1" in call
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TRAINERS)
 def test_a_job_goes_back_into_the_queue_and_keeps_its_log(name: str) -> None:
     options = {line.split()[1] for line in (JOBS / name).read_text().splitlines() if line.startswith("#SBATCH")}
     assert {"--requeue", "--open-mode=append"} <= options
@@ -248,7 +250,7 @@ def test_no_rank_listens_on_a_port_that_linux_gives_to_others() -> None:
     """Linux, ip-sysctl.rst, ip_local_port_range: 32768 to 60999, among them those of srun on the first node."""
     ours = (*FILES, *(ROOT / "lifecycle" / name for name in ("hyperpod_commands/nanogpt.py", "training/gloo_sweep.py")))
     found = re.findall(r"\b(\d{5}) \+ .*?% (\d+)", "".join(path.read_text() for path in ours))
-    assert len(found) == 6, found
+    assert len(found) == 7, found
     assert max(int(first) + int(count) for first, count in found) + 7 < 32768
 
 
@@ -263,3 +265,43 @@ def test_weights_are_read_by_a_word_that_every_release_of_transformers_takes() -
 def test_the_documentation_names_every_job_and_no_other() -> None:
     text = (ROOT / "docs/slurm.md").read_text()
     assert sorted(re.findall(r"^\| `(\w+\.sbatch)`", text, re.M)) == NAMES
+
+
+@pytest.mark.parametrize(
+    ("variables", "processes", "program"),
+    [
+        ({"SLURM_GPUS_ON_NODE": "8"}, "8", "with_torch.sh -m torch.distributed.run"),
+        ({"NEURON_RT_NUM_CORES": "32"}, "32", "with_neuron.sh torchrun"),
+        ({}, "1", "with_torch.sh -m torch.distributed.run"),
+    ],
+)
+def test_a_script_of_ones_own_gets_a_process_for_each_device(
+    tmp_path: Path, variables: dict[str, str], processes: str, program: str
+) -> None:
+    call = submit(tmp_path, "torchrun.sbatch", "train.py", "--steps", "5 5")
+    script, name, *words = call[call.index("bash") + 2 :]
+    told = script.replace("exec ", "printf '%s\\n' ").replace("unset", "unset PATH; unset")
+    values = {"HERE": str(tmp_path), "SLURM_NNODES": "2", "SLURM_NODEID": "1", "PATH": "/usr/bin:/bin"}
+    values |= {"MASTER_ADDR": "first", "MASTER_PORT": "20049"}
+    done = subprocess.run(
+        ["bash", "-c", told, name, *words], env={**values, **variables}, capture_output=True, text=True, check=True
+    )
+    said = done.stdout.splitlines()
+    assert " ".join(said).endswith(
+        f"{program} --nnodes 2 --nproc_per_node {processes} --node_rank 1 "
+        "--master_addr first --master_port 20049 train.py --steps 5 5"
+    )
+    assert said[-1] == "5 5"
+
+
+def test_a_test_of_the_projects_runs_in_the_jobs_own_allocation(tmp_path: Path) -> None:
+    copy = tmp_path / "test.sbatch"
+    shutil.copy(JOBS / "test.sbatch", copy)
+    done = subprocess.run(
+        ["bash", str(copy), "sh", "-c", 'echo "$HYPERPOD_INSIDE"; exit 3'],
+        env={"PATH": "/usr/bin:/bin", "SLURM_JOB_NUM_NODES": "2"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (3, "2\n")

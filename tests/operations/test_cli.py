@@ -44,6 +44,7 @@ ASKING = {
     "remove": ("remove", "workers-1", "--stack", "dev", "--yes"),
     "update-software": ("update-software", "dev", "--yes"),
     "run-scripts": ("run-scripts", "dev", "--yes"),
+    "run": ("run", "dev", __file__),
     "cost": ("cost", "dev", "--live"),
     "kubeconfig": ("kubeconfig", "eks-gpu"),
     "image": ("image", "eks-gpu"),
@@ -134,6 +135,7 @@ def test_an_unknown_stack_is_bad_input_and_a_similar_name_is_suggested(
         "reboot": ("reboot", "x", "--stack", "dve"),
         "remove": ("remove", "x", "--stack", "dve"),
         "scale": ("scale", "workers", "3", "--stack", "dve"),
+        "run": ("run", "dve", __file__),
     }.get(verb, (verb, "dve"))
     code, _, err = run(capsys, *words)
     assert code == Exit.BAD_INPUT

@@ -50,6 +50,10 @@ class FakeApi:
             return {**found, "status": {"conditions": [{"type": self.condition, "status": "True"}]}}
         return found
 
+    def labelled(self, api_version: str, kind: str, namespace: str) -> list[dict[str, Any]]:
+        found = [one for (of, _), one in self.there.items() if of == kind]
+        return [one for one in found if (one["apiVersion"], one["metadata"]["namespace"]) == (api_version, namespace)]
+
     def delete(self, document: dict[str, Any]) -> None:
         self.deleted.append(document["kind"])
 

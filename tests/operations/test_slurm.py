@@ -6,16 +6,25 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from operations.cluster import jobs_on_nodes, nodes, sessions
+from operations.cluster import jobs_on_nodes, nodes, sessions, slurm_jobs
 from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
+from operations.cluster.slurm_jobs import SlurmJobs
 from operations.cluster.validate import Validation
 from operations.target import Target
+from stack.failures import Failure
+from stack.jobs.batch import Submission, submission
+from stack.jobs.run import TimedOut
+from stack.jobs.specs import own_job
 from tests.operations.aws import StubbedAws, stack
 from tests.slurm import Slurm, kept_slurm, needs_slurm
+from tests.support import ROOT, config
 
 pytestmark = [pytest.mark.root, needs_slurm]
 HOST = socket.gethostname().split(".")[0]
@@ -37,6 +46,16 @@ SelectType=select/cons_tres
 GresTypes=gpu
 NodeName={host} NodeAddr=127.0.0.1 CPUs=1 Gres=gpu:2
 PartitionName=gpu Nodes=ALL Default=YES State=UP
+"""
+# Debian's PyTorch 1.13 is older than its Python 3.11, where a loop over the members of a flag leaves zero out: torchrun
+# knows no meaning of the "0" in --redirects then.
+PYTHON = """#!/bin/sh
+[ "$1 $2" = "-m torch.distributed.run" ] || exec /usr/bin/python3 "$@"
+shift 2
+exec /usr/bin/python3 -c 'import runpy
+from torch.distributed.elastic.multiprocessing.api import Std
+Std.from_str = lambda text: Std.NONE
+runpy.run_module("torch.distributed.run", run_name="__main__")' "$@"
 """
 CONTROLLER = Node(
     name="controller-1", group="controller", role="controller", instance_id="i-0", instance_type="", status="Running"
@@ -105,7 +124,9 @@ def target(aws: StubbedAws, slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> Ta
     """The stack dev, whose controller's commands are this Slurm's."""
 
     def run_remote(target: Target, node: Node, line: str, timeout: float) -> Remote:
-        return _run(slurm, line)
+        # A login would lose where this Slurm is.
+        words = line.removeprefix("sudo -n ").removeprefix("runuser -l root -s /bin/")
+        return _run(slurm, words)
 
     monkeypatch.setattr(sessions, "run_remote", run_remote)
     return stack(aws)
@@ -136,3 +157,74 @@ def test_jobs_are_read_with_what_becomes_of_them(target: Target, slurm: Slurm) -
     (job,) = jobs_on_nodes.on_nodes(target, [CONTROLLER, WORKER], [WORKER])
     assert (job.name, job.user, job.survives) == ("my llama", "root", "returns to the queue")
     _run(slurm, "scancel --user=root")
+
+
+@pytest.fixture
+def jobs(target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmJobs:
+    """The jobs of that Slurm, with a folder of this test's in the place of /fsx."""
+    monkeypatch.setattr(slurm_jobs, "_FOLDER", str(tmp_path))
+    monkeypatch.setattr(slurm_jobs, "_LIBRARY", str(ROOT / "lifecycle/training"))
+    monkeypatch.setattr(nodes, "list_nodes", lambda _: [CONTROLLER])
+    return SlurmJobs(target)
+
+
+def _script(name: str, text: str, folder: Path, **options: Any) -> Submission:
+    """A script of one's own, whose batch file has the places of this test's."""
+    found = submission(
+        name, config("dev"), nodes=1, user="root", job=own_job("own.py"), files={"own.py": text}, **options
+    )
+    places = {"/fsx/checkpoints": str(folder), "/opt/hyperpod/lib": str(ROOT / "lifecycle")}
+    files = dict(found.files)
+    for here, there in places.items():
+        files["torchrun.sbatch"] = files["torchrun.sbatch"].replace(here, there)
+    return replace(found, files=files)
+
+
+def test_a_script_goes_through_slurm_to_its_log(jobs: SlurmJobs, tmp_path: Path) -> None:
+    text = (
+        "import os, sys\nprint(os.environ['WORLD_SIZE'], os.environ['TOLD'], sys.argv[1:])\nsys.exit(int(sys.argv[2]))"
+    )
+    python = tmp_path / "python"
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    for code, state in ((0, "COMPLETED"), (3, "FAILED")):
+        given = {
+            "arguments": f"'a b' {code}",
+            "env": ["TOLD=it's", "HYPERPOD_WAIT_SECONDS=0", f"HYPERPOD_PYTHON={python}"],
+        }
+        number = jobs.submit(_script("train", text, tmp_path, **given))
+        said: list[str] = []
+        succeeded, lines = jobs.follow(number, said.append, lambda _: None, 60)
+        assert succeeded is (code == 0), "\n".join(lines)
+        assert f"1 it's ['a b', '{code}']" in lines
+        assert said == lines
+        seen = jobs.look("train")
+        assert (seen.id, seen.state, seen.user, seen.said.decode().splitlines()) == (number, state, "root", lines)
+        # What Slurm has forgotten is still in its log.
+        assert jobs.look(number, start=2).said == seen.said[2:]
+
+
+def test_a_job_waits_and_is_cancelled_and_what_slurm_refuses_leaves_nothing(jobs: SlurmJobs, tmp_path: Path) -> None:
+    sleeps = "import time\nprint('here', flush=True)\ntime.sleep(100)\n"
+    first, second = (jobs.submit(_script(name, sleeps, tmp_path)) for name in ("first", "second"))
+    assert jobs.look("first", before="PENDING", patience=20).state == "RUNNING"
+    assert jobs.look(second).phase in ("pending: Resources", "pending: Priority", "pending")
+    assert {(row["job"], row["id"], row["user"]) for row in jobs.jobs()} >= {
+        ("first", first, "root"),
+        ("second", second, "root"),
+    }
+    with pytest.raises(TimedOut, match="did not end within 1 s: pending") as waited:
+        jobs.follow(second, print, print, 1)
+    assert waited.value.queued
+    for number in (second, first):
+        jobs.cancel(number)
+        while not (seen := jobs.look(number)).ended:
+            time.sleep(0.5)
+        assert seen.state == "CANCELLED"
+    assert jobs.look("first").said
+    with pytest.raises(Failure, match="Invalid partition"):
+        jobs.submit(replace(_script("third", sleeps, tmp_path), options=("--partition=nosuch",)))
+    assert not list((tmp_path / "jobs-root").glob("third*"))
+    with pytest.raises(Failure, match="there is no job nosuch"):
+        jobs.look("nosuch")
+    assert jobs.look("99999").state == "FORGOTTEN"

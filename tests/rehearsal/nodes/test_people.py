@@ -5,14 +5,28 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from operations.cluster import nodes as cluster_nodes
+from operations.cluster import sessions
+from operations.cluster.node import Node
+from operations.cluster.sessions import Remote
+from operations.cluster.slurm_jobs import SlurmJobs
+from operations.target import Target
 from rehearsal.nodes.checks import output, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.growth import until
 from rehearsal.nodes.hosts import Host
+from stack.failures import Failure
+from stack.jobs.batch import submission
+from stack.jobs.run import judge
+from stack.jobs.specs import own_job
+from tests.operations.test_slurm import PYTHON
 
 from .conftest import deployed
 
@@ -21,7 +35,7 @@ _SSH = 'security={"sshOnlyWithJob":true}'
 LIST = "hyperpod_people.json"
 
 
-def test_people_work_apart_and_come_and_go_without_a_new_node(tmp_path: Path) -> None:
+def test_people_work_apart_and_come_and_go_without_a_new_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     users = [{"name": f"research{n}", "uid": 2000 + n, "gid": 3000, "sshKeys": [key(tmp_path, n)]} for n in (1, 2)]
     login = json.dumps({"instanceType": "ml.m5.large"})
     with (
@@ -35,6 +49,7 @@ def test_people_work_apart_and_come_and_go_without_a_new_node(tmp_path: Path) ->
         homes_are_apart(cluster)
         for host in cluster.workers:
             assert not ssh(cluster, host, tmp_path, 1, "id"), f"{host.name} lets research1 in, who has no job there"
+        jobs_come_from_a_laptop(cluster, SlurmJobs(laptop(cluster, monkeypatch)))
         jobs_are_apart(cluster)
         with_a_job, without = cluster.workers
         assert not ssh(cluster, without, tmp_path, 1, "id"), f"{without.name} lets research1 in by a job elsewhere"
@@ -99,6 +114,76 @@ def homes_are_apart(cluster: Cluster) -> None:
             assert "Permission denied" in refused(host, command, "research2")
         assert output(host, "stat -c '%U %a' ~research1").strip() == "research1 700"
         assert output(host, "ls -A ~research1/.bashrc").strip() == "/fsx/home/research1/.bashrc"
+
+
+# Every rank of a job adds one to the others' sum, and says where it is.
+_SCRIPT = """import os, sys, torch, torch.distributed as dist
+import beside
+dist.init_process_group("gloo")
+total = torch.ones(1)
+dist.all_reduce(total)
+print(f"{beside.WORD} {dist.get_rank()} of {total.item():.0f} as {os.getuid()} {sys.argv[1:]} {os.environ['TOLD']}")
+dist.destroy_process_group()
+"""
+
+
+def laptop(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Target:
+    """The stack from elsewhere: with hosts in the place of Session Manager and of SageMaker's list of nodes."""
+
+    def run_remote(_: object, node: Node, command: str, timeout: float) -> Remote:
+        found = cluster.host(node.name).run(command.removeprefix("sudo -n "), timeout=timeout)
+        return Remote(code=found.returncode, output=found.stdout + found.stderr)
+
+    head = Node(
+        name=cluster.controller.name,
+        group="controller",
+        role="controller",
+        instance_id="",
+        instance_type="",
+        status="Running",
+    )
+    monkeypatch.setattr(sessions, "run_remote", run_remote)
+    monkeypatch.setattr(cluster_nodes, "list_nodes", lambda _: [head])
+    return cast(Target, SimpleNamespace(stack="dev", on_eks=False))
+
+
+def jobs_come_from_a_laptop(cluster: Cluster, jobs: SlurmJobs) -> None:
+    """A script of one's own and this project's jobs are submitted, followed, listed and cancelled."""
+    config, said = cluster.stack.config, list[str]()
+    cluster.shared("python").write_text(PYTHON)
+    cluster.shared("python").chmod(0o755)
+    files = {"train.py": _SCRIPT, "beside.py": "WORD = 'rank'\n"}
+    given: dict[str, Any] = {
+        "arguments": "'a b'",
+        "env": ["TOLD=it's", "HYPERPOD_PYTHON=/fsx/python"],
+        "user": "research1",
+    }
+    number = jobs.submit(submission("train", config, job=own_job("train.py"), files=files, **given))
+    succeeded, lines = jobs.follow(number, said.append, lambda _: None, 120)
+    assert (succeeded, lines) == (True, said), lines
+    ranks = sorted(line for line in lines if line.startswith("rank"))
+    assert ranks == [f"rank {rank} of 2 as 2001 ['a b'] it's" for rank in (0, 1)], lines
+    assert cluster.shared(f"checkpoints/train-{number}.log").stat().st_uid == 2001
+    for name, words in (("device-check", ""), ("nccl-tests", "-b 8 -e 1K -n 1 --threshold 0")):
+        number = jobs.submit(submission(name, config, arguments=words))
+        succeeded, lines = jobs.follow(number, said.append, lambda _: None, 120)
+        result = judge(name, None, config.training_groups[0], 2, succeeded, lines, 1.0)
+        assert result.passed, (name, result.reasons, lines)
+        assert jobs.look(name).id == number
+    python = ["HYPERPOD_PYTHON=/fsx/python"]
+    number = jobs.submit(
+        submission(
+            "wait", config, job=own_job("wait.py"), files={"wait.py": "import time; time.sleep(300)"}, env=python
+        )
+    )
+    until("the job runs", lambda: jobs.look("wait").state == "RUNNING")
+    assert [(row["job"], row["user"]) for row in jobs.jobs() if row["state"] == "running"] == [("wait", "ubuntu")]
+    jobs.cancel(number)
+    until("the job is gone", lambda: jobs.look("wait").state == "CANCELLED")
+    with pytest.raises(Failure, match="Invalid partition"):
+        jobs.submit(replace(submission("nanogpt", config), name="elsewhere", options=("--partition=nosuch",)))
+    left = cluster.shared("checkpoints/jobs-ubuntu").iterdir()
+    assert not [path for path in left if path.name.startswith("elsewhere")]
 
 
 def jobs_are_apart(cluster: Cluster) -> None:

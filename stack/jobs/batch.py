@@ -1,0 +1,123 @@
+"""Jobs for Slurm: the files of ``jobs/slurm``, with sbatch's options for the stack's own nodes."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from components.config import Config
+
+from .render import ROOT, JobError, assignments, find_group, known, request_problems
+from .specs import Job, Plan
+
+# Whose jobs they are where nobody is named: a user that every node has (docs/slurm.md).
+PERSON = "ubuntu"
+_FILES = ROOT / "jobs" / "slurm"
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """A job for sbatch. ``files`` are by name: the batch file first, then what it needs beside it."""
+
+    name: str
+    user: str
+    options: tuple[str, ...]
+    words: tuple[str, ...]
+    environment: Mapping[str, str]
+    files: Mapping[str, str]
+
+    @property
+    def command(self) -> str:
+        """The command line, for the folder that has the files."""
+        variables = [f"{name}={value}" for name, value in self.environment.items()]
+        env = ["env", *variables] if variables else []
+        return shlex.join([*env, "sbatch", *self.options, next(iter(self.files)), *self.words])
+
+
+def submission(
+    name: str,
+    config: Config,
+    *,
+    namespace: str | None = None,
+    nodes: int | None = None,
+    group: str | None = None,
+    devices: int | None = None,
+    efa: int | None = None,
+    image: str | None = None,
+    arguments: str = "",
+    env: Sequence[str] | None = None,
+    user: str | None = None,
+    deadline: float | None = None,
+    job: Job | None = None,
+    files: Mapping[str, str] | None = None,
+) -> Submission:
+    """A job as Slurm is asked for it, with the same options as ``render``.
+
+    ``user`` is whose job it is. ``deadline`` is in seconds from its start, by default the job's own. Raises JobError.
+    """
+    job = job or known(name, config)
+    batch, settings = job.batch, config.settings
+    if batch is None:
+        raise JobError([f"with Slurm {name} is a verb of its own: hyperpod {name} STACK"])
+    workers, problems = find_group(config, group)
+    nodes = workers.count if nodes is None else nodes
+    problems += request_problems(name, job, config, workers, nodes, devices)
+    variables = assignments(env, problems)
+    gpus = workers.type.accelerator == "gpu"
+    if namespace is not None:
+        problems.append("--namespace is for EKS; with Slurm --user names whose job it is")
+    if efa is not None:
+        problems.append("--efa is for EKS; with Slurm a job sees all EFA interfaces of its nodes")
+    if devices is not None and not gpus:
+        problems.append(f"--devices: with Slurm a job on {workers.type.name} gets whole nodes")
+    if user is not None and not _USER.fullmatch(user):
+        problems.append(f'--user "{user}" is no name of a user')
+    if batch.image == "no" and image:
+        problems.append(f"--image: with Slurm {name} runs on the nodes themselves")
+    elif batch.image == "needed" or image:
+        if not settings.slurm.containers:
+            problems.append("a container image needs hyperpod:slurm.containers, for nodes that boot afterwards")
+        image = image or job.image(settings.accelerator, config.region)
+        variables |= {"CONTAINER_IMAGE": enroots_name(image)}
+    processes = devices or workers.type.accelerators
+    if not gpus and job.template != "device-check":
+        processes = workers.type.neuron_cores
+    plan = Plan(name=name, group=workers, nodes=nodes, processes=processes, arguments=arguments)
+    try:
+        words = batch.words(plan)
+    except ValueError as error:
+        problems.append(f"--arguments {arguments!r}: {error}")
+    if problems:
+        raise JobError(problems)
+    options = [f"--job-name={name}", f"--nodes={nodes}"]
+    options += [f"{option}={processes}" for option in batch.per_device if gpus]
+    if group or len(config.worker_groups) > 1:
+        options.append(f"--partition={workers.name}")
+    if job.deadline:
+        options.append(f"--time={math.ceil((deadline or job.deadline) / 60)}")
+    own = {file: (_FILES / file).read_text(encoding="utf-8") for file in batch.files}
+    return Submission(
+        name=name,
+        user=user or PERSON,
+        options=tuple(options),
+        words=tuple(words),
+        environment=variables,
+        files={**own, **(files or {})},
+    )
+
+
+def enroots_name(image: str) -> str:
+    """An image's address as Enroot takes it, whose registry ends with a number sign; a file is left as it is."""
+    registry, slash, rest = image.partition("/")
+    if (
+        image.startswith(("/", "docker://"))
+        or "#" in image
+        or not slash
+        or not re.search(r"[.:]|^localhost$", registry)
+    ):
+        return image
+    return f"{registry}#{rest}"
