@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -57,50 +57,71 @@ EXIT_CODES = (
     "3 undetermined: missing credentials, permissions, network or tools; 130 Ctrl-C."
 )
 
+# Under which heading --help lists each verb. Five are all that a first day needs.
+VERBS: Mapping[str, Mapping[str, Callable[..., Any] | typer.Typer]] = {
+    "The first day": {
+        "init": init_command,
+        "deploy": deploy_command,
+        "status": status_command,
+        "destroy": destroy_command,
+        "rehearse": rehearsal.app,
+    },
+    "Before it costs anything": {
+        "list": list_command,
+        "types": types_command,
+        "explain": explain_command,
+        "cost": cost_command,
+        "quotas": quotas_command,
+        "policy": policy_command,
+        "preview": preview_command,
+        "charts": charts_command,
+        "containers": containers_command,
+        "assumptions": assumptions_command,
+    },
+    "Nodes": {
+        "nodes": nodes_command,
+        "connect": connect_command,
+        "exec": exec_command,
+        "ssh-config": ssh_config_command,
+        "scale": scale_command,
+        "replace": replace_command,
+        "reboot": reboot_command,
+        "remove": remove_command,
+        "update-software": update_software_command,
+        "run-scripts": run_scripts_command,
+    },
+    "Checks": {
+        "watch": watch_command,
+        "validate": validate_command,
+        "health": health_command,
+        "errors": errors_command,
+        "benchmark": benchmark_command,
+        "find-slow-node": find_slow_node_command,
+        "deep-check": deep_check_command,
+        "diagnose": diagnose_command,
+    },
+    "Jobs and people": {
+        "run": run_command,
+        "image": image_command,
+        "users": users_command,
+        "usage": usage_command,
+        "kubeconfig": kubeconfig_command,
+        "job": job_app,
+    },
+    "Apply configuration without a deployment": {
+        "accounts": accounts_command,
+        "slurm-config": slurm_config_command,
+        "governance": governance_command,
+        "dashboards": dashboards_command,
+    },
+}
 app = new_app(EXIT_CODES)
-app.add_typer(rehearsal.app, name="rehearse")
-app.command("init")(init_command)
-app.command("list")(list_command)
-app.command("deploy")(deploy_command)
-app.command("preview")(preview_command)
-app.command("destroy")(destroy_command)
-app.command("explain")(explain_command)
-app.command("charts")(charts_command)
-app.command("containers")(containers_command)
-app.command("dashboards")(dashboards_command)
-app.command("types")(types_command)
-app.command("cost")(cost_command)
-app.command("usage")(usage_command)
-app.command("policy")(policy_command)
-app.command("quotas")(quotas_command)
-app.command("status")(status_command)
-app.command("watch")(watch_command)
-app.command("nodes")(nodes_command)
-app.command("connect")(connect_command)
-app.command("exec")(exec_command)
-app.command("ssh-config")(ssh_config_command)
-app.command("validate")(validate_command)
-app.command("benchmark")(benchmark_command)
-app.command("diagnose")(diagnose_command)
-app.command("accounts")(accounts_command)
-app.command("slurm-config")(slurm_config_command)
-app.command("health")(health_command)
-app.command("deep-check")(deep_check_command)
-app.command("users")(users_command)
-app.command("find-slow-node")(find_slow_node_command)
-app.command("errors")(errors_command)
-app.command("replace")(replace_command)
-app.command("reboot")(reboot_command)
-app.command("scale")(scale_command)
-app.command("remove")(remove_command)
-app.command("update-software")(update_software_command)
-app.command("run-scripts")(run_scripts_command)
-app.command("kubeconfig")(kubeconfig_command)
-app.command("run")(run_command)
-app.add_typer(job_app, name="job")
-app.command("image")(image_command)
-app.command("governance")(governance_command)
-app.command("assumptions")(assumptions_command)
+for panel, verbs in VERBS.items():
+    for verb, does in verbs.items():
+        if isinstance(does, typer.Typer):
+            app.add_typer(does, name=verb, rich_help_panel=panel)
+        else:
+            app.command(verb, rich_help_panel=panel)(does)
 
 
 def _version(asked: bool) -> None:

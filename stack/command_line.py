@@ -39,6 +39,19 @@ _NO_BREAK = "\ue000"
 class _Verbs(TyperGroup):
     """Typer makes of Ctrl-C an exit code without a word; here it is a failure like others."""
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List verbs under their panels, which Typer's plain help leaves out."""
+        shown = [(name, one) for name in self.list_commands(ctx) if not (one := self.commands[name]).hidden]
+        width = max((len(name) for name, _ in shown), default=0)
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name, one in shown:
+            panel = getattr(one, "rich_help_panel", None)
+            row = (name.ljust(width), one.get_short_help_str(100))
+            panels.setdefault(panel if isinstance(panel, str) else "Commands", []).append(row)
+        for panel, rows in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(rows)
+
     def invoke(self, ctx: Any) -> Any:
         """Run a verb. Raises Failure where somebody has ended it."""
         try:
