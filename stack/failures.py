@@ -220,6 +220,9 @@ def _client_error(error: aws_errors.ClientError) -> Failure:
         return cannot_know(f"AWS throttles this account: {what}", "wait a minute and run it again", name="throttling")
     if code == "TargetNotConnected":
         return cannot_know(f"Session Manager does not reach the node: {said or code}", name="not-connected")
+    if code == "NotRehearsed":
+        # A served rehearsal's sentence, which names the one that has what was asked for.
+        return cannot_know(said)
     if code in _REGION_OFF:
         return bad_input(f"the region is not enabled in this account: {what}", name="region-off")
     if is_missing(error):

@@ -62,7 +62,8 @@ def _show(stack: str, no_state: bool, as_json: bool) -> None:
         except (Failure, ClientError, BotoCoreError) as error:
             failure = described(error, stack)
             console.note(f"state unknown: {failure.message}", "yellow")
-            console.note(f"  {failure.hint}")
+            if failure.hint:
+                console.note(f"  {failure.hint}")
     if as_json:
         console.emit(found)
         return

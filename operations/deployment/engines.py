@@ -217,8 +217,11 @@ def open_stack(target: Target, *, create: bool, install_cli: bool = False) -> Pu
     options = automation.LocalWorkspaceOptions(pulumi_command=cli, env_vars={"PULUMI_SKIP_UPDATE_CHECK": "true"})
     choose = automation.create_or_select_stack if create else automation.select_stack
     stack = choose(stack_name=target.stack, work_dir=str(target.project.folder), opts=options)
+    # A provider that runs already, as one of a served rehearsal, needs no plugin.
+    attached = {one.partition(":")[0] for one in os.environ.get("PULUMI_DEBUG_PROVIDERS", "").split(",")}
     for package in _PACKAGES:
-        stack.workspace.install_plugin(package, f"v{metadata.version(f'pulumi-{package}')}")
+        if package not in attached:
+            stack.workspace.install_plugin(package, f"v{metadata.version(f'pulumi-{package}')}")
     return PulumiEngine(stack, cli)
 
 

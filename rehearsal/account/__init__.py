@@ -88,7 +88,7 @@ class Account(Books):
         self.faults = list(faults)
         # How many creates have been asked for.
         self.creates = 0
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._mock = mock_aws()
         self._baseline = Inventory()
 
@@ -111,7 +111,7 @@ class Account(Books):
     ) -> tuple[str, dict[str, Any]]:
         """Create a resource, as AWS would at the virtual second ``at``. Returns its id and outputs; raises Refused."""
         kind = _kind(type_token)
-        with self._lock:
+        with self.lock:
             self.creates += 1
             return self._attempt(
                 lambda: self._create(kind, name, dict(inputs), at, ready_at), "create", type_token, name
@@ -139,7 +139,7 @@ class Account(Books):
     ) -> dict[str, Any]:
         """Change a resource in place, as AWS would at the virtual second ``at``. Raises Refused."""
         kind, live = _kind(type_token), self._existing(type_token, resource_id)
-        with self._lock:
+        with self.lock:
             return self._attempt(lambda: self._update(kind, live, inputs, at), "update", type_token, live.name)
 
     def _update(self, kind: Any, live: Live, inputs: Mapping[str, Any], at: float) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class Account(Books):
         Somebody else may have deleted it already. All providers call that a success (pulumi-aws-native,
         provider/pkg/client/client.go, Delete; terraform-provider-aws, pull request 36933).
         """
-        with self._lock:
+        with self.lock:
             live = self.live.get((type_token, resource_id))
             if live is not None:
                 self._attempt(lambda: self._delete(live), "delete", type_token, live.name)

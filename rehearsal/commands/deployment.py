@@ -74,7 +74,7 @@ def deployment_command(
         bool,
         typer.Option(
             "--serve",
-            help="Keep the embedded account alive for plain `pulumi` commands, until Ctrl-C; says what to source.",
+            help="Keep the embedded account alive for `pulumi` and the verbs, until Ctrl-C; says what to source.",
         ),
     ] = False,
     keep_up: Annotated[
@@ -113,7 +113,7 @@ def deployment_command(
     if engine == "pulumi" and (keep_up or report):
         raise bad_input(
             "--keep-up and --report are for the embedded engine, which knows AWS's times",
-            "--serve keeps the account for `pulumi` commands, --json has the result",
+            "--serve keeps the account for `pulumi` and the verbs, --json has the result",
         )
     if steps and serve:
         raise ProjectError("--then and --to exclude --serve: with --serve, change the configuration and `pulumi up`")
@@ -139,10 +139,10 @@ def deployment_command(
         faults, quotas = injected(fail or (), quota or (), *planned)
     with _ended_early(serve), interruptible(), Account(chosen.region.name, faults=faults, quotas=quotas) as account:
         if serve:
-            from ..engines.serving import keep_serving
+            from ..served.serving import keep_serving
 
             prepare(account, chosen)
-            keep_serving(project, account, console)
+            keep_serving(project, chosen, account, console)
         if engine == "pulumi":
             prepare(account, chosen)
             _on_real_engine(project, account, console, meanwhile, result)

@@ -213,6 +213,8 @@ def _refusal(what: str, error: ApiException) -> Failure:
         )
     if error.status == 403:
         return cannot_know(f"{what}: {said}", "use a namespace of your team, or ask an administrator")
+    if error.status == 503:
+        return cannot_know(f"{what}: {said}")
     return Failure(f"{what}: {said}")
 
 

@@ -232,7 +232,9 @@ def test_a_stack_is_made_only_where_it_is_deployed(
     create: bool, small: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called: list[str] = []
-    opened: Any = SimpleNamespace(workspace=SimpleNamespace(install_plugin=lambda *_: None), name="dev")
+    install = SimpleNamespace(install_plugin=lambda name, _: called.append(name))
+    opened: Any = SimpleNamespace(workspace=install, name="dev")
+    monkeypatch.setenv("PULUMI_DEBUG_PROVIDERS", "aws:1,kubernetes:2")  # these run already, as a served rehearsal's do
 
     def opens(name: str) -> Callable[..., Any]:
         def called_with(**_: object) -> Any:
@@ -245,7 +247,7 @@ def test_a_stack_is_made_only_where_it_is_deployed(
         monkeypatch.setattr(automation, name, opens(name))
     monkeypatch.setattr(engines, "open_cli", lambda install: SimpleNamespace(version="3.0.0"))
     engines.open_stack(small, create=create)
-    assert called == ["create_or_select_stack" if create else "select_stack"]
+    assert called == ["create_or_select_stack" if create else "select_stack", "aws-native", "eks"]
 
 
 @pytest.mark.engine

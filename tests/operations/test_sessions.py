@@ -110,6 +110,17 @@ def test_a_node_whose_agent_is_not_connected_is_waited_for(aws: StubbedAws, plug
     assert failure.hint.startswith("wait until it has booted: hyperpod nodes dev")
 
 
+def test_a_rehearsed_node_is_unknown_in_the_rehearsals_own_words(aws: StubbedAws, plugin: Path) -> None:
+    with_nodes(aws)
+    aws.refuse("ssm", "start_session", "NotRehearsed", "`hyperpod rehearse nodes dev` boots such nodes")
+    target = stack(aws)
+    with pytest.raises(ClientError) as refused:
+        sessions.run_remote(target, nodes.find(nodes.list_nodes(target), "controller"), "true")
+    failure = described(refused.value, "dev")
+    assert (failure.code, failure.hint) == (Exit.CANNOT_KNOW, "")
+    assert failure.message == "`hyperpod rehearse nodes dev` boots such nodes"
+
+
 def test_a_command_that_takes_too_long_is_ended_on_the_node_too(aws: StubbedAws, plugin: Path) -> None:
     with_nodes(aws)
     with_session(aws)

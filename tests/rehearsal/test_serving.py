@@ -1,29 +1,48 @@
-"""`--serve`: the script works in a shell, a plain provider client finds the account, and Ctrl-C leaves nothing."""
+"""`--serve`: the script works in a shell, AWS answers the verbs from the account, and Ctrl-C leaves nothing."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import boto3
+import botocore.session
 import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from botocore.validate import ParamValidator
 
-from rehearsal.account import Account
+from rehearsal.account import Account, Refused
+from rehearsal.account.provisioning import note
 from rehearsal.cli import main
 from rehearsal.engines.real import place
-from rehearsal.engines.serving import write_environment
-from tests.support import ROOT, project
+from rehearsal.served.api import Api, serving
+from rehearsal.served.serving import write_environment
+from stack.failures import Exit
+from stack.state import HYPERPOD_CLUSTER
+from tests.golden.stacks import account_of
+from tests.support import ROOT, config, project
+
+KEY = "AKIAKNOWN"
+# What differs from one served account to the next.
+_IDS = re.compile(r"\b(?:i|fs|subnet|sg)-[0-9a-f]{17}\b")
 
 
 def test_the_script_to_source_sets_everything_and_goes_to_the_project() -> None:
     with Account("us-west-2") as account, place(project(), account) as at:
-        script = write_environment(at, account.region)
+        script = write_environment(at, account.region, KEY, "http://127.0.0.1:9")
         assert script.stat().st_mode & 0o077 == 0
         names = "$PULUMI_DEBUG_PROVIDERS|$PULUMI_BACKEND_URL|$AWS_ENDPOINT_URL|${AWS_PROFILE-unset}"
-        told = f'source "$1"; pwd; echo "{names}"'
+        told = f'source "$1"; pwd; echo "{names}"; command -v session-manager-plugin python'
         found = subprocess.run(
             ["bash", "-c", told, "bash", str(script)],
             env={**os.environ, "AWS_PROFILE": "mine"},
@@ -31,6 +50,7 @@ def test_the_script_to_source_sets_everything_and_goes_to_the_project() -> None:
             text=True,
             check=True,
         ).stdout.splitlines()
+        assert found[2:] == [str(script.parent / "bin" / "session-manager-plugin"), str(Path(sys.prefix, "bin/python"))]
         assert found[0] == str(at.project)
         assert (Path(found[0]) / "Pulumi.dev.yaml").is_file()
         assert re.fullmatch(
@@ -47,19 +67,163 @@ def test_changes_are_the_embedded_engines_and_bad_company_is_2(
     assert "--serve" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_it_serves_until_ctrl_c_and_leaves_nothing() -> None:
+def _asked(api: Api, service: str, operation: str, *, key: str = KEY, **request: Any) -> tuple[int, Any]:
+    """The status and the document that a service with JSON answers."""
+    headers = {
+        "Authorization": f"AWS4-HMAC-SHA256 Credential={key}/20261125/us-west-2/{service}/aws4_request, ...",
+        "X-Amz-Target": f"Any.{operation}",
+    }
+    status, _, body = api.reply("POST", "/", headers, json.dumps(request).encode())
+    return status, json.loads(body)
+
+
+def test_every_user_of_the_machine_reaches_it_and_only_one_with_the_key_is_answered() -> None:
+    api = Api(account_of("dev"), config("dev"), "dev", KEY, "")
+    status, refused = _asked(api, "sagemaker", "ListClusters", key="AKIAOTHER")
+    assert (status, refused["__type"]) == (400, "UnrecognizedClientException")
+    assert _asked(api, "sagemaker", "ListClusters")[1]["ClusterSummaries"]
+
+
+def test_the_answers_have_the_shapes_that_aws_publishes() -> None:
+    account = account_of("eks-gpu")
+    note(next(account.find(HYPERPOD_CLUSTER)), {"workers": 1}, Refused("Any", "there is no capacity"))
+    api = Api(account, config("eks-gpu"), "eks-gpu", KEY, "")
+    nodes = _asked(api, "sagemaker", "ListClusterNodes", ClusterName="eks-gpu")[1]["ClusterNodeSummaries"]
+    cluster = _asked(api, "sagemaker", "ListClusters")[1]["ClusterSummaries"][0]
+    everything = {
+        "ClusterName": "eks-gpu",
+        "ResourceArn": cluster["ClusterArn"],
+        "EventId": "event-0",
+        "ServiceCode": "vpc",
+        "name": "eks-gpu",
+    }
+    for (service, operation), answer in api.answers.items():
+        if operation == "StartSession":
+            continue
+        (first, *_) = _asked(api, "sagemaker", "ListClusterNodes", ClusterName="eks-gpu")[1]["ClusterNodeSummaries"]
+        found = answer(everything | {"NodeIds": [first["InstanceId"], "i-00000000000000000"]})
+        shape = botocore.session.get_session().get_service_model(service).operation_model(operation).output_shape
+        report = ParamValidator().validate(found, shape)
+        assert not report.has_errors(), f"{operation}: {report.generate_report()}"
+    (event,) = _asked(api, "sagemaker", "ListClusterEvents", ClusterName="eks-gpu")[1]["Events"]
+    assert "instances of workers, which HyperPod goes on requesting" in event["Description"]
+    left = _asked(api, "sagemaker", "ListClusterNodes", ClusterName="eks-gpu")[1]["ClusterNodeSummaries"]
+    assert len(left) == len(nodes) - 1, "BatchDeleteClusterNodes takes one for good"
+
+
+def test_quotas_are_the_accounts_own_and_grant_the_rest() -> None:
+    account = account_of("dev")
+    account.quotas = {"ml.g5.16xlarge": 0}
+    api = Api(account, config("dev"), "dev", KEY, "")
+    quotas = {
+        one["QuotaName"]: one["Value"]
+        for service in ("sagemaker", "vpc")
+        for one in _asked(api, "servicequotas", "ListServiceQuotas", ServiceCode=service)[1]["Quotas"]
+    }
+    assert quotas["ml.g5.16xlarge for cluster usage"] == 0
+    assert quotas["ml.m5.2xlarge for cluster usage"] == 1
+    assert quotas["VPCs per Region"] == 5
+
+
+def test_boto3_finds_every_service_at_the_one_address() -> None:
+    with Account("us-west-2") as account, serving(account, config("eks-gpu"), "eks-gpu", KEY) as address:
+        signed = {"aws_access_key_id": KEY, "aws_secret_access_key": "any", "region_name": "us-west-2"}
+        plain = Config(retries={"total_max_attempts": 1})
+
+        def client(service: str) -> Any:
+            return boto3.client(service, endpoint_url=address, config=plain, **signed)
+
+        account.client("s3").create_bucket(
+            Bucket="one-bucket", CreateBucketConfiguration={"LocationConstraint": "us-west-2"}
+        )
+        account.client("s3").put_object(Bucket="one-bucket", Key="a/b", Body=b"content")
+        assert client("s3").get_object(Bucket="one-bucket", Key="a/b")["Body"].read() == b"content"
+        assert len(client("ec2").describe_vpcs()["Vpcs"]) == 1
+        assert client("eks").list_clusters()["clusters"] == []
+        for service, call, code in (
+            ("eks", lambda eks: eks.describe_cluster(name="none"), "ResourceNotFoundException"),
+            ("sagemaker", lambda one: one.describe_cluster(ClusterName="none"), "ResourceNotFound"),
+            ("sagemaker", lambda one: one.list_hubs(), "NotRehearsed"),
+        ):
+            with pytest.raises(ClientError) as refused:
+                call(client(service))
+            assert refused.value.response["Error"]["Code"] == code
+
+
+@contextmanager
+def _served(stack: str, path: str) -> Iterator[tuple[Any, str]]:
+    """A served stack's process, and a line of bash that enters its environment."""
     with subprocess.Popen(
-        [sys.executable, "-u", "-m", "rehearsal", "--stack", "dev", "--serve"],
+        [sys.executable, "-u", "-m", "rehearsal", "--stack", stack, "--serve"],
         cwd=ROOT,
+        env={**os.environ, "PATH": path},
         stdout=subprocess.PIPE,
         text=True,
-    ) as serving:
-        assert serving.stdout is not None
-        script = Path(next(line.split()[1] for line in serving.stdout if line.strip().startswith("source ")))
-        assert script.is_file()
-        serving.send_signal(signal.SIGINT)
-        rest = serving.stdout.read()
-    assert serving.returncode == 0
+    ) as process:
+        assert process.stdout is not None
+        script = Path(next(line.split()[1] for line in process.stdout if line.strip().startswith("source ")))
+        try:
+            yield process, f"source {script} &&"
+        finally:
+            process.send_signal(signal.SIGINT)
+            rest = process.stdout.read()
+    assert process.returncode == 0
     assert "is gone" in rest
     assert not script.parent.exists()
+
+
+def _said(enter: str, command: str) -> tuple[int, str]:
+    """A command's exit code, and what a terminal would have."""
+    words = ["bash", "-c", f"{enter} {command} 2>&1"]
+    found = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=250, check=False)
+    return found.returncode, found.stdout
+
+
+def _plain(text: str) -> list[str]:
+    """Its lines, without what differs each time."""
+    return [line.rstrip() for line in _IDS.sub("ID", text).splitlines() if line.strip()]
+
+
+@pytest.mark.slow
+def test_the_documented_tour_of_day_2_says_what_the_page_says() -> None:
+    section = (ROOT / "docs" / "rehearsal.md").read_text().split("## Day 2\n")[1].split("\n## ")[0]
+    steps = re.findall(r"^    \$ (hyperpod .*)\n((?:    (?!\$).*\n)*)", section, re.MULTILINE)
+    assert len(steps) >= 5
+    ids: dict[str, str] = {}
+    with _served("dev", "/usr/bin:/bin") as (_, enter):
+        for command, told in steps:
+            _, said = _said(enter, " ".join(ids.get(word, word) for word in command.split()))
+            assert _plain(said) == _plain(told.replace("\n    ", "\n")[4:])
+            ids |= dict(zip(_IDS.findall(told), _IDS.findall(said), strict=True))
+
+
+@pytest.mark.slow
+def test_what_needs_kubernetes_names_the_rehearsal_that_has_it() -> None:
+    kubernetes = "the embedded account runs no Kubernetes: `hyperpod rehearse eks eks-gpu`"
+    with _served("eks-gpu", "/usr/bin:/bin") as (_, enter):
+        for verb, code, words in (
+            ("status", Exit.GOOD, "eks-gpu: healthy, InService in us-west-2"),
+            ("nodes", Exit.GOOD, kubernetes),
+            ("validate", Exit.CANNOT_KNOW, kubernetes),
+            ("job list", Exit.CANNOT_KNOW, kubernetes),
+            ("scale workers 3 --yes", Exit.CANNOT_KNOW, "there is no Pulumi CLI on this machine"),
+        ):
+            name, *more = verb.split()
+            where = f"job {more[0]} eks-gpu" if name == "job" else f"{name} eks-gpu {' '.join(more)}"
+            found, said = _said(enter, f"hyperpod {where}")
+            assert (found, words in said) == (code, True), said
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pulumi") is None, reason="there is no Pulumi CLI on PATH")
+def test_with_the_pulumi_cli_a_stack_is_deployed_scaled_and_destroyed_as_on_aws() -> None:
+    with _served("dev", os.environ["PATH"]) as (_, enter):
+        for command, words in (
+            ("deploy dev --yes", "dev is deployed: "),
+            ("scale dev workers 3 --yes", "dev is deployed: 1 resource changed"),
+            ("nodes dev --no-state", "workers-3"),
+            ("destroy dev --yes", "Nothing is left in the account."),
+        ):
+            code, said = _said(enter, f"hyperpod {command}")
+            assert (code, words in said) == (Exit.GOOD, True), said

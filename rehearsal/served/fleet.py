@@ -1,0 +1,81 @@
+"""The instances of the account's HyperPod clusters, which the clusters' records only count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from ipaddress import IPv4Network
+from itertools import count
+
+from stack.state import HYPERPOD_CLUSTER
+
+from ..account import Account, Live, Refused
+from ..account.provisioning import missing
+
+# VPC User Guide, "Subnet CIDR blocks": AWS keeps a subnet's first four addresses.
+_FIRST_ADDRESS = 4
+
+
+@dataclass
+class Instance:
+    """One instance. It runs from the beginning, since no scripts boot here."""
+
+    group: str
+    type: str
+    id: str
+    address: str
+    launched: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+
+class Fleet:
+    """The instances of every cluster. They follow the counts of the clusters' records."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._instances: dict[str, list[Instance]] = {}
+
+    def clusters(self) -> list[Live]:
+        """Every HyperPod cluster."""
+        return list(self._account.find(HYPERPOD_CLUSTER))
+
+    def cluster(self, name: str) -> Live:
+        """The cluster of that name or ARN. Raises Refused."""
+        for live in self.clusters():
+            if name in (live.inputs["clusterName"], live.id):
+                return live
+        raise Refused("ResourceNotFound", f"Cluster with name {name} not found.")
+
+    def of(self, cluster: Live) -> list[Instance]:
+        """A cluster's instances. Of a group that has become smaller, the last ones go."""
+        there = self._instances.setdefault(cluster.id, [])
+        groups = {one["instanceGroupName"]: one for one in cluster.inputs["instanceGroups"]}
+        wanted = {name: int(one["instanceCount"]) - missing(cluster).get(name, 0) for name, one in groups.items()}
+        for one in reversed(there[:]):
+            if sum(other.group == one.group for other in there) > wanted.get(one.group, 0):
+                there.remove(one)
+        for name, number in wanted.items():
+            for _ in range(number - sum(one.group == name for one in there)):
+                new = Instance(name, groups[name]["instanceType"], self._account.new_id("i"), "")
+                new.address = self._free(cluster, there)
+                there.append(new)
+        return there
+
+    def _free(self, cluster: Live, there: Sequence[Instance]) -> str:
+        subnet = cluster.inputs["vpcConfig"]["subnets"][0]
+        block = IPv4Network(self._account.live["aws:ec2/subnet:Subnet", subnet].inputs["cidrBlock"])
+        taken = {one.address for one in there}
+        return next(found for place in count(_FIRST_ADDRESS) if (found := str(block[place])) not in taken)
+
+    def replace(self, one: Instance) -> None:
+        """Another instance comes in its place, with the same address (SageMaker Developer Guide, "Manually replace or
+        reboot a node using Slurm")."""
+        one.id, one.launched = self._account.new_id("i"), datetime.now(UTC)
+
+    def delete(self, cluster: Live, one: Instance) -> None:
+        """The instance goes, and its group counts one less."""
+        self._instances[cluster.id].remove(one)
+        groups = (*cluster.inputs["instanceGroups"], *cluster.outputs["instanceGroups"])
+        # What was asked for and what the cluster says of itself may be one and the same.
+        for group in {id(it): it for it in groups if it["instanceGroupName"] == one.group}.values():
+            group["instanceCount"] = int(group["instanceCount"]) - 1
