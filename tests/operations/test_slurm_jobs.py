@@ -6,7 +6,9 @@ import json
 import re
 import shlex
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -113,7 +115,12 @@ def test_what_slurm_refuses_leaves_nothing_behind(controller: Controller, capsys
     assert list((controller.shared / "checkpoints/jobs-ubuntu").iterdir()) == []
 
 
-def test_a_job_that_takes_too_long_goes_on_and_a_test_is_ended(controller: Controller, capsys: Any) -> None:
+def test_a_job_that_takes_too_long_goes_on_and_a_test_is_ended(
+    controller: Controller, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The time is over after two looks, however fast this machine is.
+    clock = SimpleNamespace(monotonic=count(step=0.06).__next__)
+    monkeypatch.setattr("operations.cluster.slurm_jobs.time", clock)
     command(controller.bin, "scancel", f'echo "$@" > {controller.shared}/scancel')
     controller.ends("RUNNING")
     controller.sessions(3)
