@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from stack.failures import Exit
+from stack.failures import NO_CREDENTIALS, Exit
 
 from .. import console, target
 from ..spending import plans, quotas
@@ -17,25 +17,30 @@ def quotas_command(stack: console.Stack, as_json: console.Json = False) -> None:
 
     "others" is what the rest of the account uses. For each FAIL you get the
     command that requests an increase; AWS answers within hours to days.
-    Exits with 1 if a quota is too small or a training plan is for something
-    else, with 3 if one could not be read.
+    Without AWS credentials you see what the stack needs. Exits with 1 if a
+    quota is too small or a training plan is for something else, with 3 if one
+    could not be read.
 
     \b
       hyperpod quotas slurm-gpu
       hyperpod quotas slurm-gpu --json
     """
     chosen = target.load(stack)
-    used = plans.users(chosen)
-    checks = [*quotas.check(chosen), *(plans.check(chosen, arn, groups) for arn, groups in used.items())]
-    if as_json:
-        console.emit(checks)
-    else:
-        _show(stack, checks)
+    try:
+        plan = [plans.check(chosen, arn, groups) for arn, groups in plans.users(chosen).items()]
+        checks = [*quotas.check(chosen), *plan]
+    except NO_CREDENTIALS:
+        _show(stack, quotas.unasked(chosen), as_json)
+        raise
+    _show(stack, checks, as_json)
     results = {one.result for one in checks}
     raise typer.Exit(Exit.FAILED if "FAIL" in results else Exit.CANNOT_KNOW if "UNKNOWN" in results else Exit.GOOD)
 
 
-def _show(stack: str, checks: list[quotas.Check]) -> None:
+def _show(stack: str, checks: list[quotas.Check], as_json: bool) -> None:
+    if as_json:
+        console.emit(checks)
+        return
     console.table(
         f"Quotas of {stack}",
         ["", "quota", "code", ("needed", "right"), ("others", "right"), ("limit", "right")],
@@ -52,7 +57,7 @@ def _show(stack: str, checks: list[quotas.Check]) -> None:
         ],
     )
     for one in checks:
-        if one.result == "UNKNOWN" or (one.why and one.result == "FAIL"):
+        if one.why and one.result != "PASS":
             console.prose(f"  {one.result} {one.service}: {one.name}: {one.why}", "yellow")
     if requests := list(quotas.requests(checks)):
         console.say(f"Request {len(requests)} increases with these commands:", "bold")

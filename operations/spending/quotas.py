@@ -43,6 +43,23 @@ def check(target: Target) -> list[Check]:
     return [_check(target, quota, limits, usage) for quota in needed(target.config)]
 
 
+def unasked(target: Target) -> list[Check]:
+    """The same without an account: what the stack needs, and nothing of limits."""
+    return [
+        Check(
+            service=quota.service,
+            name=quota.name,
+            code=quota.code,
+            unit=quota.unit,
+            needed=quota.needed,
+            used=None,
+            limit=None,
+            result="UNKNOWN",
+        )
+        for quota in needed(target.config)
+    ]
+
+
 def _check(target: Target, quota: Quota, limits: _Limits, usage: _Usage) -> Check:
     code, limit, why = limits.find(quota)
     used, unseen = usage.of(quota)

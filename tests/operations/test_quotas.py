@@ -129,15 +129,16 @@ def test_a_limit_below_the_stacks_own_need_fails_whatever_others_use(aws: Stubbe
     assert (found.used, found.result) == (None, "FAIL")
 
 
-def test_credentials_that_are_gone_end_it_with_a_hint(
+def test_without_credentials_it_lists_what_the_stack_needs_and_how_to_log_in(
     aws: StubbedAws, on: On, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with_limits(aws, stack(aws), FRESH)
-    aws.break_off("sagemaker", NoCredentialsError())
+    aws.break_off("service-quotas", NoCredentialsError())
     on(aws)
-    code, _, err = run(capsys, "quotas", "dev")
+    code, out, err = run(capsys, "quotas", "dev")
     assert code == Exit.CANNOT_KNOW
     assert "aws sso login" in err
+    assert all(str(quota.code or quota.name) in " ".join(out.split()) for quota in needed(config("dev")))
+    assert "PASS" not in out
 
 
 def test_another_stacks_workspaces_count_and_this_ones_do_not(aws: StubbedAws) -> None:
