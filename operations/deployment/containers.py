@@ -19,7 +19,7 @@ from .download import fetch
 @dataclass(frozen=True, kw_only=True)
 class Package:
     """A file to download. ``sha256``: its digest, or of the archive in it without compression; empty where its authors
-    publish none: then the first download's counts (docs/security.md, "What comes from others")."""
+    publish none: then the first download's counts (docs/security.md, "Supply chain")."""
 
     name: str
     version: str
