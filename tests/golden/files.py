@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +20,31 @@ Files = Mapping[str, Mapping[str, Any]]
 
 
 def difference(files: Files, base: Files) -> dict[str, dict[str, Any]]:
-    """The entries that differ from a base; those that only the base has are ``gone``."""
-    found: dict[str, dict[str, Any]] = {}
-    for name in sorted({*files, *base}):
-        new, old = files.get(name, {}), base.get(name, {})
-        changed = {key: new.get(key, GONE) for key in sorted({*new, *old}) if new.get(key) != old.get(key)}
-        if changed:
-            found[name] = changed
-    return found
+    """What differs from a base, key by key; what only the base has is ``gone``."""
+    found = {name: _less(files.get(name, {}), base.get(name, {})) for name in sorted({*files, *base})}
+    return {name: entries for name, entries in found.items() if entries}
+
+
+def _less(new: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _less(now, was) if isinstance(now, Mapping) and isinstance(was, Mapping) else now
+        for key in sorted({*new, *base})
+        if (now := new.get(key, GONE)) != (was := base.get(key, GONE))
+    }
 
 
 def whole(changes: Files, base: Files) -> dict[str, dict[str, Any]]:
     """The files from which ``difference`` made these changes."""
-    together = {name: {**base.get(name, {}), **changes.get(name, {})} for name in {*base, *changes}}
-    return {
-        name: kept
-        for name, entries in together.items()
-        if (kept := {key: entry for key, entry in entries.items() if entry != GONE})
-    }
+    found = {name: _more(changes.get(name, {}), base.get(name, {})) for name in {*base, *changes}}
+    return {name: entries for name, entries in found.items() if entries}
+
+
+def _more(changes: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+    together = dict(base)
+    for key, now in changes.items():
+        was = base.get(key)
+        together[key] = _more(now, was) if isinstance(now, Mapping) and isinstance(was, Mapping) else now
+    return {key: value for key, value in together.items() if value != GONE}
 
 
 def write(folder: Path, files: Files, title: str) -> None:
@@ -99,10 +107,33 @@ def _short(value: Any) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes multi-line strings as blocks, and no anchors."""
+    """Writes what fits on a line on one line, multi-line strings as blocks, and no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
+
+    def serialize(self, node: yaml.Node) -> None:
+        _fold(node, 0, 0)
+        super().serialize(node)
+
+
+def _fold(node: yaml.Node, indent: int, start: float) -> None:
+    """Write a node on one line where it fits behind ``start`` columns, else its parts below, after ``indent``."""
+    if isinstance(node, yaml.CollectionNode):
+        node.flow_style = start + _length(node) <= _WIDTH
+        for child in [] if node.flow_style else node.value:
+            key, value = child if isinstance(child, tuple) else (None, child)
+            below = indent + 2 * (key is None or isinstance(value, yaml.MappingNode))
+            _fold(value, below, indent + _length(key) + 2 if key else below)
+
+
+def _length(node: yaml.Node) -> float:
+    """The columns that a node takes on one line with its quotes, no end where it has lines of its own."""
+    if isinstance(node, yaml.MappingNode):
+        return 2 + sum(_length(key) + _length(value) + 4 for key, value in node.value)
+    if isinstance(node, yaml.SequenceNode):
+        return 2 + sum(_length(item) + 2 for item in node.value)
+    return inf if "\n" in node.value else len(node.value) + 2 * (not node.value.isalnum())
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.Node:

@@ -12,6 +12,7 @@ from pulumi import StringAsset
 
 from rehearsal.account import ACCOUNT_ID
 from rehearsal.engines.autoname import NAMED
+from rehearsal.engines.default_tags import TAGS_ALL, with_default_tags
 from rehearsal.engines.deployment import Deployment
 from stack.state import PROVIDER_PREFIX, STACK_TYPE, ResourceState, State
 from tests.support import ROOT
@@ -42,6 +43,21 @@ def normal(deployment: Deployment, given: str = "") -> Normal:
             component[names.key(resource)] = _told(resource, state, names)
     found["lifecycle"] = _objects_by_path(found["lifecycle"])
     return {component: dict(sorted(resources.items())) for component, resources in found.items()}
+
+
+def brief(found: Normal) -> Normal:
+    """As it is written down: without all tags of a resource, where they are its own on top of the provider's."""
+    default = found["stack"]["aws aws"]["inputs"]["defaultTags"]["tags"]
+    return {part: {key: _brief(told, default) for key, told in resources.items()} for part, resources in found.items()}
+
+
+def _brief(told: Any, default: Mapping[str, str]) -> Any:
+    if not (isinstance(told, dict) and with_default_tags(told.get("type", "::"), {}, {})):
+        return told
+    inputs = dict(told.get("inputs", {}))
+    tags = inputs.pop(TAGS_ALL, None)
+    usual = {**default, **inputs.get("tags", {})}
+    return {**told, "inputs": inputs if tags == usual else {**inputs, TAGS_ALL: tags}}
 
 
 def _in_order(value: Any) -> Any:

@@ -15,7 +15,7 @@ from tests.golden.dashboards import DIGESTS, digests
 from tests.golden.figures import FIGURES, given
 from tests.golden.jobs import JOBS, STACKS, rendered
 from tests.golden.nodes import CLUSTERS, NODES, Nodes, booted
-from tests.golden.normal import Normal
+from tests.golden.normal import Normal, brief
 from tests.golden.options import OPTIONS, options
 from tests.golden.stacks import DEPLOYMENTS, GOLDEN, WRITTEN, on_the_day, told
 from tests.golden.words import ESTIMATES, REFUSALS, estimates, refusals
@@ -25,7 +25,7 @@ def deployments() -> None:
     """Deploy each configuration that is written down and write what it made, less what its base has too."""
     made: dict[str, Normal] = {}
     for name in WRITTEN:
-        made[name], above = told(name), GOLDEN[name].base
+        made[name], above = brief(told(name)), GOLDEN[name].base
         base = made.get(above, {})
         title = f"What differs from {above}" if above else "Every resource"
         files.write(DEPLOYMENTS / name, files.difference(made[name], base), f"{title}; `make golden` writes this file.")

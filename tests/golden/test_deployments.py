@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from components.config import Charts, Fsx, Login, NetworkConfig, Security, Settings, Taint, Team, WorkerGroup, parse
 from tests.golden import files
-from tests.golden.normal import Normal
+from tests.golden.normal import Normal, brief
 from tests.golden.stacks import DEPLOYMENTS, GOLDEN, WRITTEN, told
 from tests.support import ROOT, project
 
@@ -56,7 +56,7 @@ def at(value: Any, path: str) -> Any:
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_every_resource_is_deployed_as_written_down(name: str) -> None:
-    difference = files.told(written(name), told(name))
+    difference = files.told(written(name), brief(told(name)))
     assert not difference, f"tests/golden/deployments/{name}:\n{difference}"
 
 
