@@ -16,7 +16,7 @@ from ..nodes import audit
 from ..nodes.checks import all_idle, hostname_everywhere, output, scripts_succeeded
 from ..nodes.cluster import Cluster, Options
 from ..nodes.faults import fill, relieve
-from ..nodes.growth import healthy, holds, until
+from ..nodes.growth import healthy, until
 from ..nodes.recovery import SAVE_EVERY, Recovery, cut_off, lose_a_worker, reboot_controller, train
 from ..nodes.stack import bring_up
 from .boots import BOOTS
@@ -190,7 +190,7 @@ def _held(drill: Drill[Cluster], cluster: Cluster, stack: str) -> Result:
 
 def _left(cluster: Cluster) -> list[str]:
     """What a drill has left on the cluster. Raises CheckFailed if the cluster is not whole again."""
-    until("all workers are idle", lambda: holds(all_idle, cluster))
+    until("all workers are idle", lambda: all_idle(cluster))
     hostname_everywhere(cluster)
     for host in cluster.hosts:
         healthy(host)

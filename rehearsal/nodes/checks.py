@@ -47,11 +47,12 @@ def scripts_succeeded(cluster: Cluster) -> str:
 
 def all_idle(cluster: Cluster) -> str:
     """Slurm knows every worker and reports it idle."""
-    states = dict(line.split() for line in output(cluster.controller, "sinfo -h -N -o '%n %t' | sort -u").splitlines())
+    lines = output(cluster.controller, "sinfo -h -N -o '%n %t %E' | sort -u").splitlines()
+    states = {name: (state, why) for name, state, why in (line.split(None, 2) for line in lines)}
     wanted = {host.hostname for host in cluster.workers}
     require(set(states) == wanted, f"Slurm has {', '.join(sorted(states))}, not {', '.join(sorted(wanted))}")
-    busy = {name: state for name, state in states.items() if state != "idle"}
-    require(not busy, f"not idle: {busy}")
+    busy = [f"{name} is {state} ({why})" for name, (state, why) in states.items() if state != "idle"]
+    require(not busy, "; ".join(busy))
     return f"{len(states)} workers idle"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from ..checks import CheckFailed, require
-from .checks import Act, all_idle, hostname_everywhere, output
+from .checks import all_idle, hostname_everywhere, output
 from .cluster import Cluster
 from .hosts import Host
 
@@ -18,7 +18,7 @@ def reboot_others(cluster: Cluster) -> str:
     before = {host.name: mounts(host) for host in hosts}
     began = time.monotonic()
     reboot(cluster, hosts)
-    until("all workers are idle", lambda: holds(all_idle, cluster))
+    until("all workers are idle", lambda: all_idle(cluster))
     seconds = time.monotonic() - began
     for host in hosts:
         output(host, "test -d /fsx/.hyperpod/slurm")
@@ -50,18 +50,15 @@ def mounts(host: Host) -> set[str]:
     return {point for point in points if point in ("/fsx", "/home", "/scratch", "/opt/dlami/nvme", "/opt/sagemaker")}
 
 
-def until(what: str, true: Callable[[], bool], seconds: float = 180.0) -> None:
-    """Wait for a condition. Raises CheckFailed if it does not come true in time."""
+def until(what: str, true: Callable[[], object], seconds: float = 180.0) -> None:
+    """Wait until a condition is true, or a check passes. Raises CheckFailed with what is lacking after that time."""
     deadline = time.monotonic() + seconds
-    while not true():
-        require(time.monotonic() < deadline, f"{what}: not in time")
+    while True:
+        lacked = ""
+        try:
+            if true():
+                return
+        except CheckFailed as error:
+            lacked = f": {error}"
+        require(time.monotonic() < deadline, f"{what}: not in time{lacked}")
         time.sleep(0.1)
-
-
-def holds(check: Act, cluster: Cluster) -> bool:
-    """Whether a check passes now."""
-    try:
-        check(cluster)
-    except CheckFailed:
-        return False
-    return True

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..checks import require
 from .checks import THREADS, TRAINER, all_idle, hostname_everywhere, output
 from .cluster import Cluster
-from .growth import holds, until
+from .growth import until
 from .hosts import Host
 
 STEPS, SAVE_EVERY = 2000, 20
@@ -94,7 +94,7 @@ def lose_a_worker(cluster: Cluster, ranks: int = 0) -> Recovery:
     require(found.steps_lost <= SAVE_EVERY, f"{found.steps_lost} steps lost with a checkpoint every {SAVE_EVERY}")
     if fresh is not None:
         cluster.finish()
-        until("all workers are idle again", lambda: holds(all_idle, cluster))
+        until("all workers are idle again", lambda: all_idle(cluster))
         # Login nodes too: they have a copy of slurm.conf.
         hostname_everywhere(cluster)
     return found
@@ -184,7 +184,7 @@ def reboot_controller(cluster: Cluster, off: Callable[[Host], None] | None = Non
     after = output(controller, "squeue -h -o '%i %T' | sort")
     require(after == before, f"jobs before: {before.split()}, after: {after.split()}")
     until("both jobs finish", lambda: all(log.exists() and "finished" in log.read_text() for log in logs))
-    until("all workers are idle again", lambda: holds(all_idle, cluster))
+    until("all workers are idle again", lambda: all_idle(cluster))
     require(
         cluster.controller.run("test -d /fsx/.hyperpod/slurm").returncode == 0, "/fsx is not mounted after the reboot"
     )

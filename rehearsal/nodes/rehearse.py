@@ -16,7 +16,7 @@ from stack.project import Project
 from . import audit
 from .checks import AFTER, Act, all_idle, scripts_succeeded
 from .cluster import Cluster, Options
-from .growth import holds, reboot_others, until
+from .growth import reboot_others, until
 from .outcome import Outcome, nodes_of
 from .recovery import lose_a_worker, reboot_controller
 from .sandbox import SandboxError
@@ -86,7 +86,7 @@ def _rehearse(cluster: Cluster, outcome: Outcome, progress: Progress, made: audi
 
 def _idle_at_last(cluster: Cluster) -> str:
     """Workers of which Slurm hears after their scripts have ended take a moment."""
-    until("all workers are idle", lambda: holds(all_idle, cluster), _JOIN_SECONDS)
+    until("all workers are idle", lambda: all_idle(cluster), _JOIN_SECONDS)
     return all_idle(cluster)
 
 

@@ -16,7 +16,7 @@ import pytest
 from rehearsal.checks import CheckFailed, require
 from rehearsal.nodes.checks import THREADS, all_idle, hostname_everywhere, output, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
-from rehearsal.nodes.growth import holds, reboot_others, until
+from rehearsal.nodes.growth import reboot_others, until
 
 from .conftest import deployed
 
@@ -91,15 +91,15 @@ def join_late(cluster: Cluster, group: str, count: int, *, whole: bool = False) 
     began = time.monotonic()
     cluster.agent.announce(cluster.hosts, whole=whole)
     deaf = _silence(cluster)
-    until("new workers come up by themselves", lambda: holds(_all_known, cluster), _JOIN_SECONDS)
+    until("new workers come up by themselves", lambda: _all_known(cluster), _JOIN_SECONDS)
     seconds = time.monotonic() - began
     require(deaf <= _DEAF_SECONDS, f"the controller did not answer for {deaf:.1f} s when it took {count} nodes")
     if job:
         until(f"job {job} ends", lambda: "finished" in log.read_text())
         states = output(cluster.controller, f"scontrol show job {job} -o")
         require("Restarts=0" in states, f"the job was started again when {count} nodes joined")
-    until("all workers are idle", lambda: holds(all_idle, cluster))
-    until("Slurm has every worker's accelerators", lambda: holds(_devices_everywhere, cluster))
+    until("all workers are idle", lambda: all_idle(cluster))
+    until("Slurm has every worker's accelerators", lambda: _devices_everywhere(cluster))
     hostname_everywhere(cluster)
     return f"{count} nodes after {seconds:.1f} s, controller silent for {deaf:.1f} s"
 
@@ -165,7 +165,7 @@ def replace_controller(cluster: Cluster) -> str:
     fresh = cluster.fresh_host(gone)
     cluster.take_place(gone, fresh)
     require(cluster.script(fresh).wait(90) == 0, f"{fresh.name}: {cluster.scripts[fresh.name].last_line}")
-    until(f"workers find {fresh.address}", lambda: holds(all_idle, cluster))
+    until(f"workers find {fresh.address}", lambda: all_idle(cluster))
     hostname_everywhere(cluster)
     return f"{gone.address} is {fresh.address}, all idle after {time.monotonic() - began:.1f} s"
 

@@ -13,7 +13,7 @@ from rehearsal.drills.health import HEALTH
 from rehearsal.nodes import health
 from rehearsal.nodes.checks import all_idle, output, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
-from rehearsal.nodes.growth import holds, until
+from rehearsal.nodes.growth import until
 from rehearsal.nodes.hosts import Host
 
 from .conftest import deployed
@@ -53,7 +53,7 @@ def drilled(cluster: Cluster) -> None:
     (drill,) = (one for one in HEALTH if one.name == "efa-missing")
     result = drill.run(cluster, "slurm-gpu")
     assert result.passed, result.as_json()
-    until("all workers are idle", lambda: holds(all_idle, cluster))
+    until("all workers are idle", lambda: all_idle(cluster))
 
 
 def begun(cluster: Cluster, host: Host, fault: str) -> None:
@@ -83,7 +83,7 @@ def no_job_is_held(cluster: Cluster, host: Host) -> None:
     require("held" not in found.lower() and "Priority=0 " not in found, found)
     output(host, "mv /etc/hyperpod/prolog.env.kept /etc/hyperpod/prolog.env")
     output(cluster.controller, f"scancel {job}")
-    until("all workers are idle", lambda: holds(all_idle, cluster))
+    until("all workers are idle", lambda: all_idle(cluster))
 
 
 def jobs_go_elsewhere(cluster: Cluster) -> None:
@@ -103,7 +103,7 @@ def jobs_go_elsewhere(cluster: Cluster) -> None:
     output(controller, f"scancel {job} {waiting}")
     health.becomes(cluster, host, "drained")
     ended(cluster, host, "gpu-missing")
-    until("all workers are idle", lambda: holds(all_idle, cluster))
+    until("all workers are idle", lambda: all_idle(cluster))
 
 
 def _hosts(log: Path) -> list[str]:
@@ -134,4 +134,4 @@ def handed_over(cluster: Cluster, host: Host, fault: str, policy: str) -> None:
     health.set_policy(host, policy)
     output(host, health.FAULTS[fault].begin)
     health.obey(cluster, host)
-    until("all workers are idle", lambda: holds(all_idle, cluster))
+    until("all workers are idle", lambda: all_idle(cluster))

@@ -10,7 +10,7 @@ import pytest
 from rehearsal.checks import require
 from rehearsal.nodes.checks import all_idle, hostname_everywhere, job_environment, output, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
-from rehearsal.nodes.growth import healthy, holds, mounts, reboot, until
+from rehearsal.nodes.growth import healthy, mounts, reboot, until
 from rehearsal.nodes.hosts import Host
 
 from .conftest import deployed
@@ -57,7 +57,7 @@ def come_up(cluster: Cluster) -> None:
 
 
 def idle(cluster: Cluster) -> None:
-    until("all workers are idle", lambda: holds(all_idle, cluster), 90)
+    until("all workers are idle", lambda: all_idle(cluster), 90)
 
 
 def as_the_image_left_it(host: Host) -> None:

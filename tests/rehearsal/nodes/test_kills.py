@@ -10,7 +10,7 @@ from hyperpod_node.steps import SLURM
 
 from rehearsal.nodes.checks import all_idle, hostname_everywhere
 from rehearsal.nodes.cluster import Cluster, Options
-from rehearsal.nodes.growth import holds, until
+from rehearsal.nodes.growth import until
 from rehearsal.nodes.stack import Stack
 from tests.rehearsal.nodes import faults
 
@@ -52,7 +52,7 @@ def test_a_worker_and_a_login_node_killed_at_each_step(stack: Stack, usual: Usua
                 cluster.take_place(gone, fresh)
                 faults.killed_at(cluster, fresh, step, share, usual[fresh.name])
             # HyperPod's agent has written slurm.conf anew, with the login node, which our service takes out again.
-            until("Slurm shows the worker alone, and idle", lambda: holds(all_idle, cluster), 30)
+            until("Slurm shows the worker alone, and idle", lambda: all_idle(cluster), 30)
             hostname_everywhere(cluster)
 
 

@@ -9,7 +9,7 @@ import pytest
 from rehearsal.nodes import requirements, slurm_packages
 from rehearsal.nodes.checks import all_idle, output, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
-from rehearsal.nodes.growth import holds, until
+from rehearsal.nodes.growth import until
 
 from .conftest import deployed
 
@@ -29,7 +29,7 @@ def test_jobs_choose_a_group_by_its_partition_and_nodes_by_their_features() -> N
         cluster.start_hosts()
         cluster.boot()
         scripts_succeeded(cluster)
-        until("all workers are idle", lambda: holds(all_idle, cluster))
+        until("all workers are idle", lambda: all_idle(cluster))
         head, zone = cluster.controller, stack.config.zone_id
         prepare, reserved, trial = (
             {host.hostname for host in cluster.workers if host.group == name}
@@ -45,7 +45,7 @@ def test_jobs_choose_a_group_by_its_partition_and_nodes_by_their_features() -> N
         assert ran("-N 6") == ran(f"-N 6 -C {zone}") == prepare | reserved | trial
         # Who needs no accelerator gets none, and by default at first no node with any.
         assert ran("-p prepare -N 2") == prepare
-        until("all workers are idle again", lambda: holds(all_idle, cluster))
+        until("all workers are idle again", lambda: all_idle(cluster))
         assert ran("-N 2") == prepare
         for words, said in (
             ("-p trial -C ml.p5.48xlarge", "node configuration is not available"),
@@ -78,7 +78,7 @@ def test_jobs_go_on_in_the_next_release_of_slurm_too() -> None:
         cluster.start_hosts()
         cluster.boot()
         scripts_succeeded(cluster)
-        until("all workers are idle", lambda: holds(all_idle, cluster))
+        until("all workers are idle", lambda: all_idle(cluster))
         jobs_go_on_when_the_agent_writes_its_file_anew(cluster)
 
 
@@ -91,7 +91,7 @@ def jobs_go_on_when_the_agent_writes_its_file_anew(cluster: Cluster) -> None:
     until("three jobs run", lambda: output(head, shown).count("JobState=RUNNING") == len(first))
     cluster.agent.announce(cluster.hosts, whole=True)
     reserved = "srun -p reserved -N 2 hostname"
-    until("each group has its nodes again", lambda: holds(lambda _: output(head, reserved), cluster))
+    until("each group has its nodes again", lambda: output(head, reserved))
     until("the jobs end", lambda: output(head, shown).count("JobState=COMPLETED") == len(jobs))
     assert output(head, shown).count(" Restarts=0 ") == len(jobs)
 
