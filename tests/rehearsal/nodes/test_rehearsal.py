@@ -48,7 +48,7 @@ def test_the_next_release_of_slurm_boots_and_takes_jobs(stack: Stack) -> None:
         # In the order of continuous provisioning, which the command plays.
         said = [line for line in cluster.scripts["workers-1"].lines if line.startswith("step slurm ")]
         assert "slurmd starts by itself once it does" in said[0]
-        until("the worker is idle", lambda: all_idle(cluster), 60)
+        until("the worker is idle", lambda: all_idle(cluster))
         # Debian's development suite moves on, so this is the minimum release.
         version = output(cluster.controller, "scontrol --version").split()[-1]
         assert version >= NEXT
