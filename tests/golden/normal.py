@@ -55,7 +55,7 @@ def _brief(told: Any, default: Mapping[str, str]) -> Any:
     if not (isinstance(told, dict) and with_default_tags(told.get("type", "::"), {}, {})):
         return told
     inputs = dict(told.get("inputs", {}))
-    tags = inputs.pop(TAGS_ALL, None)
+    tags = inputs.pop(TAGS_ALL, "none")
     usual = {**default, **inputs.get("tags", {})}
     return {**told, "inputs": inputs if tags == usual else {**inputs, TAGS_ALL: tags}}
 
