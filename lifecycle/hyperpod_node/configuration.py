@@ -33,10 +33,14 @@ class Configuration:
         """Configure again where slurm.conf, the topology or the workers' own notes are newer than the last look."""
         names = slurm_configure.sources(self._host, self._shared)
         seen = tuple(_mtime(self._host.path(name)) for name in names)
-        if seen == self._seen:
-            if self._host.now() < self._settles_until:
-                self._take_back()
-            return
+        changed = seen != self._seen and self._configure()
+        # As it was before: what the agent has written meanwhile, and what was written here, is looked at once more.
+        self._seen = seen
+        if not changed and self._host.now() < self._settles_until:
+            self._take_back()
+
+    def _configure(self) -> bool:
+        """False where nothing had to change."""
         try:
             changed = slurm_configure.configure_again(self._host)
             # HyperPod's own change too, a replaced node's name: Slurm knows it then, and login nodes do not.
@@ -49,7 +53,8 @@ class Configuration:
                 slurm_configure.hide_login_nodes(self._host, groups, read_instances(self._host))
         except (StepError, OSError, ValueError) as error:
             self._log(f"configuration: {error}")
-        self._seen = tuple(_mtime(self._host.path(name)) for name in names)
+            return True
+        return changed
 
     def _take_back(self) -> None:
         """Nodes whose registration was still on its way by the configuration before: Slurm drains them for good."""

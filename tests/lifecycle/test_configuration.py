@@ -38,6 +38,25 @@ def test_a_rewritten_slurm_conf_gets_its_include_back_and_slurm_reads_it(host: F
     assert len(host.calls) == 1
 
 
+def test_what_the_agent_writes_while_slurm_reads_its_configuration_is_looked_at_too(host: FakeHost) -> None:
+    """On a large cluster Slurm reads for seconds, and nodes join one after the other."""
+    conf = host.path("/opt/slurm/etc/slurm.conf")
+    before = conf.read_text()
+
+    def scontrol(h: FakeHost, args: Sequence[str], stdin: object) -> Result:
+        if len(h.calls) == 1:
+            conf.write_text(before + "NodeName=ip-10-1-0-19 State=CLOUD\n")
+        return Result(0)
+
+    host.commands["scontrol"] = scontrol
+    configuration = Configuration(host, lambda line: None)
+    configuration.round()
+    assert "include hyperpod.conf" not in conf.read_text()
+    configuration.round()
+    assert "include hyperpod.conf" in conf.read_text()
+    assert "ip-10-1-0-19" in conf.read_text()
+
+
 def test_a_node_that_hyperpod_has_replaced_is_in_the_login_nodes_copy(host: FakeHost) -> None:
     configuration = Configuration(host, lambda line: None)
     configuration.round()
