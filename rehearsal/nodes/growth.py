@@ -56,7 +56,8 @@ def until(what: str, true: Callable[[], object], seconds: float = 180.0) -> None
     while True:
         lacked = ""
         try:
-            if true():
+            # A check that passes may return nothing.
+            if true() is not False:
                 return
         except CheckFailed as error:
             lacked = f": {error}"
