@@ -58,7 +58,7 @@ check: $(VENV)/.tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/shellcheck $$(git ls-files '*.sh' '*.sbatch' '.ci/run' '*/image/torchrun')
-	$(BIN)/mypy components stack operations rehearsal lifecycle tests docs tools benchmarks hyperpod.py __main__.py
+	$(BIN)/mypy components operations rehearsal lifecycle tests docs tools benchmarks hyperpod.py __main__.py
 	for python in 3.10 3.12; do $(BIN)/mypy --python-version $$python lifecycle || exit; done # the Pythons of Ubuntu 22.04 and 24.04
 	PYTHONPATH=.:lifecycle $(BIN)/lint-imports --no-logo > /dev/null || PYTHONPATH=.:lifecycle $(BIN)/lint-imports
 
@@ -84,7 +84,7 @@ docs: $(VENV)/.docs
 	$(BIN)/zensical build --strict
 	@echo "The site is in site/: open site/index.html"
 
-## Write docs/keys/ from Pulumi.yaml and the typed model, and docs/troubleshooting.md from stack/known/
+## Write docs/keys/ from Pulumi.yaml and the typed model, and docs/troubleshooting.md from operations/failures/known/
 docs-reference: $(VENV)/.tests
 	$(BIN)/python -m tools.pages.reference
 

@@ -21,13 +21,13 @@ from rich.console import Console
 from rich.table import Table
 
 from components.config import parse
+from operations.project.loading import load_project
 from rehearsal.account import Account
 from rehearsal.nodes import requirements
 from rehearsal.nodes.checks import all_idle, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.recovery import Recovery, lose_a_worker
 from rehearsal.nodes.stack import Stack, bring_up
-from stack.project import load_project
 
 _ROOT = Path(__file__).parents[1]
 _LOGIN = 'login={"instanceType":"ml.m5.large"}'

@@ -22,7 +22,7 @@ begun = time.perf_counter()
 from pathlib import Path
 from rehearsal.account import Account
 from rehearsal.engines.deployment import up
-from stack.project import load_project
+from operations.project.loading import load_project
 project = load_project(Path("."), sys.argv[1], sys.argv[2:])
 imported = time.perf_counter()
 deployment = up(project, Account(project.config["aws:region"]), preview=True)

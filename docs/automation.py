@@ -20,9 +20,9 @@ from operations.cluster import benchmark
 from operations.deployment import deploy, engines
 from operations.deployment.engines import Engine
 from operations.deployment.rehearse import rehearsed
+from operations.failures import explain
 from operations.spending import costs
 from operations.target import Target
-from stack.failures import explain
 
 MOST_HOURLY_USD = 50.0
 

@@ -11,7 +11,7 @@ from typing import Any
 import boto3
 from botocore.config import Config as BotoConfig
 
-from stack.manner import MANNER
+from .terminal.output_options import MANNER
 
 # Adaptive mode also slows this client down when AWS throttles (Boto3 documentation, Retries).
 _ATTEMPTS = 8

@@ -12,14 +12,7 @@ import typer
 
 from hyperpod import VERSION
 from rehearsal import cli as rehearsal
-from stack.command_line import new_app, run
-from stack.ending import run_to_its_end
-from stack.failures import Exit, Failure
-from stack.jobs.specs import JOBS
-from stack.manner import MANNER, Output
-from stack.words import stack_names
 
-from . import console
 from .commands.applied import accounts_command, governance_command, slurm_config_command
 from .commands.assumptions import assumptions_command
 from .commands.benchmark import benchmark_command
@@ -50,7 +43,14 @@ from .commands.types import types_command
 from .commands.usage import usage_command
 from .commands.validate import validate_command
 from .commands.watch import watch_command
+from .failures import Exit, Failure
+from .jobs.specs import JOBS
+from .project import stack_names
 from .target import ROOT
+from .terminal import console
+from .terminal.command_line import new_app, run
+from .terminal.ending import run_to_its_end
+from .terminal.output_options import MANNER, Output
 
 EXIT_CODES = (
     "Exit codes: 0 success; 1 the operation failed or a check found a problem; 2 invalid input; "

@@ -9,13 +9,14 @@ from components.catalogue.accelerators import CATALOGUE
 from components.catalogue.regions import REGIONS
 from components.config.keys import Key, keys
 from components.documents import load
-from stack import advice, command_line
-from stack.jobs.specs import JOBS
 
 from . import cli
 from .assumptions import register
+from .failures import advice
+from .jobs.specs import JOBS
 from .spending import types
 from .target import ROOT
+from .terminal import command_line
 
 # What can stand for a parameter, by its placeholder or its name.
 _VALUES = {

@@ -21,7 +21,8 @@ import typer
 import yaml
 from typer.core import TyperGroup
 
-from stack.words import stack_first, stack_names
+from .project import stack_names
+from .terminal.stack_argument import stack_first
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ".operations"
@@ -30,7 +31,14 @@ PATIENCE, LASTING = 4.0, 120.0
 # The variable for the key whose value is typed, as in --config KEY=VALUE.
 _KEY = "_HYPERPOD_COMPLETE_KEY"
 # What the file is made from.
-_SOURCES = ("*/commands/*.py", "*/*.py", "stack/known/*.yaml", "components/*/*.py", "components/*/*.csv", "Pulumi.yaml")
+_SOURCES = (
+    "*/commands/*.py",
+    "*/*.py",
+    "operations/failures/known/*.yaml",
+    "components/*/*.py",
+    "components/*/*.csv",
+    "Pulumi.yaml",
+)
 # Words that can come next, each with its meaning or nothing.
 Offer: TypeAlias = list[tuple[str, str]]
 

@@ -11,10 +11,10 @@ from botocore.exceptions import ClientError
 
 from components.config import Config
 from components.names import Names, for_stack
-from stack.failures import bad_input, is_missing
-from stack.project import Project, checked, load_project
 
 from .aws import Aws
+from .failures import bad_input, is_missing
+from .project.loading import Project, checked, load_project
 
 ROOT = Path(__file__).parent.parent
 

@@ -10,9 +10,8 @@ import requests
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 
-from stack.failures import bad_input, cannot_know
-
 from .deployment.tagged import arns
+from .failures import bad_input, cannot_know
 from .target import Target
 
 _SECONDS = 30.0

@@ -10,11 +10,11 @@ from typing import Any
 from components.config import Config
 from components.estimates import cost
 from components.estimates.amounts import difference
-from stack.events import Event, Operation
-from stack.precious import PRECIOUS
-from stack.project import Project, checked, load_project, parse_override
-from stack.stack_file import ProjectError
-from stack.state import State
+from operations.engine.data_resources import PRECIOUS
+from operations.engine.events import Event, Operation
+from operations.engine.state import State
+from operations.project.loading import Project, checked, load_project, parse_override
+from operations.project.stack_file import ProjectError
 
 from .account import Account
 from .engines.deployment import Deployment, OnEvent, up

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
-from stack.interrupts import Interrupted
+from operations.terminal.interrupts import Interrupted
 
 
 class CheckFailed(Exception):

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from stack.command_line import complain, new_app
-from stack.command_line import run as run_words
-from stack.ending import run_to_its_end
-from stack.failures import bad_input
-from stack.manner import MANNER
-from stack.words import stack_names
+from operations.failures import bad_input
+from operations.project import stack_names
+from operations.terminal.command_line import complain, new_app
+from operations.terminal.command_line import run as run_words
+from operations.terminal.ending import run_to_its_end
+from operations.terminal.output_options import MANNER
 
 from .commands import CANNOT_RUN, ROOT, deployment, drill, eks, nodes
 

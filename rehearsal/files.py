@@ -10,9 +10,9 @@ from typing import Any
 
 from rich.console import Console
 
-from stack import files
-from stack.failures import bad_input
-from stack.manner import MANNER, text_of
+from operations import files
+from operations.failures import bad_input
+from operations.terminal.output_options import MANNER, text_of
 
 STANDARD_OUTPUT = Path("-")
 # A report of the largest ready stack has 0.6 MB, its JSON 0.3 MB.

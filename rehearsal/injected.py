@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from components.config import Config
-from stack.clock import duration
-from stack.failures import bad_input
-from stack.project import Project
+from operations.engine.durations import duration
+from operations.failures import bad_input
+from operations.project.loading import Project
 
 from .account import Account
 from .account.faults import Fault, parse_fault

@@ -8,10 +8,10 @@ from typing import Any
 
 from components.config import Config
 from components.estimates import cost, quotas
-from stack.advice import REHEARSE_AGAIN, Advice, about, next_step
-from stack.events import Event
-from stack.project import Project
-from stack.state import HYPERPOD_CLUSTER, SECRET, STACK_TYPE, ResourceState, critical_path
+from operations.engine.events import Event
+from operations.engine.state import HYPERPOD_CLUSTER, SECRET, STACK_TYPE, ResourceState, critical_path
+from operations.failures.advice import REHEARSE_AGAIN, Advice, about, next_step
+from operations.project.loading import Project
 
 from .account import Account
 from .changes import Change, Deployed, Step, apply_steps

@@ -12,10 +12,10 @@ from unittest.mock import patch
 
 from components.config import Config, parse
 from components.lifecycle_bucket import ENTRY_POINT
+from operations.engine.state import ResourceState, State, members
+from operations.project.loading import Project, load_project
 from rehearsal.account import Account
 from rehearsal.engines.deployment import Deployment, up
-from stack.project import Project, load_project
-from stack.state import ResourceState, State, members
 from tests.shared import made_once
 
 ROOT = Path(__file__).parent.parent

@@ -18,7 +18,7 @@ from typing import Any
 import pexpect
 import pytest
 
-from stack.failures import Exit
+from operations.failures import Exit
 from tests.rows import each
 from tests.support import ROOT
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from components.config import parse
+from operations.engine.durations import durations
 from rehearsal.account.kinds import KINDS
-from stack.clock import durations
 from tests.support import READY_STACKS, ROOT, plan
 from tools.pages import reference
 from tools.supply.locks import entries

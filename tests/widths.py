@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from rich.console import Console, RenderableType
 
-from stack.tables import Rows
+from operations.terminal.tables import Rows
 
 WIDTHS = (40, 80, 120)
 

@@ -15,11 +15,10 @@ from typing import Any
 import jmespath
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stack.failures import Exit, Failure, described
-
 from ..cluster import nodes as cluster_nodes
 from ..cluster import sessions
 from ..cluster.node import Node
+from ..failures import Exit, Failure, described
 from ..target import Target
 from ..workspaces import query
 from . import Assumption, Probe, Result

@@ -12,11 +12,11 @@ from hyperpod_commands import bandwidth, nccl_test, nccom_test
 from hyperpod_commands.bandwidth import Row
 
 from components.config import InstanceGroup
-from stack.failures import bad_input
-from stack.jobs import run as job_run
-from stack.jobs.run import Test
 
 from .. import records
+from ..failures import bad_input
+from ..jobs import run as job_run
+from ..jobs.run import Test
 from ..target import Target
 from . import network_tests
 

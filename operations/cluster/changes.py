@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stack.failures import Failure, bad_input, explain
-
+from ..failures import Failure, bad_input, explain
 from ..target import Target
 from . import jobs_on_nodes
 from .jobs_on_nodes import Job

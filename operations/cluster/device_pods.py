@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from components.config import InstanceGroup
 from components.kubernetes.node_health import NAMESPACE
 from components.kubernetes.pod_resources import device_resource
-from stack.failures import Failure
 
+from ..failures import Failure
 from ..target import Target
 from . import nodes as cluster_nodes
 from .node import Node
 
 if TYPE_CHECKING:
-    from stack.jobs.kubernetes_api import KubernetesApi, Object
+    from ..jobs.kubernetes_api import KubernetesApi, Object
 
 # What NVIDIA's GPU operator of 2026 runs.
 IMAGE = "nvcr.io/nvidia/cloud-native/dcgm:4.5.2-1-ubuntu22.04"

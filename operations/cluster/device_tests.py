@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from hyperpod_node.health import dcgm, model
 
-from stack.failures import Exit, Failure, bad_input
-
+from ..failures import Exit, Failure, bad_input
 from ..target import Target
 from . import device_pods, sessions
 from . import nodes as cluster_nodes

@@ -19,9 +19,8 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stack.failures import Failure, bad_input, described
-
 from .. import records
+from ..failures import Failure, bad_input, described
 from ..target import Target
 from . import node_logs, sessions
 from . import nodes as cluster_nodes

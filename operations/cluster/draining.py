@@ -8,15 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stack.failures import Failure
-
+from ..failures import Failure
 from ..target import Target
 from . import nodes as cluster_nodes
 from . import sessions
 from .node import Node
 
 if TYPE_CHECKING:
-    from stack.jobs.kubernetes_api import KubernetesApi
+    from ..jobs.kubernetes_api import KubernetesApi
 
 _ASK_SECONDS, _AGAIN_SECONDS = 60.0, 15.0
 # squeue(1): numbers alone, for names have whatever their owners like.

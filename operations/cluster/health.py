@@ -12,8 +12,7 @@ from typing import Any, Literal
 from botocore.exceptions import BotoCoreError, ClientError
 from hyperpod_node.health.run import RESULTS
 
-from stack.failures import Failure, bad_input, described
-
+from ..failures import Failure, bad_input, described
 from ..target import Target
 from . import nodes as cluster_nodes
 from . import sessions

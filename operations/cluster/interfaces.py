@@ -6,8 +6,7 @@ import re
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stack.failures import is_missing, reason
-
+from ..failures import is_missing, reason
 from ..target import Target
 
 # EC2's filters of DescribeNetworkInterfaces, by how an id begins.

@@ -6,10 +6,9 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stack.command_line import printable
-from stack.failures import Failure
-
+from ..failures import Failure
 from ..target import Target
+from ..terminal.command_line import printable
 from . import nodes as cluster_nodes
 from . import sessions
 from .node import Node

@@ -7,10 +7,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stack.failures import Failure, bad_input
-from stack.jobs import render as jobs
-from stack.jobs import run as job_run
-
+from ..failures import Failure, bad_input
+from ..jobs import render as jobs
+from ..jobs import run as job_run
 from ..target import Target
 from . import nodes as cluster_nodes
 from . import sessions

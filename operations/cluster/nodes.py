@@ -8,15 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from stack.failures import Failure, bad_input
-
+from ..failures import Failure, bad_input
 from ..kubernetes import kubeconfig
 from ..target import Target
 from . import sessions
 from .node import Node
 
 if TYPE_CHECKING:
-    from stack.jobs.kubernetes_api import KubernetesApi
+    from ..jobs.kubernetes_api import KubernetesApi
 
 
 def list_nodes(target: Target, *, to_come: bool = False) -> list[Node]:
@@ -170,6 +169,6 @@ def _kubernetes_states(target: Target) -> dict[str, tuple[str, str]]:
 
 def kubernetes(target: Target) -> KubernetesApi:
     """The stack's Kubernetes API. Raises Failure where it cannot be reached."""
-    from stack.jobs.kubernetes_api import KubernetesApi  # importing its client takes a quarter of a second
+    from ..jobs.kubernetes_api import KubernetesApi  # importing its client takes a quarter of a second
 
     return KubernetesApi.of(kubeconfig.render(kubeconfig.describe(target)))

@@ -15,8 +15,8 @@ from hyperpod_node.people import digest
 
 from components import provisioning
 from components.lifecycle_bucket import PREFIX
-from stack.failures import Failure, bad_input, described
 
+from ..failures import Failure, bad_input, described
 from ..target import Target
 from . import sessions
 from .node import Node

@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from stack.failures import Failure, bad_input
-
+from ..failures import Failure, bad_input
 from ..target import Target
 from . import nodes as cluster_nodes
 from . import scale

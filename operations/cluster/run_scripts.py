@@ -17,8 +17,8 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from components.lifecycle_bucket import ENTRY_POINT, PREFIX
-from stack.failures import Failure, bad_input, described
 
+from ..failures import Failure, bad_input, described
 from ..target import Target
 from . import draining, sessions
 from . import nodes as cluster_nodes

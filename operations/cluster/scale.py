@@ -9,9 +9,9 @@ from typing import Any
 
 from components.estimates import cost
 from components.estimates.amounts import Cost
-from stack.failures import bad_input
 
 from .. import target as targets
+from ..failures import bad_input
 from ..target import Target
 
 WORKERS = "hyperpod:workers"

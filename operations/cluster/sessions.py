@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from hyperpod_node.settings import Settings
 
 from components.sessions import SESSION
-from stack.failures import Failure, cannot_know
 
+from ..failures import Failure, cannot_know
 from ..target import Target
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from typing import Any
 from hyperpod_commands import pairs
 from hyperpod_commands.pairs import Findings, Pair
 
-from stack.failures import Failure, bad_input
-from stack.jobs import pair_tests
-from stack.jobs import run as job_run
-
+from ..failures import Failure, bad_input
+from ..jobs import pair_tests
+from ..jobs import run as job_run
 from ..target import Target
 from . import network_tests
 from . import nodes as cluster_nodes

@@ -9,8 +9,8 @@ import shlex
 import zlib
 
 from components import provisioning
-from stack.failures import Failure, bad_input
 
+from ..failures import Failure, bad_input
 from ..target import Target
 from . import nodes as cluster_nodes
 from . import sessions

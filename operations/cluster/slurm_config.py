@@ -11,8 +11,8 @@ from hyperpod_node import slurm_extra as on_node
 from components import provisioning
 from components.config import slurm_extra
 from components.lifecycle_bucket import PREFIX
-from stack.failures import Failure, bad_input
 
+from ..failures import Failure, bad_input
 from ..target import Target
 from . import nodes as cluster_nodes
 from . import sessions

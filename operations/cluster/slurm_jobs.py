@@ -21,12 +21,11 @@ from pathlib import Path
 
 from hyperpod_node.settings import Settings
 
-from stack.command_line import printable
-from stack.failures import Failure, bad_input, cannot_know
-from stack.jobs.batch import Submission
-from stack.jobs.run import TimedOut
-
+from ..failures import Failure, bad_input, cannot_know
+from ..jobs.batch import Submission
+from ..jobs.run import TimedOut
 from ..target import Target
+from ..terminal.command_line import printable
 from . import nodes as cluster_nodes
 from . import sessions
 from .node import Node

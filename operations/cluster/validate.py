@@ -18,10 +18,10 @@ from hyperpod_node.health.kubernetes import COMPLETE, INCOMPLETE, SETUP
 from components.catalogue.accelerators import EFA_RESOURCE
 from components.config import InstanceGroup
 from components.names import CLUSTER_ID_TAG
-from stack.failures import Exit, Failure, bad_input, described
-from stack.jobs import run as job_run
-from stack.jobs.render import JobError, render
 
+from ..failures import Exit, Failure, bad_input, described
+from ..jobs import run as job_run
+from ..jobs.render import JobError, render
 from ..target import Target
 from . import nodes as cluster_nodes
 from . import sessions

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from .. import console, target
+from .. import target
 from ..cluster import slurm_accounts, slurm_config
 from ..kubernetes import governance
+from ..terminal import console
 
 
 def accounts_command(stack: console.Stack, as_json: console.Json = False) -> None:

@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from components.documents import dump
-from stack.failures import bad_input
 
-from .. import console, target
+from .. import target
 from ..assumptions import Assumption, register
 from ..assumptions.plan import Plan, image_plan
 from ..assumptions.probing import Finding, Stack, worst
+from ..failures import bad_input
+from ..terminal import console
 
 
 def assumptions_command(

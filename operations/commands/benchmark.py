@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from stack.failures import Exit, bad_input
-
-from .. import console, target
+from .. import target
 from ..cluster import benchmark
+from ..failures import Exit, bad_input
 from ..target import Target
+from ..terminal import console
 
 
 def benchmark_command(

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from stack.failures import bad_input
-
-from .. import console, target
+from .. import target
 from ..cluster import changes, scale
 from ..cluster import nodes as cluster_nodes
 from ..cluster.node import Node
 from ..deployment import beforehand, deploy
+from ..failures import bad_input
 from ..target import Target
+from ..terminal import console
 from .deploy import InstallCli, Rehearse, finish, open_engine, settle
 from .deployed import name_what_comes
 from .nodes import NodeName

@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from components.estimates.amounts import Cost, difference, known
-from stack.failures import Exit, Failure, bad_input, cannot_know
 
-from .. import console, target
+from .. import target
+from ..failures import Exit, Failure, bad_input, cannot_know
 from ..spending.costs import bill, live_rates
+from ..terminal import console
 
 
 def cost_command(

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from stack.failures import bad_input
-
-from .. import console, target
+from .. import target
 from ..dashboards.importing import TOKEN, Imported, import_dashboards, write_dashboards
+from ..failures import bad_input
+from ..terminal import console
 
 
 def dashboards_command(

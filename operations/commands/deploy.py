@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from operations.deployment.rehearse import rehearsed
-from stack.advice import REHEARSE_AGAIN, next_step
-from stack.failures import Exit, Failure
-from stack.manner import MANNER
 
-from .. import console, target
+from .. import target
 from ..deployment import beforehand, deploy, preconditions
 from ..deployment.engines import Engine, open_stack
+from ..failures import Exit, Failure
+from ..failures.advice import REHEARSE_AGAIN, next_step
 from ..kubernetes import governance
 from ..target import Target
+from ..terminal import console
+from ..terminal.output_options import MANNER
 from . import deployed
 from .deploy_report import document, number, show, show_inputs, show_plan
 

@@ -7,12 +7,12 @@ from dataclasses import asdict
 from typing import Any
 
 from components.names import readable
-from stack.advice import about
-from stack.clock import clock
 
-from .. import console
 from ..deployment import deploy
 from ..deployment.leftovers import Audit
+from ..engine.durations import clock
+from ..failures.advice import about
+from ..terminal import console
 
 _DONE = {"up": "deployed", "preview": "previewed", "destroy": "destroyed", "refresh": "refreshed"}
 _WORDS = {

@@ -6,13 +6,12 @@ from collections import Counter
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stack.failures import Failure, described
-
-from .. import console
 from ..cluster import nodes
 from ..dashboards.importing import import_dashboards
 from ..deployment.deploy import Report
+from ..failures import Failure, described
 from ..target import Target
+from ..terminal import console
 
 
 def import_all(chosen: Target) -> list[str]:

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from stack.failures import Exit, bad_input
-
-from .. import console, target
+from .. import target
 from ..cluster import device_tests, diagnose
 from ..cluster import nodes as cluster_nodes
+from ..failures import Exit, bad_input
+from ..terminal import console
 
 
 def diagnose_command(

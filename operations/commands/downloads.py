@@ -10,8 +10,8 @@ from rich.progress import Progress
 
 from components.kubernetes.charts import HYPERPOD, KUEUE
 
-from .. import console
 from ..deployment import charts, containers
+from ..terminal import console
 
 _From = Annotated[
     Path | None,

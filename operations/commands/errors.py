@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from stack.advice import about
-from stack.failures import Exit
-
-from .. import console, target
+from .. import target
 from ..deployment import errors
+from ..failures import Exit
+from ..failures.advice import about
+from ..terminal import console
 
 # AWS CloudTrail API Reference, LookupEvents: 90 days.
 _MOST_HOURS = 2160

@@ -16,12 +16,11 @@ from components.catalogue.regions import REGIONS
 from components.config.keys import Key, keys
 from components.config.model import Settings
 from components.documents import load
-from stack import advice
-from stack.failures import Failure, bad_input, cannot_know
-from stack.stack_file import BESIDE
 
-from .. import console
+from ..failures import Failure, advice, bad_input, cannot_know
+from ..project.stack_file import BESIDE
 from ..target import ROOT
+from ..terminal import console
 
 # Where a failure that nobody knows has left its cause.
 # Keys of the providers and of Pulumi; other namespaces are misspelt, or of programs that the schema does not know.

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stack.failures import Exit, Failure
-
-from .. import console, target
+from .. import target
 from ..cluster import changes, health
 from ..cluster import nodes as cluster_nodes
+from ..failures import Exit, Failure
+from ..terminal import console
 from .changes import show
 
 

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from .. import console, target
+from .. import target
 from ..kubernetes.image import build, plan, pushed, repository_of
+from ..terminal import console
 
 
 def image_command(

@@ -16,15 +16,15 @@ from components.config import ConfigError
 from components.config.type_checks import type_notes
 from components.estimates.cost import estimate
 from components.estimates.quotas import needed
-from stack import files
-from stack.failures import Failure, bad_input
 
-from .. import console, questions
+from .. import files
 from ..aws import Aws
 from ..deployment import new_stack
 from ..deployment.new_stack import Orchestrator, Wanted
+from ..failures import Failure, bad_input
 from ..spending import types
 from ..target import ROOT
+from ..terminal import console, questions
 
 _SCHEDULERS: Mapping[str, str] = {
     "slurm": "slurm   sbatch and srun, on nodes with a shared home",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from stack.jobs.specs import JOBS
-
-from .. import console, target
+from .. import target
+from ..jobs.specs import JOBS
+from ..terminal import console
 from .running_jobs import Kubeconfig, Name, cancel_command, list_command, logs_command
 from .submitting import Choices, Keep, Timeout, Wait, Wanted, run, with_choices
 

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 import yaml
 
-from .. import console, target
+from .. import target
 from ..kubernetes.kubeconfig import describe, render
+from ..terminal import console
 
 
 def kubeconfig_command(

@@ -12,13 +12,12 @@ from typing import Annotated
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stack import files
-from stack.command_line import printable
-from stack.failures import Failure, bad_input, described
-
-from .. import console, target
+from .. import files, target
 from ..cluster import nodes as cluster_nodes
 from ..cluster import sessions
+from ..failures import Failure, bad_input, described
+from ..terminal import console
+from ..terminal.command_line import printable
 
 NodeName = Annotated[
     str, typer.Argument(metavar="NODE", help="A node's name as in `nodes`, its group, host name or instance id.")

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from stack.failures import Exit
-
-from .. import console, target
+from .. import target
 from ..cluster import nodes as cluster_nodes
 from ..cluster import people
+from ..failures import Exit
+from ..terminal import console
 
 
 def users_command(

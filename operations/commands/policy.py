@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 from botocore.exceptions import ClientError
 
-from stack.failures import NO_CREDENTIALS, bad_input, cannot_know
-
-from .. import console, target
+from .. import target
 from ..deployment import policy
+from ..failures import NO_CREDENTIALS, bad_input, cannot_know
+from ..terminal import console
 
 
 def policy_command(

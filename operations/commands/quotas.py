@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from stack.failures import NO_CREDENTIALS, Exit
-
-from .. import console, target
+from .. import target
+from ..failures import NO_CREDENTIALS, Exit
 from ..spending import plans, quotas
+from ..terminal import console
 
 
 def quotas_command(stack: console.Stack, as_json: console.Json = False) -> None:

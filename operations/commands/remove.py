@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from stack.failures import Exit
-
-from .. import console, target
+from .. import target
 from ..cluster import changes, draining, remove
 from ..cluster import nodes as cluster_nodes
+from ..failures import Exit
+from ..terminal import console
 from .changes import show
 from .deploy import InstallCli, open_engine, settle
 

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from stack.failures import bad_input
-from stack.jobs.specs import JOBS, own_job
-
-from .. import console, target
+from .. import target
+from ..failures import bad_input
+from ..jobs.specs import JOBS, own_job
+from ..terminal import console
 from .running_jobs import Kubeconfig
 from .submitting import Choices, Keep, Timeout, Wait, Wanted, run, with_choices
 

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from stack.failures import Exit
-
-from .. import console, target
+from .. import target
 from ..cluster import changes, run_scripts
+from ..failures import Exit
+from ..terminal import console
 from .changes import show
 
 

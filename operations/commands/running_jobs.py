@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from stack.failures import Failure, bad_input
-from stack.jobs import run as job_run
-from stack.jobs.render import JobError, kinds, standing
-from stack.jobs.specs import JOBS
-
-from .. import console, target
+from .. import target
 from ..cluster.slurm_jobs import SlurmJobs
+from ..failures import Failure, bad_input
+from ..jobs import run as job_run
+from ..jobs.render import JobError, kinds, standing
+from ..jobs.specs import JOBS
 from ..kubernetes import kubeconfig
+from ..terminal import console
 
 Name = Annotated[str, typer.Argument(metavar="JOB", help=f"One of {', '.join(JOBS)}.")]
 Submitted = Annotated[str, typer.Argument(metavar="JOB", help="Its name, or with Slurm its number.")]
@@ -29,7 +29,7 @@ Kubeconfig = Annotated[
 
 def api_of(chosen: target.Target, file: Path | None) -> job_run.Api:
     """The stack's Kubernetes API. Raises Failure where it cannot be reached."""
-    from stack.jobs.kubernetes_api import KubernetesApi  # importing its client takes half of the command's time
+    from ..jobs.kubernetes_api import KubernetesApi  # importing its client takes half of the command's time
 
     return KubernetesApi.of(file or kubeconfig.render(kubeconfig.describe(chosen)))
 

@@ -8,10 +8,10 @@ import typer
 from hyperpod_commands import pairs
 from rich.markup import escape
 
-from stack.failures import Exit
-
-from .. import console, target
+from .. import target
 from ..cluster import slow_node
+from ..failures import Exit
+from ..terminal import console
 
 
 def find_slow_node_command(

@@ -6,10 +6,11 @@ from typing import Any
 
 from components.config import ConfigError
 from components.estimates.cost import estimate
-from stack.stack_file import ProjectError
-from stack.words import stack_names
 
-from .. import console, target
+from .. import target
+from ..project import stack_names
+from ..project.stack_file import ProjectError
+from ..terminal import console
 
 
 def list_command(as_json: console.Json = False) -> None:

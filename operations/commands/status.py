@@ -6,9 +6,10 @@ from datetime import datetime
 
 import typer
 
-from .. import console, target
+from .. import target
 from ..deployment.status import ABSENT, Status
 from ..deployment.status import status as ask
+from ..terminal import console
 
 _COLOURS = {"healthy": "green", "changing": "yellow", "broken": "red"}
 

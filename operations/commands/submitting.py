@@ -13,13 +13,12 @@ import typer
 import yaml
 from rich.markup import escape
 
-from stack.failures import Failure, bad_input
-from stack.jobs import batch, render
-from stack.jobs import run as job_run
-from stack.jobs.specs import JOBS, Job
-
-from .. import console
+from ..failures import Failure, bad_input
+from ..jobs import batch, render
+from ..jobs import run as job_run
+from ..jobs.specs import JOBS, Job
 from ..target import Target
+from ..terminal import console
 from .running_jobs import api_of, slurm_of
 
 TIMEOUT_SECONDS = 3600

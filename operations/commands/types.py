@@ -8,10 +8,10 @@ import typer
 
 from components.catalogue.prices import PRICED_REGIONS
 from components.estimates.quotas import ON_DEMAND, SPOT
-from stack.tables import Column
 
-from .. import console
 from ..spending import types
+from ..terminal import console
+from ..terminal.tables import Column
 
 _COLUMNS: tuple[Column, ...] = (
     "type",

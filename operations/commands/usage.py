@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from .. import console, target
+from .. import target
 from ..spending import usage
+from ..terminal import console
 
 
 def usage_command(

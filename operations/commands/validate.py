@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from .. import console, target
+from .. import target
 from ..cluster.validate import Validation, worst
+from ..terminal import console
 
 
 def validate_command(

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from stack.advice import about
-from stack.clock import clock
-from stack.command_line import printable
-
-from .. import console, target
+from .. import target
 from ..deployment.watch import Watch, Watched
+from ..engine.durations import clock
+from ..failures.advice import about
+from ..terminal import console
+from ..terminal.command_line import printable
 
 
 def watch_command(

@@ -14,7 +14,7 @@ from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 from urllib3.util import Retry
 
-from stack.failures import Failure, bad_input, cannot_know
+from ..failures import Failure, bad_input, cannot_know
 
 _SECONDS = 30
 _ATTEMPTS = 3

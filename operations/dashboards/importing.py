@@ -15,9 +15,8 @@ from uuid import uuid4
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stack.failures import bad_input, reason
-
 from ..aws import Aws
+from ..failures import bad_input, reason
 from ..target import Target
 from ..workspaces import prometheus, tagged
 from .grafana import Grafana

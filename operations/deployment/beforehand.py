@@ -8,12 +8,12 @@ from collections.abc import Collection
 
 from components.config import InstanceGroup
 from components.kubernetes.charts import FOLDER, HYPERPOD, KUEUE, UNVERIFIED, UNVERIFIED_VARIABLE, faults
-from stack.failures import bad_input, cannot_know
 
 from .. import target as targets
-from ..console import note
+from ..failures import bad_input, cannot_know
 from ..spending import plans
 from ..target import Target
+from ..terminal.console import note
 from . import charts
 
 

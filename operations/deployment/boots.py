@@ -16,11 +16,10 @@ from types import TracebackType
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stack.commands import Cause
-from stack.failures import Failure
-from stack.state import HYPERPOD_CLUSTER
-
 from ..cluster.node_logs import lifecycle_logs
+from ..engine.pulumi_cli import Cause
+from ..engine.state import HYPERPOD_CLUSTER
+from ..failures import Failure
 from ..target import Target
 from . import errors
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from rich.progress import Progress
 
 from components.kubernetes.charts import FOLDER, Chart, Dependency, faults
-from stack.failures import Failure
 
+from ..failures import Failure
 from .download import fetch
 
 ROOT = Path(__file__).parents[2]

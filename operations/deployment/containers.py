@@ -11,8 +11,7 @@ from pathlib import Path
 from hyperpod_node.containers import SUMS, digests
 from rich.progress import Progress
 
-from stack.failures import Failure, bad_input
-
+from ..failures import Failure, bad_input
 from .download import fetch
 
 

@@ -12,16 +12,16 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 from pulumi.automation import CommandError
 
-from stack.advice import next_step
-from stack.commands import Cause, Command, CommandRun
-from stack.failures import Exit, Failure, bad_input, reason
-from stack.precious import PRECIOUS
-from stack.state import HYPERPOD_CLUSTER
-
-from .. import console, records
+from .. import records
 from ..cluster.node_logs import NodeLog, lifecycle_logs
-from ..console import note
+from ..engine.data_resources import PRECIOUS
+from ..engine.pulumi_cli import Cause, Command, CommandRun
+from ..engine.state import HYPERPOD_CLUSTER
+from ..failures import Exit, Failure, bad_input, reason
+from ..failures.advice import next_step
 from ..target import Target
+from ..terminal import console
+from ..terminal.console import note
 from . import leftovers
 from .boots import Boots
 from .engines import Engine, PulumiEngine, attend
@@ -147,7 +147,7 @@ def run(
 
 
 def _added(target: Target, ended: CommandRun) -> list[str]:
-    """The worker groups that a cluster which is there gets (paths of stack/inputs.py)."""
+    """The worker groups that a cluster which is there gets (paths of operations/engine/inputs.py)."""
     cluster = [paths for name, paths in ended.inputs.items() if name.endswith(f"({HYPERPOD_CLUSTER})")]
     new = {path for paths in cluster for path, (before, _) in paths.items() if before == "none"}
     names = {found[1] for path in new if (found := re.fullmatch(r"instanceGroups\[(.+)\]", path))}

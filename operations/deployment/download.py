@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.progress import Progress
 
-from stack.failures import Failure, cannot_know
+from ..failures import Failure, cannot_know
 
 _TIMEOUT_SECONDS = 60
 _CHUNK = 1 << 16

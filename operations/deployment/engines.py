@@ -18,14 +18,13 @@ from typing import Any, Protocol, TypeVar
 import typer
 from pulumi import automation
 
-from stack.commands import Command, CommandRun, InterruptibleCommand, OnEvent, run_command
-from stack.events import name_of, type_of
-from stack.failures import Failure, cannot_know
-from stack.precious import PRECIOUS
-from stack.state import HYPERPOD_CLUSTER, SECRET
-
-from .. import console
+from ..engine.data_resources import PRECIOUS
+from ..engine.events import name_of, type_of
+from ..engine.pulumi_cli import Command, CommandRun, InterruptibleCommand, OnEvent, run_command
+from ..engine.state import HYPERPOD_CLUSTER, SECRET
+from ..failures import Failure, cannot_know
 from ..target import Target
+from ..terminal import console
 
 T = TypeVar("T")
 _PACKAGES = ("aws", "aws-native", "eks", "kubernetes")

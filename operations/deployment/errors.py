@@ -11,13 +11,12 @@ from typing import Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 from pulumi import automation
 
-from stack.advice import next_step
-from stack.events import name_of
-from stack.failures import Failure, cannot_know, described, is_missing, reason
-
 from .. import records
 from ..cluster.interfaces import in_the_way
 from ..cluster.node_logs import lifecycle_logs
+from ..engine.events import name_of
+from ..failures import Failure, cannot_know, described, is_missing, reason
+from ..failures.advice import next_step
 from ..target import Target
 from .engines import find_cli, open_cli
 from .trail import refused

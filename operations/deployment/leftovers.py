@@ -14,10 +14,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from components.kubernetes.storage import VOLUMES_TAG
 from components.names import CLUSTER_ID_TAG, ROLE_KINDS
-from stack.failures import Failure, is_missing, reason
 
 from ..aws import Aws
 from ..cluster.node_logs import GROUP_PREFIX
+from ..failures import Failure, is_missing, reason
 from ..target import Target
 from .tagged import present
 

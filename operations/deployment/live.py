@@ -13,9 +13,9 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from stack.bars import progress
-from stack.clock import clock, duration
-from stack.events import Event, name_of
+from ..engine.durations import clock, duration
+from ..engine.events import Event, name_of
+from ..terminal.bars import progress
 
 _MARKS = {"start": ("…", "yellow"), "done": ("✓", "green"), "failed": ("✗", "red")}
 # Without a terminal, resources that take longer than this are announced when they start.
@@ -35,7 +35,7 @@ class _Row:
     ended: float = 0.0
 
     def times(self, now: float) -> str:
-        """The elapsed time, and the resource's usual time (stack/durations.csv)."""
+        """The elapsed time, and the resource's usual time (operations/engine/durations.csv)."""
         took = (self.ended or now) - self.began
         if not self.predicted or self.operation != "create":
             return clock(took)

@@ -14,10 +14,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from components.catalogue.accelerators import ACCELERATORS, AcceleratorName
 from components.catalogue.regions import REGIONS
 from components.estimates import cost
-from stack.failures import bad_input, cannot_know, reason
 
 from .. import target
 from ..aws import Aws
+from ..failures import bad_input, cannot_know, reason
 
 Orchestrator = Literal["slurm", "eks"]
 _TITLES: Mapping[Orchestrator, str] = {"slurm": "Slurm", "eks": "EKS"}

@@ -17,7 +17,8 @@ from components.names import CLUSTER_ID_TAG, Names
 from components.sessions import SESSION
 from operations.cluster.sessions import NON_INTERACTIVE, SSH
 from operations.deployment.leftovers import GUARDDUTY_TAG
-from stack.state import HYPERPOD_CLUSTER, ResourceState, State, tags_of, texts
+
+from ..engine.state import HYPERPOD_CLUSTER, ResourceState, State, tags_of, texts
 
 if TYPE_CHECKING:
     from rehearsal.account.authorization import ResourceType

@@ -21,9 +21,9 @@ from components.catalogue import rows
 from components.catalogue.rows import Words
 from components.names import CLUSTER_ID_TAG, Names, for_stack
 from operations.target import Target
-from stack.failures import Failure
-from stack.state import ResourceState, State
 
+from ..engine.state import ResourceState, State
+from ..failures import Failure
 from .places import Condition, Place, Places, fitting
 
 if TYPE_CHECKING:

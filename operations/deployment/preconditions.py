@@ -12,12 +12,12 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from components.config.network_plan import addresses_needed
-from stack.failures import bad_input, reason
 
 from ..cluster.network_state import DIRECTIONS, open_to_itself, routes_of, why_public
-from ..console import note
+from ..failures import bad_input, reason
 from ..spending import quotas
 from ..target import Target
+from ..terminal.console import note
 from . import existing_fsx, new_stack
 from .lack import Lack
 

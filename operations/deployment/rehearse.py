@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from operations.deployment.engines import Engine, HalfMade, PulumiEngine, half_made
 from operations.target import Target
-from stack.commands import Cause, Command, CommandRun, OnEvent
-from stack.inputs import changed
-from stack.state import SECRET
+
+from ..engine.inputs import changed
+from ..engine.pulumi_cli import Cause, Command, CommandRun, OnEvent
+from ..engine.state import SECRET
 
 if TYPE_CHECKING:
     from rehearsal.account import Account

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from components.estimates.cost import estimate
-from stack.failures import Exit
 
 from .. import records
 from ..cluster import nodes as cluster_nodes
 from ..cluster.node import Node
+from ..failures import Exit
 from ..target import Target
 from .errors import DEPLOYMENTS
 

@@ -10,8 +10,8 @@ import jmespath
 from botocore.exceptions import BotoCoreError, ClientError
 
 from components.names import CLUSTER_ID_TAG
-from stack.failures import cannot_know, is_missing, reason
 
+from ..failures import cannot_know, is_missing, reason
 from ..target import Target
 
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stack.failures import NO_CREDENTIALS, cannot_know, reason
-
+from ..failures import NO_CREDENTIALS, cannot_know, reason
 from ..target import Target
 from .tagged import arns
 

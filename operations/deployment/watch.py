@@ -14,16 +14,15 @@ from datetime import UTC, datetime, timedelta
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stack.advice import next_step
-from stack.clock import clock
-from stack.commands import Cause
-from stack.failures import Exit, reason
-from stack.state import HYPERPOD_CLUSTER
-
 from .. import records
 from ..cluster.node import Node
 from ..cluster.node_logs import NodeLog, lifecycle_logs
 from ..cluster.nodes import list_nodes
+from ..engine.durations import clock
+from ..engine.pulumi_cli import Cause
+from ..engine.state import HYPERPOD_CLUSTER
+from ..failures import Exit, reason
+from ..failures.advice import next_step
 from ..target import Target
 from . import boots
 from .errors import DEPLOYMENTS

@@ -14,10 +14,10 @@ from typing import Any
 
 from components.config.kubernetes_checks import quota_name
 from components.kubernetes.compute_quotas import DESCRIPTION
-from stack.failures import Failure, bad_input
 
-from ..console import note
+from ..failures import Failure, bad_input
 from ..target import Target
+from ..terminal.console import note
 
 # CreateClusterSchedulerConfig, PriorityClass: weights of 0 to 100.
 PRIORITIES = {"high": 90, "normal": 50, "low": 10}

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stack.failures import Failure, bad_input, cannot_know
-from stack.jobs.specs import IMAGE_ARCHITECTURE
-
-from .. import console
+from ..failures import Failure, bad_input, cannot_know
+from ..jobs.specs import IMAGE_ARCHITECTURE
 from ..target import Target
+from ..terminal import console
 
 ROOT = Path(__file__).parents[2]
 RECIPE = Path("jobs/image")

@@ -6,8 +6,7 @@ from typing import Any
 
 import yaml
 
-from stack.failures import bad_input
-
+from ..failures import bad_input
 from ..target import Target
 
 

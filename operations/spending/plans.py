@@ -8,8 +8,8 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from components.config import InstanceGroup
-from stack.failures import NO_CREDENTIALS, is_missing, reason
 
+from ..failures import NO_CREDENTIALS, is_missing, reason
 from ..target import Target
 from .quotas import Check
 

@@ -12,9 +12,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from components.estimates.quotas import Quota, counted, needed
 from components.names import CLUSTER_ID_TAG
-from stack.failures import NO_CREDENTIALS, reason
 
 from ..aws import Aws
+from ..failures import NO_CREDENTIALS, reason
 from ..target import Target
 
 Result = Literal["PASS", "FAIL", "UNKNOWN"]

@@ -8,7 +8,8 @@ from typing import Literal
 
 from components.catalogue.accelerators import CATALOGUE, AcceleratorName, InstanceType, nearest
 from components.estimates.quotas import ON_DEMAND, SPOT
-from stack.failures import bad_input
+
+from ..failures import bad_input
 
 Has = Literal["gpu", "trainium", "none"]
 _HAS: Mapping[Has, AcceleratorName | Literal[""]] = {"gpu": "gpu", "trainium": "trainium", "none": ""}

@@ -12,11 +12,11 @@ from hyperpod_node.slurm_conf import expand
 
 from components.catalogue.accelerators import lookup
 from components.config import Config
-from stack.failures import Failure, bad_input
 
 from ..cluster import nodes as cluster_nodes
 from ..cluster import sessions
 from ..cluster.node import Node
+from ..failures import Failure, bad_input
 from ..target import Target
 
 # The question, from a time on: every run of a job that returned to the queue (--duplicates), cut to the time that is

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from components.catalogue import rows
 from components.catalogue.rows import Words
-from stack.state import HYPERPOD_CLUSTER, tags_of, texts
+from operations.engine.state import HYPERPOD_CLUSTER, tags_of, texts
 
 from .authorization import Action, ResourceType, actions
 from .books import Books, Inputs, Live, Refused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stack.state import HYPERPOD_CLUSTER
+from operations.engine.state import HYPERPOD_CLUSTER
 
 from .books import Books, Inputs, Refused
 from .kinds import register

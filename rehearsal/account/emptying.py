@@ -5,7 +5,7 @@ A namespace with claims needs nodes, drivers and rights until nothing is left in
 
 from __future__ import annotations
 
-from stack.state import HYPERPOD_CLUSTER
+from operations.engine.state import HYPERPOD_CLUSTER
 
 from .books import Books, Live, Refused
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.catalogue.accelerators import lookup
-from stack.state import HYPERPOD_CLUSTER
+from operations.engine.state import HYPERPOD_CLUSTER
 
 from .books import Books, Live, Refused
 

@@ -13,9 +13,9 @@ import typer
 from rich.console import Console
 
 from components.config import Config
-from stack.failures import Exit, bad_input
-from stack.manner import MANNER
-from stack.project import Project, checked, load_project
+from operations.failures import Exit, bad_input
+from operations.project.loading import Project, checked, load_project
+from operations.terminal.output_options import MANNER
 
 from ..files import STANDARD_OUTPUT
 

@@ -14,12 +14,12 @@ import typer
 from rich.console import Console
 
 from components.config import Config
-from stack.command_line import wrapped
-from stack.failures import Exit, Failure, bad_input
-from stack.interrupts import Interrupted, interruptible
-from stack.manner import MANNER
-from stack.project import Project
-from stack.stack_file import ProjectError
+from operations.failures import Exit, Failure, bad_input
+from operations.project.loading import Project
+from operations.project.stack_file import ProjectError
+from operations.terminal.command_line import wrapped
+from operations.terminal.interrupts import Interrupted, interruptible
+from operations.terminal.output_options import MANNER
 
 from ..files import STANDARD_OUTPUT, check_files, console_beside, progress_beside, write
 from . import ROOT, Engine, Json, Report, Set, Stack, Write, announce, load, note, result_file

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from stack.failures import Exit
-from stack.interrupts import interruptible
+from operations.failures import Exit
+from operations.terminal.interrupts import interruptible
 
 from ..files import check_files, console_beside, progress_beside, write
 from . import Json, Set, Stack, Write, load, result_file

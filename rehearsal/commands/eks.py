@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from stack.command_line import called
-from stack.failures import bad_input
-from stack.interrupts import interruptible
+from operations.failures import bad_input
+from operations.terminal.command_line import called
+from operations.terminal.interrupts import interruptible
 
 from ..files import check_files, console_beside, progress_beside, write
 from . import Engine, Json, Set, Stack, Write, announce, end, load, note, result_file

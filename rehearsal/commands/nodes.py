@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from stack.failures import bad_input
-from stack.interrupts import interruptible
+from operations.failures import bad_input
+from operations.terminal.interrupts import interruptible
 
 from ..files import check_files, console_beside, progress_beside, write
 from ..nodes.slurm_packages import DEFAULT as DEFAULT_SLURM

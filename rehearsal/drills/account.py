@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from components.config import Config
-from stack.state import HYPERPOD_CLUSTER
+from operations.engine.state import HYPERPOD_CLUSTER
 
 from ..account import RETRIES, Fault
 from ..account.faults import Call

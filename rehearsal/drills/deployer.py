@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from components.config import Config
-from stack.clock import duration
-from stack.events import Event, Operation, name_of
-from stack.precious import PRECIOUS
-from stack.project import Project
-from stack.state import HYPERPOD_CLUSTER, State, deletion_order
+from operations.engine.data_resources import PRECIOUS
+from operations.engine.durations import duration
+from operations.engine.events import Event, Operation, name_of
+from operations.engine.state import HYPERPOD_CLUSTER, State, deletion_order
+from operations.project.loading import Project
 
 from ..account import Account, Fault
 from ..checks import require

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pulumi import StringAsset
 
-from stack.events import name_of
-from stack.state import ResourceState, State
+from operations.engine.events import name_of
+from operations.engine.state import ResourceState, State
 
 from ..checks import require
 from .deployer import Deployer, Ground

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 from components.config import Config
-from stack.advice import Advice, matching
+from operations.failures.advice import Advice, matching
 
 from ..checks import CheckFailed
 

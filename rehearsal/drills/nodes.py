@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from components.config import Config
-from stack.project import Project
+from operations.project.loading import Project
 
 from ..account import Account
 from ..checks import CheckFailed

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from components.config import Config
-from stack.failures import bad_input
-from stack.project import Project
+from operations.failures import bad_input
+from operations.project.loading import Project
 
 from ..nodes import requirements
 from . import account, drift

@@ -10,9 +10,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from components.config import Config
-from stack.clock import clock
-from stack.project import Project
-from stack.tables import Column, Rows
+from operations.engine.durations import clock
+from operations.project.loading import Project
+from operations.terminal.tables import Column, Rows
 
 from . import run
 from .model import Drill, Result

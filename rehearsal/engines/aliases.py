@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from stack.state import ResourceState
+from operations.engine.state import ResourceState
 
 MakeUrn = Callable[[str, str, str], str]
 

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from stack.state import HYPERPOD_CLUSTER, ResourceState
+from operations.engine.state import HYPERPOD_CLUSTER, ResourceState
 
 # Types that need a name in AWS. Their provider generates one if the program sets none.
 NAMED = {

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stack.clock import delete_duration
-from stack.events import Event, Operation
-from stack.project import Project
-from stack.state import ResourceState, State, deletion_order
+from operations.engine.durations import delete_duration
+from operations.engine.events import Event, Operation
+from operations.engine.state import ResourceState, State, deletion_order
+from operations.project.loading import Project
 
 from ..account import Account, Refused
 from .embedded import CANCELLED, DeploymentError, Engine, comparable

@@ -12,7 +12,7 @@ from typing import Any
 
 from pulumi.runtime import rpc
 
-from stack.state import ResourceState
+from operations.engine.state import ResourceState
 
 COMPONENT = "eks:index:Cluster"
 _POLICY = "arn:aws:iam::aws:policy/AmazonEKSClusterPolicy"

@@ -17,9 +17,9 @@ from pulumi.runtime import rpc
 from pulumi.runtime.mocks import MockMonitor, MockResourceArgs, Mocks
 from pulumi.runtime.proto import callback_pb2, provider_pb2, resource_pb2
 
-from stack.clock import delete_duration, duration, update_duration
-from stack.events import Event, Operation
-from stack.state import PROVIDER_PREFIX, STACK_TYPE, ResourceState, State, deletion_order, finish_of
+from operations.engine.durations import delete_duration, duration, update_duration
+from operations.engine.events import Event, Operation
+from operations.engine.state import PROVIDER_PREFIX, STACK_TYPE, ResourceState, State, deletion_order, finish_of
 
 from ..account import Account, HalfMade, Refused
 from ..account.kinds import after_update, provider_refuses

@@ -6,7 +6,7 @@ from typing import Any
 
 from pulumi.runtime.proto import resource_pb2
 
-from stack.state import PROVIDER_PREFIX, ResourceState
+from operations.engine.state import PROVIDER_PREFIX, ResourceState
 
 from . import protocol
 

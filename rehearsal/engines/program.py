@@ -22,7 +22,7 @@ from pulumi.runtime.proto import source_pb2
 from pulumi.runtime.settings import configure
 
 from components.kubernetes.charts import UNVERIFIED, UNVERIFIED_VARIABLE
-from stack.project import Project
+from operations.project.loading import Project
 
 from .embedded import DeploymentError, Engine
 

@@ -24,11 +24,11 @@ import yaml
 from pulumi import automation
 
 from components.kubernetes.charts import UNVERIFIED, UNVERIFIED_VARIABLE
-from stack.commands import Command, CommandRun, InterruptibleCommand, OnEvent, last_words, run_command
-from stack.events import Event
-from stack.failures import cannot_know
-from stack.project import Project
-from stack.state import SECRET
+from operations.engine.events import Event
+from operations.engine.pulumi_cli import Command, CommandRun, InterruptibleCommand, OnEvent, last_words, run_command
+from operations.engine.state import SECRET
+from operations.failures import cannot_know
+from operations.project.loading import Project
 
 from ..account import Account
 from ..processes import is_plugin, with_variable

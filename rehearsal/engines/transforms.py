@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pulumi import ResourceOptions, ResourceTransform, ResourceTransformArgs, ResourceTransformResult
 from pulumi.runtime.proto import callback_pb2
 
-from stack.state import ResourceState
+from operations.engine.state import ResourceState
 
 
 class Transforms:

@@ -12,10 +12,10 @@ from components.kubernetes.admission import EXTERNAL_IPS
 from components.kubernetes.directories import SHARED
 from components.kubernetes.pod_resources import device_resource, node_capacity
 from components.kubernetes.storage import CLAIM_NAME
-from stack.failures import Failure
-from stack.jobs import run as job_run
-from stack.jobs.kubernetes_api import KubernetesApi
-from stack.jobs.render import jobs_of, render
+from operations.failures import Failure
+from operations.jobs import run as job_run
+from operations.jobs.kubernetes_api import KubernetesApi
+from operations.jobs.render import jobs_of, render
 
 from ..checks import CheckFailed, require
 from .kubectl import Manifest, Refused, until

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from components.documents import load
-from stack.state import ResourceState
+from operations.engine.state import ResourceState
 
 from .kubectl import Manifest
 

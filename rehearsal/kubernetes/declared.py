@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 
 from components.config import Config
-from stack.project import Project
+from operations.project.loading import Project
 
 from .deploy import Deployer, DeployFailed
 from .kubectl import Kubectl, Manifest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from stack.state import HYPERPOD_CLUSTER, ResourceState, State, deletion_order
+from operations.engine.state import HYPERPOD_CLUSTER, ResourceState, State, deletion_order
 
 from . import addons
 from .kubectl import Manifest

@@ -17,8 +17,8 @@ from typing import Any
 
 from components.config import Config
 from components.kubernetes.helm import NAMESPACE, RELEASE_NAME
-from stack.project import Project
-from stack.state import HYPERPOD_CLUSTER
+from operations.engine.state import HYPERPOD_CLUSTER
+from operations.project.loading import Project
 
 from ..account import Account
 from ..account.eks import CLUSTER as EKS_CLUSTER

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from rich.console import Console
 
 from components.config import Config
-from stack.interrupts import Interrupted
-from stack.jobs.render import jobs_of
-from stack.project import Project
+from operations.jobs.render import jobs_of
+from operations.project.loading import Project
+from operations.terminal.interrupts import Interrupted
 
 from ..checks import CheckFailed
 from . import access, growth, health, placement, workloads

@@ -6,7 +6,7 @@ from rich.console import Console, Group, RenderableType
 from rich.status import Status
 from rich.text import Text
 
-from stack.tables import Rows
+from operations.terminal.tables import Rows
 
 from ..checks import Check
 from .outcome import Outcome

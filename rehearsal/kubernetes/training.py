@@ -6,7 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from stack.jobs.render import jobs_of
+from operations.jobs.render import jobs_of
 
 from ..checks import CheckFailed, require
 from .control_plane import PLAYED_LABEL

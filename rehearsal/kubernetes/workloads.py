@@ -12,8 +12,8 @@ from typing import Any
 from components.kubernetes.node_placement import system_group_names
 from components.kubernetes.pod_resources import device_resource
 from components.kubernetes.queues import LOCAL_QUEUE, QUEUE_LABEL
-from stack.jobs.render import JobError, jobs_of, render
-from stack.jobs.specs import NAME_LABEL
+from operations.jobs.render import JobError, jobs_of, render
+from operations.jobs.specs import NAME_LABEL
 
 from ..checks import CheckFailed, require
 from .kubectl import Manifest, Refused, until

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stack.state import tags_of
+from operations.engine.state import tags_of
 
 from ..account import Account
 from ..account.endpoints import blocks

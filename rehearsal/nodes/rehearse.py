@@ -10,8 +10,8 @@ from collections.abc import Callable
 from rich.console import Console
 
 from components.config import Config
-from stack.interrupts import Interrupted
-from stack.project import Project
+from operations.project.loading import Project
+from operations.terminal.interrupts import Interrupted
 
 from . import audit
 from .checks import AFTER, Act, all_idle, scripts_succeeded

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from stack.command_line import called
+from operations.terminal.command_line import called
 
 from . import slurm_packages
 

@@ -9,7 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from stack.tables import Rows
+from operations.terminal.tables import Rows
 
 from ..checks import Check
 from .cluster import Cluster

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.config import Config
-from stack.project import Project
-from stack.state import HYPERPOD_CLUSTER
+from operations.engine.state import HYPERPOD_CLUSTER
+from operations.project.loading import Project
 
 from ..account import Account
 from ..engines.deployment import Deployment, up

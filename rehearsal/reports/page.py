@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from stack.files import write
+from operations.files import write
 
 _REHEARSAL = Path(__file__).parent.parent
 # What a row's kind is where colours are not seen.

@@ -10,7 +10,7 @@ from graphlib import TopologicalSorter
 from itertools import pairwise
 from typing import Any
 
-from stack.state import PROVIDER_PREFIX
+from operations.engine.state import PROVIDER_PREFIX
 
 # A bridged provider's "index" types have a slash ("random:index/randomId:RandomId"), a component's do not.
 COMPONENT_TYPE = re.compile(r"[^:]+:index:[^:/]+$|awsx:|kubernetes:(helm\.sh/v4:Chart|yaml|kustomize)")

@@ -14,12 +14,12 @@ from rich.text import Text
 from components.estimates.amounts import Cost
 from components.estimates.cost import estimate
 from components.names import readable
-from stack.bars import Span, progress, spans
-from stack.clock import clock, delete_duration
-from stack.command_line import wrapped
-from stack.events import Event
-from stack.state import ResourceState
-from stack.tables import Column, Rows
+from operations.engine.durations import clock, delete_duration
+from operations.engine.events import Event
+from operations.engine.state import ResourceState
+from operations.terminal.bars import Span, progress, spans
+from operations.terminal.command_line import wrapped
+from operations.terminal.tables import Column, Rows
 
 from ..changes import Change
 from ..outcome import Outcome

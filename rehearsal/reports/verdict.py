@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from components.estimates import cost, quotas
-from stack.command_line import called
+from operations.terminal.command_line import called
 
 from ..outcome import Outcome
 

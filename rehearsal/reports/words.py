@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from stack.clock import clock as whole_clock
-from stack.inputs import MARK
+from operations.engine.durations import clock as whole_clock
+from operations.engine.inputs import MARK
 
 
 def clock(seconds: float) -> str:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from ipaddress import IPv4Network
 from itertools import count
 
-from stack.state import HYPERPOD_CLUSTER
+from operations.engine.state import HYPERPOD_CLUSTER
 
 from ..account import Account, Live, Refused
 from ..account.provisioning import missing

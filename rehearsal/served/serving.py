@@ -14,7 +14,7 @@ from typing import NoReturn
 from rich.console import Console
 
 from components.config import Config
-from stack.project import Project
+from operations.project.loading import Project
 
 from ..account import Account
 from ..engines.deployment import up

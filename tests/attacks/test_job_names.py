@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from operations import console
 from operations.aws import Aws
 from operations.cluster import jobs_on_nodes, nodes, sessions
 from operations.cluster.sessions import Remote
+from operations.failures import Failure
 from operations.target import Target
-from stack.command_line import complain, printable
-from stack.failures import Failure
+from operations.terminal import console
+from operations.terminal.command_line import complain, printable
 from tests.operations import test_slurm as real
 from tests.operations.aws import StubbedAws, run, stack, with_nodes, with_session
 from tests.slurm import Slurm, needs_slurm

@@ -14,6 +14,7 @@ from rich.console import Console
 from components.config import parse
 from components.kubernetes.access import team_group
 from components.kubernetes.queues import LOCAL_QUEUE, QUEUE_LABEL
+from operations.project.loading import load_project
 from rehearsal.kubernetes import placement
 from rehearsal.kubernetes.binaries import find_all, missing
 from rehearsal.kubernetes.charts import Charts
@@ -25,7 +26,6 @@ from rehearsal.kubernetes.kubectl import Kubectl, Manifest, Refused, until
 from rehearsal.kubernetes.nodes import names_of
 from rehearsal.kubernetes.run import Run, played, scheduled
 from rehearsal.kubernetes.workloads import submitted
-from stack.project import load_project
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [
@@ -37,7 +37,7 @@ ATTACKER, VICTIM = "vision", "speech"
 GPUS = {"nvidia.com/gpu": "8"}
 EVERYWHERE = [{"operator": "Exists"}]
 METADATA = "169.254.169.254"
-# Of the manifests here (stack/jobs/render.py), and of torch.distributed.run by default.
+# Of the manifests here (operations/jobs/render.py), and of torch.distributed.run by default.
 RENDEZVOUS = {23456, 29400}
 # Long enough for a controller to make a pod, and for the scheduler to preempt for it.
 STILL = 5.0

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from components.catalogue.rows import read
-from stack.failures import Failure, cannot_know
+from operations.failures import Failure, cannot_know
 from tests.checkov.translate import write
 from tests.golden.stacks import GOLDEN
 from tests.support import ROOT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stack.failures import Exit, Failure
+from operations.failures import Exit, Failure
 from tests.checkov import run
 from tests.checkov.translate import pods, resources, terraform, terraform_types
 from tests.golden.stacks import GOLDEN

@@ -13,8 +13,8 @@ from moto.events.models import EventPattern
 
 from components.documents import load
 from components.observability.alert_manager import LOST_NODE
+from operations.engine.state import State
 from rehearsal.account.grants import granted
-from stack.state import State
 from tests.golden.stacks import TOPIC, state_of
 from tests.support import ROOT, of_type, one
 

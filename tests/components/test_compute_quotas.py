@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from components.kubernetes import compute_quotas
+from operations.engine.state import ResourceState
 from rehearsal.account import Refused
 from rehearsal.account.compute_quotas import TOKEN
-from stack.state import ResourceState
 from tests.golden.stacks import account_of, state_of
 from tests.support import everything_before, of_type, plan
 

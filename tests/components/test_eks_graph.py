@@ -11,7 +11,7 @@ import pytest
 
 from components.catalogue.kubernetes_versions import DEFAULT_VERSION, KUBERNETES_VERSIONS, addon_version
 from components.kubernetes.addons import NODE_ADDONS, POD_ADDONS
-from stack.state import ResourceState
+from operations.engine.state import ResourceState
 from tests.golden.stacks import deployed, state_of
 from tests.support import everything_before, of_type, one, plan
 

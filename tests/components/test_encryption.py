@@ -11,12 +11,12 @@ import pytest
 
 from components.encryption import key_problems
 from components.estimates.cost import quantities
+from operations.engine.state import State
 from rehearsal.account import Account
 from rehearsal.account.grants import granted
 from rehearsal.account.policies import listed
 from rehearsal.engines.deployment import up
 from rehearsal.existing import prepare
-from stack.state import State
 from tests.golden.stacks import GOVCLOUD_KEY, state_of
 from tests.rows import each
 from tests.support import config, few_files, of_type, one, plan, project

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from components.kubernetes.addons import POD_ADDONS
+from operations.engine.state import STACK_TYPE
 from rehearsal.account import Account
 from rehearsal.engines.deployment import up
-from stack.state import STACK_TYPE
 from tests.golden.stacks import KEY, deployed, state_of
 from tests.support import METRICS, VARIANTS, everything_before, few_files, of_type, one, plan, project
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from components.kubernetes import metrics_addon
+from operations.engine.state import ResourceState
 from rehearsal.account.addon_settings import check_settings
 from rehearsal.account.books import Refused
-from stack.state import ResourceState
 from tests.golden.stacks import state_of
 from tests.support import config, of_type, one
 

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from components.kubernetes.metrics_scraper import PORT, configuration, sources
+from operations.jobs.render import render
 from rehearsal.account import Account, Refused
-from stack.jobs.render import render
 from tests.golden.stacks import state_of
 from tests.support import config, of_type, one, plan
 

@@ -14,7 +14,7 @@ from components.kubernetes.charts import KUEUE
 from components.kubernetes.node_placement import GROUP_LABEL
 from components.kubernetes.pod_resources import node_capacity, tolerations
 from components.kubernetes.queues import cluster_queue, flavor, kueue_values, shares
-from stack.jobs.render import JobError, render
+from operations.jobs.render import JobError, render
 from tests.golden.stacks import state_of
 from tests.support import config, of_type, one, plan
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from components import timeouts
-from stack.clock import _changes, durations
-from stack.state import HYPERPOD_CLUSTER
+from operations.engine.durations import _changes, durations
+from operations.engine.state import HYPERPOD_CLUSTER
 from tests.golden.stacks import GOLDEN, state_of
 
 # Their limits are with their resources.

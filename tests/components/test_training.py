@@ -17,10 +17,10 @@ from components.config import Config
 from components.kubernetes.pod_environment import pod_variables
 from components.kubernetes.queues import PRIORITIES, binary_quantity, cluster_queue, flavor, shares
 from components.names import CLUSTER_ID_TAG
+from operations.engine.state import State
+from operations.jobs.render import jobs_of, render
 from rehearsal.account import Account
 from rehearsal.engines.deployment import up
-from stack.jobs.render import jobs_of, render
-from stack.state import State
 from tests.golden import files
 from tests.golden.stacks import GOLDEN, account_of, state_of
 from tests.support import ROOT, config, everything_before, few_files, of_type, one, plan, project
@@ -81,7 +81,7 @@ def test_kueue_is_installed_after_the_nodes_and_its_objects_after_kueue() -> Non
 
 
 def test_kueue_waits_for_nodes_that_come_when_the_cluster_is_in_service() -> None:
-    # stack/durations.csv: users report up to 25 minutes until instances are there.
+    # operations/engine/durations.csv: users report up to 25 minutes until instances are there.
     assert one(planned(), "training-queues-kueue").inputs["timeout"] > 2 * 25 * 60
 
 

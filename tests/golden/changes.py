@@ -10,11 +10,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from components.config import parse
+from operations.engine.state import State
 from rehearsal.account import Account
 from rehearsal.changes import Deployed, Step, apply_step
 from rehearsal.engines.deployment import destroy, up
 from rehearsal.existing import prepare
-from stack.state import State
 from tests.golden.stacks import ROLE, on_the_day
 from tests.support import ROOT, project
 

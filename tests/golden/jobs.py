@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from stack.jobs.render import JobError, jobs_of, render
-from stack.jobs.specs import JOBS as SPECS
+from operations.jobs.render import JobError, jobs_of, render
+from operations.jobs.specs import JOBS as SPECS
 from tests.golden.normal import sorted_keys
 from tests.golden.stacks import GOLDEN
 from tests.support import READY_STACKS, config

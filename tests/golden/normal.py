@@ -10,11 +10,11 @@ from typing import Any
 
 from pulumi import StringAsset
 
+from operations.engine.state import PROVIDER_PREFIX, STACK_TYPE, ResourceState, State
 from rehearsal.account import ACCOUNT_ID
 from rehearsal.engines.autoname import NAMED
 from rehearsal.engines.default_tags import TAGS_ALL, with_default_tags
 from rehearsal.engines.deployment import Deployment
-from stack.state import PROVIDER_PREFIX, STACK_TYPE, ResourceState, State
 from tests.support import ROOT
 
 MASK = "SECRET"

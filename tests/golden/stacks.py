@@ -13,10 +13,10 @@ from unittest.mock import Mock, patch
 
 from components.config import parse
 from components.lifecycle_bucket import ENTRY_POINT
+from operations.engine.state import State
 from rehearsal.account import Account, Live
 from rehearsal.engines.deployment import Deployment, up
 from rehearsal.existing import prepare
-from stack.state import State
 from tests.golden.normal import FILES, Normal, normal
 from tests.shared import made_once
 from tests.support import READY_STACKS, few_files, project

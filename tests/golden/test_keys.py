@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from components.config import Config, parse
+from operations.engine.data_resources import PRECIOUS
 from rehearsal.account import Account
 from rehearsal.engines.deployment import up
 from rehearsal.engines.program import ProgramError
 from rehearsal.existing import prepare
-from stack.precious import PRECIOUS
 from tests.golden.changes import CHANGES, STORIES
 from tests.golden.files import read
 from tests.golden.keys import KINDS, LEAVES, UPDATES, changed, laid

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from operations.jobs.render import render
+from operations.jobs.specs import SCRATCH
 from rehearsal.kubernetes.container import available
-from stack.jobs.render import render
-from stack.jobs.specs import SCRATCH
 from tests.support import config
 
 pytestmark = [

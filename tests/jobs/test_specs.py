@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.jobs.specs import JOBS
+from operations.jobs.specs import JOBS
 
 ROOT = Path(__file__).parents[2]
 # Where a trainer finds what it imports on a node of Slurm: beside it, and beside the others.

@@ -25,7 +25,7 @@ import pytest
 import yaml
 
 from components.kubernetes.metrics_scraper import PORT_NAME, configuration
-from stack.jobs.render import render
+from operations.jobs.render import render
 from tests.metrics.names import namespace
 from tests.metrics.test_programs import ask, free_port, running
 from tests.support import config

@@ -12,8 +12,8 @@ import pytest
 
 from operations import target
 from operations.aws import Aws
+from operations.engine.pulumi_cli import CommandRun
 from operations.target import Target
-from stack.commands import CommandRun
 from tests.support import ROOT
 
 LOGS = "aws:cloudwatch/logGroup:LogGroup"

@@ -21,7 +21,7 @@ from operations.assumptions.probing import VALUES, Stack, picked, printed, worst
 from operations.aws import Aws
 from operations.cluster import nodes, sessions
 from operations.cluster.sessions import Remote
-from stack.failures import Exit, cannot_know
+from operations.failures import Exit, cannot_know
 from tests.operations.aws import (
     RefusingAws,
     StubbedAws,

@@ -21,8 +21,7 @@ from operations import target
 from operations.commands import init
 from operations.deployment import new_stack
 from operations.deployment.new_stack import Wanted
-from stack import advice
-from stack.failures import Exit
+from operations.failures import Exit, advice
 from tests.operations.aws import StubbedAws, run, run_json
 from tests.rows import each
 from tests.support import READY_STACKS, ROOT
@@ -148,7 +147,7 @@ def test_a_new_stack_without_a_price_says_so(folder: Path, capsys: pytest.Captur
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Types keys at a terminal that shows nothing."""
-    monkeypatch.setattr("operations.questions.at_terminal", lambda: True)
+    monkeypatch.setattr("operations.terminal.questions.at_terminal", lambda: True)
     monkeypatch.setattr("prompt_toolkit.output.create_output", lambda _: DummyOutput())
     with create_pipe_input() as pipe, create_app_session(input=pipe):
         yield pipe.send_text

@@ -14,7 +14,7 @@ from operations import records
 from operations.aws import Aws
 from operations.cluster import benchmark, sessions
 from operations.cluster.sessions import Remote
-from stack.failures import Exit, Failure
+from operations.failures import Exit, Failure
 from tests.operations.aws import (
     NODES,
     FakeKubernetes,

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from operations import console
 from operations.deployment import boots, deploy
 from operations.deployment.engines import PulumiEngine
-from stack.advice import about
-from stack.commands import Cause, Command, CommandRun
-from stack.failures import Exit
-from stack.manner import MANNER
-from stack.state import HYPERPOD_CLUSTER
+from operations.engine.pulumi_cli import Cause, Command, CommandRun
+from operations.engine.state import HYPERPOD_CLUSTER
+from operations.failures import Exit
+from operations.failures.advice import about
+from operations.terminal import console
+from operations.terminal.output_options import MANNER
 from tests.operations.aws import ACCOUNT, CLUSTER_ID, StubbedAws, cluster, stack
 
 SINCE = datetime(2026, 11, 20, 10, tzinfo=UTC)

@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 
 from operations.cli import main as operate
+from operations.engine.state import State, texts
+from operations.failures import Exit
 from rehearsal.account import Account
 from rehearsal.cli import main as rehearse
 from rehearsal.engines import eks_component
 from rehearsal.engines.deployment import destroy, refresh, up
-from stack.failures import Exit
-from stack.state import State, texts
 from tests.golden.stacks import deployed
 from tests.operations.aws import run
 from tests.support import ROOT, project

@@ -14,7 +14,7 @@ import pytest
 from operations.aws import Aws
 from operations.cluster import changes, nodes, sessions
 from operations.cluster.node import Node
-from stack.failures import Exit, Failure
+from operations.failures import Exit, Failure
 from tests.operations.aws import (
     LOGICAL,
     NODES,

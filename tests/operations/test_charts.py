@@ -12,7 +12,7 @@ import pytest
 from components.kubernetes.charts import Chart, Dependency, faults, tree_digest
 from operations.commands import downloads
 from operations.deployment import beforehand, charts
-from stack.failures import Exit, Failure
+from operations.failures import Exit, Failure
 from tests.components.test_charts import package
 
 

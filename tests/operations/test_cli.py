@@ -14,9 +14,10 @@ from botocore import exceptions
 from botocore.parsers import ResponseParserError
 from pulumi import automation
 
-from operations import cli, console
+from operations import cli
 from operations.aws import Aws
-from stack.failures import Exit, Failure, explain
+from operations.failures import Exit, Failure, explain
+from operations.terminal import console
 from tests.operations.aws import RefusingAws, run, run_json
 from tests.support import ROOT
 

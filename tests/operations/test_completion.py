@@ -16,7 +16,7 @@ import pytest
 
 from operations import command_tree, completion
 from operations.aws import Aws
-from stack.words import stack_names
+from operations.project import stack_names
 from tests.operations.aws import RefusingAws, StubbedAws, cluster
 from tests.rows import each
 from tests.support import ROOT

@@ -13,7 +13,7 @@ import pytest
 from components.config import container_packages
 from operations.deployment import containers
 from operations.deployment.containers import PACKAGES, bring
-from stack.failures import Exit, Failure
+from operations.failures import Exit, Failure
 from tests.operations.aws import run
 
 PYXIS = b"a tar archive"

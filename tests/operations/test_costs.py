@@ -10,8 +10,8 @@ import pytest
 
 from components.estimates import cost
 from operations.aws import Aws
+from operations.failures import Exit
 from operations.spending import costs
-from stack.failures import Exit
 from tests.operations.aws import StubbedAws, run, run_json, stack
 from tests.support import READY_STACKS
 

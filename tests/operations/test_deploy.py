@@ -20,12 +20,12 @@ from operations.aws import Aws
 from operations.deployment import deploy, engines, errors, leftovers, rehearse
 from operations.deployment.engines import Engine
 from operations.deployment.leftovers import Audit, Leftover
+from operations.engine.events import Event
+from operations.engine.pulumi_cli import Command, CommandRun
+from operations.failures import Exit
+from operations.failures.advice import next_step
 from operations.target import Target
 from rehearsal.account import Account, Fault
-from stack.advice import next_step
-from stack.commands import Command, CommandRun
-from stack.events import Event
-from stack.failures import Exit
 from tests.operations.small import LOGS, PROGRAM, needs_cli
 
 ENGINES = [

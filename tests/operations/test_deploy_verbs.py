@@ -24,12 +24,11 @@ from operations.deployment.deploy import Report
 from operations.deployment.errors import DEPLOYMENTS
 from operations.deployment.leftovers import Audit
 from operations.deployment.rehearse import EmbeddedEngine, rehearsed
+from operations.engine.pulumi_cli import Cause, CommandRun
+from operations.failures import Exit, Failure, advice, explain
+from operations.project.loading import load_project
+from operations.project.stack_file import ProjectError
 from operations.target import Target
-from stack import advice
-from stack.commands import Cause, CommandRun
-from stack.failures import Exit, Failure, explain
-from stack.project import load_project
-from stack.stack_file import ProjectError
 from tests.operations.aws import run
 from tests.operations.small import LOGS, Planning, needs_cli
 from tests.support import ROOT

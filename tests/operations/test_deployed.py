@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from operations.commands import deployed
+from operations.engine.pulumi_cli import CommandRun, _note_change
+from operations.failures import Exit
 from operations.target import Target
-from stack.commands import CommandRun, _note_change
-from stack.failures import Exit
 from tests.operations.aws import NODES, StubbedAws, cluster, node, run, stack
 from tests.operations.small import Planning
 

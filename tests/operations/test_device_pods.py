@@ -10,8 +10,8 @@ import pytest
 from operations.cluster import device_pods, device_tests
 from operations.cluster import nodes as cluster_nodes
 from operations.cluster.node import Node
+from operations.failures import Failure
 from operations.target import Target
-from stack.failures import Failure
 from tests.dcgm import diagnosis
 from tests.operations.aws import StubbedAws, stack
 

@@ -19,7 +19,7 @@ from operations.cluster import nodes as cluster_nodes
 from operations.cluster.node import Node
 from operations.cluster.secrets import without_secrets
 from operations.cluster.sessions import Remote
-from stack.failures import Exit, Failure
+from operations.failures import Exit, Failure
 from tests.dcgm import diagnosis
 from tests.operations.aws import NODES, StubbedAws, run, run_json, stack, with_nodes
 

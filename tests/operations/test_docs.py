@@ -24,9 +24,9 @@ from operations import cli
 from operations import target as targets
 from operations.cluster import benchmark
 from operations.deployment import deploy, engines
+from operations.terminal import command_line
+from operations.terminal.stack_argument import verb_of
 from rehearsal import cli as rehearsal
-from stack import command_line
-from stack.words import verb_of
 from tests.support import ROOT
 
 _EVERYWHERE = {"-o", "-q", "-v", "--output", "--quiet", "--verbose"}
@@ -358,7 +358,7 @@ def test_nobody_is_told_to_replace_a_controller() -> None:
         "hyperpod replace controller",
     )
     assert all(told.search(text) for text in wrong)
-    folders = ("docs", "operations", "stack", "components", "lifecycle", "jobs", "rehearsal")
+    folders = ("docs", "operations", "components", "lifecycle", "jobs", "rehearsal")
     kinds = {".md", ".py", ".yaml", ".sh"}
     paths = [*ROOT.glob("*.*"), *(path for folder in folders for path in (ROOT / folder).rglob("*"))]
     found = [

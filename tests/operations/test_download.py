@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from operations.deployment.download import fetch
-from stack.failures import Exit, Failure
+from operations.failures import Exit, Failure
 
 
 @pytest.fixture

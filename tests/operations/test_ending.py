@@ -12,9 +12,9 @@ import pytest
 from rich.console import Console
 
 from operations.cli import main
-from stack.command_line import wrapped
-from stack.ending import run_to_its_end, unforeseen
-from stack.failures import Exit, Failure
+from operations.failures import Exit, Failure
+from operations.terminal.command_line import wrapped
+from operations.terminal.ending import run_to_its_end, unforeseen
 from tests.operations.aws import run
 from tests.rows import each
 from tests.support import ROOT

@@ -17,7 +17,7 @@ from operations import records
 from operations.aws import Aws
 from operations.cluster.interfaces import in_the_way
 from operations.deployment import errors, trail
-from stack.failures import Exit, Failure
+from operations.failures import Exit, Failure
 from tests.operations.aws import StubbedAws, cluster, node, run, run_json, stack
 
 On = Callable[[Aws], None]

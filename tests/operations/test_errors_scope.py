@@ -10,8 +10,8 @@ from botocore.exceptions import ClientError, NoCredentialsError
 
 from operations.aws import Aws
 from operations.deployment import errors, trail
+from operations.failures import Exit
 from operations.target import Target
-from stack.failures import Exit
 from tests.operations.aws import StubbedAws, cluster, node, run, stack
 from tests.operations.test_errors import NOW, ago, call, event, nothing_else
 

@@ -12,9 +12,9 @@ from operations import target
 from operations.commands import deploy as commands
 from operations.deployment import deploy
 from operations.deployment.leftovers import Audit
+from operations.failures import Exit, Failure
 from operations.kubernetes import governance
 from operations.target import Target
-from stack.failures import Exit, Failure
 from tests.operations.aws import StubbedAws, run, stack
 
 ARN = "arn:aws:sagemaker:us-west-2:123456789012:cluster/abcdef123456"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from components.kubernetes.pod_resources import device_limits
+from operations.jobs.render import jobs_of, render
 from operations.kubernetes import governance
-from stack.jobs.render import jobs_of, render
 from tests.operations.test_jobs import pods
 from tests.support import config
 

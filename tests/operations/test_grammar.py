@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from operations import cli
+from operations.failures import Exit
+from operations.project import stack_names
+from operations.terminal import command_line
 from rehearsal import cli as rehearsal
-from stack import command_line
-from stack.failures import Exit
-from stack.words import stack_names
 from tests.operations.aws import run
 from tests.rows import each
 from tests.support import ROOT
@@ -23,7 +23,7 @@ from tests.support import ROOT
 WITHOUT_JSON = {"connect", "job logs", "job cancel"}
 # Verbs that work on no stack, or on none in particular.
 WITHOUT_STACK = {"init", "list", "explain", "types", "charts", "containers"}
-# Of every verb, in stack/manner.py and stack/words.py.
+# Of every verb, in operations/terminal/output_options.py and operations/terminal/stack_argument.py.
 EVERYWHERE = {"-o", "-q", "-v", "-s", "-h"}
 
 

@@ -15,10 +15,10 @@ from operations import target
 from operations.commands import deploy as deploy_verbs
 from operations.deployment import deploy, engines, rehearse
 from operations.deployment.engines import Engine
+from operations.engine.state import HYPERPOD_CLUSTER
+from operations.failures import Exit
 from operations.target import Target
 from rehearsal.account import Account
-from stack.failures import Exit
-from stack.state import HYPERPOD_CLUSTER
 from tests.operations.aws import run
 from tests.operations.small import needs_cli
 

@@ -13,7 +13,7 @@ from operations.aws import Aws
 from operations.cluster import sessions
 from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
-from stack.failures import Exit, cannot_know
+from operations.failures import Exit, cannot_know
 from tests.operations.aws import CLUSTER_ID, NODES, StubbedAws, cluster, run, run_json, with_nodes, with_session
 from tests.operations.test_changes import SQUEUE, on_controller
 

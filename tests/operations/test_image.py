@@ -14,9 +14,9 @@ import pytest
 from moto import mock_aws
 
 from operations import cli
+from operations.failures import Exit
+from operations.jobs.specs import JOBS
 from operations.kubernetes import image
-from stack.failures import Exit
-from stack.jobs.specs import JOBS
 from tests.golden.stacks import DALLAS
 from tests.support import ROOT, config
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from operations import cli
-from stack.failures import Exit
-from stack.jobs import run as job_run
-from stack.jobs.kubernetes_api import KubernetesApi
-from stack.jobs.render import render
-from stack.jobs.specs import JOBS
+from operations.failures import Exit
+from operations.jobs import run as job_run
+from operations.jobs.kubernetes_api import KubernetesApi
+from operations.jobs.render import render
+from operations.jobs.specs import JOBS
 from tests.operations.test_job_run import NAMESPACE, NCCL, FakeApi, Recovering, pod, run
 from tests.support import config
 

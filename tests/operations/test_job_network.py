@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stack.jobs.render import render
+from operations.jobs.render import render
 from tests.operations.test_jobs import pods
 from tests.support import config
 

@@ -14,10 +14,10 @@ import yaml
 from kubernetes.client.exceptions import ApiException
 
 from operations import cli
-from stack.failures import Exit, Failure
-from stack.jobs import run as job_run
-from stack.jobs.kubernetes_api import KubernetesApi, _in_our_terms
-from stack.jobs.render import render
+from operations.failures import Exit, Failure
+from operations.jobs import run as job_run
+from operations.jobs.kubernetes_api import KubernetesApi, _in_our_terms
+from operations.jobs.render import render
 from tests.support import config
 
 NCCL = """#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong

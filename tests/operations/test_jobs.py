@@ -11,7 +11,7 @@ import pytest
 from components.catalogue.accelerators import CATALOGUE
 from components.config.kubernetes_checks import _WITHOUT_DEVICE_PLUGIN
 from components.kubernetes.pod_environment import pod_variables
-from stack.jobs.render import JOBS, JobError, jobs_of, render
+from operations.jobs.render import JOBS, JobError, jobs_of, render
 from tests.golden.stacks import DALLAS
 from tests.support import config
 

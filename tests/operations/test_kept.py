@@ -8,18 +8,19 @@ from typing import Any
 
 import pytest
 
-from operations import console, target
+from operations import target
 from operations.commands import changes as change_verbs
 from operations.commands import deploy as deploy_verbs
 from operations.deployment import deploy, leftovers, rehearse
 from operations.deployment.deploy import Report, require_kept
 from operations.deployment.engines import Engine
+from operations.engine.data_resources import PRECIOUS
+from operations.engine.pulumi_cli import CommandRun
+from operations.failures import Exit, Failure
 from operations.target import Target
+from operations.terminal import console
 from rehearsal.account import Account
 from rehearsal.account.kinds import KINDS
-from stack.commands import CommandRun
-from stack.failures import Exit, Failure
-from stack.precious import PRECIOUS
 from tests.operations.aws import StubbedAws, run, stack
 from tests.operations.small import Planning
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from operations.failures import Exit, Failure
+from operations.jobs import run as job_run
+from operations.jobs.kubernetes_api import KubernetesApi
+from operations.jobs.render import render
 from rehearsal.kubernetes import binaries
 from rehearsal.kubernetes.control_plane import ControlPlane
-from stack.failures import Exit, Failure
-from stack.jobs import run as job_run
-from stack.jobs.kubernetes_api import KubernetesApi
-from stack.jobs.render import render
 from tests.support import config
 
 pytestmark = [

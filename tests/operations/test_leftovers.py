@@ -17,9 +17,9 @@ from operations import target
 from operations.aws import Aws
 from operations.deployment import leftovers
 from operations.deployment.deploy import Report
+from operations.failures import Exit
 from operations.target import Target
 from rehearsal.account import Account, guardduty
-from stack.failures import Exit
 from tests.operations.aws import RefusingAws, StubbedAws, stack
 
 LOGS = "/aws/sagemaker/Clusters/hyperpod-dev/abcdef123456"

@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 
 from operations.deployment.live import Progress
-from stack.events import Event
-from stack.state import ResourceState
+from operations.engine.events import Event
+from operations.engine.state import ResourceState
 
 
 def happened(phase: Any, name: str = "nat", kind: str = "aws:ec2/natGateway:NatGateway", error: str = "") -> Event:

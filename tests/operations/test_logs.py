@@ -11,9 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 import kubernetes
 import pytest
 
-from stack.failures import Exit, Failure
-from stack.jobs import kubernetes_api
-from stack.jobs.kubernetes_api import KubernetesApi
+from operations.failures import Exit, Failure
+from operations.jobs import kubernetes_api
+from operations.jobs.kubernetes_api import KubernetesApi
 
 STAMP = "2026-01-01T00:00:00.000000000Z"
 

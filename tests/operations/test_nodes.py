@@ -10,7 +10,7 @@ import yaml
 
 from operations.aws import Aws
 from operations.cluster import nodes
-from stack.failures import Exit, Failure
+from operations.failures import Exit, Failure
 from tests.operations.aws import (
     CLUSTER_ID,
     LOGICAL,

@@ -16,9 +16,9 @@ from operations.aws import Aws
 from operations.cluster import sessions
 from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
+from operations.failures import Exit, cannot_know
+from operations.project.loading import Project, load_project
 from operations.target import Target
-from stack.failures import Exit, cannot_know
-from stack.project import Project, load_project
 from tests.operations.aws import StubbedAws, run, run_json, with_nodes
 from tests.support import config, project
 

@@ -11,9 +11,9 @@ from operations.aws import Aws
 from operations.cluster import scale
 from operations.commands.deploy import open_engine
 from operations.deployment import beforehand
+from operations.failures import Exit, Failure
 from operations.spending import plans, quotas
 from operations.target import Target
-from stack.failures import Exit, Failure
 from tests.operations.aws import StubbedAws, cluster, run, stack
 from tests.rows import each
 

@@ -11,10 +11,10 @@ import pytest
 from operations.aws import Aws
 from operations.commands import deploy as verbs
 from operations.deployment import beforehand, preconditions
+from operations.failures import Exit, Failure
 from operations.kubernetes import governance
 from operations.spending import quotas
 from operations.target import Target
-from stack.failures import Exit, Failure
 from tests.operations.aws import StubbedAws, cluster, run, stack
 from tests.rows import each
 

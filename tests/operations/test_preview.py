@@ -14,9 +14,9 @@ from operations import target
 from operations.commands.deploy_report import by_component
 from operations.deployment import deploy
 from operations.deployment.rehearse import rehearsed
+from operations.engine.inputs import changed
+from operations.engine.pulumi_cli import CommandRun, _note_change
 from operations.target import Target
-from stack.commands import CommandRun, _note_change
-from stack.inputs import changed
 from tests.operations.aws import run
 from tests.operations.small import PROGRAM
 

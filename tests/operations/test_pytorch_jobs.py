@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stack.jobs.render import jobs_of, render
+from operations.jobs.render import jobs_of, render
 from tests.operations.test_jobs import pods
 from tests.support import config
 

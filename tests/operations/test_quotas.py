@@ -11,9 +11,9 @@ from botocore.exceptions import EndpointConnectionError, NoCredentialsError
 from components.estimates.quotas import Quota, needed
 from components.names import CLUSTER_ID_TAG
 from operations.aws import Aws
+from operations.failures import Exit
 from operations.spending import quotas
 from operations.target import Target
-from stack.failures import Exit
 from tests.operations.aws import RefusingAws, StubbedAws, run, run_json, stack
 from tests.support import READY_STACKS, config
 

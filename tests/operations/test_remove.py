@@ -11,7 +11,7 @@ import pytest
 from operations.aws import Aws
 from operations.cluster import draining, remove
 from operations.cluster import nodes as cluster_nodes
-from stack.failures import Exit, Failure
+from operations.failures import Exit, Failure
 from tests.operations.aws import (
     LOGICAL,
     NODES,

@@ -15,7 +15,7 @@ from operations.aws import Aws
 from operations.cluster import draining, run_scripts, sessions
 from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
-from stack.failures import Exit, cannot_know
+from operations.failures import Exit, cannot_know
 from tests.operations.aws import StubbedAws, command, run, run_json, stack, with_nodes, with_session
 
 RUN = ("run-scripts", "dev", "--yes")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from operations import cli
-from stack.failures import Exit
-from stack.jobs.kubernetes_api import KubernetesApi
-from stack.jobs.render import render
+from operations.failures import Exit
+from operations.jobs.kubernetes_api import KubernetesApi
+from operations.jobs.render import render
 from tests.operations.test_job_run import NAMESPACE, FakeApi
 from tests.support import config
 

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from operations.aws import Aws
 from operations.cluster import nodes, sessions
-from stack.failures import Exit, Failure, described
+from operations.failures import Exit, Failure, described
 from tests.operations.aws import (
     CLUSTER_ID,
     StubbedAws,

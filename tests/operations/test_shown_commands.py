@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.words import stack_names
+from operations.project import stack_names
 from tests.operations.aws import run
 from tests.operations.test_docs import PAGES, commands
 from tests.support import ROOT, few_files

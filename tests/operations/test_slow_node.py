@@ -16,8 +16,8 @@ from hyperpod_commands.pairs import Pair
 from operations.aws import Aws
 from operations.cluster import sessions, slow_node
 from operations.cluster.sessions import Remote
-from stack.failures import Exit, Failure
-from stack.jobs.render import render
+from operations.failures import Exit, Failure
+from operations.jobs.render import render
 from tests.operations.aws import FakeKubernetes, StubbedAws, cluster, node, run, run_json, stack, with_nodes
 from tests.support import config
 

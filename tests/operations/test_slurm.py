@@ -17,11 +17,11 @@ from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
 from operations.cluster.slurm_jobs import SlurmJobs
 from operations.cluster.validate import Validation
+from operations.failures import Failure
+from operations.jobs.batch import Submission, submission
+from operations.jobs.run import TimedOut
+from operations.jobs.specs import own_job
 from operations.target import Target
-from stack.failures import Failure
-from stack.jobs.batch import Submission, submission
-from stack.jobs.run import TimedOut
-from stack.jobs.specs import own_job
 from tests.operations.aws import StubbedAws, stack
 from tests.slurm import Slurm, kept_slurm, needs_slurm
 from tests.support import ROOT, config

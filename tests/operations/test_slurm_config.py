@@ -12,7 +12,7 @@ from hyperpod_node.model import ConfFile
 
 from operations.aws import Aws
 from operations.cluster import slurm_config
-from stack.failures import Exit, Failure
+from operations.failures import Exit, Failure
 from tests.operations.aws import StubbedAws, controller_says, run, stack, with_nodes
 
 On = Callable[[Aws], None]

@@ -15,10 +15,10 @@ import pytest
 
 from operations.aws import Aws
 from operations.cluster import slurm_jobs
-from stack.failures import Exit
-from stack.jobs.batch import enroots_name, submission
-from stack.jobs.render import JobError
-from stack.jobs.specs import JOBS
+from operations.failures import Exit
+from operations.jobs.batch import enroots_name, submission
+from operations.jobs.render import JobError
+from operations.jobs.specs import JOBS
 from tests.operations.aws import StubbedAws, calls, command, run, run_json, with_nodes, with_session
 from tests.rows import each
 from tests.support import ROOT, config

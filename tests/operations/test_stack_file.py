@@ -12,8 +12,8 @@ import pytest
 from components.config import ConfigError
 from components.documents import load
 from operations import target
-from stack.failures import Exit, explain
-from stack.stack_file import ProjectError
+from operations.failures import Exit, explain
+from operations.project.stack_file import ProjectError
 from tests.operations.aws import run
 from tests.rows import each
 from tests.support import ROOT

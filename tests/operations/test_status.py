@@ -8,7 +8,7 @@ import pytest
 
 from operations import records
 from operations.aws import Aws
-from stack.failures import Exit
+from operations.failures import Exit
 from tests.operations.aws import StubbedAws, cluster, node, run, run_json, with_nodes
 
 On = Callable[[Aws], None]

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from operations.aws import Aws
 from operations.cluster.validate import Check, Validation
-from stack.tables import Rows
+from operations.terminal.tables import Rows
 from tests.operations.aws import StubbedAws, cluster, run
 from tests.rows import each
 from tests.widths import WIDTHS, drawn

@@ -8,7 +8,7 @@ import pytest
 
 from components.catalogue.accelerators import CATALOGUE
 from operations.commands import types as verb
-from stack.failures import Exit
+from operations.failures import Exit
 from tests.operations.aws import run, run_json
 from tests.rows import each
 

@@ -11,7 +11,7 @@ from typing import Any
 from components.estimates.quotas import needed
 from components.names import ROLE_KINDS
 from operations.deployment import leftovers, tagged
-from stack.clock import durations
+from operations.engine.durations import durations
 from tests.golden.stacks import GOLDEN, told
 from tests.rows import each
 from tests.support import config

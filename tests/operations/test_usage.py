@@ -16,8 +16,8 @@ from hyperpod_node.model import Accounting
 from components.catalogue.accelerators import lookup
 from operations.aws import Aws
 from operations.cluster import slurm_accounts
+from operations.failures import Exit, Failure
 from operations.spending import usage
-from stack.failures import Exit, Failure
 from tests.operations.aws import StubbedAws, controller_says, run, run_json, stack, with_nodes
 
 On = Callable[[Aws], None]

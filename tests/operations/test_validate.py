@@ -17,9 +17,9 @@ from operations.cluster import sessions
 from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
 from operations.cluster.validate import Validation, _gres
+from operations.failures import Exit
+from operations.jobs.render import JobError
 from operations.target import Target
-from stack.failures import Exit
-from stack.jobs.render import JobError
 from tests.operations.aws import (
     NODES,
     FakeKubernetes,

@@ -11,8 +11,8 @@ from components.names import CLUSTER_ID_TAG
 from operations.cluster import sessions
 from operations.cluster.node import Node
 from operations.cluster.validate import Check, Validation, worst
+from operations.failures import Exit
 from operations.target import Target
-from stack.failures import Exit
 from tests.operations.aws import FakeKubernetes, StubbedAws, node, stack, with_nodes
 
 BROKEN = [{"name": name, "passed": False, "detail": "broken"} for name in ("boot", "transport")]

@@ -13,7 +13,7 @@ from operations import records
 from operations.aws import Aws
 from operations.deployment import watch
 from operations.deployment.errors import DEPLOYMENTS
-from stack.failures import Exit
+from operations.failures import Exit
 from tests.operations.aws import CLUSTER_ID, NODES, StubbedAws, cluster, node, run, run_json, stack
 from tests.operations.test_boots import STEP, STREAM, event
 

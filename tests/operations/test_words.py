@@ -18,12 +18,12 @@ from rich.console import Console
 from rich.text import Text
 
 import hyperpod
-from operations import cli, console
+from operations import cli
 from operations.aws import Aws
-from stack import command_line
-from stack.failures import Exit, bad_input
-from stack.manner import MANNER
-from stack.words import stack_first
+from operations.failures import Exit, bad_input
+from operations.terminal import command_line, console
+from operations.terminal.output_options import MANNER
+from operations.terminal.stack_argument import stack_first
 from tests.operations.aws import StubbedAws, cluster, run
 from tests.rows import each
 from tests.support import ROOT
@@ -150,7 +150,7 @@ def test_notes_are_silent_and_calls_are_named_on_demand(capsys: pytest.CaptureFi
         "exec", "dev", "c", "--", "grep", "-v", "-o",
     ]  # fmt: skip
     assert (MANNER.quiet, MANNER.verbose) == (True, False)
-    from operations import console
+    from operations.terminal import console
 
     console.note("working on it")
     assert capsys.readouterr().err == ""

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from operations.engine.state import State
+from operations.project.loading import Project
 from rehearsal.account import Account
 from rehearsal.engines.deployment import destroy, up
-from stack.project import Project
-from stack.state import State
 from tests.golden.stacks import account_of, deployed, state_of
 from tests.support import few_files, project
 

@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 import pytest
 
+from operations.engine.state import State
 from rehearsal.account import Account
-from stack.state import State
 from tests.golden.stacks import account_of, state_of
 
 CLUSTER = "aws-native:sagemaker:Cluster"

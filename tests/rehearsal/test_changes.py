@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from operations.engine.state import State
+from operations.project.loading import Project
 from rehearsal.account import Account
 from rehearsal.changes import Change, Deployed, Step, apply_step, parse_steps, step_to
 from rehearsal.cli import main
 from rehearsal.engines.deployment import destroy, up
-from stack.project import Project
-from stack.state import State
 from tests.support import ROOT, config, few_files
 
 HEADER = "import pulumi\nimport pulumi_aws as aws\nfrom pulumi import ResourceOptions\n"

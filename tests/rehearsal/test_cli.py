@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import typer
 
+from operations.terminal.command_line import called
+from operations.terminal.interrupts import Interrupted
 from rehearsal.account.faults import NO_CAPACITY
 from rehearsal.checks import Findings
 from rehearsal.cli import main
 from rehearsal.commands import end
-from stack.command_line import called
-from stack.interrupts import Interrupted
 from tests.support import few_files
 
 

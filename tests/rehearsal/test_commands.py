@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from operations.engine import pulumi_cli as commands
+from operations.engine.pulumi_cli import InterruptibleCommand
+from operations.terminal.interrupts import Interrupted, interruptible
 from rehearsal.engines.real import _end_plugins
 from rehearsal.processes import with_variable
-from stack import commands
-from stack.commands import InterruptibleCommand
-from stack.interrupts import Interrupted, interruptible
 
 # Prints its version, or else runs until it has been asked to stop a number of times.
 CLI = """#!{python} -S

@@ -10,12 +10,12 @@ from unittest.mock import patch
 
 import pytest
 
+from operations.engine.state import HYPERPOD_CLUSTER, State
 from rehearsal.account import Account, Refused
 from rehearsal.account.endpoints import blocks
 from rehearsal.account.grants import granted
 from rehearsal.engines.deployment import Deployment, up
 from rehearsal.nodes.permissions import denied
-from stack.state import HYPERPOD_CLUSTER, State
 from tests.golden.stacks import account_of, deployed, state_of
 from tests.support import few_files, of_type, one, project
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from operations.engine.events import Event
+from operations.project.loading import Project
 from rehearsal.account import Account, Caller, guardduty
 from rehearsal.engines.deployment import destroy, up
 from rehearsal.engines.program import ProgramError
-from stack.events import Event
-from stack.project import Project
 from tests.support import project
 
 HEAD = "import pulumi, pulumi_aws as aws\nfrom pulumi import ResourceOptions\n"

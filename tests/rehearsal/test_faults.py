@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import pytest
 
+from operations.engine.events import Event
+from operations.engine.state import ResourceState
 from rehearsal.account import RETRIES, Account, Fault, Refused
 from rehearsal.account.faults import NO_CAPACITY, SCRIPTS_FAILED, parse_fault
 from rehearsal.engines.deployment import destroy, up
 from rehearsal.engines.embedded import DeploymentError, Engine
-from stack.events import Event
-from stack.state import ResourceState
 from tests.support import METRICS, few_files, plan, project
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from operations import files
+from operations.failures import Exit, Failure
 from rehearsal.cli import main
 from rehearsal.engines.real import RealRun
-from stack import files
-from stack.failures import Exit, Failure
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from components.config import Config
+from operations.failures import Exit, Failure
+from operations.project.loading import Project
 from rehearsal.account import Account
 from rehearsal.engines.deployment import up
 from rehearsal.existing import prepare
 from rehearsal.injected import injected
-from stack.failures import Exit, Failure
-from stack.project import Project
 from tests.support import config
 
 

@@ -11,9 +11,9 @@ from unittest.mock import patch
 
 import pytest
 
+from operations.engine.state import HYPERPOD_CLUSTER
 from rehearsal.account import Account, Refused
 from rehearsal.engines.deployment import Deployment
-from stack.state import HYPERPOD_CLUSTER
 from tests.golden.stacks import account_of, deployed
 from tests.support import one
 

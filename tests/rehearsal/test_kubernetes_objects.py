@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from components.catalogue.kubernetes_versions import addon_version
+from operations.engine.state import HYPERPOD_CLUSTER
 from rehearsal.account import Account, Refused, emptying
 from rehearsal.account.access_entries import ACCESS_ENTRY, NATIVE_ACCESS_ENTRY
 from rehearsal.account.kinds import provider_refuses
-from stack.state import HYPERPOD_CLUSTER
 
 CLUSTER, ADDON = "aws:eks/cluster:Cluster", "aws:eks/addon:Addon"
 RELEASE, NAMESPACE = "kubernetes:helm.sh/v3:Release", "kubernetes:core/v1:Namespace"

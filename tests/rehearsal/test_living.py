@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from operations.failures.advice import next_step
 from rehearsal.account import Account
 from rehearsal.account.faults import NO_CAPACITY
 from rehearsal.engines.deployment import destroy, up
 from rehearsal.engines.program import ProgramError
-from stack.advice import next_step
 from tests.support import project
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from operations.engine.state import ResourceState
 from rehearsal.account import Account
 from rehearsal.account.grants import granted, managed_statements
 from rehearsal.account.policies import listed
 from rehearsal.engines.deployment import Deployment
-from stack.state import ResourceState
 from tests.golden.stacks import deployed
 from tests.support import of_type, one
 

@@ -12,10 +12,10 @@ import pytest
 from pulumi.runtime import rpc
 from pulumi.runtime.proto import provider_pb2, resource_pb2, resource_pb2_grpc, status_pb2
 
+from operations.engine.state import HYPERPOD_CLUSTER
 from rehearsal.account import Account, Live
 from rehearsal.engines import protocol
 from rehearsal.engines.provider import EmbeddedProvider
-from stack.state import HYPERPOD_CLUSTER
 
 LOGS = "aws:cloudwatch/logGroup:LogGroup"
 ROLE = "aws:iam/role:Role"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from operations.engine.state import HYPERPOD_CLUSTER
 from rehearsal.account import Account, Refused
 from rehearsal.account.faults import parse_fault
 from rehearsal.account.pod_nodes import open_nodes
 from rehearsal.existing import prepare
-from stack.state import HYPERPOD_CLUSTER
 from tests.golden.stacks import account_of, deployed
 from tests.support import config, one
 

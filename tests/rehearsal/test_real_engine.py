@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from operations.failures import Exit, Failure
+from operations.project.loading import Project, load_project
 from rehearsal.account import Account, Fault
 from rehearsal.engines.real import EngineFailure, real_stack, rehearse_on_real_engine
-from stack.failures import Exit, Failure
-from stack.project import Project, load_project
 from tests.support import READY_STACKS, ROOT, project
 
 LOGS = "aws:cloudwatch/logGroup:LogGroup"

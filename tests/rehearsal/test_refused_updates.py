@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from pulumi.runtime.proto import provider_pb2
 
+from operations.engine.state import State
+from operations.project.loading import Project
 from rehearsal.account import Account
 from rehearsal.engines.deployment import destroy, refresh, up
 from rehearsal.engines.provider import EmbeddedProvider
-from stack.project import Project
-from stack.state import State
 from tests.rehearsal.test_provider import LOGS, Aborted, account, ask, aws, values
 
 __all__ = ["account", "aws"]

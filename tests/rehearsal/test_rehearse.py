@@ -12,11 +12,11 @@ import pytest
 
 from components.config import parse
 from components.config.checks import MAX_TAGS
+from operations.engine.state import SECRET, critical_path
 from rehearsal.account import Account
 from rehearsal.engines.deployment import Deployment, destroy, refresh, up
 from rehearsal.existing import prepare
 from rehearsal.outcome import Outcome, _describe, rehearse
-from stack.state import SECRET, critical_path
 from tests.shared import made_once
 from tests.support import METRICS, READY_STACKS, few_files, project
 
@@ -209,7 +209,7 @@ def test_editing_one_lifecycle_file_changes_its_object_and_nothing_else(tmp_path
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "components").symlink_to(ROOT / "components")
     shutil.copytree(ROOT / "lifecycle", tmp_path / "lifecycle", ignore=shutil.ignore_patterns("__pycache__"))
-    from stack.project import load_project
+    from operations.project.loading import load_project
 
     loaded = load_project(tmp_path, "dev")
     with Account("us-west-2") as account:

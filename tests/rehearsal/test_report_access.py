@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from operations.failures import Exit, Failure
 from rehearsal.nodes.report import write_report as write_nodes_report
-from stack.failures import Exit, Failure
 from tests.rehearsal.pages import change, failed, nodes_result, sample, written
 from tests.support import ROOT
 from tools.pages import axe

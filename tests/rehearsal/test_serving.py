@@ -21,14 +21,14 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from botocore.validate import ParamValidator
 
+from operations.engine.state import HYPERPOD_CLUSTER
+from operations.failures import Exit
 from rehearsal.account import Account, Refused
 from rehearsal.account.provisioning import note
 from rehearsal.cli import main
 from rehearsal.engines.real import place
 from rehearsal.served.api import Api, serving
 from rehearsal.served.serving import write_environment
-from stack.failures import Exit
-from stack.state import HYPERPOD_CLUSTER
 from tests.golden.stacks import account_of
 from tests.support import ROOT, config, project
 

@@ -8,11 +8,11 @@ import re
 import pytest
 from rich.console import Console
 
+from operations.engine.events import Event
+from operations.engine.state import ResourceState
 from rehearsal.changes import Change
 from rehearsal.cli import main
 from rehearsal.reports.terminal import Progress, changed
-from stack.events import Event
-from stack.state import ResourceState
 from tests.support import few_files
 
 

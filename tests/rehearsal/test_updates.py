@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from operations.engine.durations import update_duration
 from rehearsal.account import Live, Refused
 from rehearsal.account.updates import (
     check_control_plane,
@@ -16,7 +17,6 @@ from rehearsal.account.updates import (
     check_openzfs,
     check_openzfs_update,
 )
-from stack.clock import update_duration
 
 
 def live(inputs: dict[str, Any]) -> Live:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
+from operations.failures.advice import matching, named
 from rehearsal.account import Fault
 from rehearsal.account.faults import _MESSAGES, NO_CAPACITY, NO_NETWORK, NOT_STABLE, SCRIPTS_FAILED, FaultKind
-from stack.advice import matching, named
 
 TEXTS: list[dict[str, Any]] = yaml.safe_load(Path("tests/operations/errors.yaml").read_text())
 

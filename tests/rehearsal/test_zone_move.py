@@ -12,11 +12,11 @@ from botocore.validate import validate_parameters
 
 from components.config import parse
 from components.estimates import cost
+from operations.engine.state import State, deletion_order
 from rehearsal.account import Account
 from rehearsal.engines.deployment import deletion_seconds, destroy, up
 from rehearsal.existing import prepare
 from rehearsal.nodes.aws_cli import _parse, _request
-from stack.state import State, deletion_order
 from tests.support import ROOT, few_files, project
 
 pytestmark = pytest.mark.slow

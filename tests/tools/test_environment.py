@@ -22,7 +22,7 @@ from tools import environment
 from tools.supply.locks import entries
 
 # Folders of code that people run, and modules that are theirs.
-PRODUCT = ("components", "stack", "operations", "rehearsal")
+PRODUCT = ("components", "operations", "rehearsal")
 OWN = {*PRODUCT, "hyperpod", "hyperpod_node", "hyperpod_commands", "training"}
 # What only a simulated node's own Python imports: `make node-packages` installs it.
 ON_NODES = ("rehearsal/nodes/stubs/",)

@@ -17,7 +17,7 @@ import pytest
 
 from components.catalogue.rows import table
 from operations.cluster import device_pods
-from stack.failures import Exit
+from operations.failures import Exit
 from tests.golden.jobs import STACKS, rendered
 from tests.golden.stacks import GOLDEN, told
 from tests.support import ROOT

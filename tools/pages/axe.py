@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from stack.failures import cannot_know
+from operations.failures import cannot_know
 
 _HERE = Path(__file__).parent
 _LOCK = ("package.json", "package-lock.json")

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from PIL import Image
 
-from stack.failures import Exit, Failure, cannot_know
+from operations.failures import Exit, Failure, cannot_know
 
 from .axe import findings_in_chromium
 

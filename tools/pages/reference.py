@@ -1,6 +1,6 @@
 """Writes what other files say into pages: ``python -m tools.pages.reference``.
 
-docs/keys/ gets the keys of Pulumi.yaml and the model, docs/troubleshooting.md the failures of stack/advice, and
+docs/keys/ gets the keys of Pulumi.yaml and the model, docs/troubleshooting.md the failures of operations/failures, and
 docs/slurm-image.md the steps of a boot.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from components.config.keys import Key, keys
 from components.documents import load
-from stack import advice
+from operations.failures import advice
 
 ROOT = Path(__file__).parents[2]
 KEYS, FAILURES = ROOT / "docs" / "keys", ROOT / "docs" / "troubleshooting.md"
@@ -22,7 +22,7 @@ _PAGE = re.compile(r"docs/([\w-]+\.\w+)")
 TOP = "README.md"
 STEPS = ROOT / "docs" / "slurm-image.md"
 STEPS_MADE = "<!-- From here on `make docs-reference` writes this page, from lifecycle/hyperpod_node/steps.py. -->"
-MADE = "<!-- From here on `make docs-reference` writes this page, from stack/known/. -->"
+MADE = "<!-- From here on `make docs-reference` writes this page, from operations/failures/known/. -->"
 # Who reports a failure, as advice.ORIGINS names them, in the order in which people meet them.
 _ORIGINS = {
     "aws": "AWS and HyperPod",

@@ -18,7 +18,7 @@ from detect_secrets.core.secrets_collection import SecretsCollection
 from detect_secrets.settings import default_settings
 
 from components.catalogue.rows import read
-from stack.failures import Exit, Failure, cannot_know
+from operations.failures import Exit, Failure, cannot_know
 
 from .locks import entries
 

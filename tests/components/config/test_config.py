@@ -119,8 +119,8 @@ def test_the_schema_and_the_typed_settings_agree() -> None:
 
 
 def test_broken_yaml_is_reported_with_file_and_line(tmp_path: Any) -> None:
-    from stack.project import load_project
-    from stack.stack_file import ProjectError
+    from operations.project.loading import load_project
+    from operations.project.stack_file import ProjectError
 
     (tmp_path / "Pulumi.yaml").write_text((ROOT / "Pulumi.yaml").read_text())
     (tmp_path / "Pulumi.bad.yaml").write_text("config:\n  hyperpod:size: [small\n")

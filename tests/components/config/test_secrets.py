@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from components.config import ConfigError
-from stack.project import checked, load_project
+from operations.project.loading import checked, load_project
 from tests.rows import each
 from tests.support import ROOT
 

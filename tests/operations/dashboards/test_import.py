@@ -16,7 +16,7 @@ from operations import target
 from operations.dashboards import importing
 from operations.dashboards.grafana import Grafana
 from operations.dashboards.importing import TOKEN
-from stack.failures import Exit, Failure
+from operations.failures import Exit, Failure
 from tests.operations.aws import ACCOUNT, StubbedAws, run, run_json
 from tests.operations.dashboards.fake_grafana import FakeGrafana, running
 from tests.operations.small import Planning

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from operations.engine.durations import clock
+from operations.failures.advice import matching
 from rehearsal.account import Account, Refused
 from rehearsal.checks import CheckFailed
 from rehearsal.cli import main
 from rehearsal.drills import run
 from rehearsal.drills.deployer import Deployer, Ground
 from rehearsal.drills.model import Drill, Finding
-from stack.advice import matching
-from stack.clock import clock
 from tests.support import ROOT, config, project
 
 IN_ACCOUNT = {drill.name: drill for drill in run.IN_ACCOUNT}

@@ -16,6 +16,7 @@ import pytest
 from rich.console import Console
 
 from components.config import Config, parse
+from operations.project.loading import load_project
 from rehearsal.checks import CheckFailed
 from rehearsal.kubernetes import growth, placement
 from rehearsal.kubernetes.binaries import find_all, missing
@@ -29,7 +30,6 @@ from rehearsal.kubernetes.nodes import GROUP_LABEL
 from rehearsal.kubernetes.objects import Plan, Release, Step
 from rehearsal.kubernetes.pulumi_engine import lacking
 from rehearsal.kubernetes.run import Run, describe, played
-from stack.project import load_project
 
 ROOT = Path(__file__).parents[3]
 pytestmark = [

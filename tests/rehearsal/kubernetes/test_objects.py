@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from operations.engine.state import ResourceState
 from rehearsal.kubernetes.objects import Release, plan
-from stack.state import ResourceState
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 

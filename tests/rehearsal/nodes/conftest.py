@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from components.config import parse
+from operations.project.loading import load_project
 from rehearsal.account import Account
 from rehearsal.nodes import audit, requirements
 from rehearsal.nodes.stack import Stack, bring_up
-from stack.project import load_project
 
 ROOT = Path(__file__).parents[3]
 

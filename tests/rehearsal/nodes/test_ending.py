@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from operations.failures import Exit
 from rehearsal.nodes import audit
 from rehearsal.nodes.sandbox import GROUP, MARK
-from stack.failures import Exit
 
 ROOT = Path(__file__).parents[3]
 

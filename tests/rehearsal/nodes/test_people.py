@@ -17,15 +17,15 @@ from operations.cluster import sessions
 from operations.cluster.node import Node
 from operations.cluster.sessions import Remote
 from operations.cluster.slurm_jobs import SlurmJobs
+from operations.failures import Failure
+from operations.jobs.batch import submission
+from operations.jobs.run import judge
+from operations.jobs.specs import own_job
 from operations.target import Target
 from rehearsal.nodes.checks import output, scripts_succeeded
 from rehearsal.nodes.cluster import Cluster, Options
 from rehearsal.nodes.growth import until
 from rehearsal.nodes.hosts import Host
-from stack.failures import Failure
-from stack.jobs.batch import submission
-from stack.jobs.run import judge
-from stack.jobs.specs import own_job
 from tests.operations.test_slurm import PYTHON
 
 from .conftest import deployed

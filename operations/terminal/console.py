@@ -15,10 +15,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from stack import command_line
-from stack.failures import Failure, bad_input
-from stack.manner import MANNER, text_of
-from stack.tables import Column, Rows
+from ..failures import Failure, bad_input
+from . import command_line
+from .output_options import MANNER, text_of
+from .tables import Column, Rows
 
 # Used by every verb.
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -94,7 +94,7 @@ def complain(failure: Failure, as_json: bool) -> None:
 def table(
     title: str, columns: Sequence[Column], rows: Iterable[Sequence[object]], spare: Sequence[str] = ()
 ) -> list[str]:
-    """A table in which PASS, FAIL and UNKNOWN are coloured (stack/tables.py). Returns the columns that it left out."""
+    """A table in which PASS, FAIL and UNKNOWN are coloured (tables.py). Returns the columns that it left out."""
     if title:
         prose(title, style="bold")
     cells = [[Text(command_line.printable(str(cell)), MARKS.get(str(cell), "")) for cell in row] for row in rows]

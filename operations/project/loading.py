@@ -11,8 +11,8 @@ from typing import Any
 
 from components.config import BY_OPTION, Config, ConfigError, is_kept_secret, kept_secret, mistyped, parse
 
+from . import stack_names
 from .stack_file import Document, ProjectError, line_of, read, require_stack_file
-from .words import stack_names
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "string": str,

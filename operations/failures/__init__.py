@@ -11,9 +11,10 @@ from botocore.parsers import ResponseParserError
 from pulumi import automation
 
 from components.config import BY_OPTION, ConfigError
-from stack import advice
-from stack.commands import last_words
-from stack.stack_file import ProjectError
+
+from ..engine.pulumi_cli import last_words
+from ..project.stack_file import ProjectError
+from . import advice
 
 
 class Exit(IntEnum):
@@ -29,8 +30,8 @@ class Exit(IntEnum):
 class Failure(Exception):
     """A verb cannot go on. ``hint`` is the next step to take; STACK in it stands for the stack's name.
 
-    ``name`` is that of the failure in stack/known/, where the message alone does not tell. Without a hint the next
-    step is what stands there.
+    ``name`` is that of the failure in known/, where the message alone does not tell. Without a hint the next step is
+    what stands there.
     """
 
     def __init__(self, message: str, hint: str = "", code: Exit = Exit.FAILED, name: str = "") -> None:

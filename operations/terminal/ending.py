@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .failures import Exit, Failure, explain
+from ..failures import Exit, Failure, explain
 
 # The name under which ``_plainly`` is registered, and what it writes instead of characters that a stream has not.
 _PLAIN = "hyperpod-plain"

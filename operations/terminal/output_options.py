@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 import yaml
 
-from .failures import bad_input
+from ..failures import bad_input
 
 Output = Literal["json", "yaml", "wide"]
 

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 VARIABLE = "HYPERPOD_STACK"
-
-
-def stack_names(folder: Path) -> list[str]:
-    """The stacks of a project that have a file."""
-    return sorted(path.name.split(".")[1] for path in folder.glob("Pulumi.*.yaml"))
 
 
 def verb_of(words: Sequence[str], command: Any) -> tuple[list[str], Any]:

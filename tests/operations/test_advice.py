@@ -11,13 +11,12 @@ import typer
 from components.config.keys import keys
 from components.documents import load
 from operations import cli
-from stack import advice
-from stack.failures import Exit
+from operations.failures import Exit, advice
 from tests.operations.aws import run, run_json
 from tests.rows import each
 from tests.support import ROOT
 
-# What code names where it is found; the files below stack/ other than failures.py name them.
+# What code names where it is found; files other than operations/failures/__init__.py name them.
 _BY_CODE = {"defect", "file", "stack-file"}
 ERRORS = load((ROOT / "tests/operations/errors.yaml").read_text())
 KNOWN = {one.name: one for one in advice.known()}
@@ -104,7 +103,7 @@ def test_a_failures_code_is_its_own_for_ever_and_has_a_section_and_an_end_of_a_m
 
 
 def test_every_failure_that_code_names_is_known() -> None:
-    names = set(re.findall(r'name="([\w-]+)"', (ROOT / "stack" / "failures.py").read_text()))
+    names = set(re.findall(r'name="([\w-]+)"', (ROOT / "operations" / "failures" / "__init__.py").read_text()))
     assert len(names) >= 12
     assert names <= KNOWN.keys()
     assert {name for name, one in KNOWN.items() if not one.pattern} == {"failed", "input", "undetermined", *_BY_CODE}

@@ -10,7 +10,7 @@ from pathlib import Path
 from components.documents import load
 
 PAGE = "docs/troubleshooting.md"
-# stack/known has a file for each, and looks for a failure in this order: what only one program says comes before what
+# known/ has a file for each, and looks for a failure in this order: what only one program says comes before what
 # many say, so AWS's general codes come after the others. Last comes whose words a text has at all.
 ORIGINS = ("project", "pulumi", "kubernetes", "training", "slurm", "aws", "general")
 # Characters of a message. More is a log, in which lines belong to different events.

@@ -21,7 +21,7 @@ BESIDE = ("encryptedkey", "encryptionsalt", "environment", "secretsprovider")
 class ProjectError(Exception):
     """A project or stack file is invalid; the text says which file, where and why. ``hint`` is what would be right.
 
-    ``name`` is that of the failure in stack/known/, where the file itself is at fault.
+    ``name`` is that of the failure in operations/failures/known/, where the file itself is at fault.
     """
 
     def __init__(self, message: str, hint: str = "", name: str = "") -> None:

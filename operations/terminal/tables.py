@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .command_line import broken, printable
-from .manner import MANNER
+from .output_options import MANNER
 
 # A column's name, and "right" or "whole" where its cells are numbers or bars, which are not wrapped.
 Column: TypeAlias = str | tuple[str, Literal["left", "right", "whole"]]

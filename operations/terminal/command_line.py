@@ -16,9 +16,9 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from .failures import Exit, Failure, bad_input
+from ..failures import Exit, Failure, bad_input
 from .interrupts import Interrupted
-from .words import VARIABLE, stack_first, verb_of
+from .stack_argument import VARIABLE, stack_first, verb_of
 
 # Typer's and pydantic's words, and shorter ones.
 _OTHER_WORDS = {

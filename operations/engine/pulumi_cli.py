@@ -70,7 +70,7 @@ class CommandRun:
     def note_change(
         self, urn: str, operation: str, parent: str = "", inputs: Mapping[str, tuple[str, str]] | None = None
     ) -> None:
-        """One change, as an engine announces it. ``inputs`` are those that differ (stack/inputs.py)."""
+        """One change, as an engine announces it. ``inputs`` are those that differ (operations/engine/inputs.py)."""
         name = events.name_of(urn)
         self.changed.append(f"{name} ({operation})")
         component = events.name_of(parent) if parent and events.type_of(parent) != STACK_TYPE else ""
